@@ -1,0 +1,94 @@
+"""Bounds on what a file may hold and on what a run may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .errors import LimitError
+
+__all__ = ["Limits"]
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds for loading and running; None means no bound.
+
+    The first group is checked when a file is read or verified, the second while it runs.  Exceeding
+    one raises `relaxvm.errors.LimitError`, which names the field.
+
+    Attributes:
+        file_bytes: bytes of a stream that is not memory-mapped.
+        functions: entries of the function table.
+        instructions: instructions in an executable.
+        registers: registers of a function.
+        call_args: arguments of a call instruction.
+        constants: entries of the constant pool.
+        name_bytes: UTF-8 bytes of a function or parameter name.
+        rank: dimensions of a tensor or shape constant.
+        call_depth: VM frames alive at once.  Frames are on the heap: this bounds memory, not the C
+            stack.
+        fuel: instructions per call from Python, counted by basic block.
+        wall_time: seconds per call from Python; looked at between instructions.
+        live_bytes: bytes handed out by the VM's allocators and not yet freed.
+        alloc_bytes: bytes of one allocation.
+    """
+
+    file_bytes: int | None = 4096 * _MIB
+    functions: int | None = 1_000_000
+    instructions: int | None = 50_000_000
+    registers: int | None = 1_000_000
+    call_args: int | None = 65_535
+    constants: int | None = 1_000_000
+    name_bytes: int | None = 64 * 1024
+    rank: int | None = 64
+
+    call_depth: int = 10_000
+    fuel: int | None = None
+    wall_time: float | None = None
+    live_bytes: int | None = None
+    alloc_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name != "call_depth":
+                continue
+            ok = isinstance(value, (int, float) if field.name == "wall_time" else int)
+            if not ok or isinstance(value, bool) or value < 0:
+                raise ValueError(f"Limits.{field.name}: expected a number >= 0 or None, got {value!r}")
+
+    @classmethod
+    def untrusted(cls) -> Limits:
+        """Limits for files of unknown origin."""
+        return cls(
+            file_bytes=256 * _MIB,
+            functions=10_000,
+            instructions=1_000_000,
+            registers=65_536,
+            call_args=1_024,
+            constants=10_000,
+            name_bytes=1_024,
+            rank=16,
+            call_depth=200,
+            fuel=10_000_000,
+            wall_time=10.0,
+            live_bytes=1024 * _MIB,
+            alloc_bytes=256 * _MIB,
+        )
+
+    def but(self, **changes: Any) -> Limits:
+        """A copy with some fields changed: ``Limits.untrusted().but(fuel=None)``."""
+        return replace(self, **changes)
+
+    def check(self, name: str, value: float, subject: str) -> None:
+        """Raise if `value` is above the field `name`.
+
+        Raises:
+            LimitError: with subject, limit and value.
+        """
+        bound = getattr(self, name)
+        if bound is not None and value > bound:
+            raise LimitError(f"{subject}: {value} is above the limit {name}={bound}", name)

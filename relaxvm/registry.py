@@ -1,0 +1,316 @@
+"""Packed functions by name: the global registry, scoped registries, and signatures.
+
+A *signature* says what a packed function takes, in a small language that reads like Python::
+
+    "ctx: vm, size: int"
+    "x: tensor|shape, heap: tensor|none, n: int, *codes: int, err: str"
+    "storage: storage, offset: int, shape: shape, dtype: dtype, scope: str = ..."
+
+``*name`` takes any number of arguments (it may stand before the last ones), ``= ...`` marks an
+optional one.  The kinds are those of `relaxvm.values.kind_of` plus ``vm``, ``storage``, ``closure``
+and ``any``.  The verifier checks calls against signatures before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, overload
+
+from .errors import RelaxVMError, did_you_mean
+
+__all__ = [
+    "GLOBAL",
+    "PackedFunc",
+    "Param",
+    "Registry",
+    "Signature",
+    "get_func",
+    "list_funcs",
+    "register_func",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ANY: Final = frozenset({"any"})
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a packed function: its name and the kinds it takes."""
+
+    name: str
+    kinds: frozenset[str]
+    optional: bool = False
+
+    def accepts(self, kind: str) -> bool:
+        """Whether a value of `kind` may be passed; a bool is an int, a shape is a tuple."""
+        kinds = self.kinds
+        return (
+            "any" in kinds
+            or kind == "any"
+            or kind in kinds
+            or (kind == "bool" and "int" in kinds)
+            or (kind == "shape" and "tuple" in kinds)
+            or (kind == "closure" and "func" in kinds)
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {'|'.join(sorted(self.kinds))}"
+        return text + " = ..." if self.optional else text
+
+
+# What a call passes, as far as the code shows it: the kind, and the value where it is a constant.
+StaticArg = tuple[str, Any]
+StaticCheck = Callable[[Sequence[StaticArg]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Parameters and result kind of a packed function.
+
+    Attributes:
+        params: parameters before the variadic one (all of them if there is none).
+        variadic: the parameter that repeats, or None.
+        last: parameters after the variadic one.
+        result: kind of the result.
+        check: further load-time check.  Gets ``(kind, value)`` per argument, where the value is the
+            constant or immediate and ``None`` where only the run knows it (kind ``"any"``), and
+            yields messages.
+    """
+
+    params: tuple[Param, ...] = ()
+    variadic: Param | None = None
+    last: tuple[Param, ...] = ()
+    result: str = "any"
+    check: StaticCheck | None = None
+
+    @classmethod
+    def parse(cls, text: str, result: str = "any", check: StaticCheck | None = None) -> Signature:
+        """Read the language of the module's docstring."""
+        first: list[Param] = []
+        last: list[Param] = []
+        variadic: Param | None = None
+        for item in filter(None, map(str.strip, text.split(","))):
+            spec, eq, _ = item.partition("=")
+            name, colon, kinds = spec.partition(":")
+            name = name.strip()
+            kindset = frozenset(k.strip() for k in kinds.split("|")) if colon else ANY
+            param = Param(name.lstrip("*"), kindset, bool(eq))
+            if name.startswith("*"):
+                if variadic is not None:
+                    raise ValueError(f"signature {text!r}: two variadic parameters")
+                variadic = param
+            else:
+                (first if variadic is None else last).append(param)
+        return cls(tuple(first), variadic, tuple(last), result, check)
+
+    @property
+    def min_args(self) -> int:
+        return sum(not p.optional for p in self.params + self.last)
+
+    @property
+    def max_args(self) -> int | None:
+        """Most arguments a call may pass, None for any number."""
+        return None if self.variadic is not None else len(self.params)
+
+    def bind(self, count: int) -> list[Param] | None:
+        """The parameter that each of `count` arguments goes to, or None if the count is wrong."""
+        if count < self.min_args or (self.max_args is not None and count > self.max_args):
+            return None
+        if self.variadic is None:
+            return list(self.params[:count])
+        middle = count - len(self.params) - len(self.last)
+        return [*self.params, *([self.variadic] * middle), *self.last]
+
+    def arity(self) -> str:
+        """``3``, ``3 or 4``, ``3 to 5``, ``at least 2``."""
+        low, high = self.min_args, self.max_args
+        if high is None:
+            return f"at least {low}"
+        return str(low) if low == high else f"{low} {'or' if high == low + 1 else 'to'} {high}"
+
+    def __str__(self) -> str:
+        parts = list(map(str, self.params))
+        if self.variadic is not None:
+            parts.append(f"*{self.variadic}")
+        parts.extend(map(str, self.last))
+        return f"({', '.join(parts)}) -> {self.result}"
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFunc:
+    """A registered function.
+
+    Attributes:
+        name: the name that bytecode calls it by.
+        func: the callable.  It gets positional arguments only.
+        signature: what it takes, or None if unknown.
+        effect: whether it reaches beyond its arguments (files, other registries).  An executable
+            may name such a function only if the VM's capability list does so too.
+        doc: one paragraph for the reference page.
+    """
+
+    name: str
+    func: Callable[..., Any]
+    signature: Signature | None = None
+    effect: bool = False
+    doc: str = ""
+
+
+class Registry:
+    """Packed functions by name, with an optional parent that is asked next.
+
+    ``Registry(parent=relaxvm.registry.GLOBAL)`` gives a scope for one VM: pass it as
+    ``VirtualMachine(..., functions=registry)``.
+    """
+
+    def __init__(
+        self, functions: dict[str, Callable[..., Any]] | None = None, *, parent: Registry | None = None
+    ) -> None:
+        self._own: dict[str, PackedFunc] = {}
+        self.parent = parent
+        for name, func in (functions or {}).items():
+            self.register(name, func)
+
+    def register(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        *,
+        override: bool = False,
+        signature: Signature | str | None = None,
+        effect: bool = False,
+        doc: str | None = None,
+    ) -> PackedFunc:
+        """Add a function.
+
+        Raises:
+            TypeError: `name` is not a string or `func` is not callable.
+            ValueError: the name is empty.
+            RelaxVMError: the name is taken here and `override` is false.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"register_func: expected a name, got {type(name).__name__}")
+        if not name:
+            raise ValueError("register_func: expected a name, got an empty string")
+        if not callable(func):
+            raise TypeError(f"register_func {name!r}: expected a callable, got {type(func).__name__}")
+        old = self._own.get(name)
+        if old is not None and not override:
+            owner = getattr(old.func, "__module__", None) or "unknown module"
+            raise RelaxVMError(
+                f"register_func: {name!r} is already registered (by {owner}); "
+                f"pass override=True to replace it"
+            )
+        if isinstance(signature, str):
+            signature = Signature.parse(signature)
+        text = doc if doc is not None else (getattr(func, "__doc__", None) or "")
+        record = PackedFunc(name, func, signature, effect, text)
+        self._own[name] = record
+        return record
+
+    def remove(self, name: str) -> None:
+        """Take a function out.  KeyError if it is not here."""
+        del self._own[name]
+
+    def lookup(self, name: str) -> PackedFunc | None:
+        """The record of a name, here or in a parent, or None."""
+        scope: Registry | None = self
+        while scope is not None:
+            record = scope._own.get(name)
+            if record is not None:
+                return record
+            scope = scope.parent
+        return None
+
+    def get(self, name: str, allow_missing: bool = False) -> Any:
+        """The callable of a name.
+
+        Raises:
+            ValueError: unknown name, unless `allow_missing` (then None).
+        """
+        record = self.lookup(name)
+        if record is None:
+            if allow_missing:
+                return None
+            raise ValueError(f"function {name!r} is not registered{did_you_mean(name, self.names())}")
+        return record.func
+
+    def names(self) -> list[str]:
+        """All names, sorted, those of parents included."""
+        found = set(self._own)
+        if self.parent is not None:
+            found.update(self.parent.names())
+        return sorted(found)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.lookup(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self.names())
+
+    def __repr__(self) -> str:
+        return f"<Registry of {len(self._own)} functions{' over a parent' if self.parent else ''}>"
+
+
+GLOBAL: Final = Registry()
+"""The registry that `register_func` fills and that a VM uses unless told otherwise."""
+
+
+@overload
+def register_func(name: str, func: F, override: bool = ..., **kwargs: Any) -> F: ...
+@overload
+def register_func(
+    name: str, func: None = ..., override: bool = ..., **kwargs: Any
+) -> Callable[[F], F]: ...
+@overload
+def register_func(name: F, func: None = ..., override: bool = ..., **kwargs: Any) -> F: ...
+def register_func(name: Any, func: Any = None, override: bool = False, **kwargs: Any) -> Any:
+    """Register a packed function globally; also a decorator, with or without a name.
+
+    Args:
+        name: the name, or (bare decorator) the function, registered under its ``__name__``.
+        func: the callable; without it a decorator is returned.
+        override: replace an earlier registration of this name.
+        kwargs: ``signature``, ``effect``, ``doc`` as in `Registry.register`.
+
+    Raises:
+        RelaxVMError: the name is taken and `override` is false.
+    """
+    if callable(name):
+        GLOBAL.register(name.__name__, name, override=override, **kwargs)
+        return name
+    if func is not None:
+        GLOBAL.register(name, func, override=override, **kwargs)
+        return func
+
+    def decorate(f: F) -> F:
+        GLOBAL.register(name, f, override=override, **kwargs)
+        return f
+
+    return decorate
+
+
+def get_func(name: str, allow_missing: bool = False) -> Any:
+    """The globally registered function of a name.
+
+    Raises:
+        ValueError: unknown name, unless `allow_missing` (then None).
+    """
+    _load_builtins()
+    return GLOBAL.get(name, allow_missing)
+
+
+def list_funcs() -> list[str]:
+    """Names of all globally registered functions, sorted."""
+    _load_builtins()
+    return GLOBAL.names()
+
+
+def _load_builtins() -> None:
+    # The builtins register themselves when imported; nobody needs them before the first look-up.
+    from . import builtins  # noqa: F401

@@ -1,0 +1,294 @@
+"""Runtime values: shapes, devices, data types, and what may enter a register.
+
+A register holds a Python object: a tensor is a `numpy.ndarray`, a shape a `Shape`, a data type a
+`numpy.dtype`, a tuple a `tuple`; int, float, bool, str and None are themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final, SupportsIndex, overload
+
+import numpy as np
+
+from .errors import FormatError, MissingExtraError
+
+__all__ = [
+    "Device",
+    "Shape",
+    "as_dtype",
+    "cpu",
+    "describe",
+    "device",
+    "dtype_name",
+    "dtype_from_dl",
+    "dtype_to_dl",
+    "kind_of",
+    "to_value",
+]
+
+
+class Shape(tuple[int, ...]):
+    """The shape of a tensor as a run-time value.
+
+    A subclass of tuple: it compares and hashes as a tuple of ints, and is told apart from a tuple
+    value by its class.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, dims: Iterable[SupportsIndex] = ()) -> Shape:
+        return super().__new__(cls, map(_dim, dims))
+
+    def __repr__(self) -> str:
+        return f"Shape({', '.join(map(str, self))})" if self else "Shape()"
+
+    def __getnewargs__(self) -> tuple[tuple[int, ...]]:
+        return (tuple(self),)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, key: slice) -> Shape: ...
+    def __getitem__(self, key: Any) -> Any:
+        got = super().__getitem__(key)
+        return Shape(got) if isinstance(key, slice) else got
+
+
+def _dim(value: SupportsIndex) -> int:
+    dim = value.__index__()
+    if not -(1 << 63) <= dim < 1 << 63:
+        raise ValueError(f"Shape: dimension {dim} does not fit 64 bits")
+    return dim
+
+
+_DEVICE_TYPES: Final = {
+    "cpu": 1, "cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10,
+    "ext_dev": 12, "hexagon": 16, "webgpu": 15,
+}  # fmt: skip
+_DEVICE_NAMES: Final = {code: name for name, code in _DEVICE_TYPES.items()}
+
+
+class Device:
+    """A device by DLPack type and index.  Tensors live in host memory; ``cpu(0)`` and ``cpu(3)`` are
+    different devices that share it."""
+
+    __slots__ = ("_index", "_type")
+
+    def __init__(self, device_type: int | str, index: int = 0) -> None:
+        if isinstance(device_type, str):
+            if device_type not in _DEVICE_TYPES:
+                raise ValueError(f"device: unknown type {device_type!r}, expected one of "
+                                 f"{', '.join(sorted(_DEVICE_TYPES))}")
+            device_type = _DEVICE_TYPES[device_type]
+        self._type = int(device_type)
+        self._index = int(index)
+
+    @property
+    def type(self) -> str:
+        return _DEVICE_NAMES.get(self._type, f"device{self._type}")
+
+    @property
+    def index(self) -> int:
+        return self._index
+
+    @property
+    def exist(self) -> bool:
+        """Whether this process can hold tensors there: true of any CPU index."""
+        return self._type == 1
+
+    def dlpack_device_type(self) -> int:
+        return self._type
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return (self._type, self._index) == (other._type, other._index)
+
+    def __hash__(self) -> int:
+        return hash((self._type, self._index))
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self._index})"
+
+    def __reduce__(self) -> tuple[type[Device], tuple[int, int]]:
+        return Device, (self._type, self._index)
+
+
+def cpu(index: int = 0) -> Device:
+    """The host as a device."""
+    return Device(1, index)
+
+
+def device(spec: str | Device, index: int | None = None) -> Device:
+    """A device from ``"cpu"``, ``"cpu:1"`` or a Device."""
+    if isinstance(spec, Device):
+        return spec
+    name, _, tail = spec.partition(":")
+    if tail and not tail.isdigit():
+        raise ValueError(f"device: expected NAME or NAME:INDEX, got {spec!r}")
+    return Device(name, int(tail) if tail else index or 0)
+
+
+# DLPack type codes; the bits come from the numpy item size except where a narrow type is padded.
+_DL_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_DL_KINDS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+_ML_DTYPES: Final = {
+    "bfloat16": (4, 16),
+    "float8_e3m4": (7, 8),
+    "float8_e4m3": (8, 8),
+    "float8_e4m3b11fnuz": (9, 8),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+}
+_ML_BY_DL: Final = {code: name for name, code in _ML_DTYPES.items()}
+
+
+def _ml_dtype(name: str) -> np.dtype[Any]:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise MissingExtraError(
+            f"dtype {name}: needs the package ml_dtypes; install relaxvm[ml-dtypes]"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+@functools.lru_cache(maxsize=None)
+def _dtype_of_name(name: str) -> np.dtype[Any]:
+    if name in _ML_DTYPES:
+        return _ml_dtype(name)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise TypeError(f"dtype: {name!r} is not a data type") from None
+
+
+def as_dtype(spec: Any) -> np.dtype[Any]:
+    """A numpy dtype from a name (TVM's names, bfloat16 and float8 included), dtype or scalar type.
+
+    Raises:
+        TypeError: not a data type.
+        MissingExtraError: a type of ml_dtypes, which is not installed.
+    """
+    if isinstance(spec, np.dtype):
+        return spec
+    return _dtype_of_name(spec) if isinstance(spec, str) else np.dtype(spec)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name as TVM spells it: ``float32``, ``bool``, ``bfloat16``."""
+    return dtype.name
+
+
+def dtype_to_dl(dtype: np.dtype[Any]) -> tuple[int, int, int]:
+    """(code, bits, lanes) of DLPack's DLDataType.
+
+    Raises:
+        FormatError: DLPack has no such type (strings, objects, dates, records).
+    """
+    if dtype.kind in _DL_CODES and dtype.fields is None and dtype.subdtype is None:
+        return _DL_CODES[dtype.kind], dtype.itemsize * 8, 1
+    if dtype.name in _ML_DTYPES:
+        return (*_ML_DTYPES[dtype.name], 1)
+    raise FormatError(f"dtype {dtype}: DLPack has no such type")
+
+
+def dtype_from_dl(code: int, bits: int, lanes: int) -> np.dtype[Any]:
+    """The numpy dtype of a DLDataType; the inverse of `dtype_to_dl`.
+
+    Raises:
+        FormatError: no numpy dtype corresponds to it (vector lanes, 4-bit types, handles).
+        MissingExtraError: a type of ml_dtypes, which is not installed.
+    """
+    if lanes == 1:
+        if (code, bits) in _ML_BY_DL:
+            return _ml_dtype(_ML_BY_DL[code, bits])
+        if code == 6 and bits == 8:
+            return np.dtype(np.bool_)
+        kind = _DL_KINDS.get(code)
+        if kind in ("i", "u", "f", "c") and bits % 8 == 0:
+            try:
+                dtype = np.dtype(f"<{kind}{bits // 8}")
+            except TypeError:
+                pass
+            else:
+                if dtype.itemsize * 8 == bits:
+                    return dtype.newbyteorder("=")
+    raise FormatError(f"data type (code {code}, bits {bits}, lanes {lanes}): no numpy dtype for it")
+
+
+def kind_of(value: object) -> str:
+    """The word that signatures and error messages use for the kind of a run-time value."""
+    if value is None:
+        return "none"
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    for cls, name in _KINDS:
+        if isinstance(value, cls):
+            return name
+    if callable(value):
+        return "func"
+    return "object"
+
+
+_KINDS: Final[tuple[tuple[type, str], ...]] = (
+    (np.ndarray, "tensor"),
+    (Shape, "shape"),
+    (tuple, "tuple"),
+    (list, "tuple"),
+    (int, "int"),
+    (float, "float"),
+    (str, "str"),
+    (np.dtype, "dtype"),
+    (Device, "device"),
+    (dict, "map"),
+)
+
+
+def describe(value: object) -> str:
+    """A short text for messages: ``float32[2, 3]``, ``Shape(2, 3)``, ``int 7``, ``tuple of 3``."""
+    kind = kind_of(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    if kind == "none":
+        return "None"
+    if isinstance(value, Shape):
+        return repr(value) if len(value) <= 8 else f"Shape of {len(value)} dimensions"
+    if isinstance(value, (tuple, list)):
+        return f"tuple of {len(value)}"
+    if kind in ("int", "float", "bool", "str", "dtype", "device"):
+        text = str(value) if kind != "str" else repr(value)
+        return f"{kind} {text if len(text) <= 40 else text[:37] + '...'}"
+    return type(value).__name__
+
+
+def to_value(x: Any) -> Any:
+    """Turn an argument from Python into a run-time value, without a copy where its protocol allows.
+
+    Arrays and values of the VM are kept as they are (identity included); lists and tuples become
+    tuples, recursively; numpy scalars become Python scalars; other objects with ``__dlpack__`` or
+    ``__array__`` become arrays over the same memory.  Anything else is passed through as an opaque
+    object.
+    """
+    if x is None or isinstance(x, (np.ndarray, Shape, int, float, str, np.dtype)):
+        return x
+    if isinstance(x, np.generic):
+        return x.item() if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else np.asarray(x)
+    if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
+        items = tuple(map(to_value, x))
+        same = isinstance(x, tuple) and all(a is b for a, b in zip(items, x, strict=True))
+        return x if same else items
+    if hasattr(x, "__dlpack__") and not isinstance(x, type):
+        try:
+            return np.from_dlpack(x)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            if not hasattr(x, "__array__"):
+                raise
+    if hasattr(x, "__array__") and not isinstance(x, type):
+        return np.asarray(x)
+    return x
