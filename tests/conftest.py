@@ -1,0 +1,51 @@
+"""Fixtures and settings that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# The same examples in every run; a failure prints the blob that reproduces it alone.  Times are not
+# judged: the machine may be busy.
+settings.register_profile(
+    "relaxvm",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("relaxvm")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--bless", action="store_true", help="rewrite the files of tests/golden from what the tests get"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str | bytes], None]:
+    """``golden(name, got)``: compare `got` with ``tests/golden/name``, or, with --bless, write it."""
+    bless = request.config.getoption("--bless")
+
+    def check(name: str, got: str | bytes) -> None:
+        path = GOLDEN / name
+        data = got.encode() if isinstance(got, str) else got
+        if bless:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            return
+        hint = f"tests/golden/{name}: look at the difference; if it is meant, run pytest --bless"
+        assert path.exists(), hint
+        want = path.read_bytes()
+        if isinstance(got, str):
+            assert got == want.decode(), hint
+        else:
+            assert got == want, hint
+
+    return check
