@@ -6,11 +6,14 @@ A register holds a Python object: a tensor is a `numpy.ndarray`, a shape a `Shap
 
 from __future__ import annotations
 
+import array
 import functools
+import sys
 from collections.abc import Iterable
 from typing import Any, Final, SupportsIndex, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import FormatError, MissingExtraError
 
@@ -21,8 +24,8 @@ __all__ = [
     "cpu",
     "describe",
     "device",
-    "dtype_name",
     "dtype_from_dl",
+    "dtype_name",
     "dtype_to_dl",
     "kind_of",
     "to_value",
@@ -112,7 +115,7 @@ class Device:
     def __repr__(self) -> str:
         return f"{self.type}({self._index})"
 
-    def __reduce__(self) -> tuple[type[Device], tuple[int, int]]:
+    def __reduce__(self) -> tuple[Any, tuple[int, int]]:
         return Device, (self._type, self._index)
 
 
@@ -155,10 +158,11 @@ def _ml_dtype(name: str) -> np.dtype[Any]:
         raise MissingExtraError(
             f"dtype {name}: needs the package ml_dtypes; install relaxvm[ml-dtypes]"
         ) from None
-    return np.dtype(getattr(ml_dtypes, name))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _dtype_of_name(name: str) -> np.dtype[Any]:
     if name in _ML_DTYPES:
         return _ml_dtype(name)
@@ -251,44 +255,126 @@ _KINDS: Final[tuple[tuple[type, str], ...]] = (
 
 
 def describe(value: object) -> str:
-    """A short text for messages: ``float32[2, 3]``, ``Shape(2, 3)``, ``int 7``, ``tuple of 3``."""
-    kind = kind_of(value)
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    if kind == "none":
+    """A short text for messages: ``float32[2, 3]``, ``Shape(2, 3)``, ``int 7``, ``tuple of 3``.
+
+    Bounded in length and work whatever the value, and calls no code of the value's own class: an
+    object that is not a value of the VM is named by its type.
+    """
+    cls = type(value)
+    if value is None:
         return "None"
+    if isinstance(value, np.ndarray):
+        dims = _ndarray_shape(value)
+        return f"{_clip(str(_ndarray_dtype(value)))}[{', '.join(map(str, dims))}]"
     if isinstance(value, Shape):
-        return repr(value) if len(value) <= 8 else f"Shape of {len(value)} dimensions"
-    if isinstance(value, (tuple, list)):
-        return f"tuple of {len(value)}"
-    if kind in ("int", "float", "bool", "str", "dtype", "device"):
-        text = str(value) if kind != "str" else repr(value)
-        return f"{kind} {text if len(text) <= 40 else text[:37] + '...'}"
-    return type(value).__name__
+        count = tuple.__len__(value)
+        dims = tuple.__iter__(value)
+        return f"Shape({', '.join(map(str, dims))})" if count <= 8 else f"Shape of {count} dimensions"
+    if isinstance(value, tuple):
+        return f"tuple of {tuple.__len__(value)}"
+    if isinstance(value, list):
+        return f"tuple of {list.__len__(value)}"
+    if isinstance(value, (bool, np.bool_)):
+        return f"bool {bool(value)}"
+    if isinstance(value, int):
+        bits = int.bit_length(value)
+        return f"int {int.__repr__(value)}" if bits <= 128 else f"int of {bits} bits"
+    if isinstance(value, float):
+        return f"float {float.__repr__(value)}"
+    if isinstance(value, str):
+        head = str.__getitem__(value, slice(_CLIP))
+        return f"str {_clip(str.__repr__(head), str.__len__(value) > _CLIP)}"
+    if isinstance(value, np.dtype):
+        return f"dtype {_clip(str(value))}"
+    if isinstance(value, Device):
+        return f"device {value}"
+    return _clip(cls.__name__)
+
+
+_CLIP: Final = 40
+_ndarray_shape: Final = np.ndarray.shape.__get__
+_ndarray_dtype: Final = np.ndarray.dtype.__get__
+
+
+def _clip(text: str, cut: bool = False) -> str:
+    return text[: _CLIP - 3] + "..." if cut or len(text) > _CLIP else text
 
 
 def to_value(x: Any) -> Any:
     """Turn an argument from Python into a run-time value, without a copy where its protocol allows.
 
-    Arrays and values of the VM are kept as they are (identity included); lists and tuples become
-    tuples, recursively; numpy scalars become Python scalars; other objects with ``__dlpack__`` or
-    ``__array__`` become arrays over the same memory.  Anything else is passed through as an opaque
-    object.
+    ===============================  ==========================================================
+    argument                         value
+    ===============================  ==========================================================
+    ``numpy.ndarray``, scalars,      the same object
+    values of the VM
+    subclass of ``ndarray``          a plain ``ndarray`` over the same memory
+    (``memmap``, ``matrix``)
+    list, tuple                      tuple of values, recursively
+    numpy scalar                     the Python scalar; a 0-d array where Python has none
+    ``__dlpack__``                   array over the same memory, read-only if the producer says so
+    ``__array_interface__``,         ``numpy.asarray`` of it
+    ``__array_struct__``,
+    ``__array__``
+    ``memoryview``, ``bytearray``,   array over the same memory
+    ``array.array``, ``mmap``,
+    ``ctypes`` arrays
+    anything else                    the same object, opaque
+    ===============================  ==========================================================
+
+    An object that has both keeps ``__dlpack__`` first and falls back to the array protocols where
+    the exchange is refused (a byte order or data type that DLPack does not know).
+
+    Raises:
+        TypeError: a masked array with masked elements: its mask would be lost.
+        BufferError, RuntimeError, ValueError: the object offers ``__dlpack__`` alone and refuses, for
+            example because it lives on another device; a note names the type.
     """
-    if x is None or isinstance(x, (np.ndarray, Shape, int, float, str, np.dtype)):
+    if isinstance(x, np.ndarray):
+        return x if type(x) is np.ndarray else _plain(x)
+    if isinstance(x, np.generic):  # before float and str, which float64 and str_ inherit from
+        scalar = x.item()
+        plain = isinstance(scalar, (int, float, str, bytes)) and x.dtype.kind not in "mM"
+        return scalar if plain else np.asarray(x)
+    if x is None or isinstance(x, (Shape, int, float, str, np.dtype)):
         return x
-    if isinstance(x, np.generic):
-        return x.item() if x.dtype.kind in "biuf" and x.dtype.itemsize <= 8 else np.asarray(x)
     if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
         items = tuple(map(to_value, x))
         same = isinstance(x, tuple) and all(a is b for a, b in zip(items, x, strict=True))
         return x if same else items
-    if hasattr(x, "__dlpack__") and not isinstance(x, type):
+    if isinstance(x, type):  # a class carries the protocols of its instances
+        return x
+    speaks_array = any(hasattr(x, protocol) for protocol in _ARRAY_PROTOCOLS)
+    if hasattr(x, "__dlpack__"):
         try:
             return np.from_dlpack(x)
-        except (BufferError, RuntimeError, TypeError, ValueError):
-            if not hasattr(x, "__array__"):
+        except (BufferError, RuntimeError, TypeError, ValueError) as refusal:
+            if not speaks_array:
+                refusal.add_note(f"while taking an argument of type {type(x).__name__} by DLPack")
                 raise
-    if hasattr(x, "__array__") and not isinstance(x, type):
+    if speaks_array or _is_buffer(x):
         return np.asarray(x)
     return x
+
+
+_ARRAY_PROTOCOLS: Final = ("__array_interface__", "__array_struct__", "__array__")
+
+
+def _plain(x: NDArray[Any]) -> NDArray[Any]:
+    masked = sys.modules.get("numpy.ma")  # imported if a masked array exists
+    if masked is not None and isinstance(x, masked.MaskedArray) and masked.is_masked(x):
+        raise TypeError(
+            f"masked array {describe(x)}: expected a plain array, the mask would be lost; "
+            f"pass x.filled(value) or x.data"
+        )
+    return x.view(np.ndarray)
+
+
+def _is_buffer(x: object) -> bool:
+    # Named one by one: bytes is a value of its own, and other exporters (a Storage) are not arrays.
+    if isinstance(x, (memoryview, bytearray, array.array)):
+        return True
+    ctypes, mmap = sys.modules.get("ctypes"), sys.modules.get("mmap")
+    return (ctypes is not None and isinstance(x, ctypes.Array)) or (
+        mmap is not None and isinstance(x, mmap.mmap)
+    )
