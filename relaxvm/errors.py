@@ -39,7 +39,15 @@ class InternalError(RelaxVMError):
 
 
 class LinkError(InternalError):
-    """Packed functions that an executable needs are missing or not allowed.  Names all of them."""
+    """Packed functions that an executable needs are missing or not allowed.  Names all of them.
+
+    Attributes:
+        missing: names of the functions, in order of the function table.
+    """
+
+    def __init__(self, message: str, missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class DiagnosticError(RelaxVMError):
@@ -75,7 +83,7 @@ class VerifyError(RelaxVMError):
         self.report = report
 
 
-class ArityError(RelaxVMError):
+class ArityError(InternalError):
     """A VM function was called with the wrong number of arguments."""
 
 
