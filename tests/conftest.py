@@ -24,13 +24,13 @@ settings.load_profile("relaxvm")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--bless", action="store_true", help="rewrite the files of tests/golden from what the tests get"
+        "--bless", action="store_true", help="rewrite the files of tests/golden with what is got"
     )
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str | bytes], None]:
-    """``golden(name, got)``: compare `got` with ``tests/golden/name``, or, with --bless, write it."""
+    """``golden(name, got)``: compare with ``tests/golden/name`` or, with --bless, write it."""
     bless = request.config.getoption("--bless")
 
     def check(name: str, got: str | bytes) -> None:
