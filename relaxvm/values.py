@@ -195,10 +195,10 @@ def dtype_to_dl(dtype: np.dtype[Any]) -> tuple[int, int, int]:
     Raises:
         FormatError: DLPack has no such type (strings, objects, dates, records).
     """
+    if dtype.name in _ML_DTYPES:  # first, because float8_e5m2 claims to be of kind "f"
+        return (*_ML_DTYPES[dtype.name], 1)
     if dtype.kind in _DL_CODES and dtype.fields is None and dtype.subdtype is None:
         return _DL_CODES[dtype.kind], dtype.itemsize * 8, 1
-    if dtype.name in _ML_DTYPES:
-        return (*_ML_DTYPES[dtype.name], 1)
     raise FormatError(f"dtype {dtype}: DLPack has no such type")
 
 

@@ -1,0 +1,1 @@
+"""Forms of an executable outside memory: binary, text, Python, HTML."""

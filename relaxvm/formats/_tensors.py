@@ -1,0 +1,115 @@
+"""Bytes of tensors: what the file forms share.
+
+On disk the elements of a tensor are little endian, in row-major order.  In memory a tensor that was
+read starts at a multiple of 64 bytes, as vector instructions like it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError
+from ..values import dtype_from_dl, dtype_to_dl
+
+__all__ = [
+    "ALIGNMENT",
+    "MAX_RANK",
+    "dtype_from_stream",
+    "dtype_to_stream",
+    "empty_aligned",
+    "flat_bytes",
+    "little_endian",
+    "native",
+    "on_disk",
+    "tensor_nbytes",
+]
+
+ALIGNMENT: Final = 64
+MAX_RANK: Final = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
+"""Dimensions that a numpy array can have."""
+
+_MAX_NBYTES: Final = (1 << 63) - 1
+
+
+def tensor_nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
+    """Bytes of a tensor, computed without wrapping.
+
+    Raises:
+        FormatError: a dimension is negative, or numpy could not hold such an array: too many
+            dimensions, or the dimensions other than zero multiply to more than 2**63 - 1 bytes.
+    """
+    if len(shape) > MAX_RANK:
+        raise FormatError(f"expected at most {MAX_RANK} dimensions, got {len(shape)}")
+    if shape and min(shape) < 0:
+        raise FormatError(f"expected dimensions >= 0, got {min(shape)}")
+    count = math.prod(shape)
+    if max(count, math.prod(filter(None, shape))) * max(dtype.itemsize, 1) > _MAX_NBYTES:
+        raise FormatError("the dimensions multiply to more than 2**63 - 1 bytes")
+    return count * dtype.itemsize
+
+
+def empty_aligned(dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """An array with undefined elements that starts at a multiple of `ALIGNMENT` bytes."""
+    nbytes = tensor_nbytes(dtype, shape)
+    room = np.empty(nbytes + ALIGNMENT - 1, np.uint8)
+    offset = -room.ctypes.data % ALIGNMENT
+    return np.ndarray(tuple(shape), dtype, room, offset)
+
+
+def on_disk(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The little-endian form of a native dtype: itself, but on big-endian machines."""
+    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in the byte order of this machine; the inverse of `on_disk`."""
+    return dtype if sys.byteorder == "little" else dtype.newbyteorder("=")
+
+
+def little_endian(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in row-major order with little-endian elements; itself where it is that already."""
+    dtype = array.dtype
+    if dtype.newbyteorder("<") != dtype:
+        array = array.astype(dtype.newbyteorder("<"))
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def flat_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The memory of a row-major array as uint8[nbytes], without a copy.  Works for the types of
+    ml_dtypes, which have no buffer protocol."""
+    if array.size == 0:
+        return np.empty(0, np.uint8)
+    return array.reshape(-1).view(np.uint8)
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_to_stream(dtype: np.dtype[Any]) -> tuple[int, int, int]:
+    """(code, bits, lanes) as the binary stream has it.
+
+    Raises:
+        FormatError: the stream has no such type: strings, objects, dates, records, and the long
+            double, whose layout differs from machine to machine.
+    """
+    if issubclass(dtype.type, (np.longdouble, np.clongdouble)):
+        raise FormatError(f"dtype {dtype}: its layout differs from machine to machine")
+    return dtype_to_dl(dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_from_stream(code: int, bits: int, lanes: int) -> np.dtype[Any]:
+    """The dtype of a type in the binary stream; the inverse of `dtype_to_stream`.
+
+    Raises:
+        FormatError: no numpy dtype corresponds to it.
+        MissingExtraError: a type of ml_dtypes, which is not installed.
+    """
+    dtype = dtype_from_dl(code, bits, lanes)
+    dtype_to_stream(dtype)
+    return dtype

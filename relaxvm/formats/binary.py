@@ -1,0 +1,693 @@
+"""The binary form: TVM's stream, byte for byte.
+
+Little endian, no padding; ``string`` is a u64 count of bytes and that many bytes of UTF-8::
+
+    header          u64 magic, string version
+    functions       u64 count, each: i32 kind, string name, i64 start_instr, i64 end_instr,
+                    i64 num_args, i64 register_file_size, u64 count, string per parameter
+    memory scopes   u64 count, each: i64 constant index, string scope      (not in the older magic)
+    constants       u64 count, each: i32 type, payload
+    offsets         u64 count, i64 each
+    words           u64 count, i64 each
+
+``docs/format.md`` has the payloads and every rule.  What this module reads is well-formed as a
+container; whether it may run is for `relaxvm.verify` (`relaxvm.load` does both).  Every length is
+compared with the bytes that are left before memory is asked for, so a small file cannot claim much.
+
+Writers and readers of a section stand next to each other, fields in the same order.
+Source: TVM's ``VMExecutable::SaveToBytes`` and ``LoadFromBytes``.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap as _mmap
+import os
+import secrets
+import stat
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FormatError, RelaxVMWarning
+from ..executable import FunctionInfo, VMExecutable
+from ..isa import WORD_MAX, WORD_MIN, FuncKind
+from ..limits import Limits
+from ..values import Shape
+from ._tensors import (
+    dtype_from_stream,
+    dtype_to_stream,
+    empty_aligned,
+    flat_bytes,
+    little_endian,
+    native,
+    on_disk,
+    tensor_nbytes,
+)
+
+__all__ = ["Source", "dumps", "load", "loads", "save"]
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any"
+"""What `load` reads: a path, a binary file, or anything with the buffer protocol."""
+
+MAGIC: Final = 0xD225DE2F4214151E
+MAGIC_WITHOUT_SCOPES: Final = 0xD225DE2F4214151D
+VERSION: Final = b"0.14"
+TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
+CPU: Final = (1, 0)
+"""Device type and index that tensors are stored with."""
+
+# Constant types: the type indices of TVM's FFI.
+INT: Final = 1
+FLOAT: Final = 3
+DTYPE: Final = 5
+STRING: Final = 65
+SHAPE: Final = 69
+TENSOR: Final = 70
+
+_U64: Final = struct.Struct("<Q")
+_I64: Final = struct.Struct("<q")
+_F64: Final = struct.Struct("<d")
+_I32: Final = struct.Struct("<i")
+_I32_U64: Final = struct.Struct("<iQ")
+_I32_I64: Final = struct.Struct("<iq")
+_I32_F64: Final = struct.Struct("<id")
+_I64_U64: Final = struct.Struct("<qQ")
+_FUNCTION: Final = struct.Struct("<qqqqQ")
+_DTYPE: Final = struct.Struct("<BBH")
+_TENSOR: Final = struct.Struct("<QQiiiBBH")
+
+# Least bytes of an entry of each section: a count that cannot fit is refused before anything else.
+_LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
+_LEAST_SCOPE: Final = _I64_U64.size
+_LEAST_CONSTANT: Final = _I32.size + _DTYPE.size
+
+_CHUNK: Final = 1 << 20
+_SMALL: Final = 1 << 12
+"""Tensors of fewer bytes are copied into the neighbouring bytes when writing."""
+
+
+# Saving
+
+
+class _Writer:
+    """Collects the stream as pieces: runs of bytes, and large arrays that are not copied."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytearray | NDArray[Any]] = []
+        self.put = bytearray()
+        self.place = ""
+
+    def string(self, text: str, what: str, *, name: bool = True) -> None:
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
+        if name and b"\0" in data:
+            raise FormatError(f"{what} {text!r}: contains a NUL character")
+        self.put += _U64.pack(len(data))
+        self.put += data
+
+    def array(self, array: NDArray[Any]) -> None:
+        if array.nbytes < _SMALL:
+            self.put += flat_bytes(little_endian(array)).data
+        else:
+            self.pieces += (self.put, array)
+            self.put = bytearray()
+
+    def functions(self, functions: Sequence[FunctionInfo]) -> None:
+        self.put += _U64.pack(len(functions))
+        for i, info in enumerate(functions):
+            self.place = f"function {i}"
+            self.put += _I32.pack(info.kind)
+            self.string(info.name, "name")
+            numbers = (info.start_instr, info.end_instr, info.num_args, info.register_file_size)
+            if not all(WORD_MIN <= number <= WORD_MAX for number in numbers):
+                raise FormatError(f"{info.name}: a number does not fit 64 bits")
+            self.put += _FUNCTION.pack(*numbers, len(info.param_names))
+            for param in info.param_names:
+                self.string(param, "parameter name")
+
+    def scopes(self, scopes: dict[int, str], num_constants: int) -> None:
+        self.put += _U64.pack(len(scopes))
+        for i, (index, scope) in enumerate(sorted(scopes.items())):
+            self.place = f"memory scope {i}"
+            _check_scope(index, num_constants)
+            self.put += _I64.pack(index)
+            self.string(scope, "scope")
+
+    def constants(self, constants: Sequence[Any]) -> None:
+        self.put += _U64.pack(len(constants))
+        for i, value in enumerate(constants):
+            self.place = f"constant {i}"
+            self.constant(value)
+
+    def constant(self, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self.tensor(value)
+        elif isinstance(value, Shape):
+            self.put += _I32_U64.pack(SHAPE, len(value))
+            self.put += struct.pack(f"<{len(value)}q", *value)
+        elif isinstance(value, str):
+            self.put += _I32.pack(STRING)
+            self.string(value, "string", name=False)
+        elif isinstance(value, np.dtype):
+            self.put += _I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value))
+        elif type(value) is int:
+            if not WORD_MIN <= value <= WORD_MAX:
+                raise FormatError("expected an int of 64 bits, got a larger one")
+            self.put += _I32_I64.pack(INT, value)
+        elif type(value) is float:
+            self.put += _I32_F64.pack(FLOAT, value)
+        else:
+            kind = "None" if value is None else f"a {type(value).__name__}"
+            raise FormatError(
+                f"{kind} has no place in TVM's stream, which holds tensors, shapes, strings, ints, "
+                f"floats and dtypes; the complete text form holds None and bool too"
+            )
+
+    def tensor(self, array: NDArray[Any]) -> None:
+        _check_bool(array)
+        self.put += _I32.pack(TENSOR)
+        code, bits, lanes = dtype_to_stream(array.dtype)
+        self.put += _TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, code, bits, lanes)
+        self.put += struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes)
+        self.array(array)
+
+    def words(self, words: NDArray[np.int64]) -> None:
+        self.put += _U64.pack(len(words))
+        self.array(words)
+
+
+class _Reader:
+    """Reads the sections from a stream, and knows the place for the error message."""
+
+    def __init__(self, stream: _Buffer | _File, name: str, limits: Limits) -> None:
+        self.stream = stream
+        self.name = name
+        self.limits = limits
+        self.section = "header"
+        self.index = -1
+
+    @property
+    def place(self) -> str:
+        return self.section if self.index < 0 else f"{self.section} {self.index}"
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack(self.stream.take(layout.size))
+
+    def count(self, least: int, limit: str | None = None) -> int:
+        """A u64 count of entries that take at least `least` bytes each."""
+        (count,) = self.unpack(_U64)
+        left = self.stream.left
+        if count > left // least:
+            raise FormatError(f"truncated at byte {self.stream.position}: a count of {count} needs "
+                              f"{count * least} bytes, {left} are left")
+        if limit is not None:
+            self.limits.check(limit, count, f"{self.name}: {self.place}")
+        return int(count)
+
+    def string(self, size: int | None = None, *, name: bool = True) -> str:
+        if size is None:
+            size = self.count(1)
+        if name:
+            self.limits.check("name_bytes", size, f"{self.name}: {self.place}: name")
+        at = self.stream.position
+        data = self.stream.take(size)
+        try:
+            text = str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"string at byte {at}: not UTF-8 ({error.reason})") from None
+        if name and "\0" in text:
+            raise FormatError(f"name at byte {at}: contains a NUL character")
+        return text
+
+    def header(self) -> bool:
+        """Read magic and version; whether there is a section of memory scopes."""
+        (magic,) = self.unpack(_U64)
+        if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
+            raise FormatError(_strange(_U64.pack(magic)))
+        version = bytes(self.stream.take(self.count(1)))
+        if version != VERSION:
+            raise FormatError(f"expected version {VERSION.decode()!r}, got {ascii(version[:32])[1:]}")
+        return bool(magic == MAGIC)
+
+    def functions(self) -> list[FunctionInfo]:
+        self.section = "function table"
+        count = self.count(_LEAST_FUNCTION, "functions")
+        self.section = "function"
+        functions = []
+        for self.index in range(count):
+            kind, size = self.unpack(_I32_U64)
+            if kind not in _KINDS:
+                raise FormatError(f"unknown kind {kind}, expected 0, 1 or 2")
+            name = self.string(size)
+            start, end, num_args, registers, num_params = self.unpack(_FUNCTION)
+            if num_params > self.stream.left // _U64.size:
+                raise FormatError(f"truncated at byte {self.stream.position}: {num_params} parameter "
+                                  f"names do not fit into {self.stream.left} bytes")
+            params = tuple([self.string() for _ in range(num_params)])
+            functions.append(
+                FunctionInfo(_KINDS[kind], name, start, end, num_args, registers, params)
+            )
+        self.index = -1
+        return functions
+
+    def scopes(self) -> dict[int, str]:
+        self.section = "memory scopes"
+        count = self.count(_LEAST_SCOPE)
+        self.section = "memory scope"
+        scopes: dict[int, str] = {}
+        for self.index in range(count):
+            index, size = self.unpack(_I64_U64)
+            if index in scopes:
+                raise FormatError(f"constant {index} has two memory scopes")
+            scopes[index] = self.string(size)
+        self.index = -1
+        return scopes
+
+    def constants(self, scopes: dict[int, str]) -> list[Any]:
+        self.section = "constant pool"
+        count = self.count(_LEAST_CONSTANT, "constants")
+        for index in scopes:
+            _check_scope(index, count)
+        self.section = "constant"
+        constants = []
+        for self.index in range(count):
+            constants.append(self.constant())
+        self.index = -1
+        return constants
+
+    def constant(self) -> Any:
+        (kind,) = self.unpack(_I32)
+        if kind == TENSOR:
+            return self.tensor()
+        if kind == SHAPE:
+            count = self.count(_I64.size)
+            self.limits.check("rank", count, f"{self.name}: {self.place}: shape")
+            return Shape(struct.unpack(f"<{count}q", self.stream.take(count * _I64.size)))
+        if kind == STRING:
+            return self.string(name=False)
+        if kind == DTYPE:
+            return dtype_from_stream(*self.unpack(_DTYPE))
+        if kind == INT:
+            return self.unpack(_I64)[0]
+        if kind == FLOAT:
+            return self.unpack(_F64)[0]
+        raise FormatError(f"unknown type {kind}, expected {TENSOR} (tensor), {SHAPE} (shape), "
+                          f"{STRING} (string), {DTYPE} (dtype), {INT} (int) or {FLOAT} (float)")
+
+    def tensor(self) -> NDArray[Any]:
+        magic, reserved, *device, rank, code, bits, lanes = self.unpack(_TENSOR)
+        if magic != TENSOR_MAGIC:
+            raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
+        if reserved:
+            raise FormatError(f"expected 0 in the reserved field, got {reserved}")
+        if tuple(device) != CPU:
+            raise FormatError(f"expected a tensor on device {CPU}, got {tuple(device)}")
+        if rank < 0:
+            raise FormatError(f"expected a rank >= 0, got {rank}")
+        dims = self.stream.take(rank * _I64.size)
+        self.limits.check("rank", rank, f"{self.name}: {self.place}: tensor")
+        shape = struct.unpack(f"<{rank}q", dims)
+        dtype = dtype_from_stream(code, bits, lanes)
+        nbytes = tensor_nbytes(dtype, shape)
+        (stored,) = self.unpack(_I64)
+        if stored != nbytes:
+            raise FormatError(f"{dtype.name}{list(shape)} takes {nbytes} bytes, the file says {stored}")
+        array = self.stream.tensor(on_disk(dtype), shape, nbytes)
+        _check_bool(array)
+        return array
+
+    def words(self, what: str, limit: str | None = None) -> NDArray[np.int64]:
+        self.section = what
+        count = self.count(_I64.size, limit)
+        return self.stream.words(count)
+
+    def end(self, strict: bool) -> None:
+        self.section = "end"
+        left = self.stream.left
+        if left and strict:
+            raise FormatError(f"{left} bytes follow at byte {self.stream.position}")
+        if left:
+            warnings.warn(f"{self.name}: {left} bytes follow the executable at byte "
+                          f"{self.stream.position}", RelaxVMWarning, stacklevel=4)
+
+
+_KINDS: Final = {int(kind): kind for kind in FuncKind}
+
+
+def _check_scope(index: int, num_constants: int) -> None:
+    if not 0 <= index < num_constants:
+        raise FormatError(f"memory scope of constant {index}: there are {num_constants} constants")
+
+
+def _check_bool(array: NDArray[Any]) -> None:
+    """Anything but 0 and 1 in a bool is undefined behaviour somewhere below numpy."""
+    if array.dtype.kind == "b" and array.size and int(array.view(np.uint8).max()) > 1:
+        raise FormatError("bool tensor: expected bytes 0 and 1, got a larger one")
+
+
+_SHARED_LIBRARIES: Final = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+
+
+def _strange(head: bytes) -> str:
+    """What to say of a file that starts with other bytes than an executable does."""
+    expected = f"expected the magic {MAGIC:#x} or {MAGIC_WITHOUT_SCOPES:#x}, got "
+    if head.startswith(_SHARED_LIBRARIES):
+        return (f"{expected}a shared library, whose code relaxvm does not load; write the stream alone "
+                f"with TVM's ex.mod.write_to_file(path, '')")
+    return f"{expected}{_U64.unpack(head)[0]:#x}"
+
+
+def _encode(ex: VMExecutable) -> list[bytearray | NDArray[Any]]:
+    """The stream in pieces.  All that can be refused is refused here, before a byte is written."""
+    to = _Writer()
+    try:
+        to.put += _U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION
+        to.functions(ex.functions)
+        to.scopes(dict(ex.memory_scopes), len(ex.constants))
+        to.constants(ex.constants)
+        to.place = "code"
+        to.words(ex.instr_offset)
+        to.words(ex.instr_data)
+    except FormatError as fault:
+        raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
+    return [*to.pieces, to.put]
+
+
+def _decode(
+    stream: _Buffer | _File, name: str, limits: Limits | None, strict: bool
+) -> VMExecutable:
+    limits = Limits() if limits is None else limits
+    read = _Reader(stream, name, limits)
+    try:
+        has_scopes = read.header()
+        functions = read.functions()
+        scopes = read.scopes() if has_scopes else {}
+        constants = read.constants(scopes)
+        offsets = read.words("instruction offsets", "instructions")
+        words = read.words("instruction words")
+        read.end(strict)
+    except FormatError as fault:
+        raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
+    return VMExecutable(functions, constants, offsets, words, scopes)
+
+
+# Streams
+
+
+class _Buffer:
+    """A stream in memory.  With `share`, tensors are read-only views of it, at whatever alignment
+    they have there; otherwise aligned copies."""
+
+    def __init__(self, data: memoryview, share: bool) -> None:
+        self.data = data
+        self.share = share
+        self.position = 0
+        self.left = data.nbytes
+
+    def skip(self, size: int) -> int:
+        """Move on by `size` bytes; where they start."""
+        start = self.position
+        if size > self.left:
+            raise _truncated(start, size, self.left)
+        self.position += size
+        self.left -= size
+        return start
+
+    def take(self, size: int) -> memoryview:
+        start = self.skip(size)
+        return self.data[start : start + size]
+
+    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
+        start = self.skip(nbytes)
+        view: NDArray[Any] = np.ndarray(tuple(shape), dtype, self.data, start)
+        if self.share:
+            return view
+        array = empty_aligned(native(dtype), shape)
+        array[...] = view
+        return _sealed(array)
+
+    def words(self, count: int) -> NDArray[np.int64]:
+        # Never shared: what the verifier saw is what runs, whoever writes to the file meanwhile.
+        view = np.frombuffer(self.take(count * _I64.size), "<i8")
+        return _sealed(view.astype(np.int64))
+
+
+class _File:
+    """An open file from its position to its end.  Tensors are read straight into their memory."""
+
+    def __init__(self, file: io.BufferedReader, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.left = size - position
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise _truncated(self.position, size, self.left)
+        data = self.file.read(size)
+        if len(data) != size:
+            raise _truncated(self.position, size, len(data))
+        self.position += size
+        self.left -= size
+        return data
+
+    def fill(self, array: NDArray[Any]) -> None:
+        into = memoryview(flat_bytes(array))
+        size, got = into.nbytes, 0
+        if size > self.left:
+            raise _truncated(self.position, size, self.left)
+        while got < size:
+            more = self.file.readinto(into[got:])
+            if not more:
+                raise _truncated(self.position, size, got)
+            got += more
+        self.position += size
+        self.left -= size
+
+    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
+        if nbytes > self.left:
+            raise _truncated(self.position, nbytes, self.left)
+        array = empty_aligned(dtype, shape)
+        self.fill(array)
+        return _sealed(array.astype(native(dtype), copy=False))
+
+    def words(self, count: int) -> NDArray[np.int64]:
+        words = np.empty(count, "<i8")
+        self.fill(words)
+        return _sealed(words.astype(np.int64, copy=False))
+
+
+def _truncated(position: int, size: int, left: int) -> FormatError:
+    return FormatError(f"truncated at byte {position}: {size} bytes needed, {left} left")
+
+
+def _sealed(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+# Loading
+
+
+def loads(
+    data: Any,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+    name: str = "<bytes>",
+) -> VMExecutable:
+    """Read an executable from memory.
+
+    Args:
+        data: bytes, bytearray, memoryview, mmap or anything else with a contiguous buffer.
+        limits: bounds on what it may hold; None: those of ``Limits()``.
+        mmap: whether tensors are views of `data` instead of copies; `data` must be read-only.  Such
+            tensors need not be aligned to their item size, which numpy handles (slower).
+        strict: whether bytes after the end are an error or a `RelaxVMWarning`.
+        name: the subject of error messages.
+
+    Raises:
+        FormatError: not a well-formed stream.
+        LimitError: more than `limits` allow.
+        MissingExtraError: holds a data type of ml_dtypes, which is not installed.
+        TypeError: `data` has no contiguous buffer.
+        ValueError: `mmap` with a writable buffer.
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError:
+        raise TypeError(f"{name}: expected a contiguous buffer, got {type(data).__name__}") from None
+    if mmap and not view.readonly:
+        raise ValueError(f"{name}: mmap=True: expected a read-only buffer, got a writable one")
+    if limits is None:
+        limits = Limits()
+    if not mmap:
+        limits.check("file_bytes", view.nbytes, name)
+    return _decode(_Buffer(view, mmap), name, limits, strict)
+
+
+def load(
+    source: Source,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+) -> VMExecutable:
+    """Read an executable from a file or from memory.
+
+    Args:
+        source: path, file opened for reading bytes (read from its position to its end), or buffer.
+        limits: bounds on what it may hold; None: those of ``Limits()``.
+        mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
+            page by page when they are used.  They need not be aligned to their item size, which
+            numpy handles (slower).  While the executable lives, the file must not be changed in
+            place; replacing it, as `save` does, is fine.
+        strict: whether bytes after the end are an error or a `RelaxVMWarning`.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError, LimitError, MissingExtraError, TypeError, ValueError: as `loads`.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        with open(source, "rb", _CHUNK) as file:
+            return _load_file(file, os.fsdecode(source), limits, mmap, strict)
+    if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
+        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
+        return _load_file(source, name, limits, mmap, strict)
+    return loads(source, limits=limits, mmap=mmap, strict=strict)
+
+
+def _load_file(
+    file: Any, name: str, limits: Limits | None, mmap: bool, strict: bool
+) -> VMExecutable:
+    limits = Limits() if limits is None else limits
+    size = _size_of(file)
+    if size is None:
+        if mmap:
+            raise ValueError(f"{name}: mmap=True: expected a file on disk")
+        return loads(_read_all(file, name, limits), limits=limits, strict=strict, name=name)
+    position = file.tell()
+    if mmap:
+        if position >= size:
+            return loads(b"", limits=limits, strict=strict, name=name)
+        mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))
+        return loads(mapping[position:], limits=limits, mmap=True, strict=strict, name=name)
+    limits.check("file_bytes", max(0, size - position), name)
+    return _decode(_File(file, position, max(position, size)), name, limits, strict)
+
+
+def _size_of(file: Any) -> int | None:
+    """Bytes of a regular file on disk; None for anything else that can be read (pipes, archive
+    members, objects in memory)."""
+    if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+    return None
+
+
+def _read_all(file: Any, name: str, limits: Limits) -> bytes:
+    """The rest of a file of unknown size, in chunks, so that the limit is checked on the way."""
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := file.read(_CHUNK):
+        if not isinstance(chunk, bytes):
+            raise TypeError(f"{name}: expected a file of bytes, got {type(chunk).__name__} from it")
+        total += len(chunk)
+        limits.check("file_bytes", total, name)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+# Writing
+
+
+def dumps(ex: VMExecutable) -> bytes:
+    """The stream of an executable.  Equal executables give equal bytes; tensors in another byte
+    order or layout are written little endian and row-major.
+
+    Raises:
+        FormatError: the stream cannot hold something; names it.
+    """
+    return b"".join(_buffers(_encode(ex)))
+
+
+def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Write the stream of an executable.
+
+    A file at a path appears whole or not at all: the bytes go to a new file beside it, are flushed
+    to the disk, and take its name and permissions.  A symbolic link is followed.
+
+    Args:
+        target: path, or file opened for writing bytes.
+
+    Raises:
+        FormatError: the stream cannot hold something; nothing has been written.
+        OSError: the file cannot be written; an old one is as it was.
+    """
+    pieces = _encode(ex)
+    if not isinstance(target, (str, os.PathLike)):
+        _write(target, pieces)
+        return
+    path = os.path.realpath(target)
+    mode = _mode_of(path)
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(path, "wb", 0) as device:  # a pipe or a terminal has no place for a second file
+            _write(device, pieces)
+        return
+    fresh = f"{path}.{secrets.token_hex(6)}.tmp"
+    try:
+        # "x" and no chmod unless there is an old file: a new one gets what the umask says.
+        with open(fresh, "xb", 0) as file:
+            if mode is not None:
+                os.chmod(fresh, stat.S_IMODE(mode))
+            _write(file, pieces)
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        if os.path.exists(fresh):
+            os.unlink(fresh)
+        raise
+    _sync_directory(os.path.dirname(path))
+
+
+def _buffers(pieces: list[bytearray | NDArray[Any]]) -> Iterator[memoryview]:
+    for piece in pieces:
+        if isinstance(piece, np.ndarray):
+            piece = flat_bytes(little_endian(piece))
+        yield memoryview(piece)
+
+
+def _write(file: Any, pieces: list[bytearray | NDArray[Any]]) -> None:
+    """Write all bytes: files without a buffer may take fewer than they are given."""
+    for view in _buffers(pieces):
+        while view.nbytes:
+            written = file.write(view)
+            if written is None or not 0 < written <= view.nbytes:
+                raise OSError(f"{file!r}: wrote {written} of {view.nbytes} bytes")
+            view = view[written:]
+
+
+def _mode_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _sync_directory(path: str) -> None:
+    """Flush the directory's entry, where the system has that notion."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
