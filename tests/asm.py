@@ -1,7 +1,7 @@
 """A short-hand over `ExecBuilder` for programs written by hand or by a generator.
 
 Registers are ``r0, r1, ...``, ``op(dst, name, *args)`` emits a call whose arguments are registers,
-Python values, `Func`, `Const`, `VM` or `VOID`.  Names that start with a dot are ``vm.builtin.*``,
+Python values, `Func`, `VM` or `VOID`.  Names that start with a dot are ``vm.builtin.*``,
 those of `tests.kernels` may leave out ``test.``.
 """
 
@@ -35,13 +35,6 @@ class Func:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
-    """An operand that goes to the constant pool as it is, even where an immediate would do."""
-
-    value: Any
-
-
 class _Special:
     pass
 
@@ -71,10 +64,6 @@ class Asm(ExecBuilder):
             return self.vm_state()
         if operand is VOID:
             return self.void_arg()
-        if isinstance(operand, Const):
-            return self.convert_constant(operand.value)
-        if isinstance(operand, int) and not isinstance(operand, bool):
-            return self.imm(operand)
         return self.convert_constant(operand)
 
     def op(self, dst: Reg | None, name: str, *args: Any) -> None:

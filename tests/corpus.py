@@ -25,7 +25,7 @@ from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import FuncKind
 from relaxvm.values import Shape
 
-from .asm import VM, VOID, Asm, Const, Func, Reg, r0, r1, r2, r3, r4, r5, r6, r7, r8
+from .asm import VM, VOID, Asm, Func, Reg, r0, r1, r2, r3, r4, r5, r6, r7, r8
 from .kernels import KERNELS, KernelError, registry
 
 __all__ = ["CORPUS", "KERNELS", "Case", "Run", "all_runs", "registry"]
@@ -364,10 +364,10 @@ def immediates(a: Asm) -> None:
 def int_constants(a: Asm) -> None:
     """Ints that do not fit an immediate, and one that would."""
     with a.func("main"):
-        a.op(r0, ".make_tuple", Const(2**62), Const(-(2**63)), Const(5))
+        a.op(r0, ".make_tuple", 2**62, -(2**63), 5)
         a.ret(r0)
     with a.func("copied"):
-        a.op(r0, ".copy", Const(2**63 - 1))
+        a.op(r0, ".copy", 2**63 - 1)
         a.ret(r0)
 
 
