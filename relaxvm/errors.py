@@ -1,8 +1,8 @@
 """Exception and warning classes.
 
-A user's mistake and a bug of ours are different classes: `BugError` is always the latter.  The names
-`InternalError` and `DiagnosticError` are TVM's: there a failed check of any kind is an InternalError,
-and programs that catch it keep working here.
+A user's mistake and a bug of ours are different classes: `BugError` is always the latter.  The
+names `InternalError` and `DiagnosticError` are TVM's: there a failed check of any kind is an
+InternalError, and programs that catch it keep working here.
 """
 
 from __future__ import annotations

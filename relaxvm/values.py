@@ -74,8 +74,8 @@ _DEVICE_NAMES: Final = {code: name for name, code in _DEVICE_TYPES.items()}
 
 
 class Device:
-    """A device by DLPack type and index.  Tensors live in host memory; ``cpu(0)`` and ``cpu(3)`` are
-    different devices that share it."""
+    """A device by DLPack type and index.  Tensors live in host memory; ``cpu(0)`` and ``cpu(3)``
+    are different devices that share it."""
 
     __slots__ = ("_index", "_type")
 
@@ -268,8 +268,9 @@ def describe(value: object) -> str:
         return f"{_clip(str(_ndarray_dtype(value)))}[{', '.join(map(str, dims))}]"
     if isinstance(value, Shape):
         count = tuple.__len__(value)
-        dims = tuple.__iter__(value)
-        return f"Shape({', '.join(map(str, dims))})" if count <= 8 else f"Shape of {count} dimensions"
+        if count > 8:
+            return f"Shape of {count} dimensions"
+        return f"Shape({', '.join(map(str, tuple.__iter__(value)))})"
     if isinstance(value, tuple):
         return f"tuple of {tuple.__len__(value)}"
     if isinstance(value, list):
@@ -327,8 +328,8 @@ def to_value(x: Any) -> Any:
 
     Raises:
         TypeError: a masked array with masked elements: its mask would be lost.
-        BufferError, RuntimeError, ValueError: the object offers ``__dlpack__`` alone and refuses, for
-            example because it lives on another device; a note names the type.
+        BufferError, RuntimeError, ValueError: the object offers ``__dlpack__`` alone and refuses,
+            for example because it lives on another device; a note names the type.
     """
     if isinstance(x, np.ndarray):
         return x if type(x) is np.ndarray else _plain(x)

@@ -1,0 +1,241 @@
+"""Calling a function of a VM from Python: names of arguments, signatures, partial calls.
+
+A parameter is known by its position always and by its name where the executable has names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .errors import ArityError, did_you_mean
+from .values import describe, to_value
+
+if TYPE_CHECKING:
+    from ._core import VMFunction
+
+__all__ = ["BoundFunction", "Parameters", "signature_of"]
+
+
+class Parameters:
+    """The parameters of a function, and how arguments are put in their order.
+
+    Args:
+        function: name of the function, for messages.
+        count: number of parameters.
+        names: their names, or empty where the executable has none.
+    """
+
+    __slots__ = ("count", "function", "names")
+
+    def __init__(self, function: str, count: int, names: Sequence[str]) -> None:
+        self.function = function
+        self.count = count
+        self.names = tuple(names) if len(names) == count else ()
+
+    @classmethod
+    def of(cls, function: VMFunction) -> Parameters:
+        return cls(function.name, function.num_args, function.param_names)
+
+    def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments of a call in the order of the parameters, by the rules of Python.
+
+        Raises:
+            TypeError: an unknown keyword, or two values for a parameter.
+            ArityError: too many arguments, or too few.
+        """
+        return self._complete(self.slots(args, kwargs))
+
+    def slots(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """As `order`, but a parameter without an argument holds a mark for "missing"."""
+        if len(args) > self.count:
+            raise self.wrong_count(len(args) + len(kwargs))
+        slots = [*args, *([_MISSING] * (self.count - len(args)))]
+        for name, value in kwargs.items():
+            index = self.index(name)
+            if slots[index] is not _MISSING:
+                raise TypeError(f"{self.function}: two values for the parameter {name!r}")
+            slots[index] = value
+        return slots
+
+    def fill(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments in order, where positional ones go to the parameters that no keyword names.
+
+        This is the rule of TVM's `set_input` and `save_function`, not that of Python.
+
+        Raises:
+            TypeError: an unknown keyword.
+            ArityError: the count is wrong.
+        """
+        slots = [_MISSING] * self.count
+        for name, value in kwargs.items():
+            slots[self.index(name)] = value
+        if len(args) + len(kwargs) > self.count:
+            raise self.wrong_count(len(args) + len(kwargs))
+        rest = iter(args)
+        return self._complete(
+            [next(rest, _MISSING) if value is _MISSING else value for value in slots]
+        )
+
+    def index(self, name: str) -> int:
+        """Position of a parameter.
+
+        Raises:
+            TypeError: there is none of that name.
+        """
+        if name in self.names:
+            return self.names.index(name)
+        if self.count and not self.names:
+            raise TypeError(f"{self.function}: unexpected keyword {name!r}, its {self.count} "
+                            f"parameters have no names; pass arguments by position")
+        raise TypeError(f"{self.function}: unexpected keyword {name!r}, "
+                        f"the parameters are {self}{did_you_mean(name, self.names)}")
+
+    def wrong_count(self, given: int) -> ArityError:
+        """The error of a call with `given` arguments."""
+        noun = "argument" if self.count == 1 else "arguments"
+        names = f" {self}" if self.names else ""
+        return ArityError(f"{self.function}: expects {self.count} {noun}{names}, got {given}")
+
+    def _complete(self, slots: Sequence[Any]) -> tuple[Any, ...]:
+        absent = [i for i, value in enumerate(slots) if value is _MISSING]
+        if not absent:
+            return tuple(slots)
+        error = self.wrong_count(len(slots) - len(absent))
+        if not self.names:
+            raise error
+        shown = ", ".join(repr(self.names[i]) for i in absent[:8])
+        more = f" and {len(absent) - 8} more" if len(absent) > 8 else ""
+        raise ArityError(f"{error}; missing {shown}{more}")
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.names)})"
+
+
+class _Missing:
+    """The mark of a parameter that has no argument.  Compared by identity: `==` of an array is an
+    array."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+_MISSING: Final = _Missing()
+
+
+def signature_of(params: Parameters) -> inspect.Signature:
+    """The signature that ``inspect`` and editors show.
+
+    Where names are missing, or are no Python identifiers, parameters are positional only.
+    """
+    named = params.names and all(
+        name.isidentifier() and not keyword.iskeyword(name) for name in params.names
+    )
+    if named:
+        kind, names = inspect.Parameter.POSITIONAL_OR_KEYWORD, params.names
+    else:
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        names = tuple(f"arg{i}" for i in range(params.count))
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+
+class BoundFunction:
+    """A function with some of its arguments given; calling it takes the others.
+
+    Attributes:
+        function: the function that is called.
+    """
+
+    __slots__ = ("_given", "_open", "function")
+
+    def __init__(
+        self, function: VMFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """
+        Raises:
+            TypeError: an unknown keyword, or two values for a parameter.
+            ArityError: too many arguments.
+        """
+        params = Parameters.of(function)
+        given = params.slots(args, kwargs)
+        self.function = function
+        self._given = tuple(x if x is _MISSING else to_value(x) for x in given)
+        self._open = self._open_parameters(params)
+
+    def _open_parameters(self, params: Parameters) -> Parameters:
+        free = [i for i, value in enumerate(self._given) if value is _MISSING]
+        names = [params.names[i] for i in free] if params.names else []
+        return Parameters(params.function, len(free), names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            TypeError: an unknown keyword, or two values for a parameter.
+            ArityError: the number of the other arguments is wrong.
+        """
+        return self.function(*self._merged(self._open.order(args, kwargs)))
+
+    def bind(self, *args: Any, **kwargs: Any) -> BoundFunction:
+        """Give some of the other arguments as well."""
+        rest = self._open.slots(args, kwargs)
+        bound = BoundFunction.__new__(BoundFunction)
+        bound.function = self.function
+        bound._given = self._merged([x if x is _MISSING else to_value(x) for x in rest])
+        bound._open = bound._open_parameters(Parameters.of(self.function))
+        return bound
+
+    def _merged(self, rest: Sequence[Any]) -> tuple[Any, ...]:
+        values = iter(rest)
+        return tuple(next(values) if x is _MISSING else x for x in self._given)
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """Of the arguments that are still to come."""
+        return signature_of(self._open)
+
+    __signature__ = signature
+
+    def __repr__(self) -> str:
+        params = Parameters.of(self.function)
+        names = params.names or tuple(f"arg{i}" for i in range(params.count))
+        parts = [
+            name if value is _MISSING else f"{name}={describe(value)}"
+            for name, value in zip(names, self._given, strict=True)
+        ]
+        return f"<{self.function.name} bound: {', '.join(parts)}>"
+
+
+class SavedFunction:
+    """A function with its last arguments saved, as `VirtualMachine.save_function` leaves it.
+
+    Attributes:
+        function: the function that is called.
+        saved: the arguments it gets after those of the call.
+        include_return: whether a call gives the function's result, or None.
+    """
+
+    __slots__ = ("function", "include_return", "saved")
+
+    def __init__(
+        self, function: VMFunction, saved: Sequence[Any], include_return: bool = True
+    ) -> None:
+        self.function = function
+        self.saved = tuple(saved)
+        self.include_return = include_return
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            ArityError: together with the saved arguments the count is wrong.
+        """
+        result = self.function(*args, *self.saved)
+        return result if self.include_return else None
+
+    def __repr__(self) -> str:
+        return f"<SavedFunction of {self.function.name} with {len(self.saved)} saved arguments>"

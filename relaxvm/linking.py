@@ -1,0 +1,212 @@
+"""Linking: every packed function an executable names gets its callable before anything runs.
+
+What a file may name is decided by the caller of `VirtualMachine`, through ``functions``:
+
+============================  =====================================================================
+``functions``                 packed functions the file may name
+============================  =====================================================================
+None                          all that are registered globally
+names: list, set, ...         these, from the global registry; and the harmless builtins
+dict from name to callable    these; and the harmless builtins
+`Registry`                    those it holds, its parents included; and the harmless builtins
+============================  =====================================================================
+
+A builtin is harmless if it reaches nothing but its arguments (`PackedFunc.effect` is false).
+Linking looks names up and does nothing else: it opens no file and loads no library.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from . import builtins
+from .errors import LinkError, did_you_mean
+from .executable import VMExecutable
+from .isa import ArgKind, FuncKind, Opcode, encode_arg
+from .registry import GLOBAL, PackedFunc, Registry
+
+__all__ = ["Functions", "Linked", "link", "scope_of"]
+
+Functions = Registry | Mapping[str, Callable[..., Any]] | Iterable[str] | None
+
+BUILTIN_PREFIX: Final = "vm.builtin."
+_LISTED: Final = 100
+"""Missing functions named in the message of a LinkError; its `missing` has all of them."""
+_HINTED: Final = 20
+"""Missing functions for which a near name is looked for: the search is slow."""
+_CALLERS: Final = 3
+"""Callers named per missing function."""
+
+
+class Scope(Registry):
+    """The packed functions that the executable of one VM may name.
+
+    Attributes:
+        allowed: the names permitted in the global registry, None for all of them.
+    """
+
+    def __init__(self, own: Registry | None, allowed: frozenset[str] | None) -> None:
+        super().__init__()
+        self._functions = own
+        self.allowed = allowed
+
+    @property
+    def has_own(self) -> bool:
+        """Whether it holds functions that are not in the global registry."""
+        return self._functions is not None
+
+    def lookup(self, name: str) -> PackedFunc | None:
+        if self._functions is not None:
+            record = self._functions.lookup(name)
+            if record is not None:
+                return record
+        record = GLOBAL.lookup(name)
+        return record if record is not None and self._permits(record) else None
+
+    def _permits(self, record: PackedFunc) -> bool:
+        if self._functions is None and (self.allowed is None or record.name in self.allowed):
+            return True
+        return record.name.startswith(BUILTIN_PREFIX) and not record.effect
+
+    def names(self) -> list[str]:
+        known = set(self._functions.names()) if self._functions is not None else set()
+        known.update(name for name in GLOBAL.names() if self.lookup(name) is not None)
+        return sorted(known)
+
+    def why_missing(self, name: str) -> str:
+        """The reason why `lookup` gave nothing."""
+        if GLOBAL.lookup(name) is not None:
+            return "registered, but `functions` does not allow it"
+        return "not registered" if self._functions is None else "not among `functions`"
+
+
+def scope_of(functions: Functions) -> Scope:
+    """The scope that the argument ``functions`` of a VM describes.
+
+    Raises:
+        TypeError: not one of the forms of the module's docstring.
+    """
+    if functions is None:
+        return Scope(None, None)
+    if isinstance(functions, Registry):
+        return Scope(functions, None)
+    if isinstance(functions, Mapping):
+        return Scope(Registry(functions), None)
+    if isinstance(functions, (str, bytes)) or not isinstance(functions, Iterable):
+        raise TypeError(f"functions: expected a dict, a Registry or an iterable of names, "
+                        f"got {type(functions).__name__}")
+    names = frozenset(functions)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"functions: expected names, got {type(name).__name__}")
+    return Scope(None, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """What the core needs to know about the function table, entry by entry.
+
+    Attributes:
+        callables: what a packed function calls, None for a bytecode function.
+        builtins: name of the builtin where the callable is the reference builtin, else None.
+    """
+
+    callables: tuple[Callable[..., Any] | None, ...]
+    builtins: tuple[str | None, ...]
+
+
+def link(executable: VMExecutable, scope: Scope) -> Linked:
+    """Find the callables of all packed functions.
+
+    Raises:
+        LinkError: one or more are missing, or the executable has compiled functions (VM-TIR), which
+            this version cannot run.  Names all of them.
+    """
+    callables: list[Callable[..., Any] | None] = []
+    quick: list[str | None] = []
+    missing: list[int] = []
+    for index, info in enumerate(executable.functions):
+        record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
+        if record is None and info.kind != FuncKind.BYTECODE:
+            missing.append(index)
+        callables.append(record.func if record is not None else None)
+        quick.append(info.name if record is not None and builtins.is_reference(record) else None)
+    if missing:
+        raise _link_error(executable, scope, missing)
+    return Linked(tuple(callables), tuple(quick))
+
+
+def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:
+    table = executable.functions
+    packed = [i for i in missing if table[i].kind == FuncKind.PACKED]
+    compiled = [i for i in missing if table[i].kind != FuncKind.PACKED]
+    lines = []
+    if packed:
+        total = sum(info.kind == FuncKind.PACKED for info in table)
+        lines.append(f"cannot link: {len(packed)} of {total} packed functions missing")
+        lines.extend(_missing_lines(executable, scope, packed))
+        lines.append("  register with relaxvm.register_func(name, func), or give this VM its own: "
+                     "VirtualMachine(..., functions={name: func})")
+    if compiled:
+        names = _listing([table[i].name for i in compiled])
+        lines.append(f"cannot link: compiled functions (VM-TIR) are not supported: {names}")
+    return LinkError("\n".join(lines), tuple(table[i].name for i in missing))
+
+
+def _missing_lines(
+    executable: VMExecutable, scope: Scope, packed: Sequence[int]
+) -> Iterable[str]:
+    listed = packed[:_LISTED]
+    callers = _callers(executable, listed)
+    known = scope.names()
+    for rank, index in enumerate(listed):
+        name = executable.functions[index].name
+        hint = did_you_mean(name, known) if rank < _HINTED else ""
+        yield f"  {name!r}, {callers[index]}: {scope.why_missing(name)}{hint}"
+    if len(packed) > _LISTED:
+        yield f"  ... and {len(packed) - _LISTED:,} more"
+
+
+def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]:
+    """For each function of the table, who calls or mentions it, and where first."""
+    data, offset = executable.instr_data, executable.instr_offset
+    calls = offset[data[offset] == Opcode.CALL]
+    callees = data[calls + 2]
+    functions = sorted(
+        (f for f in executable.functions if f.kind == FuncKind.BYTECODE),
+        key=lambda f: f.start_instr,
+    )
+    starts = [f.start_instr for f in functions]
+    found = {}
+    for index in indices:
+        # A word with the kind "function" in its upper bits cannot be anything but an argument.
+        operands = np.flatnonzero(data == encode_arg(ArgKind.FUNCTION, index))
+        words = np.union1d(calls[callees == index], operands)
+        pcs = np.unique(np.searchsorted(offset, words, side="right") - 1)
+        first: dict[str, int] = {}
+        for pc in pcs.tolist():
+            first.setdefault(functions[bisect_right(starts, pc) - 1].name, pc)
+            if len(first) > _CALLERS:
+                break
+        found[index] = _called_by(first, len(pcs))
+    return found
+
+
+def _called_by(first: Mapping[str, int], total: int) -> str:
+    if not first:
+        return "never used"
+    shown = [f"{name} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
+    more = total - len(shown)
+    tail = f" and {more:,} more place{'s' if more > 1 else ''}" if more else ""
+    return f"used by {', '.join(shown)}{tail}"
+
+
+def _listing(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_LISTED]))
+    more = len(names) - _LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,0 +1,201 @@
+"""`vm.module`: the VM behind TVM's module interface, where everything goes by a string.
+
+Programs written for TVM call ``vm.module["get_output"]("main", 0)`` or look a kernel up in
+``vm.module.imports``; new ones use the methods of `VirtualMachine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from .errors import InternalError, did_you_mean
+from .linking import BUILTIN_PREFIX
+from .timing import Evaluator
+from .values import Shape, describe
+
+if TYPE_CHECKING:
+    from .vm import VirtualMachine
+
+__all__ = ["KernelModule", "VMModule"]
+
+
+class _Module:
+    """What the two modules have in common: functions by name."""
+
+    kind: str
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        raise NotImplementedError
+
+    def _names(self) -> list[str]:
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The function of a name, as `get_function`."""
+        return self.get_function(name)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """The function of a name, with `query_imports` also those of the imported modules.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        found = self._find(name)
+        if found is None and query_imports:
+            found = next(filter(None, (module._find(name) for module in self.imports)), None)
+        if found is None:
+            raise AttributeError(f"module {self.kind!r} has no function {name!r}"
+                                 f"{did_you_mean(name, self._names())}")
+        return found
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether `get_function` finds it."""
+        modules = [self, *self.imports] if query_imports else [self]
+        return any(module._find(name) is not None for module in modules)
+
+    @property
+    def imports(self) -> tuple[_Module, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return f"<Module {self.kind}: {len(self._names())} functions>"
+
+
+class KernelModule(_Module):
+    """The packed functions that a VM is linked to, the builtins left out."""
+
+    kind: Final = "relaxvm.Kernels"
+
+    def __init__(self, vm: VirtualMachine) -> None:
+        self._vm = vm
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        return None if name.startswith(BUILTIN_PREFIX) else self._vm._packed.get(name)
+
+    def _names(self) -> list[str]:
+        return [name for name in self._vm._packed if not name.startswith(BUILTIN_PREFIX)]
+
+
+class VMModule(_Module):
+    """The interface of a VM by names: its functions, saved functions and the ones below."""
+
+    kind: Final = "relax.VirtualMachine"
+
+    def __init__(self, vm: VirtualMachine) -> None:
+        self._vm = vm
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        if name in _INTERFACE:
+            method: Callable[..., Any] = getattr(self, f"_{name}")
+            return method
+        if name in self._vm:
+            return self._vm[name]
+        return None
+
+    def _names(self) -> list[str]:
+        return [*_INTERFACE, *self._vm.functions]
+
+    @property
+    def imports(self) -> tuple[_Module, ...]:
+        """One module, with the packed functions that the VM is linked to."""
+        return (KernelModule(self._vm),)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Evaluator:
+        """See `VirtualMachine.time_evaluator`."""
+        func = self._find(func_name)
+        if func is None:
+            raise InternalError(f"time_evaluator: unknown function {func_name!r}"
+                                f"{did_you_mean(func_name, self._names())}")
+        return Evaluator(
+            func,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            preprocess=self._vm._scope.get(f_preproc) if f_preproc else None,
+        )
+
+    # The interface.  Names and arguments are TVM's.
+
+    def _get_function_arity(self, func_name: str) -> int:
+        return self._vm._info(func_name).num_args
+
+    def _get_function_param_name(self, func_name: str, index: int) -> str:
+        names = self._vm._info(func_name).param_names
+        if not 0 <= index < len(names):
+            raise ValueError(f"{func_name}: expected the index of a parameter below {len(names)}, "
+                             f"got {index}")
+        return names[index]
+
+    def _set_input(self, func_name: str, *args: Any) -> None:
+        self._vm.set_input(func_name, *args)
+
+    def _invoke_stateful(self, func_name: str) -> None:
+        self._vm.invoke_stateful(func_name)
+
+    def _get_output_arity(self, func_name: str, *indices: int) -> int:
+        """Number of items of an output, -1 if it is not a tuple."""
+        value = self._output(func_name, indices)
+        return len(value) if _is_tuple(value) else -1
+
+    def _get_output(self, func_name: str, *indices: int) -> Any:
+        """An output that is not a tuple, or the item that the indices lead to."""
+        value = self._output(func_name, indices)
+        if _is_tuple(value):
+            raise ValueError(f"get_output: {func_name} gave a {describe(value)}, expected one more "
+                             f"index")
+        return value
+
+    def _output(self, func_name: str, indices: tuple[int, ...]) -> Any:
+        value = self._vm.get_outputs(func_name)
+        for index in indices:
+            if not _is_tuple(value):
+                raise IndexError(f"output of {func_name}: index {index} into {describe(value)}")
+            if not 0 <= index < len(value):
+                raise IndexError(f"output of {func_name}: expected an index below {len(value)}, "
+                                 f"got {index}")
+            value = value[index]
+        return value
+
+    def _save_function(
+        self, func_name: str, saved_name: str, include_return: int, *args: Any
+    ) -> None:
+        self._vm.save_function(func_name, saved_name, *args, include_return=bool(include_return))
+
+    def _invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        return self._vm.invoke_closure(closure, *args)
+
+    def _set_instrument(self, instrument: Any) -> None:
+        self._vm.set_instrument(instrument)
+
+
+_INTERFACE: Final = frozenset(
+    {
+        "get_function_arity",
+        "get_function_param_name",
+        "get_output",
+        "get_output_arity",
+        "invoke_closure",
+        "invoke_stateful",
+        "save_function",
+        "set_input",
+        "set_instrument",
+    }
+)
+"""Names under which `VMModule` offers its own methods; these carry an underscore there."""
+
+
+def _is_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and not isinstance(value, Shape)

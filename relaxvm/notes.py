@@ -1,0 +1,91 @@
+"""Notes on errors: where in the executable an exception came from.
+
+An exception that passes through a run keeps its class, message and traceback, and gains one note
+per VM frame, innermost first::
+
+    in main, pc 7: call vm.builtin.match_shape in: %0, %2, i2, ... dst: %void
+      with float32[2, 3], int64[4], int 2
+
+Notes are text: they keep no argument alive.  Their number and length are bounded, and no code of an
+argument's class is called to write them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .executable import VMExecutable
+from .formats import text
+from .isa import FuncKind, Opcode
+from .values import describe
+
+__all__ = ["ErrorNotes", "Frame"]
+
+Frame = tuple[int, tuple[Any, ...]]
+"""A pc, counted from the start of the executable, and the arguments of its instruction."""
+
+MAX_NOTES: Final = 64
+"""Notes on one exception.  One that passes through many nested runs stops to collect them."""
+MAX_ARGS: Final = 16
+"""Arguments described per frame; also the longest argument list that is printed as code."""
+MAX_TEXT: Final = 200
+"""Characters of an instruction."""
+MAX_NAME: Final = 80
+"""Characters of a function's name."""
+
+
+class ErrorNotes:
+    """Writes the notes for one executable."""
+
+    __slots__ = ("_executable", "_functions", "_starts")
+
+    def __init__(self, executable: VMExecutable) -> None:
+        self._executable = executable
+        functions = [f for f in executable.functions if f.kind == FuncKind.BYTECODE]
+        functions.sort(key=lambda f: f.start_instr)
+        self._functions = functions
+        self._starts = [f.start_instr for f in functions]
+
+    def add_to(self, exc: BaseException, frames: Sequence[Frame | None], total: int) -> None:
+        """Add a note per frame.
+
+        Args:
+            exc: the exception on its way out.
+            frames: innermost first; None stands where a long stack was cut.
+            total: number of frames before the cut.
+        """
+        hidden = total - sum(frame is not None for frame in frames)
+        for frame in frames:
+            if len(getattr(exc, "__notes__", ())) >= MAX_NOTES:
+                return
+            if frame is None:
+                exc.add_note(f"... {hidden:,} more frames ...")
+            else:
+                exc.add_note(self.describe_frame(*frame))
+
+    def describe_frame(self, pc: int, args: Sequence[Any]) -> str:
+        """The note of one frame."""
+        note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc)}"
+        if not args:
+            return note
+        values = [describe(arg) for arg in args[:MAX_ARGS]]
+        if len(args) > MAX_ARGS:
+            values.append(f"... {len(args) - MAX_ARGS:,} more")
+        return f"{note}\n  with {', '.join(values)}"
+
+    def _function_of(self, pc: int) -> str:
+        return _clip(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
+
+    def _instruction(self, pc: int) -> str:
+        executable = self._executable
+        words = executable.instr_data[int(executable.instr_offset[pc]) :][:4].tolist()
+        if words[0] == Opcode.CALL and words[3] > MAX_ARGS:
+            callee = _clip(executable.functions[words[2]].name, MAX_NAME)
+            return f"call {callee} in: {words[3]:,} arguments"
+        return _clip(" ".join(text.format_instruction(executable, pc).split()), MAX_TEXT)
+
+
+def _clip(string: str, limit: int) -> str:
+    return string if len(string) <= limit else string[: limit - 3] + "..."

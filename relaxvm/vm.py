@@ -1,0 +1,607 @@
+"""VirtualMachine: an executable, linked and ready to be called."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ._core import Closure, Machine, VMFunction
+from .calling import BoundFunction, Parameters, SavedFunction, signature_of
+from .errors import did_you_mean
+from .executable import FunctionInfo, VMExecutable
+from .isa import FuncKind
+from .limits import Limits
+from .linking import Functions, link, scope_of
+from .memory import (
+    NAIVE_ALLOCATOR,
+    POOLED_ALLOCATOR,
+    Allocator,
+    MemoryConfig,
+    MemoryStats,
+    Storage,
+    make_allocators,
+    memory_stats,
+)
+from .module import VMModule
+from .notes import ErrorNotes, Frame
+from .timing import Evaluator
+from .values import Device, Shape, cpu, describe, dtype_name, to_value
+from .verified import ensure_verified
+
+__all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
+
+Hook = Callable[[int, bool, Any, str, Any, tuple[Any, ...]], object]
+"""``hook(pc, before, func, name, ret, args)``; a true answer before a call skips the call."""
+
+
+class VMInstrumentReturnKind(IntEnum):
+    """What an instrument wants done with the call it was asked about."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+class VirtualMachine(Machine):
+    """Runs the functions of an executable::
+
+        vm = VirtualMachine(executable)
+        vm.main(x, y)           # or vm["main"](x, y), or by name: vm.main(x, bias=y)
+
+    Creating a VM verifies the executable, finds every packed function it names, and translates its
+    code; nothing of the program runs yet.  A VM may be used by several threads at once, and a
+    packed function may call back into it.
+
+    Arguments are taken as `relaxvm.values.to_value` says: arrays keep their identity, numbers their
+    value, anything with DLPack or an array protocol becomes an array over the same memory.  An
+    exception of a packed function passes through with its class and gains notes that say where in
+    the program it was raised.
+
+    Args:
+        executable: what to run.
+        device: a `Device` or a sequence of them; the CPU if None.  A CPU is added at the end if the
+            last device is another one: the last is the host, where shapes are computed.
+        memory_cfg: ``"pooled"`` (the default) or ``"naive"``, or a dict from Device to one of them.
+        limits: bounds on the executable and on its runs.
+        functions: which packed functions the executable may name: a dict or a `Registry` with the
+            functions, or an iterable of names that are registered globally; both forms also permit
+            the builtins that reach nothing but their arguments.  None permits all of the global
+            registry: use it for files you trust.
+        optimize: execute known builtins inside the core's loop.  False calls their plain Python
+            references; results are the same.
+
+    Raises:
+        ValueError: `executable` is not an executable, or `memory_cfg` does not fit.
+        TypeError: another argument is of the wrong class.
+        VerifyError: the executable breaks a rule of the verifier.
+        LinkError: packed functions are missing; names all of them.
+    """
+
+    NAIVE_ALLOCATOR: Final = NAIVE_ALLOCATOR
+    POOLED_ALLOCATOR: Final = POOLED_ALLOCATOR
+
+    def __init__(
+        self,
+        executable: VMExecutable,
+        device: Device | Sequence[Device] | None = None,
+        memory_cfg: MemoryConfig = None,
+        *,
+        limits: Limits | None = None,
+        functions: Functions = None,
+        optimize: bool = True,
+    ) -> None:
+        if not isinstance(executable, VMExecutable):
+            raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable, got "
+                             f"{type(executable).__name__}; read a file with relaxvm.load(path)")
+        if not isinstance(limits, Limits | None):
+            raise TypeError(f"limits: expected relaxvm.Limits, got {type(limits).__name__}")
+        limits = Limits() if limits is None else limits
+        devices = _device_list(device)
+        self._scope = scope_of(functions)
+        self._allocators = make_allocators(devices, memory_cfg, limits)
+        ensure_verified(executable, limits=limits, registry=self._scope)
+        linked = link(executable, self._scope)
+
+        self._executable = executable
+        self._limits = limits
+        self._devices = devices
+        self._recipe = _Recipe(
+            executable, devices, memory_cfg, limits, self._scope.allowed, optimize
+        )
+        self._index = {
+            info.name: index
+            for index, info in enumerate(executable.functions)
+            if info.kind == FuncKind.BYTECODE
+        }
+        self._packed = {
+            info.name: func
+            for info, func in zip(executable.functions, linked.callables, strict=True)
+            if func is not None
+        }
+        self._notes: ErrorNotes | None = None
+        self._saved: dict[str, _Saved] = {}
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._outputs: dict[str, Any] = {}
+        self._instrument: Hook | None = None
+        self._hooks: tuple[Hook, ...] = ()
+        self._hook_lock = threading.Lock()
+        builtins = linked.builtins if optimize else (None,) * len(linked.builtins)
+        self._setup(
+            executable, list(linked.callables), list(builtins), self._allocators, limits, optimize
+        )
+
+    # What it consists of
+
+    @property
+    def executable(self) -> VMExecutable:
+        """What this VM runs."""
+        return self._executable
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices; the last one is the host."""
+        return self._devices
+
+    @property
+    def allocators(self) -> tuple[Allocator, ...]:
+        """One allocator per device."""
+        return self._allocators
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of every run."""
+        return self._limits
+
+    @property
+    def functions(self) -> FunctionTable:
+        """The VM functions by name, in order of the function table."""
+        return FunctionTable(self)
+
+    @property
+    def module(self) -> VMModule:
+        """The VM behind TVM's module interface."""
+        return VMModule(self)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A callable: the saved function of that name, else the VM function.
+
+        Raises:
+            AttributeError: there is neither.
+        """
+        saved = self._saved.get(name)
+        if saved is not None:
+            return SavedFunction(self._function(saved.index), saved.args, saved.include_return)
+        index = self._index.get(name)
+        if index is None:
+            raise AttributeError(self._no_function(name))
+        return self._function(index)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        # Called for names that are not attributes.  Before __init__ is through there is no index.
+        index = self.__dict__.get("_index")
+        if index is None or (name not in index and name not in self._saved):
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if index is not None and not name.startswith("__"):
+                message = self._no_function(name)
+            raise AttributeError(message, name=name, obj=self)
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._saved or name in self._index
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name for name in self._index if name.isidentifier())]
+
+    def _no_function(self, name: str) -> str:
+        if name in self._packed:
+            return (f"{name!r} is a packed function that the executable calls, not one of its own; "
+                    f"it is in vm.module.imports[0]")
+        return f"VM has no function {name!r}{did_you_mean(name, [*self._index, *self._saved])}"
+
+    def _info(self, name: str) -> FunctionInfo:
+        """The table entry of a VM function.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        index = self._index.get(name)
+        if index is None:
+            raise ValueError(f"unknown function: {self._no_function(name)}")
+        return self._executable.functions[index]
+
+    # Calls with names; the core asks these
+
+    def _call_with_keywords(
+        self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return function(*Parameters.of(function).order(args, kwargs))
+
+    def _signature_of(self, function: VMFunction) -> inspect.Signature:
+        return signature_of(Parameters.of(function))
+
+    def _bind(
+        self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> BoundFunction:
+        return BoundFunction(function, args, kwargs)
+
+    # Other ways to call
+
+    def invoke_closure(self, closure: Closure | VMFunction, *args: Any) -> Any:
+        """Call a closure or a VM function.  A closure's captured values come after `args`.
+
+        Raises:
+            TypeError: `closure` is neither.
+            ArityError: the count of arguments is wrong.
+        """
+        if not isinstance(closure, (Closure, VMFunction)):
+            raise TypeError(f"invoke_closure: expected a closure or a VM function, "
+                            f"got {describe(closure)}")
+        return closure(*args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Save a function with arguments; ``vm[saved_name]()`` then calls it.
+
+        A saved function shadows a function of the executable in ``vm[...]``, not in its code.
+        Arguments are converted as by `set_input`; how many there are is checked at the call, which
+        may put others before them.
+
+        Args:
+            func_name: a VM function, or a saved one.
+            saved_name: the new name.
+            args, kwargs: the arguments.  With keywords they must be complete; positional ones go to
+                the parameters that no keyword names.
+            include_return: whether the saved function gives a result or None.
+
+        Raises:
+            ValueError: unknown function.
+            TypeError: an unknown keyword, or a value that cannot be converted.
+            ArityError: keywords are given and the count is wrong.
+        """
+        base = self._saved.get(func_name)
+        if base is None:
+            info = self._info(func_name)
+            base = _Saved(self._index[func_name], (), True)
+        else:
+            info = self._executable.functions[base.index]
+        if kwargs:
+            rest = info.num_args - len(base.args)
+            args = Parameters(func_name, rest, info.param_names[:rest]).fill(args, kwargs)
+        values = tuple(_to_input(func_name, arg) for arg in args)
+        self._saved[saved_name] = _Saved(
+            base.index, values + base.args, include_return and base.include_return
+        )
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set the arguments that `invoke_stateful` will call a function with.
+
+        Here, and in `save_function`, numbers become 0-d arrays, as in TVM: int32 for integers and
+        bools, float16 for ``numpy.float16``, float32 for other floats.  Other values are taken as
+        in a call.  Positional arguments go to the parameters that no keyword names.
+
+        Raises:
+            ValueError: unknown function.
+            TypeError: an unknown keyword, or a value that cannot be converted.
+            OverflowError: an integer that does not fit int32.
+            ArityError: the count of arguments is wrong.
+        """
+        info = self._info(func_name)
+        params = Parameters(func_name, info.num_args, info.param_names)
+        ordered = params.fill(args, kwargs)
+        self._inputs[func_name] = tuple(_to_input(func_name, arg) for arg in ordered)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with the arguments of `set_input`; `get_outputs` gives the result.
+
+        Raises:
+            ValueError: unknown function, or no arguments are set.
+        """
+        self._info(func_name)
+        args = self._inputs.get(func_name)
+        if args is None:
+            raise ValueError(f"{func_name}: no inputs are set; call set_input first")
+        self._outputs[func_name] = self._function(self._index[func_name])(*args)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """The result of the last `invoke_stateful` of a function; tuples may be nested.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if func_name not in self._outputs:
+            raise ValueError(f"{func_name}: no output is saved; call invoke_stateful first")
+        return self._outputs[func_name]
+
+    # Looking on
+
+    def set_instrument(self, instrument: Callable[..., Any] | str | None) -> None:
+        """Call ``instrument(func, name, before_run, ret_value, *args)`` around call instructions.
+
+        It is called before and after each of them, builtins included; data types among the
+        arguments arrive as text, `ret_value` is None before.  If it answers
+        `VMInstrumentReturnKind.SKIP_RUN` (or 1) before a call, the call and the second question are
+        skipped and the result is None; any other answer lets the call go on.  Runs that are under
+        way are not affected.
+
+        Args:
+            instrument: a callable, the name of a registered function, or None to end it.
+
+        Raises:
+            TypeError: not callable.
+            ValueError: no function of that name is registered.
+        """
+        if isinstance(instrument, str):
+            instrument = self._scope.get(instrument)
+        if instrument is not None and not callable(instrument):
+            raise TypeError(f"set_instrument: expected a callable, got {describe(instrument)}")
+        with self._hook_lock:
+            self._instrument = None if instrument is None else _instrument_hook(instrument)
+            self._install_hooks()
+
+    def _add_hook(self, hook: Hook) -> None:
+        """Call `hook` around call instructions, after the instrument and earlier hooks."""
+        with self._hook_lock:
+            self._hooks = (*self._hooks, hook)
+            self._install_hooks()
+
+    def _remove_hook(self, hook: Hook) -> None:
+        with self._hook_lock:
+            self._hooks = tuple(h for h in self._hooks if h is not hook)
+            self._install_hooks()
+
+    def _install_hooks(self) -> None:
+        first = () if self._instrument is None else (self._instrument,)
+        hooks = first + self._hooks
+        self._set_hook(_chain(hooks) if len(hooks) > 1 else hooks[0] if hooks else None)
+
+    def _on_error(
+        self, exc: BaseException, frames: Sequence[Frame | None], total: int
+    ) -> None:
+        """Note on an exception where it comes from.  Raises nothing: `exc` has to get out."""
+        try:
+            if self._notes is None:
+                self._notes = ErrorNotes(self._executable)
+            self._notes.add_to(exc, frames, total)
+        except Exception as failure:
+            # Out of memory or of stack, most likely; then even this note may fail.
+            with contextlib.suppress(Exception):
+                exc.add_note(f"in a relaxvm program ({type(failure).__name__} while noting where)")
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Evaluator:
+        """A callable that times a function: ``vm.time_evaluator("main")(x).mean``.
+
+        The function is called ``1 + number * repeat`` times; the first call is not timed.
+
+        Args:
+            func_name: a VM function, a saved function, or ``"invoke_stateful"``, which takes the
+                name of a function as its argument.
+            dev: taken for TVM's sake; there is nothing to wait for on a CPU.
+            number: calls per repeat.
+            repeat: repeats; each gives one result, the mean seconds per call.
+            min_repeat_ms: least time of a repeat; `number` grows until it is reached.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown`-th repeat.
+            f_preproc: name of a registered function to call before each repeat.
+
+        Raises:
+            InternalError: unknown function.
+            ValueError: a count below 1, a time below 0, or `f_preproc` is not registered.
+        """
+        return self.module.time_evaluator(
+            func_name,
+            dev,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            f_preproc=f_preproc,
+        )
+
+    # Memory and life
+
+    def memory_stats(self) -> MemoryStats:
+        """Bytes live, at their peak and cached in the VM's allocators."""
+        return memory_stats(self._allocators)
+
+    def trim(self) -> int:
+        """Give cached memory back to the system; answers the number of bytes."""
+        return sum(allocator.trim() for allocator in self._allocators)
+
+    def close(self) -> None:
+        """Let go of code, constants, saved functions, inputs, outputs and cached memory.
+
+        Calls that are under way end as usual; later ones raise.  Closing twice is no error.
+        """
+        with self._hook_lock:
+            self._instrument, self._hooks = None, ()
+            self._install_hooks()
+        self._saved.clear()
+        self._inputs.clear()
+        self._outputs.clear()
+        self._close()
+        self.trim()
+
+    def __enter__(self) -> VirtualMachine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the VM was made of, and its saved functions.
+
+        Inputs and outputs, the instrument and memory stay behind.
+
+        Raises:
+            TypeError: the VM has functions of its own, which no other process has.
+        """
+        if self._scope.has_own:
+            raise TypeError("cannot pickle a VirtualMachine that was given functions of its own; "
+                            "pickle vm.executable and make the VM where it is needed")
+        return _rebuild, tuple(self._recipe), dict(self._saved) or None
+
+    def __setstate__(self, saved: dict[str, _Saved]) -> None:
+        self._saved.update(saved)
+
+    def __repr__(self) -> str:
+        names = list(self._index)
+        shown = ", ".join(self._heading(name) for name in names[:4])
+        more = f", ... {len(names) - 4:,} more" if len(names) > 4 else ""
+        devices = ", ".join(map(str, self._devices))
+        return f"<VirtualMachine on {devices}: {shown}{more}>"
+
+    def _heading(self, name: str) -> str:
+        info = self._info(name)
+        params = info.param_names or [f"arg{i}" for i in range(info.num_args)]
+        shown = ", ".join(params[:8]) + (", ..." if len(params) > 8 else "")
+        return f"{name}({shown})"
+
+    def _repr_html_(self) -> str:
+        devices = html.escape(", ".join(map(str, self._devices)))
+        memory = html.escape(str(self.memory_stats()))
+        return (f"<p><b>VirtualMachine</b> on {devices}; memory: {memory}</p>\n"
+                f"{self._executable._repr_html_()}")
+
+
+class FunctionTable(Mapping[str, VMFunction]):
+    """The functions of a VM by name."""
+
+    __slots__ = ("_vm",)
+
+    def __init__(self, vm: VirtualMachine) -> None:
+        self._vm = vm
+
+    def __getitem__(self, name: str) -> VMFunction:
+        return self._vm._function(self._vm._index[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._vm._index)
+
+    def __len__(self) -> int:
+        return len(self._vm._index)
+
+    def __repr__(self) -> str:
+        return f"<functions: {', '.join(map(self._vm._heading, self))}>"
+
+
+class _Saved(NamedTuple):
+    """A saved function: its base in the function table and its last arguments."""
+
+    index: int
+    args: tuple[Any, ...]
+    include_return: bool
+
+
+class _Recipe(NamedTuple):
+    """The arguments a VM was made with."""
+
+    executable: VMExecutable
+    devices: tuple[Device, ...]
+    memory_cfg: MemoryConfig
+    limits: Limits
+    functions: frozenset[str] | None
+    optimize: bool
+
+
+def _rebuild(
+    executable: VMExecutable,
+    devices: tuple[Device, ...],
+    memory_cfg: MemoryConfig,
+    limits: Limits,
+    functions: frozenset[str] | None,
+    optimize: bool,
+) -> VirtualMachine:
+    return VirtualMachine(
+        executable, devices, memory_cfg, limits=limits, functions=functions, optimize=optimize
+    )
+
+
+def _device_list(device: Device | Sequence[Device] | None) -> tuple[Device, ...]:
+    if device is None:
+        return (cpu(),)
+    devices = (device,) if isinstance(device, Device) else device
+    if not isinstance(devices, (list, tuple)):
+        raise TypeError(f"device: expected a Device or a list of them, got {describe(device)}; "
+                        f"for example relaxvm.cpu()")
+    for item in devices:
+        if not isinstance(item, Device):
+            raise TypeError(f"device: expected a list of Device, got {describe(item)} in it")
+    if not devices:
+        raise ValueError("device: expected at least one device, got an empty list")
+    host = () if devices[-1].exist else (cpu(),)
+    return (*devices, *host)
+
+
+_AS_INPUT: Final = (np.ndarray, str, Shape, np.dtype, Device, Closure, VMFunction, Storage)
+
+
+def _to_input(func_name: str, arg: Any) -> Any:
+    """An argument of `set_input` or `save_function` as a value.  Source: TVM's VirtualMachine."""
+    if isinstance(arg, (tuple, list)) and not isinstance(arg, Shape):
+        return tuple(_to_input(func_name, item) for item in arg)
+    if isinstance(arg, np.float16):
+        return np.array(arg, np.float16)
+    value = to_value(arg)
+    if isinstance(value, int):
+        if not -(1 << 31) <= value < 1 << 31:
+            raise OverflowError(f"{func_name}: {describe(value)} does not fit int32, "
+                                f"which integers become here; pass a numpy array")
+        return np.array(value, np.int32)
+    if isinstance(value, float):
+        return np.array(value, np.float32)
+    if isinstance(value, _AS_INPUT):
+        return value
+    raise TypeError(f"{func_name}: expected an array, number, string or tuple as input, "
+                    f"got {describe(value)}")
+
+
+def _instrument_hook(instrument: Callable[..., Any]) -> Hook:
+    def hook(
+        pc: int, before: bool, func: Any, name: str, ret: Any, args: tuple[Any, ...]
+    ) -> bool:
+        if pc < 0:  # the beginning or end of a run, which instruments do not see
+            return False
+        seen = [dtype_name(arg) if isinstance(arg, np.dtype) else arg for arg in args]
+        answer = instrument(func, name, before, ret, *seen)
+        return isinstance(answer, int) and answer == VMInstrumentReturnKind.SKIP_RUN
+
+    return hook
+
+
+def _chain(hooks: Sequence[Hook]) -> Hook:
+    """One hook for several: they are called in order until one of them has the call skipped."""
+
+    def hook(
+        pc: int, before: bool, func: Any, name: str, ret: Any, args: tuple[Any, ...]
+    ) -> bool:
+        return any(bool(each(pc, before, func, name, ret, args)) and before for each in hooks)
+
+    return hook
