@@ -1,0 +1,421 @@
+/* C helpers of the dispatch loop: operand access, caches and the guards of the quickened builtins.
+ *
+ * A guard never raises.  It answers "yes, and here is the result" or "not this way"; in the second
+ * case the loop runs the builtin's plain Python reference, which gives the result or the error.
+ */
+#ifndef RELAXVM_CORE_IMPL_H
+#define RELAXVM_CORE_IMPL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+
+#if defined(_WIN32)
+#include <windows.h>
+static inline int64_t rvm_clock_ns(void) {
+    static LARGE_INTEGER frequency;
+    LARGE_INTEGER now;
+    if (!frequency.QuadPart) QueryPerformanceFrequency(&frequency);
+    QueryPerformanceCounter(&now);
+    return (int64_t)((double)now.QuadPart * 1e9 / (double)frequency.QuadPart);
+}
+#define RVM_THREAD_LOCAL __declspec(thread)
+#else
+#include <time.h>
+static inline int64_t rvm_clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+#define RVM_THREAD_LOCAL __thread
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define RVM_LIKELY(x) (x)
+#define RVM_UNLIKELY(x) (x)
+#endif
+static inline int rvm_likely(int x) { return RVM_LIKELY(x); }
+static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
+
+/* ---- operands ------------------------------------------------------------------------------
+ * An operand word >= 0 is a register of the frame; a word < 0 counts back from the end of the
+ * pool of constants.  A register that holds NULL reads as None.
+ */
+static inline PyObject *rvm_load(PyObject **fp, PyObject **pool_end, int64_t word) {
+    PyObject **base = word < 0 ? pool_end : fp;
+    PyObject *value = base[word];
+    return RVM_LIKELY(value != NULL) ? value : Py_None;
+}
+
+/* Store an owned reference.  The old value goes last: its destructor may run any code. */
+static inline void rvm_store(PyObject **cell, PyObject *value) {
+    PyObject *old = *cell;
+    *cell = value;
+    Py_XDECREF(old);
+}
+
+static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
+                              const int64_t *words, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = rvm_load(fp, pool_end, words[i]);
+}
+
+static inline PyObject *rvm_gather_tuple(PyObject **fp, PyObject **pool_end, const int64_t *words,
+                                         int64_t count) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    if (tuple == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(fp, pool_end, words[i]);
+        Py_INCREF(value);
+        PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
+    }
+    return tuple;
+}
+
+/* Arguments of a VM function: owned references in the callee's first registers. */
+static inline void rvm_push_args(PyObject **to, PyObject **fp, PyObject **pool_end,
+                                 const int64_t *words, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        PyObject **base = words[i] < 0 ? pool_end : fp;
+        PyObject *value = base[words[i]];
+        Py_XINCREF(value);
+        to[i] = value;
+    }
+}
+
+static inline void rvm_clear_registers(PyObject **fp, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = fp[i];
+        if (value != NULL) {
+            fp[i] = NULL;
+            Py_DECREF(value);
+        }
+    }
+}
+
+/* ---- truth ---------------------------------------------------------------------------------- */
+/* Condition of `if`: 1, 0, or -1 where the value is not an integer or a bool. */
+static inline int rvm_truth(PyObject *value) {
+    if (value == Py_True) return 1;
+    if (value == Py_False) return 0;
+    if (PyLong_CheckExact(value)) {
+#if PY_VERSION_HEX >= 0x030C0000
+        return (((PyLongObject *)value)->long_value.lv_tag & 3) != 1;
+#else
+        return Py_SIZE(value) != 0;
+#endif
+    }
+    if (PyLong_Check(value) || PyArray_IsScalar(value, Bool) || PyArray_IsScalar(value, Integer)) {
+        int truth = PyObject_IsTrue(value);
+        if (truth >= 0) return truth;
+        PyErr_Clear();
+    }
+    return -1;
+}
+
+/* vm.builtin.read_if_cond: 1, 0, or -1 for "ask the reference". */
+static inline int rvm_read_cond(PyObject *value) {
+    if (value == Py_True) return 1;
+    if (value == Py_False) return 0;
+    if (PyArray_CheckExact(value)) {
+        PyArrayObject *array = (PyArrayObject *)value;
+        int nd = PyArray_NDIM(array);
+        if ((nd == 0 || (nd == 1 && PyArray_DIM(array, 0) > 0)) && PyArray_ISBEHAVED_RO(array)) {
+            const void *p = PyArray_DATA(array);
+            switch (PyArray_TYPE(array)) {
+                case NPY_BOOL: case NPY_BYTE: case NPY_UBYTE: return *(const int8_t *)p != 0;
+                case NPY_SHORT: case NPY_USHORT: return *(const int16_t *)p != 0;
+                case NPY_INT: case NPY_UINT: return *(const int *)p != 0;
+                case NPY_LONG: case NPY_ULONG: return *(const long *)p != 0;
+                case NPY_LONGLONG: case NPY_ULONGLONG: return *(const long long *)p != 0;
+                default: return -1;
+            }
+        }
+        return -1;
+    }
+    return PyLong_CheckExact(value) ? rvm_truth(value) : -1;
+}
+
+/* ---- shapes --------------------------------------------------------------------------------- */
+#define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */
+
+/* What a site remembers: an object, and the dimensions and memory it was made with. */
+typedef struct {
+    PyObject *object;
+    const void *data;
+    int64_t count;
+    npy_intp dims[RVM_MAX_DIMS];
+} rvm_site;
+
+static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape, set when the core is imported */
+static PyArray_Descr *rvm_int64;
+
+static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
+    PyObject *shape = rvm_shape_type->tp_alloc(rvm_shape_type, (Py_ssize_t)count);
+    if (shape == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *dim = PyLong_FromSsize_t(dims[i]);
+        if (dim == NULL) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(shape, (Py_ssize_t)i, dim);
+    }
+    return shape;
+}
+
+/* A Shape of these dimensions: the site's last one if it is equal, else a new one to remember. */
+static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    PyObject *shape = site->object;
+    if (shape != NULL && site->count == count) {
+        int64_t i = 0;
+        while (i < count && site->dims[i] == dims[i]) i++;
+        if (i == count) {
+            Py_INCREF(shape);
+            return shape;
+        }
+    }
+    shape = rvm_new_shape(count, dims);
+    if (shape == NULL) return NULL;
+    memcpy(site->dims, dims, (size_t)count * sizeof(npy_intp));
+    site->count = count;
+    Py_INCREF(shape);
+    rvm_store(&site->object, shape);
+    return shape;
+}
+
+/* Dimensions of an exact Shape; false if it is none, or has other than `count` of them (any number
+ * up to RVM_MAX_DIMS when `count` is negative; the number is then left in *found). */
+static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims, int64_t *found) {
+    if (Py_TYPE(shape) != rvm_shape_type) return 0;
+    Py_ssize_t size = PyTuple_GET_SIZE(shape);
+    if (count >= 0 ? size != count : size > RVM_MAX_DIMS) return 0;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        Py_ssize_t dim = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+        if (RVM_UNLIKELY(dim == -1 && PyErr_Occurred())) {
+            PyErr_Clear();
+            return 0;
+        }
+        dims[i] = dim;
+    }
+    *found = size;
+    return 1;
+}
+
+/* The words of a shape heap of more than `last_slot` slots, or NULL. */
+static inline int64_t *rvm_heap(PyObject *heap, int64_t last_slot) {
+    if (!PyArray_CheckExact(heap)) return NULL;
+    PyArrayObject *array = (PyArrayObject *)heap;
+    if (PyArray_DESCR(array) != rvm_int64 || PyArray_NDIM(array) != 1 ||
+        !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY) || PyArray_DIM(array, 0) <= last_slot)
+        return NULL;
+    return (int64_t *)PyArray_DATA(array);
+}
+
+enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
+enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
+
+static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_t *heap) {
+    switch (code) {
+        case RVM_MATCH_IMM: return dim == value;
+        case RVM_MATCH_STORE: heap[value] = dim; return 1;
+        case RVM_MATCH_SLOT: return heap[value] == dim;
+        default: return 1;
+    }
+}
+
+/* vm.builtin.match_shape on a tensor or Shape.  `last_slot` is the greatest heap slot used or -1. */
+static inline int rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t last_slot,
+                                  int64_t count, const int64_t *pattern) {
+    int64_t *heap = NULL;
+    npy_intp buffer[RVM_MAX_DIMS];
+    const npy_intp *dims = buffer;
+    int64_t found;
+    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return 0;
+    if (PyArray_Check(x)) {
+        if (PyArray_NDIM((PyArrayObject *)x) != count) return 0;
+        dims = PyArray_DIMS((PyArrayObject *)x);
+    } else if (count > RVM_MAX_DIMS || !rvm_shape_dims(x, count, buffer, &found)) {
+        return 0;
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (!rvm_match_dim(dims[i], pattern[2 * i], pattern[2 * i + 1], heap)) return 0;
+    return 1;
+}
+
+/* vm.builtin.make_shape: a new reference, or NULL without an exception for "not this way". */
+static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, int64_t last_slot,
+                                       int64_t count, const int64_t *pattern) {
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t *heap = NULL;
+    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t value = pattern[2 * i + 1];
+        dims[i] = (npy_intp)(pattern[2 * i] == RVM_MAKE_IMM ? value : heap[value]);
+    }
+    return rvm_site_shape(site, count, dims);
+}
+
+static inline PyObject *rvm_shape_of(rvm_site *site, PyObject *x) {
+    if (!PyArray_Check(x) || PyArray_NDIM((PyArrayObject *)x) > RVM_MAX_DIMS) return NULL;
+    return rvm_site_shape(site, PyArray_NDIM((PyArrayObject *)x), PyArray_DIMS((PyArrayObject *)x));
+}
+
+/* vm.builtin.check_tensor_info: `ndim` -1 and `descr` NULL mean any. */
+static inline int rvm_check_tensor(PyObject *x, int64_t ndim, PyArray_Descr *descr) {
+    if (!PyArray_Check(x)) return 0;
+    PyArrayObject *array = (PyArrayObject *)x;
+    return (ndim < 0 || PyArray_NDIM(array) == ndim) &&
+           (descr == NULL || PyArray_DESCR(array) == descr);
+}
+
+static inline int rvm_check_shape(PyObject *x, int64_t ndim) {
+    return Py_TYPE(x) == rvm_shape_type && (ndim < 0 || PyTuple_GET_SIZE(x) == ndim);
+}
+
+static inline int rvm_check_tuple(PyObject *x, int64_t size) {
+    return PyTuple_CheckExact(x) && PyTuple_GET_SIZE(x) == size;
+}
+
+/* A scalar for match_prim_value / make_prim_value. */
+static inline int rvm_exact_int64(PyObject *value, int64_t *out) {
+    if (!PyLong_CheckExact(value)) return 0;
+    int overflow;
+    long long got = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return 0;
+    *out = (int64_t)got;
+    return 1;
+}
+
+static inline int rvm_match_prim(PyObject *x, PyObject *heap_object, int64_t code, int64_t value) {
+    int64_t scalar, *heap = NULL;
+    if (!rvm_exact_int64(x, &scalar)) return 0;
+    if (code != RVM_MATCH_IMM && code != RVM_MATCH_ANY &&
+        (heap = rvm_heap(heap_object, value)) == NULL)
+        return 0;
+    return rvm_match_dim(scalar, code, value, heap);
+}
+
+static inline PyObject *rvm_make_prim(PyObject *heap_object, int64_t code, int64_t value) {
+    if (code == RVM_MAKE_IMM) return PyLong_FromLongLong((long long)value);
+    int64_t *heap = rvm_heap(heap_object, value);
+    return heap == NULL ? NULL : PyLong_FromLongLong((long long)heap[value]);
+}
+
+/* ---- arrays that a site hands out again ------------------------------------------------------
+ * Only the site holds the array (no register, no result, no view: a view refers to the array that
+ * it was taken from because the array's own base is no array), nobody watches it, and nobody has
+ * changed what it looks like. */
+static inline int rvm_is_idle(PyObject *object, int nd, const npy_intp *dims, PyArray_Descr *descr,
+                              const void *data) {
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (Py_REFCNT(object) != 1 || ((PyArrayObject_fields *)array)->weakreflist != NULL ||
+        PyArray_DESCR(array) != descr || PyArray_NDIM(array) != nd ||
+        PyArray_DATA(array) != data || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY))
+        return 0;
+    for (int i = 0; i < nd; i++)
+        if (PyArray_DIM(array, i) != dims[i]) return 0;
+    return 1;
+}
+
+/* vm.builtin.alloc_shape_heap: zeroed int64[slots]. */
+static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
+    PyObject *heap = site->object;
+    if (heap != NULL && rvm_is_idle(heap, 1, &slots, rvm_int64, site->data)) {
+        memset(PyArray_DATA((PyArrayObject *)heap), 0, (size_t)slots * sizeof(int64_t));
+        Py_INCREF(heap);
+        return heap;
+    }
+    heap = PyArray_ZEROS(1, &slots, NPY_INT64, 0);
+    if (heap == NULL) return NULL;
+    if (site->object == NULL || Py_REFCNT(site->object) == 1) {
+        site->data = PyArray_DATA((PyArrayObject *)heap);
+        Py_INCREF(heap);
+        rvm_store(&site->object, heap);
+    }
+    return heap;
+}
+
+/* ---- frames ----------------------------------------------------------------------------------
+ * A frame is a run of words in a chunk: a header of RVM_HEADER words, the registers, one scratch
+ * register for discarded results, one spare word (vectorcall may borrow the word before the
+ * arguments), and room for the arguments of the widest call.  Chunks are linked and never move,
+ * since callees hold pointers into them.
+ */
+typedef struct rvm_func {
+    int64_t *code;
+    int64_t num_params;
+    int64_t num_registers; /* scratch included */
+    int64_t frame_words;   /* header excluded */
+    int64_t index;         /* in the function table */
+} rvm_func;
+
+enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
+
+typedef struct rvm_chunk {
+    struct rvm_chunk *previous;
+    PyObject **end;
+    int64_t words;
+    PyObject *memory[1];
+} rvm_chunk;
+
+#define RVM_FIRST_CHUNK 1000
+#define RVM_KEPT_CHUNKS 16
+
+static rvm_chunk *rvm_idle_chunks; /* of RVM_FIRST_CHUNK words; guarded by the GIL */
+static int rvm_num_idle_chunks;
+
+static inline rvm_chunk *rvm_new_chunk(rvm_chunk *previous, int64_t words) {
+    rvm_chunk *chunk;
+    if (words <= RVM_FIRST_CHUNK) {
+        words = RVM_FIRST_CHUNK;
+        if (rvm_idle_chunks != NULL) {
+            chunk = rvm_idle_chunks;
+            rvm_idle_chunks = chunk->previous;
+            rvm_num_idle_chunks--;
+            chunk->previous = previous;
+            return chunk;
+        }
+    }
+    chunk = (rvm_chunk *)PyMem_RawMalloc(sizeof(rvm_chunk) + (size_t)words * sizeof(PyObject *));
+    if (chunk == NULL) return NULL;
+    chunk->previous = previous;
+    chunk->words = words;
+    chunk->end = chunk->memory + words;
+    return chunk;
+}
+
+/* Give a chunk back; answers the one before it. */
+static inline rvm_chunk *rvm_drop_chunk(rvm_chunk *chunk) {
+    rvm_chunk *previous = chunk->previous;
+    if (chunk->words == RVM_FIRST_CHUNK && rvm_num_idle_chunks < RVM_KEPT_CHUNKS) {
+        chunk->previous = rvm_idle_chunks;
+        rvm_idle_chunks = chunk;
+        rvm_num_idle_chunks++;
+    } else {
+        PyMem_RawFree(chunk);
+    }
+    return previous;
+}
+
+/* Lay out a frame whose header starts at `base`. */
+static inline PyObject **rvm_push_frame(PyObject **base, const rvm_func *func, PyObject **caller,
+                                        const int64_t *return_ip, int64_t return_dst) {
+    PyObject **fp = base + RVM_HEADER;
+    fp[RVM_RETURN_IP] = (PyObject *)return_ip;
+    fp[RVM_CALLER] = (PyObject *)caller;
+    fp[RVM_FUNC] = (PyObject *)func;
+    fp[RVM_RETURN_DST] = (PyObject *)(intptr_t)return_dst;
+    return fp;
+}
+
+static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) fp[i] = NULL;
+}
+
+#endif

@@ -1,0 +1,29 @@
+from libc.stdint cimport int64_t
+cimport numpy as cnp
+
+
+cdef class Allocator:
+    cdef readonly object device
+    cdef int64_t _live
+    cdef int64_t _peak
+    cdef int64_t _cached
+    cdef int64_t _num_live
+    cdef int64_t _num_allocs
+    cdef int64_t _max_live
+    cdef int64_t _max_alloc
+
+    cdef Storage take(self, int64_t nbytes)
+    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept
+    cdef void release(self, char* data, int64_t capacity) noexcept
+
+
+cdef class Storage:
+    cdef char* data
+    cdef int64_t capacity
+    cdef readonly int64_t nbytes
+    cdef Allocator allocator
+    cdef object _scope
+
+
+cdef object storage_array(Storage storage, int64_t offset, int nd, const cnp.npy_intp* dims,
+                          cnp.PyArray_Descr* descr)

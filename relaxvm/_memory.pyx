@@ -1,0 +1,301 @@
+"""Storage on 64-byte-aligned memory, and the allocators that hand it out.
+
+A `Storage` owns its bytes; the arrays that `Storage.view` makes refer to it, so memory goes back to
+its allocator when the storage and every view of it are gone.  Memory that comes from the system is
+zeroed: a program cannot read what the process left behind.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport INT64_MAX, int64_t, uintptr_t
+
+import numpy as np
+
+from .errors import LimitError
+from .values import cpu
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        type subtype, cnp.PyArray_Descr* descr, int nd, const cnp.npy_intp* dims,
+        const cnp.npy_intp* strides, void* data, int flags, object obj)
+    void PyArray_UpdateFlags(cnp.ndarray array, int mask)
+
+cdef enum:
+    ALIGNMENT = 64      # bytes; the widest vector registers
+    MAX_RANK = 64       # numpy's own bound
+    SMALL = 1024        # up to here size classes are multiples of ALIGNMENT
+    NUM_CLASSES = 16 + 4 * 53
+
+
+cdef char* _system_alloc(int64_t nbytes) noexcept:
+    """Zeroed memory aligned to ALIGNMENT; the block's own address stands in the word before it."""
+    if nbytes > INT64_MAX - 2 * ALIGNMENT:
+        return NULL
+    cdef char* block = <char*>PyMem_RawCalloc(1, <size_t>nbytes + ALIGNMENT + sizeof(void*))
+    if block is NULL:
+        return NULL
+    cdef uintptr_t start = (<uintptr_t>block + sizeof(void*) + ALIGNMENT - 1) & ~<uintptr_t>(
+        ALIGNMENT - 1)
+    (<void**>start - 1)[0] = block
+    return <char*>start
+
+
+cdef void _system_free(char* data) noexcept:
+    PyMem_RawFree((<void**>data - 1)[0])
+
+
+cdef class Allocator:
+    """Hands out storages and counts them.  Base of the two kinds.
+
+    Args:
+        device: the `relaxvm.Device` the memory is for.
+        live_bytes: most bytes that may be alive at once, or None.
+        alloc_bytes: most bytes of one allocation, or None.
+    """
+
+    def __init__(self, device=None, *, live_bytes=None, alloc_bytes=None):
+        self.device = cpu() if device is None else device
+        self._max_live = INT64_MAX if live_bytes is None else live_bytes
+        self._max_alloc = INT64_MAX if alloc_bytes is None else alloc_bytes
+
+    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept:
+        capacity[0] = nbytes
+        return _system_alloc(nbytes)
+
+    cdef void release(self, char* data, int64_t capacity) noexcept:
+        _system_free(data)
+
+    cdef Storage take(self, int64_t nbytes):
+        if nbytes > self._max_alloc:
+            raise LimitError(f"allocation of {nbytes} bytes: above the limit "
+                             f"alloc_bytes={self._max_alloc}", "alloc_bytes")
+        if nbytes > self._max_live - self._live:
+            raise LimitError(f"allocation of {nbytes} bytes: {self._live} are live, the limit is "
+                             f"live_bytes={self._max_live}", "live_bytes")
+        cdef int64_t capacity = 0
+        cdef char* data = self.acquire(nbytes, &capacity)
+        if data is NULL:
+            raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
+        cdef Storage storage = Storage.__new__(Storage)
+        storage.data = data
+        storage.capacity = capacity
+        storage.nbytes = nbytes
+        storage.allocator = self
+        self._live += nbytes
+        self._num_live += 1
+        self._num_allocs += 1
+        if self._live > self._peak:
+            self._peak = self._live
+        return storage
+
+    def alloc(self, nbytes, scope="global"):
+        """A storage of `nbytes` bytes.
+
+        Raises:
+            ValueError: `nbytes` is negative.
+            LimitError: the allocator's limits do not allow it.
+            MemoryError: the system has not got it.
+        """
+        if nbytes < 0:
+            raise ValueError(f"alloc: expected a size >= 0, got {nbytes}")
+        if nbytes > INT64_MAX:
+            raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
+        cdef Storage storage = self.take(nbytes)
+        if scope != "global":
+            storage._scope = scope
+        return storage
+
+    def stats(self):
+        """Bytes live, at their peak and cached, and the number of storages live and ever made."""
+        return {
+            "live_bytes": self._live,
+            "peak_bytes": self._peak,
+            "cached_bytes": self._cached,
+            "live_storages": self._num_live,
+            "allocations": self._num_allocs,
+        }
+
+    def reset_peak(self):
+        """Start a new measurement of the peak at the bytes that are live now."""
+        self._peak = self._live
+
+    def trim(self):
+        """Give cached memory back to the system; answers the number of bytes."""
+        return 0
+
+    def __repr__(self):
+        return (f"<{type(self).__name__} on {self.device}: {self._live} bytes live, "
+                f"{self._cached} cached>")
+
+
+@cython.final
+cdef class NaiveAllocator(Allocator):
+    """Asks the system for every storage and gives it back at once."""
+
+
+cdef inline int _size_class(int64_t nbytes) noexcept:
+    """Index of the smallest class that holds `nbytes`: multiples of 64 up to 1024, then four classes
+    per power of two."""
+    cdef int64_t step
+    cdef int shift = 0
+    if nbytes <= SMALL:
+        return <int>((nbytes + ALIGNMENT - 1) // ALIGNMENT) - 1 if nbytes > 0 else 0
+    step = (nbytes - 1) >> 8  # 4 steps per doubling of 1024
+    while step >= 8:
+        step >>= 1
+        shift += 1
+    return 16 + 4 * shift + <int>(step - 4)
+
+
+cdef inline int64_t _class_bytes(int index) noexcept:
+    if index < 16:
+        return (index + 1) * ALIGNMENT
+    return (<int64_t>(5 + (index - 16) % 4) << 8) << ((index - 16) // 4)
+
+
+@cython.final
+cdef class PooledAllocator(Allocator):
+    """Keeps freed storages by size class and hands them out again.
+
+    Args:
+        cached_bytes: most bytes to keep when they are not in use, or None for any amount.
+    """
+
+    cdef char* _idle[NUM_CLASSES]
+    cdef int64_t _max_cached
+
+    def __init__(self, device=None, *, live_bytes=None, alloc_bytes=None, cached_bytes=None):
+        Allocator.__init__(self, device, live_bytes=live_bytes, alloc_bytes=alloc_bytes)
+        self._max_cached = INT64_MAX if cached_bytes is None else cached_bytes
+
+    def __dealloc__(self):
+        self._drop_idle()
+
+    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept:
+        if nbytes > INT64_MAX >> 2:
+            return NULL
+        cdef int index = _size_class(nbytes)
+        cdef char* data = self._idle[index]
+        capacity[0] = _class_bytes(index)
+        if data is not NULL:
+            self._idle[index] = (<char**>data)[0]
+            (<char**>data)[0] = NULL  # an address of this process is nobody's business
+            self._cached -= capacity[0]
+            return data
+        data = _system_alloc(capacity[0])
+        if data is NULL and self._cached:
+            self._drop_idle()
+            data = _system_alloc(capacity[0])
+        return data
+
+    cdef void release(self, char* data, int64_t capacity) noexcept:
+        if capacity > self._max_cached - self._cached:
+            _system_free(data)
+            return
+        cdef int index = _size_class(capacity)
+        (<char**>data)[0] = self._idle[index]
+        self._idle[index] = data
+        self._cached += capacity
+
+    cdef void _drop_idle(self) noexcept:
+        cdef int index
+        cdef char* data
+        for index in range(NUM_CLASSES):
+            while self._idle[index] is not NULL:
+                data = self._idle[index]
+                self._idle[index] = (<char**>data)[0]
+                _system_free(data)
+        self._cached = 0
+
+    def trim(self):
+        """Give cached memory back to the system; answers the number of bytes."""
+        cdef int64_t freed = self._cached
+        self._drop_idle()
+        return freed
+
+
+@cython.final
+@cython.freelist(64)
+@cython.no_gc
+cdef class Storage:
+    """A run of bytes from an allocator.  Tensors are views of it and keep it alive.
+
+    Attributes:
+        nbytes: bytes asked for.
+    """
+
+    def __init__(self):
+        raise TypeError("Storage: made by an allocator's alloc(nbytes)")
+
+    def __dealloc__(self):
+        if self.data is not NULL:
+            self.allocator._live -= self.nbytes
+            self.allocator._num_live -= 1
+            self.allocator.release(self.data, self.capacity)
+
+    @property
+    def device(self):
+        """The device of the allocator."""
+        return self.allocator.device
+
+    @property
+    def scope(self):
+        """Memory scope, ``"global"`` unless another was asked for."""
+        return "global" if self._scope is None else self._scope
+
+    def view(self, offset, shape, dtype):
+        """An array over part of the storage.
+
+        Args:
+            offset: byte at which the array starts.
+            shape: its dimensions.
+            dtype: its numpy dtype.
+
+        Raises:
+            ValueError: the array does not lie within the storage, or a dimension is negative.
+            TypeError: the dtype holds Python objects.
+        """
+        cdef cnp.npy_intp dims[MAX_RANK]
+        cdef int64_t nbytes
+        cdef int i
+        dtype = np.dtype(dtype)
+        if dtype.hasobject:
+            raise TypeError(f"Storage.view: dtype {dtype} holds Python objects")
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"Storage.view: expected at most {MAX_RANK} dimensions, "
+                             f"got {len(shape)}")
+        nbytes = dtype.itemsize
+        total = nbytes
+        for dim in shape:
+            if dim < 0:
+                raise ValueError(f"Storage.view: expected dimensions >= 0, got {tuple(shape)}")
+            total *= dim
+        if not 0 <= offset <= self.nbytes or total > self.nbytes - offset:
+            raise ValueError(
+                f"Storage.view: {dtype}{list(shape)} at byte {offset} needs {total} bytes, "
+                f"the storage has {self.nbytes}"
+            )
+        for i in range(len(shape)):
+            dims[i] = shape[i]
+        return storage_array(self, offset, len(shape), dims, <cnp.PyArray_Descr*><PyObject*>dtype)
+
+    def __repr__(self):
+        return f"<Storage of {self.nbytes} bytes on {self.device}>"
+
+
+cdef object storage_array(Storage storage, int64_t offset, int nd, const cnp.npy_intp* dims,
+                          cnp.PyArray_Descr* descr):
+    """The array of `Storage.view`, with everything checked by the caller."""
+    Py_INCREF(<object><PyObject*>descr)  # PyArray_NewFromDescr steals it
+    cdef cnp.ndarray array = PyArray_NewFromDescr(
+        cnp.ndarray, descr, nd, dims, NULL, storage.data + offset, cnp.NPY_ARRAY_CARRAY, None)
+    cnp.set_array_base(array, storage)
+    if offset & (ALIGNMENT - 1):
+        PyArray_UpdateFlags(array, cnp.NPY_ARRAY_ALIGNED)
+    return array
