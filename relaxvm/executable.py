@@ -273,11 +273,11 @@ def _words(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     array = np.ascontiguousarray(values, dtype=np.int64)
     if array.ndim != 1:
         raise ValueError(f"code words: expected one dimension, got {array.ndim}")
-    if array is values or array.base is not None:
-        if array.flags.writeable:
-            array = array.copy()
-    array.flags.writeable = False
-    return array
+    base: object = array.base
+    if isinstance(base, bytes):
+        return array
+    # Over bytes, an array cannot be made writable: what was verified stays as it was.
+    return np.frombuffer(array.tobytes(), np.int64)
 
 
 def _from_pickle(data: bytes) -> VMExecutable:

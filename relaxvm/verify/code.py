@@ -1,0 +1,201 @@
+"""The code in columns: a total decoder over numpy, a chunk of instructions at a time.
+
+Any two int64 arrays decode to something.  A malformed instruction has a `Fault` and appears in no
+row; rules over rows therefore index nothing out of range, and rules over faults report the rest.
+Chunks are small enough for the columns to stay in the processor's cache, and bound the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import isa
+from ..isa import FieldKind, Op
+from .image import Image, Words
+
+__all__ = ["Args", "Chunk", "Flow", "Rows", "chunks", "is_special"]
+
+CHUNK: Final = 1 << 14
+"""Instructions decoded at a time."""
+
+_KIND_BITS: Final = 64 - isa.KIND_SHIFT
+_FIXED_WORDS: Final = np.zeros(max(isa.OP_BY_CODE) + 2, np.int64)
+_HAS_TAIL: Final = np.zeros(len(_FIXED_WORDS), np.bool_)
+for _op in isa.OPS:
+    _FIXED_WORDS[_op.code] = _op.fixed_words
+    _HAS_TAIL[_op.code] = _op.tail is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """The argument words of some rows, one after the other.
+
+    Attributes:
+        row: int64[a], the row an argument belongs to.
+        position: int64[a], its position in the argument list.
+        kind, value: int64[a], the two parts of the word; the kind may be unknown.
+    """
+
+    row: Words
+    position: Words
+    kind: Words
+    value: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The well-formed instructions of one opcode in a chunk.
+
+    Attributes:
+        op: the opcode.
+        pc: int64[m], ascending.
+        body: int64[m], position in `Bodies`, -1 for an instruction outside of all functions.
+        fields: the fixed words, int64[m] each, in the order of the table.
+        counts: int64[m], number of arguments.
+        args: the arguments of all rows.
+    """
+
+    op: Op
+    pc: Words
+    body: Words
+    fields: tuple[Words, ...]
+    counts: Words
+    args: Args
+
+    def field(self, name: str) -> Words:
+        """A fixed word by name."""
+        return self.fields[self.op.word_of(name) - 1]
+
+    def column(self, kind: FieldKind) -> Iterator[Words]:
+        """The fixed words of a kind."""
+        for field, values in zip(self.op.fields, self.fields, strict=True):
+            if field.kind is kind:
+                yield values
+
+
+class Chunk:
+    """Instructions [low, high), decoded.
+
+    Attributes:
+        image: the executable.
+        pc: int64[n], low, low + 1, ...
+        body: int64[n], position in `Bodies` or -1.
+        offset, next_offset: int64[n], the words an instruction claims.
+        opcode: int64[n], 0 where the offset is bad.
+        placed, known, filled: bool[n]: the offset is good; the opcode exists; the instruction has
+            exactly the words it needs.  Each is False where the one before it is.
+        rows: the instructions for which all three hold, by opcode.
+    """
+
+    def __init__(self, image: Image, low: int, high: int) -> None:
+        words = image.words
+        self.image = image
+        self.pc: Words = np.arange(low, high, dtype=np.int64)
+        self.body = image.bodies.owner(low, high)
+        self.offset = offset = image.offsets[low:high]
+        following = np.append(image.offsets[low + 1 : high + 1], len(words))
+        self.next_offset = after = following[: high - low]
+        self.placed = (offset >= 0) & (offset < after) & (after <= len(words))
+        safe = np.where(self.placed, offset, 0)
+        length = np.where(self.placed, after, 0) - safe
+        self.opcode = np.where(self.placed, _take(words, safe), 0)
+        limit = len(_FIXED_WORDS) - 1
+        index = np.where((self.opcode < 0) | (self.opcode > limit), limit, self.opcode)
+        fixed = _FIXED_WORDS[index]
+        self.known = fixed > 0
+        tail = _HAS_TAIL[index] & (length >= fixed)
+        count = _take(words, np.where(tail, safe + fixed - 1, 0))
+        self.filled = self.known & (length - fixed == np.where(tail, count, 0))
+        self.rows = tuple(self._rows(op) for op in isa.OPS)
+
+    def _rows(self, op: Op) -> Rows:
+        words = self.image.words
+        at = np.flatnonzero(self.filled & (self.opcode == op.code))
+        offset = self.offset[at]
+        fields = tuple(words[offset + 1 + i] for i in range(len(op.fields)))
+        if op.tail is None:
+            counts = np.zeros(len(at), np.int64)
+        else:
+            counts = self.next_offset[at] - offset - op.fixed_words
+        first = offset + op.fixed_words
+        return Rows(op, self.pc[at], self.body[at], fields, counts, _args(words, first, counts))
+
+
+def is_special(registers: Words) -> NDArray[np.bool_]:
+    """Which register numbers are the void register or the VM."""
+    special: NDArray[np.bool_] = registers == isa.VOID_REGISTER
+    special |= registers == isa.VM_REGISTER
+    return special
+
+
+def _take(words: Words, index: Words) -> Words:
+    """``words[index]`` for indices that are 0 where there may be no words at all."""
+    return words[index] if len(words) else np.zeros(len(index), np.int64)
+
+
+def _args(words: Words, first: Words, counts: Words) -> Args:
+    """The ragged runs ``words[first[i] : first[i] + counts[i]]``, joined."""
+    total = int(counts.sum())
+    row = np.repeat(np.arange(len(counts)), counts)
+    before = np.cumsum(counts) - counts
+    position = np.arange(total) - before[row]
+    word = words[first[row] + position]
+    kind = (word >> isa.KIND_SHIFT) & 0xFF
+    return Args(row, position, kind, (word << _KIND_BITS) >> _KIND_BITS)
+
+
+def chunks(image: Image) -> Iterator[Chunk]:
+    """The whole code, in order."""
+    total = len(image.offsets)
+    for low in range(0, total, CHUNK):
+        yield Chunk(image, low, min(low + CHUNK, total))
+
+
+class Flow:
+    """The jumps and stops of the whole code, for rules on reachability.  Chunks are added first.
+
+    Attributes:
+        image: the executable.
+        stops: pcs of instructions after which the next one is not executed.
+        jump_from, jump_to: pcs of jumps and of their targets; targets outside of the code are left
+            out.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self._stops: list[Words] = []
+        self._from: list[Words] = []
+        self._to: list[Words] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in the next chunk."""
+        total = len(self.image.offsets)
+        for rows in chunk.rows:
+            if not rows.op.falls_through:
+                self._stops.append(rows.pc)
+            for distance in rows.column(FieldKind.PC):
+                inside = (distance >= -rows.pc) & (distance < total - rows.pc)
+                self._from.append(rows.pc[inside])
+                self._to.append(rows.pc[inside] + distance[inside])
+
+    @cached_property
+    def stops(self) -> Words:
+        return _joined(self._stops)
+
+    @cached_property
+    def jump_from(self) -> Words:
+        return _joined(self._from)
+
+    @cached_property
+    def jump_to(self) -> Words:
+        return _joined(self._to)
+
+
+def _joined(parts: list[Words]) -> Words:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

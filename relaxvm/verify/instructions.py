@@ -1,0 +1,187 @@
+"""Rules on single instructions: their place, opcode, fields and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import isa
+from ..isa import ArgKind, FieldKind, Opcode
+from .code import Chunk, is_special
+from .image import Image, Words
+from .rule import Finding, Hits, code_rule, marked, table_rule
+
+__all__: list[str] = []
+
+
+# The run of words
+
+
+@code_rule("code")
+def instruction_offset(chunk: Chunk) -> Iterator[Hits]:
+    """Instructions start at word 0 and follow each other inside the words."""
+    bad = ~chunk.placed
+    bad[0] |= chunk.pc[0] == 0 and chunk.offset[0] != 0
+    yield from marked(
+        chunk.pc,
+        bad,
+        f"expected instructions from word 0 to {len(chunk.image.words)} in order, "
+        "got one from {} to {}",
+        chunk.offset,
+        chunk.next_offset,
+    )
+
+
+@table_rule("code")
+def words_owned(image: Image) -> Iterator[Finding]:
+    """There are no words without instructions."""
+    if len(image.words) and not len(image.offsets):
+        yield Finding(f"expected no words where there are no instructions, got {len(image.words)}")
+
+
+@code_rule("code")
+def opcode(chunk: Chunk) -> Iterator[Hits]:
+    """The first word of an instruction is a known opcode."""
+    known = ", ".join(f"{op.code} ({op.name})" for op in isa.OPS)
+    bad = chunk.placed & ~chunk.known
+    yield from marked(chunk.pc, bad, f"expected an opcode of {known}, got {{}}", chunk.opcode)
+
+
+@code_rule("code")
+def instruction_length(chunk: Chunk) -> Iterator[Hits]:
+    """An instruction has exactly the words that its opcode and its argument count need."""
+    bad = chunk.known & ~chunk.filled
+    length = chunk.next_offset - chunk.offset
+    for op in isa.OPS:
+        own = bad & (chunk.opcode == op.code)
+        short = own if op.tail is None else own & (length < op.fixed_words)
+        yield from marked(
+            chunk.pc, short, f"expected {op.fixed_words} words for {op.name}, got {{}}", length
+        )
+        at = np.flatnonzero(own & ~short)
+        count = chunk.image.words[chunk.offset[at] + op.fixed_words - 1]
+        text = "expected an argument count of {}, the number of words that are left, got {}"
+        every = np.ones(len(at), np.bool_)
+        yield from marked(chunk.pc[at], every, text, length[at] - op.fixed_words, count)
+
+
+# Fields
+
+
+def _outside(values: Words, bound: Words) -> NDArray[np.bool_]:
+    outside: NDArray[np.bool_] = values < 0
+    outside |= values >= bound
+    return outside
+
+
+@code_rule("code")
+def destination(chunk: Chunk) -> Iterator[Hits]:
+    """A result goes to a register of the function or to the void register."""
+    for rows in chunk.rows:
+        for register in rows.column(FieldKind.DST):
+            size = chunk.image.bodies.registers[rows.body]
+            bad = _outside(register, size) & ~is_special(register)
+            text = "expected a destination below %{}, or void, got %{}"
+            yield from marked(rows.pc, bad, text, size, register)
+
+
+@code_rule("code")
+def register_read(chunk: Chunk) -> Iterator[Hits]:
+    """`ret` and `if` read a register of the function; `ret` may read void."""
+    for rows in chunk.rows:
+        for register in rows.column(FieldKind.REG):
+            size = chunk.image.bodies.registers[rows.body]
+            bad = _outside(register, size) & ~is_special(register)
+            yield from marked(
+                rows.pc, bad, "expected a register below %{}, got %{}", size, register
+            )
+
+
+@code_rule("code")
+def vm_register(chunk: Chunk) -> Iterator[Hits]:
+    """The VM register is an argument of calls; it is not written, returned or tested."""
+    for rows in chunk.rows:
+        for kind in (FieldKind.DST, FieldKind.REG):
+            for register in rows.column(kind):
+                bad = register == isa.VM_REGISTER
+                yield from marked(rows.pc, bad, "the VM can only be passed as an argument")
+
+
+@code_rule("code")
+def void_condition(chunk: Chunk) -> Iterator[Hits]:
+    """The condition of `if` is not void."""
+    for rows in chunk.rows:
+        if rows.op.code == Opcode.IF:
+            bad = rows.field("cond") == isa.VOID_REGISTER
+            yield from marked(rows.pc, bad, "expected a register as the condition, got void")
+
+
+@code_rule("code")
+def callee(chunk: Chunk) -> Iterator[Hits]:
+    """A call names an entry of the function table."""
+    total = len(chunk.image.functions)
+    for rows in chunk.rows:
+        for index in rows.column(FieldKind.FUNC):
+            bad = (index < 0) | (index >= total)
+            text = f"expected the index of one of {total} functions, got {{}}"
+            yield from marked(rows.pc, bad, text, index)
+
+
+# Arguments
+
+
+@code_rule("code")
+def argument_kind(chunk: Chunk) -> Iterator[Hits]:
+    """An argument is a register, an immediate, a constant or a function."""
+    for rows in chunk.rows:
+        args = rows.args
+        text = f"argument {{}}: expected a kind of 0 to {len(ArgKind) - 1}, got {{}}"
+        yield from marked(
+            rows.pc[args.row], args.kind >= len(ArgKind), text, args.position, args.kind
+        )
+
+
+@code_rule("code")
+def argument_register(chunk: Chunk) -> Iterator[Hits]:
+    """A register argument is one of the function, void, or the VM."""
+    for rows in chunk.rows:
+        args = rows.args
+        size = chunk.image.bodies.registers[rows.body][args.row]
+        bad = (args.kind == ArgKind.REGISTER) & _outside(args.value, size)
+        bad &= ~is_special(args.value)
+        text = "argument {}: expected a register below %{}, void or vm, got %{}"
+        yield from marked(rows.pc[args.row], bad, text, args.position, size, args.value)
+
+
+@code_rule("code")
+def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
+    """An immediate is within -(2^55 - 1) and 2^55 - 1, as in TVM."""
+    for rows in chunk.rows:
+        args = rows.args
+        bad = (args.kind == ArgKind.IMMEDIATE) & (args.value < isa.VALUE_MIN)
+        text = f"argument {{}}: expected an immediate of at least {isa.VALUE_MIN}, got {{}}"
+        yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
+
+
+@code_rule("code")
+def argument_constant(chunk: Chunk) -> Iterator[Hits]:
+    """A constant argument is an index into the pool."""
+    total = len(chunk.image.constants)
+    for rows in chunk.rows:
+        args = rows.args
+        bad = (args.kind == ArgKind.CONSTANT) & ((args.value < 0) | (args.value >= total))
+        text = f"argument {{}}: expected the index of one of {total} constants, got {{}}"
+        yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
+
+
+@code_rule("code")
+def argument_function(chunk: Chunk) -> Iterator[Hits]:
+    """A function argument is an index into the function table."""
+    total = len(chunk.image.functions)
+    for rows in chunk.rows:
+        args = rows.args
+        bad = (args.kind == ArgKind.FUNCTION) & ((args.value < 0) | (args.value >= total))
+        text = f"argument {{}}: expected the index of one of {total} functions, got {{}}"
+        yield from marked(rows.pc[args.row], bad, text, args.position, args.value)

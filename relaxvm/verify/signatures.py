@@ -1,0 +1,108 @@
+"""What functions take, in columns: a row per function of the table, a row per parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import isa
+from ..isa import ArgKind, FuncKind
+from ..registry import Param, Registry, Signature
+from ..values import kind_of
+from .functions import FunctionTable
+
+__all__ = ["KINDS", "SignatureTable"]
+
+Words = NDArray[np.int64]
+
+KINDS: Final = (
+    "any", "none", "vm", "int", "func", "bool", "float", "str", "tensor", "shape", "tuple", "dtype",
+    "device", "map", "object",
+)  # fmt: skip
+"""The kinds of static arguments by code; `any` is what only the run knows."""
+
+_CODES: Final = {name: code for code, name in enumerate(KINDS)}
+_ANY, _NONE, _VM, _INT, _FUNC = range(5)
+_UNLIMITED: Final = 1 << 62
+_ANYTHING: Final = Param("argument", frozenset({"any"}))
+"""The parameter that arguments of functions without a signature go to."""
+
+
+class SignatureTable:
+    """Signatures by index into the function table.
+
+    Attributes:
+        signatures: of packed functions, None where there is none.
+        arity: int64[f], arguments that a function of the executable takes; -1 for packed ones.
+        least, most: int64[f], numbers of arguments that a signature allows.
+        signed, checked: bool[f], whether there is a signature; whether it has a check of its own.
+        constant_kinds: int64[c], codes of the constants.
+    """
+
+    def __init__(
+        self, functions: FunctionTable, constants: Sequence[Any], registry: Registry
+    ) -> None:
+        self.signatures: list[Signature | None] = [None] * len(functions)
+        for row in np.flatnonzero(functions.kind == FuncKind.PACKED):
+            record = registry.lookup(functions.infos[row].name)
+            if record is not None:
+                self.signatures[functions.index[row]] = record.signature
+        takes = np.where(functions.kind == FuncKind.PACKED, -1, functions.num_args)
+        self.arity = functions.spread(takes, -1)
+        self.constant_kinds: Words = np.array([_CODES[kind_of(c)] for c in constants], np.int64)
+        total = len(functions)
+        self.least: Words = np.zeros(total, np.int64)
+        self.most: Words = np.full(total, _UNLIMITED)
+        self.signed, self.checked = np.zeros((2, total), np.bool_)
+        # Where a function's parameters are: first row, number of leading ones, of trailing ones.
+        self._first, self._leading, self._trailing = np.zeros((3, total), np.int64)
+        self._params: list[Param] = [_ANYTHING]
+        for i, signature in enumerate(self.signatures):
+            if signature is not None:
+                self._add(i, signature)
+        self._accepts = np.array([[p.accepts(kind) for kind in KINDS] for p in self._params])
+
+    def _add(self, i: int, signature: Signature) -> None:
+        self.signed[i] = True
+        self.checked[i] = signature.check is not None
+        self.least[i] = signature.min_args
+        if signature.max_args is not None:
+            self.most[i] = signature.max_args
+        self._first[i] = len(self._params)
+        self._leading[i] = len(signature.params)
+        self._params.extend(signature.params)
+        if signature.variadic is not None:
+            self._trailing[i] = len(signature.last)
+            self._params.extend((signature.variadic, *signature.last))
+
+    def kinds(self, kind: Words, value: Words) -> Words:
+        """Codes of argument words.  Constants that do not exist are of any kind."""
+        register = np.where(value == isa.VOID_REGISTER, _NONE, _ANY)
+        register[value == isa.VM_REGISTER] = _VM
+        codes = np.where(kind == ArgKind.REGISTER, register, _ANY)
+        codes[kind == ArgKind.IMMEDIATE] = _INT
+        codes[kind == ArgKind.FUNCTION] = _FUNC
+        constant = (kind == ArgKind.CONSTANT) & (value >= 0) & (value < len(self.constant_kinds))
+        codes[constant] = self.constant_kinds[value[constant]]
+        return codes
+
+    def params(self, function: Words, position: Words, count: Words) -> Words:
+        """Row of the parameter that an argument goes to: the function, its position, the number of
+        arguments.  0 where the function has no signature."""
+        leading, trailing = self._leading[function], self._trailing[function]
+        # Behind the leading ones: the variadic one, then the trailing ones counted from the end.
+        from_end = position - (count - trailing)
+        behind = leading + np.where((trailing > 0) & (from_end >= 0), 1 + from_end, 0)
+        row = self._first[function] + np.where(position < leading, position, behind)
+        return np.where(self.signed[function], row, 0)
+
+    def accepts(self, params: Words, kinds: Words) -> NDArray[np.bool_]:
+        """Whether parameters take arguments of these kinds."""
+        return self._accepts[params, kinds]
+
+    def param(self, row: int) -> Param:
+        """The parameter of a row."""
+        return self._params[row]

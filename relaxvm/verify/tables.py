@@ -1,0 +1,280 @@
+"""Rules on the parts of an executable, its function table and its constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import isa
+from ..isa import FuncKind
+from ..values import Shape
+from .functions import FunctionTable, entry_faults
+from .image import Image, Words
+from .rule import Finding, table_rule
+from .text import quoted
+
+__all__ = ["MAX_REGISTERS"]
+
+MAX_REGISTERS: Final = 1 << 31
+"""No limit lets a function have more registers than this."""
+
+
+@table_rule("parts")
+def part_types(image: Image) -> Iterator[Finding]:
+    """Tables are tuples, memory scopes a dict, code is in contiguous read-only int64 arrays."""
+    for fault in image.faults:
+        yield Finding(fault)
+
+
+# Functions
+
+
+@table_rule("functions")
+def function_types(image: Image) -> Iterator[Finding]:
+    """An entry is a FunctionInfo whose kind is known, whose names are str and whose numbers are
+    64-bit ints."""
+    table = image.functions
+    if len(table.index) == len(table):
+        return
+    for i, entry in enumerate(table.entries):
+        for fault in entry_faults(entry):
+            yield Finding(f"entry {i} of the function table: {fault}", i)
+
+
+def _name_faults(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The strings that cannot be names in a file: position and reason."""
+    text = "".join(names)
+    if text.isascii() and "\0" not in text:
+        return
+    for i, name in enumerate(names):
+        if "\0" in name:
+            yield i, "it holds a NUL character"
+        elif not _encodable(name):
+            yield i, "it is not valid Unicode"
+
+
+def _encodable(text: str) -> bool:
+    """Whether a string has a form in UTF-8: lone surrogates have none."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@table_rule("functions")
+def function_name(image: Image) -> Iterator[Finding]:
+    """A function has a name: not empty, valid Unicode, without NUL."""
+    table = image.functions
+    empty = ((row, "it is empty") for row, name in enumerate(table.names) if not name)
+    for row, fault in chain(empty, _name_faults(table.names)):
+        i = int(table.index[row])
+        yield Finding(f"name of entry {i} of the function table: {fault}", i)
+
+
+@table_rule("functions")
+def function_unique(image: Image) -> Iterator[Finding]:
+    """No two functions have the same name."""
+    table = image.functions
+    if len(set(table.names)) == len(table.names):
+        return
+    first: dict[str, int] = {}
+    for i, name in zip(table.index.tolist(), table.names, strict=True):
+        other = first.setdefault(name, i)
+        if other != i:
+            yield Finding(f"entry {i} of the function table repeats the name of entry {other}", i)
+
+
+@table_rule("functions")
+def packed_entry(image: Image) -> Iterator[Finding]:
+    """A packed function is a name alone: no instructions, arity, registers, parameters."""
+    f = image.functions
+    bad = (f.start != 0) | (f.end != 0) | (f.registers != 0) | (f.num_names != 0)
+    bad |= f.num_args != isa.NO_ARITY
+    yield from _broken(
+        f,
+        (f.kind == FuncKind.PACKED) & bad,
+        f"packed function: expected instructions 0 to 0, {isa.NO_ARITY} arguments, 0 registers and "
+        "0 parameter names, got instructions {} to {}, {} arguments, {} registers and {} names",
+        f.start,
+        f.end,
+        f.num_args,
+        f.registers,
+        f.num_names,
+    )
+
+
+def _broken(
+    table: FunctionTable, bad: NDArray[np.bool_], text: str, *columns: Words
+) -> Iterator[Finding]:
+    """The functions that `bad` marks; `text` is filled with their items of the columns."""
+    for row in np.flatnonzero(bad):
+        yield Finding(text.format(*(column[row] for column in columns)), int(table.index[row]))
+
+
+@table_rule("functions")
+def compiled_entry(image: Image) -> Iterator[Finding]:
+    """A compiled function has no instructions in the executable."""
+    f = image.functions
+    bad = (f.kind == FuncKind.COMPILED) & ((f.start != 0) | (f.end != 0))
+    text = "compiled function: expected instructions 0 to 0, got {} to {}"
+    yield from _broken(f, bad, text, f.start, f.end)
+
+
+@table_rule("functions")
+def function_range(image: Image) -> Iterator[Finding]:
+    """A bytecode function has a range of at least one instruction, inside the code."""
+    f, total = image.functions, len(image.offsets)
+    bad = (f.start < 0) | (f.start >= f.end) | (f.end > total)
+    text = f"expected a range of instructions within 0 to {total}, got {{}} to {{}}"
+    yield from _broken(f, (f.kind == FuncKind.BYTECODE) & bad, text, f.start, f.end)
+
+
+@table_rule("functions")
+def function_overlap(image: Image) -> Iterator[Finding]:
+    """No instruction is in two functions."""
+    bodies = image.bodies
+    reach = np.maximum.accumulate(bodies.end[:-1])
+    for i in np.flatnonzero(bodies.start[1:-1] < reach[:-1]) + 1:
+        place = f"pc {bodies.start[i]}, before the previous function ends, at {reach[i - 1]}"
+        yield Finding(f"starts at {place}", int(bodies.index[i]))
+
+
+@table_rule("functions")
+def code_owned(image: Image) -> Iterator[Finding]:
+    """Every instruction is in a function."""
+    for start, end in zip(*image.bodies.gaps(), strict=True):
+        yield Finding(f"the instructions from pc {start} to {end - 1} are in no function")
+
+
+@table_rule("functions")
+def register_count(image: Image) -> Iterator[Finding]:
+    """The register file has room for the arguments and fewer than 2^31 registers."""
+    f = image.functions
+    bad = (f.num_args < 0) | (f.num_args > f.registers) | (f.registers >= MAX_REGISTERS)
+    text = (
+        f"expected 0 <= arguments <= registers < {MAX_REGISTERS}, "
+        "got {} arguments and {} registers"
+    )
+    yield from _broken(f, (f.kind != FuncKind.PACKED) & bad, text, f.num_args, f.registers)
+
+
+@table_rule("functions")
+def param_count(image: Image) -> Iterator[Finding]:
+    """A function names all of its parameters or none."""
+    f = image.functions
+    bad = (f.kind != FuncKind.PACKED) & (f.num_names != 0) & (f.num_names != f.num_args)
+    text = "expected {} parameter names or none, got {}"
+    yield from _broken(f, bad, text, f.num_args, f.num_names)
+
+
+@table_rule("functions")
+def param_name(image: Image) -> Iterator[Finding]:
+    """Parameter names are valid Unicode without NUL."""
+    for i, names in _param_names(image):
+        for k, fault in _name_faults(names):
+            yield Finding(f"name of parameter {k}: {fault}", i)
+
+
+@table_rule("functions", "warning")
+def param_unique(image: Image) -> Iterator[Finding]:
+    """Two parameters of the same name cannot be passed by keyword."""
+    for i, names in _param_names(image):
+        if len(set(names)) == len(names):
+            continue
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield Finding(f"parameter name {quoted(name)} is used {count} times", i)
+
+
+def _param_names(image: Image) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The functions that name their parameters: index in the table, names."""
+    table = image.functions
+    for row in np.flatnonzero(table.num_names):
+        yield int(table.index[row]), table.infos[row].param_names
+
+
+# Constants
+
+_CONSTANT_TYPES: Final = frozenset({np.ndarray, Shape, str, int, float, bool, type(None)})
+
+
+@table_rule("constants")
+def constant_type(image: Image) -> Iterator[Finding]:
+    """A constant is an array, Shape, str, int, float, bool, None or dtype, and no subclass."""
+    for i, value in enumerate(image.constants):
+        if type(value) not in _CONSTANT_TYPES and not isinstance(value, np.dtype):
+            yield Finding(
+                f"constant {i}: expected an array, Shape, str, int, float, bool, None or dtype, "
+                f"got {type(value).__name__}"
+            )
+
+
+def _arrays(image: Image) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    return ((i, v) for i, v in enumerate(image.constants) if type(v) is np.ndarray)
+
+
+@table_rule("constants")
+def constant_readonly(image: Image) -> Iterator[Finding]:
+    """Constant arrays are read-only: runs share them."""
+    for i, value in _arrays(image):
+        if value.flags.writeable:
+            yield Finding(f"constant {i}: expected a read-only array, got a writable one")
+
+
+@table_rule("constants")
+def constant_bool(image: Image) -> Iterator[Finding]:
+    """The bytes of a bool array are 0 or 1."""
+    for i, value in _arrays(image):
+        if value.dtype == np.bool_ and value.size:
+            worst = int(value.view(np.uint8).max())
+            if worst > 1:
+                yield Finding(f"constant {i}: expected bool bytes 0 or 1, got {worst}")
+
+
+@table_rule("constants")
+def constant_shape(image: Image) -> Iterator[Finding]:
+    """The dimensions of a Shape constant are 64-bit ints."""
+    for i, value in enumerate(image.constants):
+        if type(value) is not Shape:
+            continue
+        for k, dim in enumerate(tuple.__iter__(value)):
+            if type(dim) is not int or not isa.WORD_MIN <= dim <= isa.WORD_MAX:
+                yield Finding(f"constant {i}: dimension {k}: expected a 64-bit int, "
+                              f"got {type(dim).__name__}")
+
+
+@table_rule("constants")
+def constant_text(image: Image) -> Iterator[Finding]:
+    """A string constant is valid Unicode."""
+    for i, value in enumerate(image.constants):
+        if type(value) is str and not _encodable(value):
+            yield Finding(f"constant {i}: expected valid Unicode, got a lone surrogate")
+
+
+def _number(value: object) -> str:
+    """An int of at most 64 bits, or the type of anything else."""
+    small = type(value) is int and isa.WORD_MIN <= value <= isa.WORD_MAX
+    return str(value) if small else type(value).__name__
+
+
+@table_rule("constants")
+def memory_scope(image: Image) -> Iterator[Finding]:
+    """A memory scope is a non-empty name and belongs to a constant array."""
+    for key, scope in image.scopes.items():
+        if type(key) is not int or not 0 <= key < len(image.constants):
+            yield Finding(f"memory scope: expected the index of one of {len(image.constants)} "
+                          f"constants, got {_number(key)}")
+        elif type(image.constants[key]) is not np.ndarray:
+            yield Finding(f"memory scope of constant {key}: expected an array constant, "
+                          f"got {type(image.constants[key]).__name__}")
+        elif type(scope) is not str or not scope or any(_name_faults([scope])):
+            shown = quoted(scope) if type(scope) is str else type(scope).__name__
+            yield Finding(f"memory scope of constant {key}: expected a name, got {shown}")
