@@ -19,7 +19,17 @@ DEBUG = os.environ.get("RELAXVM_DEBUG_BUILD", "0") not in ("", "0")
 MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_26_API_VERSION")]
 DEBUG_MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1"), ("RELAXVM_DEBUG", "1")]
 
-# -g0: distributions compile Python, and so its extensions, with -g, which makes them ten times larger.
+CHECKED = {"boundscheck": True, "linetrace": True}
+# What the core indexes has been checked by the verifier.
+UNCHECKED = {
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "nonecheck": False,
+    "cdivision": True,
+}
+
+# -g0: extensions inherit -g from how Python was built, which makes them ten times larger.
 FLAGS = {
     ("unix", False): ["-O3", "-g0", "-fvisibility=hidden"],
     ("unix", True): ["-O0", "-g"],
@@ -44,7 +54,9 @@ def extensions() -> list[Extension]:
             f"relaxvm.{path.stem}",
             [path.as_posix()],
             include_dirs=[numpy.get_include(), "include", "relaxvm"],
-            depends=[p.as_posix() for p in (*Path("relaxvm").glob("*.h"), *Path("include").rglob("*.h"))],
+            depends=[
+                p.as_posix() for p in (*Path("relaxvm").glob("*.h"), *Path("include").rglob("*.h"))
+            ],
             define_macros=MACROS + DEBUG_MACROS * DEBUG,
         )
         for path in sorted(Path("relaxvm").glob("*.pyx"))
@@ -65,7 +77,7 @@ setup(
         force=DEBUG,
         compiler_directives={
             "language_level": 3,
-            **({"boundscheck": True, "linetrace": True} if DEBUG else {}),
+            **(CHECKED if DEBUG else UNCHECKED),
         },
     ),
     cmdclass={"build_ext": BuildExt},

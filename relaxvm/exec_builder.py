@@ -1,10 +1,10 @@
 """ExecBuilder: emit instructions, get an executable.
 
 The instructions of a function are emitted inside ``with builder.function(...)``.  They are checked
-and *formalized* on the way: a register must have been written before it is read, registers get dense
-numbers in the order in which they are first written (inputs keep theirs), labels become offsets.  The
-builder reports what it can report best, at the line that is wrong; whether the whole may run is for
-`relaxvm.verify`.
+and *formalized* on the way: a register must have been written before it is read, registers get
+dense numbers in the order in which they are first written (inputs keep theirs), labels become
+offsets.  The builder reports what it can report best, at the line that is wrong; whether the whole
+may run is for `relaxvm.verify`.
 
 Source: TVM's ``relax.ExecBuilder``; labels are ours.
 """
@@ -60,7 +60,7 @@ _WORDS_END: Final = (max(ArgKind) + 1) << KIND_SHIFT
 
 
 class Label:
-    """A place in a function, to jump to.  Made by `ExecBuilder.label`, placed by `ExecBuilder.bind`."""
+    """A place to jump to: made by `ExecBuilder.label`, placed by `ExecBuilder.bind`."""
 
     __slots__ = ("_function", "_is_target", "_jumps", "_pc", "name")
 
@@ -101,7 +101,9 @@ class _OpenFunction:
 
     def place(self, pc: int | None = None) -> str:
         """Name an instruction in a message; by default the one that is about to be emitted."""
-        return f"function {self.name!r}, pc {self.start + (len(self.offsets) if pc is None else pc)}"
+        return (
+            f"function {self.name!r}, pc {self.start + (len(self.offsets) if pc is None else pc)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +160,8 @@ class ExecBuilder:
         executable = ib.get()
 
     Operands are *words*, plain ints made by `r`, `imm`, `c`, `f`, `void_arg`, `vm_state` and
-    `convert_constant`.  The function table is in order of first mention.  A name that is called before
-    it is defined is a packed function until its definition comes.
+    `convert_constant`.  The function table is in order of first mention.  A name that is called
+    before it is defined is a packed function until its definition comes.
 
     All state is the builder's own: builders may be used side by side and in several threads.
     """
@@ -206,10 +208,12 @@ class ExecBuilder:
         Raises:
             InternalError: the table does not have the function; `declare_function` adds it.
         """
-        index = self._index.get(name)
+        index = self._index.get(_name("function", name))
         if index is None:
-            raise InternalError(f"function {name!r}: expected a declared or defined function"
-                                f"{did_you_mean(str(name), self._index)}")
+            raise InternalError(
+                f"function {name!r}: expected a declared or defined function"
+                f"{did_you_mean(name, self._index)}"
+            )
         self._unnamed.discard(name)
         return encode_arg(ArgKind.FUNCTION, index)
 
@@ -224,10 +228,10 @@ class ExecBuilder:
     def convert_constant(self, const: Any) -> int:
         """Word of a constant.
 
-        An int within ±(2**55 - 1) becomes an immediate.  Anything else goes to the pool, where equal
-        content of equal kind is kept once: None, bool, float, larger ints, str, dtypes, shapes (also
-        tuples and lists of ints), arrays and what converts to an array.  An array that can still be
-        written to is copied; a read-only one is kept as it is.
+        An int within ±(2**55 - 1) becomes an immediate.  Anything else goes to the pool, where
+        equal content of equal kind is kept once: None, bool, float, larger ints, str, dtypes,
+        shapes (also tuples and lists of ints), arrays and what converts to an array.  An array that
+        can still be written to is copied; a read-only one is kept as it is.
 
         Raises:
             TypeError: the pool cannot hold such a value.
@@ -263,8 +267,10 @@ class ExecBuilder:
             raise InternalError(f"{subject}: expected a kind of {kinds}, got {kind!r}") from None
         old = self._kinds.get(func_name, kind)
         if old != kind:
-            raise InternalError(f"{subject}: declared as {kind.name.lower()}, but the table has it as "
-                                f"{old.name.lower()}")
+            raise InternalError(
+                f"{subject}: declared as {kind.name.lower()}, but the table has it as "
+                f"{old.name.lower()}"
+            )
         self._declare(func_name, kind)
         self._unnamed.discard(func_name)
 
@@ -280,8 +286,8 @@ class ExecBuilder:
         dropped and the builder goes on as if it had never been begun.
 
         Raises:
-            InternalError: the parameter names do not fit `num_inputs`; another function is open, the
-                name is defined already or declared as compiled (at the begin of the block); no
+            InternalError: the parameter names do not fit `num_inputs`; another function is open,
+                the name is defined already or declared as compiled (at the begin of the block); no
                 instructions, a jump to a label without an instruction (at its end).
 
         Warns:
@@ -293,11 +299,14 @@ class ExecBuilder:
             return _Scope(self, func_name, count, ())
         names = tuple(_name(f"{subject}: parameter", name) for name in param_names)
         if len(names) != count:
-            raise InternalError(f"{subject}: expected {count} parameter names, got {len(names)} "
-                                f"({', '.join(names)})")
+            raise InternalError(
+                f"{subject}: expected {count} parameter names, got {len(names)} "
+                f"({', '.join(names)})"
+            )
         if len(set(names)) < count:
-            raise InternalError(f"{subject}: expected distinct parameter names, got "
-                                f"{', '.join(names)}")
+            raise InternalError(
+                f"{subject}: expected distinct parameter names, got {', '.join(names)}"
+            )
         return _Scope(self, func_name, count, names)
 
     def label(self, name: str | None = None) -> Label:
@@ -321,8 +330,10 @@ class ExecBuilder:
         function = self._opened("bind")
         _check_owner(function, label)
         if label._pc is not None:
-            raise InternalError(f"{function.place()}: label {label.name} is bound already, at pc "
-                                f"{function.start + label._pc}")
+            raise InternalError(
+                f"{function.place()}: label {label.name} is bound already, at pc "
+                f"{function.start + label._pc}"
+            )
         follows_jump = label._jumps and label._jumps[-1][0] == len(function.offsets) - 1
         if follows_jump and function.words[function.offsets[-1]] == _IF.code:
             # An offset of `if` is at least 2: one that would skip nothing gets a `goto 1` to skip.
@@ -391,8 +402,10 @@ class ExecBuilder:
         else:
             offset = _value("goto: offset", pc_offset)
         if offset == 0:
-            raise InternalError(f"{function.place()}: goto: expected an offset other than 0, which "
-                                f"would jump to itself forever")
+            raise InternalError(
+                f"{function.place()}: goto: expected an offset other than 0, which "
+                f"would jump to itself forever"
+            )
         self._emit(function, _GOTO, [offset])
 
     def emit_if(self, cond: SupportsIndex, false_offset: SupportsIndex | Label) -> None:
@@ -409,13 +422,15 @@ class ExecBuilder:
         """
         function = self._opened("emit_if")
         register = _register(function, "if: condition", cond)
+        _read(function, register)  # must not fail once the label knows of this jump
         if isinstance(false_offset, Label):
             offset = _distance(function, false_offset, _IF, "false_offset")
         else:
             offset = _value("if: offset", false_offset)
             if offset < 2:
-                raise InternalError(f"{function.place()}: if: expected an offset of at least 2, got "
-                                    f"{offset}")
+                raise InternalError(
+                    f"{function.place()}: if: expected an offset of at least 2, got {offset}"
+                )
         if offset >= 1:
             self._emit(function, _IF, [register, offset])
         else:
@@ -464,7 +479,9 @@ class ExecBuilder:
         if name in self._bodies:
             raise InternalError(f"function {name!r}: defined already")
         if self._kinds.get(name) == FuncKind.COMPILED:
-            raise InternalError(f"function {name!r}: declared as compiled, got a bytecode definition")
+            raise InternalError(
+                f"function {name!r}: declared as compiled, got a bytecode definition"
+            )
         mark = len(self._index)
         if name not in self._index:
             self._declare(name, FuncKind.BYTECODE)
@@ -477,11 +494,16 @@ class ExecBuilder:
             raise InternalError(f"function {function.name!r}: expected at least one instruction")
         for label in function.labels:
             if label._jumps:
-                raise InternalError(f"{function.place(label._jumps[0][0])}: jump to label {label.name}, "
-                                    f"which is never bound")
+                raise InternalError(
+                    f"{function.place(label._jumps[0][0])}: jump to label {label.name}, "
+                    f"which is never bound"
+                )
             if label._is_target and label._pc == len(function.offsets):
-                raise InternalError(f"{function.place()}: expected an instruction after label "
-                                    f"{label.name}, got the end of the function")
+                raise InternalError(
+                    f"{function.place()}: expected an instruction after label "
+                    f"{label.name}, got the end of the function"
+                )
+        _warn_unused(function)
         end = function.start + len(function.offsets)
         self._bodies[function.name] = _Body(
             FunctionInfo(
@@ -501,10 +523,9 @@ class ExecBuilder:
         self._num_instructions = end
         self._unnamed.clear()
         self._open = None
-        _warn_unused(function)
 
     def _drop_function(self) -> None:
-        """Forget the open function, if any, and the names that only it has brought into the table."""
+        """Forget the open function, if any, and the names that it alone has put into the table."""
         if self._open is None:
             return
         for name in reversed(list(self._index)[self._open.mark :]):
@@ -516,8 +537,10 @@ class ExecBuilder:
 
     def _opened(self, what: str) -> _OpenFunction:
         if self._open is None:
-            raise ValueError(f"{what}: expected an open function, got none; emit inside of "
-                             f"`with builder.function(name, num_inputs):`")
+            raise ValueError(
+                f"{what}: expected an open function, got none; emit inside of "
+                f"`with builder.function(name, num_inputs):`"
+            )
         return self._open
 
     def _emit(
@@ -541,17 +564,21 @@ class ExecBuilder:
         if isinstance(arg, (np.ndarray, np.dtype, tuple)):
             return self.convert_constant(arg)
         if isinstance(arg, (bool, np.bool_)) or not hasattr(arg, "__index__"):
-            raise TypeError(f"{function.place()}: call {name}: argument {i}: expected a word, array, "
-                            f"dtype, Shape or tuple of ints, got {describe(arg)}; pass "
-                            f"convert_constant(value), or imm(value) for an int")
+            raise TypeError(
+                f"{function.place()}: call {name}: argument {i}: expected a word, array, "
+                f"dtype, Shape or tuple of ints, got {describe(arg)}; pass "
+                f"convert_constant(value), or imm(value) for an int"
+            )
         return operator.index(arg)
 
     def _check_reference(self, function: _OpenFunction, name: str, i: int, word: int) -> None:
-        """Check the kind of an argument that is no register and no immediate, and note an index that
-        is out of range so far."""
+        """Check the kind of an argument that is neither register nor immediate, and note an index
+        that is out of range so far."""
         if not _CONSTANTS <= word < _WORDS_END:
-            raise InternalError(f"{function.place()}: call {name}: argument {i}: expected a word made by "
-                                f"r, imm, c or f, got {word}; pass imm({word}) for an int")
+            raise InternalError(
+                f"{function.place()}: call {name}: argument {i}: expected a word made by "
+                f"r, imm, c or f, got {word}; pass imm({word}) for an int"
+            )
         kind, index = decode_arg(word)
         known = self._constants if kind == ArgKind.CONSTANT else self._index
         if not 0 <= index < len(known):
@@ -562,8 +589,9 @@ class ExecBuilder:
         known = self._constants if loose.kind == ArgKind.CONSTANT else self._index
         if not 0 <= loose.index < len(known):
             what = loose.kind.name.lower()
-            raise InternalError(f"{loose.place}: expected a {what} index below {len(known)}, got "
-                                f"{loose.index}")
+            raise InternalError(
+                f"{loose.place}: expected a {what} index below {len(known)}, got {loose.index}"
+            )
 
 
 def _read(function: _OpenFunction, register: int) -> int:
@@ -571,10 +599,14 @@ def _read(function: _OpenFunction, register: int) -> int:
     number = function.registers.get(register)
     if number is None:
         if not 0 <= register < function.num_inputs:
-            inputs = f"inputs are %0..%{function.num_inputs - 1}" if function.num_inputs else "no inputs"
+            inputs = (
+                f"inputs are %0..%{function.num_inputs - 1}" if function.num_inputs else "no inputs"
+            )
             _, value = decode_arg(register)
-            raise InternalError(f"{function.place()}: register %{value} is read before any instruction "
-                                f"has written it ({inputs})")
+            raise InternalError(
+                f"{function.place()}: register %{value} is read before any instruction "
+                f"has written it ({inputs})"
+            )
         number = function.registers[register] = register
     return number
 
@@ -590,15 +622,15 @@ def _written(function: _OpenFunction, register: int) -> int:
     return number
 
 
-def _register(
-    function: _OpenFunction, what: str, word: SupportsIndex, *special: int
-) -> int:
+def _register(function: _OpenFunction, what: str, word: SupportsIndex, *special: int) -> int:
     """The number of an ordinary register or of one of the `special` ones."""
     number = word if type(word) is int else _value(f"{function.place()}: {what}", word)
     if (0 <= number <= VALUE_MAX and number not in _SPECIAL) or number in special:
         return number
-    raise InternalError(f"{function.place()}: {what}: expected a register made by r(i), got "
-                        f"{_SPECIAL.get(number, f'word {number}')}")
+    raise InternalError(
+        f"{function.place()}: {what}: expected a register made by r(i), got "
+        f"{_SPECIAL.get(number, f'word {number}')}"
+    )
 
 
 _SPECIAL: Final = {VOID_REGISTER: "the void register", VM_REGISTER: "the VM register"}
@@ -606,8 +638,10 @@ _SPECIAL: Final = {VOID_REGISTER: "the void register", VM_REGISTER: "the VM regi
 
 def _check_owner(function: _OpenFunction, label: Label) -> None:
     if label._function is not function:
-        raise InternalError(f"{function.place()}: expected a label of this function, got label "
-                            f"{label.name} of function {label._function.name!r}")
+        raise InternalError(
+            f"{function.place()}: expected a label of this function, got label "
+            f"{label.name} of function {label._function.name!r}"
+        )
 
 
 def _distance(function: _OpenFunction, label: Label, op: Op, field: str) -> int:
@@ -630,8 +664,9 @@ def _warn_unused(function: _OpenFunction) -> None:
     if first:
         names = ", ".join(first[:3]) + (", ..." if len(first) > 3 else "")
         # The caller of the caller of _Scope.__exit__, which is the end of the `with` block.
-        warnings.warn(f"function {function.name!r}: never uses input {names}", RelaxVMWarning,
-                      stacklevel=4)
+        warnings.warn(
+            f"function {function.name!r}: never uses input {names}", RelaxVMWarning, stacklevel=4
+        )
 
 
 def _name(what: str, name: str) -> str:
@@ -667,8 +702,10 @@ def _constant(const: Any) -> Any:
         return str(value)
     if isinstance(value, tuple) and all(type(dim) is int for dim in value):
         return Shape(value)
-    raise TypeError(f"constant: expected an array, dtype, shape (tuple of ints), str, int, float, bool "
-                    f"or None, got {describe(const)}")
+    raise TypeError(
+        f"constant: expected an array, dtype, shape (tuple of ints), str, int, float, bool "
+        f"or None, got {describe(const)}"
+    )
 
 
 def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

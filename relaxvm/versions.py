@@ -24,8 +24,9 @@ def get_include() -> str:
     for folder in (package / "include", package.parent / "include"):
         if (folder / "relaxvm" / "isa.h").is_file():
             return str(folder)
-    raise FileNotFoundError(f"relaxvm headers: expected them in {package / 'include'}; install "
-                            f"relaxvm again")
+    raise FileNotFoundError(
+        f"relaxvm headers: expected them in {package / 'include'}; install relaxvm again"
+    )
 
 
 def versions() -> dict[str, str]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what is derived from the table in ``relaxvm/isa.py``.
+"""Write what is derived from the instruction table in ``relaxvm/isa.py``.
 
     python scripts/gen_isa.py          write the files that have changed
     python scripts/gen_isa.py --check  write nothing; fail if a file is stale
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from relaxvm import isa  # noqa: E402
+from relaxvm.formats import binary  # noqa: E402
 
 NOTICE = "Generated from relaxvm/isa.py by scripts/gen_isa.py - do not edit."
 
@@ -36,6 +37,15 @@ CONSTANTS: tuple[tuple[str, int, str], ...] = (
     ("VOID_REGISTER", isa.VOID_REGISTER, 'Register number for "no value" and "discard".'),
     ("VM_REGISTER", isa.VM_REGISTER, "Register number of the virtual machine."),
     ("NO_ARITY", isa.NO_ARITY, "num_args of a function whose arity is unknown."),
+)
+
+MAGICS: tuple[tuple[str, int, str], ...] = (
+    ("FILE_MAGIC", binary.MAGIC, "First word of a file."),
+    (
+        "FILE_MAGIC_WITHOUT_SCOPES",
+        binary.MAGIC_WITHOUT_SCOPES,
+        "The same of older files, which have no section of memory scopes.",
+    ),
 )
 
 
@@ -74,8 +84,8 @@ def c_header() -> str:
         out += [f"/* {comment} */", f"#define RELAXVM_{name} {c_int(value)}"]
     out += [
         "",
-        f"/* An argument word: kind in the upper {64 - isa.KIND_SHIFT} bits, sign-extended value in the "
-        f"lower {isa.KIND_SHIFT}. */",
+        f"/* An argument word: kind in the upper {64 - isa.KIND_SHIFT} bits, sign-extended value "
+        f"in the lower {isa.KIND_SHIFT}. */",
         f"#define RELAXVM_KIND_SHIFT {isa.KIND_SHIFT}",
         "#define RELAXVM_ARG_WORD(kind, value)                        \\",
         "  ((int64_t)(((uint64_t)(kind) << RELAXVM_KIND_SHIFT) |      \\",
@@ -85,6 +95,11 @@ def c_header() -> str:
         "#define RELAXVM_ARG_VALUE(word)                                                  \\",
         "  ((int64_t)(((uint64_t)(word) & (uint64_t)RELAXVM_VALUE_MASK) ^                 \\",
         "             (uint64_t)(RELAXVM_VALUE_MAX + 1)) - (RELAXVM_VALUE_MAX + 1))",
+        "",
+    ]
+    for name, value, comment in MAGICS:
+        out += [f"/* {comment} */", f"#define RELAXVM_{name} UINT64_C(0x{value:016X})"]
+    out += [
         "",
         "#endif /* RELAXVM_ISA_H_ */",
         "",

@@ -63,4 +63,9 @@ enum {
   ((int64_t)(((uint64_t)(word) & (uint64_t)RELAXVM_VALUE_MASK) ^                 \
              (uint64_t)(RELAXVM_VALUE_MAX + 1)) - (RELAXVM_VALUE_MAX + 1))
 
+/* First word of a file. */
+#define RELAXVM_FILE_MAGIC UINT64_C(0xD225DE2F4214151E)
+/* The same of older files, which have no section of memory scopes. */
+#define RELAXVM_FILE_MAGIC_WITHOUT_SCOPES UINT64_C(0xD225DE2F4214151D)
+
 #endif /* RELAXVM_ISA_H_ */
