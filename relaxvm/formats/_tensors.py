@@ -19,23 +19,23 @@ from ..errors import FormatError
 from ..values import dtype_from_dl, dtype_to_dl
 
 __all__ = [
-    "ALIGNMENT",
     "MAX_RANK",
+    "Arena",
     "dtype_from_stream",
     "dtype_to_stream",
-    "empty_aligned",
     "flat_bytes",
     "little_endian",
     "native",
     "on_disk",
+    "sealed",
     "tensor_nbytes",
 ]
 
-ALIGNMENT: Final = 64
 MAX_RANK: Final = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 """Dimensions that a numpy array can have."""
 
 _MAX_NBYTES: Final = (1 << 63) - 1
+_LITTLE_HOST: Final = sys.byteorder == "little"
 
 
 def tensor_nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
@@ -50,34 +50,53 @@ def tensor_nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
     if shape and min(shape) < 0:
         raise FormatError(f"expected dimensions >= 0, got {min(shape)}")
     count = math.prod(shape)
-    if max(count, math.prod(filter(None, shape))) * max(dtype.itemsize, 1) > _MAX_NBYTES:
+    if max(count or math.prod(filter(None, shape)), 1) * max(dtype.itemsize, 1) > _MAX_NBYTES:
         raise FormatError("the dimensions multiply to more than 2**63 - 1 bytes")
     return count * dtype.itemsize
 
 
-def empty_aligned(dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """An array with undefined elements that starts at a multiple of `ALIGNMENT` bytes."""
-    nbytes = tensor_nbytes(dtype, shape)
-    room = np.empty(nbytes + ALIGNMENT - 1, np.uint8)
-    offset = -room.ctypes.data % ALIGNMENT
-    return np.ndarray(tuple(shape), dtype, room, offset)
+class Arena:
+    """Hands out memory for tensors, each at a multiple of 64 bytes.  Small ones share slabs: asking
+    numpy for an address takes longer than reading a small tensor."""
+
+    ALIGNMENT = 64
+    SLAB = 1 << 18
+    SMALL = 1 << 14
+
+    def __init__(self) -> None:
+        self._slab = np.empty(0, np.uint8)
+        self._next = 0
+
+    def empty(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
+        """An array with undefined elements; `nbytes` is its `tensor_nbytes`."""
+        if nbytes > self.SMALL:
+            return np.ndarray(tuple(shape), dtype, self._block(nbytes))
+        start = self._next
+        if start + nbytes > self._slab.size:
+            self._slab = self._block(self.SLAB)
+            start = 0
+        self._next = start + nbytes + -nbytes % self.ALIGNMENT
+        return np.ndarray(tuple(shape), dtype, self._slab, start)
+
+    def _block(self, nbytes: int) -> NDArray[np.uint8]:
+        room = np.empty(nbytes + self.ALIGNMENT - 1, np.uint8)
+        start = -room.ctypes.data % self.ALIGNMENT
+        return room[start : start + nbytes]
 
 
 def on_disk(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The little-endian form of a native dtype: itself, but on big-endian machines."""
-    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+    """The little-endian form of a dtype; itself where it is that already."""
+    return dtype if dtype.isnative and _LITTLE_HOST else dtype.newbyteorder("<")
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in the byte order of this machine; the inverse of `on_disk`."""
-    return dtype if sys.byteorder == "little" else dtype.newbyteorder("=")
+    """The dtype in the byte order of this machine."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def little_endian(array: NDArray[Any]) -> NDArray[Any]:
     """The array in row-major order with little-endian elements; itself where it is that already."""
-    dtype = array.dtype
-    if dtype.newbyteorder("<") != dtype:
-        array = array.astype(dtype.newbyteorder("<"))
+    array = array.astype(on_disk(array.dtype), copy=False)
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
@@ -89,9 +108,15 @@ def flat_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
+def sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, made read-only."""
+    array.flags.writeable = False
+    return array
+
+
 @functools.lru_cache(maxsize=256)
 def dtype_to_stream(dtype: np.dtype[Any]) -> tuple[int, int, int]:
-    """(code, bits, lanes) as the binary stream has it.
+    """(code, bits, lanes) as the binary stream has it; the byte order does not matter.
 
     Raises:
         FormatError: the stream has no such type: strings, objects, dates, records, and the long

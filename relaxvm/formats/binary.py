@@ -20,11 +20,8 @@ Source: TVM's ``VMExecutable::SaveToBytes`` and ``LoadFromBytes``.
 
 from __future__ import annotations
 
-import io
 import mmap as _mmap
 import os
-import secrets
-import stat
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
@@ -38,13 +35,20 @@ from ..executable import FunctionInfo, VMExecutable
 from ..isa import WORD_MAX, WORD_MIN, FuncKind
 from ..limits import Limits
 from ..values import Shape
+from ._streams import (
+    BufferStream,
+    FileStream,
+    read_all,
+    replacing,
+    size_on_disk,
+    truncated,
+    write_all,
+)
 from ._tensors import (
     dtype_from_stream,
     dtype_to_stream,
-    empty_aligned,
     flat_bytes,
     little_endian,
-    native,
     on_disk,
     tensor_nbytes,
 )
@@ -86,7 +90,7 @@ _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
 _LEAST_SCOPE: Final = _I64_U64.size
 _LEAST_CONSTANT: Final = _I32.size + _DTYPE.size
 
-_CHUNK: Final = 1 << 20
+_READ_AHEAD: Final = 1 << 18
 _SMALL: Final = 1 << 12
 """Tensors of fewer bytes are copied into the neighbouring bytes when writing."""
 
@@ -114,7 +118,7 @@ class _Writer:
 
     def array(self, array: NDArray[Any]) -> None:
         if array.nbytes < _SMALL:
-            self.put += flat_bytes(little_endian(array)).data
+            self.put += array.astype(on_disk(array.dtype), copy=False).tobytes()
         else:
             self.pieces += (self.put, array)
             self.put = bytearray()
@@ -186,7 +190,7 @@ class _Writer:
 class _Reader:
     """Reads the sections from a stream, and knows the place for the error message."""
 
-    def __init__(self, stream: _Buffer | _File, name: str, limits: Limits) -> None:
+    def __init__(self, stream: BufferStream | FileStream, name: str, limits: Limits) -> None:
         self.stream = stream
         self.name = name
         self.limits = limits
@@ -197,25 +201,30 @@ class _Reader:
     def place(self) -> str:
         return self.section if self.index < 0 else f"{self.section} {self.index}"
 
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.stream.take(layout.size))
+    def within(self, limit: str, value: int, what: str) -> None:
+        bound = getattr(self.limits, limit)
+        if bound is not None and value > bound:
+            self.limits.check(limit, value, f"{self.name}: {self.place}: {what}")
 
     def count(self, least: int, limit: str | None = None) -> int:
         """A u64 count of entries that take at least `least` bytes each."""
-        (count,) = self.unpack(_U64)
-        left = self.stream.left
-        if count > left // least:
-            raise FormatError(f"truncated at byte {self.stream.position}: a count of {count} needs "
-                              f"{count * least} bytes, {left} are left")
+        (count,) = self.stream.unpack(_U64)
+        self.fits(count, least)
         if limit is not None:
-            self.limits.check(limit, count, f"{self.name}: {self.place}")
+            self.within(limit, count, "count")
         return int(count)
+
+    def fits(self, count: int, least: int) -> None:
+        stream = self.stream
+        left = stream.end - stream.position
+        if count * least > left:
+            raise truncated(stream.position, count * least, left)
 
     def string(self, size: int | None = None, *, name: bool = True) -> str:
         if size is None:
             size = self.count(1)
         if name:
-            self.limits.check("name_bytes", size, f"{self.name}: {self.place}: name")
+            self.within("name_bytes", size, "name")
         at = self.stream.position
         data = self.stream.take(size)
         try:
@@ -228,12 +237,12 @@ class _Reader:
 
     def header(self) -> bool:
         """Read magic and version; whether there is a section of memory scopes."""
-        (magic,) = self.unpack(_U64)
+        (magic,) = self.stream.unpack(_U64)
         if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
             raise FormatError(_strange(_U64.pack(magic)))
         version = bytes(self.stream.take(self.count(1)))
         if version != VERSION:
-            raise FormatError(f"expected version {VERSION.decode()!r}, got {ascii(version[:32])[1:]}")
+            raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
         return bool(magic == MAGIC)
 
     def functions(self) -> list[FunctionInfo]:
@@ -242,14 +251,12 @@ class _Reader:
         self.section = "function"
         functions = []
         for self.index in range(count):
-            kind, size = self.unpack(_I32_U64)
+            kind, size = self.stream.unpack(_I32_U64)
             if kind not in _KINDS:
                 raise FormatError(f"unknown kind {kind}, expected 0, 1 or 2")
             name = self.string(size)
-            start, end, num_args, registers, num_params = self.unpack(_FUNCTION)
-            if num_params > self.stream.left // _U64.size:
-                raise FormatError(f"truncated at byte {self.stream.position}: {num_params} parameter "
-                                  f"names do not fit into {self.stream.left} bytes")
+            start, end, num_args, registers, num_params = self.stream.unpack(_FUNCTION)
+            self.fits(num_params, _U64.size)
             params = tuple([self.string() for _ in range(num_params)])
             functions.append(
                 FunctionInfo(_KINDS[kind], name, start, end, num_args, registers, params)
@@ -263,7 +270,7 @@ class _Reader:
         self.section = "memory scope"
         scopes: dict[int, str] = {}
         for self.index in range(count):
-            index, size = self.unpack(_I64_U64)
+            index, size = self.stream.unpack(_I64_U64)
             if index in scopes:
                 raise FormatError(f"constant {index} has two memory scopes")
             scopes[index] = self.string(size)
@@ -283,26 +290,26 @@ class _Reader:
         return constants
 
     def constant(self) -> Any:
-        (kind,) = self.unpack(_I32)
+        (kind,) = self.stream.unpack(_I32)
         if kind == TENSOR:
             return self.tensor()
         if kind == SHAPE:
             count = self.count(_I64.size)
-            self.limits.check("rank", count, f"{self.name}: {self.place}: shape")
+            self.within("rank", count, "shape")
             return Shape(struct.unpack(f"<{count}q", self.stream.take(count * _I64.size)))
         if kind == STRING:
             return self.string(name=False)
         if kind == DTYPE:
-            return dtype_from_stream(*self.unpack(_DTYPE))
+            return dtype_from_stream(*self.stream.unpack(_DTYPE))
         if kind == INT:
-            return self.unpack(_I64)[0]
+            return self.stream.unpack(_I64)[0]
         if kind == FLOAT:
-            return self.unpack(_F64)[0]
+            return self.stream.unpack(_F64)[0]
         raise FormatError(f"unknown type {kind}, expected {TENSOR} (tensor), {SHAPE} (shape), "
                           f"{STRING} (string), {DTYPE} (dtype), {INT} (int) or {FLOAT} (float)")
 
     def tensor(self) -> NDArray[Any]:
-        magic, reserved, *device, rank, code, bits, lanes = self.unpack(_TENSOR)
+        magic, reserved, *device, rank, code, bits, lanes = self.stream.unpack(_TENSOR)
         if magic != TENSOR_MAGIC:
             raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
         if reserved:
@@ -311,14 +318,13 @@ class _Reader:
             raise FormatError(f"expected a tensor on device {CPU}, got {tuple(device)}")
         if rank < 0:
             raise FormatError(f"expected a rank >= 0, got {rank}")
-        dims = self.stream.take(rank * _I64.size)
-        self.limits.check("rank", rank, f"{self.name}: {self.place}: tensor")
-        shape = struct.unpack(f"<{rank}q", dims)
+        sizes = self.stream.take((rank + 1) * _I64.size)
+        self.within("rank", rank, "tensor")
+        *shape, stored = struct.unpack(f"<{rank + 1}q", sizes)
         dtype = dtype_from_stream(code, bits, lanes)
         nbytes = tensor_nbytes(dtype, shape)
-        (stored,) = self.unpack(_I64)
         if stored != nbytes:
-            raise FormatError(f"{dtype.name}{list(shape)} takes {nbytes} bytes, the file says {stored}")
+            raise FormatError(f"{dtype.name}{shape} takes {nbytes} bytes, the file says {stored}")
         array = self.stream.tensor(on_disk(dtype), shape, nbytes)
         _check_bool(array)
         return array
@@ -330,7 +336,7 @@ class _Reader:
 
     def end(self, strict: bool) -> None:
         self.section = "end"
-        left = self.stream.left
+        left = self.stream.end - self.stream.position
         if left and strict:
             raise FormatError(f"{left} bytes follow at byte {self.stream.position}")
         if left:
@@ -359,8 +365,8 @@ def _strange(head: bytes) -> str:
     """What to say of a file that starts with other bytes than an executable does."""
     expected = f"expected the magic {MAGIC:#x} or {MAGIC_WITHOUT_SCOPES:#x}, got "
     if head.startswith(_SHARED_LIBRARIES):
-        return (f"{expected}a shared library, whose code relaxvm does not load; write the stream alone "
-                f"with TVM's ex.mod.write_to_file(path, '')")
+        return (f"{expected}a shared library, whose code relaxvm does not load; write the stream "
+                f"alone with TVM's ex.mod.write_to_file(path, '')")
     return f"{expected}{_U64.unpack(head)[0]:#x}"
 
 
@@ -381,7 +387,7 @@ def _encode(ex: VMExecutable) -> list[bytearray | NDArray[Any]]:
 
 
 def _decode(
-    stream: _Buffer | _File, name: str, limits: Limits | None, strict: bool
+    stream: BufferStream | FileStream, name: str, limits: Limits | None, strict: bool
 ) -> VMExecutable:
     limits = Limits() if limits is None else limits
     read = _Reader(stream, name, limits)
@@ -396,100 +402,6 @@ def _decode(
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
     return VMExecutable(functions, constants, offsets, words, scopes)
-
-
-# Streams
-
-
-class _Buffer:
-    """A stream in memory.  With `share`, tensors are read-only views of it, at whatever alignment
-    they have there; otherwise aligned copies."""
-
-    def __init__(self, data: memoryview, share: bool) -> None:
-        self.data = data
-        self.share = share
-        self.position = 0
-        self.left = data.nbytes
-
-    def skip(self, size: int) -> int:
-        """Move on by `size` bytes; where they start."""
-        start = self.position
-        if size > self.left:
-            raise _truncated(start, size, self.left)
-        self.position += size
-        self.left -= size
-        return start
-
-    def take(self, size: int) -> memoryview:
-        start = self.skip(size)
-        return self.data[start : start + size]
-
-    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
-        start = self.skip(nbytes)
-        view: NDArray[Any] = np.ndarray(tuple(shape), dtype, self.data, start)
-        if self.share:
-            return view
-        array = empty_aligned(native(dtype), shape)
-        array[...] = view
-        return _sealed(array)
-
-    def words(self, count: int) -> NDArray[np.int64]:
-        # Never shared: what the verifier saw is what runs, whoever writes to the file meanwhile.
-        view = np.frombuffer(self.take(count * _I64.size), "<i8")
-        return _sealed(view.astype(np.int64))
-
-
-class _File:
-    """An open file from its position to its end.  Tensors are read straight into their memory."""
-
-    def __init__(self, file: io.BufferedReader, position: int, size: int) -> None:
-        self.file = file
-        self.position = position
-        self.left = size - position
-
-    def take(self, size: int) -> bytes:
-        if size > self.left:
-            raise _truncated(self.position, size, self.left)
-        data = self.file.read(size)
-        if len(data) != size:
-            raise _truncated(self.position, size, len(data))
-        self.position += size
-        self.left -= size
-        return data
-
-    def fill(self, array: NDArray[Any]) -> None:
-        into = memoryview(flat_bytes(array))
-        size, got = into.nbytes, 0
-        if size > self.left:
-            raise _truncated(self.position, size, self.left)
-        while got < size:
-            more = self.file.readinto(into[got:])
-            if not more:
-                raise _truncated(self.position, size, got)
-            got += more
-        self.position += size
-        self.left -= size
-
-    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
-        if nbytes > self.left:
-            raise _truncated(self.position, nbytes, self.left)
-        array = empty_aligned(dtype, shape)
-        self.fill(array)
-        return _sealed(array.astype(native(dtype), copy=False))
-
-    def words(self, count: int) -> NDArray[np.int64]:
-        words = np.empty(count, "<i8")
-        self.fill(words)
-        return _sealed(words.astype(np.int64, copy=False))
-
-
-def _truncated(position: int, size: int, left: int) -> FormatError:
-    return FormatError(f"truncated at byte {position}: {size} bytes needed, {left} left")
-
-
-def _sealed(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array
 
 
 # Loading
@@ -523,14 +435,15 @@ def loads(
     try:
         view = memoryview(data).cast("B")
     except TypeError:
-        raise TypeError(f"{name}: expected a contiguous buffer, got {type(data).__name__}") from None
+        got = type(data).__name__
+        raise TypeError(f"{name}: expected a contiguous buffer, got {got}") from None
     if mmap and not view.readonly:
         raise ValueError(f"{name}: mmap=True: expected a read-only buffer, got a writable one")
     if limits is None:
         limits = Limits()
     if not mmap:
         limits.check("file_bytes", view.nbytes, name)
-    return _decode(_Buffer(view, mmap), name, limits, strict)
+    return _decode(BufferStream(view, mmap), name, limits, strict)
 
 
 def load(
@@ -556,7 +469,7 @@ def load(
         FormatError, LimitError, MissingExtraError, TypeError, ValueError: as `loads`.
     """
     if isinstance(source, (str, os.PathLike)):
-        with open(source, "rb", _CHUNK) as file:
+        with open(source, "rb", _READ_AHEAD) as file:
             return _load_file(file, os.fsdecode(source), limits, mmap, strict)
     if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
         name = str(getattr(source, "name", f"<{type(source).__name__}>"))
@@ -568,42 +481,19 @@ def _load_file(
     file: Any, name: str, limits: Limits | None, mmap: bool, strict: bool
 ) -> VMExecutable:
     limits = Limits() if limits is None else limits
-    size = _size_of(file)
+    size = size_on_disk(file)
     if size is None:
         if mmap:
             raise ValueError(f"{name}: mmap=True: expected a file on disk")
-        return loads(_read_all(file, name, limits), limits=limits, strict=strict, name=name)
+        return loads(read_all(file, name, limits), limits=limits, strict=strict, name=name)
     position = file.tell()
     if mmap:
-        if position >= size:
+        if position >= size:  # an empty mapping does not exist
             return loads(b"", limits=limits, strict=strict, name=name)
         mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))
         return loads(mapping[position:], limits=limits, mmap=True, strict=strict, name=name)
     limits.check("file_bytes", max(0, size - position), name)
-    return _decode(_File(file, position, max(position, size)), name, limits, strict)
-
-
-def _size_of(file: Any) -> int | None:
-    """Bytes of a regular file on disk; None for anything else that can be read (pipes, archive
-    members, objects in memory)."""
-    if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
-        status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode):
-            return status.st_size
-    return None
-
-
-def _read_all(file: Any, name: str, limits: Limits) -> bytes:
-    """The rest of a file of unknown size, in chunks, so that the limit is checked on the way."""
-    chunks: list[bytes] = []
-    total = 0
-    while chunk := file.read(_CHUNK):
-        if not isinstance(chunk, bytes):
-            raise TypeError(f"{name}: expected a file of bytes, got {type(chunk).__name__} from it")
-        total += len(chunk)
-        limits.check("file_bytes", total, name)
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return _decode(FileStream(file, size), name, limits, strict)
 
 
 # Writing
@@ -630,64 +520,19 @@ def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
 
     Raises:
         FormatError: the stream cannot hold something; nothing has been written.
-        OSError: the file cannot be written; an old one is as it was.
+        OSError: the file cannot be written; an old one at a path is as it was.
     """
     pieces = _encode(ex)
-    if not isinstance(target, (str, os.PathLike)):
-        _write(target, pieces)
-        return
-    path = os.path.realpath(target)
-    mode = _mode_of(path)
-    if mode is not None and not stat.S_ISREG(mode):
-        with open(path, "wb", 0) as device:  # a pipe or a terminal has no place for a second file
-            _write(device, pieces)
-        return
-    fresh = f"{path}.{secrets.token_hex(6)}.tmp"
-    try:
-        # "x" and no chmod unless there is an old file: a new one gets what the umask says.
-        with open(fresh, "xb", 0) as file:
-            if mode is not None:
-                os.chmod(fresh, stat.S_IMODE(mode))
-            _write(file, pieces)
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except BaseException:
-        if os.path.exists(fresh):
-            os.unlink(fresh)
-        raise
-    _sync_directory(os.path.dirname(path))
+    if isinstance(target, (str, os.PathLike)):
+        with replacing(target) as file:
+            write_all(file, _buffers(pieces))
+    else:
+        write_all(target, _buffers(pieces))
 
 
 def _buffers(pieces: list[bytearray | NDArray[Any]]) -> Iterator[memoryview]:
     for piece in pieces:
         if isinstance(piece, np.ndarray):
-            piece = flat_bytes(little_endian(piece))
-        yield memoryview(piece)
-
-
-def _write(file: Any, pieces: list[bytearray | NDArray[Any]]) -> None:
-    """Write all bytes: files without a buffer may take fewer than they are given."""
-    for view in _buffers(pieces):
-        while view.nbytes:
-            written = file.write(view)
-            if written is None or not 0 < written <= view.nbytes:
-                raise OSError(f"{file!r}: wrote {written} of {view.nbytes} bytes")
-            view = view[written:]
-
-
-def _mode_of(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _sync_directory(path: str) -> None:
-    """Flush the directory's entry, where the system has that notion."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+            yield flat_bytes(little_endian(piece)).data
+        else:
+            yield memoryview(piece)
