@@ -16,7 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+if "relaxvm" not in sys.modules:  # run as a script: the table is that of this checkout
+    sys.path.insert(0, str(ROOT))
 
 from relaxvm import isa  # noqa: E402
 from relaxvm.formats import binary  # noqa: E402

@@ -1,0 +1,206 @@
+"""Imports point one way: from the command line down to the ground, never back."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "relaxvm"
+
+LAYERS: tuple[frozenset[str], ...] = tuple(
+    frozenset(units.split())
+    for units in (
+        "errors isa",
+        "limits registry values",
+        "executable",
+        "_build _memory",
+        "_core memory",
+        "exec_builder formats verify builtins",
+        "calling linking loading notes timing verified versions",
+        "module",
+        "vm",
+        "observe",
+        "cli",
+        "__main__",
+    )
+)
+"""Units, that is modules and subpackages of relaxvm.  One may import those of the layers before its
+own; modules of one subpackage may import each other, as long as there is no cycle."""
+
+UPWARD = {
+    # Methods of data that hand over to the forms it has outside memory.
+    ("executable", "formats"),
+    ("executable", "verify"),
+    # The builtins register themselves when they are imported, which looking one up brings about.
+    ("registry", "builtins"),
+}
+"""(importing, imported) where a function may import against the order."""
+
+THIRD_PARTY = {"numpy"}
+OPTIONAL = {"ml_dtypes"}
+"""Of third-party packages: imported by anyone, and inside of functions only."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement: of what (a module of relaxvm has a leading dot), and where."""
+
+    source: str
+    target: str
+    line: int
+    lazy: bool
+
+    def __str__(self) -> str:
+        return f"relaxvm/{self.source.replace('.', '/')}, line {self.line}: imports {self.target}"
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name below relaxvm -> file.  The package itself, which imports lazily, is left out."""
+    found = {}
+    for path in sorted(p for suffix in ("py", "pyx") for p in PACKAGE.rglob(f"*.{suffix}")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            found[name] = path
+    return found
+
+
+MODULES = modules()
+
+
+def resolve(source: str, level: int, module: str | None, names: list[str]) -> Iterator[str]:
+    """Modules named by ``from <level dots><module> import <names>`` in module `source`."""
+    is_package = MODULES[source].stem == "__init__"
+    package = ["relaxvm", *source.split(".")][: None if is_package else -1]
+    base = package[: len(package) - (level - 1)] + (module.split(".") if module else [])
+    for name in names:
+        inner = ".".join([*base[1:], name])
+        yield "." + (inner if inner in MODULES else ".".join(base[1:]))
+
+
+def imports_of_python(source: str, path: Path) -> Iterator[Import]:
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            children: list[ast.AST] = list(node.orelse)
+        else:
+            children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(source, alias.name.partition(".")[0], node.lineno, lazy)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert node.module is not None
+            yield Import(source, node.module.partition(".")[0], node.lineno, lazy)
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            for target in sorted(set(resolve(source, node.level, node.module, names))):
+                yield Import(source, target, node.lineno, lazy)
+        lazy = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in children:
+            yield from visit(child, lazy)
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+CYTHON_IMPORT = re.compile(
+    r"^(?P<indent> *)(?:from +(?P<dots>\.*)(?P<module>[\w.]*) +c?import +(?P<names>\(|[\w, ]+)"
+    r"|c?import +(?P<plain>\w+))"
+)
+
+
+def imports_of_cython(source: str, path: Path) -> Iterator[Import]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = CYTHON_IMPORT.match(line)
+        if match is None:
+            continue
+        lazy = bool(match["indent"])
+        if not match["dots"]:
+            yield Import(source, match["plain"] or match["module"].partition(".")[0], number, lazy)
+            continue
+        names = [] if match["names"] == "(" else re.split(r"[, ]+", match["names"].strip())
+        for target in set(resolve(source, len(match["dots"]), match["module"], names or [""])):
+            yield Import(source, target, number, lazy)
+
+
+def all_imports() -> list[Import]:
+    found: list[Import] = []
+    for name, path in MODULES.items():
+        read = imports_of_python if path.suffix == ".py" else imports_of_cython
+        found += read(name, path)
+    return found
+
+
+IMPORTS = all_imports()
+INTERNAL = [i for i in IMPORTS if i.target.startswith(".")]
+
+
+def unit(module: str) -> str:
+    return module.lstrip(".").partition(".")[0]
+
+
+def layer(module: str) -> int:
+    (found,) = (i for i, units in enumerate(LAYERS) if unit(module) in units)
+    return found
+
+
+def goes_up(i: Import) -> bool:
+    """Whether an import is against the order of the layers; ``from . import x`` of a name of the
+    package itself is not."""
+    inner = unit(i.target) in ("", "_isa") or unit(i.target) == unit(i.source)
+    return not inner and layer(i.target) >= layer(i.source)
+
+
+def test_the_walk_sees_imports() -> None:
+    edges = {(i.source, i.target) for i in INTERNAL}
+    assert ("exec_builder", ".executable") in edges
+    assert ("executable", ".formats.text") in edges
+    assert ("_core", "._memory") in edges
+    assert ("_core", ".isa") in edges
+
+
+def test_every_unit_has_a_layer() -> None:
+    units = {unit(name) for name in MODULES}
+    assert units - frozenset().union(*LAYERS) == set(), "add the module to a layer"
+
+
+def test_imports_of_modules_go_down() -> None:
+    wrong = [str(i) for i in INTERNAL if not i.lazy and goes_up(i)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_imports_inside_of_functions_go_down_or_are_known() -> None:
+    upward = [i for i in INTERNAL if i.lazy and goes_up(i)]
+    wrong = [str(i) for i in upward if (unit(i.source), unit(i.target)) not in UPWARD]
+    assert not wrong, "\n".join(wrong)
+    assert {(unit(i.source), unit(i.target)) for i in upward} == UPWARD, (
+        "an exception is not needed"
+    )
+
+
+def test_no_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for i in INTERNAL:
+        if not i.lazy:
+            graph.setdefault(i.source, set()).add(i.target.lstrip("."))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_third_party_imports() -> None:
+    allowed = THIRD_PARTY | {"cython", "cpython", "libc"} | set(sys.stdlib_module_names)
+    wrong = [
+        str(i)
+        for i in IMPORTS
+        if not i.target.startswith(".")
+        and i.target not in allowed
+        and not (i.lazy and i.target in OPTIONAL)
+    ]
+    assert not wrong, "\n".join(wrong)
