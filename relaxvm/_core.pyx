@@ -66,7 +66,7 @@ cdef extern from "_core_impl.h" nogil:
         int64_t num_params
         int64_t num_registers
         int64_t frame_words
-        int64_t index
+        PyObject* name
 
     ctypedef struct rvm_chunk:
         rvm_chunk* previous
@@ -110,6 +110,8 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_match_prim(PyObject*, PyObject*, int64_t, int64_t) noexcept
     PyObject* rvm_make_prim(PyObject*, int64_t, int64_t) noexcept
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
+    void* rvm_array_data(PyObject*) noexcept
+    PyObject* rvm_vectorcall(PyObject*, PyObject**, int64_t) noexcept
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
     rvm_chunk* rvm_new_chunk(rvm_chunk*, int64_t) noexcept
     rvm_chunk* rvm_drop_chunk(rvm_chunk*) noexcept
@@ -119,14 +121,15 @@ cdef extern from "_core_impl.h" nogil:
 
 cdef extern from "Python.h":
     ctypedef PyObject* (*vectorcallfunc)(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
-    const size_t PY_VECTORCALL_ARGUMENTS_OFFSET
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
     PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
+    PyObject* PyObject_CallOneArg(PyObject*, PyObject*) noexcept
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     bint PyTuple_CheckExact(PyObject*) noexcept
     bint PyUnicode_CheckExact(PyObject*) noexcept
+    bint PyFunction_Check(PyObject*) noexcept
     bint PyLong_CheckExact(PyObject*) noexcept
     bint PyFloat_CheckExact(PyObject*) noexcept
     PyTypeObject* Py_TYPE(PyObject*) noexcept
@@ -162,7 +165,7 @@ cdef extern from "numpy/arrayobject.h":
 rvm_shape_type = <PyTypeObject*>Shape
 cdef object _int64_dtype = np.dtype(np.int64)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
-cdef PyTypeObject* _dtype_base = <PyTypeObject*>np.dtype
+cdef object _to_value = to_value
 
 # Operations of the loop.  Operands after the opcode; `args` are operand words (register or pool).
 cdef enum:
@@ -203,7 +206,8 @@ cdef enum:
 
 cdef enum:
     POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
-    CALL_TICKS = 64     # a call of a Python function counts as so many
+    CALL_TICKS = 64     # what a call of C code counts for
+    PYTHON_TICKS = 8    # and one of a Python function, which looks at signals itself
     YIELD_POLLS = 16    # polls between looks at the clock
     YIELD_NS = 2000000  # time after which another thread may have the GIL
     DEADLINE_BLOCKS = 64
@@ -304,6 +308,8 @@ cdef class Closure:
     cdef object _first      # of one captured value, else None
     cdef tuple _captured    # all of them, or None where _first stands for it
     cdef Py_ssize_t _count
+    cdef rvm_func* _code    # of the function, in the image of this serial number
+    cdef int64_t _serial
 
     def __init__(self, func, captured=()):
         if not callable(func):
@@ -328,20 +334,24 @@ cdef class Closure:
         return f"<Closure of {name} over {self._count} captured values>"
 
 
-cdef inline PyObject* _captured_at(Closure closure, Py_ssize_t i) noexcept:
-    if closure._captured is None:
-        return <PyObject*>closure._first
-    return PyTuple_GET_ITEM(<PyObject*>closure._captured, i)
+cdef inline PyObject* _captured_at(PyObject* closure, Py_ssize_t i) noexcept:
+    if (<Closure>closure)._captured is None:
+        return <PyObject*>(<Closure>closure)._first
+    return PyTuple_GET_ITEM(<PyObject*>(<Closure>closure)._captured, i)
 
 
-cdef PyObject* _new_closure(PyObject* func, PyObject** fp, PyObject** pool_end,
-                            const int64_t* words, int64_t count) except NULL:
+cdef PyObject* _new_closure(Image image, PyObject* func, PyObject** fp, const int64_t* words,
+                            int64_t count) except NULL:
     """A closure of a VM function over operands."""
+    cdef PyObject** pool_end = image.pool_end
     cdef Closure closure = Closure.__new__(Closure)
     cdef PyObject* captured
     closure._vectorcall = <vectorcallfunc>_closure_vectorcall
     closure._func = <object>func
     closure._count = count
+    if <PyObject*>(<VMFunction>func).machine is (pool_end - 1)[0]:
+        closure._code = image.funcs + (<VMFunction>func).index
+        closure._serial = image.serial
     if count == 1:
         closure._first = <object>rvm_load(fp, pool_end, words[0])
     else:
@@ -431,22 +441,22 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     run.polls = 0
     run.last_yield = 0
     fp = rvm_push_frame(run.chunk.memory, func, NULL, NULL, 0)
-    rvm_null_registers(fp, 0, func.num_registers)
     for i in range(count):
         value = args[i]
         if _is_plain(value):
             Py_INCREF(<object>value)
         else:
-            value = _converted(value)
+            value = PyObject_CallOneArg(<PyObject*>_to_value, value)
             if value is NULL:
-                rvm_clear_registers(fp, func.num_registers)
+                rvm_clear_registers(fp, i)
                 _leave(&run)
                 return NULL
         fp[i] = value
     for i in range(captured):
-        value = _captured_at(<Closure>closure, i)
+        value = _captured_at(closure, i)
         Py_INCREF(<object>value)
         fp[count + i] = value
+    rvm_null_registers(fp, count + captured, func.num_registers)
     if machine._limited:
         _start_limits(machine, &run)
         value = _run(machine, image, &run, fp)
@@ -455,13 +465,6 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         value = _run(machine, image, &run, fp)
     _leave(&run)
     return value
-
-
-cdef PyObject* _converted(PyObject* value) except NULL:
-    """A new reference to an argument as a run-time value."""
-    converted = to_value(<object>value)
-    Py_INCREF(converted)
-    return <PyObject*>converted
 
 
 cdef inline void _leave(Run* run) noexcept:
@@ -520,12 +523,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             cell = fp + ip[4]
             count = ip[3]
             rvm_gather(cell, fp, pool_end, ip + 5, count)
-            value = PyObject_Vectorcall(
-                pool_end[ip[2]], cell, <size_t>count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+            other = pool_end[ip[2]]
+            value = rvm_vectorcall(other, cell, count)
             if rvm_unlikely(value is NULL):
                 break
+            ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
             rvm_store(fp + ip[1], value)
-            ticks -= CALL_TICKS
             if rvm_unlikely(ticks < 0):
                 ticks = POLL_TICKS
                 if _poll(machine, run) < 0:
@@ -536,12 +539,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             cell = fp + ip[4]
             count = ip[3]
             rvm_gather(cell, fp, pool_end, ip + 5, count)
-            value = PyObject_Vectorcall(
-                pool_end[ip[2]], cell, <size_t>count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+            other = pool_end[ip[2]]
+            value = rvm_vectorcall(other, cell, count)
             if rvm_unlikely(value is NULL):
                 break
+            ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
             Py_DECREF(<object>value)
-            ticks -= CALL_TICKS
             if rvm_unlikely(ticks < 0):
                 ticks = POLL_TICKS
                 if _poll(machine, run) < 0:
@@ -551,7 +554,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
         elif op == OP_CALL_VM:
             func = <rvm_func*>ip[2]
             count = ip[3]
-            callee_fp = _push(machine, run, fp, ip[4], func, max_depth)
+            callee_fp = _push(run, fp, ip[4], func, max_depth)
             if rvm_unlikely(callee_fp is NULL):
                 break
             rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + 5 + count, ip[1])
@@ -745,7 +748,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             ip += 5
 
         elif op == OP_ALLOC_STORAGE:
-            value = _take(<PyObject*>ip[3], ip[4])
+            value = (<Allocator>(<PyObject*>ip[3])).take(ip[4])
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
@@ -789,7 +792,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             if rvm_unlikely(Py_TYPE(other) is not <PyTypeObject*>VMFunction):
                 ip += ip[2]
                 continue
-            value = _new_closure(other, fp, pool_end, ip + 5, count)
+            value = _new_closure(image, other, fp, ip + 5, count)
             if rvm_unlikely(value is NULL):
                 break
             rvm_store(fp + ip[1], value)
@@ -798,18 +801,18 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
         elif op == OP_INVOKE_CLOSURE:
             count = ip[4]
             other = rvm_load(fp, pool_end, ip[3])
-            func = _own_function(machine, image, other, count)
+            func = _own_function(image, other, count)
             if rvm_unlikely(func is NULL):
                 ip += ip[2]
                 continue
-            callee_fp = _push(machine, run, fp, ip[5], func, max_depth)
+            callee_fp = _push(run, fp, ip[5], func, max_depth)
             if rvm_unlikely(callee_fp is NULL):
                 break
             rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + 6 + count, ip[1])
             rvm_push_args(callee_fp, fp, pool_end, ip + 6, count)
             i = count
             while i < func.num_params:
-                value = _captured_at(<Closure>other, i - count)
+                value = _captured_at(other, i - count)
                 Py_INCREF(<object>value)
                 callee_fp[i] = value
                 i += 1
@@ -826,7 +829,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             run.fuel -= ip[1]
             if rvm_unlikely(run.fuel < 0):
                 run.fuel = 0
-                _fail_limit("fuel", f"the run took more than {machine._fuel} instructions")
+                _fail_fuel(machine)
                 break
             run.blocks += 1
             if rvm_unlikely(run.blocks >= DEADLINE_BLOCKS):
@@ -870,40 +873,32 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     return NULL
 
 
-cdef inline PyObject** _push(Machine machine, Run* run, PyObject** fp, int64_t offset,
-                             const rvm_func* func, int64_t max_depth) noexcept:
+cdef inline PyObject** _push(Run* run, PyObject** fp, int64_t offset, const rvm_func* func,
+                             int64_t max_depth) noexcept:
     """Room for a callee's frame after the caller's registers; the depth is counted."""
     cdef PyObject** callee_fp = fp + offset + RVM_HEADER
     if rvm_unlikely(run.depth >= max_depth):
-        _fail_limit("call_depth", f"{image_name(machine, func)}: calls are nested deeper than "
-                                  f"{max_depth} frames")
+        _fail_depth(func, max_depth)
         return NULL
     if rvm_unlikely(callee_fp + func.frame_words > run.chunk.end):
-        callee_fp = _push_chunk(machine, run, func)
+        callee_fp = _push_chunk(run, func)
         if callee_fp is NULL:
             return NULL
     run.depth += 1
     return callee_fp
 
 
-cdef PyObject** _push_chunk(Machine machine, Run* run, const rvm_func* func) noexcept:
+cdef PyObject** _push_chunk(Run* run, const rvm_func* func) noexcept:
     cdef int64_t words = max(func.frame_words + RVM_HEADER, min(run.words, 1 << 16))
-    cdef rvm_chunk* chunk
-    if run.words + words > MAX_FRAME_WORDS:
-        _fail_limit("call_depth", f"{image_name(machine, func)}: the frames alive at once need "
-                                  f"more than {MAX_FRAME_WORDS * 8 >> 20} MiB")
-        return NULL
-    chunk = rvm_new_chunk(run.chunk, words)
+    cdef rvm_chunk* chunk = NULL
+    if run.words + words <= MAX_FRAME_WORDS:
+        chunk = rvm_new_chunk(run.chunk, words)
     if chunk is NULL:
-        _fail_memory(words * 8)
+        _fail_frames(func, run.words + words)
         return NULL
     run.words += chunk.words
     run.chunk = chunk
     return chunk.memory + RVM_HEADER
-
-
-cdef object image_name(Machine machine, const rvm_func* func):
-    return machine._executable.functions[func.index].name
 
 
 cdef inline bint _is_vm_callable(PyObject* value) noexcept:
@@ -911,35 +906,31 @@ cdef inline bint _is_vm_callable(PyObject* value) noexcept:
     return cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
 
 
-cdef inline rvm_func* _own_function(Machine machine, Image image, PyObject* callee,
-                                    int64_t count) noexcept:
+cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count) noexcept:
     """The code of a closure or function of this very machine that takes `count` arguments."""
-    cdef Closure closure
-    cdef PyObject* function = callee
     cdef rvm_func* func
     if Py_TYPE(callee) is <PyTypeObject*>Closure:
-        closure = <Closure>callee
-        function = <PyObject*>closure._func
-        count += closure._count
-    if Py_TYPE(function) is not <PyTypeObject*>VMFunction:
+        count += (<Closure>callee)._count
+        if (<Closure>callee)._serial == image.serial:
+            func = (<Closure>callee)._code
+            return func if func.num_params == count else NULL
+        callee = <PyObject*>(<Closure>callee)._func
+    if Py_TYPE(callee) is not <PyTypeObject*>VMFunction:
         return NULL
-    if (<VMFunction>function).machine is not machine:
+    if <PyObject*>(<VMFunction>callee).machine is not (image.pool_end - 1)[0]:
         return NULL
-    func = &image.funcs[(<VMFunction>function).index]
+    func = image.funcs + (<VMFunction>callee).index
     return func if func.num_params == count else NULL
 
 
 # ---- what the operations need ----------------------------------------------------------------
 
 
-cdef PyObject* _take(PyObject* allocator, int64_t nbytes) except NULL:
-    cdef Storage storage = (<Allocator>allocator).take(nbytes)
-    Py_INCREF(storage)
-    return <PyObject*>storage
+# Each answers NULL, perhaps with an exception set, where the builtin's reference has to look at it.
 
 
 cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsize) noexcept:
-    """A storage for a Shape of items; NULL where the reference has to look at it."""
+    """A storage for a Shape of items."""
     cdef cnp.npy_intp dims[RVM_MAX_DIMS]
     cdef int64_t rank, i, nbytes = itemsize
     if not rvm_shape_dims(shape, -1, dims, &rank):
@@ -948,10 +939,7 @@ cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsiz
         if dims[i] < 0 or (dims[i] and nbytes > INT64_MAX // dims[i]):
             return NULL
         nbytes *= dims[i]
-    try:
-        return _take(allocator, nbytes)
-    except (LimitError, MemoryError):
-        return NULL  # the reference raises it again
+    return (<Allocator>allocator).take(nbytes)
 
 
 cdef bint _fits(int64_t nbytes, int64_t offset, int64_t rank, const cnp.npy_intp* dims,
@@ -971,7 +959,7 @@ cdef bint _fits(int64_t nbytes, int64_t offset, int64_t rank, const cnp.npy_intp
 
 cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
                      cnp.PyArray_Descr* descr) noexcept:
-    """An array over a storage; NULL where the reference has to look at it."""
+    """An array over a storage."""
     cdef cnp.npy_intp dims[RVM_MAX_DIMS]
     cdef int64_t rank
     if Py_TYPE(storage) is not <PyTypeObject*>Storage:
@@ -980,12 +968,7 @@ cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
         return NULL
     if not _fits((<Storage>storage).nbytes, offset, rank, dims, PyDataType_ELSIZE(descr)):
         return NULL
-    try:
-        array = storage_array(<Storage>storage, offset, <int>rank, dims, descr)
-    except MemoryError:
-        return NULL
-    Py_INCREF(array)
-    return <PyObject*>array
+    return storage_array(storage, offset, <int>rank, dims, descr)
 
 
 cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes, int64_t offset,
@@ -996,15 +979,14 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
     if array is not NULL and rvm_is_idle(array, <int>site.count, site.dims, descr, site.data):
         Py_INCREF(<object>array)
         return array
-    try:
-        storage = _take(allocator, nbytes)
-    except (LimitError, MemoryError):
+    storage = (<Allocator>allocator).take(nbytes)
+    if storage is NULL:
         return NULL
     array = _view(storage, offset, shape, descr)
     Py_DECREF(<object>storage)
     if array is not NULL:
         rvm_shape_dims(shape, -1, site.dims, &site.count)
-        site.data = cnp.PyArray_DATA(<cnp.ndarray>array)
+        site.data = rvm_array_data(array)
         Py_INCREF(<object>array)
         rvm_store(&site.object, array)
     return array
@@ -1033,7 +1015,7 @@ cdef int _poll(Machine machine, Run* run) noexcept:
 
 cdef int _check_deadline(Machine machine, Run* run) noexcept:
     if run.deadline != INT64_MAX and rvm_clock_ns() > run.deadline:
-        _fail_limit("wall_time", f"the run took longer than {machine._wall_ns / 1e9:g} s")
+        _fail_deadline(machine)
         return -1
     return 0
 
@@ -1080,12 +1062,28 @@ cdef void _fail_limit(str name, str message) noexcept:
     _set_exception(LimitError(f"{message} (limit {name})", name))
 
 
+cdef void _fail_fuel(Machine machine) noexcept:
+    _fail_limit("fuel", f"the run took more than {machine._fuel} instructions")
+
+
+cdef void _fail_deadline(Machine machine) noexcept:
+    _fail_limit("wall_time", f"the run took longer than {machine._wall_ns / 1e9:g} s")
+
+
+cdef void _fail_depth(const rvm_func* func, int64_t max_depth) noexcept:
+    _fail_limit("call_depth", f"{<str>func.name}: calls are nested deeper than {max_depth} frames")
+
+
+cdef void _fail_frames(const rvm_func* func, int64_t words) noexcept:
+    if words > MAX_FRAME_WORDS:
+        _fail_limit("call_depth", f"{<str>func.name}: the frames alive at once need more than "
+                                  f"{MAX_FRAME_WORDS * 8 >> 20} MiB")
+    else:
+        _set_exception(MemoryError(f"{<str>func.name}: no memory for {words * 8} bytes of frames"))
+
+
 cdef void _fail_cancelled() noexcept:
     _set_exception(CancelledError("the run was cancelled"))
-
-
-cdef void _fail_memory(int64_t nbytes) noexcept:
-    _set_exception(MemoryError(f"no memory for {nbytes} bytes of frames"))
 
 
 cdef void _fail_bug(int64_t op) noexcept:
@@ -1142,10 +1140,13 @@ cdef void _describe_frame(Image image, PyObject** fp, const int64_t* ip, list fr
 
 # ---- translated code -------------------------------------------------------------------------
 
+cdef int64_t _num_images = 0
+
 
 cdef class Image:
     """An executable as the loop runs it: code, functions, pool and sites.  Belongs to one machine."""
 
+    cdef int64_t serial         # no two images have the same; 0 is none's
     cdef int64_t* code
     cdef rvm_func* funcs
     cdef PyObject** pool
@@ -1160,6 +1161,11 @@ cdef class Image:
     cdef const int64_t[::1] instr_data
     cdef const int64_t[::1] instr_offset
     cdef int64_t* const_words   # pool word per constant, 0 where none
+
+    def __cinit__(self):
+        global _num_images
+        _num_images += 1
+        self.serial = _num_images
 
     def __dealloc__(self):
         cdef int64_t i
@@ -1433,7 +1439,8 @@ cdef class Translator:
         self.position = NULL
         self.position = <int64_t*>_zeroed((self.end - self.start + 1) * sizeof(int64_t))
         func.code = <int64_t*>self.code.count
-        func.index = index
+        name = info.name
+        func.name = <PyObject*>name
         func.num_params = info.num_args
         func.num_registers = registers + 1
         if self.fueled:
@@ -1957,15 +1964,15 @@ cdef class Translator:
 
     cdef Allocator _allocator(self, int64_t count, const int64_t* args):
         """The allocator of alloc_storage: ctx, shape, device index, dtype, scope; or None."""
-        cdef int64_t index
         if count != 5 or not self._is_machine(args[0]):
             return None
         if not self._is_immediate(args[2], -1, len(self.allocators) - 1):
             return None
         if not isinstance(self._constant(args[3]), np.dtype) or self._constant(args[4]) != "global":
             return None
-        index = ARG_VALUE(args[2])
-        return self.allocators[index]
+        allocator = self.allocators[ARG_VALUE(args[2])]
+        # Another class may have ideas of its own about alloc().
+        return allocator if type(allocator) in (NaiveAllocator, PooledAllocator) else None
 
     cdef int64_t _static_bytes(self, int64_t word, int64_t itemsize) except -2:
         """Bytes of a constant Shape of items; -1 if it is none or does not fit."""

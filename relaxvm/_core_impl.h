@@ -152,6 +152,10 @@ typedef struct {
     npy_intp dims[RVM_MAX_DIMS];
 } rvm_site;
 
+static inline void *rvm_array_data(PyObject *array) {
+    return PyArray_DATA((PyArrayObject *)array);
+}
+
 static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape, set when the core is imported */
 static PyArray_Descr *rvm_int64;
 
@@ -341,6 +345,16 @@ static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
     return heap;
 }
 
+/* ---- calls -----------------------------------------------------------------------------------
+ * A Python function is called through its own pointer: PyObject_Vectorcall would look up the thread
+ * and check the result first, which only foreign C code makes worth while. */
+static inline PyObject *rvm_vectorcall(PyObject *callee, PyObject **args, int64_t count) {
+    size_t nargsf = (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (RVM_LIKELY(PyFunction_Check(callee)))
+        return ((PyFunctionObject *)callee)->vectorcall(callee, args, nargsf, NULL);
+    return PyObject_Vectorcall(callee, args, nargsf, NULL);
+}
+
 /* ---- frames ----------------------------------------------------------------------------------
  * A frame is a run of words in a chunk: a header of RVM_HEADER words, the registers, one scratch
  * register for discarded results, one spare word (vectorcall may borrow the word before the
@@ -352,7 +366,7 @@ typedef struct rvm_func {
     int64_t num_params;
     int64_t num_registers; /* scratch included */
     int64_t frame_words;   /* header excluded */
-    int64_t index;         /* in the function table */
+    PyObject *name;        /* borrowed from the executable */
 } rvm_func;
 
 enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
@@ -415,7 +429,16 @@ static inline PyObject **rvm_push_frame(PyObject **base, const rvm_func *func, P
 }
 
 static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end) {
-    for (int64_t i = first; i < end; i++) fp[i] = NULL;
+    if (RVM_UNLIKELY(end - first > 32)) {
+        memset(fp + first, 0, (size_t)(end - first) * sizeof(PyObject *));
+        return;
+    }
+    for (int64_t i = first; i < end; i++) {
+        fp[i] = NULL;
+#if defined(__GNUC__) || defined(__clang__)
+        __asm__("" : "+r"(i)); /* or the loop becomes a call of memset, slow on so few words */
+#endif
+    }
 }
 
 #endif

@@ -1,4 +1,6 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+
 cimport numpy as cnp
 
 
@@ -12,7 +14,7 @@ cdef class Allocator:
     cdef int64_t _max_live
     cdef int64_t _max_alloc
 
-    cdef Storage take(self, int64_t nbytes)
+    cdef PyObject* take(self, int64_t nbytes) noexcept
     cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept
     cdef void release(self, char* data, int64_t capacity) noexcept
 
@@ -21,9 +23,9 @@ cdef class Storage:
     cdef char* data
     cdef int64_t capacity
     cdef readonly int64_t nbytes
-    cdef Allocator allocator
-    cdef object _scope
+    cdef PyObject* allocator    # owned
+    cdef PyObject* _scope       # owned; NULL is "global"
 
 
-cdef object storage_array(Storage storage, int64_t offset, int nd, const cnp.npy_intp* dims,
-                          cnp.PyArray_Descr* descr)
+cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
+                             cnp.PyArray_Descr* descr) noexcept

@@ -8,7 +8,7 @@ zeroed: a program cannot read what the process left behind.
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, int64_t, uintptr_t
 
 import numpy as np
@@ -20,11 +20,10 @@ cimport numpy as cnp
 
 cnp.import_array()
 
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(
-        type subtype, cnp.PyArray_Descr* descr, int nd, const cnp.npy_intp* dims,
-        const cnp.npy_intp* strides, void* data, int flags, object obj)
-    void PyArray_UpdateFlags(cnp.ndarray array, int mask)
+cdef extern from "_memory_impl.h":
+    PyObject* rvm_array_over(PyObject* base, char* data, int nd, const cnp.npy_intp* dims,
+                             cnp.PyArray_Descr* descr, bint check_alignment) noexcept
+    object rvm_own(PyObject*)
 
 cdef enum:
     ALIGNMENT = 64      # bytes; the widest vector registers
@@ -71,28 +70,29 @@ cdef class Allocator:
     cdef void release(self, char* data, int64_t capacity) noexcept:
         _system_free(data)
 
-    cdef Storage take(self, int64_t nbytes):
-        if nbytes > self._max_alloc:
-            raise LimitError(f"allocation of {nbytes} bytes: above the limit "
-                             f"alloc_bytes={self._max_alloc}", "alloc_bytes")
-        if nbytes > self._max_live - self._live:
-            raise LimitError(f"allocation of {nbytes} bytes: {self._live} are live, the limit is "
-                             f"live_bytes={self._max_live}", "live_bytes")
+    cdef PyObject* take(self, int64_t nbytes) noexcept:
+        """A new storage; NULL, without an exception, where `alloc` would raise."""
         cdef int64_t capacity = 0
-        cdef char* data = self.acquire(nbytes, &capacity)
+        cdef char* data
+        cdef Storage storage
+        if nbytes > self._max_alloc or nbytes > self._max_live - self._live:
+            return NULL
+        data = self.acquire(nbytes, &capacity)
         if data is NULL:
-            raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
-        cdef Storage storage = Storage.__new__(Storage)
+            return NULL
+        storage = Storage.__new__(Storage)
         storage.data = data
         storage.capacity = capacity
         storage.nbytes = nbytes
-        storage.allocator = self
+        storage.allocator = <PyObject*>self
+        Py_INCREF(self)
         self._live += nbytes
         self._num_live += 1
         self._num_allocs += 1
         if self._live > self._peak:
             self._peak = self._live
-        return storage
+        Py_INCREF(storage)
+        return <PyObject*>storage
 
     def alloc(self, nbytes, scope="global"):
         """A storage of `nbytes` bytes.
@@ -102,13 +102,25 @@ cdef class Allocator:
             LimitError: the allocator's limits do not allow it.
             MemoryError: the system has not got it.
         """
+        cdef PyObject* made
+        cdef Storage storage
         if nbytes < 0:
             raise ValueError(f"alloc: expected a size >= 0, got {nbytes}")
-        if nbytes > INT64_MAX:
+        if nbytes > self._max_alloc:
+            raise LimitError(f"allocation of {nbytes} bytes: above the limit "
+                             f"alloc_bytes={self._max_alloc}", "alloc_bytes")
+        if nbytes > self._max_live - self._live:
+            raise LimitError(f"allocation of {nbytes} bytes: {self._live} are live, the limit is "
+                             f"live_bytes={self._max_live}", "live_bytes")
+        made = self.take(nbytes)
+        if made is NULL:
             raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
-        cdef Storage storage = self.take(nbytes)
+        storage = rvm_own(made)
         if scope != "global":
-            storage._scope = scope
+            if not isinstance(scope, str):
+                raise TypeError(f"alloc: expected a memory scope, got {type(scope).__name__}")
+            Py_INCREF(scope)
+            storage._scope = <PyObject*>scope
         return storage
 
     def stats(self):
@@ -235,19 +247,21 @@ cdef class Storage:
 
     def __dealloc__(self):
         if self.data is not NULL:
-            self.allocator._live -= self.nbytes
-            self.allocator._num_live -= 1
-            self.allocator.release(self.data, self.capacity)
+            (<Allocator>self.allocator)._live -= self.nbytes
+            (<Allocator>self.allocator)._num_live -= 1
+            (<Allocator>self.allocator).release(self.data, self.capacity)
+            Py_DECREF(<object>self.allocator)
+            Py_XDECREF(self._scope)
 
     @property
     def device(self):
         """The device of the allocator."""
-        return self.allocator.device
+        return (<Allocator>self.allocator).device
 
     @property
     def scope(self):
         """Memory scope, ``"global"`` unless another was asked for."""
-        return "global" if self._scope is None else self._scope
+        return "global" if self._scope is NULL else <str>self._scope
 
     def view(self, offset, shape, dtype):
         """An array over part of the storage.
@@ -283,19 +297,17 @@ cdef class Storage:
             )
         for i in range(len(shape)):
             dims[i] = shape[i]
-        return storage_array(self, offset, len(shape), dims, <cnp.PyArray_Descr*><PyObject*>dtype)
+        cdef PyObject* made = storage_array(<PyObject*>self, offset, len(shape), dims,
+                                            <cnp.PyArray_Descr*><PyObject*>dtype)
+        return rvm_own(made)
 
     def __repr__(self):
         return f"<Storage of {self.nbytes} bytes on {self.device}>"
 
 
-cdef object storage_array(Storage storage, int64_t offset, int nd, const cnp.npy_intp* dims,
-                          cnp.PyArray_Descr* descr):
-    """The array of `Storage.view`, with everything checked by the caller."""
-    Py_INCREF(<object><PyObject*>descr)  # PyArray_NewFromDescr steals it
-    cdef cnp.ndarray array = PyArray_NewFromDescr(
-        cnp.ndarray, descr, nd, dims, NULL, storage.data + offset, cnp.NPY_ARRAY_CARRAY, None)
-    cnp.set_array_base(array, storage)
-    if offset & (ALIGNMENT - 1):
-        PyArray_UpdateFlags(array, cnp.NPY_ARRAY_ALIGNED)
-    return array
+cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
+                             cnp.PyArray_Descr* descr) noexcept:
+    """The array of `Storage.view`, with everything checked by the caller; a new reference, or NULL
+    with numpy's exception."""
+    return rvm_array_over(storage, (<Storage>storage).data + offset, nd, dims, descr,
+                          offset & (ALIGNMENT - 1) != 0)
