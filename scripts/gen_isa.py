@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
 
@@ -20,7 +20,10 @@ if "relaxvm" not in sys.modules:  # run as a script: the table is that of this c
     sys.path.insert(0, str(ROOT))
 
 from relaxvm import isa  # noqa: E402
+from relaxvm.exec_builder import ExecBuilder  # noqa: E402
+from relaxvm.executable import VMExecutable  # noqa: E402
 from relaxvm.formats import binary  # noqa: E402
+from relaxvm.formats.text import format_instruction  # noqa: E402
 
 NOTICE = "Generated from relaxvm/isa.py by scripts/gen_isa.py - do not edit."
 
@@ -139,9 +142,191 @@ def pxd() -> str:
     return "\n".join(out)
 
 
+# The reference page
+
+INTRODUCTION = """\
+An executable's code is an array of signed 64-bit words. An instruction is a run of them: the
+opcode, then its fields in the order below; arguments come last, after a word that counts them.
+`instr_offset` holds the position in words at which each instruction starts, and `pc` counts
+instructions.
+
+A function has a file of registers, `R`, which are made when it is called. The first ones hold the
+arguments, the others read as `None` until they are written. `F` is the function table of the
+executable and `C` its constant pool.
+"""
+
+KIND_MEANINGS = {
+    isa.ArgKind.REGISTER: ("`R[value]`, or a special register", "%3"),
+    isa.ArgKind.IMMEDIATE: ("the int `value`, within ±(2<sup>55</sup> - 1)", "i-7"),
+    isa.ArgKind.CONSTANT: ("`C[value]`", "c[0]"),
+    isa.ArgKind.FUNCTION: ("`F[value]`, as a value that can be called", "f[main]"),
+}
+
+FUNC_MEANINGS = {
+    isa.FuncKind.PACKED: "a function outside of the executable, looked up by name when a virtual "
+    "machine is created",
+    isa.FuncKind.BYTECODE: "instructions `start_instr` to `end_instr` of this executable",
+    isa.FuncKind.COMPILED: "a function compiled to VM-TIR, in an imported module",
+}
+
+NOTES = """\
+- The condition of `if` is an int or a bool. A tensor there is a `TypeError`;
+  `vm.builtin.read_if_cond` turns one into a bool.
+- `goto` has an offset other than 0 and `if` one of at least 2, and both stay inside of their
+  function: the verifier refuses anything else.
+- A call of a bytecode function starts a new frame; of any other it is a call of a Python function.
+  Calls of common `vm.builtin.*` functions are carried out inside of the dispatch loop.
+"""
+
+
+def boxes(*labels: str) -> list[str]:
+    """Words of an instruction as a row of boxes, numbered from its start."""
+    widths = [len(label) + 2 for label in labels]
+    rule = "+" + "+".join("-" * width for width in widths) + "+"
+    row = "|" + "|".join(f" {label} " for label in labels) + "|"
+    numbers = "".join(f" {i:<{width}}" for i, width in enumerate(widths)).rstrip()
+    return [numbers, rule, row, rule]
+
+
+def instruction_section(op: isa.Op, example: str) -> list[str]:
+    labels = [f"opcode {op.code}", *(field.name for field in op.fields)]
+    rows = [(f"`{field.name}`", field.kind.value) for field in op.fields]
+    if op.tail is not None:
+        labels += ["count", f"{op.tail.name} ..."]
+        rows += [("`count`", f"number of {op.tail.name}")]
+        rows += [(f"`{op.tail.name}`", op.tail.kind.value)]
+    return [
+        f"### {op.name}",
+        "",
+        "```text",
+        *boxes(*labels),
+        "```",
+        "",
+        f"`{op.meaning}`",
+        "",
+        *table(("word", "meaning"), rows),
+        "",
+        f"Text: `{example.strip()}`",
+        "",
+    ]
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def example() -> VMExecutable:
+    """Every opcode and every kind of argument."""
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=2, param_names=["x", "n"]):
+        done = builder.label()
+        builder.emit_if(builder.r(1), done)
+        less = [builder.r(1), builder.imm(-1)]
+        builder.emit_call("demo.add", less, dst=builder.r(2))
+        again = [builder.vm_state(), builder.f("main"), builder.convert_constant(0.5), builder.r(2)]
+        builder.emit_call("demo.apply", again, dst=builder.r(3))
+        end = builder.label()
+        builder.emit_goto(end)
+        builder.bind(done)
+        builder.emit_call("vm.builtin.copy", [builder.r(0)], dst=builder.r(3))
+        builder.bind(end)
+        builder.emit_ret(builder.r(3))
+    return builder.get()
+
+
+def encoded(executable: VMExecutable) -> list[str]:
+    """A listing with the words of each instruction."""
+    out = []
+    for pc, instruction in executable.instructions():
+        words = [
+            hex(word) if word >> isa.KIND_SHIFT else str(word) for word in isa.encode(instruction)
+        ]
+        out += [
+            f"{pc}  {format_instruction(executable, pc).rstrip()}",
+            f"     {' '.join(words)}",
+        ]
+    return out
+
+
+def page() -> str:
+    """``docs/isa.md``"""
+    executable = example()
+    lines = {
+        instruction.op.name: format_instruction(executable, pc)
+        for pc, instruction in executable.instructions()
+    }
+    kind_bits = 64 - isa.KIND_SHIFT
+    out = [f"<!-- {NOTICE} -->", "", "# Instruction set", "", INTRODUCTION, "## Instructions", ""]
+    for op in isa.OPS:
+        out += instruction_section(op, lines[op.name])
+    out += [NOTES, "## Argument words", ""]
+    out += [f"The upper {kind_bits} bits hold the kind, the others the value, sign-extended:"]
+    out += ["", "```text"]
+    out += [f"63      {isa.KIND_SHIFT} {isa.KIND_SHIFT - 1}{' ' * 46}0"]
+    out += [
+        "+---------+" + "-" * 49 + "+",
+        f"|  kind   |{'value':^49}|",
+        "+---------+" + "-" * 49 + "+",
+    ]
+    out += ["```", ""]
+    out += table(
+        ("kind", "name", "the argument is", "text"),
+        (
+            (str(kind.value), kind.name, what, f"`{look}`")
+            for kind, (what, look) in KIND_MEANINGS.items()
+        ),
+    )
+    out += ["", "Fields hold plain register numbers, which are argument words of kind 0.", ""]
+    out += ["## Special registers", ""]
+    out += table(
+        ("number", "text", "meaning"),
+        [
+            (
+                "2<sup>54</sup>",
+                "`%void`",
+                "as an argument or result `None`, as a destination discard",
+            ),
+            ("2<sup>54</sup> + 1", "`%vm`", "the virtual machine; it is only read"),
+        ],
+    )
+    out += ["", "## Function table", ""]
+    out += table(
+        ("kind", "name", "the function is"),
+        ((str(kind.value), kind.name, what) for kind, what in FUNC_MEANINGS.items()),
+    )
+    out += [
+        "",
+        f"An entry also has the number of arguments ({isa.NO_ARITY} where it is not known), the number",
+        "of registers, and the names of the parameters.",
+    ]
+    out += [
+        "",
+        "## An example",
+        "",
+        "In text form, as `as_text()` and TVM print it:",
+        "",
+        "```text",
+    ]
+    out += executable.as_text().rstrip().splitlines()
+    out += ["```", ""]
+    out += [
+        "With its words, those with a kind in hexadecimal (the instructions are numbered by pc):",
+        "",
+    ]
+    out += ["```text", *encoded(executable), "```", ""]
+    out += [
+        "In C the numbers are in `<relaxvm/isa.h>`, below the directory `relaxvm.get_include()`; for",
+        "Cython in `relaxvm/_isa.pxd`, in Python in `relaxvm.isa`.",
+        "",
+    ]
+    return "\n".join(out)
+
+
 FILES: dict[str, Callable[[], str]] = {
     "include/relaxvm/isa.h": c_header,
     "relaxvm/_isa.pxd": pxd,
+    "docs/isa.md": page,
 }
 """Path from the root of the repository -> what makes its text."""
 
