@@ -40,6 +40,5 @@ def check_limits(image: Image, limits: Limits) -> None:
 
 def check_call_args(chunk: Chunk, limits: Limits) -> None:
     """Raise `LimitError` for a call with more arguments than allowed."""
-    for rows in chunk.rows:
-        if len(rows.counts):
-            limits.check("call_args", int(rows.counts.max()), f"{rows.op.name} instruction")
+    for rows in chunk.calls:
+        limits.check("call_args", int(rows.counts.max()), f"{rows.op.name} instruction")

@@ -18,6 +18,8 @@ from .signatures import KINDS, SignatureTable
 
 __all__: list[str] = []
 
+_REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
+
 
 class _Calls(NamedTuple):
     """The calls of a chunk: index of the callee, and whether it exists; where not, it is 0."""
@@ -29,7 +31,7 @@ class _Calls(NamedTuple):
 
 def _calls(chunk: Chunk) -> Iterator[_Calls]:
     total = len(chunk.image.functions)
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         for index in rows.column(FieldKind.FUNC):
             known = (index >= 0) & (index < total)
             if known.any():
@@ -155,7 +157,7 @@ def _distinct(calls: _Calls, where: Words) -> tuple[Words, Words]:
     """
     args, counts, callee = calls.rows.args, calls.rows.counts[where], calls.callee[where]
     start = (np.cumsum(calls.rows.counts) - calls.rows.counts)[where]
-    register = (args.kind == ArgKind.REGISTER) & ~is_special(args.value)
+    register = (args.kind == _REGISTER) & ~is_special(args.value)
     words = np.where(register, 0, (args.kind << isa.KIND_SHIFT) ^ args.value)
     total = np.append(0, np.cumsum(_mix(words + args.position * 0x632BE59BD9B4E019)))
     digest = total[start + counts] - total[start] + _mix(callee * 0x3C6EF372FE94F82B + counts)
@@ -204,10 +206,10 @@ def _static_args(image: Image, rows: Rows, at: int) -> list[StaticArg]:
 
 
 def _static_value(image: Image, kind: int, value: int) -> object:
-    if kind == ArgKind.IMMEDIATE:
+    if kind == _IMMEDIATE:
         return value
-    if kind == ArgKind.CONSTANT and 0 <= value < len(image.constants):
+    if kind == _CONSTANT and 0 <= value < len(image.constants):
         return image.constants[value]
-    if kind == ArgKind.FUNCTION and 0 <= value < len(image.functions):
+    if kind == _FUNCTION and 0 <= value < len(image.functions):
         return image.function_name(value)
     return None

@@ -90,7 +90,9 @@ class Chunk:
         opcode: int64[n], 0 where the offset is bad.
         placed, known, filled: bool[n]: the offset is good; the opcode exists; the instruction has
             exactly the words it needs.  Each is False where the one before it is.
-        rows: the instructions for which all three hold, by opcode.
+        rows: the instructions for which all three hold, by opcode; opcodes that do not occur are
+            left out.
+        calls: the rows whose opcode has arguments.
     """
 
     def __init__(self, image: Image, low: int, high: int) -> None:
@@ -112,19 +114,26 @@ class Chunk:
         tail = _HAS_TAIL[index] & (length >= fixed)
         count = _take(words, np.where(tail, safe + fixed - 1, 0))
         self.filled = self.known & (length - fixed == np.where(tail, count, 0))
-        self.rows = tuple(self._rows(op) for op in isa.OPS)
+        self.rows = tuple(self._rows())
+        self.calls = tuple(rows for rows in self.rows if rows.op.tail is not None)
 
-    def _rows(self, op: Op) -> Rows:
+    def _rows(self) -> Iterator[Rows]:
+        for op in isa.OPS:
+            at = np.flatnonzero(self.filled & (self.opcode == op.code))
+            if len(at):
+                yield self._rows_of(op, at)
+
+    def _rows_of(self, op: Op, at: Words) -> Rows:
         words = self.image.words
-        at = np.flatnonzero(self.filled & (self.opcode == op.code))
         offset = self.offset[at]
         fields = tuple(words[offset + 1 + i] for i in range(len(op.fields)))
-        if op.tail is None:
-            counts = np.zeros(len(at), np.int64)
-        else:
-            counts = self.next_offset[at] - offset - op.fixed_words
         first = offset + op.fixed_words
-        return Rows(op, self.pc[at], self.body[at], fields, counts, _args(words, first, counts))
+        counts = self.next_offset[at] - first
+        args = _NO_ARGS if op.tail is None else _args(words, first, counts)
+        return Rows(op, self.pc[at], self.body[at], fields, counts, args)
+
+
+_NO_ARGS: Final = Args(*np.zeros((4, 0), np.int64))
 
 
 def is_special(registers: Words) -> NDArray[np.bool_]:

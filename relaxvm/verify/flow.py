@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..isa import FieldKind, Opcode
+from ..isa import FieldKind
 from .code import Chunk, Flow
 from .image import Words
 from .rule import Hits, code_rule, flow_rule, marked
@@ -32,7 +32,7 @@ def jump_target(chunk: Chunk) -> Iterator[Hits]:
 def goto_distance(chunk: Chunk) -> Iterator[Hits]:
     """`goto` does not jump to itself."""
     for rows in chunk.rows:
-        if rows.op.code == Opcode.GOTO:
+        if rows.op.name == "goto":
             bad = rows.field("pc_offset") == 0
             yield from marked(rows.pc, bad, "expected a distance other than 0")
 
@@ -41,7 +41,7 @@ def goto_distance(chunk: Chunk) -> Iterator[Hits]:
 def if_distance(chunk: Chunk) -> Iterator[Hits]:
     """The false branch of `if` lies ahead of the true branch, which is the next instruction."""
     for rows in chunk.rows:
-        if rows.op.code == Opcode.IF:
+        if rows.op.name == "if":
             distance = rows.field("false_offset")
             text = "false branch: expected a distance of at least 2, got {}"
             yield from marked(rows.pc, distance < 2, text, distance)

@@ -8,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import isa
-from ..isa import ArgKind, FieldKind, Opcode
+from ..isa import ArgKind, FieldKind
 from .code import Chunk, is_special
 from .image import Image, Words
 from .rule import Finding, Hits, code_rule, marked, table_rule
 
 __all__: list[str] = []
+
+# As plain ints: comparing an array with a member of an enum costs a look-up each time.
+_REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
+
+_OPCODES = ", ".join(f"{op.code} ({op.name})" for op in isa.OPS)
 
 
 # The run of words
@@ -44,15 +49,16 @@ def words_owned(image: Image) -> Iterator[Finding]:
 @code_rule("code")
 def opcode(chunk: Chunk) -> Iterator[Hits]:
     """The first word of an instruction is a known opcode."""
-    known = ", ".join(f"{op.code} ({op.name})" for op in isa.OPS)
     bad = chunk.placed & ~chunk.known
-    yield from marked(chunk.pc, bad, f"expected an opcode of {known}, got {{}}", chunk.opcode)
+    yield from marked(chunk.pc, bad, f"expected an opcode of {_OPCODES}, got {{}}", chunk.opcode)
 
 
 @code_rule("code")
 def instruction_length(chunk: Chunk) -> Iterator[Hits]:
     """An instruction has exactly the words that its opcode and its argument count need."""
     bad = chunk.known & ~chunk.filled
+    if not bad.any():
+        return
     length = chunk.next_offset - chunk.offset
     for op in isa.OPS:
         own = bad & (chunk.opcode == op.code)
@@ -113,7 +119,7 @@ def vm_register(chunk: Chunk) -> Iterator[Hits]:
 def void_condition(chunk: Chunk) -> Iterator[Hits]:
     """The condition of `if` is not void."""
     for rows in chunk.rows:
-        if rows.op.code == Opcode.IF:
+        if rows.op.name == "if":
             bad = rows.field("cond") == isa.VOID_REGISTER
             yield from marked(rows.pc, bad, "expected a register as the condition, got void")
 
@@ -135,7 +141,7 @@ def callee(chunk: Chunk) -> Iterator[Hits]:
 @code_rule("code")
 def argument_kind(chunk: Chunk) -> Iterator[Hits]:
     """An argument is a register, an immediate, a constant or a function."""
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         args = rows.args
         text = f"argument {{}}: expected a kind of 0 to {len(ArgKind) - 1}, got {{}}"
         yield from marked(
@@ -146,10 +152,10 @@ def argument_kind(chunk: Chunk) -> Iterator[Hits]:
 @code_rule("code")
 def argument_register(chunk: Chunk) -> Iterator[Hits]:
     """A register argument is one of the function, void, or the VM."""
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         args = rows.args
         size = chunk.image.bodies.registers[rows.body][args.row]
-        bad = (args.kind == ArgKind.REGISTER) & _outside(args.value, size)
+        bad = (args.kind == _REGISTER) & _outside(args.value, size)
         bad &= ~is_special(args.value)
         text = "argument {}: expected a register below %{}, void or vm, got %{}"
         yield from marked(rows.pc[args.row], bad, text, args.position, size, args.value)
@@ -158,9 +164,9 @@ def argument_register(chunk: Chunk) -> Iterator[Hits]:
 @code_rule("code")
 def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
     """An immediate is within -(2^55 - 1) and 2^55 - 1, as in TVM."""
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         args = rows.args
-        bad = (args.kind == ArgKind.IMMEDIATE) & (args.value < isa.VALUE_MIN)
+        bad = (args.kind == _IMMEDIATE) & (args.value < isa.VALUE_MIN)
         text = f"argument {{}}: expected an immediate of at least {isa.VALUE_MIN}, got {{}}"
         yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
 
@@ -169,9 +175,9 @@ def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
 def argument_constant(chunk: Chunk) -> Iterator[Hits]:
     """A constant argument is an index into the pool."""
     total = len(chunk.image.constants)
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         args = rows.args
-        bad = (args.kind == ArgKind.CONSTANT) & ((args.value < 0) | (args.value >= total))
+        bad = (args.kind == _CONSTANT) & ((args.value < 0) | (args.value >= total))
         text = f"argument {{}}: expected the index of one of {total} constants, got {{}}"
         yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
 
@@ -180,8 +186,8 @@ def argument_constant(chunk: Chunk) -> Iterator[Hits]:
 def argument_function(chunk: Chunk) -> Iterator[Hits]:
     """A function argument is an index into the function table."""
     total = len(chunk.image.functions)
-    for rows in chunk.rows:
+    for rows in chunk.calls:
         args = rows.args
-        bad = (args.kind == ArgKind.FUNCTION) & ((args.value < 0) | (args.value >= total))
+        bad = (args.kind == _FUNCTION) & ((args.value < 0) | (args.value >= total))
         text = f"argument {{}}: expected the index of one of {total} functions, got {{}}"
         yield from marked(rows.pc[args.row], bad, text, args.position, args.value)

@@ -26,6 +26,7 @@ KINDS: Final = (
 
 _CODES: Final = {name: code for code, name in enumerate(KINDS)}
 _ANY, _NONE, _VM, _INT, _FUNC = range(5)
+_REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
 _UNLIMITED: Final = 1 << 62
 _ANYTHING: Final = Param("argument", frozenset({"any"}))
 """The parameter that arguments of functions without a signature go to."""
@@ -82,10 +83,10 @@ class SignatureTable:
         """Codes of argument words.  Constants that do not exist are of any kind."""
         register = np.where(value == isa.VOID_REGISTER, _NONE, _ANY)
         register[value == isa.VM_REGISTER] = _VM
-        codes = np.where(kind == ArgKind.REGISTER, register, _ANY)
-        codes[kind == ArgKind.IMMEDIATE] = _INT
-        codes[kind == ArgKind.FUNCTION] = _FUNC
-        constant = (kind == ArgKind.CONSTANT) & (value >= 0) & (value < len(self.constant_kinds))
+        codes = np.where(kind == _REGISTER, register, _ANY)
+        codes[kind == _IMMEDIATE] = _INT
+        codes[kind == _FUNCTION] = _FUNC
+        constant = (kind == _CONSTANT) & (value >= 0) & (value < len(self.constant_kinds))
         codes[constant] = self.constant_kinds[value[constant]]
         return codes
 
