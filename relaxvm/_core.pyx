@@ -149,6 +149,7 @@ cdef extern from "Python.h":
     void PyErr_Fetch(PyObject**, PyObject**, PyObject**) noexcept
     void PyErr_NormalizeException(PyObject**, PyObject**, PyObject**) noexcept
     void PyErr_Restore(PyObject*, PyObject*, PyObject*) noexcept
+    void PyErr_WriteUnraisable(PyObject*) noexcept
     int PyException_SetTraceback(PyObject*, PyObject*) noexcept
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
     ctypedef struct _typeobject "PyTypeObject":
@@ -212,6 +213,10 @@ cdef enum:
     YIELD_NS = 2000000  # time after which another thread may have the GIL
     DEADLINE_BLOCKS = 64
     MAX_FRAME_WORDS = 1 << 26  # frames alive at once: 512 MiB
+
+cdef enum:
+    RUN = -1            # pc that a hook gets when a run begins and ends
+    RUN_FAILED = -2     # the same when it ends with an exception
 
 cdef enum:
     NOTE_FRAMES = 8     # frames described at either end of a long stack
@@ -420,6 +425,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     cdef PyObject** fp
     cdef PyObject* value
     cdef Py_ssize_t i, captured = 0
+    cdef bint hooked = False
     cdef Run run
     if closure is not NULL:
         captured = (<Closure>closure)._count
@@ -457,6 +463,12 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         Py_INCREF(<object>value)
         fp[count + i] = value
     rvm_null_registers(fp, count + captured, func.num_registers)
+    if image is not machine._plain_image and machine._hook is not None:
+        if not _hook_run_begin(machine, index, fp, func.num_params):
+            rvm_clear_registers(fp, func.num_registers)
+            _leave(&run)
+            return NULL
+        hooked = True
     if machine._limited:
         _start_limits(machine, &run)
         value = _run(machine, image, &run, fp)
@@ -464,6 +476,8 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     else:
         value = _run(machine, image, &run, fp)
     _leave(&run)
+    if hooked:
+        value = _hook_run_end(machine, index, value)
     return value
 
 
@@ -1047,6 +1061,51 @@ cdef int _hook(Machine machine, PyObject** fp, PyObject** pool_end, const int64_
     truth = PyObject_IsTrue(answer)
     Py_DECREF(<object>answer)
     return truth
+
+
+cdef bint _hook_run_begin(Machine machine, int64_t index, PyObject** fp, int64_t count) noexcept:
+    """Tell the hook that a run begins, with pc -1 and the arguments of the function.
+
+    Returns False with an exception if the hook raised.
+    """
+    try:
+        function = machine._function(index)
+        args = tuple([<object>fp[i] for i in range(count)])
+        machine._hook(RUN, True, function, function.name, None, args)
+    except BaseException as error:
+        _set_exception(error)
+        return False
+    return True
+
+
+cdef PyObject* _hook_run_end(Machine machine, int64_t index, PyObject* result) noexcept:
+    """Tell the hook that a run has ended: with pc -1 and the result, or with pc -2 if it raised.
+
+    Returns `result`, or NULL with an exception.  An exception of the run outlives one of the hook.
+    """
+    cdef PyObject* kind = NULL
+    cdef PyObject* value = NULL
+    cdef PyObject* traceback = NULL
+    cdef bint failed = result is NULL
+    if failed:
+        PyErr_Fetch(&kind, &value, &traceback)
+    try:
+        hook = machine._hook
+        if hook is not None:
+            function = machine._function(index)
+            hook(RUN_FAILED if failed else RUN, False, function, function.name,
+                 None if failed else <object>result, ())
+    except BaseException as error:
+        if failed:
+            _set_exception(error)
+            PyErr_WriteUnraisable(<PyObject*>machine)
+        else:
+            Py_DECREF(<object>result)
+            result = NULL
+            _set_exception(error)
+    if failed:
+        PyErr_Restore(kind, value, traceback)
+    return result
 
 
 # ---- failure ---------------------------------------------------------------------------------
@@ -2167,6 +2226,9 @@ cdef class Machine:
 
         Runs that are entered from now on see it; None takes it off.  A true answer before a call
         skips the call and the hook after it.
+
+        A run is told of too: it begins and ends with pc -1, the function and its name; `args` are
+        its arguments, and empty at the end.  A run that ends with an exception ends with pc -2.
         """
         if self._plain_image is None:
             raise RuntimeError("the virtual machine is closed")
