@@ -297,8 +297,8 @@ def page() -> str:
     )
     out += [
         "",
-        f"An entry also has the number of arguments ({isa.NO_ARITY} where it is not known), the number",
-        "of registers, and the names of the parameters.",
+        f"An entry also has the number of arguments ({isa.NO_ARITY} where it is not known), the",
+        "number of registers, and the names of the parameters.",
     ]
     out += [
         "",
@@ -316,7 +316,7 @@ def page() -> str:
     ]
     out += ["```text", *encoded(executable), "```", ""]
     out += [
-        "In C the numbers are in `<relaxvm/isa.h>`, below the directory `relaxvm.get_include()`; for",
+        "In C the numbers are in `<relaxvm/isa.h>`, in the directory `relaxvm.get_include()`; for",
         "Cython in `relaxvm/_isa.pxd`, in Python in `relaxvm.isa`.",
         "",
     ]
