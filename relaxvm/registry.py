@@ -27,6 +27,7 @@ __all__ = [
     "Signature",
     "get_func",
     "list_funcs",
+    "load_shipped",
     "register_func",
 ]
 
@@ -301,16 +302,17 @@ def get_func(name: str, allow_missing: bool = False) -> Any:
     Raises:
         ValueError: unknown name, unless `allow_missing` (then None).
     """
-    _load_builtins()
+    load_shipped()
     return GLOBAL.get(name, allow_missing)
 
 
 def list_funcs() -> list[str]:
     """Names of all globally registered functions, sorted."""
-    _load_builtins()
+    load_shipped()
     return GLOBAL.names()
 
 
-def _load_builtins() -> None:
-    # The builtins register themselves when imported; nobody needs them before the first look-up.
-    from . import builtins  # noqa: F401
+def load_shipped() -> None:
+    """Register the functions that ship with relaxvm: its builtins and kernels."""
+    # They register themselves when imported; nobody needs them before the first look-up.
+    from . import builtins, kernels  # noqa: F401

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ..executable import VMExecutable
 from ..limits import Limits
-from ..registry import GLOBAL, Registry
+from ..registry import GLOBAL, Registry, load_shipped
 from . import calls, flow, instructions, tables  # noqa: F401  (they fill the table of rules)
 from .bounds import check_call_args, check_limits
 from .code import Flow, chunks
@@ -48,8 +48,7 @@ def verify(
     """
     _check_type(executable)
     if registry is None:
-        from .. import builtins  # noqa: F401  (it registers the builtins and their signatures)
-
+        load_shipped()  # they have signatures
         registry = GLOBAL
     limits = limits if limits is not None else Limits()
     image = Image(executable, registry)

@@ -1,0 +1,25 @@
+"""Kernels that ship with relaxvm: ``relaxvm.kernel.*``, numpy in destination-passing style.
+
+A program that calls nothing but these and the builtins runs from its file alone.  A kernel takes
+its inputs, then its attributes (axes), then `out`, the tensor that the result is written into; it
+returns None.  The rules are the same for all of them:
+
+- `out` has exactly the shape and data type of the result; inputs are never converted, `cast` does
+  that.  Where numpy would convert (``int64 / int64``, ``float32 + float64``) a kernel refuses.
+- Inputs broadcast as in numpy.  Where a kernel takes a number beside a tensor, the number takes the
+  tensor's data type.
+- The result is as if all inputs had been read before `out` is written.  `out` may be an input: an
+  elementwise kernel then works in place; where the overlap is another, numpy makes a copy.
+- Division by zero, overflow and invalid operations are reported as ``numpy.errstate`` says.
+
+TypeError: an argument is no tensor, a number does not fit the tensor's kind, or numpy has no such
+operation for the data types.  ValueError: shapes or data types do not fit each other, or `out` is
+read-only.  IndexError: `take` is asked for what is not there.
+
+Importing this package registers them, which looking one up by name brings about.
+"""
+
+from . import elementwise, movement, products, reductions  # noqa: F401  (they register themselves)
+from ._kernel import PREFIX, is_kernel
+
+__all__ = ["PREFIX", "is_kernel"]

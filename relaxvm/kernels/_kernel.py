@@ -1,0 +1,194 @@
+"""Registration of kernels, and the checks that they share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..registry import GLOBAL, PackedFunc, Signature
+from ..values import describe
+
+__all__ = [
+    "PREFIX",
+    "Dims",
+    "as_operand",
+    "axis_of",
+    "broadcast",
+    "check_out",
+    "check_tensors",
+    "is_kernel",
+    "kernel",
+    "private",
+    "result_dtype",
+    "tensor_text",
+]
+
+PREFIX: Final = "relaxvm.kernel."
+
+F = TypeVar("F", bound=Callable[..., None])
+Dims = tuple[int, ...]
+
+_kernels: Final[dict[str, Callable[..., None]]] = {}
+
+
+def kernel(name: str, signature: str) -> Callable[[F], F]:
+    """Decorator: register a function as ``relaxvm.kernel.<name>``."""
+
+    def register(func: F) -> F:
+        takes = Signature.parse(signature, result="none")
+        doc = inspect.cleandoc(func.__doc__ or "")
+        GLOBAL.register(PREFIX + name, func, signature=takes, effect=False, doc=doc)
+        _kernels[PREFIX + name] = func
+        return func
+
+    return register
+
+
+def is_kernel(record: PackedFunc) -> bool:
+    """Whether a name still has the kernel that this package gave it."""
+    return _kernels.get(record.name) is record.func
+
+
+def check_tensors(name: str, **arguments: Any) -> None:
+    """Raise unless all arguments are tensors.
+
+    Raises:
+        TypeError: one is not.
+    """
+    for parameter, value in arguments.items():
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"{name}: {parameter}: expected a tensor, got {describe(value)}")
+
+
+def check_out(name: str, out: Any, dtype: np.dtype[Any], *shapes: Dims) -> None:
+    """Raise unless `out` can take a result.
+
+    Args:
+        name: of the kernel.
+        out: the argument.
+        dtype: data type of the result.
+        shapes: the shapes that `out` may have; more than one where it may keep reduced axes.
+
+    Raises:
+        TypeError: `out` is not a tensor.
+        ValueError: another shape or data type, or it is read-only.
+    """
+    check_tensors(name, out=out)
+    if out.shape not in shapes or _native(out.dtype) != _native(dtype):
+        expected = " or ".join(tensor_text(dtype, shape) for shape in dict.fromkeys(shapes))
+        raise ValueError(f"{name}: out: expected {expected}, got {describe(out)}")
+    if not out.flags.writeable:
+        raise ValueError(
+            f"{name}: out: expected a tensor that can be written to, got a "
+            f"read-only one; constants are read-only"
+        )
+
+
+def tensor_text(dtype: np.dtype[Any], shape: Dims) -> str:
+    """A tensor in a message: ``float32[2, 3]``."""
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def result_dtype(name: str, ufunc: Any, **tensors: NDArray[Any]) -> np.dtype[Any]:
+    """Data type of ``ufunc(*tensors)``.
+
+    Raises:
+        TypeError: the ufunc has no loop for exactly these data types.
+    """
+    found = _result_dtype(ufunc, *(tensor.dtype for tensor in tensors.values()))
+    if found is None:
+        got = ", ".join(f"{name} {describe(tensor)}" for name, tensor in tensors.items())
+        alike = "data types" if len(tensors) == 1 else "equal data types"
+        raise TypeError(
+            f"{name}: expected {alike} that numpy.{ufunc.__name__} takes without "
+            f"conversion, got {got}; {PREFIX}cast converts"
+        )
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _result_dtype(ufunc: Any, *dtypes: np.dtype[Any]) -> np.dtype[Any] | None:
+    natives = tuple(map(_native, dtypes))
+    if any(dtype.hasobject for dtype in dtypes):
+        return None  # its loops call whatever methods the objects have
+    try:
+        resolved = ufunc.resolve_dtypes((*natives, None))
+    except TypeError:
+        return None
+    return resolved[-1] if resolved[:-1] == natives else None
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def as_operand(name: str, parameter: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A tensor as it is; a number as a scalar of `dtype`.
+
+    Raises:
+        TypeError: neither a tensor nor a number of a kind that `dtype` holds.
+        ValueError: a number that `dtype` cannot hold.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if not _holds_kind(dtype, value):
+        raise TypeError(
+            f"{name}: {parameter}: expected a tensor or a number that goes with "
+            f"{dtype}, got {describe(value)}"
+        )
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise ValueError(
+            f"{name}: {parameter}: expected a number within {dtype}, got {describe(value)}"
+        )
+    try:
+        return dtype.type(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name}: {parameter}: expected a number within {dtype}, got {describe(value)}"
+        ) from None
+
+
+def _holds_kind(dtype: np.dtype[Any], value: Any) -> bool:
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        return dtype.kind != "b"
+    return isinstance(value, float) and dtype.kind not in "biu"
+
+
+def broadcast(name: str, **operands: Any) -> Dims:
+    """The shape that operands broadcast to.
+
+    Raises:
+        ValueError: they do not.
+    """
+    try:
+        return np.broadcast(*operands.values()).shape
+    except ValueError:
+        got = ", ".join(f"{name} {describe(operand)}" for name, operand in operands.items())
+        raise ValueError(f"{name}: expected shapes that broadcast, got {got}") from None
+
+
+def axis_of(name: str, x: NDArray[Any], axis: Any) -> int:
+    """An axis of `x`, counted from the front.
+
+    Raises:
+        TypeError: not an int.
+        ValueError: `x` does not have it.
+    """
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise TypeError(f"{name}: axis: expected an int, got {describe(axis)}")
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"{name}: axis: expected an axis of {describe(x)}, got {axis}")
+    return axis % x.ndim
+
+
+def private(operand: Any, out: NDArray[Any]) -> Any:
+    """An operand that writing to `out` does not change: itself, or a copy where they may overlap.
+    For numpy functions that do not see to this themselves."""
+    return operand.copy() if np.may_share_memory(operand, out) else operand
