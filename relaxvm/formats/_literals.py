@@ -22,10 +22,13 @@ from ._tensors import flat_bytes, little_endian, on_disk, sealed, tensor_nbytes
 __all__ = [
     "BARE",
     "ELEMENT",
+    "INLINE",
     "INT",
+    "NUMERIC_DTYPES",
     "STRING",
     "ElementError",
     "constant_lines",
+    "dtype_text",
     "name_text",
     "quote",
     "read_base64",
@@ -44,14 +47,14 @@ INT: Final = re.compile(r"[+-]?(?:0x[0-9a-fA-F]+|[0-9]{1,20})(?![0-9a-zA-Z_.])")
 ELEMENT: Final = re.compile(r"[0-9a-zA-Z.+-]{1,400}")
 """A number or truth value inside the braces of a tensor; `read_elements` judges it."""
 
-_NUMERIC_DTYPES: Final = frozenset((
+NUMERIC_DTYPES: Final = frozenset((
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128", "bfloat16",
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ))  # fmt: skip
 _OTHER_DTYPE: Final = re.compile(r"[<>|=][a-zA-Z][0-9]{0,9}(?:\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
-_INLINE: Final = 64
+INLINE: Final = 64
 """Elements of the largest tensor that is written as numbers."""
 _LINE_BYTES: Final = 72
 """Bytes on a line of base64, which are 96 characters."""
@@ -124,9 +127,9 @@ def read_float(token: str) -> float:
 # Data types
 
 
-def _dtype_text(dtype: np.dtype[Any]) -> str:
+def dtype_text(dtype: np.dtype[Any]) -> str:
     """The name of a numeric dtype of this machine's byte order, else numpy's code in quotes."""
-    if dtype.name in _NUMERIC_DTYPES and dtype == as_dtype(dtype.name):
+    if dtype.name in NUMERIC_DTYPES and dtype == as_dtype(dtype.name):
         return dtype.name
     plain = _OTHER_DTYPE.fullmatch(dtype.str) and dtype.itemsize and not dtype.hasobject
     if plain and np.dtype(dtype.str) == dtype:
@@ -136,7 +139,7 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 def read_dtype(token: str) -> np.dtype[Any]:
     """The data type of a name or a string literal."""
-    if token in _NUMERIC_DTYPES:
+    if token in NUMERIC_DTYPES:
         return as_dtype(token)
     code = token[1:-1]
     if token.startswith('"') and _OTHER_DTYPE.fullmatch(code):
@@ -165,7 +168,7 @@ def constant_lines(value: Any) -> Iterator[str]:
     elif isinstance(value, str):
         yield f"string {quote(value)}"
     elif isinstance(value, np.dtype):
-        yield f"dtype {_dtype_text(value)}"
+        yield f"dtype {dtype_text(value)}"
     elif value is None:
         yield "none"
     elif type(value) is bool:
@@ -179,9 +182,9 @@ def constant_lines(value: Any) -> Iterator[str]:
 
 
 def _tensor_lines(array: NDArray[Any]) -> Iterator[str]:
-    text = _dtype_text(array.dtype)
+    text = dtype_text(array.dtype)
     head = f"tensor {text}[{', '.join(map(str, array.shape))}]"
-    if array.size <= _INLINE and text in _NUMERIC_DTYPES:
+    if array.size <= INLINE and text in NUMERIC_DTYPES:
         yield f"{head} {{{', '.join(_element_texts(array))}}}"
         return
     yield f"{head} base64"

@@ -183,16 +183,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = os.path.realpath(path)
     mode = _mode_of(target)
     if mode is not None and not stat.S_ISREG(mode):
-        with open(target, "wb", 0) as device:
+        with open(target, "wb") as device:
             yield device
         return
     fresh = f"{target}.{secrets.token_hex(6)}.tmp"
     try:
         # A new file gets what the umask says, as any file that open() makes.
-        with open(fresh, "xb", 0) as file:
+        with open(fresh, "xb") as file:
             if mode is not None:
                 os.chmod(fresh, stat.S_IMODE(mode))
             yield file
+            file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, target)
     except BaseException:

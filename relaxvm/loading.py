@@ -1,0 +1,93 @@
+"""From a file, bytes or text to an executable that has been verified.
+
+`relaxvm.formats` reads; here what was read is also checked against all rules of `relaxvm.verify`,
+so that what comes out may be given to a `VirtualMachine`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .executable import VMExecutable
+from .formats import binary, text
+from .limits import Limits
+
+__all__ = ["load", "loads", "parse_text"]
+
+
+def load(
+    source: binary.Source,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+) -> VMExecutable:
+    """Read an executable from a file or from memory, and verify it.
+
+    No code of the file runs, and no other file is opened.
+
+    Args:
+        source: path, file opened for reading bytes (read from its position to its end), or anything
+            with the buffer protocol.
+        limits: bounds on what it may hold; None: those of ``Limits()``.
+        mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
+            page by page when they are used.  They need not be aligned to their item size, which
+            numpy handles (slower).  While the executable lives, the file must not be changed in
+            place; replacing it, as ``VMExecutable.save`` does, is fine.
+        strict: whether bytes after the end are an error or a `RelaxVMWarning`.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: not a well-formed stream.
+        LimitError: more than `limits` allow.
+        VerifyError: well-formed, but not fit to run; has the report with all problems.
+        MissingExtraError: it holds a data type of ml_dtypes, which is not installed.
+        TypeError: `source` is none of these.
+        ValueError: `mmap` with something that cannot be mapped.
+    """
+    ex = binary.load(source, limits=limits, mmap=mmap, strict=strict)
+    return _verified(ex, limits)
+
+
+def loads(
+    data: Any, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
+) -> VMExecutable:
+    """Read an executable from memory, and verify it.
+
+    Args:
+        data: bytes, bytearray, memoryview, mmap or anything else with a contiguous buffer.
+        limits: bounds on what it may hold; None: those of ``Limits()``.
+        mmap: whether tensors are views of `data`, which must be read-only, instead of copies.
+        strict: whether bytes after the end are an error or a `RelaxVMWarning`.
+
+    Raises:
+        FormatError, LimitError, VerifyError, MissingExtraError, TypeError, ValueError: as `load`.
+    """
+    ex = binary.loads(data, limits=limits, mmap=mmap, strict=strict)
+    return _verified(ex, limits)
+
+
+def parse_text(
+    source: str, *, filename: str = "<text>", limits: Limits | None = None
+) -> VMExecutable:
+    """Assemble a listing, and verify the result; see `relaxvm.formats.text.parse_text`.
+
+    Args:
+        source: what ``as_text(complete=True)`` prints, or a plain listing without constants.
+        filename: the subject of error messages.
+        limits: bounds on what it may hold; None: those of ``Limits()``.
+
+    Raises:
+        ParseError: the text is wrong; the message has file, line, column and the line.
+        LimitError: more than `limits` allow.
+        VerifyError: well-formed, but not fit to run; has the report with all problems.
+        MissingExtraError: a data type of ml_dtypes is named, which is not installed.
+    """
+    return _verified(text.parse_text(source, filename=filename), limits)
+
+
+def _verified(ex: VMExecutable, limits: Limits | None) -> VMExecutable:
+    from .verified import ensure_verified  # here, so that the formats can be used without it
+
+    ensure_verified(ex, limits=limits)
+    return ex
