@@ -12,6 +12,7 @@
 #include <string.h>
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
+#include "_code.h"
 
 #if defined(_WIN32)
 #include <windows.h>
@@ -142,16 +143,6 @@ static inline int rvm_read_cond(PyObject *value) {
 }
 
 /* ---- shapes --------------------------------------------------------------------------------- */
-#define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */
-
-/* What a site remembers: an object, and the dimensions and memory it was made with. */
-typedef struct {
-    PyObject *object;
-    const void *data;
-    int64_t count;
-    npy_intp dims[RVM_MAX_DIMS];
-} rvm_site;
-
 static inline void *rvm_array_data(PyObject *array) {
     return PyArray_DATA((PyArrayObject *)array);
 }
@@ -220,9 +211,6 @@ static inline int64_t *rvm_heap(PyObject *heap, int64_t last_slot) {
         return NULL;
     return (int64_t *)PyArray_DATA(array);
 }
-
-enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
-enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
 
 static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_t *heap) {
     switch (code) {
@@ -361,14 +349,6 @@ static inline PyObject *rvm_vectorcall(PyObject *callee, PyObject **args, int64_
  * arguments), and room for the arguments of the widest call.  Chunks are linked and never move,
  * since callees hold pointers into them.
  */
-typedef struct rvm_func {
-    int64_t *code;
-    int64_t num_params;
-    int64_t num_registers; /* scratch included */
-    int64_t frame_words;   /* header excluded */
-    PyObject *name;        /* borrowed from the executable */
-} rvm_func;
-
 enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
 
 typedef struct rvm_chunk {

@@ -1,0 +1,141 @@
+"""Dispatch cost of relaxvm and of TVM's C++ VM, on the same executables, in one process.
+
+    python bench/compare_tvm.py [--repeats N] [--only TEXT] [--json FILE]
+
+Both machines run every program in turn, and the least time of each counts; the machines that this
+runs on are noisy, so look at the ratios.  Results are compared before anything is timed.  The exit
+status is 1 if a row misses the ratio it must reach.  Needs the extra ``tvm``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import clean
+import numpy as np
+import rows
+from rows import ENTRIES, PYTHON_FUNCTION, ROWS, Row
+
+Timed = Callable[[], float]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=60, help="times each side runs a row")
+    parser.add_argument("--only", default="", help="rows whose name contains this text")
+    parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
+    options = parser.parse_args()
+
+    import relaxvm
+    import tvm
+
+    relaxvm.register_func(PYTHON_FUNCTION, rows.identity, override=True)
+    tvm.register_global_func(PYTHON_FUNCTION, rows.identity, override=True)
+    print(f"relaxvm {relaxvm.__version__}, TVM {tvm.__version__}, CPython "
+          f"{platform.python_version()}, numpy {np.__version__}, {clean.machine()}")
+    print(f"{'':26}{'TVM':>10}{'relaxvm':>10}{'ratio':>8}{'least':>7}   (ns per instruction or call)")
+
+    table = []
+    for row in ROWS:
+        if options.only in row.name:
+            sides = instruction_sides(row)
+            table.append(report(row.name, row.least, *measure(*sides, options.repeats)))
+    for count, least in ENTRIES.items():
+        name = f"entry, {count} argument{'s' if count > 1 else ''}"
+        if options.only in name:
+            table.append(report(name, least, *measure(*entry_sides(count), options.repeats)))
+    if not table:
+        parser.error(f"no row is named like {options.only!r}")
+
+    mean = math.exp(sum(math.log(line["ratio"]) for line in table) / len(table))
+    missed = [line["name"] for line in table if line["ratio"] < line["least"]]
+    print(f"geometric mean of {len(table)} ratios: {mean:.1f}")
+    print("every row reaches its least ratio" if not missed else f"missed: {', '.join(missed)}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"rows": table, "geometric_mean": mean}, file, indent=1)
+    return 1 if missed else 0
+
+
+def report(name: str, least: float, theirs: float, ours: float) -> dict[str, Any]:
+    ratio = theirs / ours
+    print(f"{name:26}{theirs:10.2f}{ours:10.2f}{ratio:8.1f}{least:7.0f}{'' if ratio >= least else '  <'}",
+          flush=True)
+    return {"name": name, "tvm_ns": theirs, "relaxvm_ns": ours, "ratio": ratio, "least": least}
+
+
+def measure(theirs: Timed, ours: Timed, repeats: int) -> tuple[float, float]:
+    """Least nanoseconds of both sides, which take turns."""
+    best = [math.inf, math.inf]
+    for _ in range(repeats):
+        best = [min(best[0], theirs()), min(best[1], ours())]
+    return best[0], best[1]
+
+
+def instruction_sides(row: Row) -> tuple[Timed, Timed]:
+    """Nanoseconds per repetition of a row's instructions, on TVM and here."""
+    import relaxvm
+
+    executable = row.executable()
+    here = relaxvm.VirtualMachine(executable, optimize=row.optimize)["main"]
+    there = on_tvm(executable)["main"]
+    args = tuple(map(to_tvm, row.args))
+    result = there(*args)
+    assert same(here(*row.args), result), f"{row.name}: results differ"
+    return timed(there, args, row.count), timed(here, row.args, row.count)
+
+
+def timed(call: Callable[..., Any], args: tuple[Any, ...], count: int) -> Timed:
+    def once() -> float:
+        start = time.perf_counter_ns()
+        call(*args)
+        return (time.perf_counter_ns() - start) / count
+
+    return once
+
+
+def entry_sides(count: int, calls: int = 2000) -> tuple[Timed, Timed]:
+    """Nanoseconds per call of a function of `count` arguments that does nothing; a Python loop
+    around it included."""
+    import relaxvm
+
+    executable = rows.entry(count)
+    names = ", ".join("x" * count)
+    scope: dict[str, Any] = {}
+    exec(f"def loop(f, x):\n    for _ in range({calls}):\n        f({names})\n", scope)
+    loop = scope["loop"]
+    here = relaxvm.VirtualMachine(executable)["main"]
+    there = on_tvm(executable)["main"]
+    x = to_tvm(rows.X)
+    assert same(here(*[rows.X] * count), there(*[x] * count)), "entry: results differ"
+    return timed(loop, (there, x), calls), timed(loop, (here, rows.X), calls)
+
+
+def on_tvm(executable: Any) -> Any:
+    import tvm
+    from tvm import relax
+
+    read = tvm.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")
+    return relax.VirtualMachine(read(executable.to_bytes()), tvm.cpu())
+
+
+def to_tvm(value: Any) -> Any:
+    import tvm
+
+    return tvm.runtime.tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    return np.array_equal(ours, theirs.numpy() if hasattr(theirs, "numpy") else theirs)
+
+
+if __name__ == "__main__":
+    clean.restart()
+    sys.exit(main())

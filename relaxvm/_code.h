@@ -1,0 +1,32 @@
+/* What translated code refers to: functions, and the memories of single sites. */
+#ifndef RELAXVM_CODE_H
+#define RELAXVM_CODE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <numpy/arrayobject.h>
+
+#define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */
+
+/* What a site remembers: an object, and the dimensions and memory it was made with. */
+typedef struct {
+    PyObject *object;
+    const void *data;
+    int64_t count;
+    npy_intp dims[RVM_MAX_DIMS];
+} rvm_site;
+
+/* Codes of match_shape and match_prim_value, and of make_shape and make_prim_value. */
+enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
+enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
+
+typedef struct rvm_func {
+    int64_t *code;
+    int64_t num_params;
+    int64_t num_registers; /* scratch included */
+    int64_t frame_words;   /* header excluded */
+    PyObject *name;        /* borrowed from the executable */
+} rvm_func;
+
+#endif
