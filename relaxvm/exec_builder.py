@@ -57,6 +57,7 @@ _IMMEDIATES: Final = ArgKind.IMMEDIATE << KIND_SHIFT
 """Least word of an immediate; the words of registers are below it."""
 _CONSTANTS: Final = ArgKind.CONSTANT << KIND_SHIFT
 _WORDS_END: Final = (max(ArgKind) + 1) << KIND_SHIFT
+_SPECIAL: Final = {VOID_REGISTER: "the void register", VM_REGISTER: "the VM register"}
 
 
 class Label:
@@ -240,13 +241,16 @@ class ExecBuilder:
         value = _constant(const)
         if type(value) is int and VALUE_MIN <= value <= VALUE_MAX:
             return encode_arg(ArgKind.IMMEDIATE, value)
-        if isinstance(value, np.ndarray) and value.dtype.hasobject:
-            value = _frozen(value)  # before taking its key, which is its id
+        is_array = isinstance(value, np.ndarray)
+        if is_array and value.dtype.hasobject:
+            value = _sealed_copy(value)  # its key is its id, which has to stay taken
         key = constant_key(value)
         index = self._constant_index.get(key)
         if index is None:
+            # Memory that came through a protocol belongs to others, whatever its flags say.
+            is_kept = not is_array or (isinstance(const, np.ndarray) and _is_sealed(value))
             index = self._constant_index[key] = len(self._constants)
-            self._constants.append(_frozen(value) if isinstance(value, np.ndarray) else value)
+            self._constants.append(value if is_kept else _sealed_copy(value))
         return encode_arg(ArgKind.CONSTANT, index)
 
     # Functions
@@ -456,7 +460,7 @@ class ExecBuilder:
         for body in bodies:
             for loose in body.loose:
                 self._check_loose(loose)
-        starts = np.cumsum([0, *(len(body.words) for body in bodies)])
+        starts = np.cumsum([0, *(len(body.words) for body in bodies)], dtype=np.int64)
         return VMExecutable(
             [
                 self._bodies[name].info if name in self._bodies else FunctionInfo(kind, name)
@@ -633,9 +637,6 @@ def _register(function: _OpenFunction, what: str, word: SupportsIndex, *special:
     )
 
 
-_SPECIAL: Final = {VOID_REGISTER: "the void register", VM_REGISTER: "the VM register"}
-
-
 def _check_owner(function: _OpenFunction, label: Label) -> None:
     if label._function is not function:
         raise InternalError(
@@ -708,15 +709,20 @@ def _constant(const: Any) -> Any:
     )
 
 
-def _frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself if nobody can write to it through numpy, else a copy."""
+def _is_sealed(array: np.ndarray[Any, Any]) -> bool:
+    """Whether neither the array nor any that it is a view of can be written to."""
     base: Any = array
-    while isinstance(base, np.ndarray) and not base.flags.writeable:
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
         base = base.base
-    if isinstance(base, np.ndarray):
-        array = np.array(array, copy=True, order="C")
-        array.flags.writeable = False
-    return array
+    return True
+
+
+def _sealed_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = np.array(array, copy=True, order="C")
+    copy.flags.writeable = False
+    return copy
 
 
 def _join(parts: list[np.ndarray[Any, np.dtype[np.int64]]]) -> np.ndarray[Any, np.dtype[np.int64]]:

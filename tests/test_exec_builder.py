@@ -212,11 +212,17 @@ def test_read_only_array_is_kept(ib: ExecBuilder, tmp_path: Path) -> None:
 
 
 def test_array_protocols(ib: ExecBuilder) -> None:
+    memory = np.array([1, 2], "float32")
+    locked = memory.copy()
+    locked.flags.writeable = False
+
     class Lazy:
         def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-            return np.array([1, 2], "float32")
+            return locked
 
-    assert ib.convert_constant(Lazy()) == ib.convert_constant(np.array([1, 2], "float32"))
+    assert ib.convert_constant(Lazy()) == ib.convert_constant(memory) == ib.c(0)
+    # The flag says nothing about what the owner of the memory can do.
+    assert not np.shares_memory(ib.get().constants[0], locked)
 
 
 def test_object_arrays_are_told_apart_by_identity(ib: ExecBuilder) -> None:
