@@ -21,9 +21,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "limits registry values",
         "executable",
         "_build _memory",
+        "_code",
+        "_translate",
         "_core memory",
         "exec_builder",
-        "builtins formats kernels verify",
+        "builtins kernels",
+        "formats verify",
         "verified",
         "calling linking loading notes timing versions",
         "module",
@@ -40,8 +43,9 @@ UPWARD = {
     # Methods of data that hand over to the forms it has outside memory.
     ("executable", "formats"),
     ("executable", "verify"),
-    # The builtins register themselves when they are imported, which looking one up brings about.
+    # Both register their functions when they are imported, which looking one up brings about.
     ("registry", "builtins"),
+    ("registry", "kernels"),
 }
 """(importing, imported) where a function may import against the order."""
 
@@ -163,7 +167,7 @@ def test_the_walk_sees_imports() -> None:
     assert ("exec_builder", ".executable") in edges
     assert ("executable", ".formats.text") in edges
     assert ("_core", "._memory") in edges
-    assert ("_core", ".isa") in edges
+    assert ("_translate", ".isa") in edges
 
 
 def test_every_unit_has_a_layer() -> None:
@@ -188,7 +192,7 @@ def test_imports_inside_of_functions_go_down_or_are_known() -> None:
 def test_no_cycles() -> None:
     graph: dict[str, set[str]] = {}
     for i in INTERNAL:
-        if not i.lazy:
+        if not i.lazy and i.target != f".{i.source}":  # a package's __init__ names its own contents
             graph.setdefault(i.source, set()).add(i.target.lstrip("."))
     try:
         TopologicalSorter(graph).prepare()
