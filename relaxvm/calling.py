@@ -15,6 +15,7 @@ from .values import describe, to_value
 
 if TYPE_CHECKING:
     from ._core import VMFunction
+    from .executable import FunctionInfo
 
 __all__ = ["BoundFunction", "Parameters", "signature_of"]
 
@@ -36,7 +37,7 @@ class Parameters:
         self.names = tuple(names) if len(names) == count else ()
 
     @classmethod
-    def of(cls, function: VMFunction) -> Parameters:
+    def of(cls, function: VMFunction | FunctionInfo) -> Parameters:
         return cls(function.name, function.num_args, function.param_names)
 
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -135,12 +136,12 @@ def signature_of(params: Parameters) -> inspect.Signature:
     named = params.names and all(
         name.isidentifier() and not keyword.iskeyword(name) for name in params.names
     )
+    Parameter = inspect.Parameter
     if named:
-        kind, names = inspect.Parameter.POSITIONAL_OR_KEYWORD, params.names
+        made = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in params.names]
     else:
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        names = tuple(f"arg{i}" for i in range(params.count))
-    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        made = [Parameter(f"arg{i}", Parameter.POSITIONAL_ONLY) for i in range(params.count)]
+    return inspect.Signature(made)
 
 
 class BoundFunction:

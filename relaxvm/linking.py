@@ -11,7 +11,9 @@ dict from name to callable    these; and the harmless builtins
 `Registry`                    those it holds, its parents included; and the harmless builtins
 ============================  =====================================================================
 
-A builtin is harmless if it reaches nothing but its arguments (`PackedFunc.effect` is false).
+A builtin or kernel of relaxvm is harmless if it reaches nothing but its arguments
+(`PackedFunc.effect` is false); one that was registered anew under the same name is a function like
+any other.
 Linking looks names up and does nothing else: it opens no file and loads no library.
 """
 
@@ -24,7 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from . import builtins
+from . import builtins, kernels
 from .errors import LinkError, did_you_mean
 from .executable import VMExecutable
 from .isa import ArgKind, FuncKind, Opcode, encode_arg
@@ -34,7 +36,6 @@ __all__ = ["Functions", "Linked", "link", "scope_of"]
 
 Functions = Registry | Mapping[str, Callable[..., Any]] | Iterable[str] | None
 
-BUILTIN_PREFIX: Final = "vm.builtin."
 _LISTED: Final = 100
 """Missing functions named in the message of a LinkError; its `missing` has all of them."""
 _HINTED: Final = 20
@@ -71,7 +72,8 @@ class Scope(Registry):
     def _permits(self, record: PackedFunc) -> bool:
         if self._functions is None and (self.allowed is None or record.name in self.allowed):
             return True
-        return record.name.startswith(BUILTIN_PREFIX) and not record.effect
+        shipped = builtins.is_reference(record) or kernels.is_kernel(record)
+        return shipped and not record.effect
 
     def names(self) -> list[str]:
         known = set(self._functions.names()) if self._functions is not None else set()
@@ -96,7 +98,7 @@ def scope_of(functions: Functions) -> Scope:
     if isinstance(functions, Registry):
         return Scope(functions, None)
     if isinstance(functions, Mapping):
-        return Scope(Registry(functions), None)
+        return Scope(Registry(dict(functions)), None)
     if isinstance(functions, (str, bytes)) or not isinstance(functions, Iterable):
         raise TypeError(f"functions: expected a dict, a Registry or an iterable of names, "
                         f"got {type(functions).__name__}")

@@ -7,14 +7,15 @@ Programs written for TVM call ``vm.module["get_output"]("main", 0)`` or look a k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from .builtins.registration import PREFIX
 from .errors import InternalError, did_you_mean
-from .linking import BUILTIN_PREFIX
 from .timing import Evaluator
 from .values import Shape, describe
 
 if TYPE_CHECKING:
+    from ._core import Closure, VMFunction
     from .vm import VirtualMachine
 
 __all__ = ["KernelModule", "VMModule"]
@@ -23,7 +24,7 @@ __all__ = ["KernelModule", "VMModule"]
 class _Module:
     """What the two modules have in common: functions by name."""
 
-    kind: str
+    kind: ClassVar[str]
 
     def _find(self, name: str) -> Callable[..., Any] | None:
         raise NotImplementedError
@@ -65,22 +66,22 @@ class _Module:
 class KernelModule(_Module):
     """The packed functions that a VM is linked to, the builtins left out."""
 
-    kind: Final = "relaxvm.Kernels"
+    kind = "relaxvm.Kernels"
 
     def __init__(self, vm: VirtualMachine) -> None:
         self._vm = vm
 
     def _find(self, name: str) -> Callable[..., Any] | None:
-        return None if name.startswith(BUILTIN_PREFIX) else self._vm._packed.get(name)
+        return None if name.startswith(PREFIX) else self._vm._packed.get(name)
 
     def _names(self) -> list[str]:
-        return [name for name in self._vm._packed if not name.startswith(BUILTIN_PREFIX)]
+        return [name for name in self._vm._packed if not name.startswith(PREFIX)]
 
 
 class VMModule(_Module):
     """The interface of a VM by names: its functions, saved functions and the ones below."""
 
-    kind: Final = "relax.VirtualMachine"
+    kind = "relax.VirtualMachine"
 
     def __init__(self, vm: VirtualMachine) -> None:
         self._vm = vm
@@ -174,7 +175,7 @@ class VMModule(_Module):
     ) -> None:
         self._vm.save_function(func_name, saved_name, *args, include_return=bool(include_return))
 
-    def _invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+    def _invoke_closure(self, closure: Closure | VMFunction, *args: Any) -> Any:
         return self._vm.invoke_closure(closure, *args)
 
     def _set_instrument(self, instrument: Any) -> None:

@@ -24,7 +24,7 @@ from .values import describe
 __all__ = ["ErrorNotes", "Frame"]
 
 Frame = tuple[int, tuple[Any, ...]]
-"""A pc, counted from the start of the executable, and the arguments of its instruction."""
+"""A pc, counted from the start of the executable, and the first arguments of its instruction."""
 
 MAX_NOTES: Final = 64
 """Notes on one exception.  One that passes through many nested runs stops to collect them."""
@@ -67,24 +67,24 @@ class ErrorNotes:
 
     def describe_frame(self, pc: int, args: Sequence[Any]) -> str:
         """The note of one frame."""
-        note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc)}"
+        words = self._executable.instr_data[int(self._executable.instr_offset[pc]) :][:4].tolist()
+        count = words[3] if words[0] == Opcode.CALL else len(args)
+        note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
         if not args:
             return note
         values = [describe(arg) for arg in args[:MAX_ARGS]]
-        if len(args) > MAX_ARGS:
-            values.append(f"... {len(args) - MAX_ARGS:,} more")
+        if count > len(values):
+            values.append(f"... {count - len(values):,} more")
         return f"{note}\n  with {', '.join(values)}"
 
     def _function_of(self, pc: int) -> str:
         return _clip(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
 
-    def _instruction(self, pc: int) -> str:
-        executable = self._executable
-        words = executable.instr_data[int(executable.instr_offset[pc]) :][:4].tolist()
+    def _instruction(self, pc: int, words: Sequence[int]) -> str:
         if words[0] == Opcode.CALL and words[3] > MAX_ARGS:
-            callee = _clip(executable.functions[words[2]].name, MAX_NAME)
+            callee = _clip(self._executable.functions[words[2]].name, MAX_NAME)
             return f"call {callee} in: {words[3]:,} arguments"
-        return _clip(" ".join(text.format_instruction(executable, pc).split()), MAX_TEXT)
+        return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
 
 
 def _clip(string: str, limit: int) -> str:

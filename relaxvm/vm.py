@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -177,7 +177,7 @@ class VirtualMachine(Machine):
         """
         saved = self._saved.get(name)
         if saved is not None:
-            return SavedFunction(self._function(saved.index), saved.args, saved.include_return)
+            return SavedFunction(self._function(saved.func_index), saved.args, saved.include_return)
         index = self._index.get(name)
         if index is None:
             raise AttributeError(self._no_function(name))
@@ -216,7 +216,11 @@ class VirtualMachine(Machine):
             raise ValueError(f"unknown function: {self._no_function(name)}")
         return self._executable.functions[index]
 
-    # Calls with names; the core asks these
+    # Calls with names, and wrong ones; the core asks these
+
+    def _raise_arity(self, index: int, given: int, captured: int) -> NoReturn:
+        info = self._executable.functions[index]
+        raise Parameters.of(info).wrong_count(given + captured)
 
     def _call_with_keywords(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -276,13 +280,13 @@ class VirtualMachine(Machine):
             info = self._info(func_name)
             base = _Saved(self._index[func_name], (), True)
         else:
-            info = self._executable.functions[base.index]
+            info = self._executable.functions[base.func_index]
         if kwargs:
             rest = info.num_args - len(base.args)
             args = Parameters(func_name, rest, info.param_names[:rest]).fill(args, kwargs)
         values = tuple(_to_input(func_name, arg) for arg in args)
         self._saved[saved_name] = _Saved(
-            base.index, values + base.args, include_return and base.include_return
+            base.func_index, values + base.args, include_return and base.include_return
         )
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -378,7 +382,9 @@ class VirtualMachine(Machine):
         except Exception as failure:
             # Out of memory or of stack, most likely; then even this note may fail.
             with contextlib.suppress(Exception):
-                exc.add_note(f"in a relaxvm program ({type(failure).__name__} while noting where)")
+                note = f"in a relaxvm program ({type(failure).__name__} while noting where)"
+                if note not in getattr(exc, "__notes__", ()):
+                    exc.add_note(note)
 
     def time_evaluator(
         self,
@@ -427,21 +433,23 @@ class VirtualMachine(Machine):
         return memory_stats(self._allocators)
 
     def trim(self) -> int:
-        """Give cached memory back to the system; answers the number of bytes."""
+        """Give cached memory back to the system; answers the number of bytes.
+
+        That is what pooled allocators hold, and arrays that the code keeps for its next use.
+        """
+        self._drop_idle_arrays()
         return sum(allocator.trim() for allocator in self._allocators)
 
     def close(self) -> None:
-        """Let go of code, constants, saved functions, inputs, outputs and cached memory.
+        """Let go of code, packed functions, saved ones, inputs, outputs and cached memory.
 
         Calls that are under way end as usual; later ones raise.  Closing twice is no error.
         """
+        self._close()
+        for held in (self._packed, self._saved, self._inputs, self._outputs):
+            held.clear()
         with self._hook_lock:
             self._instrument, self._hooks = None, ()
-            self._install_hooks()
-        self._saved.clear()
-        self._inputs.clear()
-        self._outputs.clear()
-        self._close()
         self.trim()
 
     def __enter__(self) -> VirtualMachine:
@@ -515,7 +523,7 @@ class FunctionTable(Mapping[str, VMFunction]):
 class _Saved(NamedTuple):
     """A saved function: its base in the function table and its last arguments."""
 
-    index: int
+    func_index: int
     args: tuple[Any, ...]
     include_return: bool
 
