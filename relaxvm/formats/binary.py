@@ -14,7 +14,7 @@ Little endian, no padding; ``string`` is a u64 count of bytes and that many byte
 container; whether it may run is for `relaxvm.verify` (`relaxvm.load` does both).  Every length is
 compared with the bytes that are left before memory is asked for, so a small file cannot claim much.
 
-Writers and readers of a section stand next to each other, fields in the same order.
+``_save_x`` and ``_load_x`` stand next to each other, fields in the same order.
 Source: TVM's ``VMExecutable::SaveToBytes`` and ``LoadFromBytes``.
 """
 
@@ -24,7 +24,7 @@ import mmap as _mmap
 import os
 import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
@@ -35,15 +35,8 @@ from ..executable import FunctionInfo, VMExecutable
 from ..isa import WORD_MAX, WORD_MIN, FuncKind
 from ..limits import Limits
 from ..values import Shape
-from ._streams import (
-    BufferStream,
-    FileStream,
-    read_all,
-    replacing,
-    size_on_disk,
-    truncated,
-    write_all,
-)
+from ._files import read_all, replacing, size_on_disk, write_all
+from ._streams import BufferStream, FileStream, truncated
 from ._tensors import (
     dtype_from_stream,
     dtype_to_stream,
@@ -73,6 +66,8 @@ STRING: Final = 65
 SHAPE: Final = 69
 TENSOR: Final = 70
 
+_KINDS: Final = {int(kind): kind for kind in FuncKind}
+
 _U64: Final = struct.Struct("<Q")
 _I64: Final = struct.Struct("<q")
 _F64: Final = struct.Struct("<d")
@@ -95,9 +90,6 @@ _SMALL: Final = 1 << 12
 """Tensors of fewer bytes are copied into the neighbouring bytes when writing."""
 
 
-# Saving
-
-
 class _Writer:
     """Collects the stream as pieces: runs of bytes, and large arrays that are not copied."""
 
@@ -106,15 +98,18 @@ class _Writer:
         self.put = bytearray()
         self.place = ""
 
-    def string(self, text: str, what: str, *, name: bool = True) -> None:
+    def string(self, text: str, what: str) -> None:
         try:
             data = text.encode()
         except UnicodeEncodeError:
             raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
-        if name and b"\0" in data:
-            raise FormatError(f"{what} {text!r}: contains a NUL character")
         self.put += _U64.pack(len(data))
         self.put += data
+
+    def name(self, text: str, what: str) -> None:
+        if "\0" in text:
+            raise FormatError(f"{what} {text!r}: contains a NUL character")
+        self.string(text, what)
 
     def array(self, array: NDArray[Any]) -> None:
         if array.nbytes < _SMALL:
@@ -123,75 +118,13 @@ class _Writer:
             self.pieces += (self.put, array)
             self.put = bytearray()
 
-    def functions(self, functions: Sequence[FunctionInfo]) -> None:
-        self.put += _U64.pack(len(functions))
-        for i, info in enumerate(functions):
-            self.place = f"function {i}"
-            self.put += _I32.pack(info.kind)
-            self.string(info.name, "name")
-            numbers = (info.start_instr, info.end_instr, info.num_args, info.register_file_size)
-            if not all(WORD_MIN <= number <= WORD_MAX for number in numbers):
-                raise FormatError(f"{info.name}: a number does not fit 64 bits")
-            self.put += _FUNCTION.pack(*numbers, len(info.param_names))
-            for param in info.param_names:
-                self.string(param, "parameter name")
-
-    def scopes(self, scopes: dict[int, str], num_constants: int) -> None:
-        self.put += _U64.pack(len(scopes))
-        for i, (index, scope) in enumerate(sorted(scopes.items())):
-            self.place = f"memory scope {i}"
-            _check_scope(index, num_constants)
-            self.put += _I64.pack(index)
-            self.string(scope, "scope")
-
-    def constants(self, constants: Sequence[Any]) -> None:
-        self.put += _U64.pack(len(constants))
-        for i, value in enumerate(constants):
-            self.place = f"constant {i}"
-            self.constant(value)
-
-    def constant(self, value: Any) -> None:
-        if isinstance(value, np.ndarray):
-            self.tensor(value)
-        elif isinstance(value, Shape):
-            self.put += _I32_U64.pack(SHAPE, len(value))
-            self.put += struct.pack(f"<{len(value)}q", *value)
-        elif isinstance(value, str):
-            self.put += _I32.pack(STRING)
-            self.string(value, "string", name=False)
-        elif isinstance(value, np.dtype):
-            self.put += _I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value))
-        elif type(value) is int:
-            if not WORD_MIN <= value <= WORD_MAX:
-                raise FormatError("expected an int of 64 bits, got a larger one")
-            self.put += _I32_I64.pack(INT, value)
-        elif type(value) is float:
-            self.put += _I32_F64.pack(FLOAT, value)
-        else:
-            kind = "None" if value is None else f"a {type(value).__name__}"
-            raise FormatError(
-                f"{kind} has no place in TVM's stream, which holds tensors, shapes, strings, ints, "
-                f"floats and dtypes; the complete text form holds None and bool too"
-            )
-
-    def tensor(self, array: NDArray[Any]) -> None:
-        _check_bool(array)
-        self.put += _I32.pack(TENSOR)
-        code, bits, lanes = dtype_to_stream(array.dtype)
-        self.put += _TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, code, bits, lanes)
-        self.put += struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes)
-        self.array(array)
-
-    def words(self, words: NDArray[np.int64]) -> None:
-        self.put += _U64.pack(len(words))
-        self.array(words)
-
 
 class _Reader:
-    """Reads the sections from a stream, and knows the place for the error message."""
+    """Reads the parts of sections from a stream, and knows the place for the error message."""
 
     def __init__(self, stream: BufferStream | FileStream, name: str, limits: Limits) -> None:
         self.stream = stream
+        self.unpack = stream.unpack
         self.name = name
         self.limits = limits
         self.section = "header"
@@ -201,161 +134,71 @@ class _Reader:
     def place(self) -> str:
         return self.section if self.index < 0 else f"{self.section} {self.index}"
 
+    def entries(self, section: str, count: int) -> Iterator[int]:
+        """The indices of a section's entries, each made the place while it is read."""
+        self.section = section
+        for self.index in range(count):
+            yield self.index
+        self.index = -1
+
     def within(self, limit: str, value: int, what: str) -> None:
+        """Check a limit, at little cost where it is kept."""
         bound = getattr(self.limits, limit)
         if bound is not None and value > bound:
             self.limits.check(limit, value, f"{self.name}: {self.place}: {what}")
 
     def count(self, least: int, limit: str | None = None) -> int:
         """A u64 count of entries that take at least `least` bytes each."""
-        (count,) = self.stream.unpack(_U64)
+        (count,) = self.unpack(_U64)
         self.fits(count, least)
         if limit is not None:
             self.within(limit, count, "count")
         return int(count)
 
     def fits(self, count: int, least: int) -> None:
-        stream = self.stream
-        left = stream.end - stream.position
+        """Refuse a count of entries that the rest of the stream cannot hold."""
+        left = self.stream.end - self.stream.position
         if count * least > left:
-            raise truncated(stream.position, count * least, left)
+            raise truncated(self.stream.position, count * least, left)
 
-    def string(self, size: int | None = None, *, name: bool = True) -> str:
-        if size is None:
-            size = self.count(1)
-        if name:
-            self.within("name_bytes", size, "name")
+    def string(self, size: int) -> str:
+        """`size` bytes of UTF-8."""
         at = self.stream.position
-        data = self.stream.take(size)
         try:
-            text = str(data, "utf-8")
+            return str(self.stream.take(size), "utf-8")
         except UnicodeDecodeError as error:
             raise FormatError(f"string at byte {at}: not UTF-8 ({error.reason})") from None
-        if name and "\0" in text:
+
+    def name_of(self, size: int) -> str:
+        """`size` bytes of a name."""
+        at = self.stream.position
+        self.within("name_bytes", size, "name")
+        text = self.string(size)
+        if "\0" in text:
             raise FormatError(f"name at byte {at}: contains a NUL character")
         return text
 
-    def header(self) -> bool:
-        """Read magic and version; whether there is a section of memory scopes."""
-        (magic,) = self.stream.unpack(_U64)
-        if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
-            raise FormatError(_strange(_U64.pack(magic)))
-        version = bytes(self.stream.take(self.count(1)))
-        if version != VERSION:
-            raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
-        return bool(magic == MAGIC)
-
-    def functions(self) -> list[FunctionInfo]:
-        self.section = "function table"
-        count = self.count(_LEAST_FUNCTION, "functions")
-        self.section = "function"
-        functions = []
-        for self.index in range(count):
-            kind, size = self.stream.unpack(_I32_U64)
-            if kind not in _KINDS:
-                raise FormatError(f"unknown kind {kind}, expected 0, 1 or 2")
-            name = self.string(size)
-            start, end, num_args, registers, num_params = self.stream.unpack(_FUNCTION)
-            self.fits(num_params, _U64.size)
-            params = tuple([self.string() for _ in range(num_params)])
-            functions.append(
-                FunctionInfo(_KINDS[kind], name, start, end, num_args, registers, params)
-            )
-        self.index = -1
-        return functions
-
-    def scopes(self) -> dict[int, str]:
-        self.section = "memory scopes"
-        count = self.count(_LEAST_SCOPE)
-        self.section = "memory scope"
-        scopes: dict[int, str] = {}
-        for self.index in range(count):
-            index, size = self.stream.unpack(_I64_U64)
-            if index in scopes:
-                raise FormatError(f"constant {index} has two memory scopes")
-            scopes[index] = self.string(size)
-        self.index = -1
-        return scopes
-
-    def constants(self, scopes: dict[int, str]) -> list[Any]:
-        self.section = "constant pool"
-        count = self.count(_LEAST_CONSTANT, "constants")
-        for index in scopes:
-            _check_scope(index, count)
-        self.section = "constant"
-        constants = []
-        for self.index in range(count):
-            constants.append(self.constant())
-        self.index = -1
-        return constants
-
-    def constant(self) -> Any:
-        (kind,) = self.stream.unpack(_I32)
-        if kind == TENSOR:
-            return self.tensor()
-        if kind == SHAPE:
-            count = self.count(_I64.size)
-            self.within("rank", count, "shape")
-            return Shape(struct.unpack(f"<{count}q", self.stream.take(count * _I64.size)))
-        if kind == STRING:
-            return self.string(name=False)
-        if kind == DTYPE:
-            return dtype_from_stream(*self.stream.unpack(_DTYPE))
-        if kind == INT:
-            return self.stream.unpack(_I64)[0]
-        if kind == FLOAT:
-            return self.stream.unpack(_F64)[0]
-        raise FormatError(f"unknown type {kind}, expected {TENSOR} (tensor), {SHAPE} (shape), "
-                          f"{STRING} (string), {DTYPE} (dtype), {INT} (int) or {FLOAT} (float)")
-
-    def tensor(self) -> NDArray[Any]:
-        magic, reserved, *device, rank, code, bits, lanes = self.stream.unpack(_TENSOR)
-        if magic != TENSOR_MAGIC:
-            raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
-        if reserved:
-            raise FormatError(f"expected 0 in the reserved field, got {reserved}")
-        if tuple(device) != CPU:
-            raise FormatError(f"expected a tensor on device {CPU}, got {tuple(device)}")
-        if rank < 0:
-            raise FormatError(f"expected a rank >= 0, got {rank}")
-        sizes = self.stream.take((rank + 1) * _I64.size)
-        self.within("rank", rank, "tensor")
-        *shape, stored = struct.unpack(f"<{rank + 1}q", sizes)
-        dtype = dtype_from_stream(code, bits, lanes)
-        nbytes = tensor_nbytes(dtype, shape)
-        if stored != nbytes:
-            raise FormatError(f"{dtype.name}{shape} takes {nbytes} bytes, the file says {stored}")
-        array = self.stream.tensor(on_disk(dtype), shape, nbytes)
-        _check_bool(array)
-        return array
-
-    def words(self, what: str, limit: str | None = None) -> NDArray[np.int64]:
-        self.section = what
-        count = self.count(_I64.size, limit)
-        return self.stream.words(count)
-
-    def end(self, strict: bool) -> None:
-        self.section = "end"
-        left = self.stream.end - self.stream.position
-        if left and strict:
-            raise FormatError(f"{left} bytes follow at byte {self.stream.position}")
-        if left:
-            warnings.warn(f"{self.name}: {left} bytes follow the executable at byte "
-                          f"{self.stream.position}", RelaxVMWarning, stacklevel=4)
+    def integers(self, count: int) -> tuple[int, ...]:
+        """`count` i64."""
+        return struct.unpack(f"<{count}q", self.stream.take(count * _I64.size))
 
 
-_KINDS: Final = {int(kind): kind for kind in FuncKind}
+# Header
 
 
-def _check_scope(index: int, num_constants: int) -> None:
-    if not 0 <= index < num_constants:
-        raise FormatError(f"memory scope of constant {index}: there are {num_constants} constants")
+def _save_header(to: _Writer) -> None:
+    to.put += _U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION
 
 
-def _check_bool(array: NDArray[Any]) -> None:
-    """Anything but 0 and 1 in a bool is undefined behaviour somewhere below numpy."""
-    if array.dtype.kind == "b" and array.size and int(array.view(np.uint8).max()) > 1:
-        raise FormatError("bool tensor: expected bytes 0 and 1, got a larger one")
+def _load_header(read: _Reader) -> bool:
+    """Whether there is a section of memory scopes."""
+    (magic,) = read.unpack(_U64)
+    if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
+        raise FormatError(_strange(_U64.pack(magic)))
+    version = bytes(read.stream.take(read.count(1)))
+    if version != VERSION:
+        raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
+    return bool(magic == MAGIC)
 
 
 _SHARED_LIBRARIES: Final = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
@@ -370,38 +213,222 @@ def _strange(head: bytes) -> str:
     return f"{expected}{_U64.unpack(head)[0]:#x}"
 
 
+# Functions
+
+
+def _save_functions(to: _Writer, functions: Sequence[FunctionInfo]) -> None:
+    to.put += _U64.pack(len(functions))
+    for i, info in enumerate(functions):
+        to.place = f"function {i}"
+        to.put += _I32.pack(info.kind)
+        to.name(info.name, "name")
+        numbers = (info.start_instr, info.end_instr, info.num_args, info.register_file_size)
+        if not all(WORD_MIN <= number <= WORD_MAX for number in numbers):
+            raise FormatError(f"{info.name}: expected numbers of 64 bits, got {numbers}")
+        to.put += _FUNCTION.pack(*numbers, len(info.param_names))
+        for param in info.param_names:
+            to.name(param, "parameter name")
+
+
+def _load_functions(read: _Reader) -> list[FunctionInfo]:
+    read.section = "function table"
+    functions = []
+    for _ in read.entries("function", read.count(_LEAST_FUNCTION, "functions")):
+        kind, size = read.unpack(_I32_U64)
+        if kind not in _KINDS:
+            raise FormatError(f"unknown kind {kind}, expected 0, 1 or 2")
+        name = read.name_of(size)
+        start, end, num_args, registers, num_params = read.unpack(_FUNCTION)
+        read.fits(num_params, _U64.size)
+        params = tuple([read.name_of(read.count(1)) for _ in range(num_params)])
+        functions.append(FunctionInfo(_KINDS[kind], name, start, end, num_args, registers, params))
+    return functions
+
+
+# Memory scopes
+
+
+def _save_scopes(to: _Writer, scopes: Mapping[int, str], num_constants: int) -> None:
+    to.put += _U64.pack(len(scopes))
+    for i, (index, scope) in enumerate(sorted(scopes.items())):
+        to.place = f"memory scope {i}"
+        _check_scope(index, num_constants)
+        to.put += _I64.pack(index)
+        to.name(scope, "scope")
+
+
+def _load_scopes(read: _Reader) -> dict[int, str]:
+    read.section = "memory scopes"
+    scopes: dict[int, str] = {}
+    for _ in read.entries("memory scope", read.count(_LEAST_SCOPE)):
+        index, size = read.unpack(_I64_U64)
+        if index in scopes:
+            raise FormatError(f"constant {index} has two memory scopes")
+        scopes[index] = read.name_of(size)
+    return scopes
+
+
+def _check_scope(index: int, num_constants: int) -> None:
+    if not 0 <= index < num_constants:
+        raise FormatError(f"memory scope of constant {index}: there are {num_constants} constants")
+
+
+# Constants
+
+
+def _save_constants(to: _Writer, constants: Sequence[Any]) -> None:
+    to.put += _U64.pack(len(constants))
+    for i, value in enumerate(constants):
+        to.place = f"constant {i}"
+        _save_constant(to, value)
+
+
+def _load_constants(read: _Reader, scopes: Mapping[int, str]) -> list[Any]:
+    read.section = "constant pool"
+    count = read.count(_LEAST_CONSTANT, "constants")
+    for index in scopes:
+        _check_scope(index, count)
+    return [_load_constant(read) for _ in read.entries("constant", count)]
+
+
+def _save_constant(to: _Writer, value: Any) -> None:
+    if isinstance(value, np.ndarray):
+        to.put += _I32.pack(TENSOR)
+        _save_tensor(to, value)
+    elif isinstance(value, Shape):
+        to.put += _I32_U64.pack(SHAPE, len(value)) + struct.pack(f"<{len(value)}q", *value)
+    elif isinstance(value, str):
+        to.put += _I32.pack(STRING)
+        to.string(value, "string")
+    elif isinstance(value, np.dtype):
+        to.put += _I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value))
+    elif type(value) is int:
+        if not WORD_MIN <= value <= WORD_MAX:
+            raise FormatError("expected an int of 64 bits, got a larger one")
+        to.put += _I32_I64.pack(INT, value)
+    elif type(value) is float:
+        to.put += _I32_F64.pack(FLOAT, value)
+    else:
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        raise FormatError(
+            f"{kind} has no place in TVM's stream, which holds tensors, shapes, strings, ints, "
+            f"floats and dtypes; the complete text form holds None and bool too"
+        )
+
+
+def _load_constant(read: _Reader) -> Any:
+    (kind,) = read.unpack(_I32)
+    if kind == TENSOR:
+        return _load_tensor(read)
+    if kind == SHAPE:
+        rank = read.count(_I64.size)
+        read.within("rank", rank, "rank of a shape")
+        return Shape(read.integers(rank))
+    if kind == STRING:
+        return read.string(read.count(1))
+    if kind == DTYPE:
+        return dtype_from_stream(*read.unpack(_DTYPE))
+    if kind == INT:
+        return read.unpack(_I64)[0]
+    if kind == FLOAT:
+        return read.unpack(_F64)[0]
+    raise FormatError(
+        f"unknown type {kind}, expected {TENSOR} (tensor), {SHAPE} (shape), {STRING} (string), "
+        f"{DTYPE} (dtype), {INT} (int) or {FLOAT} (float)"
+    )
+
+
+def _save_tensor(to: _Writer, array: NDArray[Any]) -> None:
+    _check_bool(array)
+    to.put += _TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype))
+    to.put += struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes)
+    to.array(array)
+
+
+def _load_tensor(read: _Reader) -> NDArray[Any]:
+    magic, reserved, *device, rank, code, bits, lanes = read.unpack(_TENSOR)
+    if magic != TENSOR_MAGIC:
+        raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
+    if reserved:
+        raise FormatError(f"expected 0 in the reserved field, got {reserved}")
+    if tuple(device) != CPU:
+        raise FormatError(f"expected a tensor on device {CPU}, got {tuple(device)}")
+    if rank < 0:
+        raise FormatError(f"expected a rank >= 0, got {rank}")
+    *shape, stored = read.integers(rank + 1)
+    read.within("rank", rank, "rank of a tensor")
+    dtype = dtype_from_stream(code, bits, lanes)
+    nbytes = tensor_nbytes(dtype, shape)
+    if stored != nbytes:
+        raise FormatError(f"{dtype.name}{shape} takes {nbytes} bytes, the file says {stored}")
+    array = read.stream.tensor(on_disk(dtype), shape, nbytes)
+    _check_bool(array)
+    return array
+
+
+def _check_bool(array: NDArray[Any]) -> None:
+    """Anything but 0 and 1 in a bool is undefined behaviour somewhere below numpy."""
+    if array.dtype.kind == "b" and array.size and int(array.view(np.uint8).max()) > 1:
+        raise FormatError("bool tensor: expected bytes 0 and 1, got a larger one")
+
+
+# Code
+
+
+def _save_words(to: _Writer, words: NDArray[np.int64]) -> None:
+    to.put += _U64.pack(len(words))
+    to.array(words)
+
+
+def _load_words(read: _Reader, section: str, limit: str | None = None) -> NDArray[np.int64]:
+    read.section = section
+    return read.stream.words(read.count(_I64.size, limit))
+
+
+# The whole
+
+
 def _encode(ex: VMExecutable) -> list[bytearray | NDArray[Any]]:
     """The stream in pieces.  All that can be refused is refused here, before a byte is written."""
     to = _Writer()
     try:
-        to.put += _U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION
-        to.functions(ex.functions)
-        to.scopes(dict(ex.memory_scopes), len(ex.constants))
-        to.constants(ex.constants)
-        to.place = "code"
-        to.words(ex.instr_offset)
-        to.words(ex.instr_data)
+        _save_header(to)
+        _save_functions(to, ex.functions)
+        _save_scopes(to, ex.memory_scopes, len(ex.constants))
+        _save_constants(to, ex.constants)
+        _save_words(to, ex.instr_offset)
+        _save_words(to, ex.instr_data)
     except FormatError as fault:
         raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
     return [*to.pieces, to.put]
 
 
 def _decode(
-    stream: BufferStream | FileStream, name: str, limits: Limits | None, strict: bool
+    stream: BufferStream | FileStream, name: str, limits: Limits, strict: bool
 ) -> VMExecutable:
-    limits = Limits() if limits is None else limits
     read = _Reader(stream, name, limits)
     try:
-        has_scopes = read.header()
-        functions = read.functions()
-        scopes = read.scopes() if has_scopes else {}
-        constants = read.constants(scopes)
-        offsets = read.words("instruction offsets", "instructions")
-        words = read.words("instruction words")
-        read.end(strict)
+        has_scopes = _load_header(read)
+        functions = _load_functions(read)
+        scopes = _load_scopes(read) if has_scopes else {}
+        constants = _load_constants(read, scopes)
+        offsets = _load_words(read, "instruction offsets", "instructions")
+        words = _load_words(read, "instruction words")
+        _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
     return VMExecutable(functions, constants, offsets, words, scopes)
+
+
+def _check_end(read: _Reader, strict: bool) -> None:
+    read.section = "end"
+    left = read.stream.end - read.stream.position
+    if left == 0:
+        return
+    fault = f"{left} bytes follow at byte {read.stream.position}"
+    if strict:
+        raise FormatError(fault)
+    warnings.warn(f"{read.name}: {fault}", RelaxVMWarning, stacklevel=4)
 
 
 # Loading

@@ -26,8 +26,8 @@ from ..exec_builder import ExecBuilder
 from ..executable import FunctionInfo, VMExecutable, constant_key
 from ..isa import Arg, ArgKind, FuncKind, Instruction
 from ..values import Shape
+from ._files import replacing
 from ._literals import INLINE, NUMERIC_DTYPES, dtype_text
-from ._streams import replacing
 from ._tensors import little_endian
 from .text import format_instruction
 
