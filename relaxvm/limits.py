@@ -57,7 +57,7 @@ class Limits:
             if value is None and field.name != "call_depth":
                 continue
             ok = isinstance(value, (int, float) if field.name == "wall_time" else int)
-            if not ok or isinstance(value, bool) or value < 0:
+            if not ok or isinstance(value, bool) or not value >= 0:
                 raise ValueError(f"Limits.{field.name}: expected a number >= 0 or None, got {value!r}")
 
     @classmethod

@@ -1,0 +1,16 @@
+"""``python -m tests.fuzz --count 1000000 --seed 0 [--tvm] [--json]``"""
+
+from __future__ import annotations
+
+import os
+
+# One thread per worker: they are many already, and threads do not survive a fork.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import sys
+
+from .campaign import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""A campaign: many mutants in parallel batches, counted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from .execute import Outcome, execute
+from .mutate import bases, mutant
+from .workers import Budget, Result, run_batch
+
+__all__ = ["Summary", "main", "run"]
+
+BATCH: Final = 250
+"""Mutants per worker process."""
+TVM_BUDGET: Final = Budget(cpu=3, silence=20.0)
+
+
+@dataclass
+class Summary:
+    """Counts of a campaign.
+
+    Attributes:
+        outcomes: mutants by outcome; ends of processes as ``signal``, ``exit`` and ``hang``.
+        errors: mutants by outcome and class of the exception.
+        bad: the results that should not be, at most a thousand.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    bad: list[Result] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        name, _, detail = result.line.partition(" ")
+        self.outcomes[name] += 1
+        if detail:
+            self.errors[f"{name} {detail.partition(':')[0]}"] += 1
+        if (result.died or name == Outcome.STRAY_ERROR.name) and len(self.bad) < 1000:
+            self.bad.append(result)
+
+    @property
+    def clean(self) -> bool:
+        """Whether no process died and every exception was one that may come."""
+        return not self.bad
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mutants": self.outcomes.total(),
+            "outcomes": dict(sorted(self.outcomes.items())),
+            "errors": dict(sorted(self.errors.items())),
+            "bad": [vars(result) for result in self.bad],
+        }
+
+    def __str__(self) -> str:
+        total = max(1, self.outcomes.total())
+        lines = [
+            f"{name:<16}{count:>10}{100 * count / total:>8.2f} %"
+            for name, count in self.outcomes.most_common()
+        ]
+        kinds: dict[str, list[str]] = {}
+        for result in self.bad:
+            alone = "" if not result.died or result.alone else " (not when it runs alone)"
+            kinds.setdefault(result.line + alone, []).append(str(result.index))
+        lines.extend(f"{line}: mutants {', '.join(where[:5])}" for line, where in kinds.items())
+        return "\n".join(lines)
+
+
+def run(indices: range, seed: int = 0, *, tvm: bool = False, jobs: int = 2) -> Iterator[Result]:
+    """The results of mutants, in order.
+
+    Args:
+        indices: which mutants.
+        seed: of the campaign.
+        tvm: run them on apache-tvm, each in a process of its own.
+        jobs: batches at a time.
+    """
+    batches = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
+    batch = _Batch(seed, tvm)
+    batch.warm_up()
+    # Each process of the pool forks the workers of one batch after the other.
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for found in pool.imap(batch, batches):
+            yield from found
+
+
+@dataclass(frozen=True)
+class _Batch:
+    seed: int
+    tvm: bool
+
+    def __call__(self, indices: range) -> list[Result]:
+        budget = TVM_BUDGET if self.tvm else Budget()
+        return list(run_batch(self.job, indices, budget, isolate=self.tvm))
+
+    def job(self, index: int) -> str:
+        made = mutant(index, self.seed)
+        if self.tvm:
+            from . import tvm_side
+
+            return tvm_side.execute(made, index)
+        outcome, detail = execute(made, index)
+        return f"{outcome.name} {detail}".strip().replace("\n", " ")
+
+    def warm_up(self) -> None:
+        """Import and cache before the first fork what every worker needs."""
+        bases()
+        if self.tvm:
+            from . import tvm_side  # noqa: F401
+        else:
+            import relaxvm.vm  # noqa: F401
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line.
+
+    Returns:
+        0 if nothing bad was seen, 1 otherwise; with ``--tvm`` always 0.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000, help="number of mutants")
+    parser.add_argument("--first", type=int, default=0, help="index of the first one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--tvm", action="store_true", help="run them on apache-tvm")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    parser.add_argument("--show", type=int, metavar="INDEX", help="run one mutant here and now")
+    parser.add_argument("--save", type=Path, metavar="DIR", help="where bad mutants are written")
+    options = parser.parse_args(argv)
+    if options.show is not None:
+        return _show(options.show, options.seed, options.tvm)
+    summary = Summary()
+    indices = range(options.first, options.first + options.count)
+    started = time.monotonic()
+    for result in run(indices, options.seed, tvm=options.tvm, jobs=options.jobs):
+        summary.add(result)
+        done = summary.outcomes.total()
+        if done % 1000 == 0 or done == options.count:
+            _progress(done, options.count, time.monotonic() - started, len(summary.bad))
+    if options.save is not None:
+        options.save.mkdir(parents=True, exist_ok=True)
+        for result in summary.bad:
+            data = mutant(result.index, options.seed).data
+            (options.save / f"{options.seed}-{result.index}.vmexec").write_bytes(data)
+    print(json.dumps(summary.to_dict()) if options.json else summary)
+    return 0 if summary.clean or options.tvm else 1
+
+
+def _show(index: int, seed: int, tvm: bool) -> int:
+    """Run one mutant in this process, so that a debugger sees it."""
+    made = mutant(index, seed)
+    print(f"mutant {index} of {made.base}: {', '.join(made.steps)}", flush=True)
+    print(_Batch(seed, tvm).job(index))
+    return 0
+
+
+def _progress(done: int, total: int, seconds: float, bad: int) -> None:
+    rate = done / seconds if seconds else 0.0
+    print(f"\r{done:,} of {total:,}, {rate:.0f} per second, {bad} bad", end="", file=sys.stderr)
+    if done == total:
+        print(file=sys.stderr)

@@ -1,0 +1,143 @@
+"""Load one mutant and run all of its functions, through the public door."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from functools import cache, wraps
+from typing import Any, Final
+
+import numpy as np
+
+from relaxvm.errors import RelaxVMError
+from relaxvm.executable import VMExecutable
+from relaxvm.formats import binary
+from relaxvm.isa import FuncKind
+from relaxvm.limits import Limits
+from relaxvm.registry import GLOBAL, Registry
+from relaxvm.values import Shape
+
+from ..corpus import CORPUS
+from ..kernels import KERNELS
+from .mutate import Mutant
+
+__all__ = ["LIMITS", "Outcome", "execute", "inputs"]
+
+LIMITS: Final = Limits.untrusted().but(
+    fuel=100_000, wall_time=1.0, live_bytes=64 << 20, alloc_bytes=16 << 20
+)
+"""`Limits.untrusted`, with less work per call so that a million mutants take minutes."""
+
+
+class Outcome(IntEnum):
+    """What became of a mutant; of several calls, the greatest."""
+
+    REFUSED = 0
+    """Not loaded: FormatError, VerifyError, LimitError or LinkError."""
+    RESULT = 1
+    """Loaded; every call gave a result."""
+    RELAXVM_ERROR = 2
+    """Loaded; a call raised one of relaxvm's exceptions."""
+    KERNEL_ERROR = 3
+    """Loaded; a packed function raised, and the exception says where in the executable."""
+    STRAY_ERROR = 4
+    """Any other exception: a fault of relaxvm."""
+
+
+def execute(mutant: Mutant, index: int) -> tuple[Outcome, str]:
+    """Load, verify and run a mutant under untrusted limits, with arguments drawn by its index.
+
+    Returns:
+        The outcome, and the class of the exception (or "").
+    """
+    from relaxvm.vm import VirtualMachine
+
+    try:
+        executable = binary.loads(mutant.data, limits=LIMITS)
+        machine = VirtualMachine(executable, limits=LIMITS, functions=_registry())
+    except RelaxVMError as error:
+        return Outcome.REFUSED, type(error).__name__
+    except Exception as error:
+        return Outcome.STRAY_ERROR, _described(error)
+    worst, name = Outcome.RESULT, ""
+    for function, args in inputs(executable, mutant.base, index):
+        outcome, error_name = _call(machine[function], args)
+        if outcome > worst:
+            worst, name = outcome, error_name
+    return worst, name
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Outcome, str]:
+    try:
+        function(*args)
+    except RelaxVMError as error:
+        return Outcome.RELAXVM_ERROR, type(error).__name__
+    except BaseException as error:
+        # What a packed function raises passes through, with notes that name the frames.
+        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+            return Outcome.KERNEL_ERROR, type(error).__name__
+        return Outcome.STRAY_ERROR, _described(error)
+    return Outcome.RESULT, ""
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def inputs(
+    executable: VMExecutable, base: str, index: int
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Calls to try: each function with what the corpus passes it, where it does, and at random."""
+    rng = random.Random(index)
+    case = CORPUS[base.removesuffix(" (older)")]
+    for info in executable.functions:
+        if info.kind != FuncKind.BYTECODE:
+            continue
+        for run in case.runs:
+            if run.function == info.name and len(run.specs) == info.num_args:
+                yield info.name, run.args(index)
+        yield info.name, tuple(_value(rng) for _ in range(info.num_args))
+
+
+def _value(rng: random.Random, depth: int = 0) -> Any:
+    kind = rng.randrange(9 if depth < 2 else 7)
+    if kind == 0:
+        return rng.choice((None, True, False, "text", 0.5, float("nan"), np.dtype("float32")))
+    if kind == 1:
+        return rng.choice((0, 1, 2, 3, -1, 1 << 40, -(1 << 62), 1 << 70))
+    if kind == 2:
+        return Shape(rng.choice((0, 1, 2, 3, 4, -1, 1 << 40)) for _ in range(rng.randrange(4)))
+    if kind == 3:
+        return max  # any callable
+    if kind >= 7:
+        return tuple(_value(rng, depth + 1) for _ in range(rng.randrange(4)))
+    dtype = rng.choice(("float32", "float32", "float64", "int64", "int32", "bool", "uint8"))
+    shape = [rng.choice((0, 1, 2, 3, 4)) for _ in range(rng.randrange(4))]
+    array = (np.arange(np.prod(shape, dtype=int)) % 5).astype(dtype).reshape(shape)
+    return array.T if rng.random() < 0.2 else array
+
+
+@cache
+def _registry() -> Registry:
+    import relaxvm.builtins  # noqa: F401  (registers itself)
+
+    return Registry({name: _bounded(func) for name, func in KERNELS.items()}, parent=GLOBAL)
+
+
+def _bounded(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that refuses work without bound: limits are on the VM, not on Python functions."""
+
+    @wraps(kernel)
+    def bounded(*args: Any) -> Any:
+        for arg in args:
+            if isinstance(arg, int) and abs(arg) >= 1 << 64:
+                raise OverflowError("more than 64 bits")
+        numbers = [abs(arg) for arg in args if isinstance(arg, int)]
+        if max(numbers, default=0) > 1000 and any(isinstance(arg, (str, tuple)) for arg in args):
+            raise OverflowError("a long sequence")
+        if sum(len(arg) for arg in args if isinstance(arg, (str, tuple))) > 100_000:
+            raise OverflowError("a long sequence")
+        return kernel(*args)
+
+    return bounded

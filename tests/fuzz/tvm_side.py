@@ -1,0 +1,35 @@
+"""The same mutants on apache-tvm.  Import this only where apache-tvm is installed."""
+
+from __future__ import annotations
+
+from relaxvm.executable import VMExecutable
+
+from ..corpus import CORPUS
+from ..tvm_side import load, to_tvm
+from .execute import inputs
+from .mutate import Mutant
+
+__all__ = ["execute"]
+
+
+def execute(mutant: Mutant, index: int) -> str:
+    """Load a mutant and run its functions with the arguments that relaxvm gets.
+
+    Which functions there are is taken from the unchanged executable: a mutant that relaxvm refuses
+    has no function table to speak of.
+    """
+    try:
+        machine = load(mutant.data)
+    except Exception as error:
+        return f"REFUSED {type(error).__name__}"
+    outcome = "RESULT"
+    for function, args in inputs(_unchanged(mutant), mutant.base, index):
+        try:
+            machine[function](*map(to_tvm, args))
+        except Exception as error:
+            outcome = f"ERROR {type(error).__name__}"
+    return outcome
+
+
+def _unchanged(mutant: Mutant) -> VMExecutable:
+    return CORPUS[mutant.base.removesuffix(" (older)")].executable
