@@ -276,6 +276,8 @@ cdef class Translator:
                 self._mark(pc)
                 self._emit2(OP_FUEL, self.block_lengths[pc - self.start])
             pc += self._translate_at(pc, self.level)
+        self._mark(max(self.start, self.end - 1))
+        self._append(0)  # no operation: nothing runs on into the cold part
         i = 0
         self.in_cold = True
         while i < self.cold.count:  # grows while we go: a cold fused run has cold parts of its own
