@@ -102,17 +102,20 @@ def _search(flow: Flow, starts: Words, ends: Words) -> tuple[Words, Words]:
 
     # Block b is the instructions [leader[b], leader[b + 1]).  Its successors are the next block,
     # unless it ends in a stop, and the target of the jump that it may end in; `nowhere` else.
-    leader = np.unique(np.concatenate((starts, ends, stops + 1, jump_from + 1, jump_to)))
+    leads = np.zeros(total + 1, np.bool_)
+    for pcs in (starts, ends, stops + 1, jump_from + 1, jump_to):
+        leads[pcs] = True
+    leader, block_of = np.flatnonzero(leads), np.cumsum(leads) - 1
     nowhere = len(leader)
     after = np.arange(1, nowhere + 1)
-    after[np.searchsorted(leader, stops + 1) - 1] = nowhere
+    after[block_of[stops]] = nowhere
     target = np.full(nowhere, nowhere)
-    target[np.searchsorted(leader, jump_from + 1) - 1] = np.searchsorted(leader, jump_to)
+    target[block_of[jump_from]] = block_of[jump_to]
 
     seen = bytearray(nowhere + 1)
     seen[nowhere] = True
     afters, targets = array("q", after.tobytes()), array("q", target.tobytes())
-    work = np.searchsorted(leader, starts).tolist()
+    work = block_of[starts].tolist()
     while work:
         block = work.pop()
         while not seen[block]:
