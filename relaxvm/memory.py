@@ -7,9 +7,10 @@ the next request.  The limits ``live_bytes`` and ``alloc_bytes`` hold for each d
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from ._memory import Allocator, NaiveAllocator, PooledAllocator, Storage
 from .errors import InternalError
@@ -28,6 +29,8 @@ __all__ = [
     "format_bytes",
     "make_allocators",
     "memory_stats",
+    "track",
+    "trim_all",
 ]
 
 NAIVE_ALLOCATOR: Final = 1
@@ -150,3 +153,20 @@ def format_bytes(nbytes: int) -> str:
         if size < 1024 or unit == "TiB":
             break
     return f"{size:.1f} {unit}"
+
+
+class _Trims(Protocol):
+    def trim(self) -> int: ...
+
+
+_tracked: Final[weakref.WeakSet[_Trims]] = weakref.WeakSet()
+
+
+def track(machine: _Trims) -> None:
+    """Have `trim_all` reach this machine as long as it is alive."""
+    _tracked.add(machine)
+
+
+def trim_all() -> int:
+    """Give the cached memory of all machines of the process back; answers the number of bytes."""
+    return sum(machine.trim() for machine in list(_tracked))

@@ -150,6 +150,7 @@ class PackedFunc:
         effect: whether it reaches beyond its arguments (files, other registries).  An executable
             may name such a function only if the VM's capability list does so too.
         doc: one paragraph for the reference page.
+        weak: whether another function may be registered under the name without ``override``.
     """
 
     name: str
@@ -157,6 +158,7 @@ class PackedFunc:
     signature: Signature | None = None
     effect: bool = False
     doc: str = ""
+    weak: bool = False
 
 
 class Registry:
@@ -167,7 +169,10 @@ class Registry:
     """
 
     def __init__(
-        self, functions: dict[str, Callable[..., Any]] | None = None, *, parent: Registry | None = None
+        self,
+        functions: dict[str, Callable[..., Any]] | None = None,
+        *,
+        parent: Registry | None = None,
     ) -> None:
         self._own: dict[str, PackedFunc] = {}
         self.parent = parent
@@ -183,22 +188,24 @@ class Registry:
         signature: Signature | str | None = None,
         effect: bool = False,
         doc: str | None = None,
+        weak: bool = False,
     ) -> PackedFunc:
         """Add a function.
 
         Raises:
             TypeError: `name` is not a string or `func` is not callable.
             ValueError: the name is empty.
-            RelaxVMError: the name is taken here and `override` is false.
+            RelaxVMError: the name is taken here, not weakly, and `override` is false.
         """
         if not isinstance(name, str):
             raise TypeError(f"register_func: expected a name, got {type(name).__name__}")
         if not name:
             raise ValueError("register_func: expected a name, got an empty string")
         if not callable(func):
-            raise TypeError(f"register_func {name!r}: expected a callable, got {type(func).__name__}")
+            raise TypeError(f"register_func {name!r}: expected a callable, "
+                            f"got {type(func).__name__}")
         old = self._own.get(name)
-        if old is not None and not override:
+        if old is not None and not old.weak and not override:
             owner = getattr(old.func, "__module__", None) or "unknown module"
             raise RelaxVMError(
                 f"register_func: {name!r} is already registered (by {owner}); "
@@ -207,7 +214,7 @@ class Registry:
         if isinstance(signature, str):
             signature = Signature.parse(signature)
         text = doc if doc is not None else (getattr(func, "__doc__", None) or "")
-        record = PackedFunc(name, func, signature, effect, text)
+        record = PackedFunc(name, func, signature, effect, text, weak)
         self._own[name] = record
         return record
 
@@ -235,7 +242,8 @@ class Registry:
         if record is None:
             if allow_missing:
                 return None
-            raise ValueError(f"function {name!r} is not registered{did_you_mean(name, self.names())}")
+            raise ValueError(f"function {name!r} is not registered"
+                             f"{did_you_mean(name, self.names())}")
         return record.func
 
     def names(self) -> list[str]:
@@ -282,6 +290,7 @@ def register_func(name: Any, func: Any = None, override: bool = False, **kwargs:
     Raises:
         RelaxVMError: the name is taken and `override` is false.
     """
+    load_shipped()
     if callable(name):
         GLOBAL.register(name.__name__, name, override=override, **kwargs)
         return name
@@ -314,5 +323,6 @@ def list_funcs() -> list[str]:
 
 def load_shipped() -> None:
     """Register the functions that ship with relaxvm: its builtins and kernels."""
-    # They register themselves when imported; nobody needs them before the first look-up.
+    # They register themselves when imported; nobody needs them before the first look-up, or before
+    # a program registers a function, which may be under the name of one of them.
     from . import builtins, kernels  # noqa: F401

@@ -1,0 +1,186 @@
+"""Calls through values: closures, kernels with dynamic shapes, Python functions, printing, time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .._core import Closure
+from ..errors import InternalError, did_you_mean
+from ..registry import GLOBAL
+from ..values import describe
+from .arguments import as_array, as_callable, as_sequence, as_shape, as_str
+from .registration import builtin
+
+__all__ = [
+    "call_py_func",
+    "call_tir_dyn",
+    "clear_py_func_registry",
+    "debug_print",
+    "get_py_func",
+    "invoke_closure",
+    "invoke_debug_func",
+    "make_closure",
+    "print_values",
+    "register_py_func",
+    "seconds",
+]
+
+
+# Closures
+
+
+@builtin("make_closure", "func: closure|func, *captured: any", result="closure")
+def make_closure(func: Any, *captured: Any) -> Closure:
+    """A closure that calls `func` with its own arguments and, behind them, the captured ones.
+
+    Raises:
+        TypeError: `func` is neither a closure nor a function.
+    """
+    return Closure(as_callable(func, "make_closure"), captured)
+
+
+@builtin("invoke_closure", "ctx: any, closure: closure|func, *args: any")
+def invoke_closure(ctx: Any, closure: Any, *args: Any) -> Any:
+    """Call a closure or function; `ctx` is the VM state.
+
+    Raises:
+        TypeError: neither a closure nor a function.
+    """
+    return as_callable(closure, "invoke_closure")(*args)
+
+
+@builtin("call_tir_dyn", "kernel: closure|func, *args: any, shape: shape|tuple")
+def call_tir_dyn(kernel: Any, *args: Any) -> Any:
+    """Call a kernel with tensors and, behind them, the dimensions of a Shape as ints:
+    ``call_tir_dyn(kernel, *tensors, shape)``.
+
+    Raises:
+        TypeError: not a function, or the last argument is no shape.
+    """
+    func = as_callable(kernel, "call_tir_dyn: kernel")
+    if not args:
+        raise TypeError("call_tir_dyn: expected a Shape as the last argument, got none")
+    return func(*args[:-1], *as_shape(args[-1], "call_tir_dyn: last argument"))
+
+
+# Python functions by name
+
+_py_funcs: Final[dict[str, Callable[..., Any]]] = {}
+
+
+@builtin("register_py_func", "name: str, func: closure|func", result="none", effect=True)
+def register_py_func(name: Any, func: Any) -> None:
+    """Give a function a name for `call_py_func`; an earlier one of that name is replaced.
+
+    Raises:
+        TypeError: not a name, or not a function.
+    """
+    key = as_str(name, "register_py_func: name")
+    _py_funcs[key] = as_callable(func, "register_py_func")
+
+
+@builtin("get_py_func", "name: str", effect=True)
+def get_py_func(name: Any) -> Callable[..., Any]:
+    """The function that `register_py_func` gave a name.
+
+    Raises:
+        InternalError: there is none.
+    """
+    return _py_func(as_str(name, "get_py_func: name"), "get_py_func")
+
+
+def _py_func(name: str, subject: str) -> Callable[..., Any]:
+    func = _py_funcs.get(name)
+    if func is None:
+        raise InternalError(f"{subject}: no Python function {name!r} is registered"
+                            f"{did_you_mean(name, _py_funcs)}; "
+                            f"vm.builtin.register_py_func(name, func) adds one")
+    return func
+
+
+@builtin("clear_py_func_registry", result="none", effect=True)
+def clear_py_func_registry() -> None:
+    """Forget the functions of `register_py_func`."""
+    _py_funcs.clear()
+
+
+@builtin("call_py_func", "name: str|tuple, args: tuple = ...", effect=True)
+def call_py_func(*args: Any) -> Any:
+    """Call a function of `register_py_func`: ``call_py_func(name, args)``, the arguments in a
+    tuple; or with both in one tuple, as TVM has it: ``call_py_func((name, args))``.
+
+    Raises:
+        InternalError: no such function, or not a name and arguments.
+        TypeError: the name is no string, or the arguments are no tuple.
+        Exception: what the function raises.
+    """
+    pair: Sequence[Any] = args
+    if len(args) == 1:
+        pair = as_sequence(args[0], "call_py_func")
+    if len(pair) != 2:
+        raise InternalError(f"call_py_func: expected a name and a tuple of arguments, "
+                            f"got {len(pair)} values")
+    func = _py_func(as_str(pair[0], "call_py_func: name"), "call_py_func")
+    return func(*as_sequence(pair[1], "call_py_func: arguments"))
+
+
+# Debugging
+
+
+@builtin(
+    "invoke_debug_func",
+    "effect: none, name: str, line_info: str, *args: any",
+    result="none",
+    effect=True,
+)
+def invoke_debug_func(*args: Any) -> None:
+    """Call a globally registered function for its effect, ``func(line_info, *args)``:
+    ``invoke_debug_func(None, name, line_info, *args)``.
+
+    Raises:
+        InternalError: fewer than three arguments.
+        ValueError: the first argument is not None, or no such function.
+        TypeError: the name or the line information is no string.
+        Exception: what the function raises.
+    """
+    if len(args) < 3:
+        raise InternalError(f"invoke_debug_func: expected None, a name, line information and "
+                            f"arguments, got {len(args)} arguments")
+    token, name, line_info, *rest = args
+    if token is not None:
+        raise ValueError(f"invoke_debug_func: expected None as the first argument, "
+                         f"got {describe(token)}")
+    key = as_str(name, "invoke_debug_func: name")
+    line = as_str(line_info, "invoke_debug_func: line information")
+    record = GLOBAL.lookup(key)
+    if record is None:
+        raise ValueError(f"invoke_debug_func: function {key!r} is not registered"
+                         f"{did_you_mean(key, GLOBAL.names())}")
+    record.func(line, *rest)
+
+
+@builtin("debug_print", "line_info: str, x: tensor", result="none")
+def debug_print(line_info: Any, x: Any) -> None:
+    """Print shape, data type and elements of a tensor, with the line they belong to.
+
+    Raises:
+        TypeError: the line information is no string, or `x` no tensor.
+    """
+    line = as_str(line_info, "debug_print: line information")
+    tensor = as_array(x, "debug_print")
+    print(f"{line}: shape = {tensor.shape}, dtype = {tensor.dtype}, data =\n{tensor}")
+
+
+@builtin("print", "*values: any", result="none")
+def print_values(*values: Any) -> None:
+    """Print values to the standard output, with blanks between them."""
+    print(*values)
+
+
+@builtin("time", result="float", aliases=("time",))
+def seconds() -> float:
+    """Seconds on a clock that only goes forward; the difference of two calls is the time between
+    them."""
+    return time.perf_counter()

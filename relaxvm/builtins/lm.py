@@ -1,0 +1,573 @@
+"""Language models: key-value caches, sampling, and what is done to logits before it.
+
+Probabilities and logits are float32 throughout.  A *row* has one axis of a vocabulary's length;
+leading axes of length 1 are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InternalError
+from ..values import Shape, describe
+from .arguments import as_array, as_float, as_int, as_sequence, as_shape
+from .registration import builtin
+
+__all__ = [
+    "AttentionKVCache",
+    "apply_presence_and_frequency_penalty",
+    "apply_repetition_penalty",
+    "apply_softmax_with_temperature",
+    "attention_kv_cache_append",
+    "attention_kv_cache_array_clear",
+    "attention_kv_cache_array_popn",
+    "attention_kv_cache_create",
+    "attention_kv_cache_update",
+    "attention_kv_cache_view",
+    "attention_kv_cache_window_override",
+    "attention_kv_cache_window_override_with_sinks",
+    "multinomial_from_uniform",
+    "sample_top_p_from_logits",
+    "sample_top_p_from_prob",
+]
+
+Floats = NDArray[np.float32]
+
+
+# Key-value caches
+
+
+class AttentionKVCache:
+    """Rows of one data type and shape, in memory that grows by doubling.
+
+    Rows are appended at the end, or written to a ring of the first rows (`override`).
+
+    Attributes:
+        count: rows in use.
+    """
+
+    __slots__ = ("_next", "_rows", "count")
+
+    def __init__(self, reserved: Shape, dtype: np.dtype[Any]) -> None:
+        # Rows that were never written read as zero, not as what memory held before.
+        self._rows: NDArray[Any] = np.zeros(reserved, dtype.newbyteorder("="))
+        self.count = 0
+        self._next = 0  # the row that `override` writes next, at most `count`
+
+    def __repr__(self) -> str:
+        rows = self._rows
+        return (f"<AttentionKVCache: {self.count} rows of {rows.dtype}"
+                f"{list(rows.shape[1:])}, {len(rows)} reserved>")
+
+    def view(self) -> NDArray[Any]:
+        """The rows in use, over the cache's memory."""
+        return self._rows[: self.count]
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end."""
+        end = self.count + len(rows)
+        self._reserve(end)
+        self._rows[self.count : end] = rows
+        if self._next == self.count:
+            self._next = end
+        self.count = end
+
+    def update(self, rows: NDArray[Any]) -> None:
+        """Replace all rows in use."""
+        self._rows[: self.count] = rows
+
+    def override(self, rows: NDArray[Any], max_rows: int, sinks: int) -> None:
+        """Write rows to the ring of the first `max_rows`, the first `sinks` of which stay as they
+        are once the ring is full."""
+        fit = min(len(rows), max(max_rows - self._next, 0))
+        wrapped = len(rows) - fit
+        count = min(self.count + len(rows), max_rows)
+        self._reserve(max(count, self._next + fit))
+        self._rows[self._next : self._next + fit] = rows[:fit]
+        self._next += fit
+        if wrapped:
+            self._rows[sinks : sinks + wrapped] = rows[fit:]
+            self._next = sinks + wrapped
+        self.count = count
+
+    def pop(self, n: int) -> None:
+        """Take the last `n` rows away."""
+        self.count -= n
+        self._next = min(self._next, self.count)
+
+    def fill(self, count: int) -> None:
+        """Say that the first `count` rows are in use, and that the ring goes on behind them."""
+        self.count = self._next = count
+
+    def _reserve(self, rows: int) -> None:
+        reserved = len(self._rows)
+        if rows <= reserved:
+            return
+        reserved = max(reserved, 1)
+        while reserved < rows:
+            reserved *= 2
+        grown = np.zeros((reserved, *self._rows.shape[1:]), self._rows.dtype)
+        grown[: len(self._rows)] = self._rows
+        self._rows = grown
+
+    def check_rows(self, rows: Any, subject: str) -> NDArray[Any]:
+        """`rows` as an array that fits in here.
+
+        Raises:
+            TypeError: not a tensor.
+            InternalError: of another data type or row shape.
+        """
+        tensor = as_array(rows, subject)
+        own = self._rows
+        if tensor.dtype.newbyteorder("=") != own.dtype or tensor.shape[1:] != own.shape[1:]:
+            raise InternalError(f"{subject}: expected {own.dtype} rows of shape "
+                                f"{own.shape[1:]}, got {describe(tensor)}")
+        if tensor.ndim == 0:
+            raise InternalError(f"{subject}: expected rows, got {describe(tensor)}")
+        return tensor
+
+
+def _as_cache(value: Any, subject: str) -> AttentionKVCache:
+    if isinstance(value, AttentionKVCache):
+        return value
+    raise TypeError(f"{subject}: expected a key-value cache, got {describe(value)}")
+
+
+@builtin(
+    "attention_kv_cache_create",
+    "init: tensor, reserve: shape|tuple, count: int",
+    result="object",
+)
+def attention_kv_cache_create(init: Any, reserve: Any, count: Any) -> AttentionKVCache:
+    """A cache that starts with the rows of a tensor, ``init: any[n, ...]``.
+
+    Args:
+        init: the first rows; they are copied.
+        reserve: shape of the memory reserved at first.
+        count: rows in use; negative for all of `init`.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: `reserve` does not fit the rows, or `count` is more than is there.
+    """
+    subject = "attention_kv_cache_create"
+    tensor = as_array(init, f"{subject}: initial data")
+    shape = as_shape(reserve, f"{subject}: reserved shape")
+    rows = as_int(count, f"{subject}: count")
+    if tensor.ndim == 0 or shape[1:] != tensor.shape[1:] or len(shape) != tensor.ndim:
+        raise InternalError(f"{subject}: expected a reserved shape of rows {tensor.shape[1:]} as "
+                            f"in {describe(tensor)}, got {shape}")
+    if shape[0] < 0:
+        raise InternalError(f"{subject}: expected 0 or more reserved rows, got {shape}")
+    cache = AttentionKVCache(shape, tensor.dtype)
+    cache.append(tensor)
+    if rows >= 0:
+        most = max(shape[0], len(tensor))
+        if rows > most:
+            raise InternalError(f"{subject}: expected a count of at most {most} rows, got {rows}")
+        cache.fill(rows)
+    return cache
+
+
+@builtin("attention_kv_cache_append", "cache: object, rows: tensor", result="object")
+def attention_kv_cache_append(cache: Any, rows: Any) -> AttentionKVCache:
+    """Add rows at the end of a cache; returns the cache.
+
+    Raises:
+        TypeError: not a cache, or not a tensor.
+        InternalError: rows of another data type or shape.
+    """
+    subject = "attention_kv_cache_append"
+    held = _as_cache(cache, subject)
+    held.append(held.check_rows(rows, subject))
+    return held
+
+
+@builtin("attention_kv_cache_update", "cache: object, rows: tensor", result="object")
+def attention_kv_cache_update(cache: Any, rows: Any) -> AttentionKVCache:
+    """Replace the rows of a cache, from row 0, by as many others; returns the cache.
+
+    Raises:
+        TypeError: not a cache, or not a tensor.
+        InternalError: another number of rows, or rows of another data type or shape.
+    """
+    subject = "attention_kv_cache_update"
+    held = _as_cache(cache, subject)
+    tensor = held.check_rows(rows, subject)
+    if len(tensor) != held.count:
+        raise InternalError(f"{subject}: expected {held.count} rows, got {len(tensor)}")
+    held.update(tensor)
+    return held
+
+
+@builtin("attention_kv_cache_view", "cache: object, shape: shape|tuple = ...", result="tensor")
+def attention_kv_cache_view(cache: Any, shape: Any = None) -> NDArray[Any]:
+    """The rows of a cache, as a tensor over the cache's memory.
+
+    A later update or override shows in it, until the cache moves to larger memory.
+
+    Raises:
+        TypeError: not a cache.
+        InternalError: `shape` is given and is not the shape of the rows in use.
+    """
+    subject = "attention_kv_cache_view"
+    rows = _as_cache(cache, subject).view()
+    if shape is not None and as_shape(shape, f"{subject}: shape") != rows.shape:
+        raise InternalError(f"{subject}: expected the shape {rows.shape} of the rows in use, "
+                            f"got {tuple(shape)}")
+    return rows
+
+
+@builtin(
+    "attention_kv_cache_window_override",
+    "cache: object, rows: tensor, max_rows: int",
+    result="object",
+)
+def attention_kv_cache_window_override(cache: Any, rows: Any, max_rows: Any) -> AttentionKVCache:
+    """Write rows to a ring buffer of the first `max_rows` of a cache; returns the cache.
+
+    Writing starts behind the rows in use and goes on at row 0 when the ring is full.
+
+    Raises:
+        TypeError: not a cache, or not a tensor.
+        InternalError: more rows than the ring has, or rows of another data type or shape.
+    """
+    return _override(cache, rows, max_rows, 0, "attention_kv_cache_window_override")
+
+
+@builtin(
+    "attention_kv_cache_window_override_with_sinks",
+    "cache: object, rows: tensor, max_rows: int, sinks: int",
+    result="object",
+)
+def attention_kv_cache_window_override_with_sinks(
+    cache: Any, rows: Any, max_rows: Any, sinks: Any
+) -> AttentionKVCache:
+    """`attention_kv_cache_window_override` that goes on at row `sinks` when the ring is full: the
+    first `sinks` rows, the attention sinks, stay.
+
+    Raises:
+        TypeError: not a cache, or not a tensor.
+        InternalError: more rows than the ring has beside the sinks, a negative number of sinks, or
+            rows of another data type or shape.
+    """
+    return _override(cache, rows, max_rows, sinks, "attention_kv_cache_window_override_with_sinks")
+
+
+def _override(
+    cache: Any, rows: Any, max_rows: Any, sinks: Any, subject: str
+) -> AttentionKVCache:
+    held = _as_cache(cache, subject)
+    tensor = held.check_rows(rows, subject)
+    most = as_int(max_rows, f"{subject}: size of the ring")
+    kept = as_int(sinks, f"{subject}: number of sinks")
+    if kept < 0 or len(tensor) > most - kept:
+        raise InternalError(f"{subject}: expected at most {most - kept} rows, for a ring of {most} "
+                            f"with {kept} sinks, got {len(tensor)}")
+    held.override(tensor, most, kept)
+    return held
+
+
+def _as_caches(values: Any, subject: str) -> list[AttentionKVCache]:
+    return [_as_cache(value, subject) for value in as_sequence(values, subject)]
+
+
+@builtin("attention_kv_cache_array_popn", "caches: tuple, n: int", result="none")
+def attention_kv_cache_array_popn(caches: Any, n: Any) -> None:
+    """Take the last `n` rows away from each of a tuple of caches; from none of them on an error.
+
+    Raises:
+        TypeError: not a tuple of caches.
+        InternalError: a cache has fewer rows, or `n` is negative.
+    """
+    subject = "attention_kv_cache_array_popn"
+    held = _as_caches(caches, subject)
+    rows = as_int(n, f"{subject}: n")
+    least = min((cache.count for cache in held), default=max(rows, 0))
+    if not 0 <= rows <= least:
+        raise InternalError(f"{subject}: expected 0 to {least} rows to take away, got {rows}")
+    for cache in held:
+        cache.pop(rows)
+
+
+@builtin("attention_kv_cache_array_clear", "caches: tuple", result="none")
+def attention_kv_cache_array_clear(caches: Any) -> None:
+    """Take all rows away from each of a tuple of caches; the memory stays reserved.
+
+    Raises:
+        TypeError: not a tuple of caches.
+    """
+    for cache in _as_caches(caches, "attention_kv_cache_array_clear"):
+        cache.pop(cache.count)
+
+
+# Sampling
+
+
+def _as_float32(value: Any, subject: str) -> NDArray[Any]:
+    tensor = as_array(value, subject)
+    if tensor.dtype.newbyteorder("=") != np.float32:
+        raise InternalError(f"{subject}: expected float32, got {describe(tensor)}")
+    return tensor
+
+
+def _row(value: Any, subject: str) -> Floats:
+    """The one row of a tensor, contiguous and in native byte order; perhaps over its memory."""
+    tensor = _as_float32(value, subject)
+    if tensor.ndim == 0 or tensor.size == 0 or tensor.size != tensor.shape[-1]:
+        raise InternalError(f"{subject}: expected float32[n], n > 0, with leading dimensions of 1, "
+                            f"got {describe(tensor)}")
+    return np.ascontiguousarray(tensor, np.float32).reshape(-1)
+
+
+def _uniform(value: Any, subject: str) -> float:
+    sample = as_float(value, f"{subject}: uniform sample")
+    if not 0 <= sample <= 1:
+        raise InternalError(f"{subject}: expected a uniform sample of 0 to 1, got {sample}")
+    return sample
+
+
+def _pick(prob: Floats, top_p: float, uniform: float) -> int:
+    """Position in descending probabilities: the fewest that reach `top_p` are kept, one at least,
+    and divided among each other in proportion."""
+    total = np.cumsum(prob, dtype=np.float32)
+    kept = 1 + int(np.count_nonzero(total[:-1] < top_p))
+    shares = total[:kept] / total[kept - 1]
+    return min(int(np.searchsorted(shares, uniform, side="right")), kept - 1)
+
+
+@builtin(
+    "sample_top_p_from_logits",
+    "logits: tensor, temperature: float|int, top_p: float|int, uniform_sample: float|int",
+    result="int",
+)
+def sample_top_p_from_logits(
+    logits: Any, temperature: Any, top_p: Any, uniform_sample: Any
+) -> int:
+    """Draw a token by nucleus sampling, ``logits: float32[1, ..., n]``.
+
+    Of the probabilities ``softmax(logits / temperature)`` the fewest that add up to `top_p` are
+    kept, largest first; `uniform_sample`, 0 to 1, picks one in proportion.  A temperature below
+    1e-6 picks the largest logit.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: not one row of float32; a NaN or positive infinity among the logits, or
+            nothing but negative infinities; the uniform sample is not within 0 to 1.
+    """
+    subject = "sample_top_p_from_logits"
+    row = _row(logits, f"{subject}: logits")
+    heat = as_float(temperature, f"{subject}: temperature")
+    mass = as_float(top_p, f"{subject}: top_p")
+    uniform = _uniform(uniform_sample, subject)
+    largest = row.max()
+    if not np.isfinite(largest):  # a NaN anywhere makes it NaN
+        raise InternalError(f"{subject}: expected logits with a finite largest one, got {largest}")
+    if heat < 1e-6:
+        return int(row.argmax())
+    order = np.argsort(-row, kind="stable")
+    prob = np.exp((row[order] - largest) / np.float32(heat))
+    if not np.isfinite(prob[0]):
+        raise InternalError(f"{subject}: expected a number as temperature, got {heat}")
+    return int(order[_pick(prob / prob.sum(), mass, uniform)])
+
+
+@builtin(
+    "sample_top_p_from_prob",
+    "prob: tensor, top_p: float|int, uniform_sample: float|int",
+    result="int",
+)
+def sample_top_p_from_prob(prob: Any, top_p: Any, uniform_sample: Any) -> int:
+    """Draw a token by nucleus sampling from probabilities, ``prob: float32[1, ..., n]``.
+
+    The fewest that add up to `top_p` are kept, largest first; `uniform_sample`, 0 to 1, picks one
+    in proportion.  As in TVM the largest one is picked as soon as ``uniform_sample * top_p`` is
+    below it, which favours it a little where the kept ones exceed `top_p`.  NaNs count as zero.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: not one row of float32; no probability above zero; the uniform sample is not
+            within 0 to 1.
+    """
+    subject = "sample_top_p_from_prob"
+    row = _row(prob, f"{subject}: probabilities")
+    mass = as_float(top_p, f"{subject}: top_p")
+    uniform = _uniform(uniform_sample, subject)
+    # At most 1024 / top_p tokens pass the cutoff, most often a handful: far fewer to sort.  All of
+    # them are needed only where these do not reach top_p.
+    for cutoff in (mass / 1024, 0.0) if mass < 1 else (0.0,):
+        tokens = np.flatnonzero(row >= cutoff) if cutoff else np.flatnonzero(row > 0)
+        order = tokens[np.argsort(-row[tokens], kind="stable")]
+        kept = row[order]
+        if len(kept) and uniform * mass < kept[0]:
+            return int(order[0])
+        if len(kept) and (not cutoff or kept.sum() >= mass):
+            return int(order[_pick(kept, mass, uniform)])
+    raise InternalError(f"{subject}: expected a probability above zero, got "
+                        f"{'NaNs only' if np.isnan(row).all() else 'none'}")
+
+
+@builtin("multinomial_from_uniform", "prob: tensor, uniform_sample: tensor", result="tensor")
+def multinomial_from_uniform(prob: Any, uniform_sample: Any) -> NDArray[np.int64]:
+    """Draw a token per row: ``prob: float32[b, n], uniform_sample: float32[b, 1]`` to int64[b, 1].
+
+    It is the first one at which the running sum of the row exceeds the sample, the last one if
+    there is none.
+
+    Raises:
+        TypeError: an argument is no tensor.
+        InternalError: not float32, other shapes, or no tokens.
+    """
+    subject = "multinomial_from_uniform"
+    rows = _as_float32(prob, f"{subject}: probabilities")
+    samples = _as_float32(uniform_sample, f"{subject}: uniform samples")
+    if rows.ndim != 2 or rows.shape[1] == 0 or samples.shape not in (
+        (rows.shape[0],), (rows.shape[0], 1)
+    ):  # fmt: skip
+        raise InternalError(f"{subject}: expected float32[b, n], n > 0, and float32[b, 1], "
+                            f"got {describe(rows)} and {describe(samples)}")
+    exceeds = np.cumsum(rows, axis=1, dtype=np.float32) > samples.reshape(-1, 1)
+    exceeds[:, -1] = True
+    tokens: NDArray[np.int64] = exceeds.argmax(axis=1).astype(np.int64).reshape(-1, 1)
+    return tokens
+
+
+# In place on logits
+
+
+def _edit(logits: Any, subject: str, change: Callable[[Floats], None]) -> None:
+    """Apply `change` to the flat elements of a tensor, whatever its layout and byte order."""
+    tensor = _as_float32(logits, subject)
+    if not tensor.flags.writeable:
+        raise ValueError(f"{subject}: expected a writable tensor, got a read-only one")
+    flat = np.ascontiguousarray(tensor, np.float32).reshape(-1)
+    change(flat)
+    if not np.may_share_memory(flat, tensor):
+        tensor[...] = flat.reshape(tensor.shape)
+
+
+def _tokens(ids: Any, size: int, subject: str) -> NDArray[np.int32]:
+    """Token ids, flat, all of them below `size`."""
+    flat = _as_int32(ids, subject)
+    if len(flat) and not 0 <= flat.min() <= flat.max() < size:
+        raise IndexError(f"{subject}: expected token ids of 0 to {size - 1}, "
+                         f"got {flat.min()} to {flat.max()}")
+    return flat
+
+
+def _as_int32(value: Any, subject: str) -> NDArray[np.int32]:
+    tensor = as_array(value, subject)
+    if tensor.dtype.newbyteorder("=") != np.int32:
+        raise InternalError(f"{subject}: expected int32, got {describe(tensor)}")
+    return np.ascontiguousarray(tensor, np.int32).reshape(-1)
+
+
+@builtin(
+    "apply_repetition_penalty",
+    "logits: tensor, token_ids: tensor, penalty: float|int",
+    result="none",
+)
+def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any) -> None:
+    """Penalise tokens, in place: ``logits: float32[1, ..., n]``, ``token_ids: int32[...]``.
+
+    A logit above zero is divided by the penalty, another one multiplied by it; once for each time
+    that the token is listed.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: another data type.
+        IndexError: there is no such token.
+        ValueError: the penalty is not above zero, or the logits are read-only.
+    """
+    subject = "apply_repetition_penalty"
+    factor = as_float(penalty, f"{subject}: penalty")
+    if not factor > 0:
+        raise ValueError(f"{subject}: expected a penalty above zero, got {factor}")
+
+    def change(flat: Floats) -> None:
+        tokens, times = np.unique(_tokens(token_ids, len(flat), subject), return_counts=True)
+        old = flat[tokens].astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            power = np.power(factor, times)
+            new = np.where(old > 0, old / power, old * power)
+            flat[tokens] = np.where(old == 0, old, new)  # also where the power has overflowed
+
+    _edit(logits, subject, change)
+
+
+@builtin(
+    "apply_presence_and_frequency_penalty",
+    "logits: tensor, token_ids: tensor, token_freqs: tensor, presence_penalty: float|int, "
+    "frequency_penalty: float|int",
+    result="none",
+)
+def apply_presence_and_frequency_penalty(
+    logits: Any,
+    token_ids: Any,
+    token_freqs: Any,
+    presence_penalty: Any,
+    frequency_penalty: Any,
+) -> None:
+    """Penalise tokens, in place: ``logits[id] -= presence_penalty + frequency_penalty * freq``.
+
+    ``logits: float32[1, ..., n]``, ``token_ids: int32[k]``, ``token_freqs: int32[k]``.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: another data type, or another number of frequencies than of tokens.
+        IndexError: there is no such token.
+        ValueError: the logits are read-only.
+    """
+    subject = "apply_presence_and_frequency_penalty"
+    presence = as_float(presence_penalty, f"{subject}: presence penalty")
+    frequency = as_float(frequency_penalty, f"{subject}: frequency penalty")
+    freqs = _as_int32(token_freqs, f"{subject}: token frequencies")
+
+    def change(flat: Floats) -> None:
+        ids = _tokens(token_ids, len(flat), subject)
+        if len(ids) != len(freqs):
+            raise InternalError(f"{subject}: expected a frequency for each of {len(ids)} tokens, "
+                                f"got {len(freqs)}")
+        tokens, place = np.unique(ids, return_inverse=True)
+        penalty = np.bincount(place, presence + frequency * freqs, len(tokens))
+        flat[tokens] = flat[tokens].astype(np.float64) - penalty
+
+    _edit(logits, subject, change)
+
+
+@builtin(
+    "apply_softmax_with_temperature", "logits: tensor, temperature: float|int", result="none"
+)
+def apply_softmax_with_temperature(logits: Any, temperature: Any) -> None:
+    """Softmax over the last axis, in place: ``logits: float32[..., n]``.
+
+    At temperature 0 the largest logits of a row share the probability.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        InternalError: not float32.
+        ValueError: the temperature is negative or NaN, or the logits are read-only.
+    """
+    subject = "apply_softmax_with_temperature"
+    heat = as_float(temperature, f"{subject}: temperature")
+    if not heat >= 0:
+        raise ValueError(f"{subject}: expected a temperature >= 0, got {heat}")
+    shape: Sequence[int] = as_array(logits, subject).shape
+
+    def change(flat: Floats) -> None:
+        if not len(flat):
+            return
+        rows = flat.reshape(-1, shape[-1] if shape else 1)
+        largest = rows.max(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", over="ignore"):
+            if heat:
+                weights = np.exp((rows - largest).astype(np.float64) / heat)
+            else:
+                weights = (rows == largest).astype(np.float64)
+            rows[...] = weights / weights.sum(axis=1, keepdims=True)
+
+    _edit(logits, subject, change)

@@ -1,0 +1,222 @@
+"""Storage and tensors in it, copies between devices, and giving values up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InternalError, MissingExtraError
+from ..memory import Storage, trim_all
+from ..registry import StaticArg
+from ..values import Shape, describe
+from .arguments import (
+    as_array,
+    as_data_type,
+    as_int,
+    as_machine,
+    as_shape,
+    as_str,
+    static_int,
+)
+from .registration import builtin
+
+__all__ = [
+    "alloc_storage",
+    "alloc_tensor",
+    "ensure_zero_offset",
+    "free_storage",
+    "free_tensor",
+    "memory_manager_clear",
+    "null_value",
+    "to_device",
+]
+
+_SCOPES = ("", "global")
+_CPU = 1
+
+
+def _check_scope(scope: Any, subject: str) -> None:
+    if as_str(scope, f"{subject}: scope") not in _SCOPES:
+        raise InternalError(f"{subject}: expected memory scope 'global', got {scope!r}: "
+                            f"host memory has no other")
+
+
+def _as_storage(value: Any, subject: str) -> Storage:
+    if not isinstance(value, Storage):
+        raise TypeError(f"{subject}: expected a storage, got {describe(value)}")
+    storage: Storage = value
+    return storage
+
+
+def _nbytes(shape: Shape, dtype: np.dtype[Any], subject: str) -> int:
+    if any(dim < 0 for dim in shape):
+        raise InternalError(f"{subject}: expected dimensions >= 0, got {shape}")
+    return prod(shape) * dtype.itemsize
+
+
+def _check_type_argument(args: Sequence[StaticArg]) -> Iterator[str]:
+    """Argument 3, a data type, may be given by name."""
+    if len(args) > 3 and args[3][0] == "str":
+        try:
+            as_data_type(args[3][1], "dtype")
+        except (TypeError, MissingExtraError) as exc:
+            yield str(exc)
+
+
+def _check_alloc_storage(args: Sequence[StaticArg]) -> Iterator[str]:
+    yield from _check_type_argument(args)
+    index = static_int(args, 2)
+    if index is not None and index < -1:
+        yield f"device index: expected -1 (the host) or more, got {index}"
+    if len(args) > 4 and args[4][0] == "str" and args[4][1] not in _SCOPES:
+        yield f"memory scope: expected 'global', got {args[4][1]!r}"
+    if isinstance(args[1][1], Shape) and any(dim < 0 for dim in args[1][1]):
+        yield f"size: expected dimensions >= 0, got {args[1][1]}"
+
+
+@builtin(
+    "alloc_storage",
+    "ctx: vm, size: shape|tuple, device_index: int, dtype: dtype|str, scope: str = ...",
+    result="storage",
+    check=_check_alloc_storage,
+)
+def alloc_storage(
+    ctx: Any, size: Any, device_index: Any, dtype: Any, scope: Any = "global"
+) -> Storage:
+    """A storage that holds ``size: Shape`` elements of a data type, on a device of the VM.
+
+    Device index -1 is the host, the last device.
+
+    Raises:
+        InternalError: no such device, another memory scope than global, or a negative dimension.
+        LimitError: more than the VM's limits allow.
+        MemoryError: more than the system has.
+    """
+    machine = as_machine(ctx, "alloc_storage: ctx")
+    shape = as_shape(size, "alloc_storage: size")
+    index = as_int(device_index, "alloc_storage: device index")
+    nbytes = _nbytes(shape, as_data_type(dtype, "alloc_storage: dtype"), "alloc_storage")
+    _check_scope(scope, "alloc_storage")
+    if not -1 <= index < len(machine.devices):
+        raise InternalError(f"alloc_storage: device index {index}: expected -1 (the host) to "
+                            f"{len(machine.devices) - 1}")
+    storage: Storage = machine.allocators[index].alloc(nbytes)
+    return storage
+
+
+def _check_alloc_tensor(args: Sequence[StaticArg]) -> Iterator[str]:
+    yield from _check_type_argument(args)
+    offset = static_int(args, 1)
+    if offset is not None and offset < 0:
+        yield f"byte offset: expected 0 or more, got {offset}"
+    if isinstance(args[2][1], Shape) and any(dim < 0 for dim in args[2][1]):
+        yield f"shape: expected dimensions >= 0, got {args[2][1]}"
+
+
+@builtin(
+    "alloc_tensor",
+    "storage: storage, offset: int, shape: shape|tuple, dtype: dtype|str, scope: str = ...",
+    result="tensor",
+    check=_check_alloc_tensor,
+)
+def alloc_tensor(
+    storage: Any, offset: Any, shape: Any, dtype: Any, scope: Any = "global"
+) -> NDArray[Any]:
+    """A tensor over part of a storage, which it keeps alive.
+
+    `offset` counts bytes.  The memory is as its last user left it, and what this storage's other
+    tensors do there shows.  The scope is the storage's, whatever is given.
+
+    Raises:
+        TypeError: not a storage.
+        InternalError: the tensor does not lie within the storage, or a negative dimension.
+    """
+    memory = _as_storage(storage, "alloc_tensor")
+    start = as_int(offset, "alloc_tensor: offset")
+    dims = as_shape(shape, "alloc_tensor: shape")
+    data_type = as_data_type(dtype, "alloc_tensor: dtype")
+    as_str(scope, "alloc_tensor: scope")
+    need = _nbytes(dims, data_type, "alloc_tensor")
+    if start < 0 or start + need > memory.nbytes:
+        raise InternalError(f"alloc_tensor: {data_type.name}{list(dims)} at byte {start} needs "
+                            f"{need} bytes, the storage has {memory.nbytes}")
+    return memory.view(start, dims, data_type)
+
+
+@builtin("free_storage", "storage: storage", result="none")
+def free_storage(storage: Any) -> None:
+    """Say that a storage is no longer needed.
+
+    Its memory is given back when no register and no tensor refers to it any more, not before.
+
+    Raises:
+        TypeError: not a storage.
+    """
+    _as_storage(storage, "free_storage")
+
+
+@builtin("free_tensor", "x: tensor", result="none")
+def free_tensor(x: Any) -> None:
+    """Say that a tensor is no longer needed.
+
+    Its memory is given back when nothing refers to it any more, not before.
+
+    Raises:
+        TypeError: not a tensor.
+    """
+    as_array(x, "free_tensor")
+
+
+@builtin("null_value", result="none")
+def null_value() -> None:
+    """None; a program gives a register up by writing this to it."""
+
+
+@builtin("memory_manager.clear", result="none")
+def memory_manager_clear() -> None:
+    """Give the cached memory of all VMs of this process back to the system."""
+    trim_all()
+
+
+@builtin("ensure_zero_offset", "x: tensor", result="tensor")
+def ensure_zero_offset(x: Any) -> NDArray[Any]:
+    """The tensor itself: an array points at its first element, so there is no offset to remove.
+
+    Raises:
+        TypeError: not a tensor.
+    """
+    return as_array(x, "ensure_zero_offset")
+
+
+def _check_to_device(args: Sequence[StaticArg]) -> Iterator[str]:
+    if static_int(args, 1) not in (None, _CPU):
+        yield f"device type: expected {_CPU} (cpu), got {static_int(args, 1)}"
+    if len(args) > 3 and args[3][0] == "str" and args[3][1] not in _SCOPES:
+        yield f"memory scope: expected 'global', got {args[3][1]!r}"
+
+
+@builtin(
+    "to_device",
+    "x: tensor, device_type: int, device_id: int, scope: str = ...",
+    result="tensor",
+    check=_check_to_device,
+)
+def to_device(x: Any, device_type: Any, device_id: Any, scope: Any = "global") -> NDArray[Any]:
+    """A copy of a tensor, contiguous and in native byte order, even on the device it is on.
+
+    Raises:
+        TypeError: not a tensor.
+        InternalError: the device type is not 1 (cpu), or another memory scope than global.
+    """
+    tensor = as_array(x, "to_device")
+    kind = as_int(device_type, "to_device: device type")
+    as_int(device_id, "to_device: device id")
+    _check_scope(scope, "to_device")
+    if kind != _CPU:
+        raise InternalError(f"to_device: device type {kind}: expected {_CPU} (cpu), tensors live "
+                            f"in host memory")
+    return np.array(tensor, tensor.dtype.newbyteorder("="), copy=True, order="C")
