@@ -7,18 +7,16 @@ family; `docs/builtins.md` lists them all.
 
 from __future__ import annotations
 
-from . import call, checks, data, lm, memory, shape, tensor_cache
+from . import call, checks, data, memory, shape  # noqa: F401  (they register)
+from .lm import AttentionKVCache
 from .registration import PREFIX, builtin, is_reference
+from .tensor_cache import ParamModule, read_tensor_cache
 
 __all__ = [
     "PREFIX",
+    "AttentionKVCache",
+    "ParamModule",
     "builtin",
-    "call",
-    "checks",
-    "data",
     "is_reference",
-    "lm",
-    "memory",
-    "shape",
-    "tensor_cache",
+    "read_tensor_cache",
 ]
