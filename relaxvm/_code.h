@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <numpy/arrayobject.h>
 
+#if NPY_SIZEOF_INTP != 8
+#error "relaxvm needs a 64-bit platform: dimensions and pointers stand in 64-bit code words"
+#endif
+
 #define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */
 
 /* What a site remembers: an object, and the dimensions and memory it was made with. */

@@ -30,7 +30,7 @@ from .values import Shape, to_value
 cimport numpy as cnp
 
 from ._code cimport *
-from ._memory cimport Allocator, Storage, storage_array
+from ._memory cimport Storage, storage_array, take_storage
 
 cnp.import_array()
 
@@ -52,6 +52,7 @@ cdef extern from "_core_impl.h" nogil:
 
     PyTypeObject* rvm_shape_type
     cnp.PyArray_Descr* rvm_int64
+    cnp.PyArray_Descr* rvm_bool
 
     int64_t rvm_clock_ns() noexcept
     bint rvm_unlikely(bint) noexcept
@@ -128,7 +129,9 @@ cdef extern from "numpy/arrayobject.h":
 
 rvm_shape_type = <PyTypeObject*>Shape
 cdef object _int64_dtype = np.dtype(np.int64)
+cdef object _bool_dtype = np.dtype(np.bool_)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
+rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
 cdef object _to_value = to_value
 
 cdef enum:
@@ -688,7 +691,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             ip += 5
 
         elif op == OP_ALLOC_STORAGE:
-            value = (<Allocator>(<PyObject*>ip[3])).take(ip[4])
+            value = take_storage(<PyObject*>ip[3], ip[4])
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
@@ -714,6 +717,17 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 continue
             rvm_store(fp + ip[1], value)
             ip += 7
+
+        elif op == OP_ALLOC_TENSOR_OF:
+            count = ip[7]
+            value = _view_of(rvm_load(fp, pool_end, ip[3]), ip[4], ip[5],
+                             <cnp.PyArray_Descr*>ip[6], count, <const cnp.npy_intp*>ip + 8)
+            if rvm_unlikely(value is NULL):
+                PyErr_Clear()
+                ip += ip[2]
+                continue
+            rvm_store(fp + ip[1], value)
+            ip += 8 + count
 
         elif op == OP_ALLOC_STATIC:
             rvm_store(fp + ip[3], NULL)
@@ -879,7 +893,7 @@ cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsiz
         if dims[i] < 0 or (dims[i] and nbytes > INT64_MAX // dims[i]):
             return NULL
         nbytes *= dims[i]
-    return (<Allocator>allocator).take(nbytes)
+    return take_storage(allocator, nbytes)
 
 
 cdef bint _fits(int64_t nbytes, int64_t offset, int64_t rank, const cnp.npy_intp* dims,
@@ -911,6 +925,14 @@ cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
     return storage_array(storage, offset, <int>rank, dims, descr)
 
 
+cdef PyObject* _view_of(PyObject* storage, int64_t offset, int64_t end, cnp.PyArray_Descr* descr,
+                        int64_t rank, const cnp.npy_intp* dims) noexcept:
+    """An array of known dimensions over the bytes from `offset` to `end` of a storage."""
+    if Py_TYPE(storage) is not <PyTypeObject*>Storage or (<Storage>storage).nbytes < end:
+        return NULL
+    return storage_array(storage, offset, <int>rank, dims, descr)
+
+
 cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes, int64_t offset,
                              PyObject* shape, cnp.PyArray_Descr* descr) noexcept:
     """The array of alloc_storage + alloc_tensor, handed out again once nobody else has it."""
@@ -919,7 +941,7 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
     if array is not NULL and rvm_is_idle(array, <int>site.count, site.dims, descr, site.data):
         Py_INCREF(<object>array)
         return array
-    storage = (<Allocator>allocator).take(nbytes)
+    storage = take_storage(allocator, nbytes)
     if storage is NULL:
         return NULL
     array = _view(storage, offset, shape, descr)

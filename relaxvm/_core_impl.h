@@ -44,6 +44,10 @@ static inline int64_t rvm_clock_ns(void) {
 static inline int rvm_likely(int x) { return RVM_LIKELY(x); }
 static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
 
+/* Set when the core is imported. */
+static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape */
+static PyArray_Descr *rvm_int64, *rvm_bool;
+
 /* ---- operands ------------------------------------------------------------------------------
  * An operand word >= 0 is a register of the frame; a word < 0 counts back from the end of the
  * pool of constants.  A register that holds NULL reads as None.
@@ -126,6 +130,7 @@ static inline int rvm_read_cond(PyObject *value) {
     if (PyArray_CheckExact(value)) {
         PyArrayObject *array = (PyArrayObject *)value;
         int nd = PyArray_NDIM(array);
+        if (nd == 0 && PyArray_DESCR(array) == rvm_bool) return *(const int8_t *)PyArray_DATA(array) != 0;
         if ((nd == 0 || (nd == 1 && PyArray_DIM(array, 0) > 0)) && PyArray_ISBEHAVED_RO(array)) {
             const void *p = PyArray_DATA(array);
             switch (PyArray_TYPE(array)) {
@@ -147,8 +152,6 @@ static inline void *rvm_array_data(PyObject *array) {
     return PyArray_DATA((PyArrayObject *)array);
 }
 
-static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape, set when the core is imported */
-static PyArray_Descr *rvm_int64;
 
 static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
     PyObject *shape = rvm_shape_type->tp_alloc(rvm_shape_type, (Py_ssize_t)count);

@@ -13,10 +13,11 @@ cdef class Allocator:
     cdef int64_t _num_allocs
     cdef int64_t _max_live
     cdef int64_t _max_alloc
+    cdef int64_t _max_cached
+    cdef char** _idle           # heads of the free lists by size class; NULL if nothing is kept
 
-    cdef PyObject* take(self, int64_t nbytes) noexcept
-    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept
-    cdef void release(self, char* data, int64_t capacity) noexcept
+    cdef char* _acquire(self, int64_t nbytes, int64_t* capacity) noexcept
+    cdef void _drop_idle(self) noexcept
 
 
 cdef class Storage:
@@ -26,6 +27,8 @@ cdef class Storage:
     cdef PyObject* allocator    # owned
     cdef PyObject* _scope       # owned; NULL is "global"
 
+
+cdef PyObject* take_storage(PyObject* allocator, int64_t nbytes) noexcept
 
 cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr) noexcept

@@ -63,36 +63,31 @@ cdef class Allocator:
         self._max_live = INT64_MAX if live_bytes is None else live_bytes
         self._max_alloc = INT64_MAX if alloc_bytes is None else alloc_bytes
 
-    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept:
-        capacity[0] = nbytes
-        return _system_alloc(nbytes)
-
-    cdef void release(self, char* data, int64_t capacity) noexcept:
-        _system_free(data)
-
-    cdef PyObject* take(self, int64_t nbytes) noexcept:
-        """A new storage; NULL, without an exception, where `alloc` would raise."""
-        cdef int64_t capacity = 0
+    cdef char* _acquire(self, int64_t nbytes, int64_t* capacity) noexcept:
+        """Memory from the system, for which cached memory is given up if need be."""
         cdef char* data
-        cdef Storage storage
-        if nbytes > self._max_alloc or nbytes > self._max_live - self._live:
-            return NULL
-        data = self.acquire(nbytes, &capacity)
-        if data is NULL:
-            return NULL
-        storage = Storage.__new__(Storage)
-        storage.data = data
-        storage.capacity = capacity
-        storage.nbytes = nbytes
-        storage.allocator = <PyObject*>self
-        Py_INCREF(self)
-        self._live += nbytes
-        self._num_live += 1
-        self._num_allocs += 1
-        if self._live > self._peak:
-            self._peak = self._live
-        Py_INCREF(storage)
-        return <PyObject*>storage
+        capacity[0] = nbytes
+        if self._idle is not NULL:
+            if nbytes > INT64_MAX >> 2:
+                return NULL
+            capacity[0] = _class_bytes(_size_class(nbytes))
+        data = _system_alloc(capacity[0])
+        if data is NULL and self._cached:
+            self._drop_idle()
+            data = _system_alloc(capacity[0])
+        return data
+
+    cdef void _drop_idle(self) noexcept:
+        cdef int index
+        cdef char* data
+        if self._idle is NULL:
+            return
+        for index in range(NUM_CLASSES):
+            while self._idle[index] is not NULL:
+                data = self._idle[index]
+                self._idle[index] = (<char**>data)[0]
+                _system_free(data)
+        self._cached = 0
 
     def alloc(self, nbytes, scope="global"):
         """A storage of `nbytes` bytes.
@@ -112,7 +107,7 @@ cdef class Allocator:
         if nbytes > self._max_live - self._live:
             raise LimitError(f"allocation of {nbytes} bytes: {self._live} are live, the limit is "
                              f"live_bytes={self._max_live}", "live_bytes")
-        made = self.take(nbytes)
+        made = take_storage(<PyObject*>self, nbytes)
         if made is NULL:
             raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
         storage = rvm_own(made)
@@ -139,7 +134,9 @@ cdef class Allocator:
 
     def trim(self):
         """Give cached memory back to the system; answers the number of bytes."""
-        return 0
+        cdef int64_t freed = self._cached
+        self._drop_idle()
+        return freed
 
     def __repr__(self):
         return (f"<{type(self).__name__} on {self.device}: {self._live} bytes live, "
@@ -179,8 +176,10 @@ cdef class PooledAllocator(Allocator):
         cached_bytes: most bytes to keep when they are not in use, or None for any amount.
     """
 
-    cdef char* _idle[NUM_CLASSES]
-    cdef int64_t _max_cached
+    def __cinit__(self):
+        self._idle = <char**>PyMem_RawCalloc(NUM_CLASSES, sizeof(char*))
+        if self._idle is NULL:
+            raise MemoryError
 
     def __init__(self, device=None, *, live_bytes=None, alloc_bytes=None, cached_bytes=None):
         Allocator.__init__(self, device, live_bytes=live_bytes, alloc_bytes=alloc_bytes)
@@ -188,48 +187,56 @@ cdef class PooledAllocator(Allocator):
 
     def __dealloc__(self):
         self._drop_idle()
+        PyMem_RawFree(self._idle)
 
-    cdef char* acquire(self, int64_t nbytes, int64_t* capacity) noexcept:
-        if nbytes > INT64_MAX >> 2:
-            return NULL
-        cdef int index = _size_class(nbytes)
-        cdef char* data = self._idle[index]
-        capacity[0] = _class_bytes(index)
+
+cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
+    """A new storage of an allocator; NULL, without an exception, where `alloc` would raise."""
+    cdef int64_t capacity
+    cdef char* data = NULL
+    cdef int index
+    cdef Storage storage
+    if nbytes > (<Allocator>self)._max_alloc or (
+            nbytes > (<Allocator>self)._max_live - (<Allocator>self)._live):
+        return NULL
+    if (<Allocator>self)._idle is not NULL and nbytes <= INT64_MAX >> 2:
+        index = _size_class(nbytes)
+        data = (<Allocator>self)._idle[index]
         if data is not NULL:
-            self._idle[index] = (<char**>data)[0]
+            capacity = _class_bytes(index)
+            (<Allocator>self)._idle[index] = (<char**>data)[0]
             (<char**>data)[0] = NULL  # an address of this process is nobody's business
-            self._cached -= capacity[0]
-            return data
-        data = _system_alloc(capacity[0])
-        if data is NULL and self._cached:
-            self._drop_idle()
-            data = _system_alloc(capacity[0])
-        return data
+            (<Allocator>self)._cached -= capacity
+    if data is NULL:
+        data = (<Allocator>self)._acquire(nbytes, &capacity)
+        if data is NULL:
+            return NULL
+    storage = Storage.__new__(Storage)
+    storage.data = data
+    storage.capacity = capacity
+    storage.nbytes = nbytes
+    storage.allocator = self
+    Py_INCREF(<object>self)
+    (<Allocator>self)._num_live += 1
+    (<Allocator>self)._num_allocs += 1
+    (<Allocator>self)._live += nbytes
+    if (<Allocator>self)._live > (<Allocator>self)._peak:
+        (<Allocator>self)._peak = (<Allocator>self)._live
+    Py_INCREF(storage)
+    return <PyObject*>storage
 
-    cdef void release(self, char* data, int64_t capacity) noexcept:
-        if capacity > self._max_cached - self._cached:
-            _system_free(data)
-            return
-        cdef int index = _size_class(capacity)
-        (<char**>data)[0] = self._idle[index]
-        self._idle[index] = data
-        self._cached += capacity
 
-    cdef void _drop_idle(self) noexcept:
-        cdef int index
-        cdef char* data
-        for index in range(NUM_CLASSES):
-            while self._idle[index] is not NULL:
-                data = self._idle[index]
-                self._idle[index] = (<char**>data)[0]
-                _system_free(data)
-        self._cached = 0
-
-    def trim(self):
-        """Give cached memory back to the system; answers the number of bytes."""
-        cdef int64_t freed = self._cached
-        self._drop_idle()
-        return freed
+cdef inline void _release(PyObject* self, char* data, int64_t capacity) noexcept:
+    """Take back the memory of a storage."""
+    cdef int index
+    if (<Allocator>self)._idle is NULL or (
+            capacity > (<Allocator>self)._max_cached - (<Allocator>self)._cached):
+        _system_free(data)
+        return
+    index = _size_class(capacity)
+    (<char**>data)[0] = (<Allocator>self)._idle[index]
+    (<Allocator>self)._idle[index] = data
+    (<Allocator>self)._cached += capacity
 
 
 @cython.final
@@ -249,7 +256,7 @@ cdef class Storage:
         if self.data is not NULL:
             (<Allocator>self.allocator)._live -= self.nbytes
             (<Allocator>self.allocator)._num_live -= 1
-            (<Allocator>self.allocator).release(self.data, self.capacity)
+            _release(self.allocator, self.data, self.capacity)
             Py_DECREF(<object>self.allocator)
             Py_XDECREF(self._scope)
 

@@ -616,12 +616,31 @@ cdef class Translator:
     cdef bint _quick_tensor(self, int64_t dst, int64_t count, const int64_t* args) except -1:
         if not self._is_tensor_alloc(count, args):
             return False
+        dtype = self._constant(args[3])
+        if ARG_KIND(args[2]) == ARG_CONSTANT:
+            return self._quick_tensor_of(dst, args, self._constant(args[2]), dtype)
         self._emit_slow(OP_ALLOC_TENSOR, dst)
         self._operands(args, 1)
         self._append(ARG_VALUE(args[1]))
         self._operands(args + 2, 1)
-        dtype = self._constant(args[3])
         self._append(<int64_t><PyObject*>dtype)
+        return True
+
+    cdef bint _quick_tensor_of(self, int64_t dst, const int64_t* args, object shape,
+                               object dtype) except -1:
+        """The same for a constant shape."""
+        cdef int64_t nbytes = self._static_bytes(args[2], dtype.itemsize)
+        cdef int64_t offset = ARG_VALUE(args[1])
+        if nbytes < 0 or nbytes > INT64_MAX - offset or len(shape) > RVM_MAX_DIMS:
+            return False
+        self._emit_slow(OP_ALLOC_TENSOR_OF, dst)
+        self._operands(args, 1)
+        self._append(offset)
+        self._append(offset + nbytes)
+        self._append(<int64_t><PyObject*>dtype)
+        self._append(len(shape))
+        for dim in shape:
+            self._append(dim)
         return True
 
     # -- fusion: answers how many instructions became one operation, 0 for none

@@ -1,0 +1,99 @@
+"""Import time, resident memory and installed size of relaxvm, beside numpy alone and TVM.
+
+    python bench/compare_start.py [--repeats N] [--json FILE]
+
+Every import happens in a process of its own; they take turns and the least time of each counts.
+Needs the extra ``tvm``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import clean
+
+PROGRAMS = {
+    "numpy": "import numpy",
+    "relaxvm": "import numpy, relaxvm",
+    "relaxvm, first VM": (
+        "import numpy, relaxvm\n"
+        "b = relaxvm.ExecBuilder()\n"
+        "with b.function('main', 1):\n"
+        "    b.emit_ret(b.r(0))\n"
+        "relaxvm.VirtualMachine(b.get()).main(1)"
+    ),
+    "TVM": "import tvm, tvm.relax",
+}
+
+MEASURED = """
+import time; start = time.perf_counter()
+{program}
+seconds = time.perf_counter() - start
+try:
+    import resource
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+except ImportError:
+    memory = 0
+print(seconds, memory)
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
+    options = parser.parse_args()
+
+    best: dict[str, tuple[float, int]] = {}
+    for _ in range(options.repeats):
+        for name, program in PROGRAMS.items():
+            best[name] = min(best.get(name, (float("inf"), 0)), once(program))
+    sizes = {
+        "relaxvm": installed_size(["relaxvm"]),
+        "TVM": installed_size(["apache-tvm", "apache-tvm-ffi"]),
+    }
+
+    numpy_seconds = best["numpy"][0]
+    print(f"{'':20}{'import':>10}{'over numpy':>12}{'peak memory':>13}{'installed':>11}")
+    for name, (seconds, memory) in best.items():
+        size = f"{sizes[name] / 1e6:.1f} MB" if sizes.get(name) else ""
+        print(f"{name:20}{seconds * 1e3:7.0f} ms{(seconds - numpy_seconds) * 1e3:9.0f} ms"
+              f"{memory:9} MiB{size:>11}")
+    over = best["relaxvm"][0] - numpy_seconds
+    theirs = best["TVM"][0] - numpy_seconds
+    print(f"import over numpy's: TVM takes {theirs / max(over, 1e-4):.0f} times as long")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"import": best, "installed_bytes": sizes}, file, indent=1)
+    return 0
+
+
+def once(program: str) -> tuple[float, int]:
+    """Seconds and peak MiB of a program in a fresh process."""
+    code = MEASURED.format(program=program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, memory = done.stdout.split()[-2:]
+    return float(seconds), int(memory)
+
+
+def installed_size(names: Iterable[str]) -> int:
+    """Bytes of the files of installed distributions; 0 where they are not installed as such."""
+    total = 0
+    for name in names:
+        try:
+            files: Any = importlib.metadata.files(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        total += sum(path.stat().st_size for file in files if (path := file.locate()).exists())
+    return total
+
+
+if __name__ == "__main__":
+    clean.restart()
+    sys.exit(main())
