@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import isa
-from ..isa import ArgKind, FieldKind
+from ..isa import ArgKind
 from ..registry import StaticArg
 from .code import Chunk, Rows, is_special
 from .image import Image, Words
 from .rule import Hits, code_rule
-from .signatures import KINDS, SignatureTable
+from .signatures import KINDS
+from .sites import CallSites
 
 __all__: list[str] = []
 
 _REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
-
-
-class _Calls(NamedTuple):
-    """The calls of a chunk: index of the callee, and whether it exists; where not, it is 0."""
-
-    rows: Rows
-    callee: Words
-    known: NDArray[np.bool_]
-
-
-def _calls(chunk: Chunk) -> Iterator[_Calls]:
-    total = len(chunk.image.functions)
-    for rows in chunk.calls:
-        for index in rows.column(FieldKind.FUNC):
-            known = (index >= 0) & (index < total)
-            if known.any():
-                yield _Calls(rows, np.where(known, index, 0), known)
 
 
 def _name(image: Image, function: int) -> str:
@@ -49,38 +32,31 @@ def _name(image: Image, function: int) -> str:
 def call_arity(chunk: Chunk) -> Iterator[Hits]:
     """A call of a function of the executable passes as many arguments as it has parameters."""
     arity = chunk.image.signatures.arity
-    for calls in _calls(chunk):
-        expected = arity[calls.callee]
-        bad = calls.known & (expected >= 0) & (calls.rows.counts != expected)
-        yield from _arity_hits(chunk.image, calls, bad)
+    for sites in chunk.sites:
+        expected = arity[sites.callee]
+        bad = sites.known & (expected >= 0) & (sites.rows.counts != expected)
+        yield from _arity_hits(chunk.image, sites, bad)
 
 
 @code_rule("calls")
 def builtin_arity(chunk: Chunk) -> Iterator[Hits]:
     """A call of a packed function with a signature passes a number of arguments that it allows."""
-    table = chunk.image.signatures
-    for calls in _calls(chunk):
-        bad = calls.known & ~_count_allowed(table, calls)
-        yield from _arity_hits(chunk.image, calls, bad)
+    for sites in chunk.sites:
+        yield from _arity_hits(chunk.image, sites, sites.known & ~sites.count_allowed)
 
 
-def _count_allowed(table: SignatureTable, calls: _Calls) -> NDArray[np.bool_]:
-    counts, callee = calls.rows.counts, calls.callee
-    return (counts >= table.least[callee]) & (counts <= table.most[callee])
-
-
-def _arity_hits(image: Image, calls: _Calls, bad: NDArray[np.bool_]) -> Iterator[Hits]:
+def _arity_hits(image: Image, sites: CallSites, bad: NDArray[np.bool_]) -> Iterator[Hits]:
     where = np.flatnonzero(bad)
 
     def message(i: int) -> str:
         at = where[i]
-        function = int(calls.callee[at])
+        function = int(sites.callee[at])
         signature = image.signatures.signatures[function]
         arity = image.signatures.arity[function] if signature is None else signature.arity()
-        return f"{_name(image, function)} takes {arity} arguments, got {calls.rows.counts[at]}"
+        return f"{_name(image, function)} takes {arity} arguments, got {sites.rows.counts[at]}"
 
     if len(where):
-        yield Hits(calls.rows.pc[where], message)
+        yield Hits(sites.rows.pc[where], message)
 
 
 # Kinds of arguments
@@ -89,33 +65,25 @@ def _arity_hits(image: Image, calls: _Calls, bad: NDArray[np.bool_]) -> Iterator
 @code_rule("calls")
 def builtin_argument(chunk: Chunk) -> Iterator[Hits]:
     """An argument whose kind the code shows is of a kind that the signature allows there."""
-    table = chunk.image.signatures
-    for calls in _calls(chunk):
-        signed = calls.known & table.signed[calls.callee] & _count_allowed(table, calls)
-        args = calls.rows.args
-        where = np.flatnonzero(signed[args.row])
-        row = args.row[where]
-        kinds = table.kinds(args.kind[where], args.value[where])
-        params = table.params(calls.callee[row], args.position[where], calls.rows.counts[row])
-        bad = ~table.accepts(params, kinds)
-        if bad.any():
-            yield _argument_hits(chunk.image, calls, where[bad], params[bad], kinds[bad])
+    for sites in chunk.sites:
+        bad = np.flatnonzero(sites.args.bad)
+        if len(bad):
+            yield _argument_hits(chunk.image, sites, bad)
 
 
-def _argument_hits(
-    image: Image, calls: _Calls, where: Words, params: Words, kinds: Words
-) -> Hits:
-    args = calls.rows.args
+def _argument_hits(image: Image, sites: CallSites, bad: Words) -> Hits:
+    args, signed = sites.rows.args, sites.args
+    where = signed.where[bad]
 
     def message(i: int) -> str:
-        param = image.signatures.param(int(params[i]))
-        name = _name(image, int(calls.callee[args.row[where[i]]]))
+        param = image.signatures.param(int(signed.params[bad[i]]))
+        name = _name(image, int(sites.callee[args.row[where[i]]]))
         return (
             f"argument {args.position[where[i]]} ({param.name}) of {name}: expected "
-            f"{' or '.join(sorted(param.kinds))}, got {KINDS[kinds[i]]}"
+            f"{' or '.join(sorted(param.kinds))}, got {KINDS[signed.kinds[bad[i]]]}"
         )
 
-    return Hits(calls.rows.pc[args.row[where]], message)
+    return Hits(sites.rows.pc[args.row[where]], message)
 
 
 # Values of arguments
@@ -124,30 +92,31 @@ def _argument_hits(
 @code_rule("calls")
 def builtin_value(chunk: Chunk) -> Iterator[Hits]:
     """Immediates and constants of a call have values that the packed function allows."""
-    table = chunk.image.signatures
-    if not table.checked.any():
-        return
-    for calls in _calls(chunk):
-        checked = calls.known & table.checked[calls.callee] & _count_allowed(table, calls)
-        where = np.flatnonzero(checked)
-        if len(where):
-            yield from _value_hits(chunk.image, calls, where)
+    if chunk.image.signatures.checked.any():
+        for sites in chunk.sites:
+            if len(sites.checked):
+                yield from _value_hits(chunk.image, sites)
 
 
-def _value_hits(image: Image, calls: _Calls, where: Words) -> Iterator[Hits]:
+def _value_hits(image: Image, sites: CallSites) -> Iterator[Hits]:
     """Ask the signature's check once for all calls that look the same to it."""
-    faults: dict[int, str] = {}
-    first, alike = _distinct(calls, where)
-    for i in first:
-        fault = _value_fault(image, calls, int(where[i]))
-        if fault:
-            faults[int(i)] = fault
+    where, faults = sites.checked, {}
+    first, alike = _distinct(sites, where)
+    args = _StaticArgs(image, sites.rows)
+    for i in first.tolist():
+        at = int(where[i])
+        function = int(sites.callee[at])
+        signature = image.signatures.signatures[function]
+        if signature is not None and signature.check is not None:
+            texts = tuple(signature.check(args.of(at)))
+            if texts:
+                faults[i] = f"{_name(image, function)}: {'; '.join(texts)}"
     if faults:
         bad = np.flatnonzero(np.isin(alike, list(faults)))
-        yield Hits(calls.rows.pc[where[bad]], lambda i: faults[int(alike[bad[i]])])
+        yield Hits(sites.rows.pc[where[bad]], lambda i: faults[int(alike[bad[i]])])
 
 
-def _distinct(calls: _Calls, where: Words) -> tuple[Words, Words]:
+def _distinct(sites: CallSites, where: Words) -> tuple[Words, Words]:
     """Group calls that differ in registers and pc only.
 
     Returns:
@@ -155,8 +124,8 @@ def _distinct(calls: _Calls, where: Words) -> tuple[Words, Words]:
         it.  Grouping goes by a hash and is then compared word for word: where the hash was fooled,
         a call stands for itself.
     """
-    args, counts, callee = calls.rows.args, calls.rows.counts[where], calls.callee[where]
-    start = (np.cumsum(calls.rows.counts) - calls.rows.counts)[where]
+    args, counts, callee = sites.rows.args, sites.rows.counts[where], sites.callee[where]
+    start = (np.cumsum(sites.rows.counts) - sites.rows.counts)[where]
     register = (args.kind == _REGISTER) & ~is_special(args.value)
     words = np.where(register, 0, (args.kind << isa.KIND_SHIFT) ^ args.value)
     total = np.append(0, np.cumsum(_mix(words + args.position * 0x632BE59BD9B4E019)))
@@ -180,36 +149,29 @@ def _mix(words: Words) -> Words:
     return mixed * -0x4B47D0C5A1A6E2B5
 
 
-def _value_fault(image: Image, calls: _Calls, at: int) -> str:
-    """What the signature's check says about a call, in one line; empty if it says nothing."""
-    function, count = int(calls.callee[at]), int(calls.rows.counts[at])
-    signature = image.signatures.signatures[function]
-    if signature is None or signature.check is None:
-        return ""
-    args = _static_args(image, calls.rows, at)
-    params = signature.bind(count) or []
-    if not all(param.accepts(kind) for param, (kind, _) in zip(params, args, strict=False)):
-        return ""  # the rule on kinds speaks of it
-    return "; ".join(f"{_name(image, function)}: {text}" for text in signature.check(args))
+class _StaticArgs:
+    """The arguments of calls as the code shows them: kind and value."""
 
+    def __init__(self, image: Image, rows: Rows) -> None:
+        args = rows.args
+        self._image = image
+        self._ends = np.cumsum(rows.counts).tolist()
+        self._counts = rows.counts.tolist()
+        self._codes = image.signatures.kinds(args.kind, args.value).tolist()
+        self._kinds, self._values = args.kind.tolist(), args.value.tolist()
 
-def _static_args(image: Image, rows: Rows, at: int) -> list[StaticArg]:
-    """The arguments of a call as the code shows them."""
-    args, count = rows.args, int(rows.counts[at])
-    start = int(rows.counts[:at].sum())
-    run = slice(start, start + count)
-    kinds = image.signatures.kinds(args.kind[run], args.value[run])
-    return [
-        (KINDS[code], _static_value(image, int(kind), int(value)))
-        for code, kind, value in zip(kinds, args.kind[run], args.value[run], strict=True)
-    ]
+    def of(self, row: int) -> list[StaticArg]:
+        end = self._ends[row]
+        return [
+            (KINDS[self._codes[i]], self._value(self._kinds[i], self._values[i]))
+            for i in range(end - self._counts[row], end)
+        ]
 
-
-def _static_value(image: Image, kind: int, value: int) -> object:
-    if kind == _IMMEDIATE:
-        return value
-    if kind == _CONSTANT and 0 <= value < len(image.constants):
-        return image.constants[value]
-    if kind == _FUNCTION and 0 <= value < len(image.functions):
-        return image.function_name(value)
-    return None
+    def _value(self, kind: int, value: int) -> object:
+        image = self._image
+        if kind == _IMMEDIATE:
+            return value
+        if kind == _CONSTANT and 0 <= value < len(image.constants):
+            return image.constants[value]
+        info = image.functions.get(value) if kind == _FUNCTION else None
+        return None if info is None else info.name

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .. import isa
 from ..isa import FieldKind, Op
 from .image import Image, Words
+from .sites import CallSites
 
 __all__ = ["Args", "Chunk", "Flow", "Rows", "chunks", "is_special"]
 
@@ -116,6 +117,18 @@ class Chunk:
         self.filled = self.known & (length - fixed == np.where(tail, count, 0))
         self.rows = tuple(self._rows())
         self.calls = tuple(rows for rows in self.rows if rows.op.tail is not None)
+
+    @cached_property
+    def sites(self) -> tuple[CallSites, ...]:
+        """The calls beside what their callees take."""
+        table = self.image.signatures
+        if not len(table.arity):
+            return ()
+        return tuple(
+            CallSites(rows, index, table)
+            for rows in self.calls
+            for index in rows.column(FieldKind.FUNC)
+        )
 
     def _rows(self) -> Iterator[Rows]:
         for op in isa.OPS:
