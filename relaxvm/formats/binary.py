@@ -172,7 +172,8 @@ class _Reader:
     def name_of(self, size: int) -> str:
         """`size` bytes of a name."""
         at = self.stream.position
-        self.within("name_bytes", size, "name")
+        self.fits(size, 1)
+        self.within("name_bytes", size, "bytes of a name")
         text = self.string(size)
         if "\0" in text:
             raise FormatError(f"name at byte {at}: contains a NUL character")
