@@ -29,19 +29,20 @@ class Parameters:
         names: their names, or empty where the executable has none.
     """
 
-    __slots__ = ("count", "function", "names")
+    __slots__ = ("_positions", "count", "function", "names")
 
     def __init__(self, function: str, count: int, names: Sequence[str]) -> None:
         self.function = function
         self.count = count
         self.names = tuple(names) if len(names) == count else ()
+        self._positions = {name: i for i, name in enumerate(self.names)}
 
     @classmethod
     def of(cls, function: VMFunction | FunctionInfo) -> Parameters:
         return cls(function.name, function.num_args, function.param_names)
 
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments of a call in the order of the parameters, by the rules of Python.
+        """Arguments in the order of the parameters, by Python's rules for a call.
 
         Raises:
             TypeError: an unknown keyword, or two values for a parameter.
@@ -54,8 +55,9 @@ class Parameters:
         if len(args) > self.count:
             raise self.wrong_count(len(args) + len(kwargs))
         slots = [*args, *([_MISSING] * (self.count - len(args)))]
+        positions = self._positions
         for name, value in kwargs.items():
-            index = self.index(name)
+            index = positions[name] if name in positions else self.index(name)
             if slots[index] is not _MISSING:
                 raise TypeError(f"{self.function}: two values for the parameter {name!r}")
             slots[index] = value
@@ -86,8 +88,8 @@ class Parameters:
         Raises:
             TypeError: there is none of that name.
         """
-        if name in self.names:
-            return self.names.index(name)
+        if name in self._positions:
+            return self._positions[name]
         if self.count and not self.names:
             raise TypeError(f"{self.function}: unexpected keyword {name!r}, its {self.count} "
                             f"parameters have no names; pass arguments by position")
@@ -151,7 +153,7 @@ class BoundFunction:
         function: the function that is called.
     """
 
-    __slots__ = ("_given", "_open", "function")
+    __slots__ = ("_around", "_given", "_open", "function")
 
     def __init__(
         self, function: VMFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -162,15 +164,19 @@ class BoundFunction:
             ArityError: too many arguments.
         """
         params = Parameters.of(function)
-        given = params.slots(args, kwargs)
         self.function = function
-        self._given = tuple(x if x is _MISSING else to_value(x) for x in given)
-        self._open = self._open_parameters(params)
+        self._give(params, params.slots(args, kwargs))
 
-    def _open_parameters(self, params: Parameters) -> Parameters:
+    def _give(self, params: Parameters, slots: Sequence[Any]) -> None:
+        """Set what is given, a value or `_MISSING` per parameter."""
+        self._given = tuple(x if x is _MISSING else to_value(x) for x in slots)
         free = [i for i, value in enumerate(self._given) if value is _MISSING]
         names = [params.names[i] for i in free] if params.names else []
-        return Parameters(params.function, len(free), names)
+        self._open = Parameters(params.function, len(free), names)
+        # Open parameters mostly stand side by side; then a call is a concatenation.
+        first, end = (free[0], free[-1] + 1) if free else (params.count, params.count)
+        side_by_side = end - first == len(free)
+        self._around = (self._given[:first], self._given[end:]) if side_by_side else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function.
@@ -179,15 +185,19 @@ class BoundFunction:
             TypeError: an unknown keyword, or two values for a parameter.
             ArityError: the number of the other arguments is wrong.
         """
-        return self.function(*self._merged(self._open.order(args, kwargs)))
+        if kwargs or len(args) != self._open.count:
+            args = self._open.order(args, kwargs)
+        if self._around is None:
+            return self.function(*self._merged(args))
+        before, after = self._around
+        return self.function(*before, *args, *after)
 
     def bind(self, *args: Any, **kwargs: Any) -> BoundFunction:
         """Give some of the other arguments as well."""
-        rest = self._open.slots(args, kwargs)
         bound = BoundFunction.__new__(BoundFunction)
         bound.function = self.function
-        bound._given = self._merged([x if x is _MISSING else to_value(x) for x in rest])
-        bound._open = bound._open_parameters(Parameters.of(self.function))
+        slots = self._merged(self._open.slots(args, kwargs))
+        bound._give(Parameters.of(self.function), slots)
         return bound
 
     def _merged(self, rest: Sequence[Any]) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ from .memory import (
     Storage,
     make_allocators,
     memory_stats,
+    track,
 )
 from .module import VMModule
 from .notes import ErrorNotes, Frame
@@ -125,6 +126,7 @@ class VirtualMachine(Machine):
             for info, func in zip(executable.functions, linked.callables, strict=True)
             if func is not None
         }
+        self._parameters: dict[int, Parameters] = {}
         self._notes: ErrorNotes | None = None
         self._saved: dict[str, _Saved] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
@@ -136,6 +138,7 @@ class VirtualMachine(Machine):
         self._setup(
             executable, list(linked.callables), list(builtins), self._allocators, limits, optimize
         )
+        track(self)
 
     # What it consists of
 
@@ -225,7 +228,10 @@ class VirtualMachine(Machine):
     def _call_with_keywords(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return function(*Parameters.of(function).order(args, kwargs))
+        params = self._parameters.get(function.index)
+        if params is None:
+            params = self._parameters[function.index] = Parameters.of(function)
+        return function(*params.order(args, kwargs))
 
     def _signature_of(self, function: VMFunction) -> inspect.Signature:
         return signature_of(Parameters.of(function))

@@ -147,6 +147,21 @@ def test_bind(vm: VirtualMachine) -> None:
         vm["main"].bind(1, x=2)
 
 
+def test_bind_with_gaps() -> None:
+    b = ExecBuilder()
+    with b.function("f", num_inputs=5, param_names=list("abcde")):
+        b.emit_call("t.keep", [b.r(i) for i in range(5)], dst=b.r(5))
+        b.emit_ret(b.r(5))
+    f = VirtualMachine(b.get(), functions=FUNCTIONS)["f"]
+    assert f.bind(b=2, d=4)(1, 3, 5) == (1, 2, 3, 4, 5)
+    assert f.bind(b=2, d=4)(1, e=5, c=3) == (1, 2, 3, 4, 5)
+    assert f.bind(1, e=5)(2, 3, 4) == (1, 2, 3, 4, 5)
+    assert f.bind(c=3).bind(1, e=5).bind(d=4)(2) == (1, 2, 3, 4, 5)
+    assert str(f.bind(b=2, d=4).signature) == "(a, c, e)"
+    with pytest.raises(ArityError, match=r"f: expects 3 arguments \(a, c, e\), got 2; missing 'e'"):
+        f.bind(b=2, d=4)(1, 3)
+
+
 def test_bind_converts_arguments_once(vm: VirtualMachine) -> None:
     class Producer:
         calls = 0
