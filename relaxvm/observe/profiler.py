@@ -1,0 +1,229 @@
+"""`relaxvm.profile(vm)`: where the time of a program goes.
+
+    with relaxvm.profile(vm) as p:
+        vm.main(x)
+    print(p)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from os import PathLike
+from time import perf_counter_ns
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from ..errors import RelaxVMError
+from . import report
+from .chrome_trace import trace_events, trace_header, write_trace
+from .recorder import RUN, Clock, Recorder
+from .results import FunctionRow, MemorySample, Results, SiteRow, ThreadRow, collect, events
+
+if TYPE_CHECKING:
+    from ..vm import VirtualMachine
+
+__all__ = ["Profile", "profile"]
+
+_CALIBRATION_ROUNDS: Final = 200
+
+
+class Profile:
+    """A profile of the runs of a VM that begin while it is active.
+
+    A context manager; entering it again adds to what was recorded.  Runs of all threads are
+    recorded.  The results may be read at any time, also while runs are in flight: these count once
+    they have ended.
+
+    While it is active the VM calls the builtins one by one through their plain Python references:
+    what the core otherwise fuses or executes inside its loop is timed as an ordinary call.  So
+    compare the rows with each other, not with the time of an unprofiled run.
+
+    Args:
+        vm: the VM to observe.
+        shapes: record shapes and dtypes of the arguments per call site, and their bytes.
+        memory: record bytes live and cached in the VM's allocators whenever a call may change them.
+        max_events: calls kept for `chrome_trace`; the tables count all calls.
+    """
+
+    def __init__(
+        self,
+        vm: VirtualMachine,
+        *,
+        shapes: bool = True,
+        memory: bool = True,
+        max_events: int = 1_000_000,
+        _clock: Clock = perf_counter_ns,
+    ) -> None:
+        self._vm = vm
+        self._executable = vm.executable
+        self._clock = _clock
+        self._active = False
+        self._origin = 0
+        self._call_cost = 0.0
+        self._recorder = Recorder(
+            _memory_reader(vm) if memory else None,
+            shapes=shapes,
+            max_events=max_events,
+            clock=_clock,
+        )
+
+    def __enter__(self) -> Profile:
+        if self._active:
+            raise RelaxVMError("profile: already active")
+        if not self._origin:
+            self._call_cost = _hook_call_cost(self._clock)
+            self._origin = self._clock()
+        self._recorder.start()
+        self._vm._add_hook(self._recorder)
+        self._active = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._active = False
+        self._vm._remove_hook(self._recorder)
+        self._recorder.stop()
+
+    # Results as data
+
+    @property
+    def results(self) -> Results:
+        """Everything found so far."""
+        return collect(self._recorder, self._executable, self._origin, self._call_cost)
+
+    @property
+    def functions(self) -> tuple[FunctionRow, ...]:
+        """One row per function called, in no particular order."""
+        return self.results.functions
+
+    @property
+    def sites(self) -> tuple[SiteRow, ...]:
+        """One row per call site, in the order of the code."""
+        return self.results.sites
+
+    @property
+    def threads(self) -> tuple[ThreadRow, ...]:
+        return self.results.threads
+
+    @property
+    def memory(self) -> tuple[MemorySample, ...]:
+        """The allocation timeline: a sample wherever the figures changed."""
+        return self.results.memory
+
+    def to_dict(self) -> dict[str, Any]:
+        """The results as plain dicts and lists; times in nanoseconds."""
+        return report.as_dict(self.results)
+
+    # Results as text
+
+    def table(self, by: str = "function", sort: str = "self", limit: int | None = 30) -> str:
+        """A summary and a table.
+
+        Args:
+            by: "function" or "site".
+            sort: "self", "total", "count", "mean", "max" or "bytes"; the largest come first.
+            limit: rows shown, None for all.
+
+        Raises:
+            ValueError: unknown `by` or `sort`.
+        """
+        return report.as_table(self.results, by, sort, limit)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        runs = sum(thread.runs for thread in self._recorder.threads)
+        return f"<Profile of {runs} runs{', active' if self._active else ''}>"
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=1) + "\n"
+
+    def to_csv(self, by: str = "function") -> str:
+        """One line per function or, by "site", per call site, under a header.
+
+        Raises:
+            ValueError: unknown `by`.
+        """
+        return report.as_csv(self.results, by)
+
+    def folded(self) -> str:
+        """Stacks and their own nanoseconds, one per line, for flame graph tools.  Stacks of more
+        than 256 functions are cut."""
+        return report.as_folded(self.results)
+
+    # The timeline
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The timeline of all calls as Chrome's trace JSON."""
+        results = self.results
+        return {**trace_header(results), "traceEvents": list(self._trace_events(results))}
+
+    def save_chrome_trace(self, target: str | PathLike[str] | IO[bytes]) -> None:
+        """Write `chrome_trace` to a path or a binary file; https://ui.perfetto.dev opens it."""
+        results = self.results
+        with ExitStack() as stack:
+            if isinstance(target, (str, PathLike)):
+                target = stack.enter_context(open(target, "wb"))
+            write_trace(target, trace_header(results), self._trace_events(results))
+
+    def _trace_events(self, results: Results) -> Iterator[dict[str, Any]]:
+        category = {row.name: row.category for row in results.functions}
+        timeline = events(self._recorder, self._origin)
+        return trace_events(results, timeline, os.getpid(), category.__getitem__)
+
+
+def profile(
+    vm: VirtualMachine, *, shapes: bool = True, memory: bool = True, max_events: int = 1_000_000
+) -> Profile:
+    """Measure what the runs of a VM spend their time on::
+
+        with relaxvm.profile(vm) as p:
+            vm.main(x)
+        print(p)                       # a table of functions
+        print(p.table(by="site"))      # a table of call instructions, with argument shapes
+        p.save_chrome_trace("t.json")  # for https://ui.perfetto.dev
+
+    Args:
+        vm: the VM to observe, on all threads.
+        shapes: record shapes and dtypes of the arguments per call site, and their bytes.
+        memory: record bytes live and cached in the VM's allocators whenever a call may change them.
+        max_events: calls kept for the timeline.
+
+    Returns:
+        A `Profile`, active inside the ``with`` block.
+    """
+    return Profile(vm, shapes=shapes, memory=memory, max_events=max_events)
+
+
+def _memory_reader(vm: VirtualMachine) -> Callable[[], tuple[int, int]]:
+    def read() -> tuple[int, int]:
+        stats = vm.memory_stats()
+        return stats.live_bytes, stats.cached_bytes
+
+    return read
+
+
+def _hook_call_cost(clock: Clock) -> float:
+    """Nanoseconds per event between the VM's loop and the first line of the hook, both ways.
+
+    What a loop of hook calls takes beyond the time that the hook measures of itself.
+    """
+    hook = Recorder(None, shapes=False, max_events=0, clock=clock)
+    hook.start()
+    hook(RUN, True, None, "", None, ())
+    record = hook.threads[0]
+    begun, inside, events_before = clock(), record.hook_ns, record.hook_events
+    for _ in range(_CALIBRATION_ROUNDS):
+        hook(0, True, None, "", None, ())
+        hook(0, False, None, "", None, ())
+    outside = clock() - begun - (record.hook_ns - inside)
+    return max(0.0, outside / (record.hook_events - events_before))

@@ -1,0 +1,329 @@
+"""What a profile found, as plain rows: the merged records of all threads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..executable import FunctionInfo, VMExecutable
+from ..formats.text import format_instruction
+from ..isa import FuncKind
+from ..values import Shape
+from .recorder import EVENT_WORDS, OPEN, RUN, Node, Recorder, Tally
+
+__all__ = [
+    "CATEGORIES",
+    "Event",
+    "FunctionRow",
+    "MemorySample",
+    "Results",
+    "SiteRow",
+    "ThreadRow",
+    "Timing",
+    "collect",
+    "events",
+]
+
+CATEGORIES: Final = ("kernel", "builtin", "dispatch")
+"""Where time goes: packed and compiled functions, ``vm.builtin.*``, and the VM's own loop."""
+
+_MAX_TEXT: Final = 200
+"""Characters of an instruction; a call may have thousands of arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of the calls of something, in nanoseconds, apart from the time spent in the hook.
+
+    Attributes:
+        count: calls, the failed ones included.
+        errors: calls that raised.
+        total_ns: time of the calls; of a recursion only the outermost call counts.
+        self_ns: the same without the calls made by the callee.
+        min_ns, max_ns: shortest and longest call.
+        nbytes: bytes of the tensors passed and returned.
+        share: part of the time of all runs that is `self_ns`, 0 to 1.
+    """
+
+    count: int
+    errors: int
+    total_ns: int
+    self_ns: int
+    min_ns: int
+    max_ns: int
+    nbytes: int
+    share: float
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow(Timing):
+    """A function: its name and its category, one of `CATEGORIES`."""
+
+    name: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRow(Timing):
+    """A call site.
+
+    Attributes:
+        caller: the bytecode function that holds the instruction; empty for a run from Python.
+        pc: number of the instruction, from the start of the executable; -1 for a run from Python.
+        callee: name of the function called.
+        instruction: the instruction as the listing prints it; empty for a run from Python.
+        shapes: argument lists and how often each was seen, the most frequent first.
+    """
+
+    caller: str
+    pc: int
+    callee: str
+    instruction: str
+    shapes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRow:
+    """A thread: its name, its id in the operating system, and the runs that began on it."""
+
+    name: str
+    native_id: int
+    runs: int
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Bytes held by the VM's allocators at a time (nanoseconds since the profile began)."""
+
+    time_ns: int
+    live_bytes: int
+    cached_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A finished call on the timeline; times in nanoseconds since the profile began.
+
+    Attributes:
+        thread: index into `Results.threads`.
+        pc: the call instruction, -1 for a run from Python.
+        elapsed_ns: duration apart from the time spent in the hook.
+    """
+
+    thread: int
+    name: str
+    pc: int
+    start_ns: int
+    end_ns: int
+    elapsed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A profile as data.  All times in nanoseconds.
+
+    Attributes:
+        wall_ns: time of the runs that Python began, summed over threads, apart from the hook's.
+            Equals the sum of `self_ns` over all functions, calls in flight aside.
+        categories: `self_ns` by category, in the order of `CATEGORIES`.
+        hook_events: calls of the hook.
+        hook_ns: time spent inside the hook; not contained in any other figure.
+        hook_call_ns: estimated cost per event of getting into and out of the hook; half of it
+            is contained in the callee's time and half in the caller's.
+        dropped_events: calls that are counted in the rows but not kept for the trace.
+    """
+
+    functions: tuple[FunctionRow, ...]
+    sites: tuple[SiteRow, ...]
+    threads: tuple[ThreadRow, ...]
+    memory: tuple[MemorySample, ...]
+    stacks: tuple[tuple[tuple[str, ...], int], ...]
+    categories: dict[str, int]
+    runs: int
+    wall_ns: int
+    hook_events: int
+    hook_ns: int
+    hook_call_ns: float
+    dropped_events: int
+
+    @property
+    def dispatch_share(self) -> float:
+        """Part of the time of all runs spent in the VM's loop, 0 to 1."""
+        return self.categories["dispatch"] / self.wall_ns if self.wall_ns else 0.0
+
+    @property
+    def peak_live_bytes(self) -> int:
+        return max((sample.live_bytes for sample in self.memory), default=0)
+
+
+def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost: float) -> Results:
+    """Merge the records of all threads.
+
+    Args:
+        origin: clock value at which the profile began.
+        call_cost: nanoseconds per event of getting into and out of the hook.
+    """
+    threads = list(recorder.threads)
+    wall = sum(thread.wall_ns for thread in threads)
+    place = _Place(executable)
+
+    functions: dict[str, Tally] = {}
+    sites: dict[tuple[int, str], Tally] = {}
+    shapes: dict[tuple[int, str], Counter[str]] = {}
+    stacks: Counter[tuple[str, ...]] = Counter()
+    for thread in threads:
+        for name, tally in list(thread.functions.items()):
+            _merge(functions.setdefault(name, Tally()), tally)
+        for site in list(thread.sites):
+            key = (site.pc, site.name)
+            _merge(sites.setdefault(key, Tally()), site)
+            seen = shapes.setdefault(key, Counter())
+            for args, count in list(site.shapes.items()):
+                seen["other" if args is None else _args_text(args)] += count
+        for stack, own in _stacks(thread.root):
+            stacks[stack] += own
+
+    categories = dict.fromkeys(CATEGORIES, 0)
+    for name, tally in functions.items():
+        categories[place.category(name)] += tally.own
+    return Results(
+        functions=tuple(
+            FunctionRow(**_timing(tally, wall), name=name, category=place.category(name))
+            for name, tally in functions.items()
+        ),
+        sites=tuple(
+            SiteRow(
+                **_timing(tally, wall),
+                caller=place.caller(pc),
+                pc=pc,
+                callee=name,
+                instruction=place.instruction(pc),
+                shapes=_most_frequent_first(shapes[pc, name]),
+            )
+            for (pc, name), tally in sorted(sites.items())
+        ),
+        threads=tuple(ThreadRow(t.name, t.native_id, t.runs, t.wall_ns) for t in threads),
+        memory=tuple(sorted(
+            (MemorySample(time - origin, live, cached) for time, live, cached in recorder.memory),
+            key=lambda sample: sample.time_ns,
+        )),
+        stacks=tuple(sorted(stacks.items())),
+        categories=categories,
+        runs=sum(thread.runs for thread in threads),
+        wall_ns=wall,
+        hook_events=sum(thread.hook_events for thread in threads),
+        hook_ns=sum(thread.hook_ns for thread in threads),
+        hook_call_ns=call_cost,
+        dropped_events=sum(thread.dropped for thread in threads),
+    )
+
+
+def events(recorder: Recorder, origin: int) -> Iterator[Event]:
+    """The calls kept for the timeline, thread by thread, in the order in which they began."""
+    for index, thread in enumerate(list(recorder.threads)):
+        words = thread.events
+        for at in range(0, len(words), EVENT_WORDS):
+            site, start, end, elapsed = words[at : at + EVENT_WORDS]
+            if end != OPEN:
+                where = thread.sites[site]
+                yield Event(index, where.name, where.pc, start - origin, end - origin, elapsed)
+
+
+class _Place:
+    """Names for what a recorder knows as numbers."""
+
+    def __init__(self, executable: VMExecutable) -> None:
+        self._executable = executable
+        self._by_name = {info.name: info for info in executable.functions}
+        self._bytecode: list[FunctionInfo] = sorted(
+            (info for info in executable.functions if info.kind == FuncKind.BYTECODE),
+            key=lambda info: info.start_instr,
+        )
+        self._starts = [info.start_instr for info in self._bytecode]
+
+    def caller(self, pc: int) -> str:
+        if pc == RUN:
+            return ""
+        return self._bytecode[bisect_right(self._starts, pc) - 1].name
+
+    def instruction(self, pc: int) -> str:
+        if pc == RUN:
+            return ""
+        text = " ".join(format_instruction(self._executable, pc).split())
+        return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
+
+    def category(self, name: str) -> str:
+        info = self._by_name.get(name)
+        if info is not None and info.kind == FuncKind.BYTECODE:
+            return "dispatch"
+        return "builtin" if name.startswith("vm.builtin.") else "kernel"
+
+
+def _most_frequent_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _merge(into: Tally, tally: Tally) -> None:
+    if tally.count:
+        into.min = tally.min if into.count == 0 else min(into.min, tally.min)
+        into.max = max(into.max, tally.max)
+    into.count += tally.count
+    into.errors += tally.errors
+    into.total += tally.total
+    into.own += tally.own
+    into.nbytes += tally.nbytes
+
+
+def _timing(tally: Tally, wall: int) -> dict[str, Any]:
+    return {
+        "count": tally.count,
+        "errors": tally.errors,
+        "total_ns": tally.total,
+        "self_ns": tally.own,
+        "min_ns": tally.min,
+        "max_ns": tally.max,
+        "nbytes": tally.nbytes,
+        "share": tally.own / wall if wall else 0.0,
+    }
+
+
+def _stacks(root: Node) -> Iterable[tuple[tuple[str, ...], int]]:
+    pending: list[tuple[tuple[str, ...], Node]] = [((), root)]
+    while pending:
+        stack, node = pending.pop()
+        if node.own:
+            yield stack, node.own
+        for child in list(node.children.values()):
+            pending.append(((*stack, child.name), child))
+
+
+def _args_text(args: Iterable[Any]) -> str:
+    return ", ".join(map(_arg_text, args))
+
+
+def _arg_text(arg: Any) -> str:
+    if isinstance(arg, Shape):
+        return repr(arg)
+    if isinstance(arg, tuple):
+        dtype, shape = arg
+        return f"{dtype}[{', '.join(map(str, shape))}]"
+    if arg is type(None):
+        return "None"
+    if issubclass(arg, np.dtype):
+        return "dtype"
+    name: str = arg.__name__
+    return _CLASS_WORDS.get(name, name)
+
+
+_CLASS_WORDS: Final = {"VirtualMachine": "vm", "Storage": "storage", "Closure": "closure",
+                       "VMFunction": "func", "function": "func"}  # fmt: skip
