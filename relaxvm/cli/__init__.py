@@ -1,0 +1,100 @@
+"""The command line: ``relaxvm`` and ``python -m relaxvm``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from .console import Console
+from .exits import Exit, exit_code_of
+
+__all__ = ["main"]
+
+_EPILOG = """\
+exit codes:
+    0  success
+    1  the run, the verification or the writing of a result failed
+    2  wrong usage: options, function names, inputs that do not fit
+    3  a file cannot be read or is not well formed
+    4  functions that the executable needs, or an optional package, are missing
+    5  a limit was reached
+   70  a bug in relaxvm
+  130  interrupted
+  141  the reader of the output went away
+
+inspect, dis, asm and verify run nothing of the file.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: arguments after the program's name; those of the process if None.
+
+    Returns:
+        The exit code; see `relaxvm.cli.exits.Exit`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A name that the terminal's encoding lacks must not end the command.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has printed help or what is wrong
+        return stop.code if isinstance(stop.code, int) else Exit.USAGE
+    console = Console(as_json=args.json, debug=args.debug, progress=args.progress)
+    try:
+        code: int = args.command(args, console)
+        console.flush()
+        return code
+    except BrokenPipeError:
+        _abandon_output()
+        return Exit.BROKEN_PIPE
+    except KeyboardInterrupt as error:
+        return _fail(console, error, Exit.INTERRUPTED)
+    except Exception as error:
+        return _fail(console, error, exit_code_of(error))
+
+
+def _fail(console: Console, error: BaseException, code: Exit) -> int:
+    try:
+        console.error(error, code)
+        console.flush()
+    except BrokenPipeError:
+        _abandon_output()
+    return code
+
+
+def _abandon_output() -> None:
+    """Nobody reads any more: keep the interpreter from failing when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Imported here so that an import of relaxvm.cli, as of any module, costs next to nothing.
+    from .. import __version__
+    from . import assemble, check, look, run
+
+    common = argparse.ArgumentParser(add_help=False)
+    group = common.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="results and errors as JSON on stdout")
+    group.add_argument("--progress", action="store_true",
+                       help="report progress on stderr even if it is no terminal")  # fmt: skip
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+    parser = argparse.ArgumentParser(
+        prog="relaxvm",
+        description="Run, check and look into executables of the Relax VM.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for group_of_commands in (run, look, assemble, check):
+        group_of_commands.add_commands(commands, common)
+    return parser

@@ -1,0 +1,72 @@
+"""``asm``: a complete listing becomes a binary file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from ..errors import FormatError
+from ..executable import VMExecutable
+from ..formats import binary
+from ..limits import Limits
+from ..verify import verify
+from .arrays import replacing
+from .console import Console
+from .exits import CommandError, Exit, UsageError
+from .files import STDIO, parse_listing, read_error, read_stream, standard_input
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    asm = commands.add_parser(
+        "asm", parents=[common], help="assemble a listing",
+        description="Read the text that `relaxvm dis --complete` prints, verify, write the binary "
+        "form. Runs nothing of it.",
+    )  # fmt: skip
+    asm.add_argument("file", metavar="FILE", help="complete listing; - for stdin")
+    asm.add_argument("-o", "--output", metavar="PATH", required=True,
+                     help="file to write; - for stdout")  # fmt: skip
+    asm.add_argument("--no-verify", action="store_true", help="write it even if it may not run")
+    asm.set_defaults(command=_asm)
+
+
+def _asm(args: argparse.Namespace, console: Console) -> int:
+    if args.output == STDIO and (console.as_json or sys.stdout.isatty()):
+        raise UsageError("--output -: expected a pipe or a file at standard output, "
+                         + ("with --json it has the result" if console.as_json
+                            else "got a terminal"))  # fmt: skip
+    data, name = _read(args.file)
+    with console.progress(f"assembling {name}"):
+        executable = parse_listing(data, name)
+        if not args.no_verify:
+            verify(executable).check()
+        data = _dump(executable)
+    if args.output == STDIO:
+        sys.stdout.buffer.write(data)
+    else:
+        with replacing(args.output) as file:
+            file.write(data)
+    console.result({"file": args.output, "bytes": len(data),
+                    "functions": len(executable.functions), "instructions": len(executable)})
+    return Exit.OK
+
+
+def _read(name: str) -> tuple[bytes, str]:
+    """The bytes of a file and its name for messages."""
+    if name == STDIO:
+        return read_stream(standard_input(), "<stdin>", Limits()), "<stdin>"
+    try:
+        with open(name, "rb") as file:
+            return read_stream(file, name, Limits()), name
+    except OSError as error:
+        raise read_error(name, error) from error
+
+
+def _dump(executable: VMExecutable) -> bytes:
+    try:
+        return binary.dumps(executable)
+    except FormatError as error:
+        # The listing is fine: the binary form is what cannot hold it.
+        raise CommandError(str(error)) from error

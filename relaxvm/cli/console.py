@@ -1,0 +1,182 @@
+"""Where a command's words go: results to stdout, the rest to stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+from ..errors import BugError
+from .exits import Exit
+
+__all__ = ["Console", "Progress", "plain"]
+
+_CONTROL: Final = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+} | {
+    # Marks that reorder a line on screen.
+    code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}  # fmt: skip
+_NOTES_SHOWN: Final = 12
+_NAMELESS: Final[dict[type, str]] = {KeyboardInterrupt: "interrupted", MemoryError: "out of memory"}
+
+
+def plain(text: str) -> str:
+    """Text without control characters but tab and line end.  Names come from files: what would move
+    the cursor or change colours is shown as an escape."""
+    return text.translate(_CONTROL)
+
+
+class Console:
+    """Output of one command.
+
+    Args:
+        as_json: results and errors are JSON objects on stdout.
+        debug: errors come with their traceback.
+        progress: report progress even where stderr is no terminal.
+    """
+
+    def __init__(self, *, as_json: bool, debug: bool, progress: bool) -> None:
+        self.as_json = as_json
+        self._debug = debug
+        self._progress = progress
+        self._out: TextIO = sys.stdout
+        self._err: TextIO = sys.stderr
+
+    def text(self, text: str) -> None:
+        """Part of the result, for people; nothing with --json."""
+        if not self.as_json and text:
+            self._out.write(plain(text if text.endswith("\n") else text + "\n"))
+
+    def result(self, data: Mapping[str, Any]) -> None:
+        """The result, for programs; nothing without --json."""
+        if self.as_json:
+            self._out.write(json.dumps(_finite(data), indent=1, allow_nan=False) + "\n")
+
+    def note(self, text: str) -> None:
+        """A remark beside the result."""
+        self._err.write(plain(f"relaxvm: {text}\n"))
+
+    def error(self, error: BaseException, code: Exit) -> None:
+        """Say what went wrong: one message, a traceback only with --debug."""
+        message = describe_error(error)
+        if code == Exit.BUG and not isinstance(error, BugError):
+            message = (f"this is a bug in relaxvm: {type(error).__name__}: {message} "
+                       f"(--debug shows where)")
+        if self._debug:
+            self._err.write(plain("".join(traceback.format_exception(error))))
+        self._err.write(plain(f"relaxvm: error: {message}\n"))
+        if self.as_json:
+            self.result({"error": {
+                "type": type(error.__cause__ or error).__name__,
+                "message": message,
+                "exit_code": int(code),
+            }})  # fmt: skip
+
+    @contextmanager
+    def progress(self, label: str, total: int | None = None) -> Iterator[Progress]:
+        """Report on work that takes long, on stderr; silent unless that is a terminal or --progress
+        was given."""
+        shown = self._progress or _is_terminal(self._err)
+        with Progress(self._err, label, total, shown=shown) as progress:
+            yield progress
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def describe_error(error: BaseException) -> str:
+    """Message and notes of an exception; its class where the message alone would not tell."""
+    lines = [str(error) or _NAMELESS.get(type(error), type(error).__name__)]
+    source = error.__cause__ or error
+    notes: list[str] = getattr(source, "__notes__", [])
+    lines.extend(f"  {note}" for note in notes[:_NOTES_SHOWN])
+    if len(notes) > _NOTES_SHOWN:
+        lines.append(f"  ... and {len(notes) - _NOTES_SHOWN} more lines")
+    return "\n".join(lines)
+
+
+class Progress:
+    """A line on stderr that says how far the work is: rewritten on a terminal, now and then a new
+    one elsewhere.  Silent for the first second."""
+
+    SILENT: Final = 1.0
+    """Seconds before the first word."""
+    PERIOD: Final = 0.5
+    """Seconds between two updates on a terminal."""
+    PERIOD_PLAIN: Final = 5.0
+    """The same elsewhere."""
+
+    def __init__(self, stream: TextIO, label: str, total: int | None, *, shown: bool) -> None:
+        self._stream = stream
+        self._label = label
+        self._total = total
+        self._done = 0
+        self._terminal = _is_terminal(stream)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True) if shown else None
+        self._written = False
+
+    def step(self, count: int = 1) -> None:
+        """So much more is done."""
+        self._done += count
+
+    def __enter__(self) -> Progress:
+        self._begun = time.monotonic()
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._written and self._terminal:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _tick(self) -> None:
+        wait = self.SILENT
+        while not self._stop.wait(wait):
+            self._write()
+            wait = self.PERIOD if self._terminal else self.PERIOD_PLAIN
+
+    def _write(self) -> None:
+        seconds = time.monotonic() - self._begun
+        done = "" if self._total is None else f" {self._done} of {self._total},"
+        text = plain(f"relaxvm: {self._label},{done} {seconds:.0f} s")
+        if self._terminal:
+            # A line that wraps cannot be rewritten.
+            text = text[: shutil.get_terminal_size().columns - 1]
+        self._stream.write(f"\r{text}\x1b[K" if self._terminal else f"{text}\n")
+        self._stream.flush()
+        self._written = True
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
+def _finite(data: Any) -> Any:
+    """The same with infinities and NaN, which JSON does not have, as strings."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data)
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(item) for item in data]
+    return data

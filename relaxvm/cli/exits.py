@@ -1,0 +1,79 @@
+"""Exit codes of the command line, and which exception ends in which."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ..errors import (
+    BugError,
+    FormatError,
+    LimitError,
+    LinkError,
+    MissingExtraError,
+    ParseError,
+    RelaxVMError,
+    VerifyError,
+)
+
+__all__ = ["CommandError", "Exit", "UsageError", "exit_code_of"]
+
+
+class Exit(IntEnum):
+    """What a command's exit status means."""
+
+    OK = 0
+    FAILED = 1
+    """The run, the verification or the writing of a result failed."""
+    USAGE = 2
+    """The command line is wrong: options, function names, inputs that do not fit."""
+    MALFORMED = 3
+    """A file cannot be read or is not well formed."""
+    MISSING = 4
+    """Functions that the executable needs are not registered, or an optional package is absent."""
+    LIMIT = 5
+    """A limit was reached, at load or in the run."""
+    BUG = 70
+    """relaxvm contradicts itself."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+    BROKEN_PIPE = 141
+    """The reader of the output went away."""
+
+
+class CommandError(Exception):
+    """Ends a command with a message and an exit code."""
+
+    code = Exit.FAILED
+
+    def __init__(self, message: str, code: Exit | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class UsageError(CommandError):
+    """The command line asks for something that does not exist or does not fit."""
+
+    code = Exit.USAGE
+
+
+_CODES = (
+    (BugError, Exit.BUG),
+    (LinkError, Exit.MISSING),
+    (MissingExtraError, Exit.MISSING),
+    (LimitError, Exit.LIMIT),
+    (FormatError, Exit.MALFORMED),
+    (ParseError, Exit.MALFORMED),
+    (VerifyError, Exit.FAILED),
+    (RelaxVMError, Exit.FAILED),
+    (MemoryError, Exit.FAILED),
+    (OSError, Exit.MALFORMED),
+)
+
+
+def exit_code_of(error: BaseException) -> Exit:
+    """The exit code of an exception that a command let through.  One that has no business there
+    means a bug."""
+    if isinstance(error, CommandError):
+        return error.code
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.BUG)

@@ -1,0 +1,235 @@
+"""Reading executables, and importing the kernels that a user names."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from ..executable import VMExecutable
+from ..formats import binary, text
+from ..limits import Limits
+from .exits import CommandError, Exit, UsageError
+
+__all__ = [
+    "STDIO",
+    "OpenedFile",
+    "add_file_argument",
+    "add_kernels_argument",
+    "import_kernels",
+    "limits_of",
+    "open_executable",
+    "parse_listing",
+    "read_error",
+    "read_stream",
+    "standard_input",
+    "write_error",
+]
+
+STDIO: Final = "-"
+"""The name that stands for standard input or output."""
+
+_HEAD_BYTES: Final = 64
+_CHUNK_BYTES: Final = 1 << 20
+_TEXT_HEAD: Final = text.VERSION_LINE.rsplit(" ", 1)[0].encode()
+"""How a complete listing begins, of whatever version."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """An executable as read, not verified.
+
+    Attributes:
+        name: path, or ``<stdin>``.
+        form: "binary" or "text".
+        size: bytes of the file.
+        head: its first bytes.
+    """
+
+    name: str
+    executable: VMExecutable
+    form: str
+    size: int
+    head: bytes
+
+
+def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    """FILE and the limits under which it is read."""
+    what = "executable, binary or a complete listing; - for stdin"
+    if many:
+        parser.add_argument("files", metavar="FILE", nargs="+", help=what)
+    else:
+        parser.add_argument("file", metavar="FILE", help=what)
+    parser.add_argument("--limits", choices=("default", "untrusted"), default="default",
+                        help="bounds on what a file may hold and a run may use")  # fmt: skip
+
+
+def add_kernels_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kernels", metavar="MODULE", action="append", default=[],
+        help="Python module or .py file to import first: it registers packed functions. "
+        "This runs its code. May be repeated",
+    )  # fmt: skip
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    return Limits.untrusted() if args.limits == "untrusted" else Limits()
+
+
+def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> OpenedFile:
+    """Read an executable, binary or a complete listing, without verifying it.
+
+    Args:
+        name: path, or ``-``.
+        mapped: leave constants in the file where possible, for commands that do not compute.
+
+    Raises:
+        CommandError: the file cannot be read.
+        FormatError, ParseError, LimitError, MissingExtraError: from the reader of its form.
+    """
+    if name == STDIO:
+        return _from_bytes(read_stream(standard_input(), "<stdin>", limits), "<stdin>", limits)
+    try:
+        with open(name, "rb") as file:
+            if not os.path.isfile(name):
+                return _from_bytes(read_stream(file, name, limits), name, limits)
+            head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+            file.seek(0)
+            if head.startswith(_TEXT_HEAD):
+                return _from_bytes(read_stream(file, name, limits), name, limits)
+            # What is mapped does not count against the bytes of a file.
+            if mapped and limits.file_bytes == Limits().file_bytes:
+                executable = binary.load(name, limits=limits, mmap=True)
+            else:
+                executable = binary.load(file, limits=limits)
+            return OpenedFile(name, executable, "binary", size, head)
+    except OSError as error:
+        raise read_error(name, error) from error
+
+
+def _from_bytes(data: bytes, name: str, limits: Limits) -> OpenedFile:
+    head = data[:_HEAD_BYTES]
+    if head.startswith(_TEXT_HEAD):
+        return OpenedFile(name, parse_listing(data, name), "text", len(data), head)
+    executable = binary.loads(data, limits=limits, name=name)
+    return OpenedFile(name, executable, "binary", len(data), head)
+
+
+def parse_listing(data: bytes, name: str) -> VMExecutable:
+    """Assemble a listing.
+
+    Raises:
+        CommandError: it is not UTF-8.
+        ParseError, MissingExtraError: as `formats.text.parse_text`.
+    """
+    try:
+        source = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name}: expected UTF-8 text, got byte 0x{data[error.start]:02x} at "
+                           f"position {error.start}", Exit.MALFORMED) from error  # fmt: skip
+    return text.parse_text(source, filename=name)
+
+
+def read_stream(file: IO[bytes], name: str, limits: Limits) -> bytes:
+    """The rest of a file; the limit is checked on the way.
+
+    Raises:
+        LimitError: it has more than ``limits.file_bytes``.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := file.read(_CHUNK_BYTES):
+        total += len(chunk)
+        limits.check("file_bytes", total, name)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def standard_input() -> IO[bytes]:
+    """Standard input as bytes.
+
+    Raises:
+        UsageError: it is a terminal, from which nobody types an executable.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("-: expected a file or a pipe at standard input, got a terminal")
+    return sys.stdin.buffer
+
+
+def read_error(name: str, error: OSError) -> CommandError:
+    """The error of an input file that cannot be read."""
+    return CommandError(f"{name}: cannot be read: {error.strerror or error}", Exit.MALFORMED)
+
+
+def write_error(name: str, error: OSError) -> CommandError:
+    """The error of an output file that cannot be written."""
+    return CommandError(f"{name}: cannot be written: {error.strerror or error}", Exit.FAILED)
+
+
+def import_kernels(modules: list[str]) -> None:
+    """Import Python modules for the packed functions they register.
+
+    Args:
+        modules: dotted names (looked for in the current directory too), or paths of .py files.
+
+    Raises:
+        UsageError: there is no such module.
+        CommandError: the module raised.
+    """
+    for module in modules:
+        _import(module)
+
+
+def _import(module: str) -> None:
+    try:
+        if module.endswith(".py"):
+            _import_file(Path(module))
+        else:
+            _import_name(module)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise CommandError(
+            f"--kernels {module}: importing it raised {type(error).__name__}: {error}"
+        ) from error
+
+
+def _import_name(module: str) -> None:
+    _look_in(os.getcwd())
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):
+        found = False
+    if not found:
+        raise UsageError(f"--kernels {module}: no such module")
+    importlib.import_module(module)
+
+
+def _import_file(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"--kernels {path}: no such file")
+    # A name of its own: the file may be called as a module that is already there.
+    name = f"relaxvm_kernels:{path.resolve()}"
+    if name in sys.modules:
+        return
+    _look_in(str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--kernels {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def _look_in(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)

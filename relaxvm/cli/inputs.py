@@ -1,0 +1,329 @@
+"""The arguments of a run: from array files, from the command line, or random."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import did_you_mean
+from ..values import Shape, as_dtype
+from .arrays import open_arrays
+from .console import Console
+from .exits import UsageError
+from .params import ParamSpec, Symbol
+
+__all__ = ["add_input_arguments", "gather_inputs"]
+
+_DEFAULT_DTYPE: Final = np.dtype(np.float32)
+_RANDOM_INTEGERS: Final = 10
+"""Random integers are below this, small enough to be indices of most things."""
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("inputs")
+    group.add_argument(
+        "--input", metavar="[NAME=]PATH", action="append", default=[],
+        help="arrays: an .npz (keys: parameter names, or arg0, arg1, ... in order; x.0, x.1 for "
+        "items of a tuple x) or an .npy (the parameter NAME, or the next one). May be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--arg", metavar="NAME=VALUE", action="append", default=[],
+        help='a value in JSON: n=5, flag=true, s=[2,3] (a shape), name=\\"text\\", x=null',
+    )  # fmt: skip
+    group.add_argument("--random", action="store_true",
+                       help="random values for parameters without a value")  # fmt: skip
+    group.add_argument("--seed", type=int, default=0, help="seed of --random (default 0)")
+    group.add_argument("--dim", metavar="NAME=SIZE", action="append", default=[],
+                       help="size of a symbolic dimension for --random, by name or heap slot")
+    group.add_argument(
+        "--shape", metavar="NAME=DIMS[:DTYPE]", action="append", default=[],
+        help="random tensor of this shape where the code does not tell: x=2,3:float32",
+    )  # fmt: skip
+
+
+def gather_inputs(
+    args: argparse.Namespace, specs: Sequence[ParamSpec], console: Console
+) -> list[Any]:
+    """One value per parameter.
+
+    Raises:
+        UsageError: names, values and parameters do not fit; says what is missing.
+        CommandError: a file cannot be read.
+    """
+    given = _Given(specs)
+    for option in args.input:
+        _read_input(option, given, console)
+    for option in args.arg:
+        name, text = _split(option, "--arg", "NAME=VALUE")
+        given.put(name, _json_value(name, text), "--arg")
+    shapes = {}
+    for option in args.shape:
+        name, text = _split(option, "--shape", "NAME=DIMS[:DTYPE]")
+        shapes[given.path(name, "--shape")] = _shape_and_dtype(name, text)
+    maker = _RandomValues(args.seed, _dims(args.dim, specs), shapes)
+    values = _Values(given, maker, everything=args.random)
+    inputs = [values.of(spec, (i,)) for i, spec in enumerate(specs)]
+    if values.missing:
+        raise UsageError(
+            f"no value for {', '.join(values.missing)}; give one with --input FILE.npz, "
+            f"--arg NAME=VALUE or --random"
+        )
+    return inputs
+
+
+class _Given:
+    """Values by path: a parameter's name, or ``name.0`` for an item of a tuple."""
+
+    def __init__(self, specs: Sequence[ParamSpec]) -> None:
+        self.names = [spec.name for spec in specs]
+        self.values: dict[str, Any] = {}
+
+    def find(self, name: str) -> str | None:
+        """The path that a name stands for, or None.  ``arg0`` and numpy's ``arr_0`` count."""
+        if name in self.names:
+            return name
+        head, dot, rest = name.partition(".")
+        match = re.fullmatch(r"(?:arg|arr_)(\d{1,6})", head)
+        if head not in self.names:
+            if match is None or int(match[1]) >= len(self.names):
+                return None
+            head = self.names[int(match[1])]
+        return f"{head}{dot}{rest}" if re.fullmatch(r"(\d+(\.\d+)*)?", rest) else None
+
+    def path(self, name: str, option: str) -> str:
+        """As `find`, or an error."""
+        path = self.find(name)
+        if path is None:
+            expected = f"one of {', '.join(self.names)}" if self.names else "none, there are none"
+            raise UsageError(f"{option} {name}: not a parameter, expected {expected}"
+                             f"{did_you_mean(name, self.names)}")
+        return path
+
+    def put(self, name: str, value: Any, option: str) -> None:
+        path = self.path(name, option)
+        if path in self.values:
+            raise UsageError(f"{option} {name}: the parameter {path} has two values")
+        self.values[path] = value
+
+    def next_free(self, option: str) -> str:
+        """The first parameter without a value."""
+        for name in self.names:
+            if not self.under(name):
+                return name
+        raise UsageError(f"{option}: all {len(self.names)} parameters have a value")
+
+    def under(self, path: str) -> bool:
+        """Whether there is a value for a path or for items of it."""
+        return path in self.values or any(key.startswith(f"{path}.") for key in self.values)
+
+
+def _read_input(option: str, given: _Given, console: Console) -> None:
+    name, equals, path = option.partition("=")
+    if not equals:
+        name, path = "", option
+    with open_arrays(path) as arrays:
+        unused = []
+        for key in arrays:
+            if key is None:
+                name = name or given.next_free(f"--input {option}")
+                given.put(name, arrays.read(key), "--input")
+            elif name:
+                raise UsageError(f"--input {option}: a name goes with an .npy file, "
+                                 f"the keys of an .npz are the names")
+            elif given.find(key) is None:
+                unused.append(key)
+            else:
+                given.put(key, arrays.read(key), f"--input {path}")
+        if unused:
+            console.note(f"{path}: not a parameter, not used: {', '.join(unused)}")
+
+
+class _Values:
+    """Puts the values of parameters together."""
+
+    def __init__(self, given: _Given, maker: _RandomValues, *, everything: bool) -> None:
+        self._given = given
+        self._maker = maker
+        self._everything = everything
+        self.missing: list[str] = []
+
+    def of(self, spec: ParamSpec, key: tuple[int, ...]) -> Any:
+        """The value of a parameter or item; notes in `missing` what has none."""
+        path = spec.name
+        if path in self._given.values:
+            return _fit(self._given.values[path], spec)
+        size = self._items_given(path)
+        if size or (spec.kind == "tuple" and self._everything):
+            items = list(spec.items)
+            items.extend(ParamSpec(f"{path}.{i}") for i in range(len(items), size))
+            return tuple(self.of(item, (*key, i)) for i, item in enumerate(items))
+        if self._everything or path in self._maker.shapes:
+            return self._maker.make(spec, key)
+        self.missing.append(f"{path} ({spec})")
+        return None
+
+    def _items_given(self, path: str) -> int:
+        """One more than the greatest index among the items of a path that have a value."""
+        keys = [*self._given.values, *self._maker.shapes]
+        prefix = f"{path}."
+        indices = [int(key[len(prefix) :].split(".")[0]) for key in keys if key.startswith(prefix)]
+        if indices and max(indices) >= 65_536:
+            raise UsageError(f"{path}.{max(indices)}: expected an item number below 65536")
+        return 1 + max(indices, default=-1)
+
+
+def _fit(value: Any, spec: ParamSpec) -> Any:
+    """An array as the kind of value that the function checks for."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind == "U" and value.ndim == 0:
+        return str(value)
+    if spec.kind == "scalar" and value.ndim == 0:
+        return value.item()
+    if spec.kind == "shape" and value.ndim == 1 and value.dtype.kind in "iu":
+        return Shape(value)
+    return value
+
+
+class _RandomValues:
+    """Random values for parameters; each has a generator of its own, so that one more parameter
+    changes no other."""
+
+    def __init__(
+        self,
+        seed: int,
+        dims: dict[int, int],
+        shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any] | None]],
+    ) -> None:
+        if seed < 0:
+            raise UsageError(f"--seed: expected a number >= 0, got {seed}")
+        self._seed = seed
+        self._dims = dims
+        self.shapes = shapes
+
+    def make(self, spec: ParamSpec, key: tuple[int, ...]) -> Any:
+        generator = np.random.default_rng([self._seed, *key])
+        if spec.name in self.shapes:
+            shape, dtype = self.shapes[spec.name]
+            return _random_array(generator, shape, dtype or spec.dtype or _DEFAULT_DTYPE, spec.name)
+        if spec.kind == "tensor":
+            shape = self._shape(spec)
+            return _random_array(generator, shape, spec.dtype or _DEFAULT_DTYPE, spec.name)
+        if spec.kind == "shape":
+            return Shape(self._shape(spec))
+        if spec.kind == "scalar":
+            if spec.dims is not None:
+                return self._shape(spec)[0]
+            return _random_array(generator, (), spec.dtype or np.dtype(np.int64), spec.name).item()
+        hint = "--shape NAME=DIMS:DTYPE or --arg NAME=VALUE" if spec.kind == "any" else "--arg"
+        raise UsageError(f"--random: the code does not tell what {spec.name} ({spec}) is; "
+                         f"give it with {hint}")
+
+    def _shape(self, spec: ParamSpec) -> tuple[int, ...]:
+        if spec.dims is None:
+            raise UsageError(f"--random: the code does not tell the rank of {spec.name} ({spec}); "
+                             f"give it with --shape {spec.name}=DIMS")
+        sizes = []
+        for dim in spec.dims:
+            if isinstance(dim, Symbol):
+                if dim.slot not in self._dims:
+                    raise UsageError(f"--random: {spec.name} ({spec}) has the symbolic dimension "
+                                     f"{dim}; give it with --dim {dim.slot}=8"
+                                     + (f" or --dim {dim}=8" if str(dim).isidentifier() else ""))
+                sizes.append(self._dims[dim.slot])
+            elif dim is None:
+                raise UsageError(f"--random: the code does not tell all dimensions of {spec.name} "
+                                 f"({spec}); give them with --shape {spec.name}=DIMS")
+            else:
+                sizes.append(dim)
+        return tuple(sizes)
+
+
+def _random_array(
+    generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str
+) -> NDArray[Any]:
+    """Normal floats, integers from 0 to 9, fair bools.
+
+    Raises:
+        UsageError: numpy cannot make such an array.
+    """
+    if any(dim < 0 for dim in shape) or math.prod(shape) * dtype.itemsize >= 1 << 62:
+        raise UsageError(f"--random: {name}: no array has the shape {shape}")
+    try:
+        if dtype.kind == "b":
+            return generator.integers(0, 2, shape).astype(dtype)
+        if dtype.kind in "iu":
+            return generator.integers(0, _RANDOM_INTEGERS, shape).astype(dtype)
+        values = generator.standard_normal(shape, np.float32)
+        if dtype.kind == "c":
+            return (values + 1j * generator.standard_normal(shape, np.float32)).astype(dtype)
+        return np.asarray(values).astype(dtype)
+    except (MemoryError, ValueError, TypeError) as error:
+        raise UsageError(f"--random: {name}: {dtype}{list(shape)}: {error}") from error
+
+
+def _split(option: str, flag: str, form: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{flag}: expected {form}, got {option!r}")
+    return name, value
+
+
+def _json_value(name: str, text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"--arg {name}: expected a JSON value (a number, true, false, null, "
+                         f'"text" or a list), got {text!r}') from None
+    return _from_json(name, value)
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        raise UsageError(f"--arg {name}: expected a number, true, false, null, text or a list, "
+                         f"got an object")
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise UsageError(f"--arg {name}: {value} does not fit 64 bits")
+    if not isinstance(value, list):
+        return value
+    items = [_from_json(name, item) for item in value]
+    whole = all(isinstance(item, int) and not isinstance(item, bool) for item in items)
+    return Shape(items) if whole else tuple(items)
+
+
+def _shape_and_dtype(name: str, text: str) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
+    dims, colon, dtype = text.partition(":")
+    if not re.fullmatch(r"(\d+(,\d+)*,?)?", dims):
+        raise UsageError(f"--shape {name}: expected dimensions as in 2,3, got {dims!r}")
+    shape = tuple(int(dim) for dim in dims.split(",") if dim)
+    try:
+        return shape, as_dtype(dtype) if colon else None
+    except TypeError as error:
+        raise UsageError(f"--shape {name}: {error}") from error
+
+
+def _dims(options: Iterable[str], specs: Sequence[ParamSpec]) -> dict[int, int]:
+    """Sizes of symbolic dimensions by heap slot."""
+    slots: dict[str, int] = {}
+    for spec in specs:
+        for symbol in spec.symbols():
+            slots[str(symbol)] = slots[str(symbol.slot)] = symbol.slot
+    sizes: dict[int, int] = {}
+    for option in options:
+        name, text = _split(option, "--dim", "NAME=SIZE")
+        if name not in slots:
+            known = [symbol for symbol in slots if not symbol.isdigit()]
+            listed = f"expected one of {', '.join(known)}" if known else "there are none"
+            raise UsageError(f"--dim {name}: not a symbolic dimension of the function, {listed}"
+                             f"{did_you_mean(name, known)}")
+        if not re.fullmatch(r"\d{1,18}", text):
+            raise UsageError(f"--dim {name}: expected a size, got {text!r}")
+        sizes[slots[name]] = int(text)
+    return sizes

@@ -1,0 +1,331 @@
+"""``inspect`` and ``dis``: look into a file.  Nothing of it is run."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import did_you_mean
+from ..executable import FunctionInfo, VMExecutable
+from ..formats import binary
+from ..formats.text import format_instruction
+from ..isa import NO_ARITY, FuncKind, Opcode
+from ..memory import format_bytes
+from ..registry import GLOBAL, list_funcs
+from ..values import describe
+from ..verify import Report, verify
+from .console import Console
+from .exits import Exit, UsageError
+from .files import (
+    OpenedFile,
+    add_file_argument,
+    add_kernels_argument,
+    import_kernels,
+    limits_of,
+    open_executable,
+    write_error,
+)
+from .params import params_of
+
+__all__ = ["add_commands"]
+
+_MAGICS: Final = {
+    binary.MAGIC: "current",
+    binary.MAGIC_WITHOUT_SCOPES: "older, without memory scopes",
+}
+_SHOWN: Final = 40
+"""Entries of a list in the text form of `inspect`; --all shows the others."""
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    inspect = commands.add_parser(
+        "inspect", parents=[common], help="what a file holds and what it needs",
+        description="Header, functions, constants, needed functions. Runs nothing of the file.",
+    )  # fmt: skip
+    add_file_argument(inspect)
+    add_kernels_argument(inspect)
+    inspect.add_argument("--all", action="store_true",
+                         help=f"show all entries of a list, not the first {_SHOWN}")  # fmt: skip
+    inspect.set_defaults(command=_inspect)
+
+    dis = commands.add_parser(
+        "dis", parents=[common], help="print the code of a file",
+        description="Print the listing. Runs nothing of the file.",
+    )  # fmt: skip
+    add_file_argument(dis)
+    form = dis.add_mutually_exclusive_group()
+    form.add_argument("--function", metavar="NAME", help="only this function, with pc numbers")
+    form.add_argument("--complete", action="store_true",
+                      help="with constants and headers, for `relaxvm asm`")  # fmt: skip
+    form.add_argument("--python", action="store_true",
+                      help="a Python program that rebuilds the executable")  # fmt: skip
+    dis.add_argument("--npz", metavar="PATH",
+                     help="with --python: file to write large constants to")  # fmt: skip
+    dis.set_defaults(command=_dis)
+
+
+# inspect
+
+
+def _inspect(args: argparse.Namespace, console: Console) -> int:
+    limits = limits_of(args)
+    import_kernels(args.kernels)
+    list_funcs()  # registers the builtins
+    with console.progress(f"reading {args.file}"):
+        opened = open_executable(args.file, limits, mapped=True)
+        report = verify(opened.executable, limits=limits)
+    data = {
+        "file": _header(opened),
+        "verified": report.ok,
+        "functions": _functions(opened.executable, report),
+        "constants": _constants(opened.executable),
+        "needs": _needs(opened.executable),
+    }
+    console.result(data)
+    if not console.as_json:
+        console.text(_inspect_text(data, report, None if args.all else _SHOWN))
+    return Exit.OK
+
+
+def _header(opened: OpenedFile) -> dict[str, Any]:
+    executable = opened.executable
+    return {
+        "name": opened.name,
+        "bytes": opened.size,
+        "form": opened.form,
+        **(_magic(opened.head) if opened.form == "binary" else {}),
+        "functions": len(executable.functions),
+        "constants": len(executable.constants),
+        "instructions": len(executable),
+        "words": len(executable.instr_data),
+        "memory_scopes": {str(k): v for k, v in sorted(executable.memory_scopes.items())},
+    }
+
+
+def _magic(head: bytes) -> dict[str, str]:
+    """Magic number and version of the binary form."""
+    magic = int.from_bytes(head[:8], "little")
+    length = int.from_bytes(head[8:16], "little")
+    return {
+        "magic": f"0x{magic:016X}",
+        "magic_kind": _MAGICS[magic],
+        "version": head[16 : 16 + length].decode(),
+    }
+
+
+def _functions(executable: VMExecutable, report: Report) -> list[dict[str, Any]]:
+    """Functions of the executable's own; the packed ones are its needs."""
+    rows = []
+    for info in executable.functions:
+        if info.kind == FuncKind.PACKED:
+            continue
+        row: dict[str, Any] = {
+            "name": info.name,
+            "kind": info.kind.name.lower(),
+            "num_args": None if info.num_args == NO_ARITY else info.num_args,
+            "instructions": info.end_instr - info.start_instr,
+            "registers": info.register_file_size,
+        }
+        # Before verification a count is just a number in a file.
+        if report.ok and info.kind == FuncKind.BYTECODE:
+            row["parameters"] = [
+                {"name": spec.name, "type": str(spec)} for spec in params_of(executable, info)
+            ]
+        rows.append(row)
+    return rows
+
+
+def _constants(executable: VMExecutable) -> list[dict[str, Any]]:
+    rows = []
+    for index, value in enumerate(executable.constants):
+        nbytes = value.nbytes if isinstance(value, np.ndarray) else 0
+        row: dict[str, Any] = {"index": index, "value": describe(value), "bytes": nbytes}
+        if index in executable.memory_scopes:
+            row["memory_scope"] = executable.memory_scopes[index]
+        rows.append(row)
+    return rows
+
+
+def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
+    """The packed functions, how often each is called, and whether it is registered."""
+    calls = _calls(executable)
+    return [
+        {
+            "name": info.name,
+            "calls": calls[index],
+            "available": info.kind == FuncKind.PACKED and info.name in GLOBAL,
+        }
+        for index, info in enumerate(executable.functions)
+        if info.kind == FuncKind.PACKED
+    ]
+
+
+def _calls(executable: VMExecutable) -> Counter[int]:
+    """How many call instructions name each entry of the function table."""
+    data, offset = executable.instr_data, executable.instr_offset
+    inside = offset[(offset >= 0) & (offset + 2 < len(data))]
+    callees = data[inside[data[inside] == Opcode.CALL] + 2]
+    indices, counts = np.unique(callees, return_counts=True)
+    return Counter(dict(zip(indices.tolist(), counts.tolist(), strict=True)))
+
+
+def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> str:
+    file = data["file"]
+    own, constants, needs = data["functions"], data["constants"], data["needs"]
+    nbytes = sum(row["bytes"] for row in constants)
+    missing = [row for row in needs if not row["available"]]
+    errors = report.count("error")
+    state = "ok" if report.ok else f"{errors} error{'s' * (errors != 1)}, see relaxvm verify"
+    lines = [
+        f"{file['name']}: {file['bytes']} bytes, {_form_text(file)}",
+        f"{file['instructions']} instructions in {file['words']} words; verification: {state}",
+        "",
+        f"functions ({len(own)}):",
+        *_cut(map(_function_line, own), limit),
+        "",
+        f"constants ({len(constants)}, tensors of {format_bytes(nbytes)}):",
+        *_cut(map(_constant_line, constants), limit),
+        "",
+        f"needs ({len(needs)}, {len(missing)} missing):",
+        *_cut(map(_need_line, sorted(needs, key=lambda row: row["available"])), limit),
+    ]
+    return "\n".join(lines)
+
+
+def _form_text(file: dict[str, Any]) -> str:
+    if file["form"] == "text":
+        return "a listing"
+    return f"magic {file['magic']} ({file['magic_kind']}), version {file['version']}"
+
+
+def _function_line(row: dict[str, Any]) -> str:
+    if "parameters" in row:
+        params = ", ".join(f"{p['name']}: {p['type']}" for p in row["parameters"][:_SHOWN])
+        if len(row["parameters"]) > _SHOWN:
+            params += f", ... {len(row['parameters']) - _SHOWN} more"
+    else:
+        params = "?" if row["num_args"] is None else f"{row['num_args']} parameters"
+    kind = "" if row["kind"] == "bytecode" else f" {row['kind']}"
+    return (f"  {row['name']}({params}){kind}  {row['instructions']} instructions, "
+            f"{row['registers']} registers")
+
+
+def _constant_line(row: dict[str, Any]) -> str:
+    scope = f"  scope {row['memory_scope']}" if "memory_scope" in row else ""
+    size = f"  {format_bytes(row['bytes'])}" if row["bytes"] else ""
+    return f"  c[{row['index']}]  {row['value']}{size}{scope}"
+
+
+def _need_line(row: dict[str, Any]) -> str:
+    state = "" if row["available"] else "  MISSING"
+    return f"  {row['name']}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
+
+
+def _cut(lines: Iterable[str], limit: int | None) -> list[str]:
+    """The first lines, and how many follow."""
+    shown = list(lines)
+    if limit is None or len(shown) <= limit:
+        return shown or ["  none"]
+    return [*shown[:limit], f"  ... {len(shown) - limit} more, shown with --all"]
+
+
+# dis
+
+
+def _dis(args: argparse.Namespace, console: Console) -> int:
+    if args.npz is not None and not args.python:
+        raise UsageError("--npz: goes with --python")
+    limits = limits_of(args)
+    with console.progress(f"reading {args.file}"):
+        opened = open_executable(args.file, limits, mapped=True)
+        report = verify(opened.executable, limits=limits)
+    executable = opened.executable
+    if args.complete or args.python:
+        # Other forms stand for a whole executable, and a broken one is none.
+        report.check()
+    elif not report.ok:
+        console.note(f"{opened.name}: {report.count('error')} errors, see relaxvm verify; "
+                     f"this is the code as far as it can be read")
+    functions = executable.functions
+    if args.function is not None:
+        functions = (_find(executable, args.function),)
+    if console.as_json:
+        console.result(_dis_data(args, executable, functions))
+    elif args.python:
+        console.text(_python(executable, args.npz))
+    elif args.function is None and report.ok:
+        console.text(executable.as_text(complete=args.complete))
+    else:
+        for info in functions:
+            console.text(_function_text(executable, info))
+    return Exit.OK
+
+
+def _python(executable: VMExecutable, npz: str | None) -> str:
+    try:
+        return executable.as_python(npz=npz)
+    except OSError as error:
+        raise write_error(str(npz), error) from error
+
+
+def _find(executable: VMExecutable, name: str) -> FunctionInfo:
+    for info in executable.functions:
+        if info.name == name:
+            return info
+    raise UsageError(f"--function {name}: the executable has no such function"
+                     f"{did_you_mean(name, (info.name for info in executable.functions))}")
+
+
+def _pcs(executable: VMExecutable, info: FunctionInfo) -> range:
+    """The instructions of a function; of a broken one, those that exist."""
+    count = len(executable) if info.kind == FuncKind.BYTECODE else 0
+    return range(min(max(info.start_instr, 0), count), min(max(info.end_instr, 0), count))
+
+
+def _dis_data(
+    args: argparse.Namespace, executable: VMExecutable, functions: Iterable[FunctionInfo]
+) -> dict[str, Any]:
+    if args.python:
+        return {"python": _python(executable, args.npz)}
+    if args.complete:
+        return {"text": executable.as_text(complete=True)}
+    return {
+        "functions": [
+            {
+                "name": info.name,
+                "kind": info.kind.name.lower(),
+                "instructions": [_instruction(executable, pc) for pc in _pcs(executable, info)],
+            }
+            for info in functions
+        ]
+    }
+
+
+def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"pc": pc, "text": format_instruction(executable, pc)}
+    try:
+        instruction = executable.instruction(pc)
+    except ValueError:
+        return row  # broken; the text says how
+    row["op"] = instruction.op.name
+    for field, value in zip(instruction.op.fields, instruction.fields, strict=True):
+        row[field.name] = value
+    if instruction.op.tail is not None:
+        row[instruction.op.tail.name] = [
+            {"kind": arg.kind.name.lower(), "value": arg.value} for arg in instruction.args
+        ]
+    return row
+
+
+def _function_text(executable: VMExecutable, info: FunctionInfo) -> str:
+    """A function with the number of each instruction in front."""
+    if info.kind != FuncKind.BYTECODE:
+        return f"@{info.name} {info.kind.name.lower()}\n"
+    pcs = _pcs(executable, info)
+    width = len(str(pcs.stop))
+    code = [f"{pc:>{width}}  {format_instruction(executable, pc)}" for pc in pcs]
+    return "\n".join([f"@{info.name}:", *code, ""])

@@ -1,0 +1,130 @@
+"""The results of a run: a short summary, and arrays for a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..values import Shape, describe, kind_of, to_value
+
+__all__ = ["flatten", "summarize", "summary_line", "to_arrays"]
+
+_SHOWN_VALUES: Final = 8
+"""Arrays up to this size are shown whole."""
+
+
+def flatten(value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of a result with their names: ``out0``, or ``out0``, ``out1.0`` ... of a tuple."""
+    if _is_tuple(value):
+        for i, item in enumerate(value):
+            yield from _flatten(f"out{i}", item)
+    else:
+        yield from _flatten("out0", value)
+
+
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    pending = [(name, value)]
+    while pending:
+        name, value = pending.pop()
+        if _is_tuple(value):
+            pending.extend((f"{name}.{i}", value[i]) for i in reversed(range(len(value))))
+        else:
+            yield name, to_value(value)  # a kernel may return a scalar of numpy
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and not isinstance(value, Shape)
+
+
+def to_arrays(value: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The leaves of a result as arrays, and the names of those that no array can hold.
+
+    Numbers and text become 0-d arrays, shapes int64 vectors; None, closures and other objects are
+    left out.
+    """
+    arrays, left_out = {}, []
+    for name, leaf in flatten(value):
+        if isinstance(leaf, Shape):
+            arrays[name] = np.array(leaf, np.int64)
+        elif isinstance(leaf, (np.ndarray, bool, int, float, str)):
+            arrays[name] = np.asarray(leaf)
+        else:
+            left_out.append(name)
+    return arrays, left_out
+
+
+def summarize(name: str, value: Any) -> dict[str, Any]:
+    """A result, or a leaf of one, as plain data: kind, type, shape, and figures of its values."""
+    summary: dict[str, Any] = {"name": name, "kind": kind_of(value)}
+    if isinstance(value, np.ndarray):
+        summary |= {"dtype": value.dtype.name, "shape": list(value.shape), **_figures(value)}
+    elif isinstance(value, Shape):
+        summary["value"] = list(value)
+    elif isinstance(value, (bool, int, float, str)):
+        summary["value"] = value
+    else:
+        summary["text"] = describe(value)
+    return summary
+
+
+def _figures(array: NDArray[Any]) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    numbers = _as_numbers(array)
+    if numbers is None or numbers.size == 0:
+        return figures
+    if numbers.size <= _SHOWN_VALUES:
+        figures["values"] = numbers.tolist()
+    if numbers.dtype.kind == "f":
+        finite = np.isfinite(numbers)
+        strange = numbers.size - int(np.count_nonzero(finite))
+        if strange:
+            figures["not_finite"] = strange
+            numbers = numbers[finite]
+            if numbers.size == 0:
+                return figures
+    figures["min"] = numbers.min().item()
+    figures["max"] = numbers.max().item()
+    # Sums of narrow floats overflow: the mean of finite numbers is finite.
+    figures["mean"] = float(np.mean(numbers, dtype=np.float64))
+    return figures
+
+
+def _as_numbers(array: NDArray[Any]) -> NDArray[Any] | None:
+    """Real numbers that numpy can order, or None for complex numbers, records and objects."""
+    if array.dtype.kind in "biuf" and array.dtype.type.__module__ == "numpy":
+        return array
+    if array.dtype.type.__module__ == "ml_dtypes":
+        return array.astype(np.float32)
+    return None
+
+
+def summary_line(summary: dict[str, Any]) -> str:
+    """A summary for people: ``out0  float32[2, 3]  min -1  max 4.5  mean 0.25``."""
+    if "dtype" in summary:
+        text = f"{summary['dtype']}[{', '.join(map(str, summary['shape']))}]"
+        for key in ("min", "max", "mean"):
+            if key in summary:
+                text += f"  {key} {_number(summary[key])}"
+        if "not_finite" in summary:
+            text += f"  not finite {summary['not_finite']}"
+        if "values" in summary:
+            text += f"  {_nested(summary['values'])}"
+    elif "value" in summary:
+        value = summary["value"]
+        text = f"{summary['kind']} {tuple(value) if isinstance(value, list) else repr(value)}"
+    else:
+        text = summary["text"]
+    return f"{summary['name']}  {text}"
+
+
+def _nested(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(map(_nested, values))}]"
+    return _number(values)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,254 @@
+"""``run`` and ``bench``: execute a function of a file."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..errors import BugError, LimitError, did_you_mean
+from ..executable import FunctionInfo, VMExecutable
+from ..isa import FuncKind
+from ..registry import GLOBAL
+from .arrays import replacing, write_npz
+from .console import Console
+from .exits import CommandError, Exit, UsageError
+from .files import (
+    add_file_argument,
+    add_kernels_argument,
+    import_kernels,
+    limits_of,
+    open_executable,
+)
+from .inputs import add_input_arguments, gather_inputs
+from .outputs import flatten, summarize, summary_line, to_arrays
+from .params import params_of
+
+if TYPE_CHECKING:
+    from ..observe import Profile
+    from ..vm import VirtualMachine
+
+__all__ = ["add_commands"]
+
+_DEFAULT_FUNCTION: Final = "main"
+_BENCH_ROUND_SECONDS: Final = 0.02
+"""Time that a round of the benchmark should at least take, so that the clock does not matter."""
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    run = commands.add_parser(
+        "run", parents=[common], help="run a function and summarize what it returns",
+        description="Verify the file, run a function on inputs, print a summary of the outputs.",
+    )  # fmt: skip
+    _add_run_arguments(run)
+    run.add_argument("--output", metavar="PATH",
+                     help="write the outputs: .npz, or .npy for one array")  # fmt: skip
+    run.add_argument("--repeat", type=int, default=1, metavar="N",
+                     help="run so many times on the same arrays and report the times")  # fmt: skip
+    run.add_argument("--profile", action="store_true",
+                     help="print where the time goes: functions and call sites")  # fmt: skip
+    run.add_argument("--trace", metavar="PATH",
+                     help="write a timeline for https://ui.perfetto.dev")  # fmt: skip
+    run.set_defaults(command=_run)
+
+    bench = commands.add_parser(
+        "bench", parents=[common], help="time a function",
+        description="Time a function: rounds of calls, nanoseconds per call.",
+    )  # fmt: skip
+    _add_run_arguments(bench)
+    bench.add_argument("--rounds", type=int, default=10, help="rounds (default 10)")
+    bench.add_argument("--number", type=int, help="calls per round (default: 20 ms worth)")
+    bench.set_defaults(command=_bench)
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file_argument(parser)
+    parser.add_argument("--function", metavar="NAME",
+                        help="function to call (default: main, or the only one)")  # fmt: skip
+    add_kernels_argument(parser)
+    add_input_arguments(parser)
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    if args.repeat < 1:
+        raise UsageError(f"--repeat: expected a number >= 1, got {args.repeat}")
+    vm, info = _make_vm(args, console)
+    inputs = gather_inputs(args, params_of(vm.executable, info), console)
+    function = vm[info.name]
+    profile: Profile | None = None
+    times = []
+    with ExitStack() as stack:
+        if args.profile or args.trace:
+            profile = stack.enter_context(_profile(vm))
+        progress = stack.enter_context(console.progress(f"running {info.name}", args.repeat))
+        for _ in range(args.repeat):
+            begun = time.perf_counter_ns()
+            with _running(info.name):
+                result = function(*inputs)
+            times.append(time.perf_counter_ns() - begun)
+            progress.step()
+
+    summaries = [summarize(name, leaf) for name, leaf in flatten(result)]
+    data: dict[str, Any] = {"function": info.name, "outputs": summaries}
+    console.text("\n".join(map(summary_line, summaries)) or "no outputs: an empty tuple")
+    if args.repeat > 1:
+        data["times_ns"] = times
+        console.text(f"{args.repeat} runs: min {_duration(min(times))}, "
+                     f"median {_duration(statistics.median(times))}, max {_duration(max(times))}")
+    if args.output is not None:
+        _save(args.output, result, console)
+    if profile is not None:
+        _report(args, profile, data, console)
+    console.result(data)
+    return Exit.OK
+
+
+def _report(
+    args: argparse.Namespace, profile: Profile, data: dict[str, Any], console: Console
+) -> None:
+    if args.trace is not None:
+        with replacing(args.trace) as file:
+            profile.save_chrome_trace(file)
+    if args.profile:
+        data["profile"] = profile.to_dict()
+        _, _, sites = profile.table(by="site").partition("\n\n")
+        console.text(f"\n{profile.table()}\n{sites}")
+
+
+def _bench(args: argparse.Namespace, console: Console) -> int:
+    if args.rounds < 1:
+        raise UsageError(f"--rounds: expected a number >= 1, got {args.rounds}")
+    if args.number is not None and args.number < 1:
+        raise UsageError(f"--number: expected a number >= 1, got {args.number}")
+    vm, info = _make_vm(args, console)
+    inputs = gather_inputs(args, params_of(vm.executable, info), console)
+    function = vm[info.name]
+    with _running(info.name), console.progress(f"timing {info.name}", args.rounds) as progress:
+        number = args.number or _calls_per_round(function, inputs)
+        rounds = []
+        for _ in range(args.rounds):
+            rounds.append(_time(function, inputs, number) / number)
+            progress.step()
+    figures = {"min": min(rounds), "median": statistics.median(rounds),
+               "mean": statistics.fmean(rounds), "max": max(rounds)}  # fmt: skip
+    console.text(
+        f"{info.name}: {', '.join(f'{name} {_duration(ns)}' for name, ns in figures.items())} "
+        f"per call ({args.rounds} rounds of {number} calls)"
+    )
+    console.result({"function": info.name, "calls_per_round": number, "rounds_ns": rounds,
+                    **{f"{name}_ns": ns for name, ns in figures.items()}})  # fmt: skip
+    return Exit.OK
+
+
+def _calls_per_round(function: Callable[..., Any], inputs: list[Any]) -> int:
+    """Calls that take about `_BENCH_ROUND_SECONDS`; finding out is the warm-up."""
+    number = 1
+    while True:
+        elapsed = _time(function, inputs, number)
+        if elapsed >= _BENCH_ROUND_SECONDS * 1e9:
+            return number
+        number = max(number * 2, min(number * 10, int(number * _BENCH_ROUND_SECONDS * 1e9
+                                                      / max(elapsed, 1))))  # fmt: skip
+
+
+def _time(function: Callable[..., Any], inputs: list[Any], number: int) -> int:
+    """Nanoseconds of `number` calls."""
+    rounds = range(number)
+    begun = time.perf_counter_ns()
+    for _ in rounds:
+        function(*inputs)
+    return time.perf_counter_ns() - begun
+
+
+def _make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine, FunctionInfo]:
+    from ..vm import VirtualMachine
+
+    limits = limits_of(args)
+    import_kernels(args.kernels)
+    with console.progress(f"loading {args.file}"):
+        executable = open_executable(args.file, limits).executable
+        info = _choose_function(executable, args.function)
+        # The VM verifies before it does anything else.
+        vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
+    return vm, info
+
+
+def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
+    """With untrusted limits: kernels, and the builtins that reach nothing but their arguments."""
+    if args.limits != "untrusted":
+        return None
+    return frozenset(name for name in GLOBAL.names() if not _has_effect(name))
+
+
+def _has_effect(name: str) -> bool:
+    record = GLOBAL.lookup(name)
+    return record is not None and record.effect
+
+
+def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo:
+    """The function to call: the one asked for, else ``main``, else the only one."""
+    own = {info.name: info for info in executable.functions if info.kind == FuncKind.BYTECODE}
+    if name is None:
+        if _DEFAULT_FUNCTION in own:
+            name = _DEFAULT_FUNCTION
+        elif len(own) == 1:
+            (name,) = own
+        else:
+            raise UsageError(f"--function: {_listed(own)}, and none of them is called main"
+                             if own else "the executable has no bytecode function to run")
+    if name not in own:
+        raise UsageError(f"--function {name}: {_listed(own)}{did_you_mean(name, own)}")
+    return own[name]
+
+
+def _listed(own: dict[str, FunctionInfo]) -> str:
+    names = list(own)
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"the functions are {shown}" if names else "the executable has no bytecode function"
+
+
+@contextmanager
+def _running(name: str) -> Iterator[None]:
+    """Turns what a program raises into an error of the command."""
+    try:
+        yield
+    except (LimitError, BugError):
+        raise
+    except Exception as error:
+        raise CommandError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _profile(vm: VirtualMachine) -> Profile:
+    from ..observe import profile
+
+    return profile(vm)
+
+
+def _save(path: str, result: Any, console: Console) -> None:
+    arrays, left_out = to_arrays(result)
+    if left_out:
+        console.note(f"{path}: no array, not written: {', '.join(left_out)}")
+    if not path.endswith(".npy"):
+        write_npz(path, arrays)
+        return
+    if len(arrays) != 1:
+        raise UsageError(f"--output {path}: an .npy file holds one array, the outputs are "
+                         f"{len(arrays)}; use .npz")
+    (array,) = arrays.values()
+    if array.dtype.type.__module__ != "numpy":
+        raise UsageError(f"--output {path}: an .npy file cannot hold {array.dtype.name}; use .npz")
+    with replacing(path) as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def _duration(ns: float) -> str:
+    """A time with four digits, in the unit that keeps it below 10,000."""
+    for scale, unit in ((1, "ns"), (1e3, "us"), (1e6, "ms")):
+        if ns < 1e4 * scale:
+            return f"{ns / scale:.4g} {unit}"
+    return f"{ns / 1e9:.4g} s"
