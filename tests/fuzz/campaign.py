@@ -108,7 +108,8 @@ class _Batch:
 
             return tvm_side.execute(made, index)
         outcome, detail = execute(made, index)
-        return f"{outcome.name} {detail}".strip().replace("\n", " ")
+        shown = "" if outcome == Outcome.RESULT else detail.replace("\n", " ")
+        return f"{outcome.name} {shown}".strip()
 
     def warm_up(self) -> None:
         """Import and cache before the first fork what every worker needs."""

@@ -29,6 +29,8 @@ INTERESTING: Final = (
 )  # fmt: skip
 """64-bit words that have broken readers before."""
 
+_WORD: Final = (1 << 64) - 1
+
 SMALL: Final = (*range(-3, 10), 16, 255, 256, 65535, 65536)
 
 
@@ -78,7 +80,7 @@ def mutant(index: int, seed: int = 0) -> Mutant:
     data = bases()[base]
     steps: list[str] = []
     if rng.random() < 0.75:
-        data, steps = _restructured(CORPUS[base.removesuffix(" (older)")].executable, rng)
+        data, steps = _restructured(base.removesuffix(" (older)"), rng)
     if not steps or rng.random() < 0.1:
         for _ in range(rng.choice((1, 1, 2, 3))):
             change = rng.choice(BYTES)
@@ -155,16 +157,26 @@ class Draft:
         if self.offset_shift is not None and len(offsets):
             at, shift = self.offset_shift
             offsets[at % len(offsets)] += shift
-        words = [_signed(word) for words in self.code for word in words]
-        return VMExecutable(self.functions, self.constants, offsets, words, self.scopes)
+        words = np.array([w & _WORD for words in self.code for w in words], np.uint64)
+        return VMExecutable(
+            self.functions, self.constants, offsets, words.view(np.int64), self.scopes
+        )
 
 
-def _restructured(executable: VMExecutable, rng: random.Random) -> tuple[bytes, list[str]]:
+@cache
+def _instructions(case: str) -> tuple[tuple[int, ...], ...]:
+    """The words of each instruction of a case."""
+    located = CORPUS[case].executable.instructions()
+    return tuple(tuple(isa.encode(instruction)) for _, instruction in located)
+
+
+def _restructured(case: str, rng: random.Random) -> tuple[bytes, list[str]]:
     """The stream of a changed executable; no steps if the stream cannot hold the change."""
+    executable = CORPUS[case].executable
     draft = Draft(
         list(executable.functions),
         list(executable.constants),
-        [isa.encode(located.instruction) for located in executable.instructions()],
+        list(map(list, _instructions(case))),
         dict(executable.memory_scopes),
     )
     steps = []
@@ -179,7 +191,7 @@ def _restructured(executable: VMExecutable, rng: random.Random) -> tuple[bytes, 
 
 
 def _signed(word: int) -> int:
-    word &= (1 << 64) - 1
+    word &= _WORD
     return word - (1 << 64) if word >= 1 << 63 else word
 
 

@@ -7,6 +7,7 @@ not laid at its door; then the rest of the batch goes on in a new worker.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import select
@@ -116,6 +117,7 @@ def _child(job: Job, indices: range, writer: int, memory: int, cpu: int | None) 
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
+        faulthandler.disable()  # it may write to a copy of stderr
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if cpu is not None:

@@ -1,0 +1,136 @@
+"""Mutated executables do no harm; and the machinery that says so sees harm when there is some."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from relaxvm.formats import binary
+
+from .corpus import CORPUS
+from .fuzz.campaign import Summary
+from .fuzz.mutate import bases, mutant, older_form
+from .fuzz.workers import Budget, Result, run_batch
+
+ROOT = Path(__file__).parent.parent
+COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "20000"))
+"""Mutants to run.  Set the variable to something smaller while you work."""
+
+
+def test_mutants_do_no_harm():
+    """No signal, no exit, no hang, and no exception but those of relaxvm and of the kernels."""
+    command = [sys.executable, "-m", "tests.fuzz", "--count", str(COUNT), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert found["bad"] == []
+    assert done.returncode == 0
+    assert found["mutants"] == COUNT
+    # Mutants that are all refused would test little.
+    if COUNT >= 1000:
+        assert set(found["outcomes"]) == {"REFUSED", "RESULT", "RELAXVM_ERROR", "KERNEL_ERROR"}
+        assert found["outcomes"]["REFUSED"] < 0.9 * COUNT
+
+
+def fingerprint() -> int:
+    return zlib.crc32(b"".join(mutant(i).data for i in range(50)))
+
+
+def test_a_mutant_depends_on_seed_and_index_only():
+    first = [mutant(i) for i in range(50)]
+    assert [mutant(i) for i in reversed(range(50))] == first[::-1]
+    assert [mutant(i, seed=1) for i in range(50)] != first
+    script = "import tests.test_fuzz as t; print(t.fingerprint())"
+    for hash_seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", script]
+        assert int(subprocess.check_output(command, cwd=ROOT, env=env)) == fingerprint()
+
+
+def test_bases_are_many_and_of_both_forms():
+    assert len(CORPUS) >= 50
+    assert sum(name.endswith(" (older)") for name in bases()) >= 10
+
+
+def test_the_older_form_reads_back_equal():
+    case = next(c for c in CORPUS.values() if c.savable and not c.executable.memory_scopes)
+    data = older_form(case.executable)
+    assert data != binary.dumps(case.executable)
+    assert binary.loads(data) == case.executable
+
+
+# Workers
+
+
+def _job(index: int) -> str:
+    if index == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if index == 5:
+        os._exit(42)
+    if index == 6:
+        while True:
+            pass
+    if index == 8:
+        raise ValueError("not caught")
+    return f"fine {index}"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_the_end_of_a_worker_is_laid_at_the_right_door(isolate):
+    budget = Budget(cpu=1, silence=3.0)
+    results = list(run_batch(_job, range(10), budget, isolate=isolate))
+    assert [r.index for r in results] == list(range(10))
+    ends = {r.index: r.line for r in results if r.died}
+    assert ends == {3: "signal 11", 5: "exit 42", 6: "hang", 8: "exit 99"}
+    assert all(r.alone for r in results if r.died)
+    assert [r.line for r in results if not r.died] == [f"fine {i}" for i in (0, 1, 2, 4, 7, 9)]
+
+
+def test_what_happens_only_in_company_is_said_so():
+    """A process that an earlier mutant broke: the later one, run alone, does nothing wrong."""
+    broken = []
+
+    def job(index: int) -> str:
+        broken.append(index)
+        if len(broken) > 2:
+            os._exit(1)
+        return "fine"
+
+    results = list(run_batch(job, range(5), Budget()))
+    assert [r.died for r in results] == [False, False, True, False, False]
+    assert results[2] == Result(2, "exit 1", died=True, alone=False)
+
+
+def test_a_silent_worker_is_given_up():
+    def job(index: int) -> str:
+        time.sleep(60)
+        return "late"
+
+    started = time.monotonic()
+    (result,) = run_batch(job, range(1), Budget(silence=0.3), isolate=True)
+    assert (result.line, result.died) == ("hang", True)
+    assert time.monotonic() - started < 30
+
+
+def test_the_summary_counts_and_keeps_what_is_bad():
+    summary = Summary()
+    for i, line in enumerate(["REFUSED FormatError", "RESULT", "STRAY_ERROR KeyError: 'x'"]):
+        summary.add(Result(i, line))
+    assert not summary.clean
+    summary.add(Result(3, "signal 11", died=True))
+    assert [r.index for r in summary.bad] == [2, 3]
+    assert summary.to_dict()["outcomes"] == {
+        "REFUSED": 1, "RESULT": 1, "STRAY_ERROR": 1, "signal": 1
+    }
+    assert summary.to_dict()["errors"] == {
+        "REFUSED FormatError": 1, "STRAY_ERROR KeyError": 1, "signal 11": 1
+    }  # fmt: skip
+    assert "signal 11 (not when it runs alone): mutants 3" in str(summary)
