@@ -8,6 +8,7 @@ adds the place.
 from __future__ import annotations
 
 import binascii
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -291,15 +292,21 @@ def _converted(
     read = _READERS.get(dtype.kind, _read_float)
     wide = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
     numbers = np.zeros(len(tokens), dtype if dtype.kind in "biu" else wide)
+    least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 0)
     bits: dict[int, int] = {}
     for i, token in enumerate(tokens):
         try:
             if token.startswith("0x") and dtype.kind not in "biu":
-                bits[i] = _read_bits(token, dtype)
+                bits[i] = _fitting(int(token, 16), 0, (1 << 8 * dtype.itemsize) - 1)
+            elif dtype.kind in "iu":
+                numbers[i] = _fitting(read(token), least, most)
             else:
                 numbers[i] = read(token)
-        except (ValueError, OverflowError):
-            raise ElementError(i, f"expected an element of {dtype.name}, got {token}") from None
+        except OverflowError:
+            raise ElementError(i, f"{token} does not fit {dtype.name}") from None
+        except ValueError:
+            wanted = _WANTED.get(dtype.kind, "a number")
+            raise ElementError(i, f"expected {wanted}, got {token}") from None
     with np.errstate(all="ignore"):
         elements = numbers.astype(on_disk(dtype))
     by_byte = flat_bytes(elements).reshape(len(tokens), dtype.itemsize)
@@ -308,11 +315,10 @@ def _converted(
     return numbers, elements.astype(dtype, copy=False)
 
 
-def _read_bits(token: str, dtype: np.dtype[Any]) -> int:
-    bits = int(token, 16)
-    if bits.bit_length() > 8 * dtype.itemsize:
-        raise ValueError
-    return bits
+def _fitting(value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise OverflowError
+    return value
 
 
 def _read_bool(token: str) -> bool:
@@ -328,16 +334,22 @@ def _read_integer(token: str) -> int:
 def _read_float(token: str) -> float:
     if not _FLOAT.fullmatch(token):
         raise ValueError
-    return float(token)
+    number = float(token)
+    if math.isinf(number) and "inf" not in token:
+        raise OverflowError
+    return number
 
 
 def _read_complex(token: str) -> complex:
     match = _COMPLEX.fullmatch(token)
     if match is None:
         raise ValueError
-    return complex(float(match[1]), float(match[2]))
+    return complex(_read_float(match[1]), _read_float(match[2]))
 
 
+_WANTED: Final = {
+    "b": "true or false", "i": "an integer", "u": "an integer", "c": "a number like 1.0-2.0j",
+}  # fmt: skip
 _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "b": _read_bool, "i": _read_integer, "u": _read_integer, "c": _read_complex,
 }  # fmt: skip
