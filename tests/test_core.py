@@ -1,0 +1,472 @@
+"""The core: what translation, frames and caches must not change."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import Closure, ExecBuilder, Limits, Shape, VirtualMachine
+from relaxvm.errors import ArityError, LimitError
+
+FLOAT32 = np.dtype("float32")
+Body = Callable[[ExecBuilder], None]
+
+
+def machine(*functions: tuple[str, int, Body], **options: Any) -> VirtualMachine:
+    """A VM of functions given as (name, number of inputs, body)."""
+    b = ExecBuilder()
+    for name, num_inputs, body in functions:
+        b.declare_function(name, 1)
+        with b.function(name, num_inputs=num_inputs):
+            body(b)
+    return VirtualMachine(b.get(), **options)
+
+
+@pytest.fixture(params=[True, False], ids=["optimized", "plain"])
+def optimize(request: pytest.FixtureRequest) -> Iterator[bool]:
+    yield request.param
+
+
+# Registers and jumps
+
+
+def test_a_register_that_nothing_wrote_reads_as_none(optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_if(b.r(0), 2)
+        b.emit_call("vm.builtin.copy", [b.imm(1)], dst=b.r(1))
+        b.emit_call("vm.builtin.make_tuple", [b.r(1), b.void_arg()], dst=b.r(2))
+        b.emit_ret(b.r(2))
+
+    vm = machine(("main", 1, body), optimize=optimize)
+    assert vm.main(0) == (None, None)
+    assert vm.main(1) == (1, None)
+
+
+def test_the_vm_register_is_the_vm(optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.copy", [b.vm_state()], dst=b.r(0))
+        b.emit_ret(b.r(0))
+
+    vm = machine(("main", 0, body), optimize=optimize)
+    assert vm.main() is vm
+
+
+@pytest.mark.parametrize(
+    ("condition", "taken"),
+    [(True, True), (False, False), (7, True), (0, False), (-1, True), (1 << 80, True),
+     (np.bool_(True), True), (np.bool_(False), False), (np.int16(3), True)],
+)  # fmt: skip
+def test_if_on_integers(condition: Any, taken: bool, optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("test.give", [], dst=b.r(0))
+        b.emit_if(b.r(0), 3)
+        b.emit_call("vm.builtin.copy", [b.imm(1)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+        b.emit_call("vm.builtin.copy", [b.imm(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    vm = machine(("main", 0, body), optimize=optimize, functions={"test.give": lambda: condition})
+    assert vm.main() == taken
+
+
+@pytest.mark.parametrize("condition", [None, 1.0, "yes", (1,), np.array(True), np.float32(1)])
+def test_if_on_anything_else_is_a_type_error(condition: Any, optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("test.give", [], dst=b.r(0))
+        b.emit_if(b.r(0), 2)
+        b.emit_ret(b.r(0))
+        b.emit_ret(b.r(0))
+
+    vm = machine(("main", 0, body), optimize=optimize, functions={"test.give": lambda: condition})
+    with pytest.raises(TypeError, match=r"if: .*read_if_cond"):
+        vm.main()
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_jumps_into_a_fused_run(start: int, optimize: bool) -> None:
+    """Instructions that the translator fuses, entered at each of them."""
+
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.alloc_storage",
+                    [b.vm_state(), (6,), b.imm(0), FLOAT32, b.convert_constant("global")],
+                    dst=b.r(1))  # fmt: skip
+        if start:
+            b.emit_goto(start)
+        b.emit_call("vm.builtin.alloc_storage",
+                    [b.vm_state(), (12,), b.imm(0), FLOAT32, b.convert_constant("global")],
+                    dst=b.r(1))  # fmt: skip
+        b.emit_call("vm.builtin.alloc_tensor", [b.r(1), b.imm(0), (2, 3), FLOAT32], dst=b.r(2))
+        b.emit_call("vm.builtin.null_value", [], dst=b.r(1))
+        b.emit_call("vm.builtin.make_tuple", [b.r(1), b.r(2)], dst=b.r(3))
+        b.emit_ret(b.r(3))
+
+    vm = machine(("main", 0, body), optimize=optimize)
+    for _ in range(3):
+        storage, tensor = vm.main()
+        assert (storage is None) == (start < 4)
+        assert (tensor is None) == (start > 2)
+        if tensor is not None:
+            assert tensor.shape == (2, 3)
+
+
+def test_a_loop_of_gotos_alone_can_be_cancelled(optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_goto(2)
+        b.emit_ret(b.r(0))
+        b.emit_goto(1)
+        b.emit_goto(-3)
+
+    vm = machine(("main", 1, body), optimize=optimize, limits=Limits(wall_time=0.05))
+    with pytest.raises(LimitError, match="wall_time"):
+        vm.main(1)
+
+
+# Frames
+
+
+def recursion(b: ExecBuilder) -> None:
+    """down(n): n frames, then the answer comes back through all of them."""
+    done = b.label()
+    b.emit_if(b.r(0), done)
+    b.emit_call("test.minus_one", [b.r(0)], dst=b.r(1))
+    b.emit_call("down", [b.r(1)], dst=b.r(2))
+    b.emit_call("test.plus_one", [b.r(2)], dst=b.r(3))
+    b.emit_ret(b.r(3))
+    b.bind(done)
+    b.emit_ret(b.r(0))
+
+
+STEPS = {"test.minus_one": lambda n: n - 1, "test.plus_one": lambda n: n + 1}
+
+
+def test_deep_recursion_is_frames_on_the_heap() -> None:
+    vm = machine(("down", 1, recursion), functions=STEPS)
+    assert vm.down(9_998) == 9_998
+    with pytest.raises(LimitError, match=r"down: calls are nested deeper than 10000 frames"):
+        vm.down(10_000)
+    assert vm.down(3) == 3
+
+
+def test_a_frame_larger_than_a_chunk(optimize: bool) -> None:
+    def wide(b: ExecBuilder) -> None:
+        for i in range(5000):
+            b.emit_call("vm.builtin.copy", [b.r(i)], dst=b.r(i + 1))
+        b.emit_ret(b.r(5000))
+
+    def main(b: ExecBuilder) -> None:
+        for _ in range(3):
+            b.emit_call("wide", [b.r(0)], dst=b.r(0))
+        b.emit_ret(b.r(0))
+
+    vm = machine(("wide", 1, wide), ("main", 1, main), optimize=optimize)
+    x = np.zeros(2)
+    assert vm.main(x) is x
+
+
+def test_frames_are_bounded_in_bytes() -> None:
+    def wide(b: ExecBuilder) -> None:
+        b.emit_call("wide", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    b = ExecBuilder()
+    with b.function("wide", num_inputs=1):
+        wide(b)
+    ex = b.get()
+    info = ex.functions[0]
+    swollen = relaxvm.VMExecutable(
+        [relaxvm.executable.FunctionInfo(info.kind, "wide", 0, 2, 1, 1_000_000, ("x",))],
+        ex.constants, ex.instr_offset, ex.instr_data,
+    )  # fmt: skip
+    vm = VirtualMachine(swollen)
+    with pytest.raises(LimitError, match="need more than 512 MiB"):
+        vm.wide(1)
+
+
+def test_registers_let_go_when_a_run_ends(optimize: bool) -> None:
+    class Box:
+        pass
+
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("test.box", [], dst=b.r(1))
+        b.emit_call("test.box", [])
+        b.emit_call("test.maybe_fail", [b.r(0)])
+        b.emit_ret(b.r(0))
+
+    boxes: list[weakref.ref[Box]] = []
+
+    def box() -> Box:
+        made = Box()
+        boxes.append(weakref.ref(made))
+        return made
+
+    def maybe_fail(fail: bool) -> None:
+        assert boxes[-2]() is not None
+        assert boxes[-1]() is None, "a discarded result is still held"
+        if fail:
+            raise KeyError("on request")
+
+    vm = machine(("main", 1, body), optimize=optimize,
+                 functions={"test.box": box, "test.maybe_fail": maybe_fail})  # fmt: skip
+    vm.main(False)
+    with pytest.raises(KeyError, match="on request"):
+        vm.main(True)
+    gc.collect()
+    assert [ref() for ref in boxes] == [None] * 4
+
+
+def test_a_destructor_may_run_the_vm(optimize: bool) -> None:
+    class Caller:
+        def __del__(self) -> None:
+            results.append(vm.identity(5))
+
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("test.caller", [], dst=b.r(1))
+        b.emit_call("vm.builtin.copy", [b.r(0)], dst=b.r(1))
+        b.emit_call("test.caller", [], dst=b.r(2))
+        b.emit_ret(b.r(1))
+
+    results: list[int] = []
+    vm = machine(
+        ("identity", 1, lambda b: b.emit_ret(b.r(0))), ("main", 1, body),
+        optimize=optimize, functions={"test.caller": Caller},
+    )  # fmt: skip
+    assert vm.main(1) == 1
+    assert results == [5, 5]
+
+
+# Closures
+
+
+def test_a_closure_of_another_vm(optimize: bool) -> None:
+    def make(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.make_closure", [b.f("pair"), b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    def pair(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.make_tuple", [b.r(0), b.r(1)], dst=b.r(2))
+        b.emit_ret(b.r(2))
+
+    def call(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.invoke_closure", [b.vm_state(), b.r(0), b.r(1)], dst=b.r(2))
+        b.emit_ret(b.r(2))
+
+    first = machine(("pair", 2, pair), ("make", 1, make), optimize=optimize)
+    second = machine(("call", 2, call), ("other", 1, lambda b: b.emit_ret(b.r(0))),
+                     optimize=optimize)  # fmt: skip
+    closure = first.make("captured")
+    assert isinstance(closure, Closure)
+    assert closure.captured == ("captured",)
+    assert second.call(closure, 1) == (1, "captured")
+    assert closure(2) == (2, "captured")
+    with pytest.raises(ArityError, match="pair"):
+        closure()
+
+
+# Arrays that allocation sites hand out again
+
+
+def allocating(b: ExecBuilder) -> None:
+    b.emit_call("vm.builtin.alloc_storage",
+                [b.vm_state(), (6,), b.imm(0), FLOAT32, b.convert_constant("global")],
+                dst=b.r(0))  # fmt: skip
+    b.emit_call("vm.builtin.alloc_tensor", [b.r(0), b.imm(0), (2, 3), FLOAT32], dst=b.r(1))
+    b.emit_call("vm.builtin.null_value", [], dst=b.r(0))
+    b.emit_ret(b.r(1))
+
+
+def heap(b: ExecBuilder) -> None:
+    b.emit_call("vm.builtin.alloc_shape_heap", [b.vm_state(), b.imm(4)], dst=b.r(0))
+    b.emit_ret(b.r(0))
+
+
+@pytest.fixture(params=[allocating, heap], ids=["tensor", "heap"])
+def allocate(request: pytest.FixtureRequest) -> Callable[[], np.ndarray[Any, Any]]:
+    vm = machine(("main", 0, request.param))
+    return vm["main"]
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda a: a,
+        lambda a: a[1:],
+        lambda a: a.reshape(-1)[::2],
+        lambda a: a.T,
+        memoryview,
+        np.from_dlpack,
+        lambda a: a.view("uint8"),
+        lambda a: np.frombuffer(a, "uint8"),
+        lambda a: a.flat,
+        lambda a: [a.__array_interface__, a],
+    ],
+    ids=["array", "slice", "strided", "transposed", "memoryview", "dlpack", "other dtype",
+         "buffer", "iterator", "interface"],
+)  # fmt: skip
+def test_memory_in_use_is_not_handed_out(
+    allocate: Callable[[], Any], keep: Callable[[Any], Any]
+) -> None:
+    kept = [keep(allocate()) for _ in range(20)]
+    arrays = [allocate() for _ in range(20)]
+    starts = {a.ctypes.data for a in arrays}
+    assert len(starts) == 20
+    for a in arrays:
+        a[...] = 7
+    again = allocate()
+    assert again.ctypes.data not in starts
+    del kept
+
+
+def test_memory_that_is_watched_is_not_handed_out(allocate: Callable[[], Any]) -> None:
+    gone: list[bool] = []
+    array = allocate()
+    ref = weakref.ref(array, lambda _: gone.append(True))
+    start = array.ctypes.data
+    del array
+    held = ref()
+    if held is not None:  # the site still has it
+        del held
+        assert allocate().ctypes.data != start or ref() is None
+
+
+def test_an_array_that_was_changed_is_not_handed_out(allocate: Callable[[], Any]) -> None:
+    first = allocate()
+    shape, dtype = first.shape, first.dtype
+    for change in (
+        lambda a: setattr(a, "shape", (a.size, 1)),
+        lambda a: setattr(a, "dtype", np.dtype("uint8")),
+        lambda a: a.setflags(write=False),
+    ):
+        changed = allocate()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            change(changed)
+        del changed
+        fresh = allocate()
+        assert fresh.shape == shape
+        assert fresh.dtype == dtype
+        assert fresh.flags.writeable
+        del fresh
+
+
+def test_an_array_that_nobody_has_is_handed_out_again(allocate: Callable[[], Any]) -> None:
+    starts = set()
+    for _ in range(50):
+        starts.add(allocate().ctypes.data)
+    assert len(starts) == 1
+
+
+def test_a_shape_heap_starts_at_zero(optimize: bool) -> None:
+    vm = machine(("main", 0, heap), optimize=optimize)
+    vm.main()[...] = 9
+    assert vm.main().tolist() == [0, 0, 0, 0]
+
+
+def test_trim_lets_go_of_idle_arrays() -> None:
+    vm = machine(("main", 0, allocating))
+    held = vm.main()
+    held[...] = 3
+    vm.trim()
+    assert vm.memory_stats().live_bytes == 24
+    del held
+    vm.main()
+    vm.trim()
+    assert vm.memory_stats().live_bytes == 0
+    assert vm.memory_stats().cached_bytes == 0
+
+
+def test_shapes_of_a_site_follow_the_tensor() -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.shape_of", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    vm = machine(("main", 1, body))
+    for shape in [(2, 3), (2, 3), (3, 2), (), (6,), (0, 4), (1,) * 8, (1,) * 9, (2, 3)]:
+        found = vm.main(np.zeros(shape))
+        assert type(found) is Shape
+        assert found == shape
+
+
+# Limits and hooks
+
+
+def test_fuel_counts_every_instruction(optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        again, done = b.label(), b.label()
+        b.bind(again)
+        b.emit_if(b.r(0), done)
+        b.emit_call("test.minus_one", [b.r(0)], dst=b.r(0))
+        b.emit_goto(again)
+        b.bind(done)
+        b.emit_ret(b.r(0))
+
+    def run(n: int, fuel: int) -> Any:
+        vm = machine(("main", 1, body), optimize=optimize, functions=STEPS,
+                     limits=Limits(fuel=fuel))  # fmt: skip
+        return vm.main(n)
+
+    assert run(10, 10 * 3 + 2) == 0
+    with pytest.raises(LimitError, match=r"more than 31 instructions \(limit fuel\)"):
+        run(10, 31)
+
+
+def test_fuel_is_shared_with_runs_inside_a_run() -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("test.again", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    def again(n: int) -> int:
+        return n if n == 0 else vm.main(n - 1)
+
+    vm = machine(("main", 1, body), functions={"test.again": again}, limits=Limits(fuel=20))
+    assert vm.main(9) == 0
+    with pytest.raises(LimitError, match="fuel"):
+        vm.main(10)
+    assert vm.main(9) == 0
+
+
+def test_a_hook_sees_what_is_otherwise_fused() -> None:
+    calls: list[tuple[str, bool]] = []
+
+    def watch(func: Any, name: str, before: bool, ret: Any, *args: Any) -> None:
+        calls.append((name.removeprefix("vm.builtin."), before))
+
+    vm = machine(("main", 0, allocating))
+    vm.set_instrument(watch)
+    assert vm.main().shape == (2, 3)
+    names = ["alloc_storage", "alloc_tensor", "null_value"]
+    assert calls == [(name, before) for name in names for before in (True, False)]
+    vm.set_instrument(None)
+    calls.clear()
+    vm.main()
+    assert calls == []
+
+
+def test_closures_do_not_recurse_in_c_under_a_hook() -> None:
+    def body(b: ExecBuilder) -> None:
+        done = b.label()
+        b.emit_if(b.r(0), done)
+        b.emit_call("test.minus_one", [b.r(0)], dst=b.r(1))
+        b.emit_call("vm.builtin.make_closure", [b.f("main")], dst=b.r(2))
+        b.emit_call("vm.builtin.invoke_closure", [b.vm_state(), b.r(2), b.r(1)], dst=b.r(3))
+        b.emit_ret(b.r(3))
+        b.bind(done)
+        b.emit_ret(b.r(0))
+
+    vm = machine(("main", 1, body), functions=STEPS)
+    assert vm.main(5000) == 0
+    count = 0
+
+    def watch(*args: Any) -> None:
+        nonlocal count
+        count += 1
+
+    vm.set_instrument(watch)
+    assert vm.main(5000) == 0
+    assert count == 5000 * 3 * 2
