@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Write the tables of docs/trust.md: the rules of the verifier and the limits.
+
+    python scripts/gen_trust.py          write the file if it has changed
+    python scripts/gen_trust.py --check  write nothing; fail if it is stale
+
+A table stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+ROOT = Path(__file__).resolve().parent.parent
+if "relaxvm" not in sys.modules:  # run as a script: the rules are those of this checkout
+    sys.path.insert(0, str(ROOT))
+
+from relaxvm.limits import Limits  # noqa: E402
+from relaxvm.verify import RULES  # noqa: E402
+from relaxvm.verify.rule import Subject  # noqa: E402
+
+PAGE = ROOT / "docs" / "trust.md"
+
+
+def rules() -> Iterator[str]:
+    """The rules by subject."""
+    yield "| rule | what must hold |"
+    yield "|---|---|"
+    for subject in get_args(Subject):
+        yield f"| **{subject}** | |"
+        for rule in RULES.values():
+            if rule.subject == subject:
+                kind = " (a warning)" if rule.severity == "warning" else ""
+                yield f"| `{rule.name}` | {rule.doc}{kind} |"
+
+
+def limits() -> Iterator[str]:
+    """The fields of `Limits`, their meaning, and the two presets."""
+    default, untrusted = Limits(), Limits.untrusted()
+    meanings = _attributes(inspect.getdoc(Limits) or "")
+    yield "| limit | meaning | `Limits()` | `Limits.untrusted()` |"
+    yield "|---|---|---:|---:|"
+    for field in fields(Limits):
+        bounds = (_bound(getattr(preset, field.name)) for preset in (default, untrusted))
+        yield f"| `{field.name}` | {meanings[field.name]} | {' | '.join(bounds)} |"
+
+
+def _attributes(doc: str) -> dict[str, str]:
+    """The section "Attributes" of a docstring."""
+    section = doc.partition("Attributes:\n")[2].split("\n\n")[0]
+    items = re.split(r"^    (?=\w+: )", section, flags=re.MULTILINE)[1:]
+    named = (item.partition(": ") for item in items)
+    return {name: " ".join(text.split()) for name, _, text in named}
+
+
+def _bound(value: float | None) -> str:
+    if value is None:
+        return "none"
+    mib = 1 << 20
+    if value >= mib and value % mib == 0:
+        return f"{value // mib:,} MiB"
+    return f"{value:,}"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {"rules": rules, "limits": limits}
+
+
+def filled(page: str) -> str:
+    """The page with fresh tables."""
+    for name, table in TABLES.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, found, rest = page.partition(start)
+        if not found or end not in rest:
+            raise SystemExit(f"{PAGE}: the markers of {name} are missing")
+        after = rest[rest.index(end) :]
+        page = before + start + "\n" + "\n".join(table()) + "\n\n" + after
+    return page
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the tables of docs/trust.md.")
+    parser.add_argument("--check", action="store_true", help="fail if the page is stale")
+    check = parser.parse_args().check
+    old = PAGE.read_text(encoding="utf-8")
+    new = filled(old)
+    if new == old:
+        return 0
+    if check:
+        print(f"{PAGE}: stale; run python scripts/gen_trust.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(new, encoding="utf-8", newline="\n")
+    print(f"{PAGE}: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
