@@ -16,15 +16,20 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .executable import VMExecutable
+from ._core import VMFunction
+from .executable import FunctionInfo, VMExecutable
 from .formats import text
-from .isa import FuncKind, Opcode
+from .isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from .values import describe
 
 __all__ = ["ErrorNotes", "Frame"]
 
 Frame = tuple[int, tuple[Any, ...]]
-"""A pc, counted from the start of the executable, and the first arguments of its instruction."""
+"""A pc, counted from the start of the executable, and the first arguments of its instruction; for a
+function as operand its table entry."""
+
+_CALL_HEAD: Final = OP_BY_CODE[Opcode.CALL].fixed_words
+"""Words of a call before its arguments; the last of them is their count."""
 
 MAX_NOTES: Final = 64
 """Notes on one exception.  One that passes through many nested runs stops to collect them."""
@@ -67,12 +72,17 @@ class ErrorNotes:
 
     def describe_frame(self, pc: int, args: Sequence[Any]) -> str:
         """The note of one frame."""
-        words = self._executable.instr_data[int(self._executable.instr_offset[pc]) :][:4].tolist()
-        count = words[3] if words[0] == Opcode.CALL else len(args)
+        start = int(self._executable.instr_offset[pc])
+        words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
         if not args:
             return note
-        values = [describe(arg) for arg in args[:MAX_ARGS]]
+        values = [_describe(arg) for arg in args[:MAX_ARGS]]
+        count = len(args)
+        if words[0] == Opcode.CALL:
+            count = words[_CALL_HEAD - 1]
+            operands = zip(words[_CALL_HEAD:], values, strict=False)
+            values = ["vm" if word == VM_REGISTER else value for word, value in operands]
         if count > len(values):
             values.append(f"... {count - len(values):,} more")
         return f"{note}\n  with {', '.join(values)}"
@@ -81,10 +91,16 @@ class ErrorNotes:
         return _clip(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
 
     def _instruction(self, pc: int, words: Sequence[int]) -> str:
-        if words[0] == Opcode.CALL and words[3] > MAX_ARGS:
+        if words[0] == Opcode.CALL and words[_CALL_HEAD - 1] > MAX_ARGS:
             callee = _clip(self._executable.functions[words[2]].name, MAX_NAME)
-            return f"call {callee} in: {words[3]:,} arguments"
+            return f"call {callee} in: {words[_CALL_HEAD - 1]:,} arguments"
         return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
+
+
+def _describe(arg: Any) -> str:
+    if isinstance(arg, (FunctionInfo, VMFunction)):
+        return f"function {_clip(arg.name, MAX_NAME)}"
+    return describe(arg)
 
 
 def _clip(string: str, limit: int) -> str:

@@ -87,6 +87,20 @@ def test_builtin_errors_have_notes_too() -> None:
         )
 
 
+def test_special_operands_are_named() -> None:
+    b = ExecBuilder()
+    b.declare_function("t.fail")
+    with b.function("main", num_inputs=1):
+        args = [b.vm_state(), b.void_arg(), b.f("main"), b.f("t.fail"), b.r(0), b.imm(-3)]
+        b.emit_call("t.fail", args)
+        b.emit_ret(b.r(0))
+    vm = VirtualMachine(b.get(), functions={"t.fail": fail})
+    note = notes_of(vm, vm["main"])[0]
+    assert note.endswith(
+        "\n  with vm, None, function main, function t.fail, function main, int -3"
+    )
+
+
 def test_if_on_a_tensor_is_explained() -> None:
     b = ExecBuilder()
     with b.function("main", num_inputs=1):
