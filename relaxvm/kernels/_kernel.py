@@ -23,6 +23,7 @@ __all__ = [
     "check_tensors",
     "is_kernel",
     "kernel",
+    "native",
     "private",
     "result_dtype",
     "tensor_text",
@@ -79,7 +80,7 @@ def check_out(name: str, out: Any, dtype: np.dtype[Any], *shapes: Dims) -> None:
         ValueError: another shape or data type, or it is read-only.
     """
     check_tensors(name, out=out)
-    if out.shape not in shapes or _native(out.dtype) != _native(dtype):
+    if out.shape not in shapes or native(out.dtype) != native(dtype):
         expected = " or ".join(tensor_text(dtype, shape) for shape in dict.fromkeys(shapes))
         raise ValueError(f"{name}: out: expected {expected}, got {describe(out)}")
     if not out.flags.writeable:
@@ -113,7 +114,7 @@ def result_dtype(name: str, ufunc: Any, **tensors: NDArray[Any]) -> np.dtype[Any
 
 @lru_cache(maxsize=1024)
 def _result_dtype(ufunc: Any, *dtypes: np.dtype[Any]) -> np.dtype[Any] | None:
-    natives = tuple(map(_native, dtypes))
+    natives = tuple(map(native, dtypes))
     if any(dtype.hasobject for dtype in dtypes):
         return None  # its loops call whatever methods the objects have
     try:
@@ -123,7 +124,8 @@ def _result_dtype(ufunc: Any, *dtypes: np.dtype[Any]) -> np.dtype[Any] | None:
     return resolved[-1] if resolved[:-1] == natives else None
 
 
-def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A data type in the byte order of this machine."""
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
@@ -154,6 +156,8 @@ def as_operand(name: str, parameter: str, value: Any, dtype: np.dtype[Any]) -> A
 
 
 def _holds_kind(dtype: np.dtype[Any], value: Any) -> bool:
+    if dtype.kind not in "biufcV":  # V: bfloat16 and the other types of ml_dtypes
+        return False
     if isinstance(value, bool):
         return True
     if isinstance(value, int):

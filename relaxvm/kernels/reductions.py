@@ -15,6 +15,7 @@ from ._kernel import (
     check_out,
     check_tensors,
     kernel,
+    native,
     private,
     result_dtype,
 )
@@ -38,7 +39,7 @@ def sum_(*args: Any) -> None:
     if _is_narrow(x.dtype):
         np.copyto(out, _ADD.reduce(x, axes, np.float32, keepdims=keep), casting="same_kind")
     else:
-        _ADD.reduce(x, axes, x.dtype, out, keepdims=keep)
+        _ADD.reduce(x, axes, native(x.dtype), out, keepdims=keep)
 
 
 @kernel("mean", _REDUCTION)

@@ -1,0 +1,134 @@
+"""A thin layer over `relaxvm.ExecBuilder` for functions on tensors.
+
+The builder knows registers, constants and calls.  A function on tensors repeats a few patterns of
+them: check an argument, make a shape, allocate a tensor, have a kernel write into it.  Each is a
+method here, and emits what TVM's compiler would emit for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+import relaxvm
+
+# How `match_shape` and `make_shape` read the number beside the code.
+EQUALS_NUMBER = MAKE_FROM_NUMBER = 0
+STORE_TO_SLOT = MAKE_FROM_SLOT = 1
+EQUALS_SLOT = 3
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension that only the run knows; its size is kept in a slot of the shape heap."""
+
+    name: str
+    slot: int
+
+
+Dims = Sequence[int | Dim]
+
+
+class Emitter:
+    """Emits the body of the function that is open in `ib`.
+
+    Args:
+        ib: the builder.
+        name: of the function, for error messages of its checks.
+        params: names of its parameters; their registers are in `inputs`.
+        slots: how many dimensions the shape heap holds.
+    """
+
+    def __init__(
+        self, ib: relaxvm.ExecBuilder, name: str, params: Sequence[str], slots: int
+    ) -> None:
+        self.ib = ib
+        self.inputs = [ib.r(i) for i in range(len(params))]
+        self._name = name
+        self._params = params
+        # Numbers may be spent freely: the builder renumbers the registers of a function.
+        self._unused = count(len(params))
+        self._known: set[Dim] = set()
+        self._heap = self.call("vm.builtin.alloc_shape_heap", ib.vm_state(), ib.imm(slots))
+
+    def call(self, name: str, *args: object) -> int:
+        """Call a function; answers the register of its result."""
+        result = self.ib.r(next(self._unused))
+        self.ib.emit_call(name, args, dst=result)
+        return result
+
+    # Checks
+
+    def check_tensor(self, param: int, dtype: str, dims: Dims) -> None:
+        """Check that a parameter is a tensor of a data type and shape.
+
+        The first time that a `Dim` occurs its size is stored; from then on sizes have to be equal.
+        """
+        ib, x, rank = self.ib, self.inputs[param], self.ib.imm(len(dims))
+        context = self._context(param, dtype, dims)
+        ib.emit_call("vm.builtin.check_tensor_info", [x, rank, np.dtype(dtype), context])
+        codes = [ib.imm(number) for dim in dims for number in self._match_code(dim)]
+        ib.emit_call("vm.builtin.match_shape", [x, self._heap, rank, *codes, context])
+
+    def unpack(self, param: int, size: int) -> list[int]:
+        """Check that a parameter is a tuple, and answer the registers of its items."""
+        x, context = self.inputs[param], f"{self._name}, {self._params[param]}: "
+        check = [x, self.ib.imm(size), self.ib.convert_constant(context)]
+        self.ib.emit_call("vm.builtin.check_tuple_info", check)
+        return [self.item(x, i) for i in range(size)]
+
+    def item(self, pair: int, index: int) -> int:
+        """The register of an item of a tuple."""
+        return self.call("vm.builtin.tuple_getitem", pair, self.ib.imm(index))
+
+    def _match_code(self, dim: int | Dim) -> tuple[int, int]:
+        if isinstance(dim, int):
+            return EQUALS_NUMBER, dim
+        if dim in self._known:
+            return EQUALS_SLOT, dim.slot
+        self._known.add(dim)
+        return STORE_TO_SLOT, dim.slot
+
+    def _context(self, param: int, dtype: str, dims: Dims) -> int:
+        """What an error of a check begins with; `relaxvm run` reads names of dimensions there."""
+        names = ", ".join(dim.name if isinstance(dim, Dim) else str(dim) for dim in dims)
+        return self.ib.convert_constant(
+            f"ErrorContext(fn={self._name}, loc=param[{param}], param={self._params[param]}, "
+            f'annotation=R.Tensor(({names}), dtype="{dtype}")) '
+        )
+
+    # Tensors
+
+    def size(self, dim: Dim) -> int:
+        """The register of the size of a dimension, an int."""
+        make = self.ib.imm(MAKE_FROM_SLOT)
+        return self.call("vm.builtin.make_prim_value", self._heap, make, self.ib.imm(dim.slot))
+
+    def tensor(self, *dims: int | Dim, dtype: str = "float32") -> int:
+        """The register of a new tensor, whose elements are not set."""
+        ib, shape = self.ib, self._shape(dims)
+        element, scope = ib.convert_constant(np.dtype(dtype)), ib.convert_constant("global")
+        device, offset = ib.imm(0), ib.imm(0)
+        room = (ib.vm_state(), shape, device, element, scope)
+        storage = self.call("vm.builtin.alloc_storage", *room)
+        return self.call("vm.builtin.alloc_tensor", storage, offset, shape, element)
+
+    def _shape(self, dims: Dims) -> int:
+        if all(isinstance(dim, int) for dim in dims):
+            return self.ib.convert_constant(dims)
+        codes = [
+            self.ib.imm(number)
+            for dim in dims
+            for number in (
+                (MAKE_FROM_SLOT, dim.slot) if isinstance(dim, Dim) else (MAKE_FROM_NUMBER, dim)
+            )
+        ]
+        return self.call("vm.builtin.make_shape", self._heap, self.ib.imm(len(dims)), *codes)
+
+    def kernel(self, name: str, *args: object) -> int:
+        """Have a kernel write into its last argument; answers that argument."""
+        self.ib.emit_call(f"relaxvm.kernel.{name}", args)
+        return args[-1]
