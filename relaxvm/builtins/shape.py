@@ -2,16 +2,17 @@
 
 The *shape heap* is an int64 tensor with a slot for each symbolic dimension, or expression of them,
 that a function needs.  A fresh heap is zero.  What is to happen with a dimension is a *code* and a
-value:
+value.  In matching:
 
-====  ==============  ==========================================
-code  match           make
-====  ==============  ==========================================
-0     equals value    the value itself
-1     store at slot   what the slot holds
-2     anything goes
-3     equals slot
-====  ==============  ==========================================
+- 0: the dimension equals the value;
+- 1: it is stored in the heap slot of that number;
+- 2: it may be anything;
+- 3: it equals what the heap slot holds.
+
+In making a shape:
+
+- 0: the dimension is the value;
+- 1: it is what the heap slot holds.
 
 Wherever a Shape is expected, a tuple of ints will do.
 """

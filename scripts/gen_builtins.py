@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Write the reference page of the builtins, ``docs/builtins.md``, from their registration.
+
+    python scripts/gen_builtins.py          write the file if it has changed
+    python scripts/gen_builtins.py --check  write nothing; fail if the file is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if "relaxvm" not in sys.modules:  # run as a script: the builtins are those of this checkout
+    sys.path.insert(0, str(ROOT))
+
+from relaxvm.builtins import PREFIX  # noqa: E402
+from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
+
+FAMILIES = ("shape", "checks", "memory", "data", "call", "lm", "tensor_cache")
+"""Modules of relaxvm.builtins, in the order of the page."""
+
+INTRODUCTION = """\
+<!-- Generated from relaxvm/builtins by scripts/gen_builtins.py - do not edit. -->
+
+# Builtins
+
+The packed functions that every virtual machine has. `relaxvm.get_func(name)` gives any of them as
+a Python function.
+
+A signature reads as in `relaxvm.registry`: `name: kind`, several kinds separated by `|`, `*name`
+for any number of arguments, `= ...` for one that may be left out. The verifier checks the calls of
+a file against it before anything runs. The kinds are those of `relaxvm.values.kind_of`, and `vm`
+(the VM state register), `storage`, `closure` and `any`. A bool counts as an int, and a tuple of ints
+as a shape.
+
+Functions marked *effect* reach beyond their arguments: to files, or to what other programs of the
+process share. Where the caller of a VM lists the functions that a file may name, they have to be in
+that list; the others are always allowed.
+
+An *error context*, `err`, is a text that opens the message if the check fails. It may be None.
+"""
+
+
+def page() -> str:
+    """The text of the file."""
+    load_shipped()
+    out = [INTRODUCTION]
+    for family in FAMILIES:
+        module = importlib.import_module(f"relaxvm.builtins.{family}")
+        title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
+        out.append(f"## {title.rstrip('.')}\n")
+        if rest.strip():
+            out.append(markdown(rest.strip()) + "\n")
+        out += [entry(record, aliases) for record, aliases in records(module.__name__)]
+    return "\n".join(out)
+
+
+def records(module: str) -> Iterator[tuple[PackedFunc, list[str]]]:
+    """The builtins that a module defines, in its order, each with its other names."""
+    names: dict[Callable[..., object], list[str]] = {}
+    for name in GLOBAL.names():
+        func = GLOBAL.get(name)
+        if getattr(func, "__module__", "") == module:
+            names.setdefault(func, []).append(name)
+    for func in sorted(names, key=lambda f: inspect.getsourcelines(f)[1]):
+        (own,) = (name for name in names[func] if name.startswith(PREFIX))
+        record = GLOBAL.lookup(own)
+        assert record is not None
+        yield record, [name for name in names[func] if name != own]
+
+
+def entry(record: PackedFunc, aliases: list[str]) -> str:
+    """The part of the page about one function."""
+    out = [f"### {record.name.removeprefix(PREFIX)}\n", f"```\n{heading(record)}\n```\n"]
+    if record.effect:
+        out.append("*Effect.*\n")
+    out.append(markdown(record.doc) + "\n")
+    if aliases:
+        also = ", ".join(f"`{name}`" for name in aliases)
+        out.append(f"Also registered as {also}, unless a program uses that name itself.\n")
+    return "\n".join(out)
+
+
+def heading(record: PackedFunc) -> str:
+    """Name and signature, over several lines if it is long."""
+    signature = record.signature or Signature()
+    line = f"{record.name}{signature}"
+    if len(line) <= 96:
+        return line
+    inner, _, result = str(signature)[1:].rpartition(") -> ")
+    params = ",\n".join(f"    {param}" for param in inner.split(", "))
+    return f"{record.name}(\n{params}\n) -> {result}"
+
+
+SECTION = re.compile(r"^(Raises|Args|Attributes):$")
+ITEM = re.compile(r"^    (\w+): (.*)$")
+
+
+def markdown(doc: str) -> str:
+    """A docstring as Markdown: sections become lists, double backticks single ones."""
+    out: list[str] = []
+    section = False
+    for line in doc.splitlines():
+        item = ITEM.match(line) if section else None
+        if SECTION.match(line):
+            section = True
+            out += [line, ""]
+        elif item:
+            out.append(f"- `{item[1]}`: {item[2]}")
+        elif section and line.strip():
+            out.append("  " + line.strip())
+        else:
+            section = False
+            out.append(line)
+    return re.sub(r"::$", ":", "\n".join(out).replace("``", "`"), flags=re.MULTILINE)
+
+
+FILES = {ROOT / "docs" / "builtins.md": page}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
+    check = parser.parse_args(argv).check
+    stale = 0
+    for path, generate in FILES.items():
+        text = generate()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale += 1
+        print(f"{'stale' if check else 'wrote'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
