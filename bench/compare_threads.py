@@ -1,4 +1,4 @@
-"""Eight threads on one virtual machine: wrong results, errors and calls per second, here and on TVM.
+"""Eight threads on one VM: wrong results, errors and calls per second, here and on TVM.
 
     python bench/compare_threads.py [--threads 8] [--calls 3000] [--runs 3]
 

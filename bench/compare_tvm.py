@@ -33,14 +33,16 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
     options = parser.parse_args()
 
-    import relaxvm
     import tvm
+
+    import relaxvm
 
     relaxvm.register_func(PYTHON_FUNCTION, rows.identity, override=True)
     tvm.register_global_func(PYTHON_FUNCTION, rows.identity, override=True)
     print(f"relaxvm {relaxvm.__version__}, TVM {tvm.__version__}, CPython "
           f"{platform.python_version()}, numpy {np.__version__}, {clean.machine()}")
-    print(f"{'':26}{'TVM':>10}{'relaxvm':>10}{'ratio':>8}{'least':>7}   (ns per instruction or call)")
+    print("ns per instruction or call")
+    print(f"{'':26}{'TVM':>10}{'relaxvm':>10}{'ratio':>8}{'least':>7}")
 
     table = []
     for row in ROWS:
@@ -66,8 +68,8 @@ def main() -> int:
 
 def report(name: str, least: float, theirs: float, ours: float) -> dict[str, Any]:
     ratio = theirs / ours
-    print(f"{name:26}{theirs:10.2f}{ours:10.2f}{ratio:8.1f}{least:7.0f}{'' if ratio >= least else '  <'}",
-          flush=True)
+    mark = "" if ratio >= least else "  <"
+    print(f"{name:26}{theirs:10.2f}{ours:10.2f}{ratio:8.1f}{least:7.0f}{mark}", flush=True)
     return {"name": name, "tvm_ns": theirs, "relaxvm_ns": ours, "ratio": ratio, "least": least}
 
 

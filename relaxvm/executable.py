@@ -16,7 +16,7 @@ from . import isa
 from .isa import FuncKind, Instruction
 from .values import Shape
 
-__all__ = ["FunctionInfo", "VMExecutable", "Located"]
+__all__ = ["FunctionInfo", "Located", "VMExecutable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def constant_key(value: Any) -> tuple[Any, ...]:
         raw: bytes = (
             data.tobytes()
             if data.nbytes <= 1024
-            else hashlib.blake2b(data.reshape(-1).view(np.uint8), digest_size=32).digest()
+            else hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest()
         )
         return "tensor", dtype, value.shape, data.nbytes, raw
     if isinstance(value, float):

@@ -26,10 +26,9 @@ The C header, the Cython declarations and the reference page are generated from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Any, Final, Protocol
 
 __all__ = [
     "OPS",
@@ -242,7 +241,14 @@ def encode(instr: Instruction) -> list[int]:
     return words
 
 
-def decode(words: Sequence[int], offset: int = 0) -> Instruction:
+class Words(Protocol):
+    """A sequence of integers: a list, or an array of int64."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def decode(words: Words, offset: int = 0) -> Instruction:
     """Decode the instruction that starts at word `offset`.
 
     Raises:

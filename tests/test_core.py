@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ def machine(*functions: tuple[str, int, Body], **options: Any) -> VirtualMachine
 
 
 @pytest.fixture(params=[True, False], ids=["optimized", "plain"])
-def optimize(request: pytest.FixtureRequest) -> Iterator[bool]:
-    yield request.param
+def optimize(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
 
 
 # Registers and jumps
