@@ -10,10 +10,10 @@ from __future__ import annotations
 import weakref
 from typing import Final
 
-from .executable import VMExecutable
+from .executable import FunctionInfo, VMExecutable
 from .isa import FuncKind
 from .limits import Limits
-from .registry import GLOBAL, Registry, Signature
+from .registry import GLOBAL, Registry, Signature, load_shipped
 from .verify import verify
 
 __all__ = ["ensure_verified"]
@@ -46,7 +46,9 @@ def ensure_verified(
         VerifyError: with all problems found.
     """
     limits = Limits() if limits is None else limits
-    registry = GLOBAL if registry is None else registry
+    if registry is None:
+        load_shipped()  # so that calls of builtins are checked against their signatures
+        registry = GLOBAL
     bounds, signatures = _basis(executable, limits, registry)
     key = id(executable)
     entry = _verified.get(key)
@@ -63,8 +65,11 @@ def ensure_verified(
 
 
 def _basis(executable: VMExecutable, limits: Limits, registry: Registry) -> _Basis:
+    # Nothing is known about the entries yet, not even that they are FunctionInfo.
     records = [
-        registry.lookup(info.name) for info in executable.functions if info.kind == FuncKind.PACKED
+        registry.lookup(info.name)
+        for info in executable.functions
+        if type(info) is FunctionInfo and type(info.name) is str and info.kind == FuncKind.PACKED
     ]
     return (
         tuple(getattr(limits, name) for name in _LIMITS),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxvm
 from relaxvm import isa
 from relaxvm.errors import VerifyError
 from relaxvm.exec_builder import ExecBuilder
@@ -588,6 +591,23 @@ def test_names_are_printed_harmlessly():
     assert text.count("\n") == 2
     assert text.isprintable() or set(text) - {"\n"} == {c for c in text if c.isprintable()}
     assert max(map(len, text.splitlines())) < 300
+
+
+def test_what_is_malformed_is_refused_by_a_machine():
+    """The way in that everybody uses, with entries that are no entries."""
+    for entry in (None, replace(packed("f"), name=["f"]), replace(packed("f"), kind="packed")):
+        with pytest.raises(VerifyError, match="function-types"):
+            relaxvm.VirtualMachine(main_with(entry))
+
+
+def test_loading_checks_calls_of_builtins():
+    """Also in a process that has used none of them so far."""
+    functions = [bytecode("main", 0, 2), packed("vm.builtin.copy")]
+    data = make(call(0, 1), ret(), functions=functions).to_bytes()
+    script = "import relaxvm, sys; relaxvm.loads(sys.stdin.buffer.read())"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    assert b"vm.builtin.copy takes 1 arguments, got 0" in done.stderr
 
 
 # The report
