@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import functools
+import operator
 import sys
 from collections.abc import Iterable
 from typing import Any, Final, SupportsIndex, overload
@@ -60,7 +61,7 @@ class Shape(tuple[int, ...]):
 
 
 def _dim(value: SupportsIndex) -> int:
-    dim = value.__index__()
+    dim = operator.index(value)
     if not -(1 << 63) <= dim < 1 << 63:
         raise ValueError(f"Shape: dimension {dim} does not fit 64 bits")
     return dim
