@@ -36,8 +36,8 @@ a Python function.
 A signature reads as in `relaxvm.registry`: `name: kind`, several kinds separated by `|`, `*name`
 for any number of arguments, `= ...` for one that may be left out. The verifier checks the calls of
 a file against it before anything runs. The kinds are those of `relaxvm.values.kind_of`, and `vm`
-(the VM state register), `storage`, `closure` and `any`. A bool counts as an int, and a tuple of ints
-as a shape.
+(the VM state register), `storage`, `closure` and `any`. A bool counts as an int, and a tuple of
+ints as a shape.
 
 Functions marked *effect* reach beyond their arguments: to files, or to what other programs of the
 process share. Where the caller of a VM lists the functions that a file may name, they have to be in

@@ -247,8 +247,8 @@ def attention_kv_cache_window_override(cache: Any, rows: Any, max_rows: Any) -> 
 def attention_kv_cache_window_override_with_sinks(
     cache: Any, rows: Any, max_rows: Any, sinks: Any
 ) -> AttentionKVCache:
-    """`attention_kv_cache_window_override` that goes on at row `sinks` when the ring is full: the
-    first `sinks` rows, the attention sinks, stay.
+    """As `attention_kv_cache_window_override`, but a full ring goes on at row `sinks`: the first
+    `sinks` rows, the attention sinks, stay.
 
     Raises:
         TypeError: not a cache, or not a tensor.
