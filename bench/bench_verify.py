@@ -2,8 +2,8 @@
 
     python bench/bench_verify.py [--instructions N ...] [--json FILE]
 
-Each row is a kind of code, each column a number of instructions; the least of some runs counts.  For
-the first row the whole way from bytes to a verified executable is timed as well.
+Each row is a kind of code in one size; the least of some runs counts.  For the first kind the whole
+way from bytes to a verified executable is timed as well.
 """
 
 from __future__ import annotations

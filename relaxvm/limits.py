@@ -58,7 +58,9 @@ class Limits:
                 continue
             ok = isinstance(value, (int, float) if field.name == "wall_time" else int)
             if not ok or isinstance(value, bool) or not value >= 0:
-                raise ValueError(f"Limits.{field.name}: expected a number >= 0 or None, got {value!r}")
+                raise ValueError(
+                    f"Limits.{field.name}: expected a number >= 0 or None, got {value!r}"
+                )
 
     @classmethod
     def untrusted(cls) -> Limits:
