@@ -472,6 +472,84 @@ class TestLife:
         check_trace(profile.chrome_trace())
 
 
+class TestHook:
+    """What the core tells a hook, and what happens if the hook fails."""
+
+    def program(self) -> relaxvm.VirtualMachine:
+        asm = Asm()
+        asm.forward("inner")
+        with asm.func("main", params=["x"]):
+            asm.op(r1, "double", r0)
+            asm.op(r1, "inner", r1)
+            asm.ret(r1)
+        with asm.func("inner", params=["x"]):
+            asm.op(r1, "double", r0)
+            asm.ret(r1)
+        return relaxvm.VirtualMachine(asm.get(), functions={"double": lambda x: x + x})
+
+    def test_events(self) -> None:
+        vm = self.program()
+        seen = []
+
+        def hook(pc: int, before: bool, func: Any, name: str, ret: Any, args: Any) -> None:
+            seen.append((pc, before, name, ret, args))
+
+        vm._add_hook(hook)
+        assert vm.main(3) == 12
+        assert seen == [
+            (-1, True, "main", None, (3,)),
+            (0, True, "double", None, (3,)),
+            (0, False, "double", 6, (3,)),
+            (1, True, "inner", None, (6,)),
+            (3, True, "double", None, (6,)),
+            (3, False, "double", 12, (6,)),
+            (1, False, "inner", 12, (6,)),
+            (-1, False, "main", 12, ()),
+        ]
+        seen.clear()
+        with pytest.raises(TypeError):
+            vm.main(None)
+        assert [event[:3] for event in seen] == [
+            (-1, True, "main"), (0, True, "double"), (-2, False, "main"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("at", range(8))
+    def test_a_hook_that_fails(self, at: int) -> None:
+        vm = self.program()
+        count = 0
+
+        def hook(*event: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == at + 1:
+                raise KeyError(f"event {at}")
+
+        vm._add_hook(hook)
+        # More often than Python lets calls nest, so that one that is not left would show.
+        for _ in range(1200):
+            count = 0
+            with pytest.raises(KeyError, match=f"event {at}"):
+                vm.main(object() if at < 2 else 1)
+        vm._remove_hook(hook)
+        assert vm.main(1) == 4
+
+    def test_an_error_of_the_run_outlives_one_of_the_hook(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        vm = self.program()
+        lost = []
+        monkeypatch.setattr("sys.unraisablehook", lambda info: lost.append(info.exc_value))
+
+        def hook(pc: int, *event: Any) -> None:
+            if pc == -2:
+                raise KeyError("in the hook")
+
+        vm._add_hook(hook)
+        with pytest.raises(TypeError, match="unsupported operand"):
+            vm.main(None)
+        assert [type(error) for error in lost] == [KeyError]
+
+
 class TestThreads:
     def test_threads_are_kept_apart(self) -> None:
         functions = {"work": lambda n: sum(range(200)), "minus_one": minus_one}

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from .console import Console
-from .exits import Exit, exit_code_of
+from .exits import CommandError, Exit, exit_code_of
 
 __all__ = ["main"]
 
@@ -64,7 +64,8 @@ def _fail(console: Console, error: BaseException, code: Exit) -> int:
     try:
         console.error(error, code)
         console.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, CommandError):
+        # It was said on stderr; what is left for stdout has nowhere to go.
         _abandon_output()
     return code
 

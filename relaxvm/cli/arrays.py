@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import as_dtype
-from .exits import CommandError, Exit
-from .files import read_error, write_error
+from .exits import CommandError, Exit, read_error, write_error
 
 __all__ = ["ArrayFile", "open_arrays", "replacing", "write_npz"]
 
 _TYPE_MARK: Final = "@"
+_MAGICS: Final = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+"""How files of arrays begin; an archive with nothing in it has the last one."""
+_LONGEST_MAGIC: Final = 6
 
 
 class ArrayFile:
@@ -68,6 +71,10 @@ def open_arrays(name: str) -> Iterator[ArrayFile]:
         CommandError: it cannot be read, or is neither.
     """
     with _reading(name):
+        with open(name, "rb") as file:
+            head = file.read(_LONGEST_MAGIC)
+        if not head.startswith(_MAGICS):
+            raise ValueError(f"the file begins with {head!r}")
         arrays = np.load(name, allow_pickle=False)
     try:
         yield ArrayFile(name, arrays)
@@ -82,8 +89,10 @@ def _reading(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise read_error(name, error) from error
-    except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        message = f"{name}: expected arrays in .npy or .npz form: {error}"
+    except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        # numpy says how to unpickle the file all the same.
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else error
+        message = f"{name}: expected arrays in .npy or .npz form: {reason}"
         raise CommandError(message, Exit.MALFORMED) from error
 
 

@@ -13,8 +13,8 @@ from ..limits import Limits
 from ..verify import verify
 from .arrays import replacing
 from .console import Console
-from .exits import CommandError, Exit, UsageError
-from .files import STDIO, parse_listing, read_error, read_stream, standard_input
+from .exits import CommandError, Exit, UsageError, read_error
+from .files import STDIO, parse_listing, read_stream, standard_input
 
 __all__ = ["add_commands"]
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, TextIO
 
 from ..errors import BugError
-from .exits import Exit
+from .exits import Exit, write_error
 
 __all__ = ["Console", "Progress", "plain"]
 
@@ -54,12 +54,12 @@ class Console:
     def text(self, text: str) -> None:
         """Part of the result, for people; nothing with --json."""
         if not self.as_json and text:
-            self._out.write(plain(text if text.endswith("\n") else text + "\n"))
+            self._write(plain(text if text.endswith("\n") else text + "\n"))
 
     def result(self, data: Mapping[str, Any]) -> None:
         """The result, for programs; nothing without --json."""
         if self.as_json:
-            self._out.write(json.dumps(_finite(data), indent=1, allow_nan=False) + "\n")
+            self._write(json.dumps(_finite(data), indent=1, allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
         """A remark beside the result."""
@@ -90,7 +90,28 @@ class Console:
             yield progress
 
     def flush(self) -> None:
-        self._out.flush()
+        """See to it that results have arrived.
+
+        Raises:
+            BrokenPipeError: nobody reads them.
+            CommandError: they cannot be written.
+        """
+        with _writing():
+            self._out.flush()
+
+    def _write(self, text: str) -> None:
+        with _writing():
+            self._out.write(text)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise write_error("standard output", error) from error
 
 
 def describe_error(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from ..errors import (
     VerifyError,
 )
 
-__all__ = ["CommandError", "Exit", "UsageError", "exit_code_of"]
+__all__ = ["CommandError", "Exit", "UsageError", "exit_code_of", "read_error", "write_error"]
 
 
 class Exit(IntEnum):
@@ -55,6 +55,16 @@ class UsageError(CommandError):
     """The command line asks for something that does not exist or does not fit."""
 
     code = Exit.USAGE
+
+
+def read_error(name: str, error: OSError) -> CommandError:
+    """The error of an input file that cannot be read."""
+    return CommandError(f"{name}: cannot be read: {error.strerror or error}", Exit.MALFORMED)
+
+
+def write_error(name: str, error: OSError) -> CommandError:
+    """The error of an output file that cannot be written."""
+    return CommandError(f"{name}: cannot be written: {error.strerror or error}", Exit.FAILED)
 
 
 _CODES = (

@@ -14,7 +14,7 @@ from typing import IO, Final
 from ..executable import VMExecutable
 from ..formats import binary, text
 from ..limits import Limits
-from .exits import CommandError, Exit, UsageError
+from .exits import CommandError, Exit, UsageError, read_error
 
 __all__ = [
     "STDIO",
@@ -25,10 +25,8 @@ __all__ = [
     "limits_of",
     "open_executable",
     "parse_listing",
-    "read_error",
     "read_stream",
     "standard_input",
-    "write_error",
 ]
 
 STDIO: Final = "-"
@@ -159,16 +157,6 @@ def standard_input() -> IO[bytes]:
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("-: expected a file or a pipe at standard input, got a terminal")
     return sys.stdin.buffer
-
-
-def read_error(name: str, error: OSError) -> CommandError:
-    """The error of an input file that cannot be read."""
-    return CommandError(f"{name}: cannot be read: {error.strerror or error}", Exit.MALFORMED)
-
-
-def write_error(name: str, error: OSError) -> CommandError:
-    """The error of an output file that cannot be written."""
-    return CommandError(f"{name}: cannot be written: {error.strerror or error}", Exit.FAILED)
 
 
 def import_kernels(modules: list[str]) -> None:

@@ -22,6 +22,7 @@ from .params import ParamSpec, Symbol
 __all__ = ["add_input_arguments", "gather_inputs"]
 
 _DEFAULT_DTYPE: Final = np.dtype(np.float32)
+_SHOWN_MISSING: Final = 10
 _RANDOM_INTEGERS: Final = 10
 """Random integers are below this, small enough to be indices of most things."""
 
@@ -71,9 +72,11 @@ def gather_inputs(
     values = _Values(given, maker, everything=args.random)
     inputs = [values.of(spec, (i,)) for i, spec in enumerate(specs)]
     if values.missing:
+        shown = ", ".join(values.missing[:_SHOWN_MISSING])
+        more = len(values.missing) - _SHOWN_MISSING
         raise UsageError(
-            f"no value for {', '.join(values.missing)}; give one with --input FILE.npz, "
-            f"--arg NAME=VALUE or --random"
+            f"no value for {shown}{f' and {more} more' if more > 0 else ''}; give one with "
+            f"--input FILE.npz, --arg NAME=VALUE or --random"
         )
     return inputs
 

@@ -19,7 +19,7 @@ from ..registry import GLOBAL, list_funcs
 from ..values import describe
 from ..verify import Report, verify
 from .console import Console
-from .exits import Exit, UsageError
+from .exits import Exit, UsageError, write_error
 from .files import (
     OpenedFile,
     add_file_argument,
@@ -27,7 +27,6 @@ from .files import (
     import_kernels,
     limits_of,
     open_executable,
-    write_error,
 )
 from .params import params_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..errors import BugError, LimitError, did_you_mean
+from ..errors import BugError, LimitError, LinkError, did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
 from ..registry import GLOBAL
@@ -80,12 +80,13 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     vm, info = _make_vm(args, console)
     inputs = gather_inputs(args, params_of(vm.executable, info), console)
     function = vm[info.name]
+    total = args.repeat if args.repeat > 1 else None
     profile: Profile | None = None
     times = []
     with ExitStack() as stack:
         if args.profile or args.trace:
             profile = stack.enter_context(_profile(vm))
-        progress = stack.enter_context(console.progress(f"running {info.name}", args.repeat))
+        progress = stack.enter_context(console.progress(f"running {info.name}", total))
         for _ in range(args.repeat):
             begun = time.perf_counter_ns()
             with _running(info.name):
@@ -174,7 +175,13 @@ def _make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine
         executable = open_executable(args.file, limits).executable
         info = _choose_function(executable, args.function)
         # The VM verifies before it does anything else.
-        vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
+        try:
+            vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
+        except LinkError as error:
+            raise CommandError(
+                f"{error}\n  on the command line: --kernels MODULE, which registers them",
+                Exit.MISSING,
+            ) from error
     return vm, info
 
 

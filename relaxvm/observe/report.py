@@ -15,6 +15,9 @@ __all__ = ["BY", "SORTS", "as_csv", "as_dict", "as_folded", "as_table"]
 SCHEMA: Final = 1
 """Version of the layout of `as_dict`."""
 
+_WIDTH: Final = 64
+"""Characters of an instruction, and of an argument list, in a table."""
+
 BY: Final = ("function", "site")
 
 SORTS: Final[dict[str, Callable[[Timing], Any]]] = {
@@ -137,13 +140,19 @@ def _table(rows: Sequence[Timing], by: str) -> list[str]:
 
 def _label(row: Timing) -> str:
     if isinstance(row, SiteRow):
-        text = f"{row.caller}:{row.pc} {row.instruction}" if row.caller else f"run of {row.callee}"
+        text = f"run of {row.callee}"
+        if row.caller:
+            text = f"{row.caller}:{row.pc} {_clipped(row.instruction)}"
         if row.shapes:
             (args, _), *others = row.shapes
-            text += f"  ({args})" + (f" and {len(others)} more" if others else "")
+            text += f"  ({_clipped(args)})" + (f" and {len(others)} more" if others else "")
         return text
     assert isinstance(row, FunctionRow)
     return f"{row.name} [{row.category}]"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
 
 
 def _rows(results: Results, by: str) -> Sequence[Timing]:
