@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,14 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.load_profile("relaxvm")
+settings.register_profile(
+    "explore",
+    settings.get_profile("relaxvm"),
+    derandomize=False,
+    max_examples=int(os.environ.get("RELAXVM_EXAMPLES", "10000")),
+)
+# RELAXVM_HYPOTHESIS=explore looks at other examples in every run, and at more of them.
+settings.load_profile(os.environ.get("RELAXVM_HYPOTHESIS", "relaxvm"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

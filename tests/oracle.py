@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from relaxvm._core import Closure, NaiveAllocator, Storage
+from relaxvm._core import Closure
 
 from relaxvm import isa
-from relaxvm.errors import ArityError, LimitError
+from relaxvm.calling import Parameters
+from relaxvm.errors import LimitError
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import ArgKind, FuncKind
 from relaxvm.limits import Limits
+from relaxvm.memory import Storage, make_allocators
 from relaxvm.registry import Registry
-from relaxvm.values import Shape, cpu, kind_of, to_value
+from relaxvm.values import Shape, cpu, to_value
 
 
 class OutOfFuel(Exception):
@@ -67,7 +69,7 @@ class Oracle:
 
     def __post_init__(self) -> None:
         self.devices = (cpu(0),)
-        self.allocators = (NaiveAllocator(limits=self.limits),)
+        self.allocators = make_allocators(self.devices, "naive", self.limits)
         self.table = [
             OracleFunction(self, info)
             if info.kind == FuncKind.BYTECODE
@@ -110,7 +112,7 @@ class Oracle:
 
     def _frame(self, info: FunctionInfo, args: Sequence[Any]) -> Frame:
         if len(args) != info.num_args:
-            raise ArityError(f"{info.name}: expects {info.num_args} arguments, got {len(args)}")
+            raise Parameters(info.name, info.num_args, info.param_names).wrong_count(len(args))
         unwritten = [None] * (info.register_file_size - len(args))
         return Frame(info, [*args, *unwritten], info.start_instr)
 
@@ -138,11 +140,13 @@ class Oracle:
 
 
 def truth(value: Any) -> bool:
-    """The condition of If: an int or a bool, true unless it is 0."""
-    if not isinstance(value, int):
-        raise TypeError(f"if: expected an int or a bool, got {kind_of(value)}; use "
-                        f"vm.builtin.read_if_cond")
-    return value != 0
+    """The condition of If: an integer or a bool, also of numpy's scalars, true unless it is 0."""
+    if not isinstance(value, (int, np.integer, np.bool_)):
+        raise TypeError(
+            f"if: expected an int or bool condition, got {type(value).__name__}; "
+            "turn a tensor into a condition with vm.builtin.read_if_cond"
+        )
+    return bool(value)
 
 
 # Outcomes

@@ -153,7 +153,16 @@ def _argument(draw: st.DrawFn, header: FunctionInfo, num_funcs: int, num_constan
 
 # Runnable programs
 
-KINDS = ("tensor", "int", "bool", "shape", "tuple", "float", "str")
+KINDS = ("tensor", "tensor", "int", "bool", "shape", "tuple", "float", "str")
+
+LITERALS: dict[str, tuple[Any, ...]] = {
+    "int": (0, 1, 2, -1, 3),
+    "bool": (True, False),
+    "float": (0.5, -0.0),
+    "str": ("s",),
+    "shape": (Shape((2, 2)), Shape((4,)), Shape(())),
+    "tensor": (np.ones((2, 2), np.float32), np.asarray(1, np.int32)),
+}
 
 
 @dataclass(frozen=True)
@@ -184,18 +193,17 @@ def programs(draw: st.DrawFn) -> Program:
     results do not depend on what memory held before.
     """
     asm = Asm()
-    count = draw(st.integers(1, 3))
-    arities = [draw(st.integers(1, 3)) for _ in range(count)]
-    functions = [("main" if i == 0 else f"f{i}", arity) for i, arity in enumerate(arities)]
+    kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3)
+    params = draw(st.lists(kinds, min_size=1, max_size=3))
+    functions = [("main" if i == 0 else f"f{i}", p) for i, p in enumerate(params)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RelaxVMWarning)
         asm.forward(*[name for name, _ in functions])
-        for i, (name, arity) in enumerate(functions):
-            with asm.func(name, arity):
-                _Writer(draw, asm, name, arity, functions[i + 1 :]).write()
+        for i, (name, p) in enumerate(functions):
+            with asm.func(name, len(p)):
+                _Writer(draw, asm, name, p, functions[i + 1 :]).write()
         executable = asm.get()
-    inputs = tuple(draw(inputs_of_kind(draw(st.sampled_from(KINDS)))) for _ in range(arities[0]))
-    return Program(executable, inputs)
+    return Program(executable, tuple(draw(inputs_of_kind(kind)) for kind in params[0]))
 
 
 def inputs_of_kind(kind: str) -> st.SearchStrategy[Any]:
@@ -233,15 +241,16 @@ class _Writer:
     MAX_REGISTERS = 14
 
     def __init__(
-        self, draw: st.DrawFn, asm: Asm, name: str, arity: int, later: list[tuple[str, int]]
-    ) -> None:
+        self, draw: st.DrawFn, asm: Asm, name: str, params: list[str],
+        later: list[tuple[str, list[str]]],
+    ) -> None:  # fmt: skip
         self.draw = draw
         self.asm = asm
         self.name = name
-        self.arity = arity
+        self.params = params
         self.later = later
-        self.kinds: dict[int, str] = {i: "tensor" for i in range(arity)}
-        self.next_register = arity
+        self.kinds: dict[int, str] = dict(enumerate(params))
+        self.next_register = len(params)
         self.next_private = 100
 
     # Choices
@@ -256,25 +265,29 @@ class _Writer:
         return Reg(self.choose(sorted(self.kinds)))
 
     def register(self, *kinds: str) -> Reg:
-        """A register that probably holds one of the kinds, or any; so that builtins meet it all."""
+        """A register that probably holds one of the kinds; now and then, any register."""
         fitting = sorted(r for r, kind in self.kinds.items() if kind in kinds)
-        if not fitting or self.chance(12):
+        if self.kinds and self.chance(40):
             return self.any_register()
-        return Reg(self.choose(fitting))
+        if fitting:
+            return Reg(self.choose(fitting))
+        literals = self.literals(*kinds)
+        if not literals:
+            return self.any_register()
+        dst = self.destination(kinds[0])
+        self.asm.op(dst, ".copy", self.choose(literals))
+        return dst
 
     def operand(self, *kinds: str) -> Any:
         """A register or a constant of one of the kinds."""
-        literals = {
-            "int": (0, 1, 2, -1, 3),
-            "float": (0.5, -0.0),
-            "str": ("s",),
-            "shape": (Shape((2, 2)), Shape((4,)), Shape(())),
-            "tensor": (np.ones((2, 2), np.float32), np.asarray(1, np.int32)),
-        }
-        known = [value for kind in kinds for value in literals.get(kind, ())]
-        if known and self.chance(3):
-            return self.choose(known)
+        literals = self.literals(*kinds)
+        if literals and self.chance(3):
+            return self.choose(literals)
         return self.register(*kinds)
+
+    @staticmethod
+    def literals(*kinds: str) -> list[Any]:
+        return [value for kind in kinds for value in LITERALS.get(kind, ())]
 
     def destination(self, kind: str) -> Reg:
         """Where a result goes: a new register, or one that holds something else until now."""
@@ -298,7 +311,7 @@ class _Writer:
     # Statements
 
     def write(self) -> None:
-        if self.arity and self.chance(4):
+        if self.params[0] == "int" and self.chance(2):
             self.recurse()
         self.block(self.draw(st.integers(1, 9)), depth=0)
         if self.chance(2):
@@ -449,8 +462,8 @@ class _Writer:
     def call(self) -> None:
         """A call of a later function, a kernel as a value, or a kernel that fails."""
         if self.later and not self.chance(6):
-            name, arity = self.choose(self.later)
-            args = [self.operand(self.choose(KINDS)) for _ in range(arity)]
+            name, params = self.choose(self.later)
+            args = [self.operand(kind) for kind in params]
             if self.chance(12):
                 args[-1] = VOID
             self.emit(self.choose(KINDS), name, *args)
@@ -547,5 +560,5 @@ class _Writer:
         self.asm.ret(Reg(0))
         self.asm.bind(deeper)
         self.asm.op(less, "sub", Reg(0), 1)
-        rest = [Reg(i) for i in range(1, self.arity)]
+        rest = [Reg(i) for i in range(1, len(self.params))]
         self.asm.op(self.destination("any"), self.name, less, *rest)

@@ -1,0 +1,286 @@
+"""One meaning, several machines: the oracle, the core in all its modes, and apache-tvm.
+
+Results, errors with their messages, what happens to the arguments, which arrays are shared, and
+reference counts have to be the same for every program of the corpus and for random ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from relaxvm import Limits, VirtualMachine
+from relaxvm.executable import VMExecutable
+from relaxvm.formats import binary
+from relaxvm.values import Shape
+
+from .asm import VM, Asm, Func, r0, r1, r2, r3, r4
+from .corpus import CORPUS, Case, Run, registry
+from .oracle import Oracle, Outcome, OutOfFuel, assert_same_outcome, leaves, meets
+from .strategies import Program, programs
+
+pytestmark = pytest.mark.filterwarnings("ignore::relaxvm.errors.RelaxVMWarning")
+
+Make = Callable[[VMExecutable], VirtualMachine]
+
+
+def _hooked(executable: VMExecutable) -> VirtualMachine:
+    vm = VirtualMachine(executable, functions=registry())
+    vm.set_instrument(lambda *args: None)
+    return vm
+
+
+MODES: dict[str, Make] = {
+    "optimized": lambda ex: VirtualMachine(ex, functions=registry()),
+    "plain": lambda ex: VirtualMachine(ex, functions=registry(), optimize=False),
+    "naive memory": lambda ex: VirtualMachine(ex, memory_cfg="naive", functions=registry()),
+    "limited": lambda ex: VirtualMachine(
+        ex, functions=registry(), limits=Limits(fuel=10**7, wall_time=600, live_bytes=2**63 - 2)
+    ),
+    "limited plain": lambda ex: VirtualMachine(
+        ex, functions=registry(), limits=Limits(fuel=10_000_000), optimize=False
+    ),
+    "instrumented": _hooked,
+}
+"""Ways of running that must not differ in what they do."""
+
+cases = pytest.mark.parametrize("case", CORPUS.values(), ids=str)
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+def oracle_outcome(case: Case, run: Run) -> Outcome:
+    return Outcome.of(Oracle(case.executable, registry())[run.function], run.args())
+
+
+# The corpus
+
+
+@modes
+@cases
+def test_corpus(case: Case, mode: str) -> None:
+    """Equal to the oracle, at first and when caches are warm, with all earlier results alive."""
+    vm = MODES[mode](case.executable)
+    wanted = [oracle_outcome(case, run) for run in case.runs]
+    kept: list[tuple[Outcome, Outcome]] = []
+    for _ in range(3):
+        for run, want in zip(case.runs, wanted, strict=True):
+            got = Outcome.of(vm[run.function], run.args())
+            assert_same_outcome(got, want)
+            kept.append((got, want))
+    for got, want in kept:  # nothing that ran later has touched them
+        assert_same_outcome(got, want)
+
+
+@modes
+@cases
+def test_outputs_never_alias(case: Case, mode: str) -> None:
+    """What a call returns shares no memory with what another call returns, constants apart, and
+    writing to it changes nothing later."""
+    vm = MODES[mode](case.executable)
+    for run in case.runs:
+        want = oracle_outcome(case, run)
+        if want.error is not None:
+            continue
+        outcomes = [Outcome.of(vm[run.function], run.args()) for _ in range(3)]
+        arrays = [[a for a in leaves(o.result) if a.flags.writeable] for o in outcomes]
+        for i, ours in enumerate(arrays):
+            for theirs in arrays[:i]:
+                assert not any(np.may_share_memory(a, b) for a in ours for b in theirs)
+        for array in arrays[0]:
+            array[...] = 99
+        for array in arrays[1]:
+            array[...] = 98
+        assert_same_outcome(outcomes[2], want)
+        outcomes[0] = Outcome(())
+        assert_same_outcome(Outcome.of(vm[run.function], run.args()), want)
+
+
+def _counts(values: tuple[Any, ...]) -> list[int]:
+    return [sys.getrefcount(obj) for obj in _objects(values)]
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """The objects in the arguments whose references can be counted."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        if value:
+            yield value
+        for item in value:
+            yield from _objects(item)
+
+
+@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
+@cases
+def test_reference_counts(case: Case, mode: str) -> None:
+    """A run holds on to nothing: while its result lives the counts are those that the oracle
+    leaves, and when it is gone they are what they were before, on error paths too."""
+    vm = MODES[mode](case.executable)
+    for run in case.runs:
+        for _ in range(3):
+            args = run.args()
+            before = _counts(args)
+            outcome = Outcome.of(vm[run.function], args)
+            alive = _counts(args)
+            assert alive == _counts_after_oracle(case, run)
+            del outcome
+            gc.collect(0)
+            assert _counts(args) == before
+
+
+def _counts_after_oracle(case: Case, run: Run) -> list[int]:
+    args = run.args()
+    outcome = Outcome.of(Oracle(case.executable, registry())[run.function], args)
+    gc.collect(0)
+    counts = _counts(args)
+    del outcome
+    return counts
+
+
+@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
+def test_no_memory_is_left_behind(mode: str) -> None:
+    """Running the corpus again and again allocates nothing that stays."""
+    machines = [(MODES[mode](case.executable), case) for case in CORPUS.values()]
+
+    def everything() -> None:
+        for vm, case in machines:
+            for run in case.runs:
+                if case.name not in SLOW:
+                    Outcome.of(vm[run.function], run.args())
+
+    for _ in range(3):
+        everything()
+    gc.collect()
+    blocks, nones = sys.getallocatedblocks(), sys.getrefcount(None)
+    for _ in range(5):
+        everything()
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 100
+    assert abs(sys.getrefcount(None) - nones) < 100
+
+
+SLOW = {"loop", "deep_recursion", "recursion"}
+"""Cases that take long and whose instructions other cases have as well."""
+
+
+# Values that only kernels make
+
+
+@pytest.mark.parametrize("mode", ["optimized", "plain"])
+@pytest.mark.parametrize(
+    "value",
+    [[1, 2], np.float32(1.5), np.int64(7), np.bool_(True), np.matrix([[1, 2]]), {"a": 1}, b"raw",
+     2**80, float("nan"), np.arange(6).reshape(2, 3)[:, ::2], np.arange(3, dtype=">i4"), object],
+    ids=repr,
+)  # fmt: skip
+def test_odd_kernel_results(value: Any, mode: str) -> None:
+    """What a kernel returns goes through registers, tuples, calls and closures as it should."""
+    asm = Asm()
+    with asm.func("pair", 2):
+        asm.op(r2, ".make_tuple", r0, r1)
+        asm.ret(r2)
+    with asm.func("main"):
+        asm.op(r1, "make")
+        asm.op(r2, "pair", r1, r1)
+        asm.op(r3, ".make_closure", Func("pair"), r1)
+        asm.op(r3, ".invoke_closure", VM, r3, r1)
+        asm.op(r4, ".make_tuple", r1, r2, r3)
+        asm.ret(r4)
+    with asm.func("condition"):
+        otherwise = asm.label()
+        asm.op(r0, "make")
+        asm.op(r1, ".read_if_cond", r0)
+        asm.iff(r1, otherwise)
+        asm.ret(r1)
+        asm.bind(otherwise)
+        asm.op(r2, ".copy", 2)
+        asm.ret(r2)
+    for name, builtin in (("shape", ".shape_of"), ("first", ".tuple_getitem")):
+        with asm.func(name):
+            asm.op(r0, "make")
+            asm.op(r1, builtin, r0, *([0] if name == "first" else []))
+            asm.ret(r1)
+    with asm.func("branch"):
+        otherwise = asm.label()
+        asm.op(r0, "make")
+        asm.iff(r0, otherwise)
+        asm.op(r1, ".copy", 1)
+        asm.ret(r1)
+        asm.bind(otherwise)
+        asm.op(r1, ".copy", 2)
+        asm.ret(r1)
+    executable = asm.get()
+    functions = registry()
+    functions.register("make", lambda: value)
+    vm = VirtualMachine(executable, functions=functions, optimize=mode == "optimized")
+    for name in ("main", "condition", "shape", "first", "branch"):
+        want = Outcome.of(Oracle(executable, functions)[name], ())
+        for _ in range(2):
+            got = Outcome.of(vm[name], ())
+            assert (got.error is None) == (want.error is None), (name, got.describe())
+            if want.error is None:
+                assert repr(got.result) == repr(want.result), name
+            else:
+                assert got.describe() == want.describe(), name
+
+
+# Random programs
+
+
+@settings(max_examples=max(150, settings.default.max_examples))
+@given(programs())
+def test_random_programs(program: Program) -> None:
+    limits = Limits(alloc_bytes=1 << 20)
+    oracle = Oracle(program.executable, registry(), fuel=20_000, limits=limits)
+    try:
+        want = Outcome.of(oracle["main"], program.args())
+    except OutOfFuel:
+        assume(False)
+    assume(not isinstance(want.error, RecursionError))
+    for optimize in (True, False):
+        for fuel in (None, 1_000_000):
+            vm = VirtualMachine(
+                program.executable, functions=registry(), optimize=optimize,
+                limits=limits.but(fuel=fuel),
+            )  # fmt: skip
+            kept = [Outcome.of(vm["main"], program.args()) for _ in range(3)]
+            vm.set_instrument(lambda *args: None)
+            kept.append(Outcome.of(vm["main"], program.args()))
+            for got in kept:
+                assert_same_outcome(got, want)
+
+
+# apache-tvm
+
+
+@pytest.mark.parametrize("case", [c for c in CORPUS.values() if c.savable], ids=str)
+def test_corpus_on_tvm(case: Case) -> None:
+    """The same bytes give the same on TVM's machine; where they differ the corpus says why."""
+    pytest.importorskip("tvm")
+    from . import tvm_side
+
+    machine = tvm_side.load(binary.dumps(case.executable))
+    for run in case.runs:
+        if run.no_tvm:
+            continue
+        if run.error is not None:
+            with pytest.raises(tvm_side.error_like(run.error)):
+                tvm_side.call(machine, run.function, run.args())
+            continue
+        got = tvm_side.call(machine, run.function, run.args())
+        assert not meets(got, run.expected(run.args()))
+        ours = VirtualMachine(case.executable, functions=registry())[run.function](*run.args())
+        assert not meets(_as_tuples(ours), _as_tuples(got))
+
+
+def _as_tuples(value: Any) -> Any:
+    """Shapes as tuples: TVM's arrays of ints come back as either."""
+    if isinstance(value, Shape):
+        return tuple(value)
+    return tuple(map(_as_tuples, value)) if isinstance(value, tuple) else value
