@@ -400,7 +400,12 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         hooked = True
     if machine._limited:
         _start_limits(machine, &run)
-        value = _run(machine, image, &run, fp)
+        if run.depth > machine._max_depth:
+            _fail_depth(func, machine._max_depth)
+            rvm_clear_registers(fp, func.num_registers)
+            value = NULL
+        else:
+            value = _run(machine, image, &run, fp)
         _stop_limits(&run)
     else:
         value = _run(machine, image, &run, fp)
