@@ -29,7 +29,7 @@ import numpy as np
 from . import builtins, kernels
 from .errors import LinkError, did_you_mean
 from .executable import VMExecutable
-from .isa import ArgKind, FuncKind, Opcode, encode_arg
+from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from .registry import GLOBAL, PackedFunc, Registry
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
@@ -40,6 +40,8 @@ _LISTED: Final = 100
 """Missing functions named in the message of a LinkError; its `missing` has all of them."""
 _HINTED: Final = 20
 """Missing functions for which a near name is looked for: the search is slow."""
+_NAME: Final = 200
+"""Characters shown of a name."""
 _CALLERS: Final = 3
 """Callers named per missing function."""
 
@@ -169,7 +171,7 @@ def _missing_lines(
     for rank, index in enumerate(listed):
         name = executable.functions[index].name
         hint = did_you_mean(name, known) if rank < _HINTED else ""
-        yield f"  {name!r}, {callers[index]}: {scope.why_missing(name)}{hint}"
+        yield f"  {_shown(name)!r}, {callers[index]}: {scope.why_missing(name)}{hint}"
     if len(packed) > _LISTED:
         yield f"  ... and {len(packed) - _LISTED:,} more"
 
@@ -179,6 +181,9 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
     data, offset = executable.instr_data, executable.instr_offset
     calls = offset[data[offset] == Opcode.CALL]
     callees = data[calls + 2]
+    # A word with the kind "function" in its upper bits cannot be anything but an argument.
+    operands = np.flatnonzero(data >> KIND_SHIFT == ArgKind.FUNCTION)
+    mentioned = data[operands] & VALUE_MASK
     functions = sorted(
         (f for f in executable.functions if f.kind == FuncKind.BYTECODE),
         key=lambda f: f.start_instr,
@@ -186,9 +191,7 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
     starts = [f.start_instr for f in functions]
     found = {}
     for index in indices:
-        # A word with the kind "function" in its upper bits cannot be anything but an argument.
-        operands = np.flatnonzero(data == encode_arg(ArgKind.FUNCTION, index))
-        words = np.union1d(calls[callees == index], operands)
+        words = np.union1d(calls[callees == index], operands[mentioned == index])
         pcs = np.unique(np.searchsorted(offset, words, side="right") - 1)
         first: dict[str, int] = {}
         for pc in pcs.tolist():
@@ -202,13 +205,18 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
 def _called_by(first: Mapping[str, int], total: int) -> str:
     if not first:
         return "never used"
-    shown = [f"{name} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
+    shown = [f"{_shown(name)} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
     more = total - len(shown)
     tail = f" and {more:,} more place{'s' if more > 1 else ''}" if more else ""
     return f"used by {', '.join(shown)}{tail}"
 
 
+def _shown(name: str) -> str:
+    # A file may have names of 64 KiB; the error's `missing` has them whole.
+    return name if len(name) <= _NAME else f"{name[:_NAME]}..."
+
+
 def _listing(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_LISTED]))
+    shown = ", ".join(repr(_shown(name)) for name in names[:_LISTED])
     more = len(names) - _LISTED
     return f"{shown} and {more:,} more" if more > 0 else shown

@@ -141,6 +141,14 @@ def test_many_missing_functions_stay_readable() -> None:
     assert len(str(caught.value)) < 20_000
 
 
+def test_long_names_are_cut_in_the_message_only() -> None:
+    name = "n" * 60_000
+    with pytest.raises(LinkError) as caught:
+        VirtualMachine(calls(name), functions=[])
+    assert caught.value.missing == (name,)
+    assert len(str(caught.value)) < 1_000
+
+
 def test_linking_runs_nothing() -> None:
     def explode(*args: Any) -> None:
         raise AssertionError("called while linking")
