@@ -12,7 +12,7 @@ import numpy as np
 
 from relaxvm.errors import RelaxVMError
 from relaxvm.executable import VMExecutable
-from relaxvm.formats import binary
+from relaxvm.formats import binary, text
 from relaxvm.isa import FuncKind
 from relaxvm.limits import Limits
 from relaxvm.registry import GLOBAL, Registry
@@ -53,13 +53,15 @@ def execute(mutant: Mutant, index: int) -> Ending:
     """Load, verify and run a mutant under untrusted limits, with arguments drawn by its index.
 
     One mutant in four runs a second time with the plain Python builtins in the place of the core's
-    fast paths, and must end alike.
+    fast paths, and must end alike; another one in four is printed and read back.
     """
     try:
         executable = binary.loads(mutant.data, limits=LIMITS)
         endings = _run(executable, mutant.base, index, True)
         if index % 4 == 0 and _run(executable, mutant.base, index, False) != endings:
             return Outcome.STRAY_ERROR, "differs: with and without the fast paths"
+        if index % 4 == 1 and not _survives_printing(executable):
+            return Outcome.STRAY_ERROR, "differs: after printing and reading"
     except RelaxVMError as error:
         return Outcome.REFUSED, type(error).__name__
     except Exception as error:
@@ -72,6 +74,15 @@ def _run(executable: VMExecutable, base: str, index: int, optimize: bool) -> lis
 
     machine = VirtualMachine(executable, limits=LIMITS, functions=_registry(), optimize=optimize)
     return [_call(machine[name], args) for name, args in inputs(executable, base, index)]
+
+
+def _survives_printing(executable: VMExecutable) -> bool:
+    """Whether all forms can be made, and those that can be read back give the executable."""
+    for form in (executable.stats, executable.as_text, executable._repr_html_, executable.as_python):
+        form()
+    listing = executable.as_text(complete=True)
+    copy = text.parse_text(listing)
+    return copy == executable == binary.loads(binary.dumps(executable))
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any]) -> Ending:
