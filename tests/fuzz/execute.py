@@ -78,7 +78,8 @@ def _run(executable: VMExecutable, base: str, index: int, optimize: bool) -> lis
 
 def _survives_printing(executable: VMExecutable) -> bool:
     """Whether all forms can be made, and those that can be read back give the executable."""
-    for form in (executable.stats, executable.as_text, executable._repr_html_, executable.as_python):
+    ex = executable
+    for form in (ex.stats, ex.as_text, ex._repr_html_, ex.as_python):
         form()
     listing = executable.as_text(complete=True)
     copy = text.parse_text(listing)

@@ -317,6 +317,26 @@ def add_instruction(draft: Draft, rng: random.Random) -> None:
     _move_ranges(draft, at, 1)
 
 
+def add_jump(draft: Draft, rng: random.Random) -> None:
+    """A jump to any instruction of the same function, also into the middle of a fused run."""
+    bodies = [f for f in draft.functions if f.kind == FuncKind.BYTECODE]
+    if not bodies or not draft.code:
+        return
+    at = rng.randrange(len(draft.code))
+    body = next((f for f in bodies if f.start_instr <= at < f.end_instr), bodies[0])
+    distance = rng.randrange(body.start_instr, max(body.end_instr, body.start_instr) + 1) - at
+    words = [3, distance] if rng.random() < 0.4 else [4, rng.randrange(4), max(2, distance)]
+    draft.code.insert(at, words)
+    _move_ranges(draft, at, 1)
+
+
+def change_jump(draft: Draft, rng: random.Random) -> None:
+    jumps = [(pc, words) for pc, words in enumerate(draft.code) if words[0] in (3, 4)]
+    if jumps:
+        pc, words = rng.choice(jumps)
+        words[-1] = rng.randrange(len(draft.code)) - pc
+
+
 def _move_ranges(draft: Draft, at: int, by: int) -> None:
     """Keep the ranges of functions over the instructions they had."""
     for i, f in enumerate(draft.functions):
@@ -413,7 +433,7 @@ STRUCTURE: Final[tuple[Callable[[Draft, random.Random], None], ...]] = (
     change_word, change_field, change_opcode, change_argument, change_argument, change_argument,
     change_immediate, change_immediate, change_immediate, change_kind, change_callee,
     change_callee, resize_call, swap_instructions, drop_instruction, copy_instruction,
-    add_instruction, add_instruction, change_entry, change_entry_kind, change_name, change_name,
-    change_parameters, change_constant, change_constant, swap_constants, change_scope,
-    shift_offset,
+    add_instruction, add_instruction, add_jump, add_jump, change_jump, change_entry,
+    change_entry_kind, change_name, change_name, change_parameters, change_constant,
+    change_constant, swap_constants, change_scope, shift_offset,
 )  # fmt: skip
