@@ -59,7 +59,7 @@ def _function_rows(ex: VMExecutable, infos: Sequence[FunctionInfo]) -> list[tupl
         ]
         if len(lines) < len(body):
             lines.append("…")
-        left -= len(lines)
+        left = max(0, left - len(lines))
         listing = _folded(f"{len(body)} instructions", f"<pre>{'<br>'.join(lines)}</pre>")
         params = ", ".join(info.param_names) or str(max(info.num_args, 0))
         rows.append((

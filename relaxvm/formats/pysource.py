@@ -192,13 +192,12 @@ def _literal(value: Any) -> str:
 
 def _builder_lines(ex: VMExecutable, constants: Sequence[str]) -> list[str] | None:
     """The program as calls of a builder, or None where they do not lead to an equal executable."""
-    for declare in (False, True):
-        try:
-            if _rebuilt(ex, declare) == ex:
-                return list(_calls(ex, constants, declare))
-        except (RelaxVMError, TypeError, ValueError, IndexError):
-            continue  # what the builder refuses is written with words
-    return None
+    try:
+        declared = ex.functions[: _to_declare(ex)]
+        same = _rebuilt(ex, declared) == ex
+    except (RelaxVMError, TypeError, ValueError, IndexError):
+        return None  # the builder refuses something
+    return list(_calls(ex, constants, declared)) if same else None
 
 
 def _bodies(ex: VMExecutable) -> list[FunctionInfo]:
@@ -207,10 +206,30 @@ def _bodies(ex: VMExecutable) -> list[FunctionInfo]:
     return sorted(bodies, key=lambda info: info.start_instr)
 
 
-def _rebuilt(ex: VMExecutable, declare: bool) -> VMExecutable:
+def _to_declare(ex: VMExecutable) -> int:
+    """How many functions at the start of the table the program has to declare.  The builder's table
+    is in order of first mention, and a function used as a value must be there already."""
+    index_of = {info.name: i for i, info in enumerate(ex.functions)}
+    declared = 0
+    known = 0  # of the table, by declaration or mention
+    for info in _bodies(ex):
+        mentions = [(index_of[info.name], False)]
+        for _, instr in ex.instructions(info):
+            mentions += [(a.value, True) for a in instr.args if a.kind == ArgKind.FUNCTION]
+            if instr.op.name == "call":
+                mentions.append((instr["func_idx"], False))
+        for index, is_value in mentions:
+            if index >= known:
+                if index > known or is_value:
+                    declared = index + is_value
+                known = index + 1
+    return declared if known == len(ex.functions) else len(ex.functions)
+
+
+def _rebuilt(ex: VMExecutable, declared: Sequence[FunctionInfo]) -> VMExecutable:
     """What the program of `_calls` builds."""
     ib = ExecBuilder()
-    for info in ex.functions if declare else ():
+    for info in declared:
         ib.declare_function(info.name, info.kind)
     for value in ex.constants:
         ib.convert_constant(value)
@@ -234,9 +253,11 @@ def _emit(ib: ExecBuilder, ex: VMExecutable, instr: Instruction) -> None:
         getattr(ib, f"emit_{instr.op.name}")(*instr.fields)
 
 
-def _calls(ex: VMExecutable, constants: Sequence[str], declare: bool) -> Iterator[str]:
+def _calls(
+    ex: VMExecutable, constants: Sequence[str], declared: Sequence[FunctionInfo]
+) -> Iterator[str]:
     yield "ib = rx.ExecBuilder()"
-    for info in ex.functions if declare else ():
+    for info in declared:
         yield f"ib.declare_function({_quoted(info.name)}, rx.FuncKind.{FuncKind(info.kind).name})"
     for i, expression in enumerate(constants):
         yield f"ib.convert_constant({expression})  # c[{i}]"

@@ -1,0 +1,86 @@
+"""load, loads and parse_text: read, then verified."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import Limits, loading
+from relaxvm.errors import FormatError, LimitError, ParseError, RelaxVMWarning, VerifyError
+from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.isa import FuncKind
+
+from .corpus import CORPUS
+
+GOOD = CORPUS["tensor_constants"].executable
+BAD = VMExecutable([FunctionInfo(FuncKind.BYTECODE, "main", 0, 1, 1, 1)], [], [0], [2, 5])
+"""Well-formed, but returns a register that the function does not have."""
+
+
+def test_what_is_loaded_is_verified(tmp_path: Path) -> None:
+    path = tmp_path / "good.vmexec"
+    GOOD.save(path)
+    data = GOOD.to_bytes()
+    for ex in (
+        relaxvm.load(path), relaxvm.load(str(path), mmap=True), relaxvm.load(io.BytesIO(data)),
+        relaxvm.load(data), relaxvm.loads(data), relaxvm.loads(memoryview(data), mmap=True),
+        loading.parse_text(GOOD.as_text(complete=True)),
+    ):  # fmt: skip
+        assert ex == GOOD
+
+
+def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.vmexec"
+    BAD.save(path)
+    for load in (
+        lambda: relaxvm.load(path),
+        lambda: relaxvm.load(path, mmap=True),
+        lambda: relaxvm.loads(BAD.to_bytes()),
+        lambda: loading.parse_text(BAD.as_text(complete=True)),
+    ):
+        with pytest.raises(VerifyError, match="main"):
+            load()
+
+
+def test_limits_reach_both_steps() -> None:
+    data = GOOD.to_bytes()
+    with pytest.raises(LimitError, match="file_bytes=10"):
+        relaxvm.loads(data, limits=Limits().but(file_bytes=10))
+    for load in (
+        lambda: relaxvm.loads(data, limits=Limits().but(registers=0)),
+        lambda: loading.parse_text(GOOD.as_text(complete=True), limits=Limits().but(registers=0)),
+    ):
+        with pytest.raises((LimitError, VerifyError), match="registers"):
+            load()
+
+
+def test_errors_of_the_forms_come_through(tmp_path: Path) -> None:
+    path = tmp_path / "model.vmexec"
+    path.write_bytes(GOOD.to_bytes()[:-1])
+    with pytest.raises(FormatError, match=r"model\.vmexec: bad executable \(instruction words"):
+        relaxvm.load(path)
+    path.write_bytes(GOOD.to_bytes() + b"x")
+    with pytest.warns(RelaxVMWarning, match="1 bytes follow"):
+        assert relaxvm.load(path, strict=False) == GOOD
+    with pytest.warns(RelaxVMWarning, match="1 bytes follow"):
+        assert relaxvm.loads(path.read_bytes(), strict=False) == GOOD
+    with pytest.raises(ParseError, match=r"^asm\.txt:1:1: "):
+        loading.parse_text("?", filename="asm.txt")
+    with pytest.raises(FileNotFoundError):
+        relaxvm.load(tmp_path / "nothing")
+
+
+def test_a_mapped_file_runs(tmp_path: Path) -> None:
+    path = tmp_path / "it.vmexec"
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("test.formats.add", [ib.r(0), np.arange(5.0)], dst=ib.r(1))
+        ib.emit_ret(ib.r(1))
+    ib.get().save(path)
+    registry = {"test.formats.add": np.add}
+    vm = relaxvm.VirtualMachine(relaxvm.load(path, mmap=True), relaxvm.cpu(), functions=registry)
+    np.testing.assert_array_equal(vm["main"](np.ones(5)), np.arange(5.0) + 1)
