@@ -692,8 +692,10 @@ class TestDis:
 
     def test_json(self, run: Cli) -> None:
         data = run("dis", "two.vmexec", "--function", "second", "--json").json
-        (function,) = data["functions"]
-        call, ret = function["instructions"]
+        assert data["functions"] == [
+            {"name": "second", "kind": "bytecode", "start_instr": 2, "end_instr": 4}
+        ]
+        call, ret = data["instructions"]
         assert (call["pc"], call["op"], call["dst"]) == (2, "call", 1)
         assert call["args"] == [{"kind": "register", "value": 0}]
         assert (ret["op"], ret["result"]) == ("ret", 1)
@@ -736,7 +738,7 @@ class TestDis:
         assert "1 errors, see relaxvm verify" in got.err
         for form in ("--complete", "--python"):
             assert "jump-target" in run("dis", "broken.vmexec", form, code=1).err
-        run("dis", "broken.vmexec", "--json")
+        assert len(run("dis", "broken.vmexec", "--json").json["instructions"]) == 4
 
     def test_names_cannot_reach_the_terminal(self, run: Cli) -> None:
         for command in ("dis", "inspect", "verify"):

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, TextIO
@@ -59,7 +59,19 @@ class Console:
     def result(self, data: Mapping[str, Any]) -> None:
         """The result, for programs; nothing without --json."""
         if self.as_json:
-            self._write(json.dumps(_finite(data), indent=1, allow_nan=False) + "\n")
+            self._write(_json(data) + "\n")
+
+    def long_result(self, data: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
+        """As `result`, with a last entry `name`: a list that is written item by item, as it may be
+        too long to be held as JSON."""
+        if not self.as_json:
+            return
+        self._write(_json(data).removesuffix("\n}") + f',\n "{name}": [')
+        separator = "\n  "
+        for item in items:
+            self._write(separator + json.dumps(_finite(item), allow_nan=False))
+            separator = ",\n  "
+        self._write("\n ]\n}\n")
 
     def note(self, text: str) -> None:
         """A remark beside the result."""
@@ -186,6 +198,10 @@ class Progress:
         self._stream.write(f"\r{text}\x1b[K" if self._terminal else f"{text}\n")
         self._stream.flush()
         self._written = True
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(_finite(data), indent=1, allow_nan=False)
 
 
 def _is_terminal(stream: TextIO) -> bool:

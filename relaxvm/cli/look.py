@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -244,7 +244,7 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
         report = verify(opened.executable, limits=limits)
     executable = opened.executable
     if args.complete or args.python:
-        # Other forms stand for a whole executable, and a broken one is none.
+        # These forms stand for a whole executable, and a broken one is none.
         report.check()
     elif not report.ok:
         console.note(f"{opened.name}: {report.count('error')} errors, see relaxvm verify; "
@@ -252,12 +252,18 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
     functions = executable.functions
     if args.function is not None:
         functions = (_find(executable, args.function),)
-    if console.as_json:
-        console.result(_dis_data(args, executable, functions))
-    elif args.python:
-        console.text(_python(executable, args.npz))
+    if args.python:
+        source = _python(executable, args.npz)
+        console.text(source)
+        console.result({"python": source})
+    elif args.complete:
+        listing = executable.as_text(complete=True)
+        console.text(listing)
+        console.result({"text": listing})
+    elif console.as_json:
+        _dis_json(executable, functions, console)
     elif args.function is None and report.ok:
-        console.text(executable.as_text(complete=args.complete))
+        console.text(executable.as_text())
     else:
         for info in functions:
             console.text(_function_text(executable, info))
@@ -285,23 +291,17 @@ def _pcs(executable: VMExecutable, info: FunctionInfo) -> range:
     return range(min(max(info.start_instr, 0), count), min(max(info.end_instr, 0), count))
 
 
-def _dis_data(
-    args: argparse.Namespace, executable: VMExecutable, functions: Iterable[FunctionInfo]
-) -> dict[str, Any]:
-    if args.python:
-        return {"python": _python(executable, args.npz)}
-    if args.complete:
-        return {"text": executable.as_text(complete=True)}
-    return {
-        "functions": [
-            {
-                "name": info.name,
-                "kind": info.kind.name.lower(),
-                "instructions": [_instruction(executable, pc) for pc in _pcs(executable, info)],
-            }
-            for info in functions
-        ]
-    }
+def _dis_json(
+    executable: VMExecutable, functions: Sequence[FunctionInfo], console: Console
+) -> None:
+    rows = [
+        {"name": info.name, "kind": info.kind.name.lower(),
+         "start_instr": info.start_instr, "end_instr": info.end_instr}
+        for info in functions
+    ]  # fmt: skip
+    pcs = (pc for info in functions for pc in _pcs(executable, info))
+    instructions = (_instruction(executable, pc) for pc in pcs)
+    console.long_result({"functions": rows}, "instructions", instructions)
 
 
 def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
