@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the reference page of the builtins, ``docs/builtins.md``, from their registration.
+"""Write the reference pages of the builtins and kernels, ``docs/builtins.md`` and
+``docs/kernels.md``, from their registration.
 
-    python scripts/gen_builtins.py          write the file if it has changed
+    python scripts/gen_builtins.py          write the files that have changed
     python scripts/gen_builtins.py --check  write nothing; fail if the file is stale
 """
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if "relaxvm" not in sys.modules:  # run as a script: the builtins are those of this checkout
     sys.path.insert(0, str(ROOT))
 
+from relaxvm import kernels  # noqa: E402
 from relaxvm.builtins import PREFIX  # noqa: E402
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
 
@@ -121,7 +123,48 @@ def markdown(doc: str) -> str:
     return re.sub(r"::$", ":", "\n".join(out).replace("``", "`"), flags=re.MULTILINE)
 
 
-FILES = {ROOT / "docs" / "builtins.md": page}
+KERNEL_FAMILIES = ("elementwise", "reductions", "products", "movement")
+"""Modules of relaxvm.kernels, in the order of the page."""
+
+
+def kernels_page() -> str:
+    """The text of the page of the kernels."""
+    title, _, rules = inspect.cleandoc(kernels.__doc__ or "").partition("\n")
+    out = [
+        "<!-- Generated from relaxvm/kernels by scripts/gen_builtins.py - do not edit. -->\n",
+        "# Kernels\n",
+        markdown(f"{title}\n{rules}") + "\n",
+        "The verifier checks the number of arguments and, where it can see them, their kinds.\n",
+    ]
+    for family in KERNEL_FAMILIES:
+        module = importlib.import_module(f"relaxvm.kernels.{family}")
+        out.append(f"## {inspect.cleandoc(module.__doc__ or '').rstrip('.')}\n")
+        out.append("| kernel | arguments | |\n|---|---|---|")
+        out += [kernel_row(record) for record in kernel_records(module.__name__)]
+        out.append("")
+    return "\n".join(out)
+
+
+def kernel_records(module: str) -> Iterator[PackedFunc]:
+    """The kernels that a module registers, by name."""
+    for name in GLOBAL.names():
+        record = GLOBAL.lookup(name)
+        assert record is not None
+        if kernels.is_kernel(record) and record.func.__module__ == module:
+            yield record
+
+
+def kernel_row(record: PackedFunc) -> str:
+    """The row of a kernel: name, arguments, what it does."""
+    arguments = str(record.signature)[1:].rpartition(") -> ")[0].replace("|", "\\|")
+    meaning = markdown(" ".join(record.doc.split())).replace("|", "\\|")
+    return f"| `{record.name}` | `{arguments}` | {meaning} |"
+
+
+FILES = {
+    ROOT / "docs" / "builtins.md": page,
+    ROOT / "docs" / "kernels.md": kernels_page,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -25,13 +25,13 @@ NEEDS_SCIKIT_LEARN = pytest.mark.skipif(
 )
 
 
-def run(folder: Path, *command: object, **variables: object) -> str:
+def run(folder: Path, *command: object, stdin: str = "", **variables: object) -> str:
     """What a Python command prints in a folder, the relaxvm under test being importable."""
     package = str(Path(relaxvm.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": package, **{k: str(v) for k, v in variables.items()}}
     done = subprocess.run(
         [sys.executable, *map(str, command)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        input=stdin, cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -49,6 +49,33 @@ def test_every_example_is_listed() -> None:
     assert sorted(listed) == sorted([*SCRIPTS, "digits"])
 
 
+# The tour
+
+SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+"""A block of Python, and of what it prints if there is one right below."""
+
+RUN_BLOCKS = """
+import contextlib, io, json, sys
+scope = {"__name__": "__main__"}
+printed = []
+for block in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(block, scope)
+    printed.append(out.getvalue())
+json.dump(printed, sys.stdout)
+"""
+
+
+def test_the_tour_prints_what_it_says(tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / "tour.md").read_text(encoding="utf-8")
+    blocks = SHOWN.findall(page)
+    assert len(blocks) == page.count("```python\n")
+    assert sum(bool(expected) for _, expected in blocks) == page.count("```text\n")
+    output = run(tmp_path, "-c", RUN_BLOCKS, stdin=json.dumps([code for code, _ in blocks]))
+    for (code, expected), printed in zip(blocks, json.loads(output), strict=True):
+        assert printed.strip("\n") == expected.strip("\n"), code
+
+
 # Digits
 
 
@@ -61,27 +88,33 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @NEEDS_SCIKIT_LEARN
 def test_digits_are_learned(digits: tuple[Path, str]) -> None:
-    folder, output = digits
+    _, output = digits
     losses = [float(loss) for loss in re.findall(r"^epoch .*: loss (\S+)$", output, re.MULTILINE)]
     assert len(losses) == 30
     assert losses[-1] < losses[0] / 10
     accuracy = re.search(r"^accuracy on 360 held-out images: (\S+)$", output, re.MULTILINE)
     assert accuracy is not None
     assert float(accuracy[1]) >= 0.96
-    assert sorted(path.name for path in folder.iterdir()) == ["digits.vmexec", "digits_test.npz"]
 
 
 @NEEDS_SCIKIT_LEARN
-def test_the_commands_it_names_work(digits: tuple[Path, str]) -> None:
+def test_the_commands_on_its_page_work(digits: tuple[Path, str]) -> None:
     folder, output = digits
-    commands = re.findall(r"^  relaxvm (.*)$", output, re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["verify", "dis", "run"]
-    printed = [run(folder, "-m", "relaxvm", *command.split()) for command in commands]
-    assert "0 errors, 0 warnings" in printed[0]
-    assert "call  relaxvm.kernel.matmul" in printed[1]
+    page = (EXAMPLES / "digits" / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^relaxvm (.*?)(?: +#.*)?$", page, re.MULTILINE)
+    assert set(re.findall(r"^  relaxvm (.*)$", output, re.MULTILINE)) < set(commands)
+    printed = {
+        command: run(folder, "-m", "relaxvm", *command.split()).strip() for command in commands
+    }
+    assert "0 errors, 0 warnings" in printed["verify digits.vmexec"]
+    assert "predict(x: float32[n, 64])" in printed["inspect digits.vmexec"]
+    assert "call  relaxvm.kernel.matmul" in printed["dis digits.vmexec"]
     accuracy = re.search(r"held-out images: (\S+)", output)
     assert accuracy is not None
-    assert accuracy[1].rstrip("0") in printed[2]
+    assert accuracy[1].rstrip("0") in printed["run digits.vmexec --input digits_test.npz"]
+    with np.load(folder / "digits.npz") as predicted, np.load(folder / "digits_test.npz") as test:
+        share = np.mean(predicted["out0"] == test["y"])
+    assert f"{share:.6f}" == accuracy[1]
 
 
 @NEEDS_SCIKIT_LEARN
@@ -122,7 +155,12 @@ def test_training_is_deterministic(tmp_path: Path) -> None:
         output = run(tmp_path, train, *arguments, PYTHONHASHSEED=seed, OPENBLAS_NUM_THREADS=1)
         assert output.count("epoch") == 2
         assert f"relaxvm verify {Path('new', str(seed), 'digits.vmexec')}" in output
-        files.append((tmp_path / "new" / str(seed) / "digits.vmexec").read_bytes())
+        folder = tmp_path / "new" / str(seed)
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "digits.vmexec",
+            "digits_test.npz",
+        ]
+        files.append((folder / "digits.vmexec").read_bytes())
     assert files[0] == files[1]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -572,10 +575,27 @@ def test_types_of_ml_dtypes() -> None:
         run("matmul_nt", x, x, np.empty((2, 2), x.dtype))
 
 
+# The reference page
+
+
+def test_the_page_is_fresh() -> None:
+    root = Path(__file__).parent.parent
+    spec = importlib.util.spec_from_file_location("gen_pages", root / "scripts/gen_builtins.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    page = generator.kernels_page()
+    rows = re.findall(r"^\| `(\S+)` \| `.*out: tensor` \| .*\. \|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted(PREFIX + name for name in EXAMPLES)
+    hint = "docs/kernels.md is stale: run python scripts/gen_builtins.py"
+    assert (root / "docs" / "kernels.md").read_text(encoding="utf-8") == page, hint
+
+
 # In programs
 
 
-def test_a_program_of_kernels_needs_nothing_else(tmp_path: Any) -> None:
+def test_a_program_of_kernels_needs_nothing_else(tmp_path: Path) -> None:
     """A saved program runs where no function is allowed but those that ship with relaxvm."""
     ib = relaxvm.ExecBuilder()
     weights = ib.convert_constant(np.array([[1, 2], [3, 4]], np.float32))

@@ -15,11 +15,10 @@ returns None.  The rules are the same for all of them:
 TypeError: an argument is no tensor, a number does not fit the tensor's kind, or numpy has no such
 operation for the data types.  ValueError: shapes or data types do not fit each other, or `out` is
 read-only.  IndexError: `take` is asked for what is not there.
-
-Importing this package registers them, which looking one up by name brings about.
 """
 
-from . import elementwise, movement, products, reductions  # noqa: F401  (they register themselves)
+# Importing the modules registers their kernels.
+from . import elementwise, movement, products, reductions  # noqa: F401
 from ._kernel import PREFIX, is_kernel
 
 __all__ = ["PREFIX", "is_kernel"]

@@ -1,4 +1,4 @@
-"""Kernels that go element by element: numpy's ufuncs, `relu` and `where`."""
+"""Element by element: numpy's ufuncs, `relu` and `where`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNARY: Final[dict[str, tuple[np.ufunc, str]]] = {
     "log": (np.log, "the natural logarithm of x"),
     "sqrt": (np.sqrt, "the square root of x"),
     "tanh": (np.tanh, "the hyperbolic tangent of x"),
-    "logical_not": (np.logical_not, "not x"),
+    "logical_not": (np.logical_not, "whether x is false, a bool tensor"),
 }
 
 _BINARY: Final[dict[str, tuple[np.ufunc, str]]] = {
@@ -40,14 +40,14 @@ _BINARY: Final[dict[str, tuple[np.ufunc, str]]] = {
     "power": (np.power, "a ** b"),
     "maximum": (np.maximum, "the greater of a and b, NaN if one is"),
     "minimum": (np.minimum, "the lesser of a and b, NaN if one is"),
-    "equal": (np.equal, "a == b"),
-    "not_equal": (np.not_equal, "a != b"),
-    "less": (np.less, "a < b"),
-    "less_equal": (np.less_equal, "a <= b"),
-    "greater": (np.greater, "a > b"),
-    "greater_equal": (np.greater_equal, "a >= b"),
-    "logical_and": (np.logical_and, "a and b"),
-    "logical_or": (np.logical_or, "a or b"),
+    "equal": (np.equal, "whether a == b, a bool tensor"),
+    "not_equal": (np.not_equal, "whether a != b, a bool tensor"),
+    "less": (np.less, "whether a < b, a bool tensor"),
+    "less_equal": (np.less_equal, "whether a <= b, a bool tensor"),
+    "greater": (np.greater, "whether a > b, a bool tensor"),
+    "greater_equal": (np.greater_equal, "whether a >= b, a bool tensor"),
+    "logical_and": (np.logical_and, "whether a and b are true, a bool tensor"),
+    "logical_or": (np.logical_or, "whether a or b is true, a bool tensor"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Kernels that move, convert and select elements."""
+"""Moving, converting and selecting elements."""
 
 from __future__ import annotations
 

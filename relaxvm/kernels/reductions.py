@@ -1,4 +1,4 @@
-"""Kernels that reduce axes of a tensor."""
+"""Reductions over axes of a tensor."""
 
 from __future__ import annotations
 
