@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from relaxvm._core import Closure
 
 from relaxvm import isa
+from relaxvm._core import Closure
 from relaxvm.calling import Parameters
 from relaxvm.errors import LimitError
 from relaxvm.executable import FunctionInfo, VMExecutable
@@ -42,7 +42,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class OracleFunction:
-    """A bytecode function as a value; calling it is a run of its own."""
+    """A bytecode function as a value; calling it is a run of its own.
+
+    Arguments from Python and results of packed functions become run-time values where they come in;
+    inside, values go from register to register as they are.
+    """
 
     oracle: Oracle
     info: FunctionInfo
@@ -97,7 +101,7 @@ class Oracle:
                         raise LimitError(f"{callee.name}: call depth", "call_depth")
                     frames.append(self._frame(callee.info, values))
                 else:
-                    self._finish(frame, callee(*values))
+                    self._finish(frame, to_value(callee(*values)))
             elif instr.op.code == isa.Opcode.RET:
                 result = self._read(frame, instr["result"])
                 frames.pop()

@@ -88,7 +88,7 @@ def executables(draw: st.DrawFn, savable: bool = True) -> VMExecutable:
         )  # fmt: skip
     tensors_at = [i for i, value in enumerate(pool) if isinstance(value, np.ndarray)]
     scoped = draw(st.lists(st.sampled_from(tensors_at), unique=True)) if tensors_at else []
-    return VMExecutable(table, pool, offsets, words, {i: "global" for i in scoped})
+    return VMExecutable(table, pool, offsets, words, dict.fromkeys(scoped, "global"))
 
 
 def _header(draw: st.DrawFn, name: str) -> FunctionInfo:

@@ -175,8 +175,9 @@ SLOW = {"loop", "deep_recursion", "recursion"}
 @pytest.mark.parametrize("mode", ["optimized", "plain"])
 @pytest.mark.parametrize(
     "value",
-    [[1, 2], np.float32(1.5), np.int64(7), np.bool_(True), np.matrix([[1, 2]]), {"a": 1}, b"raw",
-     2**80, float("nan"), np.arange(6).reshape(2, 3)[:, ::2], np.arange(3, dtype=">i4"), object],
+    [[1, 2], (1, [2]), (np.float64(2.5),), Shape((4,)), {"a": 1}, b"raw", object, 2**80,
+     float("nan"), np.float32(1.5), np.int64(7), np.bool_(True), np.arange(3, dtype=">i4"),
+     np.arange(6).reshape(2, 3)[:, ::2]],
     ids=repr,
 )  # fmt: skip
 def test_odd_kernel_results(value: Any, mode: str) -> None:

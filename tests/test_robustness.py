@@ -6,11 +6,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import signal
+import subprocess
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -270,8 +272,7 @@ def test_fuel_is_counted_by_instruction() -> None:
 def _ends(vm: VirtualMachine) -> bool:
     try:
         return bool(vm["main"](10) == 45)
-    except LimitError as error:
-        assert error.limit == "fuel"
+    except LimitError:
         return False
 
 
@@ -298,10 +299,11 @@ def test_kernel_error_inside_nested_runs() -> None:
         asm.ret(r1)
     vm = VirtualMachine(asm.get(), functions=registry())
     x, gone = probe()
-    with pytest.raises(ValueError, match="^at the bottom") as caught:
+    with pytest.raises(ValueError, match="at the bottom") as caught:
         vm["top"](x)
     notes = "\n".join(caught.value.__notes__)
-    assert [notes.index(f"in {name}, pc") for name in ("bottom", "middle", "top")]
+    places = [notes.index(f"in {name}, pc") for name in ("bottom", "middle", "top")]
+    assert places == sorted(places)
     assert notes.count(", pc ") == 3
     del x, caught
     assert gone()
@@ -664,6 +666,60 @@ def test_functions_keep_their_machine() -> None:
     gc.collect()
     assert function(21) == 42
     assert closure(1) == (1, 2)
+
+
+DEEP_VALUES = """
+import sys
+from relaxvm import VirtualMachine
+from tests.asm import Asm, Func, r0, r1, r2
+from tests.corpus import registry
+
+asm = Asm()
+with asm.func("f", 1):
+    asm.ret(r0)
+with asm.func("main", 2):
+    head, done = asm.label(), asm.label()
+    asm.bind(head)
+    asm.op(r2, "is_zero", r0)
+    asm.op(r2, "not", r2)
+    asm.iff(r2, done)
+    asm.op(r1, ".{builtin}", {operands})
+    asm.op(r0, "sub", r0, 1)
+    asm.go(head)
+    asm.bind(done)
+    asm.ret(r1)
+vm = VirtualMachine(asm.get(), functions=registry())
+value = vm["main"](1_000_000, vm["f"])
+if callable(value):
+    try:
+        value(1)
+    except RecursionError:
+        pass
+del value
+print(vm["main"](0, "fine"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("builtin", "operands"),
+    [
+        ("make_tuple", "r1"),
+        ("make_tuple", "r1, r1, 1"),
+        ("make_closure", "r1"),
+        ("make_closure", "r1, 1"),
+        ("make_closure", "Func('f'), r1"),
+        ("make_closure", "Func('f'), r1, 1"),
+    ],
+)
+def test_deeply_nested_values_end_well(builtin: str, operands: str) -> None:
+    """A tuple or closure of a million levels is built, called and dropped, on any C stack."""
+    code = DEEP_VALUES.format(builtin=builtin, operands=operands)
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=root, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr[-2000:]
 
 
 def test_closed_machines() -> None:
