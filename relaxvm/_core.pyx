@@ -302,12 +302,39 @@ cdef PyObject* _new_closure(Image image, PyObject* func, PyObject** fp, const in
 
 
 cdef inline bint _is_plain(PyObject* value) noexcept:
-    """Whether a value can be put into a register as it is, without looking further."""
+    """Whether `to_value` would give the value back as it is."""
+    return PyArray_CheckExact(value) or value is Py_None or _is_plain_scalar(value) or (
+        _is_plain_object(value))
+
+
+cdef inline bint _is_plain_scalar(PyObject* value) noexcept:
+    return (PyLong_CheckExact(value) or PyFloat_CheckExact(value) or value is Py_True
+            or value is Py_False or PyUnicode_CheckExact(value))
+
+
+cdef bint _is_plain_object(PyObject* value) noexcept:
     cdef PyTypeObject* cls = Py_TYPE(value)
-    return (PyArray_CheckExact(value) or PyLong_CheckExact(value) or PyFloat_CheckExact(value)
-            or value is Py_None or value is Py_True or value is Py_False
-            or PyUnicode_CheckExact(value) or cls is rvm_shape_type
-            or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction)
+    cdef PyObject* item
+    cdef Py_ssize_t i
+    if (cls is rvm_shape_type or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
+            or cls is <PyTypeObject*>Storage):
+        return True
+    if not PyTuple_CheckExact(value):
+        return False
+    for i in range(PyTuple_GET_SIZE(value)):
+        item = PyTuple_GET_ITEM(value, i)
+        if not (PyArray_CheckExact(item) or item is Py_None or _is_plain_scalar(item)
+                or Py_TYPE(item) is rvm_shape_type):
+            return False
+    return True
+
+
+cdef PyObject* _as_value(PyObject* value) noexcept:
+    """What a packed function returned, as a run-time value.  Takes the reference and gives one, or
+    NULL with an exception."""
+    cdef PyObject* converted = PyObject_CallOneArg(<PyObject*>_to_value, value)
+    Py_DECREF(<object>value)
+    return converted
 
 
 cdef PyObject* _function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
@@ -475,6 +502,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             value = rvm_vectorcall(other, cell, count)
             if rvm_unlikely(value is NULL):
                 break
+            if rvm_unlikely(not _is_plain(value)):
+                value = _as_value(value)
+                if value is NULL:
+                    break
             ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
             rvm_store(fp + ip[1], value)
             if rvm_unlikely(ticks < 0):
@@ -1230,11 +1261,11 @@ cdef class Machine:
         A run is told of too: it begins and ends with pc -1, the function and its name; `args` are
         its arguments, and empty at the end.  A run that ends with an exception ends with pc -2.
         """
-        if self._plain_image is None:
-            raise RuntimeError("the virtual machine is closed")
-        if hook is None:
+        if hook is None:  # no error on a closed machine: a profile may end after its machine
             self._hook = None
             self._image = self._plain_image
+        elif self._plain_image is None:
+            raise RuntimeError("the virtual machine is closed")
         else:
             if self._image is self._plain_image:
                 self._image = self._translated(True)
