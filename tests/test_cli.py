@@ -359,6 +359,11 @@ class TestRun:
         got = run(*with_kernels("run", "pair.vmexec", "--input", "in.npz", "--json"))
         assert got.json["outputs"][0]["values"] == ["nan", 1, "inf", 3]
 
+    def test_a_single_value(self, run: Cli, files: Path) -> None:
+        np.savez(files / "in.npz", x=np.float32(0.25), y=np.array([[np.nan]]))
+        got = run(*with_kernels("run", "pair.vmexec", "--input", "in.npz"))
+        assert got.out == "out0  float32[]  0.25\nout1  float64[1, 1]  [[nan]]\n"
+
     def test_mean_of_large_half_precision_values(self, run: Cli, files: Path) -> None:
         np.save(files / "x.npy", np.full(100, 60_000, np.float16))
         got = run(*with_kernels("run", "identity.vmexec", "--input", "x.npy", "--json"))

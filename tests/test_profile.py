@@ -461,6 +461,16 @@ class TestLife:
         assert exact(by_name(profile)["main"]) == (1, 600, 0, 600, 600)
         assert exact(by_name(profile)["fast"]) == (2, 0, 0, 0, 0)
 
+    def test_a_machine_that_is_closed(self) -> None:
+        clock = Clock()
+        functions = {"fast": clock.spend(10), "slow": clock.spend(300)}
+        vm = relaxvm.VirtualMachine(straight_line().get(), functions=functions)
+        with Profile(vm, _clock=clock) as profile, vm:
+            vm.main(1)
+        assert exact(by_name(profile)["main"]) == (1, 620, 0, 620, 620)
+        with pytest.raises(RuntimeError, match="closed"), relaxvm.profile(vm):
+            pass
+
     def test_nothing_run(self) -> None:
         vm = relaxvm.VirtualMachine(countdown().get(), functions={"work": len, "minus_one": len})
         with relaxvm.profile(vm) as profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -105,10 +106,11 @@ def summary_line(summary: dict[str, Any]) -> str:
     """A summary for people: ``out0  float32[2, 3]  min -1  max 4.5  mean 0.25``."""
     if "dtype" in summary:
         text = f"{summary['dtype']}[{', '.join(map(str, summary['shape']))}]"
+        single = math.prod(summary["shape"]) == 1
         for key in ("min", "max", "mean"):
-            if key in summary:
+            if key in summary and not single:
                 text += f"  {key} {_number(summary[key])}"
-        if "not_finite" in summary:
+        if "not_finite" in summary and not single:
             text += f"  not finite {summary['not_finite']}"
         if "values" in summary:
             text += f"  {_nested(summary['values'])}"

@@ -76,8 +76,8 @@ class Profile:
         if not self._origin:
             self._call_cost = _hook_call_cost(self._clock)
             self._origin = self._clock()
-        self._recorder.start()
         self._vm._add_hook(self._recorder)
+        self._recorder.start()
         self._active = True
         return self
 

@@ -313,7 +313,8 @@ class Recorder:
         call.node.own += own
         if call.event >= 0:
             events, at = thread.events, call.event
-            events[at + 1], events[at + 2], events[at + 3] = call.start, now, elapsed
+            events[at + 1], events[at + 3] = call.start, elapsed
+            events[at + 2] = now  # last: with an end it counts as complete
         return elapsed
 
     def _drop_above(self, thread: ThreadRecord, pc: int) -> bool:

@@ -232,7 +232,8 @@ def events(recorder: Recorder, origin: int) -> Iterator[Event]:
     """The calls kept for the timeline, thread by thread, in the order in which they began."""
     for index, thread in enumerate(list(recorder.threads)):
         words = thread.events
-        for at in range(0, len(words), EVENT_WORDS):
+        # The thread may be adding to them.
+        for at in range(0, len(words) // EVENT_WORDS * EVENT_WORDS, EVENT_WORDS):
             site, start, end, elapsed = words[at : at + EVENT_WORDS]
             if end != OPEN:
                 where = thread.sites[site]
