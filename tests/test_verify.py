@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -623,12 +624,12 @@ def test_a_report_lists_some_and_counts_all():
     assert report.omitted == {"destination": 984}
     assert report.count("error") == 1000
     assert "... and 984 more of [destination]" in str(report)
-    assert str(report).endswith("2 functions, 1001 instructions: 1000 errors, 0 warnings")
+    assert str(report).endswith("2 functions, 1,001 instructions: 1,000 errors, 0 warnings")
 
 
 def test_check_raises_a_short_message_with_the_report():
     report = verify(many_problems(1000), registry=KNOWN)
-    with pytest.raises(VerifyError, match=r"executable refused, 1000 errors:\n") as caught:
+    with pytest.raises(VerifyError, match=r"executable refused, 1,000 errors:\n") as caught:
         report.check()
     text = str(caught.value)
     assert caught.value.report is report
@@ -829,6 +830,49 @@ def test_the_size_of_chunks_does_not_matter(size, monkeypatch):
     whole = [verify(executable, registry=KNOWN) for executable in executables]
     monkeypatch.setattr(code, "CHUNK", size)
     assert [verify(executable, registry=KNOWN) for executable in executables] == whole
+
+
+@pytest.mark.parametrize("words", [6, 20, 200])
+def test_the_words_of_chunks_do_not_matter(words, monkeypatch):
+    executables = [random_code(random.Random(seed)) for seed in range(200)]
+    whole = [verify(executable, registry=KNOWN) for executable in executables]
+    monkeypatch.setattr(code, "CHUNK_WORDS", words)
+    assert [verify(executable, registry=KNOWN) for executable in executables] == whole
+
+
+def peak_of(executable: VMExecutable) -> tuple[Report, int]:
+    """The report, and the most memory that it took to make it."""
+    tracemalloc.start()
+    try:
+        report = verify(executable, registry=KNOWN)
+        return report, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_words_that_many_instructions_claim_cost_no_memory():
+    """Offsets that go up and down again: each second instruction would have 50,000 arguments."""
+    n, width = 4000, 50_004
+    offsets = np.zeros(n, np.int64)
+    offsets[1::2] = width
+    functions = [bytecode("main", 0, n), packed("f")]
+    data = np.zeros(width + 2, np.int64)
+    data[:4] = 1, 0, 1, width - 4
+    data[width:] = ret()
+    report, peak = peak_of(VMExecutable(functions, [], offsets, data))
+    assert report.omitted["instruction-offset"] > n // 2
+    assert peak < 50 << 20
+
+
+def test_memory_is_bounded_by_the_size_of_the_code():
+    n = 10_000
+    calls_of_many = np.tile(np.array([1, 0, 1, 500, *[0] * 500]), n)
+    functions = [bytecode("main", 0, n + 1), packed("f")]
+    offsets = np.append(np.arange(n) * 504, n * 504)
+    executable = VMExecutable(functions, [], offsets, np.append(calls_of_many, ret()))
+    report, peak = peak_of(executable)
+    assert report.ok
+    assert peak < executable.instr_data.nbytes
 
 
 def test_chains_of_jumps():

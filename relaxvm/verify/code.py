@@ -23,7 +23,9 @@ from .sites import CallSites
 __all__ = ["Args", "Chunk", "Flow", "Rows", "chunks", "is_special"]
 
 CHUNK: Final = 1 << 14
-"""Instructions decoded at a time."""
+"""Instructions decoded at a time, at most."""
+CHUNK_WORDS: Final = 1 << 18
+"""Words decoded at a time, unless one instruction has more."""
 
 _KIND_BITS: Final = 64 - isa.KIND_SHIFT
 _FIXED_WORDS: Final = np.zeros(max(isa.OP_BY_CODE) + 2, np.int64)
@@ -49,7 +51,7 @@ class Args:
     value: Words
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """The well-formed instructions of one opcode in a chunk.
 
@@ -59,7 +61,6 @@ class Rows:
         body: int64[m], position in `Bodies`, -1 for an instruction outside of all functions.
         fields: the fixed words, int64[m] each, in the order of the table.
         counts: int64[m], number of arguments.
-        args: the arguments of all rows.
     """
 
     op: Op
@@ -67,7 +68,15 @@ class Rows:
     body: Words
     fields: tuple[Words, ...]
     counts: Words
-    args: Args
+    _first: Words
+    _words: Words
+
+    @cached_property
+    def args(self) -> Args:
+        """The arguments of all rows."""
+        if self.op.tail is None:
+            return _NO_ARGS
+        return _args(self._words, self._first, self.counts)
 
     def field(self, name: str) -> Words:
         """A fixed word by name."""
@@ -89,8 +98,9 @@ class Chunk:
         body: int64[n], position in `Bodies` or -1.
         offset, next_offset: int64[n], the words an instruction claims.
         opcode: int64[n], 0 where the offset is bad.
-        placed, known, filled: bool[n]: the offset is good; the opcode exists; the instruction has
-            exactly the words it needs.  Each is False where the one before it is.
+        placed, known, filled: bool[n]: the words are there and no earlier instruction claims them;
+            the opcode exists; the instruction has exactly the words it needs.  Each is False where
+            the one before it is.
         rows: the instructions for which all three hold, by opcode; opcodes that do not occur are
             left out.
         calls: the rows whose opcode has arguments.
@@ -105,6 +115,7 @@ class Chunk:
         following = np.append(image.offsets[low + 1 : high + 1], len(words))
         self.next_offset = after = following[: high - low]
         self.placed = (offset >= 0) & (offset < after) & (after <= len(words))
+        self.placed &= offset == image.reached[low:high]
         safe = np.where(self.placed, offset, 0)
         length = np.where(self.placed, after, 0) - safe
         self.opcode = np.where(self.placed, _take(words, safe), 0)
@@ -142,8 +153,7 @@ class Chunk:
         fields = tuple(words[offset + 1 + i] for i in range(len(op.fields)))
         first = offset + op.fixed_words
         counts = self.next_offset[at] - first
-        args = _NO_ARGS if op.tail is None else _args(words, first, counts)
-        return Rows(op, self.pc[at], self.body[at], fields, counts, args)
+        return Rows(op, self.pc[at], self.body[at], fields, counts, first, words)
 
 
 _NO_ARGS: Final = Args(*np.zeros((4, 0), np.int64))
@@ -174,9 +184,14 @@ def _args(words: Words, first: Words, counts: Words) -> Args:
 
 def chunks(image: Image) -> Iterator[Chunk]:
     """The whole code, in order."""
-    total = len(image.offsets)
-    for low in range(0, total, CHUNK):
-        yield Chunk(image, low, min(low + CHUNK, total))
+    low, total, reached = 0, len(image.offsets), image.reached
+    while low < total:
+        high = min(low + CHUNK, total)
+        if reached[high] - reached[low] > CHUNK_WORDS:
+            fitting = np.searchsorted(reached[low:high], reached[low] + CHUNK_WORDS, "right") - 1
+            high = low + max(1, int(fitting))
+        yield Chunk(image, low, high)
+        low = high
 
 
 class Flow:

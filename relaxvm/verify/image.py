@@ -84,6 +84,8 @@ class Image:
         faults: what is wrong with the types of the parts.
         functions: the function table.
         constants, scopes, offsets, words: the other parts.
+        reached: int64[n + 1], the greatest offset so far: where offsets ascend, as they should, the
+            offsets themselves.  The last one is the end of the words.
         bodies: ranges of the bytecode functions.
         signatures: what the functions take, as far as it is known.
     """
@@ -96,6 +98,8 @@ class Image:
         self.scopes: dict[Any, Any] = self._part("memory_scopes", dict, {})
         self.offsets = self._code("instr_offset")
         self.words = self._code("instr_data")
+        end = len(self.words)
+        self.reached: Words = np.maximum.accumulate(np.append(np.clip(self.offsets, 0, end), end))
         self.bodies = Bodies(self.functions, len(self.offsets))
         self.signatures = SignatureTable(self.functions, self.constants, registry)
 

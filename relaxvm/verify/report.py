@@ -115,8 +115,9 @@ class Report:
         lines.extend(f"... and {n} more of [{rule}]" for rule, n in self.omitted.items())
         errors = _counted(self.count("error"), "error")
         warnings = _counted(self.count("warning"), "warning")
-        size = f"{self.num_functions} functions, {self.num_instructions} instructions"
-        lines.append(f"{size}: {errors}, {warnings}")
+        functions = _counted(self.num_functions, "function")
+        instructions = _counted(self.num_instructions, "instruction")
+        lines.append(f"{functions}, {instructions}: {errors}, {warnings}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,4 +134,4 @@ class Report:
 
 
 def _counted(n: int, word: str) -> str:
-    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
