@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 __all__ = ["BenchmarkResult", "Evaluator"]
 
@@ -25,11 +26,11 @@ class BenchmarkResult:
 
     def __init__(self, results: Sequence[float]) -> None:
         self.results = tuple(results)
-        self.mean = statistics.fmean(self.results)
-        self.median = statistics.median(self.results)
+        self.mean = float(np.mean(self.results))
+        self.median = float(np.median(self.results))
         self.min = min(self.results)
         self.max = max(self.results)
-        self.std = statistics.pstdev(self.results)
+        self.std = float(np.std(self.results))
 
     def __repr__(self) -> str:
         return (f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, "

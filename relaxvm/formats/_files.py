@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
@@ -74,7 +73,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with open(target, "wb") as device:
             yield device
         return
-    fresh = f"{target}.{secrets.token_hex(6)}.tmp"
+    fresh = f"{target}.{os.urandom(6).hex()}.tmp"
     try:
         # A new file gets what the umask says, as any file that open() makes.
         with open(fresh, "xb") as file:
