@@ -10,6 +10,7 @@ A case is a function over `tests.asm.Asm`; its docstring says what it is about.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -1261,7 +1262,7 @@ def goto_chain(a: Asm) -> None:
     with a.func("main", 1):
         labels = [a.label() for _ in range(6)]
         a.go(labels[0])
-        for here, there in zip(labels[:5], labels[1:], strict=True):
+        for here, there in itertools.pairwise(labels):
             a.bind(here)
             a.go(there)
         a.bind(labels[5])
