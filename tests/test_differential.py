@@ -41,7 +41,7 @@ MODES: dict[str, Make] = {
     "plain": lambda ex: VirtualMachine(ex, functions=registry(), optimize=False),
     "naive memory": lambda ex: VirtualMachine(ex, memory_cfg="naive", functions=registry()),
     "limited": lambda ex: VirtualMachine(
-        ex, functions=registry(), limits=Limits(fuel=10**7, wall_time=600, live_bytes=2**63 - 2)
+        ex, functions=registry(), limits=Limits(fuel=10**7, wall_time=600)
     ),
     "limited plain": lambda ex: VirtualMachine(
         ex, functions=registry(), limits=Limits(fuel=10_000_000), optimize=False
