@@ -433,6 +433,20 @@ class TestRun:
         assert "vm.builtin.invoke_debug_func" in run(*args, code=4).err
         assert run(*args[:4], code=1).err  # allowed, but there is no such function
 
+    def test_untrusted_files_may_use_kernels(self, run: Cli, files: Path) -> None:
+        args = ["run", "identity.vmexec", "--arg", "x=1", "--limits", "untrusted"]
+        assert run(*with_kernels(*args)).out == "out0  int 1\n"
+        asm = Asm()
+        with asm.func("main", params=["x"]):
+            asm.op(None, "relaxvm.kernel.add", r0, r0, r0)
+            asm.ret(r0)
+        asm.get().save(files / "shipped.vmexec")
+        args = ["run", "shipped.vmexec", "--shape", "x=2", "--limits", "untrusted"]
+        code = "import sys; from relaxvm.cli import main; sys.exit(main(sys.argv[1:]))"
+        done = subprocess.run([sys.executable, "-c", code, *args], cwd=files, capture_output=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
     def test_missing_functions(self, run: Cli) -> None:
         got = run("run", "missing.vmexec", "--arg", "x=1", code=4)
         assert "nowhere.add" in got.err
@@ -476,6 +490,11 @@ class TestWrongInputs:
             (("--arg", "x=abc"), "--arg x: expected a JSON value"),
             (("--arg", f"x={1 << 63}"), "does not fit 64 bits"),
             (("--arg", "x=" + "[" * 100_000), "--arg x: expected a JSON value"),
+            (("--arg", "x=" + "[" * 600 + "]" * 600), "--arg x: expected a JSON value"),
+            (("--arg", "x=1", "--arg", "x.0=1"), "--arg x.0: there is a value for x too"),
+            (("--arg", "x.0=1", "--arg", "x=1"), "--arg x: there is a value for x.0 too"),
+            (("--arg", "x=1", "--shape", "x=2"), "--shape x: the parameter has a value"),
+            (("--arg", f"x.{'9' * 5000}=1"), "not a parameter"),
             (("--shape", "x=2,a"), "--shape x: expected dimensions as in 2,3, got '2,a'"),
             (("--shape", "x=2:float33"), "--shape x: dtype: 'float33' is not a data type"),
             (("--shape", "x=999999999999,999999999999", "--shape", "w=1"), "no array has the "),

@@ -757,7 +757,7 @@ class TestTrace:
         assert [e["name"] for e in spans] == ["down", "work", "minus_one", "down", "work"]
         assert profile.results.dropped_events == 32 - 5
         assert by_name(profile)["work"].count == 11
-        assert "27 calls beyond the limit" in str(profile)
+        assert "27 calls and 0 samples of memory beyond the limit" in str(profile)
 
 
 class TestText:

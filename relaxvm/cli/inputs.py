@@ -67,7 +67,10 @@ def gather_inputs(
     shapes = {}
     for option in args.shape:
         name, text = _split(option, "--shape", "NAME=DIMS[:DTYPE]")
-        shapes[given.path(name, "--shape")] = _shape_and_dtype(name, text)
+        path = given.path(name, "--shape")
+        if given.under(path):
+            raise UsageError(f"--shape {name}: the parameter has a value")
+        shapes[path] = _shape_and_dtype(name, text)
     maker = _RandomValues(args.seed, _dims(args.dim, specs), shapes)
     values = _Values(given, maker, everything=args.random)
     inputs = [values.of(spec, (i,)) for i, spec in enumerate(specs)]
@@ -98,7 +101,8 @@ class _Given:
             if match is None or int(match[1]) >= len(self.names):
                 return None
             head = self.names[int(match[1])]
-        return f"{head}{dot}{rest}" if re.fullmatch(r"(\d+(\.\d+)*)?", rest) else None
+        numbers = re.fullmatch(r"(\d{1,5}(\.\d{1,5})*)?", rest)
+        return f"{head}{dot}{rest}" if numbers else None
 
     def path(self, name: str, option: str) -> str:
         """As `find`, or an error."""
@@ -111,8 +115,11 @@ class _Given:
 
     def put(self, name: str, value: Any, option: str) -> None:
         path = self.path(name, option)
-        if path in self.values:
-            raise UsageError(f"{option} {name}: the parameter {path} has two values")
+        for other in self.values:
+            if other == path:
+                raise UsageError(f"{option} {name}: the parameter {path} has two values")
+            if other.startswith(f"{path}.") or path.startswith(f"{other}."):
+                raise UsageError(f"{option} {name}: there is a value for {other} too")
         self.values[path] = value
 
     def next_free(self, option: str) -> str:
@@ -177,8 +184,6 @@ class _Values:
         keys = [*self._given.values, *self._maker.shapes]
         prefix = f"{path}."
         indices = [int(key[len(prefix) :].split(".")[0]) for key in keys if key.startswith(prefix)]
-        if indices and max(indices) >= 65_536:
-            raise UsageError(f"{path}.{max(indices)}: expected an item number below 65536")
         return 1 + max(indices, default=-1)
 
 
@@ -281,11 +286,10 @@ def _split(option: str, flag: str, form: str) -> tuple[str, str]:
 
 def _json_value(name: str, text: str) -> Any:
     try:
-        value = json.loads(text)
+        return _from_json(name, json.loads(text))
     except (ValueError, RecursionError):
         raise UsageError(f"--arg {name}: expected a JSON value (a number, true, false, null, "
-                         f'"text" or a list), got {text!r}') from None
-    return _from_json(name, value)
+                         f'"text" or a list), got {text[:40]!r}') from None
 
 
 def _from_json(name: str, value: Any) -> Any:

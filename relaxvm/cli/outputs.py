@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import Shape, describe, kind_of, to_value
+from ..values import Shape, describe, kind_of
 
 __all__ = ["flatten", "summarize", "summary_line", "to_arrays"]
 
@@ -33,7 +33,7 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if _is_tuple(value):
             pending.extend((f"{name}.{i}", value[i]) for i in reversed(range(len(value))))
         else:
-            yield name, to_value(value)  # a kernel may return a scalar of numpy
+            yield name, value
 
 
 def _is_tuple(value: Any) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import BugError, LimitError, LinkError, did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
-from ..registry import GLOBAL
+from ..registry import GLOBAL, list_funcs
 from .arrays import replacing, write_npz
 from .console import Console
 from .exits import CommandError, Exit, UsageError
@@ -189,7 +189,7 @@ def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
     """With untrusted limits: kernels, and the builtins that reach nothing but their arguments."""
     if args.limits != "untrusted":
         return None
-    return frozenset(name for name in GLOBAL.names() if not _has_effect(name))
+    return frozenset(name for name in list_funcs() if not _has_effect(name))
 
 
 def _has_effect(name: str) -> bool:

@@ -50,6 +50,7 @@ def as_dict(results: Results) -> dict[str, Any]:
         "memory": [asdict(sample) for sample in results.memory],
         "peak_live_bytes": results.peak_live_bytes,
         "dropped_events": results.dropped_events,
+        "dropped_samples": results.dropped_samples,
     }
 
 
@@ -104,8 +105,10 @@ def _summary(results: Results) -> list[str]:
     ]
     if results.peak_live_bytes:
         lines.append(f"memory: {results.peak_live_bytes} bytes live at the peak")
-    if results.dropped_events:
-        lines.append(f"trace: {_plural(results.dropped_events, 'call')} beyond the limit left out")
+    if results.dropped_events or results.dropped_samples:
+        lines.append(f"timeline: {_plural(results.dropped_events, 'call')} and "
+                     f"{_plural(results.dropped_samples, 'sample')} of memory beyond the limit "
+                     f"left out")
     return lines
 
 

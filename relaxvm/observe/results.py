@@ -141,6 +141,7 @@ class Results:
         hook_call_ns: estimated cost per event of getting into and out of the hook; half of it
             is contained in the callee's time and half in the caller's.
         dropped_events: calls that are counted in the rows but not kept for the trace.
+        dropped_samples: changes of memory that are not kept.
     """
 
     functions: tuple[FunctionRow, ...]
@@ -155,6 +156,7 @@ class Results:
     hook_ns: int
     hook_call_ns: float
     dropped_events: int
+    dropped_samples: int
 
     @property
     def dispatch_share(self) -> float:
@@ -225,6 +227,7 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
         hook_ns=sum(thread.hook_ns for thread in threads),
         hook_call_ns=call_cost,
         dropped_events=sum(thread.dropped for thread in threads),
+        dropped_samples=recorder.dropped_samples,
     )
 
 
