@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import relaxvm
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -34,6 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bless", action="store_true", help="rewrite the files of tests/golden with what is got"
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Interpreters that a test starts import the relaxvm that is tested, which may be an installed
+    one, and not what happens to lie in the working directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(relaxvm.__file__).parent.parent), prepend=os.pathsep)
+        patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent.parent)])  # for `tests`
+        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        yield
 
 
 @pytest.fixture
