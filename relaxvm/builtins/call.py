@@ -153,12 +153,11 @@ def invoke_debug_func(*args: Any) -> None:
         raise ValueError(f"invoke_debug_func: expected None as the first argument, "
                          f"got {describe(token)}")
     key = as_str(name, "invoke_debug_func: name")
-    line = as_str(line_info, "invoke_debug_func: line information")
     record = GLOBAL.lookup(key)
     if record is None:
         raise ValueError(f"invoke_debug_func: function {key!r} is not registered"
                          f"{did_you_mean(key, GLOBAL.names())}")
-    record.func(line, *rest)
+    record.func(as_str(line_info, "invoke_debug_func: line information"), *rest)
 
 
 @builtin("debug_print", "line_info: str, x: tensor", result="none")
