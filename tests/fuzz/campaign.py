@@ -39,13 +39,16 @@ class Summary:
     errors: Counter[str] = field(default_factory=Counter)
     bad: list[Result] = field(default_factory=list)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: Result) -> bool:
+        """Count a result; the answer is whether it is one that should be."""
         name, _, detail = result.line.partition(" ")
         self.outcomes[name] += 1
         if detail:
             self.errors[f"{name} {detail.partition(':')[0]}"] += 1
-        if (result.died or name == Outcome.STRAY_ERROR.name) and len(self.bad) < 1000:
+        good = not result.died and name != Outcome.STRAY_ERROR.name
+        if not good and len(self.bad) < 1000:
             self.bad.append(result)
+        return good
 
     @property
     def clean(self) -> bool:
@@ -141,11 +144,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     summary = Summary()
     indices = range(options.first, options.first + options.count)
     started = time.monotonic()
-    for result in run(indices, options.seed, tvm=options.tvm, jobs=options.jobs):
-        summary.add(result)
-        done = summary.outcomes.total()
-        if done % 1000 == 0 or done == options.count:
-            _progress(done, options.count, time.monotonic() - started, len(summary.bad))
+    try:
+        for result in run(indices, options.seed, tvm=options.tvm, jobs=options.jobs):
+            if not summary.add(result) and not options.tvm:
+                print(f"\nmutant {result.index}: {result.line}", file=sys.stderr)
+            done = summary.outcomes.total()
+            if done % 1000 == 0 or done == options.count:
+                _progress(done, options.count, time.monotonic() - started, len(summary.bad))
+    except KeyboardInterrupt:
+        print("\nstopped; the counts so far:", file=sys.stderr)
     if options.save is not None:
         options.save.mkdir(parents=True, exist_ok=True)
         for result in summary.bad:
@@ -165,6 +172,6 @@ def _show(index: int, seed: int, tvm: bool) -> int:
 
 def _progress(done: int, total: int, seconds: float, bad: int) -> None:
     rate = done / seconds if seconds else 0.0
-    print(f"\r{done:,} of {total:,}, {rate:.0f} per second, {bad} bad", end="", file=sys.stderr)
-    if done == total:
-        print(file=sys.stderr)
+    end = "\n" if done == total else ""
+    text = f"\r{done:,} of {total:,}, {rate:.0f} per second, {bad} bad"
+    print(text, end=end, file=sys.stderr, flush=True)
