@@ -39,7 +39,7 @@ p = np.array([0.5, 0.25, 0.25, 0], np.float32)
 np.set_printoptions(precision=3)
 
 # The result is NaN.  Why?
-np.seterr(divide="ignore", invalid="ignore")  # numpy has a say as well, but not where
+np.seterr(divide="ignore", invalid="ignore")  # numpy would warn, but not say where
 vm.entropy(p)
 
 

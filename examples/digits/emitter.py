@@ -54,7 +54,7 @@ class Emitter:
         self._known: set[Dim] = set()
         self._heap = self.call("vm.builtin.alloc_shape_heap", ib.vm_state(), ib.imm(slots))
 
-    def call(self, name: str, *args: object) -> int:
+    def call(self, name: str, *args: int) -> int:
         """Call a function; answers the register of its result."""
         result = self.ib.r(next(self._unused))
         self.ib.emit_call(name, args, dst=result)
@@ -80,9 +80,9 @@ class Emitter:
         self.ib.emit_call("vm.builtin.check_tuple_info", check)
         return [self.item(x, i) for i in range(size)]
 
-    def item(self, pair: int, index: int) -> int:
+    def item(self, values: int, index: int) -> int:
         """The register of an item of a tuple."""
-        return self.call("vm.builtin.tuple_getitem", pair, self.ib.imm(index))
+        return self.call("vm.builtin.tuple_getitem", values, self.ib.imm(index))
 
     def _match_code(self, dim: int | Dim) -> tuple[int, int]:
         if isinstance(dim, int):
@@ -119,16 +119,13 @@ class Emitter:
     def _shape(self, dims: Dims) -> int:
         if all(isinstance(dim, int) for dim in dims):
             return self.ib.convert_constant(dims)
-        codes = [
-            self.ib.imm(number)
-            for dim in dims
-            for number in (
-                (MAKE_FROM_SLOT, dim.slot) if isinstance(dim, Dim) else (MAKE_FROM_NUMBER, dim)
-            )
-        ]
+        codes = [self.ib.imm(number) for dim in dims for number in self._make_code(dim)]
         return self.call("vm.builtin.make_shape", self._heap, self.ib.imm(len(dims)), *codes)
 
-    def kernel(self, name: str, *args: object) -> int:
+    def _make_code(self, dim: int | Dim) -> tuple[int, int]:
+        return (MAKE_FROM_SLOT, dim.slot) if isinstance(dim, Dim) else (MAKE_FROM_NUMBER, dim)
+
+    def kernel(self, name: str, *args: int) -> int:
         """Have a kernel write into its last argument; answers that argument."""
         self.ib.emit_call(f"relaxvm.kernel.{name}", args)
         return args[-1]

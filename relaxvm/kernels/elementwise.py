@@ -57,6 +57,7 @@ def _register_unary(name: str, ufunc: Any, meaning: str) -> None:
         check_out(name, out, result_dtype(name, ufunc, x=x), x.shape)
         ufunc(x, out=out)
 
+    run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element."
     kernel(name, "x: tensor, out: tensor")(run)
 
@@ -69,6 +70,7 @@ def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
         check_out(name, out, result, broadcast(name, a=a, b=b))
         ufunc(a, b, out=out)
 
+    run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element.  One of a and b may be a number."
     kernel(name, "a: tensor|int|float, b: tensor|int|float, out: tensor")(run)
 
