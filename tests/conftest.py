@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,10 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Interpreters that a test starts import the relaxvm that is tested, which may be an installed
-    one, and not what happens to lie in the working directory."""
+    one, and not what happens to lie in the working directory; and `tests` from here."""
+    package, checkout = (str(Path(file).parent.parent) for file in (relaxvm.__file__, __file__))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(relaxvm.__file__).parent.parent), prepend=os.pathsep)
-        patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent.parent)])  # for `tests`
+        patch.setenv("PYTHONPATH", os.pathsep.join([package, checkout]))
+        patch.setattr(sys, "path", [*sys.path, checkout])
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         yield
 

@@ -997,7 +997,7 @@ class TestProgram:
             os.close(reader)
             done = subprocess.run(
                 [sys.executable, "-m", "relaxvm", args[0], str(files / args[1]), *args[2:]],
-                stdout=writer, stderr=subprocess.PIPE, cwd=ROOT, check=False,
+                stdout=writer, stderr=subprocess.PIPE, check=False,
             )  # fmt: skip
             os.close(writer)
             assert done.returncode == code
@@ -1010,7 +1010,7 @@ class TestProgram:
             with open("/dev/full", "wb") as full:
                 done = subprocess.run(
                     [sys.executable, "-m", "relaxvm", "dis", str(files / "two.vmexec"), *form],
-                    stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False,
+                    stdout=full, stderr=subprocess.PIPE, check=False,
                 )  # fmt: skip
             assert done.returncode == Exit.FAILED
             assert done.stderr == (
@@ -1021,7 +1021,7 @@ class TestProgram:
     def test_interrupt(self, files: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "relaxvm", "run", files / "loop.vmexec", "--progress"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stderr is not None
         # The first line of progress says that the program runs.
@@ -1038,7 +1038,7 @@ def command(*args: Any, stdin: bytes = b"", env: dict[str, str] | None = None) -
     """Standard output of a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "relaxvm", *map(str, args)],
-        input=stdin, capture_output=True, cwd=ROOT, env={**os.environ, **(env or {})}, check=False,
+        input=stdin, capture_output=True, env={**os.environ, **(env or {})}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import zlib
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from .fuzz.campaign import Summary
 from .fuzz.mutate import bases, mutant, older_form
 from .fuzz.workers import Budget, Result, run_batch
 
-ROOT = Path(__file__).parent.parent
 COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "20000"))
 """Mutants to run.  Set the variable to something smaller while you work."""
 
@@ -28,7 +26,7 @@ COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "20000"))
 def test_mutants_do_no_harm():
     """No signal, no exit, no hang, and no exception but those of relaxvm and of the kernels."""
     command = [sys.executable, "-m", "tests.fuzz", "--count", str(COUNT), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     assert found["bad"] == []
@@ -52,7 +50,7 @@ def test_a_mutant_depends_on_seed_and_index_only():
     for hash_seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", script]
-        assert int(subprocess.check_output(command, cwd=ROOT, env=env)) == fingerprint()
+        assert int(subprocess.check_output(command, env=env)) == fingerprint()
 
 
 def test_bases_are_many_and_of_both_forms():

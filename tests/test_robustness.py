@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -715,11 +714,9 @@ print(vm["main"](0, "fine"))
 def test_deeply_nested_values_end_well(builtin: str, operands: str) -> None:
     """A tuple or closure of a million levels is built, called and dropped, on any C stack."""
     code = DEEP_VALUES.format(builtin=builtin, operands=operands)
-    root = Path(__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=root, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr[-2000:]
 
 
