@@ -20,14 +20,14 @@ test: build
 lint: build
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python scripts/gen_isa.py --check
+	for generator in scripts/gen_*.py; do $(BIN)/python $$generator --check || exit 1; done
 
 bench: build
 	$(BIN)/python -m pytest -q bench
 	$(BIN)/python bench/compare_tvm.py
 
 docs: build
-	$(BIN)/python scripts/gen_isa.py
+	for generator in scripts/gen_*.py; do $(BIN)/python $$generator || exit 1; done
 
 # Line trace, bounds checks, no optimization; annotated HTML under build/cython.
 debug: $(READY)
