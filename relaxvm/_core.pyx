@@ -97,6 +97,7 @@ cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject*) noexcept
     bint PyFloat_CheckExact(PyObject*) noexcept
     PyTypeObject* Py_TYPE(PyObject*) noexcept
+    Py_ssize_t Py_REFCNT(PyObject*) noexcept
     PyObject* PyTuple_New(Py_ssize_t) noexcept
     void PyTuple_SET_ITEM(PyObject*, Py_ssize_t, PyObject*) noexcept
     PyObject* Py_None
@@ -116,7 +117,10 @@ cdef extern from "Python.h":
     void PyErr_WriteUnraisable(PyObject*) noexcept
     int PyException_SetTraceback(PyObject*, PyObject*) noexcept
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    void PyObject_GC_UnTrack(PyObject*) noexcept
+    ctypedef void (*destructor)(PyObject*) noexcept
     ctypedef struct _typeobject "PyTypeObject":
+        destructor tp_dealloc
         Py_ssize_t tp_vectorcall_offset
         unsigned long tp_flags
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
@@ -266,6 +270,39 @@ cdef class Closure:
     def __repr__(self):
         name = getattr(self._func, "__name__", type(self._func).__name__)
         return f"<Closure of {name} over {self._count} captured values>"
+
+
+cdef destructor _closure_dealloc_fields
+
+cdef void _closure_dealloc(PyObject* self) noexcept:
+    # Closures may be nested as deep as a program likes: they must not go one inside another.
+    if (Py_TYPE(<PyObject*>(<Closure>self)._func) is <PyTypeObject*>Closure
+            or Py_TYPE(<PyObject*>(<Closure>self)._first) is <PyTypeObject*>Closure):
+        PyObject_GC_UnTrack(self)
+        _drop_nested(self)
+    _closure_dealloc_fields(self)
+
+
+cdef void _drop_nested(PyObject* outermost) noexcept:
+    """Take apart the closures that nobody but `outermost` holds, one after the other."""
+    cdef list waiting = []
+    cdef Closure closure
+    _move_closures(outermost, waiting)
+    while waiting:
+        closure = waiting.pop()
+        if Py_REFCNT(<PyObject*>closure) == 1:
+            _move_closures(<PyObject*>closure, waiting)
+        closure = None
+
+
+cdef int _move_closures(PyObject* closure, list to) except -1:
+    if type((<Closure>closure)._func) is Closure:
+        to.append((<Closure>closure)._func)
+        (<Closure>closure)._func = None
+    if type((<Closure>closure)._first) is Closure:
+        to.append((<Closure>closure)._first)
+        (<Closure>closure)._first = None
+    return 0
 
 
 cdef inline PyObject* _captured_at(PyObject* closure, Py_ssize_t i) noexcept:
@@ -1313,5 +1350,7 @@ cdef VMFunction _some_function = VMFunction.__new__(VMFunction)
 cdef Closure _some_closure = Closure.__new__(Closure)
 _use_vectorcall(VMFunction, <char*>&_some_function._vectorcall - <char*><PyObject*>_some_function)
 _use_vectorcall(Closure, <char*>&_some_closure._vectorcall - <char*><PyObject*>_some_closure)
+_closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
+(<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc
 
 globals()["Storage"] = Storage  # a name that is cimported is not in the module by itself

@@ -289,27 +289,27 @@ static inline int rvm_exact_int64(PyObject *value, int64_t *out) {
 
 static inline int rvm_match_prim(PyObject *x, PyObject *heap_object, int64_t code, int64_t value) {
     int64_t scalar, *heap = NULL;
+    int uses_heap = code != RVM_MATCH_IMM && code != RVM_MATCH_ANY;
     if (!rvm_exact_int64(x, &scalar)) return 0;
-    if (code != RVM_MATCH_IMM && code != RVM_MATCH_ANY &&
-        (heap = rvm_heap(heap_object, value)) == NULL)
-        return 0;
+    if ((heap = rvm_heap(heap_object, uses_heap ? value : -1)) == NULL) return 0;
     return rvm_match_dim(scalar, code, value, heap);
 }
 
 static inline PyObject *rvm_make_prim(PyObject *heap_object, int64_t code, int64_t value) {
-    if (code == RVM_MAKE_IMM) return PyLong_FromLongLong((long long)value);
-    int64_t *heap = rvm_heap(heap_object, value);
-    return heap == NULL ? NULL : PyLong_FromLongLong((long long)heap[value]);
+    int64_t *heap = rvm_heap(heap_object, code == RVM_MAKE_IMM ? -1 : value);
+    if (heap == NULL) return NULL;
+    return PyLong_FromLongLong((long long)(code == RVM_MAKE_IMM ? value : heap[value]));
 }
 
 /* ---- arrays that a site hands out again ------------------------------------------------------
  * Only the site holds the array (no register, no result, no view: a view refers to the array that
- * it was taken from because the array's own base is no array), nobody watches it, and nobody has
- * changed what it looks like. */
+ * it was taken from because the array's own base is no array), only the array holds its storage,
+ * nobody watches it, and nobody has changed what it looks like. */
 static inline int rvm_is_idle(PyObject *object, int nd, const npy_intp *dims, PyArray_Descr *descr,
                               const void *data) {
     PyArrayObject *array = (PyArrayObject *)object;
-    if (Py_REFCNT(object) != 1 || ((PyArrayObject_fields *)array)->weakreflist != NULL ||
+    PyObject *base = PyArray_BASE(array);
+    if (Py_REFCNT(object) != 1 || (base != NULL && Py_REFCNT(base) != 1) || ((PyArrayObject_fields *)array)->weakreflist != NULL ||
         PyArray_DESCR(array) != descr || PyArray_NDIM(array) != nd ||
         PyArray_DATA(array) != data || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY))
         return 0;

@@ -101,13 +101,15 @@ cdef class Allocator:
         cdef Storage storage
         if nbytes < 0:
             raise ValueError(f"alloc: expected a size >= 0, got {nbytes}")
-        if nbytes > self._max_alloc:
+        if nbytes > self._max_alloc and self._max_alloc != INT64_MAX:
             raise LimitError(f"allocation of {nbytes} bytes: above the limit "
                              f"alloc_bytes={self._max_alloc}", "alloc_bytes")
-        if nbytes > self._max_live - self._live:
+        if nbytes > self._max_live - self._live and self._max_live != INT64_MAX:
             raise LimitError(f"allocation of {nbytes} bytes: {self._live} are live, the limit is "
                              f"live_bytes={self._max_live}", "live_bytes")
-        made = take_storage(<PyObject*>self, nbytes)
+        made = NULL
+        if nbytes <= INT64_MAX:
+            made = take_storage(<PyObject*>self, nbytes)
         if made is NULL:
             raise MemoryError(f"cannot allocate a storage of {nbytes} bytes on {self.device}")
         storage = rvm_own(made)
