@@ -1,7 +1,7 @@
 """Streams that executables are read from: memory, and files on disk.
 
 Both know how many bytes are left, compare that with what is asked for before they make room for it,
-and give tensors in one step from where the bytes are to where they stay.
+and bring tensors in one step from where the bytes are to where they stay.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError
-from ._tensors import Arena, flat_bytes, native, sealed
+from ._tensors import Arena, tensor_over
 
 __all__ = ["BufferStream", "FileStream", "truncated"]
+
+_WINDOW: Final = 1 << 18
 
 
 class BufferStream:
@@ -32,9 +34,9 @@ class BufferStream:
     def __init__(self, data: memoryview, share: bool) -> None:
         self.data = data
         self.share = share
-        self.arena = Arena()
         self.position = 0
         self.end = data.nbytes
+        self.arena = Arena(self.end)
 
     def skip(self, size: int) -> int:
         """Move on by `size` bytes; the position where they start.
@@ -60,12 +62,11 @@ class BufferStream:
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         """A read-only array of elements of the little-endian `dtype`."""
         start = self.skip(nbytes)
-        view: NDArray[Any] = np.ndarray(tuple(shape), dtype, self.data, start)
         if self.share:
-            return view
-        array = self.arena.empty(native(dtype), shape, nbytes)
-        array[...] = view
-        return sealed(array)
+            return np.ndarray(shape, dtype, self.data, start)
+        room = self.arena.room(nbytes)
+        room[:] = self.data[start : start + nbytes]
+        return tensor_over(room, dtype, shape)
 
     def words(self, count: int) -> NDArray[np.int64]:
         """int64[count].  Always over bytes of its own: what the verifier saw is what runs, whoever
@@ -74,48 +75,78 @@ class BufferStream:
 
 
 class FileStream:
-    """Reads an open file from its position to its end, tensors straight into their memory.  The
-    methods are those of `BufferStream`."""
+    """Reads an open file from its position to its end.  The methods are those of `BufferStream`.
+
+    Small parts come out of a window of the file, large ones straight from behind it.
+    """
 
     def __init__(self, file: io.BufferedReader, size: int) -> None:
         self.file = file
-        self.arena = Arena()
-        self.position = file.tell()
-        self.end = max(self.position, size)
+        self.window = memoryview(b"")
+        self.at = 0
+        """Where the position is in the window."""
+        self.window_end = file.tell()
+        """Where the window ends in the file; the file is read from here."""
+        self.end = max(self.window_end, size)
+        self.arena = Arena(self.end - self.window_end)
+
+    @property
+    def position(self) -> int:
+        return self.window_end - self.window.nbytes + self.at
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
+        at = self.at
+        if at + layout.size > self.window.nbytes:
+            return layout.unpack(self.take(layout.size))
+        self.at = at + layout.size
+        return layout.unpack_from(self.window, at)
 
     def take(self, size: int) -> bytes | memoryview:
-        self._need(size)
-        data = self.file.read(size)
-        if len(data) != size:
-            raise truncated(self.position, size, len(data))
-        self.position += size
-        return data
+        rest = self.window[self.at :]
+        if size > rest.nbytes:
+            left = self._need(size)
+            more = self.file.read(min(max(size, _WINDOW), left) - rest.nbytes)
+            rest = self.window = memoryview(bytes(rest) + more)
+            self.window_end += len(more)
+            self.at = 0
+            if size > rest.nbytes:  # the file became shorter since it was opened
+                raise truncated(self.position, size, rest.nbytes)
+        self.at += size
+        return rest[:size]
 
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
-        self._need(nbytes)
-        array = self.arena.empty(dtype, shape, nbytes)
-        self._fill(array, nbytes)
-        return sealed(array.astype(native(dtype), copy=False))
+        rest = self.window[self.at : self.at + nbytes]
+        if nbytes > rest.nbytes:
+            self._need(nbytes)
+        room = self.arena.room(nbytes)
+        room[: rest.nbytes] = rest
+        self.at += rest.nbytes
+        got = rest.nbytes
+        while got < nbytes:
+            more = self.file.readinto(room[got:])
+            if not more:
+                raise truncated(self.position - rest.nbytes, nbytes, got)
+            got += more
+        self.window_end += nbytes - rest.nbytes
+        return tensor_over(room, dtype, shape)
 
     def words(self, count: int) -> NDArray[np.int64]:
-        return np.frombuffer(self.take(8 * count), "<i8").astype(np.int64, copy=False)
+        size = 8 * count
+        self._need(size)
+        rest = bytes(self.window[self.at : self.at + size])
+        self.at += len(rest)
+        data = rest + self.file.read(size - len(rest))
+        if len(data) < size:
+            raise truncated(self.position - len(rest), size, len(data))
+        self.window_end += size - len(rest)
+        return np.frombuffer(data, "<i8").astype(np.int64, copy=False)
 
-    def _need(self, size: int) -> None:
-        if size > self.end - self.position:
-            raise truncated(self.position, size, self.end - self.position)
-
-    def _fill(self, array: NDArray[Any], size: int) -> None:
-        into = flat_bytes(array).data
-        got = 0
-        while got < size:
-            more = self.file.readinto(into[got:])
-            if not more:  # the file became shorter since it was opened
-                raise truncated(self.position, size, got)
-            got += more
-        self.position += size
+    def _need(self, size: int) -> int:
+        """The bytes that are left, which must be `size` at least."""
+        left = self.end - self.position
+        if size > left:
+            raise truncated(self.position, size, left)
+        return left
 
 
 def truncated(position: int, size: int, left: int) -> FormatError:

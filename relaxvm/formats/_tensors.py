@@ -25,10 +25,10 @@ __all__ = [
     "dtype_to_stream",
     "flat_bytes",
     "little_endian",
-    "native",
     "on_disk",
     "sealed",
     "tensor_nbytes",
+    "tensor_over",
 ]
 
 MAX_RANK: Final = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
@@ -47,51 +47,63 @@ def tensor_nbytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
     """
     if len(shape) > MAX_RANK:
         raise FormatError(f"expected at most {MAX_RANK} dimensions, got {len(shape)}")
-    if shape and min(shape) < 0:
-        raise FormatError(f"expected dimensions >= 0, got {min(shape)}")
-    count = math.prod(shape)
-    if max(count or math.prod(filter(None, shape)), 1) * max(dtype.itemsize, 1) > _MAX_NBYTES:
+    nbytes = greatest = math.prod(shape) * dtype.itemsize
+    least = min(shape, default=1)
+    if least < 0:
+        raise FormatError(f"expected dimensions >= 0, got {least}")
+    if nbytes == 0:
+        greatest = math.prod(filter(None, shape)) * max(dtype.itemsize, 1)
+    if greatest > _MAX_NBYTES:
         raise FormatError("the dimensions multiply to more than 2**63 - 1 bytes")
-    return count * dtype.itemsize
+    return nbytes
 
 
 class Arena:
     """Hands out memory for tensors, each at a multiple of 64 bytes.  Small ones share slabs: asking
-    numpy for an address takes longer than reading a small tensor."""
+    numpy for an address takes longer than reading a small tensor.
 
-    ALIGNMENT = 64
-    SLAB = 1 << 18
-    SMALL = 1 << 14
+    Args:
+        expected: bytes that will be asked for, or more.
+    """
 
-    def __init__(self) -> None:
-        self._slab = np.empty(0, np.uint8)
+    ALIGNMENT: Final = 64
+    SMALL: Final = 1 << 14
+    SLAB: Final = 1 << 22  # numpy asks the system for huge pages from here on
+
+    def __init__(self, expected: int) -> None:
+        self._slab = memoryview(bytearray())
+        self._slab_size = min(max(expected, self.SMALL), self.SLAB)
         self._next = 0
 
-    def empty(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
-        """An array with undefined elements; `nbytes` is its `tensor_nbytes`."""
+    def room(self, nbytes: int) -> memoryview:
+        """Writable memory with undefined contents."""
         if nbytes > self.SMALL:
-            return np.ndarray(tuple(shape), dtype, self._block(nbytes))
+            return self._block(nbytes)
         start = self._next
-        if start + nbytes > self._slab.size:
-            self._slab = self._block(self.SLAB)
+        if start + nbytes > self._slab.nbytes:
+            self._slab = self._block(self._slab_size)
             start = 0
         self._next = start + nbytes + -nbytes % self.ALIGNMENT
-        return np.ndarray(tuple(shape), dtype, self._slab, start)
+        return self._slab[start : start + nbytes]
 
-    def _block(self, nbytes: int) -> NDArray[np.uint8]:
+    def _block(self, nbytes: int) -> memoryview:
         room = np.empty(nbytes + self.ALIGNMENT - 1, np.uint8)
         start = -room.ctypes.data % self.ALIGNMENT
-        return room[start : start + nbytes]
+        return room.data[start : start + nbytes]
+
+
+def tensor_over(room: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """The tensor of the little-endian `dtype` whose elements `room` holds.  It is in the byte order
+    of this machine, read-only, and cannot be made writable."""
+    if dtype.isnative:
+        return np.ndarray(shape, dtype, room.toreadonly())
+    swapped = np.ndarray(shape, dtype, room).astype(dtype.newbyteorder("="))
+    return tensor_over(flat_bytes(swapped).data, swapped.dtype, shape)
 
 
 def on_disk(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The little-endian form of a dtype; itself where it is that already."""
     return dtype if dtype.isnative and _LITTLE_HOST else dtype.newbyteorder("<")
-
-
-def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in the byte order of this machine."""
-    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def little_endian(array: NDArray[Any]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ import mmap as _mmap
 import os
 import struct
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
@@ -85,17 +85,18 @@ _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
 _LEAST_SCOPE: Final = _I64_U64.size
 _LEAST_CONSTANT: Final = _I32.size + _DTYPE.size
 
-_READ_AHEAD: Final = 1 << 18
-_SMALL: Final = 1 << 12
-"""Tensors of fewer bytes are copied into the neighbouring bytes when writing."""
+_TINY: Final = 1 << 10
+"""Bytes of an array that is copied right away when the stream is made."""
+_RUN: Final = 1 << 18
+"""Bytes of small pieces that are put together and written at once."""
 
 
 class _Writer:
-    """Collects the stream as pieces: runs of bytes, and large arrays that are not copied."""
+    """Collects the stream as pieces: bytes, and arrays that are not copied."""
 
     def __init__(self) -> None:
-        self.pieces: list[bytearray | NDArray[Any]] = []
-        self.put = bytearray()
+        self.pieces: list[bytes | NDArray[Any]] = []
+        self.put = self.pieces.append
         self.place = ""
 
     def string(self, text: str, what: str) -> None:
@@ -103,8 +104,7 @@ class _Writer:
             data = text.encode()
         except UnicodeEncodeError:
             raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
-        self.put += _U64.pack(len(data))
-        self.put += data
+        self.put(_U64.pack(len(data)) + data)
 
     def name(self, text: str, what: str) -> None:
         if "\0" in text:
@@ -112,11 +112,10 @@ class _Writer:
         self.string(text, what)
 
     def array(self, array: NDArray[Any]) -> None:
-        if array.nbytes < _SMALL:
-            self.put += array.astype(on_disk(array.dtype), copy=False).tobytes()
+        if array.nbytes < _TINY:
+            self.put(array.astype(on_disk(array.dtype), copy=False).tobytes())
         else:
-            self.pieces += (self.put, array)
-            self.put = bytearray()
+            self.put(array)
 
 
 class _Reader:
@@ -188,7 +187,7 @@ class _Reader:
 
 
 def _save_header(to: _Writer) -> None:
-    to.put += _U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION
+    to.put(_U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION)
 
 
 def _load_header(read: _Reader) -> bool:
@@ -218,15 +217,15 @@ def _strange(head: bytes) -> str:
 
 
 def _save_functions(to: _Writer, functions: Sequence[FunctionInfo]) -> None:
-    to.put += _U64.pack(len(functions))
+    to.put(_U64.pack(len(functions)))
     for i, info in enumerate(functions):
         to.place = f"function {i}"
-        to.put += _I32.pack(info.kind)
+        to.put(_I32.pack(info.kind))
         to.name(info.name, "name")
         numbers = (info.start_instr, info.end_instr, info.num_args, info.register_file_size)
         if not all(WORD_MIN <= number <= WORD_MAX for number in numbers):
             raise FormatError(f"{info.name}: expected numbers of 64 bits, got {numbers}")
-        to.put += _FUNCTION.pack(*numbers, len(info.param_names))
+        to.put(_FUNCTION.pack(*numbers, len(info.param_names)))
         for param in info.param_names:
             to.name(param, "parameter name")
 
@@ -250,11 +249,11 @@ def _load_functions(read: _Reader) -> list[FunctionInfo]:
 
 
 def _save_scopes(to: _Writer, scopes: Mapping[int, str], num_constants: int) -> None:
-    to.put += _U64.pack(len(scopes))
+    to.put(_U64.pack(len(scopes)))
     for i, (index, scope) in enumerate(sorted(scopes.items())):
         to.place = f"memory scope {i}"
         _check_scope(index, num_constants)
-        to.put += _I64.pack(index)
+        to.put(_I64.pack(index))
         to.name(scope, "scope")
 
 
@@ -278,7 +277,7 @@ def _check_scope(index: int, num_constants: int) -> None:
 
 
 def _save_constants(to: _Writer, constants: Sequence[Any]) -> None:
-    to.put += _U64.pack(len(constants))
+    to.put(_U64.pack(len(constants)))
     for i, value in enumerate(constants):
         to.place = f"constant {i}"
         _save_constant(to, value)
@@ -294,21 +293,21 @@ def _load_constants(read: _Reader, scopes: Mapping[int, str]) -> list[Any]:
 
 def _save_constant(to: _Writer, value: Any) -> None:
     if isinstance(value, np.ndarray):
-        to.put += _I32.pack(TENSOR)
+        to.put(_I32.pack(TENSOR))
         _save_tensor(to, value)
     elif isinstance(value, Shape):
-        to.put += _I32_U64.pack(SHAPE, len(value)) + struct.pack(f"<{len(value)}q", *value)
+        to.put(_I32_U64.pack(SHAPE, len(value)) + struct.pack(f"<{len(value)}q", *value))
     elif isinstance(value, str):
-        to.put += _I32.pack(STRING)
+        to.put(_I32.pack(STRING))
         to.string(value, "string")
     elif isinstance(value, np.dtype):
-        to.put += _I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value))
+        to.put(_I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value)))
     elif type(value) is int:
         if not WORD_MIN <= value <= WORD_MAX:
             raise FormatError("expected an int of 64 bits, got a larger one")
-        to.put += _I32_I64.pack(INT, value)
+        to.put(_I32_I64.pack(INT, value))
     elif type(value) is float:
-        to.put += _I32_F64.pack(FLOAT, value)
+        to.put(_I32_F64.pack(FLOAT, value))
     else:
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise FormatError(
@@ -341,8 +340,8 @@ def _load_constant(read: _Reader) -> Any:
 
 def _save_tensor(to: _Writer, array: NDArray[Any]) -> None:
     _check_bool(array)
-    to.put += _TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype))
-    to.put += struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes)
+    to.put(_TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype)))
+    to.put(struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes))
     to.array(array)
 
 
@@ -377,7 +376,7 @@ def _check_bool(array: NDArray[Any]) -> None:
 
 
 def _save_words(to: _Writer, words: NDArray[np.int64]) -> None:
-    to.put += _U64.pack(len(words))
+    to.put(_U64.pack(len(words)))
     to.array(words)
 
 
@@ -389,7 +388,7 @@ def _load_words(read: _Reader, section: str, limit: str | None = None) -> NDArra
 # The whole
 
 
-def _encode(ex: VMExecutable) -> list[bytearray | NDArray[Any]]:
+def _encode(ex: VMExecutable) -> list[bytes | NDArray[Any]]:
     """The stream in pieces.  All that can be refused is refused here, before a byte is written."""
     to = _Writer()
     try:
@@ -401,7 +400,7 @@ def _encode(ex: VMExecutable) -> list[bytearray | NDArray[Any]]:
         _save_words(to, ex.instr_data)
     except FormatError as fault:
         raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
-    return [*to.pieces, to.put]
+    return to.pieces
 
 
 def _decode(
@@ -497,7 +496,7 @@ def load(
         FormatError, LimitError, MissingExtraError, TypeError, ValueError: as `loads`.
     """
     if isinstance(source, (str, os.PathLike)):
-        with open(source, "rb", _READ_AHEAD) as file:
+        with open(source, "rb") as file:
             return _load_file(file, os.fsdecode(source), limits, mmap, strict)
     if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
         name = str(getattr(source, "name", f"<{type(source).__name__}>"))
@@ -521,7 +520,10 @@ def _load_file(
         mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))
         return loads(mapping[position:], limits=limits, mmap=True, strict=strict, name=name)
     limits.check("file_bytes", max(0, size - position), name)
-    return _decode(FileStream(file, size), name, limits, strict)
+    stream = FileStream(file, size)
+    ex = _decode(stream, name, limits, strict)
+    file.seek(stream.position)  # before what the stream has read ahead
+    return ex
 
 
 # Writing
@@ -534,7 +536,7 @@ def dumps(ex: VMExecutable) -> bytes:
     Raises:
         FormatError: the stream cannot hold something; names it.
     """
-    return b"".join(_buffers(_encode(ex)))
+    return b"".join(_views(_encode(ex)))
 
 
 def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -553,14 +555,27 @@ def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
     pieces = _encode(ex)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
-            write_all(file, _buffers(pieces))
+            write_all(file, _runs(pieces))
     else:
-        write_all(target, _buffers(pieces))
+        write_all(target, _runs(pieces))
 
 
-def _buffers(pieces: list[bytearray | NDArray[Any]]) -> Iterator[memoryview]:
+def _views(pieces: Iterable[bytes | NDArray[Any]]) -> Iterator[bytes | memoryview]:
     for piece in pieces:
-        if isinstance(piece, np.ndarray):
-            yield flat_bytes(little_endian(piece)).data
+        yield flat_bytes(little_endian(piece)).data if isinstance(piece, np.ndarray) else piece
+
+
+def _runs(pieces: Iterable[bytes | NDArray[Any]]) -> Iterator[memoryview]:
+    """The pieces as few buffers; large ones are not copied."""
+    run: list[bytes | memoryview] = []
+    size = 0
+    for view in _views(pieces):
+        if run and size + len(view) > _RUN:
+            yield memoryview(b"".join(run))
+            run, size = [], 0
+        if len(view) > _RUN:
+            yield memoryview(view)
         else:
-            yield memoryview(piece)
+            run.append(view)
+            size += len(view)
+    yield memoryview(b"".join(run))
