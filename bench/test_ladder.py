@@ -119,7 +119,7 @@ def network() -> tuple[VMExecutable, Callable[..., Any], tuple[Any, ...]]:
     def plain(x: Any) -> Any:
         hidden = np.empty((4, 16), "float32")
         np.matmul(x, w1, out=hidden)
-        np.maximum(hidden, 0, out=hidden)
+        np.maximum(hidden, 0.0, out=hidden)
         out = np.empty((4, 4), "float32")
         return np.matmul(hidden, w2, out=out)
 

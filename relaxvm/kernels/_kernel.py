@@ -16,6 +16,7 @@ from ..values import describe
 __all__ = [
     "PREFIX",
     "Dims",
+    "alike",
     "as_operand",
     "axis_of",
     "broadcast",
@@ -53,6 +54,27 @@ def kernel(name: str, signature: str) -> Callable[[F], F]:
 def is_kernel(record: PackedFunc) -> bool:
     """Whether a name still has the kernel that this package gave it."""
     return _kernels.get(record.name) is record.func
+
+
+FLOAT32: Final = np.dtype(np.float32)
+FLOAT64: Final = np.dtype(np.float64)
+
+
+def alike(out: Any, *tensors: Any) -> bool:
+    """Whether all are plain arrays of one and the same usual float type.
+
+    Then numpy's own checks are the kernel's, as far as the shapes are concerned, and the kernel can
+    call it at once; what numpy refuses goes the long way round for the message.
+    """
+    if type(out) is not np.ndarray:
+        return False
+    dtype = out.dtype
+    if dtype is not FLOAT32 and dtype is not FLOAT64:
+        return False
+    for tensor in tensors:  # all() of a generator takes three times as long
+        if type(tensor) is not np.ndarray or tensor.dtype is not dtype:
+            return False
+    return True
 
 
 def check_tensors(name: str, **arguments: Any) -> None:

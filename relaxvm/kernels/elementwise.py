@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from ..values import describe
 from ._kernel import (
+    FLOAT32,
+    alike,
     as_operand,
     broadcast,
     check_out,
@@ -52,7 +54,15 @@ _BINARY: Final[dict[str, tuple[np.ufunc, str]]] = {
 
 
 def _register_unary(name: str, ufunc: Any, meaning: str) -> None:
+    keeps_dtype = _keeps_dtype(ufunc)
+
     def run(x: NDArray[Any], out: NDArray[Any]) -> None:
+        if keeps_dtype and alike(out, x) and out.shape == x.shape:
+            try:
+                ufunc(x, out=out)
+                return
+            except ValueError:
+                pass  # said better below
         check_tensors(name, x=x)
         check_out(name, out, result_dtype(name, ufunc, x=x), x.shape)
         ufunc(x, out=out)
@@ -63,7 +73,15 @@ def _register_unary(name: str, ufunc: Any, meaning: str) -> None:
 
 
 def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
+    keeps_dtype = _keeps_dtype(ufunc)
+
     def run(a: Any, b: Any, out: NDArray[Any]) -> None:
+        if keeps_dtype and alike(out, a, b) and out.shape == a.shape:
+            try:
+                ufunc(a, b, out=out)
+                return
+            except ValueError:
+                pass  # said better below
         dtype = _shared_dtype(name, a=a, b=b)
         a, b = as_operand(name, "a", a, dtype), as_operand(name, "b", b, dtype)
         result = result_dtype(name, ufunc, a=a, b=b)
@@ -73,6 +91,11 @@ def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element.  One of a and b may be a number."
     kernel(name, "a: tensor|int|float, b: tensor|int|float, out: tensor")(run)
+
+
+def _keeps_dtype(ufunc: Any) -> bool:
+    """Whether floats give floats of the same type."""
+    return bool(ufunc.resolve_dtypes((*[FLOAT32] * ufunc.nin, None))[-1] == FLOAT32)
 
 
 def _shared_dtype(name: str, **operands: Any) -> np.dtype[Any]:
@@ -97,6 +120,12 @@ for _name, (_ufunc, _meaning) in _BINARY.items():
 @kernel("relu", "x: tensor, out: tensor")
 def relu(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the greater of x and 0, element by element; NaN stays NaN."""
+    if alike(out, x) and out.shape == x.shape:
+        try:
+            np.maximum(x, 0.0, out=out)
+            return
+        except ValueError:
+            pass  # said better below
     check_tensors("relu", x=x)
     check_out("relu", out, result_dtype("relu", np.maximum, x=x, zero=x), x.shape)
     np.maximum(x, x.dtype.type(0), out=out)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
-from ._kernel import check_out, check_tensors, kernel, result_dtype
+from ._kernel import alike, check_out, check_tensors, kernel, result_dtype
 
 __all__: list[str] = []
 
@@ -42,6 +42,12 @@ def _product(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> None:
+    if alike(out, a, b) and a.ndim == b.ndim == out.ndim == 2:
+        try:
+            np.matmul(a.T if transpose_a else a, b.T if transpose_b else b, out=out)
+            return
+        except ValueError:
+            pass  # said better below
     check_tensors(name, a=a, b=b)
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(
