@@ -159,7 +159,7 @@ class VMExecutable:
         return text.stats(self)
 
     def as_text(self, complete: bool = False) -> str:
-        """The listing as TVM prints it; with `complete`, one that `relaxvm.parse_text` reads back."""
+        """The listing as TVM prints it; if `complete`, one that `relaxvm.parse_text` reads back."""
         from .formats import text
 
         return text.as_text(self, complete=complete)
@@ -174,8 +174,8 @@ class VMExecutable:
         own = [f.name for f in self.functions if f.kind != FuncKind.PACKED]
         names = ", ".join(own[:4]) + (", ..." if len(own) > 4 else "")
         packed = len(self.functions) - len(own)
-        return (f"<VMExecutable [{names}]: {len(self)} instructions, {len(self.constants)} constants, "
-                f"{packed} packed functions>")
+        return (f"<VMExecutable [{names}]: {len(self)} instructions, "
+                f"{len(self.constants)} constants, {packed} packed functions>")
 
     def _repr_html_(self) -> str:
         from .formats import html

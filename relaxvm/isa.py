@@ -16,9 +16,9 @@ An *argument word* carries its kind in the upper 8 bits and a sign-extended valu
     |   kind   |                        value                          |
     +----------+-------------------------------------------------------+
 
-Fields (``dst``, ``result``, ``cond``) hold plain register numbers; with kind 0 an argument word that
-names a register is the same number.  Two register numbers are special: `VOID_REGISTER` ("no value";
-as a destination, "discard") and `VM_REGISTER` (the virtual machine itself).
+Fields (``dst``, ``result``, ``cond``) hold plain register numbers; with kind 0 an argument word
+that names a register is the same number.  Two register numbers are special: `VOID_REGISTER` ("no
+value"; as a destination, "discard") and `VM_REGISTER` (the virtual machine itself).
 
 The C header, the Cython declarations and the reference page are generated from this module by
 ``scripts/gen_isa.py``.  Source: the Relax VM design and TVM's ``bytecode.h``.
