@@ -24,7 +24,7 @@ import numpy as np
 
 from ._memory import NaiveAllocator, PooledAllocator
 from ._translate import QUICKENED, translate
-from .errors import BugError, CancelledError, LimitError
+from .errors import BugError, CancelledError, InternalError, LimitError
 from .values import Shape, to_value
 
 cimport numpy as cnp
@@ -104,6 +104,7 @@ cdef extern from "Python.h":
     PyObject* Py_True
     PyObject* Py_False
     int PyErr_CheckSignals() noexcept
+    void PyErr_SetInterrupt() noexcept
     PyObject* PyErr_Occurred() noexcept
     void PyErr_Clear() noexcept
     void PyErr_SetObject(PyObject*, PyObject*) noexcept
@@ -423,7 +424,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     if closure is not NULL:
         captured = (<Closure>closure)._count
     if image is None:
-        raise RuntimeError("the virtual machine is closed")
+        raise InternalError("the virtual machine is closed")
     func = &image.funcs[index]
     if count + captured != func.num_params:
         machine._raise_arity(index, count, captured)
@@ -1208,8 +1209,10 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         fp = frame
     try:
         machine._on_error(<object>exception, frames, total)
+    except KeyboardInterrupt:
+        PyErr_SetInterrupt()  # not now: the exception that is on its way is the one to report
     except BaseException:
-        pass  # out of stack, say; the exception that is on its way is the one to report
+        pass  # out of stack, say
     frames = None
     PyErr_Restore(kind, exception, traceback)
 
@@ -1302,7 +1305,7 @@ cdef class Machine:
             self._hook = None
             self._image = self._plain_image
         elif self._plain_image is None:
-            raise RuntimeError("the virtual machine is closed")
+            raise InternalError("the virtual machine is closed")
         else:
             if self._image is self._plain_image:
                 self._image = self._translated(True)
