@@ -537,6 +537,22 @@ def test_alloc_storage_absurd_sizes(vm: VirtualMachine) -> None:
         call("alloc_storage", None, Shape([1]), 0, F32, "global")
 
 
+def test_sizes_of_shapes_with_many_dimensions(vm: VirtualMachine) -> None:
+    """No time is spent on the product of dimensions that is far too large anyway."""
+    long = Shape([(1 << 62) + 1] * 30_000)
+    storage = call("alloc_storage", vm, Shape([4]), 0, F32, "global")
+    for error, call_it in [
+        ((MemoryError, LimitError), lambda: call("alloc_storage", vm, long, 0, F32, "global")),
+        (InternalError, lambda: call("alloc_tensor", storage, 0, long, F32)),
+        (ValueError, lambda: call("reshape", np.zeros(4), long)),
+    ]:
+        with pytest.raises(error) as info:
+            call_it()
+        assert len(str(info.value)) < 300
+    empty = Shape([*long, 0])
+    assert call("alloc_storage", vm, empty, 0, F32, "global").nbytes == 0
+
+
 def test_alloc_tensor(vm: VirtualMachine) -> None:
     storage = call("alloc_storage", vm, Shape([24]), 0, "uint8", "global")
     whole = call("alloc_tensor", storage, 0, Shape([2, 3]), F32)
@@ -558,8 +574,8 @@ def test_alloc_tensor(vm: VirtualMachine) -> None:
 @pytest.mark.parametrize(
     ("error", "args", "message"),
     [
-        (InternalError, (0, Shape([7]), F32), "float32[7] at byte 0 needs 28 bytes"),
-        (InternalError, (4, Shape([6]), F32), "float32[6] at byte 4 needs 24 bytes"),
+        (InternalError, (0, Shape([7]), F32), "float32 Shape(7) at byte 0 needs 28 bytes"),
+        (InternalError, (4, Shape([6]), F32), "float32 Shape(6) at byte 4 needs 24 bytes"),
         (InternalError, (-4, Shape([1]), F32), "at byte -4 needs 4 bytes, the storage has 24"),
         (InternalError, (25, Shape([0]), F32), "at byte 25 needs 0 bytes"),
         (InternalError, (1 << 62, Shape([2]), F32), "the storage has 24"),
@@ -854,6 +870,23 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     for args in ((5, np.zeros(1)), ("l", 5)):
         with pytest.raises(TypeError, match="debug_print: "):
             call("debug_print", *args)
+
+
+def test_printing_tuples(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(value: Any) -> str:
+        call("print", value)
+        return capsys.readouterr().out.rstrip("\n")
+
+    for value in [(), (1,), (1, ("a", [2.5, None])), [], [(1,)], Shape([1, 2]), "text", {1: (2,)}]:
+        assert printed(value) == str(value)
+    assert printed((np.arange(2), Shape([3]))) == "(array([0, 1]), Shape(3))"
+    wide: Any = (7,)
+    deep: Any = ()
+    for _ in range(200):
+        wide, deep = (wide, wide), (deep,)
+    assert len(printed(wide)) < 10_000
+    assert printed(deep) == "(" * 51 + "...," + ",".join(")" * 51)
+    assert printed(tuple(range(2000))) == str(tuple(range(1000)))[:-1] + ", ...)"
 
 
 def test_time_goes_forward() -> None:

@@ -71,6 +71,12 @@ def test_scalar_rows() -> None:
     assert call(KV + "view", cache).tolist() == [1, 2, 3, 4, 5]
 
 
+def test_reserving_more_than_there_is() -> None:
+    for reserve in (1 << 46, 1 << 62):
+        with pytest.raises(MemoryError, match=rf"cannot reserve float32\[{reserve}, 2\]"):
+            cache_of(2, reserve=reserve)
+
+
 def test_append() -> None:
     cache = cache_of(2)
     for count in (1, 0, 5, 20):

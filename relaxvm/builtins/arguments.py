@@ -6,8 +6,8 @@ Every function takes the value and a *subject*, the words that open the message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
     "as_sequence",
     "as_shape",
     "as_str",
+    "size_of",
     "static_int",
 ]
 
@@ -109,6 +110,23 @@ def as_context(err: Any) -> str:
     if not isinstance(err, str):
         raise _wrong("error context", "a string", err)
     return err if not err or err[-1].isspace() else err + " "
+
+
+_MOST_BYTES: Final = 1 << 64
+
+
+def size_of(dims: Iterable[int], itemsize: int = 1) -> int:
+    """Product of dimensions >= 0 and an item size: exact up to 2**64, else some number above it.
+
+    A shape may have thousands of dimensions; the exact product of all would be slow to compute and
+    slower to print.
+    """
+    total = itemsize
+    for dim in sorted(dims):  # zeros first
+        total *= dim
+        if total > _MOST_BYTES or not total:
+            break
+    return total
 
 
 def static_int(args: Sequence[StaticArg], index: int) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from .._core import Closure
@@ -172,10 +172,33 @@ def debug_print(line_info: Any, x: Any) -> None:
     print(f"{line}: shape = {tensor.shape}, dtype = {tensor.dtype}, data =\n{tensor}")
 
 
+_MOST_PRINTED: Final = 1000
+_DEEPEST_PRINTED: Final = 50
+
+
 @builtin("print", "*values: any", result="none")
 def print_values(*values: Any) -> None:
-    """Print values to the standard output, with blanks between them."""
-    print(*values)
+    """Print values to the standard output, with blanks between them.
+
+    Of tuples within tuples at most a thousand elements and fifty levels are printed: a few
+    instructions make a tuple that no output could hold.
+    """
+    print(*(_text(value, iter(range(_MOST_PRINTED)), 0) for value in values))
+
+
+def _text(value: Any, budget: Iterator[int], depth: int) -> str:
+    """Text of a value: an element of a tuple takes one from the budget."""
+    if type(value) not in (tuple, list):
+        return repr(value) if depth else str(value)
+    texts = []
+    for item in value:
+        if depth == _DEEPEST_PRINTED or next(budget, None) is None:
+            texts.append("...")
+            break
+        texts.append(_text(item, budget, depth + 1))
+    if type(value) is list:
+        return f"[{', '.join(texts)}]"
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 @builtin("time", result="float", aliases=("time",))

@@ -95,7 +95,7 @@ def check_shape_info(x: Any, ndim: Any, err: Any) -> None:
         raise TypeError(f"{context}check_shape_info: expected a Shape, got {describe(x)}")
     if rank not in (-1, len(x)):
         raise ValueError(f"{context}check_shape_info: expected a Shape of ndim {rank}, "
-                         f"got ndim {len(x)} in {x}")
+                         f"got ndim {len(x)} in {describe(x)}")
 
 
 @builtin("check_tuple_info", "x: any, size: int, err: str|none", result="none")

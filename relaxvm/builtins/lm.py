@@ -41,6 +41,14 @@ Floats = NDArray[np.float32]
 # Key-value caches
 
 
+def _reserve(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Memory for rows, zero: a program cannot read what the process left behind."""
+    try:
+        return np.zeros(shape, dtype)
+    except (MemoryError, ValueError):  # the latter where numpy cannot express the size
+        raise MemoryError(f"key-value cache: cannot reserve {dtype}{list(shape)}") from None
+
+
 class AttentionKVCache:
     """Rows of one data type and shape, in memory that grows by doubling.
 
@@ -53,8 +61,7 @@ class AttentionKVCache:
     __slots__ = ("_next", "_rows", "count")
 
     def __init__(self, reserved: Shape, dtype: np.dtype[Any]) -> None:
-        # Rows that were never written read as zero, not as what memory held before.
-        self._rows: NDArray[Any] = np.zeros(reserved, dtype.newbyteorder("="))
+        self._rows = _reserve(reserved, dtype.newbyteorder("="))
         self.count = 0
         self._next = 0  # the row that `override` writes next, at most `count`
 
@@ -110,8 +117,8 @@ class AttentionKVCache:
         reserved = max(reserved, 1)
         while reserved < rows:
             reserved *= 2
-        grown = np.zeros((reserved, *self._rows.shape[1:]), self._rows.dtype)
-        grown[: len(self._rows)] = self._rows
+        grown = _reserve((reserved, *self._rows.shape[1:]), self._rows.dtype)
+        grown[: self.count] = self.view()
         self._rows = grown
 
     def check_rows(self, rows: Any, subject: str) -> NDArray[Any]:
@@ -153,6 +160,7 @@ def attention_kv_cache_create(init: Any, reserve: Any, count: Any) -> AttentionK
     Raises:
         TypeError: an argument is of another kind.
         InternalError: `reserve` does not fit the rows, or `count` is more than is there.
+        MemoryError: the system has not got as much as `reserve` says.
     """
     subject = "attention_kv_cache_create"
     tensor = as_array(init, f"{subject}: initial data")
@@ -160,9 +168,9 @@ def attention_kv_cache_create(init: Any, reserve: Any, count: Any) -> AttentionK
     rows = as_int(count, f"{subject}: count")
     if tensor.ndim == 0 or shape[1:] != tensor.shape[1:] or len(shape) != tensor.ndim:
         raise InternalError(f"{subject}: expected a reserved shape of rows {tensor.shape[1:]} as "
-                            f"in {describe(tensor)}, got {shape}")
+                            f"in {describe(tensor)}, got {describe(shape)}")
     if shape[0] < 0:
-        raise InternalError(f"{subject}: expected 0 or more reserved rows, got {shape}")
+        raise InternalError(f"{subject}: expected 0 or more reserved rows, got {describe(shape)}")
     cache = AttentionKVCache(shape, tensor.dtype)
     cache.append(tensor)
     if rows >= 0:
@@ -218,7 +226,7 @@ def attention_kv_cache_view(cache: Any, shape: Any = None) -> NDArray[Any]:
     rows = _as_cache(cache, subject).view()
     if shape is not None and as_shape(shape, f"{subject}: shape") != rows.shape:
         raise InternalError(f"{subject}: expected the shape {rows.shape} of the rows in use, "
-                            f"got {tuple(shape)}")
+                            f"got {describe(shape)}")
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from .arguments import (
     as_machine,
     as_shape,
     as_str,
+    size_of,
     static_int,
 )
 from .registration import builtin
@@ -54,8 +54,8 @@ def _as_storage(value: Any, subject: str) -> Storage:
 
 def _nbytes(shape: Shape, dtype: np.dtype[Any], subject: str) -> int:
     if any(dim < 0 for dim in shape):
-        raise InternalError(f"{subject}: expected dimensions >= 0, got {shape}")
-    return prod(shape) * dtype.itemsize
+        raise InternalError(f"{subject}: expected dimensions >= 0, got {describe(shape)}")
+    return size_of(shape, dtype.itemsize)
 
 
 def _check_type_argument(args: Sequence[StaticArg]) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _check_alloc_storage(args: Sequence[StaticArg]) -> Iterator[str]:
     if len(args) > 4 and args[4][0] == "str" and args[4][1] not in _SCOPES:
         yield f"memory scope: expected 'global', got {args[4][1]!r}"
     if isinstance(args[1][1], Shape) and any(dim < 0 for dim in args[1][1]):
-        yield f"size: expected dimensions >= 0, got {args[1][1]}"
+        yield f"size: expected dimensions >= 0, got {describe(args[1][1])}"
 
 
 @builtin(
@@ -114,7 +114,7 @@ def _check_alloc_tensor(args: Sequence[StaticArg]) -> Iterator[str]:
     if offset is not None and offset < 0:
         yield f"byte offset: expected 0 or more, got {offset}"
     if isinstance(args[2][1], Shape) and any(dim < 0 for dim in args[2][1]):
-        yield f"shape: expected dimensions >= 0, got {args[2][1]}"
+        yield f"shape: expected dimensions >= 0, got {describe(args[2][1])}"
 
 
 @builtin(
@@ -142,8 +142,8 @@ def alloc_tensor(
     as_str(scope, "alloc_tensor: scope")
     need = _nbytes(dims, data_type, "alloc_tensor")
     if start < 0 or start + need > memory.nbytes:
-        raise InternalError(f"alloc_tensor: {data_type.name}{list(dims)} at byte {start} needs "
-                            f"{need} bytes, the storage has {memory.nbytes}")
+        raise InternalError(f"alloc_tensor: {data_type.name} {describe(dims)} at byte {start} "
+                            f"needs {need} bytes, the storage has {memory.nbytes}")
     return memory.view(start, dims, data_type)
 
 

@@ -20,7 +20,6 @@ Wherever a Shape is expected, a tuple of ints will do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +34,7 @@ from .arguments import (
     as_int,
     as_machine,
     as_shape,
+    size_of,
     static_int,
 )
 from .registration import builtin
@@ -410,10 +410,10 @@ def reshape(x: Any, shape: Any) -> NDArray[Any]:
     """
     tensor = np.asarray(as_array(x, "reshape"))
     dims = as_shape(shape, "reshape: shape")
-    size = prod(dims)
+    size = size_of(dims)
     if any(dim < 0 for dim in dims) or size > tensor.size:
         raise ValueError(f"reshape: expected at most {tensor.size} elements of {describe(tensor)}, "
-                         f"got {dims}")
+                         f"got {describe(dims)}")
     if size < tensor.size:
         tensor = tensor.reshape(-1)[:size]
     return tensor.reshape(dims)
