@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
 
 _SCOPES = ("", "global")
 _CPU = 1
+_LAST_DEVICE_TYPE = 36
 
 
 def _check_scope(scope: Any, subject: str) -> None:
@@ -58,6 +60,14 @@ def _nbytes(shape: Shape, dtype: np.dtype[Any], subject: str) -> int:
     return size_of(shape, dtype.itemsize)
 
 
+def _check_scope_argument(args: Sequence[StaticArg], index: int) -> Iterator[str]:
+    """A memory scope that some device has: a file may have functions for other machines too."""
+    if len(args) > index and args[index][0] == "str":
+        scope = args[index][1]
+        if scope and not re.fullmatch(r"global(\.[\w-]+)?", scope):
+            yield f"memory scope: expected 'global' or 'global.NAME', got {scope!r}"
+
+
 def _check_type_argument(args: Sequence[StaticArg]) -> Iterator[str]:
     """Argument 3, a data type, may be given by name."""
     if len(args) > 3 and args[3][0] == "str":
@@ -72,8 +82,7 @@ def _check_alloc_storage(args: Sequence[StaticArg]) -> Iterator[str]:
     index = static_int(args, 2)
     if index is not None and index < -1:
         yield f"device index: expected -1 (the host) or more, got {index}"
-    if len(args) > 4 and args[4][0] == "str" and args[4][1] not in _SCOPES:
-        yield f"memory scope: expected 'global', got {args[4][1]!r}"
+    yield from _check_scope_argument(args, 4)
     if isinstance(args[1][1], Shape) and any(dim < 0 for dim in args[1][1]):
         yield f"size: expected dimensions >= 0, got {describe(args[1][1])}"
 
@@ -193,10 +202,11 @@ def ensure_zero_offset(x: Any) -> NDArray[Any]:
 
 
 def _check_to_device(args: Sequence[StaticArg]) -> Iterator[str]:
-    if static_int(args, 1) not in (None, _CPU):
-        yield f"device type: expected {_CPU} (cpu), got {static_int(args, 1)}"
-    if len(args) > 3 and args[3][0] == "str" and args[3][1] not in _SCOPES:
-        yield f"memory scope: expected 'global', got {args[3][1]!r}"
+    kind = static_int(args, 1)
+    if kind is not None and not 1 <= kind <= _LAST_DEVICE_TYPE:
+        yield (f"device type: expected 1 to {_LAST_DEVICE_TYPE}, the codes of DLPack and TVM, "
+               f"got {kind}")
+    yield from _check_scope_argument(args, 3)
 
 
 @builtin(
