@@ -29,6 +29,14 @@ PROGRAMS = {
         "relaxvm.VirtualMachine(b.get()).main(1)"
     ),
     "TVM": "import tvm, tvm.relax",
+    "TVM, first VM": (
+        "import tvm\n"
+        "from tvm import relax\n"
+        "b = relax.ExecBuilder()\n"
+        "with b.function('main', 1):\n"
+        "    b.emit_ret(b.r(0))\n"
+        "relax.VirtualMachine(b.get(), tvm.cpu())['main'](1)"
+    ),
 }
 
 MEASURED = """
@@ -65,9 +73,8 @@ def main() -> int:
         size = f"{sizes[name] / 1e6:.1f} MB" if sizes.get(name) else ""
         print(f"{name:20}{seconds * 1e3:7.0f} ms{(seconds - numpy_seconds) * 1e3:9.0f} ms"
               f"{memory:9} MiB{size:>11}")
-    over = best["relaxvm"][0] - numpy_seconds
-    theirs = best["TVM"][0] - numpy_seconds
-    print(f"import over numpy's: TVM takes {theirs / max(over, 1e-4):.0f} times as long")
+    ratio = best["TVM, first VM"][0] / best["relaxvm, first VM"][0]
+    print(f"from a cold start to the first result: TVM takes {ratio:.1f} times as long")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"import": best, "installed_bytes": sizes}, file, indent=1)
