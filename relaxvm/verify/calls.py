@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .. import isa
 from ..isa import ArgKind
 from ..registry import StaticArg
-from .code import Chunk, Rows, is_special
+from .code import Chunk, is_special
 from .image import Image, Words
 from .rule import Hits, code_rule
 from .signatures import KINDS
@@ -101,14 +101,13 @@ def builtin_value(chunk: Chunk) -> Iterator[Hits]:
 def _value_hits(image: Image, sites: CallSites) -> Iterator[Hits]:
     """Ask the signature's check once for all calls that look the same to it."""
     where, faults = sites.checked, {}
-    first, alike = _distinct(sites, where)
-    args = _StaticArgs(image, sites.rows)
-    for i in first.tolist():
-        at = int(where[i])
-        function = int(sites.callee[at])
+    first, alike = _distinct(sites)
+    rows = where[first]
+    for i, row, args in zip(first.tolist(), rows, _static_args(image, sites, rows), strict=True):
+        function = int(sites.callee[row])
         signature = image.signatures.signatures[function]
         if signature is not None and signature.check is not None:
-            texts = tuple(signature.check(args.of(at)))
+            texts = tuple(signature.check(args))
             if texts:
                 faults[i] = f"{_name(image, function)}: {'; '.join(texts)}"
     if faults:
@@ -116,62 +115,61 @@ def _value_hits(image: Image, sites: CallSites) -> Iterator[Hits]:
         yield Hits(sites.rows.pc[where[bad]], lambda i: faults[int(alike[bad[i]])])
 
 
-def _distinct(sites: CallSites, where: Words) -> tuple[Words, Words]:
-    """Group calls that differ in registers and pc only.
+def _distinct(sites: CallSites) -> tuple[Words, Words]:
+    """Group the calls to check: those that differ in registers and pc only are alike.
 
     Returns:
-        Positions in `where` with one call of each group; and per call the position that stands for
-        it.  Grouping goes by a hash and is then compared word for word: where the hash was fooled,
-        a call stands for itself.
+        Positions in `sites.checked` with one call of each group; and per call the position that
+        stands for it.  Grouping goes by a hash and is then compared word for word: where the hash
+        was fooled, a call stands for itself.
     """
-    args, counts, callee = sites.rows.args, sites.rows.counts[where], sites.callee[where]
-    start = (np.cumsum(sites.rows.counts) - sites.rows.counts)[where]
+    where = sites.checked
+    counts, callee = sites.rows.counts[where], sites.callee[where]
+    args = sites.rows.args.at(sites.rows.run_of(where))
     register = (args.kind == _REGISTER) & ~is_special(args.value)
     words = np.where(register, 0, (args.kind << isa.KIND_SHIFT) ^ args.value)
     total = np.append(0, np.cumsum(_mix(words + args.position * 0x632BE59BD9B4E019)))
-    digest = total[start + counts] - total[start] + _mix(callee * 0x3C6EF372FE94F82B + counts)
+    end = np.cumsum(counts)
+    digest = total[end] - total[end - counts] + _mix(callee * 0x3C6EF372FE94F82B + counts)
     _, index, inverse = np.unique(digest, return_index=True, return_inverse=True)
     stands = index[inverse]
     same = (callee == callee[stands]) & (counts == counts[stands])
-    run = np.where(same, counts, 0)
-    row = np.repeat(np.arange(len(where)), run)
-    step = np.arange(len(row)) - np.repeat(np.cumsum(run) - run, run)
-    differs = words[start[row] + step] != words[start[stands[row]] + step]
+    # Compare each word with its counterpart; where the counts differ, `same` is settled already.
+    row = np.repeat(np.arange(len(where)), counts)
+    other = (end - counts)[stands[row]] + args.position
+    differs = words != words.take(other, mode="clip")
     same[row[differs]] = False
     stands = np.where(same, stands, np.arange(len(where)))
-    return np.unique(stands), stands
+    chosen = np.zeros(len(where), np.bool_)
+    chosen[stands] = True
+    return np.flatnonzero(chosen), stands
 
 
 def _mix(words: Words) -> Words:
     """Spread the bits; wraps."""
     mixed = words * -0x61C8864680B583EB
     mixed ^= mixed >> 29
-    return mixed * -0x4B47D0C5A1A6E2B5
+    mixed *= -0x4B47D0C5A1A6E2B5
+    return mixed
 
 
-class _StaticArgs:
+def _static_args(image: Image, sites: CallSites, rows: Words) -> Iterator[list[StaticArg]]:
     """The arguments of calls as the code shows them: kind and value."""
-
-    def __init__(self, image: Image, rows: Rows) -> None:
-        args = rows.args
-        self._image = image
-        self._ends = np.cumsum(rows.counts).tolist()
-        self._counts = rows.counts.tolist()
-        self._codes = image.signatures.kinds(args.kind, args.value).tolist()
-        self._kinds, self._values = args.kind.tolist(), args.value.tolist()
-
-    def of(self, row: int) -> list[StaticArg]:
-        end = self._ends[row]
-        return [
-            (KINDS[self._codes[i]], self._value(self._kinds[i], self._values[i]))
-            for i in range(end - self._counts[row], end)
+    args = sites.rows.args.at(sites.rows.run_of(rows))
+    codes = image.signatures.kinds(args.kind, args.value).tolist()
+    kinds, values = args.kind.tolist(), args.value.tolist()
+    start = 0
+    for end in np.cumsum(sites.rows.counts[rows]).tolist():
+        yield [
+            (KINDS[codes[i]], _static_value(image, kinds[i], values[i])) for i in range(start, end)
         ]
+        start = end
 
-    def _value(self, kind: int, value: int) -> object:
-        image = self._image
-        if kind == _IMMEDIATE:
-            return value
-        if kind == _CONSTANT and 0 <= value < len(image.constants):
-            return image.constants[value]
-        info = image.functions.get(value) if kind == _FUNCTION else None
-        return None if info is None else info.name
+
+def _static_value(image: Image, kind: int, value: int) -> object:
+    if kind == _IMMEDIATE:
+        return value
+    if kind == _CONSTANT and 0 <= value < len(image.constants):
+        return image.constants[value]
+    info = image.functions.get(value) if kind == _FUNCTION else None
+    return None if info is None else info.name

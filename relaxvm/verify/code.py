@@ -27,6 +27,7 @@ CHUNK: Final = 1 << 14
 CHUNK_WORDS: Final = 1 << 18
 """Words decoded at a time, unless one instruction has more."""
 
+_REGISTER: Final = int(isa.ArgKind.REGISTER)
 _KIND_BITS: Final = 64 - isa.KIND_SHIFT
 _FIXED_WORDS: Final = np.zeros(max(isa.OP_BY_CODE) + 2, np.int64)
 _HAS_TAIL: Final = np.zeros(len(_FIXED_WORDS), np.bool_)
@@ -50,6 +51,14 @@ class Args:
     kind: Words
     value: Words
 
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def at(self, where: Words) -> Args:
+        """Some of them, by position in the arrays."""
+        parts = self.row, self.position, self.kind, self.value
+        return Args(*(part[where] for part in parts))
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -59,6 +68,7 @@ class Rows:
         op: the opcode.
         pc: int64[m], ascending.
         body: int64[m], position in `Bodies`, -1 for an instruction outside of all functions.
+        registers: int64[m], size of the register file there.
         fields: the fixed words, int64[m] each, in the order of the table.
         counts: int64[m], number of arguments.
     """
@@ -66,17 +76,37 @@ class Rows:
     op: Op
     pc: Words
     body: Words
+    registers: Words
     fields: tuple[Words, ...]
     counts: Words
     _first: Words
-    _words: Words
+    _image: Image
 
     @cached_property
     def args(self) -> Args:
         """The arguments of all rows."""
         if self.op.tail is None:
             return _NO_ARGS
-        return _args(self._words, self._first, self.counts)
+        row, position, at = _runs(self._first, self.counts)
+        word = self._image.words[at]
+        kind = (word >> isa.KIND_SHIFT) & 0xFF
+        return Args(row, position, kind, (word << _KIND_BITS) >> _KIND_BITS)
+
+    @cached_property
+    def odd_args(self) -> Args:
+        """The arguments that are not plainly right: not registers of the function, immediates in
+        range, existing constants or functions.  There are few, and rules look at these only."""
+        args = self.args
+        low, high = self._image.arg_bounds
+        least, bound = low[args.kind], high[args.kind]
+        register = args.kind == _REGISTER
+        bound[register] = self.registers[args.row[register]]
+        return args.at(np.flatnonzero((args.value < least) | (args.value >= bound)))
+
+    def run_of(self, rows: Words) -> Words:
+        """Positions in `args` of the arguments of some rows, joined."""
+        first = np.cumsum(self.counts) - self.counts
+        return _runs(first[rows], self.counts[rows])[2]
 
     def field(self, name: str) -> Words:
         """A fixed word by name."""
@@ -153,7 +183,9 @@ class Chunk:
         fields = tuple(words[offset + 1 + i] for i in range(len(op.fields)))
         first = offset + op.fixed_words
         counts = self.next_offset[at] - first
-        return Rows(op, self.pc[at], self.body[at], fields, counts, first, words)
+        body = self.body[at]
+        registers = self.image.bodies.registers[body]
+        return Rows(op, self.pc[at], body, registers, fields, counts, first, self.image)
 
 
 _NO_ARGS: Final = Args(*np.zeros((4, 0), np.int64))
@@ -171,15 +203,12 @@ def _take(words: Words, index: Words) -> Words:
     return words[index] if len(words) else np.zeros(len(index), np.int64)
 
 
-def _args(words: Words, first: Words, counts: Words) -> Args:
-    """The ragged runs ``words[first[i] : first[i] + counts[i]]``, joined."""
-    total = int(counts.sum())
+def _runs(first: Words, counts: Words) -> tuple[Words, Words, Words]:
+    """The ragged runs ``first[i], first[i] + 1, ...`` of `counts[i]` items, joined: which run, the
+    position in it, and the item."""
     row = np.repeat(np.arange(len(counts)), counts)
-    before = np.cumsum(counts) - counts
-    position = np.arange(total) - before[row]
-    word = words[first[row] + position]
-    kind = (word >> isa.KIND_SHIFT) & 0xFF
-    return Args(row, position, kind, (word << _KIND_BITS) >> _KIND_BITS)
+    position = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    return row, position, first[row] + position
 
 
 def chunks(image: Image) -> Iterator[Chunk]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import isa
 from ..executable import VMExecutable
-from ..isa import FuncKind
+from ..isa import ArgKind, FuncKind
 from ..registry import Registry
 from .functions import FunctionTable
 from .signatures import SignatureTable
@@ -86,6 +86,7 @@ class Image:
         constants, scopes, offsets, words: the other parts.
         reached: int64[n + 1], the greatest offset so far: where offsets ascend, as they should, the
             offsets themselves.  The last one is the end of the words.
+        arg_bounds: int64[256] twice, see `Rows.odd_args`.
         bodies: ranges of the bytecode functions.
         signatures: what the functions take, as far as it is known.
     """
@@ -100,6 +101,7 @@ class Image:
         self.words = self._code("instr_data")
         end = len(self.words)
         self.reached: Words = np.maximum.accumulate(np.append(np.clip(self.offsets, 0, end), end))
+        self.arg_bounds = self._arg_bounds()
         self.bodies = Bodies(self.functions, len(self.offsets))
         self.signatures = SignatureTable(self.functions, self.constants, registry)
 
@@ -121,6 +123,15 @@ class Image:
             f"dimensions{', writable' if flags.writeable else ''}"
         )
         return _NO_WORDS
+
+    def _arg_bounds(self) -> tuple[Words, Words]:
+        """Per argument kind, known or not, the least value and the bound of those plainly right.
+        Registers have another bound in each function."""
+        low, high = np.zeros((2, 256), np.int64)
+        low[ArgKind.IMMEDIATE], high[ArgKind.IMMEDIATE] = isa.VALUE_MIN, isa.VALUE_MAX + 1
+        high[ArgKind.CONSTANT] = len(self.constants)
+        high[ArgKind.FUNCTION] = len(self.functions)
+        return low, high
 
     def function_name(self, index: int) -> str | None:
         """The name of an entry in a printable form, None where there is none."""

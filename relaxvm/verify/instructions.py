@@ -87,7 +87,7 @@ def destination(chunk: Chunk) -> Iterator[Hits]:
     """A result goes to a register of the function or to the void register."""
     for rows in chunk.rows:
         for register in rows.column(FieldKind.DST):
-            size = chunk.image.bodies.registers[rows.body]
+            size = rows.registers
             bad = _outside(register, size) & ~is_special(register)
             text = "expected a destination below %{}, or void, got %{}"
             yield from marked(rows.pc, bad, text, size, register)
@@ -98,7 +98,7 @@ def register_read(chunk: Chunk) -> Iterator[Hits]:
     """`ret` and `if` read a register of the function; `ret` may read void."""
     for rows in chunk.rows:
         for register in rows.column(FieldKind.REG):
-            size = chunk.image.bodies.registers[rows.body]
+            size = rows.registers
             bad = _outside(register, size) & ~is_special(register)
             yield from marked(
                 rows.pc, bad, "expected a register below %{}, got %{}", size, register
@@ -142,21 +142,19 @@ def callee(chunk: Chunk) -> Iterator[Hits]:
 def argument_kind(chunk: Chunk) -> Iterator[Hits]:
     """An argument is a register, an immediate, a constant or a function."""
     for rows in chunk.calls:
-        args = rows.args
+        args = rows.odd_args
         text = f"argument {{}}: expected a kind of 0 to {len(ArgKind) - 1}, got {{}}"
-        yield from marked(
-            rows.pc[args.row], args.kind >= len(ArgKind), text, args.position, args.kind
-        )
+        bad = args.kind >= len(ArgKind)
+        yield from marked(rows.pc[args.row], bad, text, args.position, args.kind)
 
 
 @code_rule("code")
 def argument_register(chunk: Chunk) -> Iterator[Hits]:
     """A register argument is one of the function, void, or the VM."""
     for rows in chunk.calls:
-        args = rows.args
-        size = chunk.image.bodies.registers[rows.body][args.row]
-        bad = (args.kind == _REGISTER) & _outside(args.value, size)
-        bad &= ~is_special(args.value)
+        args = rows.odd_args
+        size = rows.registers[args.row]
+        bad = (args.kind == _REGISTER) & _outside(args.value, size) & ~is_special(args.value)
         text = "argument {}: expected a register below %{}, void or vm, got %{}"
         yield from marked(rows.pc[args.row], bad, text, args.position, size, args.value)
 
@@ -165,7 +163,7 @@ def argument_register(chunk: Chunk) -> Iterator[Hits]:
 def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
     """An immediate is within -(2^55 - 1) and 2^55 - 1, as in TVM."""
     for rows in chunk.calls:
-        args = rows.args
+        args = rows.odd_args
         bad = (args.kind == _IMMEDIATE) & (args.value < isa.VALUE_MIN)
         text = f"argument {{}}: expected an immediate of at least {isa.VALUE_MIN}, got {{}}"
         yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
@@ -174,20 +172,19 @@ def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
 @code_rule("code")
 def argument_constant(chunk: Chunk) -> Iterator[Hits]:
     """A constant argument is an index into the pool."""
-    total = len(chunk.image.constants)
-    for rows in chunk.calls:
-        args = rows.args
-        bad = (args.kind == _CONSTANT) & ((args.value < 0) | (args.value >= total))
-        text = f"argument {{}}: expected the index of one of {total} constants, got {{}}"
-        yield from marked(rows.pc[args.row], bad, text, args.position, args.value)
+    yield from _index_hits(chunk, _CONSTANT, len(chunk.image.constants), "constants")
 
 
 @code_rule("code")
 def argument_function(chunk: Chunk) -> Iterator[Hits]:
     """A function argument is an index into the function table."""
-    total = len(chunk.image.functions)
+    yield from _index_hits(chunk, _FUNCTION, len(chunk.image.functions), "functions")
+
+
+def _index_hits(chunk: Chunk, kind: int, total: int, what: str) -> Iterator[Hits]:
+    """Arguments of a kind that should be below `total`."""
     for rows in chunk.calls:
-        args = rows.args
-        bad = (args.kind == _FUNCTION) & ((args.value < 0) | (args.value >= total))
-        text = f"argument {{}}: expected the index of one of {total} functions, got {{}}"
+        args = rows.odd_args
+        bad = (args.kind == kind) & ((args.value < 0) | (args.value >= total))
+        text = f"argument {{}}: expected the index of one of {total} {what}, got {{}}"
         yield from marked(rows.pc[args.row], bad, text, args.position, args.value)

@@ -27,6 +27,8 @@ KINDS: Final = (
 _CODES: Final = {name: code for code, name in enumerate(KINDS)}
 _ANY, _NONE, _VM, _INT, _FUNC = range(5)
 _REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
+_CODE_OF_ARG: Final[Words] = np.full(256, _ANY, np.int64)
+_CODE_OF_ARG[[_IMMEDIATE, _FUNCTION]] = _INT, _FUNC
 _UNLIMITED: Final = 1 << 62
 _ANYTHING: Final = Param("argument", frozenset({"any"}))
 """The parameter that arguments of functions without a signature go to."""
@@ -81,28 +83,35 @@ class SignatureTable:
 
     def kinds(self, kind: Words, value: Words) -> Words:
         """Codes of argument words.  Constants that do not exist are of any kind."""
-        register = np.where(value == isa.VOID_REGISTER, _NONE, _ANY)
-        register[value == isa.VM_REGISTER] = _VM
-        codes = np.where(kind == _REGISTER, register, _ANY)
-        codes[kind == _IMMEDIATE] = _INT
-        codes[kind == _FUNCTION] = _FUNC
-        constant = (kind == _CONSTANT) & (value >= 0) & (value < len(self.constant_kinds))
-        codes[constant] = self.constant_kinds[value[constant]]
+        codes = _CODE_OF_ARG[kind]
+        large = np.flatnonzero(value >= isa.VOID_REGISTER)
+        special = large[kind[large] == _REGISTER]
+        codes[special[value[special] == isa.VOID_REGISTER]] = _NONE
+        codes[special[value[special] == isa.VM_REGISTER]] = _VM
+        constant = np.flatnonzero(kind == _CONSTANT)
+        index = value[constant]
+        exists = (index >= 0) & (index < len(self.constant_kinds))
+        codes[constant[exists]] = self.constant_kinds[index[exists]]
         return codes
 
     def params(self, function: Words, position: Words, count: Words) -> Words:
         """Row of the parameter that an argument goes to: the function, its position, the number of
         arguments.  0 where the function has no signature."""
-        leading, trailing = self._leading[function], self._trailing[function]
+        row: Words = self._first[function] + position
         # Behind the leading ones: the variadic one, then the trailing ones counted from the end.
-        from_end = position - (count - trailing)
-        behind = leading + np.where((trailing > 0) & (from_end >= 0), 1 + from_end, 0)
-        row = self._first[function] + np.where(position < leading, position, behind)
-        return np.where(self.signed[function], row, 0)
+        # Functions without a signature have no leading ones, and row 0 as their variadic one.
+        late = np.flatnonzero(position >= self._leading[function])
+        function = function[late]
+        trailing = self._trailing[function]
+        from_end = position[late] - (count[late] - trailing)
+        extra = np.where((trailing > 0) & (from_end >= 0), 1 + from_end, 0)
+        row[late] = self._first[function] + self._leading[function] + extra
+        return row
 
     def accepts(self, params: Words, kinds: Words) -> NDArray[np.bool_]:
         """Whether parameters take arguments of these kinds."""
-        return self._accepts[params, kinds]
+        flags: NDArray[np.bool_] = self._accepts.take(params * len(KINDS) + kinds)
+        return flags
 
     def param(self, row: int) -> Param:
         """The parameter of a row."""

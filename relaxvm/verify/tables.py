@@ -178,6 +178,9 @@ def param_count(image: Image) -> Iterator[Finding]:
 @table_rule("functions")
 def param_name(image: Image) -> Iterator[Finding]:
     """Parameter names are valid Unicode without NUL."""
+    every = chain.from_iterable(info.param_names for info in image.functions.infos)
+    if not any(_name_faults(list(every))):
+        return
     for i, names in _param_names(image):
         for k, fault in _name_faults(names):
             yield Finding(f"name of parameter {k}: {fault}", i)
