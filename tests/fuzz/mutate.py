@@ -150,7 +150,8 @@ class Draft:
     offset_shift: tuple[int, int] | None = None
 
     def calls(self) -> list[list[int]]:
-        return [words for words in self.code if words[0] == 1]
+        """The instructions that can be taken for calls."""
+        return [words for words in self.code if words[0] == 1 and len(words) >= 4]
 
     def finish(self) -> VMExecutable:
         offsets = np.cumsum([0, *map(len, self.code)])[:-1]
