@@ -101,6 +101,10 @@ def arrays() -> dict[str, np.ndarray[Any, Any]]:
 
 
 ARRAYS = arrays()
+
+# Before 2.1 numpy exports no read-only memory by DLPack, and all that it imports is read-only.
+NUMPY = np.lib.NumpyVersion(np.__version__)
+FAITHFUL_DLPACK: tuple[type[Wrapper], ...] = (DLPackOnly,) if NUMPY >= "2.1.0" else ()
 NAMES = list(ARRAYS)
 
 
@@ -158,6 +162,8 @@ def test_checks_accept_every_layout(vm: VirtualMachine, name: str) -> None:
 )
 def test_protocols_share_memory(vm: VirtualMachine, wrap: type[Wrapper], name: str) -> None:
     x = ARRAYS[name]
+    if wrap is DLPackOnly and not FAITHFUL_DLPACK and not x.flags.writeable:
+        pytest.skip("this numpy does not export read-only memory by DLPack")
     got = vm.ident(wrap(x))
     assert type(got) is np.ndarray
     np.testing.assert_array_equal(got, x)
@@ -166,7 +172,7 @@ def test_protocols_share_memory(vm: VirtualMachine, wrap: type[Wrapper], name: s
 
 
 def test_written_through(vm: VirtualMachine) -> None:
-    for wrap in (DLPackOnly, ArrayOnly, InterfaceOnly, StructOnly, Refusing):
+    for wrap in (*FAITHFUL_DLPACK, ArrayOnly, InterfaceOnly, StructOnly, Refusing):
         x = np.zeros(4)
         vm.fill(wrap(x))
         np.testing.assert_array_equal(x, np.full(4, 9.0))
@@ -175,7 +181,8 @@ def test_written_through(vm: VirtualMachine) -> None:
 def test_read_only_stays_read_only(vm: VirtualMachine) -> None:
     x = np.zeros(4)
     x.flags.writeable = False
-    for given in (x, DLPackOnly(x), ArrayOnly(x), InterfaceOnly(x), memoryview(x)):
+    wrapped = [wrap(x) for wrap in (*FAITHFUL_DLPACK, ArrayOnly, InterfaceOnly)]
+    for given in (x, *wrapped, memoryview(x)):
         with pytest.raises(ValueError, match="read-only"):
             vm.fill(given)
     assert not x.any()

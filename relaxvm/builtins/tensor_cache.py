@@ -204,7 +204,7 @@ def _read_tensor(file: FileIO, shard: _Shard, record: _Record) -> Tensor:
         left = left[count:]
     if record.packed:
         words = tensor.astype(np.uint32)
-        words <<= 16
+        words <<= np.uint32(16)  # an int would make a scalar wider in numpy 1
         return words.view(np.float32)
     if record.dtype == np.bool_ and np.any(tensor.view(np.uint8) > 1):
         raise FormatError(f"{shard.path}: tensor {record.name!r}: expected bytes 0 or 1 for bool")
