@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +77,14 @@ class Summary:
         return "\n".join(lines)
 
 
-def run(indices: range, seed: int = 0, *, tvm: bool = False, jobs: int = 2) -> Iterator[Result]:
+def run(
+    indices: range,
+    seed: int = 0,
+    *,
+    tvm: bool = False,
+    jobs: int = 2,
+    memory: int | None = Budget.memory,
+) -> Iterator[Result]:
     """The results of mutants, in order.
 
     Args:
@@ -85,9 +92,10 @@ def run(indices: range, seed: int = 0, *, tvm: bool = False, jobs: int = 2) -> I
         seed: of the campaign.
         tvm: run them on apache-tvm, each in a process of its own.
         jobs: batches at a time.
+        memory: bytes of address space of a worker, None for any number.
     """
     batches = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
-    batch = _Batch(seed, tvm)
+    batch = _Batch(seed, tvm, memory)
     batch.warm_up()
     # Each process of the pool forks the workers of one batch after the other.
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
@@ -99,9 +107,10 @@ def run(indices: range, seed: int = 0, *, tvm: bool = False, jobs: int = 2) -> I
 class _Batch:
     seed: int
     tvm: bool
+    memory: int | None = None
 
     def __call__(self, indices: range) -> list[Result]:
-        budget = TVM_BUDGET if self.tvm else Budget()
+        budget = replace(TVM_BUDGET if self.tvm else Budget(), memory=self.memory)
         return list(run_batch(self.job, indices, budget, isolate=self.tvm))
 
     def job(self, index: int) -> str:
@@ -135,6 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--tvm", action="store_true", help="run them on apache-tvm")
+    parser.add_argument(
+        "--memory", type=int, default=6, metavar="GIB",
+        help="address space of a worker; 0 for no limit, which sanitizers need",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--show", type=int, metavar="INDEX", help="run one mutant here and now")
     parser.add_argument("--save", type=Path, metavar="DIR", help="where bad mutants are written")
@@ -145,7 +158,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     indices = range(options.first, options.first + options.count)
     started = time.monotonic()
     try:
-        for result in run(indices, options.seed, tvm=options.tvm, jobs=options.jobs):
+        memory = options.memory << 30 if options.memory else None
+        for result in run(
+            indices, options.seed, tvm=options.tvm, jobs=options.jobs, memory=memory
+        ):
             if not summary.add(result) and not options.tvm:
                 print(f"\nmutant {result.index}: {result.line}", file=sys.stderr)
             done = summary.outcomes.total()

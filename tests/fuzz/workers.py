@@ -29,12 +29,12 @@ class Budget:
     Attributes:
         cpu: seconds of processor time of a mutant that runs alone.
         silence: seconds without a report after which a worker is given up.
-        memory: bytes of address space of a worker.
+        memory: bytes of address space of a worker, None for any number.
     """
 
     cpu: int = 10
     silence: float = 20.0
-    memory: int = 6 << 30
+    memory: int | None = 6 << 30
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,15 @@ def _worker(job: Job, indices: range, budget: Budget, cpu: int | None) -> Iterat
         yield Result(indices[done], end, died=True)
 
 
-def _child(job: Job, indices: range, writer: int, memory: int, cpu: int | None) -> NoReturn:
+def _child(job: Job, indices: range, writer: int, memory: int | None, cpu: int | None) -> NoReturn:
     """The life of a worker."""
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         faulthandler.disable()  # it may write to a copy of stderr
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if cpu is not None:
             resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 5))
