@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .executable import VMExecutable
-from .formats import binary, text
+from .formats import binary
 from .limits import Limits
 
 __all__ = ["load", "loads", "parse_text"]
@@ -33,7 +33,7 @@ def load(
         mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
             page by page when they are used.  They need not be aligned to their item size, which
             numpy handles (slower).  While the executable lives, the file must not be changed in
-            place; replacing it, as ``VMExecutable.save`` does, is fine.
+            place; replacing it, as ``VMExecutable.save`` does, is fine (Windows does not let you).
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
 
     Raises:
@@ -83,6 +83,8 @@ def parse_text(
         VerifyError: well-formed, but not fit to run; has the report with all problems.
         MissingExtraError: a data type of ml_dtypes is named, which is not installed.
     """
+    from .formats import text  # here, so that loading a file does not pay for it
+
     return _verified(text.parse_text(source, filename=filename), limits)
 
 

@@ -24,6 +24,7 @@ from relaxvm import Limits
 from relaxvm.errors import FormatError, LimitError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.formats import binary
+from relaxvm.formats._tensors import tensor_over
 from relaxvm.isa import FuncKind
 from relaxvm.values import Shape, as_dtype
 
@@ -186,6 +187,15 @@ def test_layout_and_byte_order_are_normalised(array: np.ndarray) -> None:
     assert binary.dumps(with_constants(array)) == binary.dumps(with_constants(plain))
 
 
+def test_tensors_come_in_the_byte_order_of_the_machine() -> None:
+    other = np.dtype(np.int32).newbyteorder("S")
+    got = tensor_over(memoryview(np.array([1, 2], other).view(np.uint8)), other, [2])
+    assert got.dtype == np.int32
+    assert got.dtype.isnative
+    assert got.tolist() == [1, 2]
+    assert not got.flags.writeable
+
+
 def test_a_large_tensor_in_another_layout() -> None:
     array = np.arange(20_000, dtype=">f8").reshape(100, 200).T
     (got,) = binary.loads(binary.dumps(with_constants(array))).constants
@@ -299,6 +309,7 @@ def test_mapped_tensors_are_views_of_the_file(tmp_path: Path) -> None:
     assert mapped.constants[1].sum() == 499_500.0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there a mapped file cannot be replaced")
 def test_a_mapping_outlives_the_replacement_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "it.vmexec"
     ex = with_constants(np.arange(10_000))
@@ -509,6 +520,15 @@ def test_bytes_after_the_end() -> None:
         assert binary.loads(data + b"abc", strict=False) == by_hand()
 
 
+def test_a_file_is_left_where_the_executable_ends(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(by_hand().to_bytes() + b"abc")
+    with open(path, "rb") as file:
+        with pytest.warns(RelaxVMWarning, match="3 bytes follow"):
+            assert binary.load(file, strict=False) == by_hand()
+        assert file.read() == b"abc"
+
+
 def read_or_refuse(data: bytes) -> bool:
     """Whether bytes are read; anything but a refusal is a failure.  What is read is written back to
     the same bytes."""
@@ -696,6 +716,13 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
 def test_a_device_is_written_straight() -> None:
     by_hand().save("/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 250)
+    by_hand().save(path)
+    by_hand().save(path)
+    assert binary.load(path) == by_hand()
 
 
 def test_the_folder_must_exist(tmp_path: Path) -> None:

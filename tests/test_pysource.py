@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import struct
 import subprocess
 import sys
 import warnings
@@ -121,6 +122,8 @@ def test_golden_programs(golden: Callable[[str, str], None]) -> None:
         (-(2**70), "-0x400000000000000000"),
         (float("inf"), 'float("inf")'),
         (-0.0, "-0.0"),
+        (struct.unpack("<d", bytes.fromhex("010000000000f87f"))[0],
+         'struct.unpack("<d", bytes.fromhex("010000000000f87f"))[0]'),
         (None, "None"),
         (True, "True"),
     ],

@@ -385,6 +385,7 @@ def test_errors_name_the_place(name: str) -> None:
         (f"@f:\nret %0x{'f' * 9000}", 5, r"expected a signed integer of 64 bits, got '0xfff"),
         (f"@f:\nret %{'9' * 9000}", 5, "expected a register, got '%999"),
         (f"\nc[0] = tensor int8[{'1, ' * 99}1] {{1}}", 15, "expected at most .* dimensions"),
+        (f"@f:\ncall {'g' * 200} in: dst: %0", 6, "unknown function 'ggg.*\\.\\.\\.'"),
         (f"\nc[0] = tensor float64[1] {{{'1' * 401}}}", 427, "expected ',', got '1}'"),
     ],
 )

@@ -73,7 +73,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with open(target, "wb") as device:
             yield device
         return
-    fresh = f"{target}.{os.urandom(6).hex()}.tmp"
+    # Not from the name of the target, which may be as long as names can be.
+    fresh = os.path.join(os.path.dirname(target), f".relaxvm-{os.urandom(8).hex()}.tmp")
     try:
         # A new file gets what the umask says, as any file that open() makes.
         with open(fresh, "xb") as file:

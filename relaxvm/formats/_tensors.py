@@ -93,8 +93,8 @@ class Arena:
 
 
 def tensor_over(room: memoryview, dtype: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """The tensor of the little-endian `dtype` whose elements `room` holds.  It is in the byte order
-    of this machine, read-only, and cannot be made writable."""
+    """The read-only tensor of the little-endian `dtype` whose elements `room` holds, in the byte
+    order of this machine."""
     if dtype.isnative:
         return np.ndarray(shape, dtype, room.toreadonly())
     swapped = np.ndarray(shape, dtype, room).astype(dtype.newbyteorder("="))

@@ -488,7 +488,7 @@ def load(
         mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
             page by page when they are used.  They need not be aligned to their item size, which
             numpy handles (slower).  While the executable lives, the file must not be changed in
-            place; replacing it, as `save` does, is fine.
+            place; replacing it, as `save` does, is fine (Windows does not let you).
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
 
     Raises:
