@@ -578,6 +578,13 @@ def test_other_objects():
     with pytest.raises(TypeError, match=r"Double redefines VMExecutable\.instr_data"):
         verify(Double.__new__(Double), registry=KNOWN)
 
+    class Fickle(VMExecutable):
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError("not to be called")
+
+    with pytest.raises(TypeError, match=r"Fickle redefines VMExecutable\.__getattribute__"):
+        verify(Fickle.__new__(Fickle), registry=KNOWN)
+
     class Plain(VMExecutable):
         pass
 

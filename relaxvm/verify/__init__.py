@@ -28,7 +28,9 @@ __all__ = ["RULES", "Problem", "Report", "Rule", "verify"]
 _LISTED = 16
 """Problems of one rule that are listed in full; the others are counted."""
 
-_PARTS = ("functions", "constants", "instr_offset", "instr_data", "memory_scopes")
+_PARTS = (
+    "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "__getattribute__"
+)  # fmt: skip
 
 
 def verify(
