@@ -1,8 +1,8 @@
 """The code in columns: a total decoder over numpy, a chunk of instructions at a time.
 
-Any two int64 arrays decode to something.  A malformed instruction appears in no row; rules over rows
-therefore index nothing out of range, and rules over the masks of a `Chunk` report the rest.  Chunks
-are small enough for the columns to stay in the processor's cache, and bound the memory.
+Any two int64 arrays decode to something.  A malformed instruction appears in no row; rules over
+rows therefore index nothing out of range, and rules over the masks of a `Chunk` report the rest.
+Chunks are small enough for the columns to stay in the processor's cache, and bound the memory.
 """
 
 from __future__ import annotations

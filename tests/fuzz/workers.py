@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -118,7 +119,7 @@ def _child(job: Job, indices: range, writer: int, memory: int | None, cpu: int |
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         faulthandler.disable()  # it may write to a copy of stderr
-        if memory is not None:
+        if memory is not None and sys.platform == "linux":  # macOS does not keep this limit
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if cpu is not None:
