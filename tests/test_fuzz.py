@@ -18,9 +18,9 @@ from .corpus import CORPUS
 
 pytest.importorskip("resource")  # Windows has neither this nor fork
 
-from .fuzz.campaign import Summary  # noqa: E402
-from .fuzz.mutate import bases, mutant, older_form  # noqa: E402
-from .fuzz.workers import Budget, Result, run_batch  # noqa: E402
+from .fuzz.campaign import Summary
+from .fuzz.mutate import bases, mutant, older_form
+from .fuzz.workers import Budget, Result, run_batch
 
 COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "20000"))
 """Mutants to run.  Set the variable to something smaller while you work."""
