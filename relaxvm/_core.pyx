@@ -25,7 +25,7 @@ import numpy as np
 from ._memory import NaiveAllocator, PooledAllocator
 from ._translate import QUICKENED, translate
 from .errors import BugError, CancelledError, InternalError, LimitError
-from .values import Shape, to_value
+from .values import Shape, to_own_value, to_value
 
 cimport numpy as cnp
 
@@ -81,6 +81,7 @@ cdef extern from "_core_impl.h" nogil:
     rvm_chunk* rvm_drop_chunk(rvm_chunk*) noexcept
     PyObject** rvm_push_frame(PyObject**, const rvm_func*, PyObject**, const int64_t*,
                               int64_t) noexcept
+    void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
 
 cdef extern from "Python.h":
@@ -137,7 +138,6 @@ cdef object _int64_dtype = np.dtype(np.int64)
 cdef object _bool_dtype = np.dtype(np.bool_)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
 rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
-cdef object _to_value = to_value
 
 cdef enum:
     POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
@@ -255,7 +255,7 @@ cdef class Closure:
             raise TypeError(f"Closure: expected a function, got {type(func).__name__}")
         self._vectorcall = <vectorcallfunc>_closure_vectorcall
         self._func = func
-        self._captured = tuple(captured)
+        self._captured = to_own_value(tuple(captured))
         self._count = len(self._captured)
 
     @property
@@ -336,13 +336,24 @@ cdef PyObject* _new_closure(Image image, PyObject* func, PyObject** fp, const in
     return <PyObject*>closure
 
 
+def reset_tuple_item(tuple items not None, Py_ssize_t index):
+    """Put None in the place of an element.  For tuples that belong to a program, see `Machine`.
+
+    Raises:
+        IndexError: no such element.
+    """
+    if not 0 <= index < len(items):
+        raise IndexError(f"tuple of {len(items)}: no element {index}")
+    rvm_reset_tuple_item(<PyObject*>items, index)
+
+
 # ---- entry -----------------------------------------------------------------------------------
 
 
-cdef inline bint _is_plain(PyObject* value) noexcept:
-    """Whether `to_value` would give the value back as it is."""
+cdef inline bint _is_plain(Machine machine, PyObject* value) noexcept:
+    """Whether a value from outside can go into a register as it is, without a closer look."""
     return PyArray_CheckExact(value) or value is Py_None or _is_plain_scalar(value) or (
-        _is_plain_object(value))
+        _is_plain_object(machine, value))
 
 
 cdef inline bint _is_plain_scalar(PyObject* value) noexcept:
@@ -350,14 +361,14 @@ cdef inline bint _is_plain_scalar(PyObject* value) noexcept:
             or value is Py_False or PyUnicode_CheckExact(value))
 
 
-cdef bint _is_plain_object(PyObject* value) noexcept:
+cdef bint _is_plain_object(Machine machine, PyObject* value) noexcept:
     cdef PyTypeObject* cls = Py_TYPE(value)
     cdef PyObject* item
     cdef Py_ssize_t i
     if (cls is rvm_shape_type or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
             or cls is <PyTypeObject*>Storage):
         return True
-    if not PyTuple_CheckExact(value):
+    if machine._owns_tuples or not PyTuple_CheckExact(value):
         return False
     for i in range(PyTuple_GET_SIZE(value)):
         item = PyTuple_GET_ITEM(value, i)
@@ -367,10 +378,13 @@ cdef bint _is_plain_object(PyObject* value) noexcept:
     return True
 
 
-cdef PyObject* _as_value(PyObject* value) noexcept:
+cdef PyObject* _as_value(Machine machine, PyObject* callee, PyObject* value) noexcept:
     """What a packed function returned, as a run-time value.  Takes the reference and gives one, or
     NULL with an exception."""
-    cdef PyObject* converted = PyObject_CallOneArg(<PyObject*>_to_value, value)
+    cdef PyObject* converted
+    if <size_t>callee in machine._builtins:
+        return value  # they know what a value is
+    converted = PyObject_CallOneArg(<PyObject*>machine._to_value, value)
     Py_DECREF(<object>value)
     return converted
 
@@ -443,10 +457,10 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     fp = rvm_push_frame(run.chunk.memory, func, NULL, NULL, 0)
     for i in range(count):
         value = args[i]
-        if _is_plain(value):
+        if _is_plain(machine, value):
             Py_INCREF(<object>value)
         else:
-            value = PyObject_CallOneArg(<PyObject*>_to_value, value)
+            value = PyObject_CallOneArg(<PyObject*>machine._to_value, value)
             if value is NULL:
                 rvm_clear_registers(fp, i)
                 _leave(&run)
@@ -540,8 +554,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             value = rvm_vectorcall(other, cell, count)
             if rvm_unlikely(value is NULL):
                 break
-            if rvm_unlikely(not _is_plain(value)):
-                value = _as_value(value)
+            if rvm_unlikely(not _is_plain(machine, value)):
+                value = _as_value(machine, other, value)
                 if value is NULL:
                     break
             ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
@@ -1210,7 +1224,9 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     try:
         machine._on_error(<object>exception, frames, total)
     except KeyboardInterrupt:
-        PyErr_SetInterrupt()  # not now: the exception that is on its way is the one to report
+        # Not now: the exception that is on its way is the one to report.
+        if not isinstance(<object>exception, KeyboardInterrupt):
+            PyErr_SetInterrupt()
     except BaseException:
         pass  # out of stack, say
     frames = None
@@ -1231,6 +1247,9 @@ cdef class Machine:
     cdef object _executable
     cdef list _callables
     cdef list _quick
+    cdef frozenset _builtins    # addresses of the builtins' references
+    cdef bint _owns_tuples      # the program changes tuples, so it gets copies of those from outside
+    cdef object _to_value
     cdef tuple _allocators
     cdef bint _optimize
     cdef bint _limited
@@ -1258,6 +1277,10 @@ cdef class Machine:
         self._executable = executable
         self._callables = list(callables)
         self._quick = list(quick)
+        self._builtins = frozenset([
+            id(function) for function, name in zip(callables, quick) if name is not None])
+        self._owns_tuples = "vm.builtin.tuple_reset_item" in self._quick
+        self._to_value = to_own_value if self._owns_tuples else to_value
         self._allocators = tuple(allocators)
         self._optimize = optimize
         self._max_depth = limits.call_depth

@@ -103,6 +103,16 @@ static inline void rvm_clear_registers(PyObject **fp, int64_t count) {
     }
 }
 
+static inline void rvm_reset_tuple_item(PyObject *tuple, Py_ssize_t index) {
+    PyObject *old = PyTuple_GET_ITEM(tuple, index);
+    Py_INCREF(Py_None);
+    PyTuple_SET_ITEM(tuple, index, Py_None);
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)tuple)->ob_hash = -1; /* it may have been computed */
+#endif
+    Py_DECREF(old);
+}
+
 /* ---- truth ---------------------------------------------------------------------------------- */
 /* Condition of `if`: 1, 0, or -1 where the value is not an integer or a bool. */
 static inline int rvm_truth(PyObject *value) {

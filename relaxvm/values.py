@@ -340,10 +340,8 @@ def to_value(x: Any) -> Any:
         return scalar if plain else np.asarray(x)
     if x is None or isinstance(x, (Shape, int, float, str, np.dtype)):
         return x
-    if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
-        items = tuple(map(to_value, x))
-        same = isinstance(x, tuple) and all(a is b for a, b in zip(items, x, strict=True))
-        return x if same else items
+    if isinstance(x, (tuple, list)):
+        return x if hasattr(x, "_fields") else _tuple_of(x, {}, fresh=False)
     if isinstance(x, type):  # a class carries the protocols of its instances
         return x
     speaks_array = any(hasattr(x, protocol) for protocol in _ARRAY_PROTOCOLS)
@@ -357,6 +355,33 @@ def to_value(x: Any) -> Any:
     if speaks_array or _is_buffer(x):
         return np.asarray(x)
     return x
+
+
+def to_own_value(x: Any) -> Any:
+    """As `to_value`, but every tuple is a new one, which nobody outside holds."""
+    return _tuple_of(x, {}, fresh=True) if _is_tuple(x) else to_value(x)
+
+
+def _is_tuple(x: Any) -> bool:
+    return isinstance(x, (tuple, list)) and not isinstance(x, Shape)
+
+
+def _tuple_of(x: tuple[Any, ...] | list[Any], seen: dict[int, Any], *, fresh: bool) -> Any:
+    """The values of a tuple's elements.  An element that stands in it twice is looked at once: with
+    nesting, twice at each level would take exponential time."""
+    if id(x) in seen:
+        return seen[id(x)]
+    nested = _is_tuple if fresh else _is_plain_tuple
+    items = tuple(
+        _tuple_of(item, seen, fresh=fresh) if nested(item) else to_value(item) for item in x
+    )
+    same = not fresh and isinstance(x, tuple) and all(map(operator.is_, items, x))
+    seen[id(x)] = x if same else items
+    return seen[id(x)]
+
+
+def _is_plain_tuple(x: Any) -> bool:
+    return _is_tuple(x) and not hasattr(x, "_fields")
 
 
 _ARRAY_PROTOCOLS: Final = ("__array_interface__", "__array_struct__", "__array__")

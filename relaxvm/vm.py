@@ -134,9 +134,8 @@ class VirtualMachine(Machine):
         self._instrument: Hook | None = None
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
-        builtins = linked.builtins if optimize else (None,) * len(linked.builtins)
         self._setup(
-            executable, list(linked.callables), list(builtins), self._allocators, limits, optimize
+            executable, linked.callables, linked.builtins, self._allocators, limits, optimize
         )
         track(self)
 

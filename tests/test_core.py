@@ -470,3 +470,50 @@ def test_closures_do_not_recurse_in_c_under_a_hook() -> None:
     vm.set_instrument(watch)
     assert vm.main(5000) == 0
     assert count == 5000 * 3 * 2
+
+
+# Values from outside
+
+
+def resetting(b: ExecBuilder) -> None:
+    b.emit_call("vm.builtin.tuple_reset_item", [b.r(0), b.imm(0)])
+    b.emit_ret(b.r(0))
+
+
+def test_a_program_resets_items_of_its_own_tuples_only(optimize: bool) -> None:
+    def kernel_result(b: ExecBuilder) -> None:
+        b.emit_call("test.give", [], dst=b.r(0))
+        b.emit_call("vm.builtin.tuple_reset_item", [b.r(0), b.imm(0)])
+        b.emit_ret(b.r(0))
+
+    def nested(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.tuple_getitem", [b.r(0), b.imm(1)], dst=b.r(1))
+        b.emit_call("vm.builtin.tuple_reset_item", [b.r(1), b.imm(0)])
+        b.emit_ret(b.r(0))
+
+    kept = (1, (2, 3))
+    vm = machine(
+        ("main", 1, resetting), ("kernel_result", 0, kernel_result), ("nested", 1, nested),
+        optimize=optimize, functions={"test.give": lambda: kept},
+    )  # fmt: skip
+    assert vm.main(kept) == (None, (2, 3))
+    assert vm.nested(kept) == (1, (None, 3))
+    assert vm.kernel_result() == (None, (2, 3))
+    assert Closure(vm.functions["main"], [kept])() == (None, (2, 3))
+    assert kept == (1, (2, 3))
+
+
+def test_a_tuple_that_stands_in_itself_many_times_is_entered_at_once(optimize: bool) -> None:
+    def give(b: ExecBuilder) -> None:
+        b.emit_call("test.give", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    value: Any = [1]
+    for _ in range(100):
+        value = (value, value)
+    for body in (give, resetting):
+        vm = machine(("main", 1, body), optimize=optimize, functions={"test.give": lambda x: x})
+        found = vm.main(value)
+        for _ in range(99):
+            found = found[1]
+        assert found == ((1,), (1,))

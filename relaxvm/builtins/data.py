@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from .._core import reset_tuple_item
 from ..errors import InternalError
 from ..values import describe
 from .arguments import as_int, as_sequence
@@ -44,32 +44,21 @@ def tuple_getitem(items: Any, index: Any) -> Any:
 
 @builtin("tuple_reset_item", "items: tuple, index: int", result="none")
 def tuple_reset_item(items: Any, index: Any) -> None:
-    """Set an element of a tuple to None, in place: everyone who holds the tuple sees it.
+    """Set an element of a tuple to None, in place: every register that holds the tuple sees it.
 
-    Programs that transform weights give each one up this way once it has been used.
+    Programs that transform weights give each one up this way once it has been used.  A program that
+    names this builtin gets tuples from outside as copies, so that it changes only its own.
 
     Raises:
         TypeError: not a tuple; a Shape is none.
         IndexError: no such element.
     """
-    elements = as_sequence(items, "tuple_reset_item")
+    elements: Any = as_sequence(items, "tuple_reset_item")
     i = _element(elements, index, "tuple_reset_item")
-    if isinstance(elements, list):
-        elements[i] = None
+    if isinstance(elements, tuple):
+        reset_tuple_item(elements, i)
     else:
-        _reset_in_place(elements, i)
-
-
-def _reset_in_place(items: Sequence[Any], i: int) -> None:
-    """What ``PyTuple_SetItem`` does, which refuses tuples that more than one variable refers to."""
-    import ctypes
-
-    word = ctypes.sizeof(ctypes.c_void_p)
-    cell = ctypes.c_void_p.from_address(id(items) + tuple.__basicsize__ + i * word)
-    old = items[i]
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
-    cell.value = id(None)
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(old))
+        elements[i] = None
 
 
 @builtin("copy", "x: any")
