@@ -4,6 +4,7 @@ on to nothing, and leave a machine that works."""
 from __future__ import annotations
 
 import ctypes
+import contextlib
 import gc
 import signal
 import subprocess
@@ -346,13 +347,22 @@ def test_failure_while_an_error_is_described() -> None:
 
     class Clumsy(VirtualMachine):
         def _on_error(self, *args: Any) -> None:
-            raise KeyboardInterrupt("while writing notes")
+            raise self.failure
+
+        failure: BaseException = RecursionError("while writing notes")
 
     vm = Clumsy(CORPUS["kernel_errors"].executable, functions=registry())
     for _ in range(3):
         with pytest.raises(ValueError, match="deep down"):
             vm["deep"](30)
     assert vm["fine"](5) == 5
+
+    vm.failure = KeyboardInterrupt()  # of the user: the error that was on its way does not lose it
+    with pytest.raises(KeyboardInterrupt):
+        with contextlib.suppress(ValueError):
+            vm["deep"](30)
+        for _ in range(1000):
+            pass
 
 
 # Memory
