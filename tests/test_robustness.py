@@ -3,8 +3,8 @@ on to nothing, and leave a machine that works."""
 
 from __future__ import annotations
 
-import ctypes
 import contextlib
+import ctypes
 import gc
 import signal
 import subprocess
