@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from relaxvm import ExecBuilder
+from relaxvm import ExecBuilder, isa
 from relaxvm.errors import FormatError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.formats import binary, pysource
@@ -75,6 +75,14 @@ def test_broken_executables_have_a_program_too() -> None:
     for offsets in ([0, 2, 5, 99], [0, 2, 6], [3, 1], [2], []):
         ex = VMExecutable(functions, [], offsets, words, {7: "global"})
         assert run(as_python(ex)) == ex
+
+
+def test_a_word_that_the_builder_takes_but_does_not_make() -> None:
+    immediate = isa.encode_arg(isa.ArgKind.IMMEDIATE, isa.VALUE_MIN - 1)
+    functions = [FunctionInfo(FuncKind.BYTECODE, "main", 0, 2, 0, 1),
+                 FunctionInfo(FuncKind.PACKED, "f")]  # fmt: skip
+    ex = VMExecutable(functions, [], [0, 5], [1, 0, 1, 1, immediate, 2, 0])
+    assert run(as_python(ex)) == ex
 
 
 # Looks

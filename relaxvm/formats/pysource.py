@@ -27,6 +27,7 @@ from ..executable import FunctionInfo, VMExecutable, constant_key
 from ..isa import Arg, ArgKind, FuncKind, Instruction
 from ..values import Shape
 from ._files import replacing
+from ._layout import SPECIALS
 from ._literals import INLINE, NUMERIC_DTYPES, dtype_text
 from ._tensors import little_endian
 from .text import format_instruction
@@ -35,6 +36,7 @@ __all__ = ["as_python"]
 
 _INDENT: Final = "    "
 _BASE64_COLUMNS: Final = 92
+_REGISTERS: Final = (isa.FieldKind.REG, isa.FieldKind.DST)
 _TENSOR_HELPER: Final = '''
 def tensor(dtype, shape, data):
     """A tensor from its little-endian elements in base64."""
@@ -243,14 +245,27 @@ def _rebuilt(ex: VMExecutable, declared: Sequence[FunctionInfo]) -> VMExecutable
 
 
 def _emit(ib: ExecBuilder, ex: VMExecutable, instr: Instruction) -> None:
+    """Do what the line of `_call` says; the builder may refuse a word that it did not make."""
+    kinds = [field.kind for field in instr.op.fields]
+    fields = [
+        ib.r(value) if kind in _REGISTERS and value not in SPECIALS else value
+        for kind, value in zip(kinds, instr.fields, strict=True)
+    ]
     if instr.op.name == "call":
-        for arg in instr.args:
-            if arg.kind == ArgKind.FUNCTION:
-                ib.f(ex.functions[arg.value].name)
-        name = ex.functions[instr["func_idx"]].name
-        ib.emit_call(name, [arg.word for arg in instr.args], instr["dst"])
+        dst, index = fields
+        args = [_word(ib, ex, arg) for arg in instr.args]
+        ib.emit_call(ex.functions[index].name, args, dst)
     else:
-        getattr(ib, f"emit_{instr.op.name}")(*instr.fields)
+        getattr(ib, f"emit_{instr.op.name}")(*fields)
+
+
+def _word(ib: ExecBuilder, ex: VMExecutable, arg: Arg) -> int:
+    if arg.kind == ArgKind.FUNCTION:
+        return ib.f(ex.functions[arg.value].name)
+    if arg.kind == ArgKind.REGISTER and arg.value in SPECIALS:
+        return arg.value
+    makers = {ArgKind.REGISTER: ib.r, ArgKind.IMMEDIATE: ib.imm, ArgKind.CONSTANT: ib.c}
+    return makers[arg.kind](arg.value)
 
 
 def _calls(
