@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from ._core import Closure, Storage
     from .exec_builder import ExecBuilder
     from .executable import FunctionInfo, VMExecutable
-    from .formats.text import parse_text
     from .isa import FuncKind
     from .limits import Limits
-    from .loading import load, loads
+    from .loading import load, loads, parse_text
     from .observe.profiler import profile
     from .registry import Registry, get_func, list_funcs, register_func
     from .values import Device, Shape, cpu, device
@@ -83,7 +82,7 @@ _HOME: Final = {
     "list_funcs": "registry",
     "load": "loading",
     "loads": "loading",
-    "parse_text": "formats.text",
+    "parse_text": "loading",
     "profile": "observe.profiler",
     "register_func": "registry",
     "show_versions": "versions",
