@@ -1,5 +1,6 @@
 """Translated code: operations, functions, the pool of constants, and the way back to the source."""
 
+cimport cython
 from cpython.mem cimport PyMem_RawFree
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -20,6 +21,7 @@ from ._isa cimport (
 cdef int64_t _num_images = 0
 
 
+@cython.final
 cdef class Image:
     """An executable as the loop runs it: code, functions, pool and sites.  Belongs to one machine."""
 
