@@ -166,8 +166,8 @@ both = pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "pla
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[], None]]:
-    """``interrupt()``: press Ctrl-C in a moment, of the processor time of this process: however busy
-    the machine is, what comes next has begun by then."""
+    """``interrupt()``: press Ctrl-C in a moment of this process's processor time: however busy the
+    machine is, what comes next has begun by then."""
 
     def press(signum: int, frame: Any) -> None:
         signal.raise_signal(signal.SIGINT)
