@@ -24,7 +24,7 @@ lint: build
 
 bench: build
 	$(BIN)/python -m pytest -q bench
-	$(BIN)/python bench/compare_tvm.py
+	for script in bench/bench_*.py bench/compare_*.py; do $(BIN)/python $$script || exit 1; done
 
 docs: build
 	for generator in scripts/gen_*.py; do $(BIN)/python $$generator || exit 1; done
