@@ -100,11 +100,12 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = sys.modules[__name__]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=module)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
 class _Package(ModuleType):

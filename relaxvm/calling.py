@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import ArityError, did_you_mean
-from .values import describe, to_value
+from .values import describe, readable, to_value
 
 if TYPE_CHECKING:
     from ._core import VMFunction
@@ -100,7 +100,8 @@ class Parameters:
         """The error of a call with `given` arguments."""
         noun = "argument" if self.count == 1 else "arguments"
         names = f" {self}" if self.names else ""
-        return ArityError(f"{self.function}: expects {self.count} {noun}{names}, got {given}")
+        return ArityError(f"{readable(self.function)}: expects {self.count} {noun}{names}, "
+                          f"got {given}")
 
     def _complete(self, slots: Sequence[Any]) -> tuple[Any, ...]:
         absent = [i for i, value in enumerate(slots) if value is _MISSING]
@@ -114,7 +115,7 @@ class Parameters:
         raise ArityError(f"{error}; missing {shown}{more}")
 
     def __str__(self) -> str:
-        return f"({', '.join(self.names)})"
+        return f"({', '.join(map(readable, self.names))})"
 
 
 class _Missing:

@@ -40,7 +40,7 @@ from .isa import (
     decode_arg,
     encode_arg,
 )
-from .values import Shape, describe, to_value
+from .values import Shape, describe, readable, to_value
 
 __all__ = ["ExecBuilder", "Label"]
 
@@ -330,8 +330,13 @@ class ExecBuilder:
         Raises:
             ValueError: no function is open.
             InternalError: the label is bound already, or is of another function.
+            TypeError: not a label.
         """
         function = self._opened("bind")
+        if not isinstance(label, Label):
+            raise TypeError(
+                f"{function.place()}: bind: expected a label made by label(), got {describe(label)}"
+            )
         _check_owner(function, label)
         if label._pc is not None:
             raise InternalError(
@@ -367,7 +372,15 @@ class ExecBuilder:
         """
         function = self._opened("emit_call")
         target = VOID_REGISTER if dst is None else _register(function, "dst", dst, VOID_REGISTER)
-        words = [] if args is None else list(args)
+        if args is None:
+            words = []
+        elif isinstance(args, Iterable) and not isinstance(args, str):
+            words = list(args)
+        else:
+            raise TypeError(
+                f"{function.place()}: call {name}: args: expected a list of words, "
+                f"got {describe(args)}"
+            )
         registers = function.registers
         for i, word in enumerate(words):
             if type(word) is not int:
@@ -471,6 +484,13 @@ class ExecBuilder:
             _join([body.words for body in bodies]),
         )
 
+    def __repr__(self) -> str:
+        now = "" if self._open is None else f", inside of {readable(self._open.name)!r}"
+        return (
+            f"<ExecBuilder: {len(self._bodies)} functions with {self._num_instructions} "
+            f"instructions, {len(self._constants)} constants{now}>"
+        )
+
     # Inside
 
     def _declare(self, name: str, kind: FuncKind) -> int:
@@ -568,9 +588,10 @@ class ExecBuilder:
         if isinstance(arg, (np.ndarray, np.dtype, tuple)):
             return self.convert_constant(arg)
         if isinstance(arg, (bool, np.bool_)) or not hasattr(arg, "__index__"):
+            got = f"list of {len(arg)}" if isinstance(arg, list) else describe(arg)
             raise TypeError(
                 f"{function.place()}: call {name}: argument {i}: expected a word, array, "
-                f"dtype, Shape or tuple of ints, got {describe(arg)}; pass "
+                f"dtype, Shape or tuple of ints, got {got}; pass "
                 f"convert_constant(value), or imm(value) for an int"
             )
         return operator.index(arg)

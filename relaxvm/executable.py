@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from . import isa
 from .isa import FuncKind, Instruction
-from .values import Shape
+from .values import Shape, readable
 
 __all__ = ["FunctionInfo", "Located", "VMExecutable"]
 
@@ -150,7 +150,7 @@ class VMExecutable:
         for pc in range(start, end):
             yield Located(pc, self.instruction(pc))
 
-    # Text forms
+    # Text forms.  The design document of the Relax VM spells two of them without an underscore.
 
     def stats(self) -> str:
         """Constants and globals in a few lines, as TVM prints them."""
@@ -170,9 +170,12 @@ class VMExecutable:
 
         return pysource.as_python(self, **options)
 
+    astext = as_text
+    aspython = as_python
+
     def __repr__(self) -> str:
         own = [f.name for f in self.functions if f.kind != FuncKind.PACKED]
-        names = ", ".join(own[:4]) + (", ..." if len(own) > 4 else "")
+        names = ", ".join(map(readable, own[:4])) + (", ..." if len(own) > 4 else "")
         packed = len(self.functions) - len(own)
         return (f"<VMExecutable [{names}]: {len(self)} instructions, "
                 f"{len(self.constants)} constants, {packed} packed functions>")

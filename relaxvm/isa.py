@@ -85,6 +85,9 @@ class Op:
     meaning: str
     falls_through: bool
 
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
     @property
     def fixed_words(self) -> int:
         """Words of an instruction without its tail items; a tail's count word is included."""

@@ -10,6 +10,9 @@ from .errors import LimitError
 __all__ = ["Limits"]
 
 _MIB = 1 << 20
+_MOST = (1 << 63) - 1
+"""What the core can count to."""
+_MOST_SECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,15 @@ class Limits:
             value = getattr(self, field.name)
             if value is None and field.name != "call_depth":
                 continue
-            ok = isinstance(value, (int, float) if field.name == "wall_time" else int)
+            is_time = field.name == "wall_time"
+            ok = isinstance(value, (int, float) if is_time else int)
             if not ok or isinstance(value, bool) or not value >= 0:
                 raise ValueError(
                     f"Limits.{field.name}: expected a number >= 0 or None, got {value!r}"
                 )
+            most = _MOST_SECONDS if is_time else _MOST
+            if value > most:
+                raise ValueError(f"Limits.{field.name}: expected at most {most}, got {value}")
 
     @classmethod
     def untrusted(cls) -> Limits:

@@ -31,6 +31,7 @@ from .errors import LinkError, did_you_mean
 from .executable import VMExecutable
 from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from .registry import GLOBAL, PackedFunc, Registry
+from .values import readable
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
 
@@ -205,7 +206,7 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
 def _called_by(first: Mapping[str, int], total: int) -> str:
     if not first:
         return "never used"
-    shown = [f"{_shown(name)} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
+    shown = [f"{readable(name, _NAME)} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
     more = total - len(shown)
     tail = f" and {more:,} more place{'s' if more > 1 else ''}" if more else ""
     return f"used by {', '.join(shown)}{tail}"

@@ -82,8 +82,12 @@ def parse_text(
         LimitError: more than `limits` allow.
         VerifyError: well-formed, but not fit to run; has the report with all problems.
         MissingExtraError: a data type of ml_dtypes is named, which is not installed.
+        TypeError: `source` is not a str.
     """
+    if not isinstance(source, str):
+        raise TypeError(f"parse_text: expected a str, got {type(source).__name__}")
     from .formats import text  # here, so that loading a file does not pay for it
+
 
     return _verified(text.parse_text(source, filename=filename), limits)
 

@@ -20,7 +20,7 @@ from ._core import VMFunction
 from .executable import FunctionInfo, VMExecutable
 from .formats import text
 from .isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
-from .values import describe
+from .values import describe, readable
 
 __all__ = ["ErrorNotes", "Frame"]
 
@@ -88,18 +88,18 @@ class ErrorNotes:
         return f"{note}\n  with {', '.join(values)}"
 
     def _function_of(self, pc: int) -> str:
-        return _clip(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
+        return readable(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
 
     def _instruction(self, pc: int, words: Sequence[int]) -> str:
         if words[0] == Opcode.CALL and words[_CALL_HEAD - 1] > MAX_ARGS:
-            callee = _clip(self._executable.functions[words[2]].name, MAX_NAME)
+            callee = readable(self._executable.functions[words[2]].name, MAX_NAME)
             return f"call {callee} in: {words[_CALL_HEAD - 1]:,} arguments"
         return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
 
 
 def _describe(arg: Any) -> str:
     if isinstance(arg, (FunctionInfo, VMFunction)):
-        return f"function {_clip(arg.name, MAX_NAME)}"
+        return f"function {readable(arg.name, MAX_NAME)}"
     return describe(arg)
 
 

@@ -289,8 +289,11 @@ def register_func(name: Any, func: Any = None, override: bool = False, **kwargs:
 
     Raises:
         RelaxVMError: the name is taken and `override` is false.
+        TypeError: `name` is neither a string nor callable, or `func` is not callable.
     """
     load_shipped()
+    if not isinstance(name, str) and not callable(name):
+        raise TypeError(f"register_func: expected a name or a function, got {type(name).__name__}")
     if callable(name):
         GLOBAL.register(name.__name__, name, override=override, **kwargs)
         return name

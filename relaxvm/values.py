@@ -29,6 +29,7 @@ __all__ = [
     "dtype_name",
     "dtype_to_dl",
     "kind_of",
+    "readable",
     "to_value",
 ]
 
@@ -300,6 +301,13 @@ _ndarray_dtype: Final = np.ndarray.dtype.__get__
 
 def _clip(text: str, cut: bool = False) -> str:
     return text[: _CLIP - 3] + "..." if cut or len(text) > _CLIP else text
+
+
+def readable(text: str, width: int = 60) -> str:
+    """A name from a file as it may stand in a message: printable and short."""
+    if len(text) > width:
+        text = text[: width - 3] + "..."
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def to_value(x: Any) -> Any:

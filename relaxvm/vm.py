@@ -34,7 +34,7 @@ from .memory import (
 from .module import VMModule
 from .notes import ErrorNotes, Frame
 from .timing import Evaluator
-from .values import Device, Shape, cpu, describe, dtype_name, to_value
+from .values import Device, Shape, cpu, describe, dtype_name, readable, to_value
 from .verified import ensure_verified
 
 __all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
@@ -176,7 +176,10 @@ class VirtualMachine(Machine):
 
         Raises:
             AttributeError: there is neither.
+            TypeError: not a name.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"vm[...]: expected the name of a function, got {describe(name)}")
         saved = self._saved.get(name)
         if saved is not None:
             return SavedFunction(self._function(saved.func_index), saved.args, saved.include_return)
@@ -494,8 +497,8 @@ class VirtualMachine(Machine):
     def _heading(self, name: str) -> str:
         info = self._info(name)
         params = info.param_names or [f"arg{i}" for i in range(info.num_args)]
-        shown = ", ".join(params[:8]) + (", ..." if len(params) > 8 else "")
-        return f"{name}({shown})"
+        shown = ", ".join(map(readable, params[:8])) + (", ..." if len(params) > 8 else "")
+        return f"{readable(name)}({shown})"
 
     def _repr_html_(self) -> str:
         devices = html.escape(", ".join(map(str, self._devices)))

@@ -899,30 +899,3 @@ def test_random_programs_same_as_tvm(tmp_path_factory: pytest.TempPathFactory, d
         assert ours == theirs
     else:
         assert (ours, ours.as_text()) == theirs[:2]
-
-
-# The programs of the design document, as they are written there
-
-
-def test_design_document() -> None:
-    x = np.random.default_rng(0).random((32, 16))
-    ib = ExecBuilder()
-    with ib.function("shapes", num_inputs=0):
-        ib.emit_call("vm.builtin.alloc_shape_heap", args=[ib.imm(2)], dst=ib.r(0))
-        ib.emit_call("vm.builtin.shape_of", args=[x], dst=ib.r(1))
-        ib.emit_call("vm.builtin.store_shape", args=[ib.r(1), ib.r(0), ib.imm(0), ib.imm(1)])
-        ib.emit_call("vm.builtin.load_shape", args=[ib.r(0), ib.imm(0), ib.imm(1)], dst=ib.r(2))
-        ib.emit_ret(ib.r(2))
-    with ib.function("func0", num_inputs=2):
-        ib.emit_call("vm.op.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
-        ib.emit_call("time", dst=ib.r(100))
-        ib.emit_call("vm.builtin.move", args=[ib.r(2)], dst=ib.r(3))
-        ib.emit_call("time", dst=ib.r(101))
-        ib.emit_call("vm.builtin.print", args=[ib.r(3)])
-        ib.emit_ret(ib.r(3))
-    executable = ib.get()
-    np.testing.assert_array_equal(executable.constants[0], x)
-    assert [fields[0] for name, fields, _ in body(executable, "func0") if name == "call"] == [
-        2, 3, 4, 5, isa.VOID_REGISTER,
-    ]  # fmt: skip
-    assert executable.function("func0").register_file_size == 6

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..formats import binary
-from ..formats.text import format_instruction
+from ..formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..memory import format_bytes
 from ..registry import GLOBAL, list_funcs
@@ -203,25 +203,27 @@ def _form_text(file: dict[str, Any]) -> str:
 
 def _function_line(row: dict[str, Any]) -> str:
     if "parameters" in row:
-        params = ", ".join(f"{p['name']}: {p['type']}" for p in row["parameters"][:_SHOWN])
+        params = ", ".join(
+            f"{name_text(p['name'])}: {p['type']}" for p in row["parameters"][:_SHOWN]
+        )
         if len(row["parameters"]) > _SHOWN:
             params += f", ... {len(row['parameters']) - _SHOWN} more"
     else:
         params = "?" if row["num_args"] is None else f"{row['num_args']} parameters"
     kind = "" if row["kind"] == "bytecode" else f" {row['kind']}"
-    return (f"  {row['name']}({params}){kind}  {row['instructions']} instructions, "
+    return (f"  {name_text(row['name'])}({params}){kind}  {row['instructions']} instructions, "
             f"{row['registers']} registers")
 
 
 def _constant_line(row: dict[str, Any]) -> str:
-    scope = f"  scope {row['memory_scope']}" if "memory_scope" in row else ""
+    scope = f"  scope {name_text(row['memory_scope'])}" if "memory_scope" in row else ""
     size = f"  {format_bytes(row['bytes'])}" if row["bytes"] else ""
     return f"  c[{row['index']}]  {row['value']}{size}{scope}"
 
 
 def _need_line(row: dict[str, Any]) -> str:
     state = "" if row["available"] else "  MISSING"
-    return f"  {row['name']}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
+    return f"  {name_text(row['name'])}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
 
 
 def _cut(lines: Iterable[str], limit: int | None) -> list[str]:
@@ -323,8 +325,8 @@ def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
 def _function_text(executable: VMExecutable, info: FunctionInfo) -> str:
     """A function with the number of each instruction in front."""
     if info.kind != FuncKind.BYTECODE:
-        return f"@{info.name} {info.kind.name.lower()}\n"
+        return f"@{name_text(info.name)} {info.kind.name.lower()}\n"
     pcs = _pcs(executable, info)
     width = len(str(pcs.stop))
     code = [f"{pc:>{width}}  {format_instruction(executable, pc)}" for pc in pcs]
-    return "\n".join([f"@{info.name}:", *code, ""])
+    return "\n".join([f"@{name_text(info.name)}:", *code, ""])

@@ -77,7 +77,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     fresh = os.path.join(os.path.dirname(target), f".relaxvm-{os.urandom(8).hex()}.tmp")
     try:
         # A new file gets what the umask says, as any file that open() makes.
-        with open(fresh, "xb") as file:
+        with _created(fresh, target) as file:
             if mode is not None:
                 os.chmod(fresh, stat.S_IMODE(mode))
             yield file
@@ -89,6 +89,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.unlink(fresh)
         raise
     _sync_directory(os.path.dirname(target))
+
+
+def _created(fresh: str, target: str) -> IO[bytes]:
+    """A new file; an error names `target`, which is what the caller knows."""
+    try:
+        return open(fresh, "xb")
+    except OSError as error:
+        error.filename = target
+        raise
 
 
 def _mode_of(path: str) -> int | None:

@@ -463,7 +463,8 @@ def loads(
         view = memoryview(data).cast("B")
     except TypeError:
         got = type(data).__name__
-        raise TypeError(f"{name}: expected a contiguous buffer, got {got}") from None
+        hint = "; for a path there is load(path)" if isinstance(data, str) else ""
+        raise TypeError(f"{name}: expected a contiguous buffer, got {got}{hint}") from None
     if mmap and not view.readonly:
         raise ValueError(f"{name}: mmap=True: expected a read-only buffer, got a writable one")
     if limits is None:
@@ -501,6 +502,11 @@ def load(
     if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
         name = str(getattr(source, "name", f"<{type(source).__name__}>"))
         return _load_file(source, name, limits, mmap, strict)
+    try:
+        memoryview(source)
+    except TypeError:
+        got = type(source).__name__
+        raise TypeError(f"load: expected a path, a file or a buffer, got {got}") from None
     return loads(source, limits=limits, mmap=mmap, strict=strict)
 
 
@@ -551,11 +557,14 @@ def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
     Raises:
         FormatError: the stream cannot hold something; nothing has been written.
         OSError: the file cannot be written; an old one at a path is as it was.
+        TypeError: `target` is neither a path nor a file.
     """
     pieces = _encode(ex)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
             write_all(file, _runs(pieces))
+    elif not hasattr(target, "write"):
+        raise TypeError(f"save: expected a path or a file to write, got {type(target).__name__}")
     else:
         write_all(target, _runs(pieces))
 

@@ -21,7 +21,7 @@ from ._assembler import parse_text
 from ._layout import LAYOUTS, MNEMONIC_WIDTH, MNEMONICS, SPECIALS, FieldLook, padded
 from ._literals import constant_lines, name_text, quote
 
-__all__ = ["as_text", "format_instruction", "parse_text", "stats"]
+__all__ = ["as_text", "format_instruction", "name_text", "parse_text", "stats"]
 
 VERSION_LINE: Final = "relaxvm text 1"
 
@@ -100,12 +100,13 @@ def _name_of(functions: Sequence[FunctionInfo], index: int) -> str:
 def _listing(ex: VMExecutable) -> Iterator[str]:
     words = ex.instr_data.tolist()
     for info in ex.functions:
+        name = _one_line(info.name)
         if info.kind == FuncKind.PACKED:
-            yield f"@{info.name} packed_func;"
+            yield f"@{name} packed_func;"
         elif info.kind == FuncKind.COMPILED:
-            yield f"@{info.name} num_inputs={info.num_args} vm_tir_func;"
+            yield f"@{name} num_inputs={info.num_args} vm_tir_func;"
         else:
-            yield f"@{info.name}:"
+            yield f"@{name}:"
             for pc in _body(ex, info):
                 yield f"  {_lenient_text(ex, words, pc)}"
         yield ""
@@ -120,7 +121,12 @@ def _lenient_text(ex: VMExecutable, words: Sequence[int], pc: int) -> str:
         instr = isa.decode(words, int(ex.instr_offset[pc]))
     except ValueError as error:
         return f"<{error}>"
-    return _instruction_text(instr, lambda index: _name_of(ex.functions, index))
+    return _instruction_text(instr, lambda index: _one_line(_name_of(ex.functions, index)))
+
+
+def _one_line(name: str) -> str:
+    """A name as TVM prints it, unless it could pass itself off as other lines of the listing."""
+    return name if name.isprintable() else quote(name)
 
 
 def _check_overlap(ex: VMExecutable) -> None:

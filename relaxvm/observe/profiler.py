@@ -16,7 +16,9 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from .._core import Machine
 from ..errors import RelaxVMError
+from ..values import describe
 from . import report
 from .chrome_trace import trace_events, trace_header, write_trace
 from .recorder import RUN, Clock, Recorder
@@ -57,6 +59,8 @@ class Profile:
         max_events: int = 1_000_000,
         _clock: Clock = perf_counter_ns,
     ) -> None:
+        if not isinstance(vm, Machine):
+            raise TypeError(f"profile: expected a VirtualMachine, got {describe(vm)}")
         self._vm = vm
         self._executable = vm.executable
         self._clock = _clock

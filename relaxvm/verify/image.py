@@ -16,9 +16,9 @@ from .. import isa
 from ..executable import VMExecutable
 from ..isa import ArgKind, FuncKind
 from ..registry import Registry
+from ..values import readable
 from .functions import FunctionTable
 from .signatures import SignatureTable
-from .text import readable
 
 __all__ = ["Bodies", "Image", "Words"]
 

@@ -6,18 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from .. import isa
+from ..values import readable
 
 if TYPE_CHECKING:
     from .image import Image
 
-__all__ = ["instruction_text", "quoted", "readable"]
-
-
-def readable(text: str, width: int = 60) -> str:
-    """A name from a file as it may stand in a message: printable and short."""
-    if len(text) > width:
-        text = text[: width - 3] + "..."
-    return text if text.isprintable() else ascii(text)[1:-1]
+__all__ = ["instruction_text", "quoted"]
 
 
 def quoted(text: str) -> str:

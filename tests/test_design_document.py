@@ -1,0 +1,171 @@
+"""The programs of the design document "Relax VM Design", as they are written there.
+
+In the place of TVM's arrays there are numpy's, and `relaxvm.register_func` in that of TVM's
+registration; `rx` and `relax` are relaxvm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+import relaxvm as relax
+import relaxvm as rx
+from relaxvm.registry import GLOBAL
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    """Functions that the examples register are taken out again."""
+    relaxvm.list_funcs()  # the builtins have to be there to be told from what comes
+    before = dict(GLOBAL._own)
+    yield
+    GLOBAL._own.clear()
+    GLOBAL._own.update(before)
+
+
+def test_exec_builder() -> None:
+    @relaxvm.register_func("test.vm.move")
+    def move(src: Any) -> Any:
+        return src
+
+    @relaxvm.register_func("vm.add")
+    def add(a: Any, b: Any) -> Any:
+        ret = a + b
+        return np.array(ret)
+
+    @relaxvm.register_func("vm.mul")
+    def mul(a: Any, b: Any) -> Any:
+        ret = a * b
+        return np.array(ret)
+
+    ib = rx.ExecBuilder()
+    ib.convert_constant(np.array([2.0, 3.0]))  # the document does not show where constant 0 is from
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("vm.move", [ib.c(0)], dst=ib.r(1))
+        ib.emit_call("vm.add", [ib.r(0), ib.imm(10)], dst=ib.r(2))
+        ib.emit_call("vm.mul", [ib.r(2), ib.r(1)], dst=ib.r(3))
+        ib.emit_ret(ib.r(3))
+    executable = ib.get()
+
+    vm = relax.VirtualMachine(executable)
+    np.testing.assert_array_equal(vm["main"](np.array([1.0, 2.0])), [22.0, 36.0])
+
+
+def test_check_and_formalize() -> None:
+    ib = rx.ExecBuilder()
+    with (
+        pytest.raises(relaxvm.errors.InternalError, match=r"register %3 is read before"),
+        ib.function("unexpected", num_inputs=2),
+    ):
+        ib.emit_ret(ib.r(3))
+    with (
+        pytest.warns(relaxvm.errors.RelaxVMWarning, match=r"never uses input %1"),
+        ib.function("unused", num_inputs=3),
+    ):
+        ib.emit_call("vm.builtin.make_tuple", [ib.r(0), ib.r(2)], dst=ib.r(10000))
+        ib.emit_ret(ib.r(10000))
+    assert ib.get().function("unused").register_file_size == 4
+
+
+def test_text_format(capsys: pytest.CaptureFixture[str]) -> None:
+    relaxvm.register_func("vm.op.add", lambda a, b: a + b)
+    ib = rx.ExecBuilder()
+
+    with ib.function("func0", num_inputs=2):
+        ib.emit_call("vm.op.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_call("vm.builtin.move", args=[ib.r(2)], dst=ib.r(3))
+        ib.emit_call("vm.builtin.print", args=[ib.r(3)])
+        ib.emit_ret(ib.r(3))
+
+    exec0 = ib.get()
+    print(exec0.stats())
+    print(exec0.astext())
+
+    # The statistics, the void register and `ret` look as TVM prints them today.
+    assert capsys.readouterr().out == (
+        "Relax VM executable statistics:\n"
+        "  Constant pool (# 0): []\n"
+        "  Globals (#4): [func0, vm.op.add, vm.builtin.move, vm.builtin.print]\n"
+        "\n"
+        "@func0:\n"
+        "  call  vm.op.add        in: %0, %1       dst: %2\n"
+        "  call  vm.builtin.move  in: %2           dst: %3\n"
+        "  call  vm.builtin.print in: %3           dst: %void\n"
+        "  ret   %3\n"
+        "\n"
+        "@vm.op.add packed_func;\n\n@vm.builtin.move packed_func;\n\n"
+        "@vm.builtin.print packed_func;\n\n\n"
+    )
+    assert relax.VirtualMachine(exec0)["func0"](3, 4) == 7
+    assert capsys.readouterr().out == "7\n"
+
+
+def test_dump_as_python_code(capsys: pytest.CaptureFixture[str]) -> None:
+    relaxvm.register_func("vm.op.add", lambda a, b: a + b)
+    ib = rx.ExecBuilder()
+    with ib.function("func0", num_inputs=2):
+        ib.emit_call("vm.op.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_call("time", dst=ib.r(100))
+        ib.emit_call("vm.builtin.move", args=[ib.r(2)], dst=ib.r(3))
+        ib.emit_call("time", dst=ib.r(101))
+        ib.emit_call("vm.builtin.print", args=[ib.r(3)])
+        ib.emit_ret(ib.r(3))
+
+    executable = ib.get()
+    assert relax.VirtualMachine(executable)["func0"](3, 4) == 7
+    assert capsys.readouterr().out == "7\n"
+    scope: dict[str, Any] = {}
+    exec(executable.aspython(), scope)
+    assert scope["ex"] == executable
+
+
+def test_virtual_machine() -> None:
+    functions: dict[str, Callable[..., Any]] = {"add": np.add, "mul": np.multiply}
+    for name, function in functions.items():
+        relaxvm.register_func(f"test.vm.{name}", function)
+
+    # building
+    ib = relax.ExecBuilder()
+    with ib.function("func0", num_inputs=2):
+        ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+
+    with ib.function("func1", num_inputs=2):
+        ib.emit_call("test.vm.mul", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+    ex = ib.get()
+
+    # execution
+    vm = relax.VirtualMachine(ex)
+    a = np.random.default_rng(0).random(4)
+    b = np.random.default_rng(1).random(4)
+    mul_res = vm["func1"](a, b)
+    add_res = vm["func0"](a, b)
+    np.testing.assert_allclose(add_res, a + b)
+    np.testing.assert_allclose(mul_res, a * b)
+
+
+def test_shape_calculation() -> None:
+    ib = relax.ExecBuilder()
+    shape = (32, 16)
+    x = np.random.default_rng(0).random(shape)
+    with ib.function("main", num_inputs=0):
+        # alloc a shape heap of size 2, and store it in r(0)
+        ib.emit_call("vm.builtin.alloc_shape_heap", args=[ib.imm(2)], dst=ib.r(0))
+        # get the shape of tensor x, and store the ShapeTuple to r(1)
+        ib.emit_call("vm.builtin.shape_of", args=[x], dst=ib.r(1))
+        # store the shape of x to index 0 and index 1 of the shape heap
+        # shape_heap[0] = 32, shape_heap[1] = 16
+        ib.emit_call("vm.builtin.store_shape", args=[ib.r(1), ib.r(0), ib.imm(0), ib.imm(1)])
+        # construct a ShapeTuple from the values in index 0 and index 1 of the shape heap
+        ib.emit_call("vm.builtin.load_shape", args=[ib.r(0), ib.imm(0), ib.imm(1)], dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+
+    result = relax.VirtualMachine(ib.get())["main"]()
+    assert type(result) is relaxvm.Shape
+    assert result == shape
