@@ -79,7 +79,7 @@ cdef class Image:
     cdef int64_t num_marks
     cdef rvm_site** sites
     cdef int64_t num_sites
-    cdef list owned             # what the pool refers to, but for the machine
+    cdef tuple owned            # what code and pool refer to, but for the machine
     cdef object executable
     cdef const int64_t[::1] instr_data
     cdef const int64_t[::1] instr_offset

@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """Translated code: operations, functions, the pool of constants, and the way back to the source."""
 
 cimport cython
@@ -22,6 +23,7 @@ cdef int64_t _num_images = 0
 
 
 @cython.final
+@cython.no_gc_clear  # the pool stays valid; every cycle leads through the machine, which lets go
 cdef class Image:
     """An executable as the loop runs it: code, functions, pool and sites.  Belongs to one machine."""
 

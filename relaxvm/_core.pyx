@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """The core: register files, frames and the dispatch loop.
 
 An executable's words are translated once, when a `Machine` is set up, into flat int64 code
@@ -30,7 +31,7 @@ from .values import Shape, to_own_value, to_value
 cimport numpy as cnp
 
 from ._code cimport *
-from ._memory cimport Storage, storage_array, take_storage
+from ._memory cimport Storage, newfunc, set_new, storage_array, take_storage
 
 cnp.import_array()
 
@@ -106,6 +107,7 @@ cdef extern from "Python.h":
     PyObject* Py_False
     int PyErr_CheckSignals() noexcept
     void PyErr_SetInterrupt() noexcept
+    PyObject* PyErr_NoMemory() noexcept
     PyObject* PyErr_Occurred() noexcept
     void PyErr_Clear() noexcept
     void PyErr_SetObject(PyObject*, PyObject*) noexcept
@@ -181,6 +183,7 @@ cdef extern from *:
 
 
 @cython.final
+@cython.no_gc_clear  # every cycle leads through the machine, which lets go
 cdef class VMFunction:
     """A bytecode function of a virtual machine; calling it runs it.
 
@@ -198,9 +201,6 @@ cdef class VMFunction:
     cdef readonly int64_t num_args
     cdef readonly tuple param_names
     cdef object __weakref__
-
-    def __init__(self):
-        raise TypeError("VMFunction: taken from a virtual machine, as vm['name']")
 
     @property
     def __name__(self):
@@ -253,10 +253,13 @@ cdef class Closure:
     def __init__(self, func, captured=()):
         if not callable(func):
             raise TypeError(f"Closure: expected a function, got {type(func).__name__}")
+        values = to_own_value(tuple(captured))
+        if self._vectorcall is not NULL:
+            raise TypeError("Closure: it has been made, and does not change")
         self._vectorcall = <vectorcallfunc>_closure_vectorcall
         self._func = func
-        self._captured = to_own_value(tuple(captured))
-        self._count = len(self._captured)
+        self._captured = values
+        self._count = len(values)
 
     @property
     def func(self):
@@ -266,7 +269,9 @@ cdef class Closure:
     @property
     def captured(self):
         """The captured values."""
-        return (self._first,) if self._captured is None else self._captured
+        if self._captured is None:
+            return (self._first,) if self._count else ()
+        return self._captured
 
     def __repr__(self):
         name = getattr(self._func, "__name__", type(self._func).__name__)
@@ -277,10 +282,15 @@ cdef destructor _closure_dealloc_fields
 
 cdef void _closure_dealloc(PyObject* self) noexcept:
     # Closures may be nested as deep as a program likes: they must not go one inside another.
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* traceback
     if (Py_TYPE(<PyObject*>(<Closure>self)._func) is <PyTypeObject*>Closure
             or Py_TYPE(<PyObject*>(<Closure>self)._first) is <PyTypeObject*>Closure):
         PyObject_GC_UnTrack(self)
+        PyErr_Fetch(&kind, &value, &traceback)  # one may be on its way
         _drop_nested(self)
+        PyErr_Restore(kind, value, traceback)
     _closure_dealloc_fields(self)
 
 
@@ -313,7 +323,7 @@ cdef inline PyObject* _captured_at(PyObject* closure, Py_ssize_t i) noexcept:
 
 
 cdef PyObject* _new_closure(Image image, PyObject* func, PyObject** fp, const int64_t* words,
-                            int64_t count) except NULL:
+                            int64_t count) noexcept:
     """A closure of a VM function over operands."""
     cdef PyObject** pool_end = image.pool_end
     cdef Closure closure = Closure.__new__(Closure)
@@ -445,10 +455,13 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         raise BugError("an arity error was expected")
     if Py_EnterRecursiveCall(b" in a relaxvm virtual machine"):
         return NULL
-    run.chunk = rvm_new_chunk(NULL, func.frame_words + RVM_HEADER)
+    run.chunk = NULL
+    if func.frame_words <= MAX_FRAME_WORDS:
+        run.chunk = rvm_new_chunk(NULL, func.frame_words + RVM_HEADER)
     if run.chunk is NULL:
+        _fail_frames(func, func.frame_words)
         Py_LeaveRecursiveCall()
-        raise MemoryError(f"no memory for a frame of {func.num_registers} registers")
+        return NULL
     run.words = run.chunk.words
     run.depth = 1
     run.cancel_count = machine._cancel_count
@@ -922,7 +935,7 @@ cdef inline PyObject** _push(Run* run, PyObject** fp, int64_t offset, const rvm_
     if rvm_unlikely(run.depth >= max_depth):
         _fail_depth(func, max_depth)
         return NULL
-    if rvm_unlikely(callee_fp + func.frame_words > run.chunk.end):
+    if rvm_unlikely(func.frame_words > run.chunk.end - callee_fp):
         callee_fp = _push_chunk(run, func)
         if callee_fp is NULL:
             return NULL
@@ -1153,8 +1166,17 @@ cdef void _set_exception(object exception) noexcept:
     PyErr_SetObject(<PyObject*>kind, <PyObject*>exception)
 
 
+cdef void _fail(type kind, str message, str limit=None) noexcept:
+    """Set an exception, or else the one that came up while it was made: an interrupt, no stack."""
+    try:
+        exception = kind(message) if limit is None else kind(message, limit)
+    except BaseException as error:
+        exception = error
+    _set_exception(exception)
+
+
 cdef void _fail_limit(str name, str message) noexcept:
-    _set_exception(LimitError(f"{message} (limit {name})", name))
+    _fail(LimitError, f"{message} (limit {name})", name)
 
 
 cdef void _fail_fuel(Machine machine) noexcept:
@@ -1174,22 +1196,22 @@ cdef void _fail_frames(const rvm_func* func, int64_t words) noexcept:
         _fail_limit("call_depth", f"{<str>func.name}: the frames alive at once need more than "
                                   f"{MAX_FRAME_WORDS * 8 >> 20} MiB")
     else:
-        _set_exception(MemoryError(f"{<str>func.name}: no memory for {words * 8} bytes of frames"))
+        _fail(MemoryError, f"{<str>func.name}: no memory for {words * 8} bytes of frames")
 
 
 cdef void _fail_cancelled() noexcept:
-    _set_exception(CancelledError("the run was cancelled"))
+    _fail(CancelledError, "the run was cancelled")
 
 
 cdef void _fail_bug(int64_t op) noexcept:
-    _set_exception(BugError(f"operation {op} in the translated code"))
+    _fail(BugError, f"operation {op} in the translated code")
 
 
 cdef void _fail_condition(PyObject* value) noexcept:
-    _set_exception(TypeError(
-        f"if: expected an int or bool condition, got {type(<object>value).__name__}; "
-        "turn a tensor into a condition with vm.builtin.read_if_cond"
-    ))
+    if PyErr_Occurred() is NULL:  # the value may have raised one itself
+        _fail(TypeError,
+              f"if: expected an int or bool condition, got {type(<object>value).__name__}; "
+              "turn a tensor into a condition with vm.builtin.read_if_cond")
 
 
 cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
@@ -1199,9 +1221,9 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     cdef PyObject* exception
     cdef PyObject* traceback
     cdef PyObject** frame = fp
-    cdef int64_t total = 0, i
+    cdef int64_t total = 0
     if PyErr_Occurred() is NULL:
-        _set_exception(BugError("a run failed without an exception"))
+        PyErr_NoMemory()  # not even enough for the exception
     PyErr_Fetch(&kind, &exception, &traceback)
     PyErr_NormalizeException(&kind, &exception, &traceback)
     if traceback is not NULL:
@@ -1209,20 +1231,19 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     while frame is not NULL:
         total += 1
         frame = <PyObject**>frame[RVM_CALLER]
-    frames = []
-    for i in range(total):
-        if i < NOTE_FRAMES or i >= total - NOTE_FRAMES:
-            _describe_frame(image, fp, ip, frames)
-        elif i == NOTE_FRAMES:
-            frames.append(None)
-        ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
+    try:
+        frames = _describe_frames(image, fp, ip, total)
+    except BaseException:
+        frames = None  # no memory
+    while fp is not NULL:
         frame = <PyObject**>fp[RVM_CALLER]
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
         if fp - RVM_HEADER == run.chunk.memory and run.chunk.previous is not NULL:
             run.chunk = rvm_drop_chunk(run.chunk)
         fp = frame
     try:
-        machine._on_error(<object>exception, frames, total)
+        if frames is not None:
+            machine._on_error(<object>exception, frames, total)
     except KeyboardInterrupt:
         # Not now: the exception that is on its way is the one to report.
         if not isinstance(<object>exception, KeyboardInterrupt):
@@ -1233,9 +1254,20 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     PyErr_Restore(kind, exception, traceback)
 
 
-cdef void _describe_frame(Image image, PyObject** fp, const int64_t* ip, list frames) noexcept:
-    cdef int64_t pc = image.source_pc(ip)
-    frames.append((pc, image.argument_values(pc, fp)))
+cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_t total):
+    """(pc, arguments) of each frame, innermost first; None in place of those in the middle."""
+    cdef list frames = []
+    cdef int64_t i, pc
+    for i in range(total):
+        if i < NOTE_FRAMES or i >= total - NOTE_FRAMES:
+            pc = image.source_pc(ip)
+            frames.append((pc, image.argument_values(pc, fp)))
+        elif i == NOTE_FRAMES:
+            frames.append(None)
+        if i + 1 < total:
+            ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
+            fp = <PyObject**>fp[RVM_CALLER]
+    return frames
 
 
 # ---- the machine -----------------------------------------------------------------------------
@@ -1372,10 +1404,15 @@ cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
     PyType_Modified(<PyTypeObject*>slots)
 
 
+cdef PyObject* _refuse_function(PyTypeObject* cls, PyObject* args, PyObject* kwargs) except NULL:
+    raise TypeError("VMFunction: taken from a virtual machine, as vm['name']")
+
+
 cdef VMFunction _some_function = VMFunction.__new__(VMFunction)
 cdef Closure _some_closure = Closure.__new__(Closure)
 _use_vectorcall(VMFunction, <char*>&_some_function._vectorcall - <char*><PyObject*>_some_function)
 _use_vectorcall(Closure, <char*>&_some_closure._vectorcall - <char*><PyObject*>_some_closure)
+set_new(VMFunction, <newfunc>_refuse_function)
 _closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
 (<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc
 

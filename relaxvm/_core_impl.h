@@ -114,7 +114,8 @@ static inline void rvm_reset_tuple_item(PyObject *tuple, Py_ssize_t index) {
 }
 
 /* ---- truth ---------------------------------------------------------------------------------- */
-/* Condition of `if`: 1, 0, or -1 where the value is not an integer or a bool. */
+/* Condition of `if`: 1, 0, or -1 where the value is not an integer or a bool, or where its
+ * __bool__ raised (then with the exception). */
 static inline int rvm_truth(PyObject *value) {
     if (value == Py_True) return 1;
     if (value == Py_False) return 0;
@@ -126,9 +127,7 @@ static inline int rvm_truth(PyObject *value) {
 #endif
     }
     if (PyLong_Check(value) || PyArray_IsScalar(value, Bool) || PyArray_IsScalar(value, Integer)) {
-        int truth = PyObject_IsTrue(value);
-        if (truth >= 0) return truth;
-        PyErr_Clear();
+        return PyObject_IsTrue(value);
     }
     return -1;
 }
@@ -162,7 +161,6 @@ static inline void *rvm_array_data(PyObject *array) {
     return PyArray_DATA((PyArrayObject *)array);
 }
 
-
 static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
     PyObject *shape = rvm_shape_type->tp_alloc(rvm_shape_type, (Py_ssize_t)count);
     if (shape == NULL) return NULL;
@@ -177,23 +175,27 @@ static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
     return shape;
 }
 
-/* A Shape of these dimensions: the site's last one if it is equal, else a new one to remember. */
-static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
-    PyObject *shape = site->object;
-    if (shape != NULL && site->count == count) {
-        int64_t i = 0;
-        while (i < count && site->dims[i] == dims[i]) i++;
-        if (i == count) {
-            Py_INCREF(shape);
-            return shape;
-        }
-    }
-    shape = rvm_new_shape(count, dims);
+/* A new Shape of these dimensions, for the site to remember.  A collection may run in here, and any
+ * code in that: the array whose dimensions these are may get others. */
+static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    npy_intp copy[RVM_MAX_DIMS];
+    memcpy(copy, dims, (size_t)count * sizeof(npy_intp));
+    PyObject *shape = rvm_new_shape(count, copy);
     if (shape == NULL) return NULL;
-    memcpy(site->dims, dims, (size_t)count * sizeof(npy_intp));
+    memcpy(site->dims, copy, (size_t)count * sizeof(npy_intp));
     site->count = count;
     Py_INCREF(shape);
     rvm_store(&site->object, shape);
+    return shape;
+}
+
+/* A Shape of these dimensions: the site's last one if it is equal. */
+static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    PyObject *shape = site->object;
+    if (shape == NULL || site->count != count) return rvm_remember_shape(site, count, dims);
+    for (int64_t i = 0; i < count; i++)
+        if (site->dims[i] != dims[i]) return rvm_remember_shape(site, count, dims);
+    Py_INCREF(shape);
     return shape;
 }
 
@@ -319,7 +321,8 @@ static inline int rvm_is_idle(PyObject *object, int nd, const npy_intp *dims, Py
                               const void *data) {
     PyArrayObject *array = (PyArrayObject *)object;
     PyObject *base = PyArray_BASE(array);
-    if (Py_REFCNT(object) != 1 || (base != NULL && Py_REFCNT(base) != 1) || ((PyArrayObject_fields *)array)->weakreflist != NULL ||
+    if (Py_REFCNT(object) != 1 || (base != NULL && Py_REFCNT(base) != 1) ||
+        ((PyArrayObject_fields *)array)->weakreflist != NULL ||
         PyArray_DESCR(array) != descr || PyArray_NDIM(array) != nd ||
         PyArray_DATA(array) != data || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY))
         return 0;

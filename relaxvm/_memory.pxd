@@ -1,7 +1,10 @@
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 cimport numpy as cnp
+
+
+ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*) noexcept
 
 
 cdef class Allocator:
@@ -32,3 +35,5 @@ cdef PyObject* take_storage(PyObject* allocator, int64_t nbytes) noexcept
 
 cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr) noexcept
+
+cdef void set_new(type cls, newfunc new) noexcept

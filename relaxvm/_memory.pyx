@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """Storage on 64-byte-aligned memory, and the allocators that hand it out.
 
 A `Storage` owns its bytes; the arrays that `Storage.view` makes refer to it, so memory goes back to
@@ -7,9 +8,11 @@ zeroed: a program cannot read what the process left behind.
 
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, int64_t, uintptr_t
+
+from operator import index as as_index
 
 import numpy as np
 
@@ -24,6 +27,12 @@ cdef extern from "_memory_impl.h":
     PyObject* rvm_array_over(PyObject* base, char* data, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr, bint check_alignment) noexcept
     object rvm_own(PyObject*)
+
+cdef extern from "Python.h":
+    ctypedef struct _typeobject "PyTypeObject":
+        newfunc tp_new
+        void* tp_vectorcall
+    void PyType_Modified(PyTypeObject*) noexcept
 
 cdef enum:
     ALIGNMENT = 64      # bytes; the widest vector registers
@@ -99,6 +108,7 @@ cdef class Allocator:
         """
         cdef PyObject* made
         cdef Storage storage
+        nbytes = as_index(nbytes)
         if nbytes < 0:
             raise ValueError(f"alloc: expected a size >= 0, got {nbytes}")
         if nbytes > self._max_alloc and self._max_alloc != INT64_MAX:
@@ -197,10 +207,10 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
     cdef int64_t capacity
     cdef char* data = NULL
     cdef int index
-    cdef Storage storage
     if nbytes > (<Allocator>self)._max_alloc or (
             nbytes > (<Allocator>self)._max_live - (<Allocator>self)._live):
         return NULL
+    cdef Storage storage = Storage.__new__(Storage)  # first: what fails from here on leaves nothing
     if (<Allocator>self)._idle is not NULL and nbytes <= INT64_MAX >> 2:
         index = _size_class(nbytes)
         data = (<Allocator>self)._idle[index]
@@ -213,7 +223,6 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
         data = (<Allocator>self)._acquire(nbytes, &capacity)
         if data is NULL:
             return NULL
-    storage = Storage.__new__(Storage)
     storage.data = data
     storage.capacity = capacity
     storage.nbytes = nbytes
@@ -251,9 +260,6 @@ cdef class Storage:
         nbytes: bytes asked for.
     """
 
-    def __init__(self):
-        raise TypeError("Storage: made by an allocator's alloc(nbytes)")
-
     def __dealloc__(self):
         if self.data is not NULL:
             (<Allocator>self.allocator)._live -= self.nbytes
@@ -282,31 +288,33 @@ cdef class Storage:
 
         Raises:
             ValueError: the array does not lie within the storage, or a dimension is negative.
-            TypeError: the dtype holds Python objects.
+            TypeError: the dtype holds Python objects, or a number is no integer.
         """
         cdef cnp.npy_intp dims[MAX_RANK]
-        cdef int64_t nbytes
-        cdef int i
+        cdef int i, rank
         dtype = np.dtype(dtype)
         if dtype.hasobject:
             raise TypeError(f"Storage.view: dtype {dtype} holds Python objects")
-        if len(shape) > MAX_RANK:
+        # Integers of Python's own from here on: what is checked is what is used.
+        offset = as_index(offset)
+        sizes = [as_index(dim) for dim in shape]
+        if len(sizes) > MAX_RANK:
             raise ValueError(f"Storage.view: expected at most {MAX_RANK} dimensions, "
-                             f"got {len(shape)}")
-        nbytes = dtype.itemsize
-        total = nbytes
-        for dim in shape:
+                             f"got {len(sizes)}")
+        total = dtype.itemsize
+        for dim in sizes:
             if dim < 0:
-                raise ValueError(f"Storage.view: expected dimensions >= 0, got {tuple(shape)}")
+                raise ValueError(f"Storage.view: expected dimensions >= 0, got {tuple(sizes)}")
             total *= dim
         if not 0 <= offset <= self.nbytes or total > self.nbytes - offset:
             raise ValueError(
-                f"Storage.view: {dtype}{list(shape)} at byte {offset} needs {total} bytes, "
+                f"Storage.view: {dtype}{sizes} at byte {offset} needs {total} bytes, "
                 f"the storage has {self.nbytes}"
             )
-        for i in range(len(shape)):
-            dims[i] = shape[i]
-        cdef PyObject* made = storage_array(<PyObject*>self, offset, len(shape), dims,
+        rank = len(sizes)
+        for i in range(rank):
+            dims[i] = sizes[i]
+        cdef PyObject* made = storage_array(<PyObject*>self, offset, rank, dims,
                                             <cnp.PyArray_Descr*><PyObject*>dtype)
         return rvm_own(made)
 
@@ -320,3 +328,21 @@ cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cn
     with numpy's exception."""
     return rvm_array_over(storage, (<Storage>storage).data + offset, nd, dims, descr,
                           offset & (ALIGNMENT - 1) != 0)
+
+
+cdef void set_new(type cls, newfunc new) noexcept:
+    """Let instances of a class be made by `new` where Python asks for one.
+
+    Cython's own ``cls.__new__(cls)`` goes past that slot.  Without this, Python could get at instances
+    that nobody has filled in, from ``cls.__new__`` or a pickle.
+    """
+    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
+    slots.tp_new = new
+    slots.tp_vectorcall = NULL  # of the class itself, the short cut past tp_new
+    PyType_Modified(<PyTypeObject*>slots)
+
+
+cdef PyObject* _refuse(PyTypeObject* cls, PyObject* args, PyObject* kwargs) except NULL:
+    raise TypeError("Storage: made by an allocator's alloc(nbytes)")
+
+set_new(Storage, <newfunc>_refuse)

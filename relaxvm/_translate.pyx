@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """Predecoding: from the words of an executable to the code that the loop runs.
 
 Operands become register numbers or pool positions, callees become pointers, and calls of known
@@ -203,6 +204,11 @@ cdef class Translator:
 
     cdef Image translate(self, list quick):
         cdef int64_t index, count = len(self.functions)
+        if not count == len(quick) == len(self.callables):
+            raise ValueError(f"translate: expected {count} callables and names, "
+                             f"got {len(self.callables)} and {len(quick)}")
+        if not self.allocators:
+            raise ValueError("translate: expected an allocator per device, got none")
         self.image.funcs = <rvm_func*>_zeroed(count * sizeof(rvm_func))
         self.callee_kinds = <char*>_zeroed(count)
         self.callee_words = <int64_t*>_zeroed(count * sizeof(int64_t))
@@ -233,7 +239,7 @@ cdef class Translator:
             value = self.pool[i]
             (image.pool_end - 1 - i)[0] = <PyObject*>value
         (image.pool_end - 1)[0] = <PyObject*>self.machine
-        image.owned = self.pool
+        image.owned = (*self.pool, self.allocators)
         image.code = self.code.data
         image.mark_words = self.mark_words.data
         image.mark_pcs = self.mark_pcs.data

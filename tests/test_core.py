@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import gc
+import pickle
+import subprocess
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
@@ -13,7 +18,8 @@ import pytest
 
 import relaxvm
 from relaxvm import Closure, ExecBuilder, Limits, Shape, VirtualMachine
-from relaxvm.errors import ArityError, LimitError
+from relaxvm._core import Machine, NaiveAllocator, PooledAllocator, VMFunction
+from relaxvm.errors import ArityError, InternalError, LimitError
 
 FLOAT32 = np.dtype("float32")
 Body = Callable[[ExecBuilder], None]
@@ -517,3 +523,173 @@ def test_a_tuple_that_stands_in_itself_many_times_is_entered_at_once(optimize: b
         for _ in range(99):
             found = found[1]
         assert found == ((1,), (1,))
+
+
+# Objects that nobody made, or makes twice
+
+
+def identity(b: ExecBuilder) -> None:
+    b.emit_ret(b.r(0))
+
+
+def test_functions_and_storages_cannot_be_made_empty() -> None:
+    for cls in (VMFunction, relaxvm.Storage):
+        for make in (lambda cls: cls(), lambda cls: cls.__new__(cls), object.__new__):
+            with pytest.raises(TypeError, match=r"taken from a|made by an allocator|is not safe"):
+                make(cls)
+
+
+def test_core_objects_are_neither_copied_nor_pickled() -> None:
+    vm = machine(("main", 1, identity))
+    storage = NaiveAllocator().alloc(8)
+    for x in (vm["main"], Closure(vm["main"], [1]), storage, NaiveAllocator(), PooledAllocator(),
+              Machine()):  # fmt: skip
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps, lambda x: pickle.dumps(x, 0)):
+            with pytest.raises(TypeError, match="cannot pickle"):
+                attempt(x)
+
+
+def test_a_closure_that_was_never_made_is_no_function(optimize: bool) -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.invoke_closure", [b.vm_state(), b.r(0), b.imm(1)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+
+    empty = Closure.__new__(Closure)
+    assert empty.captured == ()
+    assert repr(empty)
+    for call in (empty, Closure(empty), lambda: machine(("main", 1, body)).main(empty)):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_a_closure_does_not_change_while_it_is_called() -> None:
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.make_tuple", [b.r(i) for i in range(4)], dst=b.r(4))
+        b.emit_ret(b.r(4))
+
+    closure = Closure(machine(("main", 4, body))["main"], (1, 2, 3))
+
+    class Meddler:
+        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+            with pytest.raises(TypeError, match="does not change"):
+                closure.__init__(print, ())  # type: ignore[misc]
+            return np.zeros(1)
+
+    assert closure(Meddler())[1:] == (1, 2, 3)
+    assert closure.captured == (1, 2, 3)
+
+
+def test_a_shape_that_changes_its_mind() -> None:
+    class Fickle(tuple[int, ...]):
+        def __getitem__(self, i: Any) -> Any:
+            return 1 << 20
+
+    assert NaiveAllocator().alloc(4).view(0, Fickle([1]), FLOAT32).shape == (1,)
+
+
+def test_a_machine_without_code() -> None:
+    blank = Machine()
+    blank.cancel()
+    blank._drop_idle_arrays()
+    blank._set_hook(None)
+    with pytest.raises(AttributeError):
+        blank._function(0)
+    with pytest.raises(InternalError, match="closed"):
+        blank._set_hook(print)
+    vm = machine(("main", 1, identity))
+    table = [None] * len(vm.executable.functions)
+    with pytest.raises(ValueError, match="callables and names, got 0 and 0"):
+        blank._setup(vm.executable, [], [], vm.allocators, Limits())
+    with pytest.raises(ValueError, match="an allocator per device"):
+        blank._setup(vm.executable, table, table, (), Limits())
+
+
+# Errors at bad moments
+
+
+def test_an_error_of_the_condition_arrives(optimize: bool) -> None:
+    class Odd(int):
+        def __bool__(self) -> bool:
+            raise KeyError("neither")
+
+    def body(b: ExecBuilder) -> None:
+        b.emit_if(b.r(0), 2)
+        b.emit_ret(b.r(0))
+        b.emit_ret(b.r(0))
+
+    with pytest.raises(KeyError, match="neither") as caught:
+        machine(("main", 1, body), optimize=optimize).main(Odd(3))
+    assert "in main, pc 0" in "".join(caught.value.__notes__)
+
+
+def test_an_interrupt_while_an_error_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(LimitError):
+        def __init__(self, *args: Any) -> None:
+            raise KeyboardInterrupt("just now")
+
+    monkeypatch.setattr("relaxvm._core.LimitError", Slow)
+    with pytest.raises(KeyboardInterrupt, match="just now"):
+        machine(("down", 1, recursion), functions=STEPS, limits=Limits(call_depth=10)).down(100)
+
+
+def test_the_first_frame_is_bounded_too() -> None:
+    executable = machine(("main", 1, identity)).executable
+    huge = [dataclasses.replace(info, register_file_size=1 << 30) for info in executable.functions]
+    wide = relaxvm.VMExecutable(
+        huge, executable.constants, executable.instr_offset, executable.instr_data)  # fmt: skip
+    vm = VirtualMachine(wide, limits=Limits(registers=None))
+    with pytest.raises(LimitError, match="need more than 512 MiB"):
+        vm.main(1)
+
+
+def test_a_nested_closure_dies_while_an_exception_is_on_its_way() -> None:
+    """The first such death of the process: Python looks up a method for it."""
+    code = (
+        "from relaxvm import Closure\n"
+        "def bad(): raise ValueError('on its way')\n"
+        "make = lambda: Closure(Closure(bad))\n"
+        "try: make()()\n"
+        "except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "on its way\n"
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each allocation of a run fails once: a result or a MemoryError, and nothing leaks."""
+    _testcapi = pytest.importorskip("_testcapi")
+
+    def kept(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.make_tuple", [b.r(0), b.r(1)], dst=b.r(2))
+        b.emit_ret(b.r(2))
+
+    def body(b: ExecBuilder) -> None:
+        b.emit_call("vm.builtin.alloc_storage",
+                    [b.vm_state(), (6,), b.imm(0), FLOAT32, b.convert_constant("global")],
+                    dst=b.r(1))  # fmt: skip
+        b.emit_call("vm.builtin.alloc_tensor", [b.r(1), b.imm(0), (6,), FLOAT32], dst=b.r(2))
+        b.emit_call("vm.builtin.shape_of", [b.r(0)], dst=b.r(3))
+        b.emit_call("vm.builtin.make_closure", [b.f("kept"), b.r(0)], dst=b.r(4))
+        b.emit_call("vm.builtin.make_closure", [b.f("kept"), b.r(0), b.r(2)], dst=b.r(5))
+        b.emit_call("vm.builtin.invoke_closure", [b.vm_state(), b.r(4), b.r(2)], dst=b.r(6))
+        b.emit_call("vm.builtin.make_tuple", [b.r(3), b.r(5), b.r(6)], dst=b.r(7))
+        b.emit_ret(b.r(7))
+
+    monkeypatch.setattr("sys.unraisablehook", lambda unraisable: None)
+    vm = machine(("kept", 2, kept), ("main", 1, body))
+    x = np.arange(6.0)
+    gone = weakref.ref(x)
+    failed = 0
+    for n in range(40):
+        _testcapi.set_nomemory(n, n + 1)
+        try:
+            vm.main(x)
+        except MemoryError:
+            failed += 1
+        finally:
+            _testcapi.remove_mem_hooks()
+    assert failed
+    assert vm.main(x)[0] == (6,)
+    del x
+    gc.collect()
+    assert gone() is None
