@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +36,11 @@ class Parameters:
         self.function = function
         self.count = count
         self.names = tuple(names) if len(names) == count else ()
-        self._positions = {name: i for i, name in enumerate(self.names)}
+        times = Counter(self.names)
+        # Not those of a name that several have: a keyword cannot say which one it means.
+        self._positions = {
+            name: i for i, name in enumerate(self.names) if times[name] == 1
+        }
 
     @classmethod
     def of(cls, function: VMFunction | FunctionInfo) -> Parameters:
@@ -134,9 +139,10 @@ _MISSING: Final = _Missing()
 def signature_of(params: Parameters) -> inspect.Signature:
     """The signature that ``inspect`` and editors show.
 
-    Where names are missing, or are no Python identifiers, parameters are positional only.
+    Where names are missing, not distinct, or no Python identifiers, parameters are positional only.
     """
-    named = params.names and all(
+    distinct = params.names and len(set(params.names)) == params.count
+    named = distinct and all(
         name.isidentifier() and not keyword.iskeyword(name) for name in params.names
     )
     Parameter = inspect.Parameter

@@ -110,8 +110,8 @@ class MissingExtraError(ImportError):
 class BugError(RelaxVMError):
     """relaxvm contradicts itself.  Please report it."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(f"this is a bug in relaxvm: {message}")
+    def __str__(self) -> str:
+        return f"this is a bug in relaxvm: {super().__str__()}"
 
 
 class RelaxVMWarning(UserWarning):

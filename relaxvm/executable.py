@@ -106,6 +106,7 @@ class VMExecutable:
         raise KeyError(f"executable has no function {name!r}")
 
     def has_function(self, name: str) -> bool:
+        """Whether `name` is a function of this executable's own, not one that it only calls."""
         return any(info.name == name and info.kind != FuncKind.PACKED for info in self.functions)
 
     def get_function_arity(self, name: str) -> int:

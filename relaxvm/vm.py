@@ -56,6 +56,8 @@ class VirtualMachine(Machine):
         vm = VirtualMachine(executable)
         vm.main(x, y)           # or vm["main"](x, y), or by name: vm.main(x, bias=y)
 
+    A function whose name is also that of a method or attribute below is reached as ``vm[name]``.
+
     Creating a VM verifies the executable, finds every packed function it names, and translates its
     code; nothing of the program runs yet.  A VM may be used by several threads at once, and a
     packed function may call back into it.
@@ -197,6 +199,9 @@ class VirtualMachine(Machine):
                 message = self._no_function(name)
             raise AttributeError(message, name=name, obj=self)
         return self[name]
+
+    __iter__ = None
+    """Go through `functions`: without this, Python would try ``vm[0]``, ``vm[1]``, ..."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._saved or name in self._index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import relaxvm
-from relaxvm import ExecBuilder, Limits, VirtualMachine, VMExecutable
+from relaxvm import ExecBuilder, FuncKind, FunctionInfo, Limits, VirtualMachine, VMExecutable
 from relaxvm.cli import main
 
 from .vm_programs import FUNCTIONS, program
@@ -109,6 +110,36 @@ def test_the_greatest_limits_work(executable: VMExecutable) -> None:
         call_depth=most, fuel=most, wall_time=1e9, live_bytes=most, alloc_bytes=most, registers=most
     )
     assert VirtualMachine(executable, functions=FUNCTIONS, limits=limits).main(1, 2) == 3
+
+
+def test_a_machine_is_not_iterable(vm: VirtualMachine) -> None:
+    with pytest.raises(TypeError, match="'VirtualMachine' object is not iterable"):
+        list(vm)  # type: ignore[call-overload]
+
+
+def test_parameters_of_one_name_have_no_keyword() -> None:
+    main = FunctionInfo(FuncKind.BYTECODE, "main", 0, 1, 3, 3, ("x", "y", "x"))
+    vm = VirtualMachine(VMExecutable([main], [], [0], [2, 1]))  # ret %1
+    assert vm.main(1, 2, 3) == 2
+    assert str(vm.main.signature) == "(arg0, arg1, arg2, /)"
+    with pytest.raises(TypeError, match=r"unexpected keyword 'x', the parameters are \(x, y, x\)"):
+        vm.main(1, 2, x=3)
+
+
+def test_errors_survive_pickling() -> None:
+    made = [
+        getattr(relaxvm.errors, name)("what happened")
+        for name in relaxvm.errors.__all__
+        if name[0].isupper()
+    ]
+    made += [
+        relaxvm.errors.ParseError("p", line=3, column=4),
+        relaxvm.errors.LimitError("l", "fuel"),
+        relaxvm.errors.LinkError("m", ("f",)),
+    ]
+    for error in made:
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 # What is shown at the prompt
