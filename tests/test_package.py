@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -233,3 +234,19 @@ def test_sdist(distributions: tuple[Path, Path, Path]) -> None:
     assert {"relaxvm/_core.pyx", "include/relaxvm/isa.h", "tests/test_package.py"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".pyc"))]
     assert "relaxvm/_core.c" not in names
+
+
+def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
+    """At their top; what else some of them need, they skip without."""
+    extra = {
+        re.split(r"\W", requirement)[0] for requirement in PROJECT["optional-dependencies"]["test"]
+    }
+    imported = set()
+    modules = Path(__file__).parent.rglob("*.py")
+    for path in (path for path in modules if not path.name.startswith("tvm_")):  # TVM's side
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                imported.add(node.module.partition(".")[0])
+    assert imported - sys.stdlib_module_names <= extra | {"numpy", "relaxvm"}
