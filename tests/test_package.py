@@ -243,7 +243,7 @@ def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
     }
     imported = set()
     modules = Path(__file__).parent.rglob("*.py")
-    for path in (path for path in modules if not path.name.startswith("tvm_")):  # TVM's side
+    for path in (path for path in modules if "tvm" not in path.name):  # these skip without TVM
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
