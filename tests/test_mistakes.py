@@ -217,7 +217,8 @@ def test_errors_and_reprs_show_a_name_on_one_line(forged: Path) -> None:
         vm[FORGED]()
     with pytest.raises(relaxvm.errors.LinkError) as missing:
         VirtualMachine(executable, functions={})
-    for text in (note, *map(str, (arity.value, missing.value, executable, vm, vm.functions))):
+    html = vm._repr_html_()
+    for text in (note, html, *map(str, (arity.value, missing.value, executable, vm, vm.functions))):
         assert r"ok():\n" in text
         assert "\x1b" not in text
     assert note.count("\n") == 1

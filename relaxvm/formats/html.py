@@ -11,7 +11,7 @@ from typing import Final
 
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
-from ..values import describe
+from ..values import describe, readable
 from .text import format_instruction
 
 __all__ = ["as_html"]
@@ -74,7 +74,7 @@ def _function_rows(ex: VMExecutable, infos: Sequence[FunctionInfo]) -> list[tupl
 
 def _text(text: str, cut: int = _TEXT) -> str:
     """A piece of text, cut and escaped."""
-    return escape(text if len(text) <= cut else text[: cut - 1] + "…")
+    return escape(readable(text if len(text) <= cut else text[: cut - 1] + "…", cut))
 
 
 def _table(heads: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
