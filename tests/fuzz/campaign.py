@@ -6,6 +6,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -98,9 +99,15 @@ def run(
     batch = _Batch(seed, tvm, memory)
     batch.warm_up()
     # Each process of the pool forks the workers of one batch after the other.
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, _leave_signals) as pool:
         for found in pool.imap(batch, batches):
             yield from found
+
+
+def _leave_signals() -> None:
+    """In a process of the pool: the campaign alone answers to SIGINT, and ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     summary = Summary()
     indices = range(options.first, options.first + options.count)
     started = time.monotonic()
+    # A job in the background of a script ignores SIGINT, so both end the campaign with its counts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         memory = options.memory << 30 if options.memory else None
         for result in run(
