@@ -55,6 +55,7 @@ cdef extern from "_core_impl.h" nogil:
     cnp.PyArray_Descr* rvm_int64
     cnp.PyArray_Descr* rvm_bool
 
+    void rvm_incref(PyObject*) noexcept
     int64_t rvm_clock_ns() noexcept
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
@@ -471,7 +472,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     for i in range(count):
         value = args[i]
         if _is_plain(machine, value):
-            Py_INCREF(<object>value)
+            rvm_incref(value)
         else:
             value = PyObject_CallOneArg(<PyObject*>machine._to_value, value)
             if value is NULL:
@@ -481,7 +482,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         fp[i] = value
     for i in range(captured):
         value = _captured_at(closure, i)
-        Py_INCREF(<object>value)
+        rvm_incref(value)
         fp[count + i] = value
     rvm_null_registers(fp, count + captured, func.num_registers)
     if image is not machine._plain_image and machine._hook is not None:
@@ -619,10 +620,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 fp[word] = NULL
                 if value is NULL:
                     value = Py_None
-                    Py_INCREF(<object>value)
+                    rvm_incref(value)
             else:
                 value = pool_end[word]
-                Py_INCREF(<object>value)
+                rvm_incref(value)
             rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
             callee_fp = fp
             fp = <PyObject**>callee_fp[RVM_CALLER]
@@ -657,7 +658,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
         elif op == OP_COPY:
             value = rvm_load(fp, pool_end, ip[2])
-            Py_INCREF(<object>value)
+            rvm_incref(value)
             rvm_store(fp + ip[1], value)
             ip += 3
 
@@ -679,7 +680,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ip[2]
                 continue
             value = PyTuple_GET_ITEM(other, ip[4])
-            Py_INCREF(<object>value)
+            rvm_incref(value)
             rvm_store(fp + ip[1], value)
             ip += 5
 
@@ -770,7 +771,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ip[2]
                 continue
             value = Py_True if truth else Py_False
-            Py_INCREF(<object>value)
+            rvm_incref(value)
             rvm_store(fp + ip[1], value)
             ip += 4
 
@@ -780,7 +781,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ip[2]
                 continue
             value = Py_True if truth else Py_False
-            Py_INCREF(<object>value)
+            rvm_incref(value)
             rvm_store(fp + ip[1], value)
             ip += 5 if truth else ip[4]
 
@@ -868,7 +869,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             i = count
             while i < func.num_params:
                 value = _captured_at(other, i - count)
-                Py_INCREF(<object>value)
+                rvm_incref(value)
                 callee_fp[i] = value
                 i += 1
             rvm_null_registers(callee_fp, i, func.num_registers)
@@ -1040,7 +1041,7 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
     cdef PyObject* storage
     cdef PyObject* array = site.object
     if array is not NULL and rvm_is_idle(array, <int>site.count, site.dims, descr, site.data):
-        Py_INCREF(<object>array)
+        rvm_incref(array)
         return array
     storage = take_storage(allocator, nbytes)
     if storage is NULL:
@@ -1050,7 +1051,7 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
     if array is not NULL:
         rvm_shape_dims(shape, -1, site.dims, &site.count)
         site.data = rvm_array_data(array)
-        Py_INCREF(<object>array)
+        rvm_incref(array)
         rvm_store(&site.object, array)
     return array
 

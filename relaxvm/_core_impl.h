@@ -76,7 +76,7 @@ static inline PyObject *rvm_gather_tuple(PyObject **fp, PyObject **pool_end, con
     if (tuple == NULL) return NULL;
     for (int64_t i = 0; i < count; i++) {
         PyObject *value = rvm_load(fp, pool_end, words[i]);
-        Py_INCREF(value);
+        rvm_incref(value);
         PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
     }
     return tuple;
@@ -88,7 +88,7 @@ static inline void rvm_push_args(PyObject **to, PyObject **fp, PyObject **pool_e
     for (int64_t i = 0; i < count; i++) {
         PyObject **base = words[i] < 0 ? pool_end : fp;
         PyObject *value = base[words[i]];
-        Py_XINCREF(value);
+        if (value != NULL) rvm_incref(value);
         to[i] = value;
     }
 }
@@ -179,12 +179,12 @@ static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
  * code in that: the array whose dimensions these are may get others. */
 static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
     npy_intp copy[RVM_MAX_DIMS];
-    memcpy(copy, dims, (size_t)count * sizeof(npy_intp));
+    for (int64_t i = 0; i < count; i++) copy[i] = dims[i];
     PyObject *shape = rvm_new_shape(count, copy);
     if (shape == NULL) return NULL;
     memcpy(site->dims, copy, (size_t)count * sizeof(npy_intp));
     site->count = count;
-    Py_INCREF(shape);
+    rvm_incref(shape);
     rvm_store(&site->object, shape);
     return shape;
 }
@@ -195,7 +195,7 @@ static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_
     if (shape == NULL || site->count != count) return rvm_remember_shape(site, count, dims);
     for (int64_t i = 0; i < count; i++)
         if (site->dims[i] != dims[i]) return rvm_remember_shape(site, count, dims);
-    Py_INCREF(shape);
+    rvm_incref(shape);
     return shape;
 }
 
@@ -336,14 +336,14 @@ static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
     PyObject *heap = site->object;
     if (heap != NULL && rvm_is_idle(heap, 1, &slots, rvm_int64, site->data)) {
         memset(PyArray_DATA((PyArrayObject *)heap), 0, (size_t)slots * sizeof(int64_t));
-        Py_INCREF(heap);
+        rvm_incref(heap);
         return heap;
     }
     heap = PyArray_ZEROS(1, &slots, NPY_INT64, 0);
     if (heap == NULL) return NULL;
     if (site->object == NULL || Py_REFCNT(site->object) == 1) {
         site->data = PyArray_DATA((PyArrayObject *)heap);
-        Py_INCREF(heap);
+        rvm_incref(heap);
         rvm_store(&site->object, heap);
     }
     return heap;

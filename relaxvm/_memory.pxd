@@ -27,7 +27,7 @@ cdef class Storage:
     cdef char* data
     cdef int64_t capacity
     cdef readonly int64_t nbytes
-    cdef PyObject* allocator    # owned
+    cdef PyObject* allocator    # owned by all of its storages together
     cdef PyObject* _scope       # owned; NULL is "global"
 
 
@@ -36,4 +36,4 @@ cdef PyObject* take_storage(PyObject* allocator, int64_t nbytes) noexcept
 cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr) noexcept
 
-cdef void set_new(type cls, newfunc new) noexcept
+cdef newfunc set_new(type cls, newfunc new) noexcept

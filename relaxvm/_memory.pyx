@@ -33,6 +33,7 @@ cdef extern from "Python.h":
         newfunc tp_new
         void* tp_vectorcall
     void PyType_Modified(PyTypeObject*) noexcept
+    void PyErr_Clear() noexcept
 
 cdef enum:
     ALIGNMENT = 64      # bytes; the widest vector registers
@@ -207,10 +208,10 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
     cdef int64_t capacity
     cdef char* data = NULL
     cdef int index
+    cdef PyObject* made
     if nbytes > (<Allocator>self)._max_alloc or (
             nbytes > (<Allocator>self)._max_live - (<Allocator>self)._live):
         return NULL
-    cdef Storage storage = Storage.__new__(Storage)  # first: what fails from here on leaves nothing
     if (<Allocator>self)._idle is not NULL and nbytes <= INT64_MAX >> 2:
         index = _size_class(nbytes)
         data = (<Allocator>self)._idle[index]
@@ -223,18 +224,23 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
         data = (<Allocator>self)._acquire(nbytes, &capacity)
         if data is NULL:
             return NULL
-    storage.data = data
-    storage.capacity = capacity
-    storage.nbytes = nbytes
-    storage.allocator = self
-    Py_INCREF(<object>self)
+    made = _new_storage(<PyTypeObject*>Storage, <PyObject*>_no_args, NULL)
+    if made is NULL:
+        PyErr_Clear()
+        _system_free(data)
+        return NULL
+    (<Storage>made).data = data
+    (<Storage>made).capacity = capacity
+    (<Storage>made).nbytes = nbytes
+    (<Storage>made).allocator = self
+    if (<Allocator>self)._num_live == 0:
+        Py_INCREF(<object>self)  # one reference for all storages
     (<Allocator>self)._num_live += 1
     (<Allocator>self)._num_allocs += 1
     (<Allocator>self)._live += nbytes
     if (<Allocator>self)._live > (<Allocator>self)._peak:
         (<Allocator>self)._peak = (<Allocator>self)._live
-    Py_INCREF(storage)
-    return <PyObject*>storage
+    return made
 
 
 cdef inline void _release(PyObject* self, char* data, int64_t capacity) noexcept:
@@ -265,7 +271,8 @@ cdef class Storage:
             (<Allocator>self.allocator)._live -= self.nbytes
             (<Allocator>self.allocator)._num_live -= 1
             _release(self.allocator, self.data, self.capacity)
-            Py_DECREF(<object>self.allocator)
+            if (<Allocator>self.allocator)._num_live == 0:
+                Py_DECREF(<object>self.allocator)
             Py_XDECREF(self._scope)
 
     @property
@@ -330,19 +337,22 @@ cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cn
                           offset & (ALIGNMENT - 1) != 0)
 
 
-cdef void set_new(type cls, newfunc new) noexcept:
-    """Let instances of a class be made by `new` where Python asks for one.
+cdef newfunc set_new(type cls, newfunc new) noexcept:
+    """Let instances of a class be made by `new` where Python asks for one; answers what did so before.
 
     Cython's own ``cls.__new__(cls)`` goes past that slot.  Without this, Python could get at instances
     that nobody has filled in, from ``cls.__new__`` or a pickle.
     """
     cdef _typeobject* slots = <_typeobject*><PyObject*>cls
+    cdef newfunc old = slots.tp_new
     slots.tp_new = new
     slots.tp_vectorcall = NULL  # of the class itself, the short cut past tp_new
     PyType_Modified(<PyTypeObject*>slots)
+    return old
 
 
 cdef PyObject* _refuse(PyTypeObject* cls, PyObject* args, PyObject* kwargs) except NULL:
     raise TypeError("Storage: made by an allocator's alloc(nbytes)")
 
-set_new(Storage, <newfunc>_refuse)
+cdef tuple _no_args = ()
+cdef newfunc _new_storage = set_new(Storage, <newfunc>_refuse)
