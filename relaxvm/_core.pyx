@@ -26,7 +26,7 @@ import numpy as np
 from ._memory import NaiveAllocator, PooledAllocator
 from ._translate import QUICKENED, translate
 from .errors import BugError, CancelledError, InternalError, LimitError
-from .values import Shape, to_own_value, to_value
+from .values import Shape, readable, to_own_value, to_value
 
 cimport numpy as cnp
 
@@ -230,7 +230,8 @@ cdef class VMFunction:
         return hash((id(self.machine), self.index))
 
     def __repr__(self):
-        return f"<VMFunction {self.name}({', '.join(self.param_names)})>"
+        params = self.param_names or [f"arg{i}" for i in range(self.num_args)]
+        return f"<VMFunction {readable(self.name)}({', '.join(map(readable, params))})>"
 
 
 @cython.final
