@@ -456,6 +456,9 @@ class VirtualMachine(Machine):
     def close(self) -> None:
         """Let go of code, packed functions, saved ones, inputs, outputs and cached memory.
 
+        A VM that nobody refers to any more is gone at once, except where its program has functions
+        as values: these refer back to it, and it waits for the garbage collector unless closed.
+
         Calls that are under way end as usual; later ones raise.  Closing twice is no error.
         """
         self._close()

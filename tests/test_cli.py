@@ -389,6 +389,11 @@ class TestRun:
         data = run(*with_kernels(*args, "--json")).json
         assert data["profile"]["runs"] == 2
 
+    @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+    def test_a_device_without_end(self, run: Cli) -> None:
+        got = run("inspect", "/dev/zero", code=Exit.MALFORMED)
+        assert "/dev/zero: bad executable (header: expected the magic" in got.err
+
     def test_stdin(self, run: Cli, files: Path) -> None:
         data = (files / "two.vmexec").read_bytes()
         got = run("run", "-", "--function", "second", "--arg", "x=7", stdin=data)

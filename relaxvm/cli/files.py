@@ -38,6 +38,11 @@ _TEXT_HEAD: Final = text.VERSION_LINE.rsplit(" ", 1)[0].encode()
 """How a complete listing begins, of whatever version."""
 
 
+_MAGICS: Final = tuple(
+    magic.to_bytes(8, "little") for magic in (binary.MAGIC, binary.MAGIC_WITHOUT_SCOPES)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
     """An executable as read, not verified.
@@ -91,11 +96,11 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
         FormatError, ParseError, LimitError, MissingExtraError: from the reader of its form.
     """
     if name == STDIO:
-        return _from_bytes(read_stream(standard_input(), "<stdin>", limits), "<stdin>", limits)
+        return _from_stream(standard_input(), "<stdin>", limits)
     try:
         with open(name, "rb") as file:
             if not os.path.isfile(name):
-                return _from_bytes(read_stream(file, name, limits), name, limits)
+                return _from_stream(file, name, limits)
             head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
             file.seek(0)
             if head.startswith(_TEXT_HEAD):
@@ -108,6 +113,14 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             return OpenedFile(name, executable, "binary", size, head)
     except OSError as error:
         raise read_error(name, error) from error
+
+
+def _from_stream(file: IO[bytes], name: str, limits: Limits) -> OpenedFile:
+    """Read a pipe or a device.  It may have no end: what it is shows before all of it is read."""
+    head = file.read(_HEAD_BYTES)
+    if not head.startswith((_TEXT_HEAD, *_MAGICS)):
+        return _from_bytes(head, name, limits)  # raises
+    return _from_bytes(head + read_stream(file, name, limits), name, limits)
 
 
 def _from_bytes(data: bytes, name: str, limits: Limits) -> OpenedFile:
