@@ -508,6 +508,8 @@ cdef class Translator:
     cdef bint _quick_check(self, int kind, int64_t count, const int64_t* args) except -1:
         """Operations without a result."""
         cdef int64_t descr = 0
+        if not self._has_context(count, args):
+            return False
         if kind == AS_CHECK_FUNC and count == 2:
             self._emit_slow(OP_CHECK_FUNC, 0)
             self._operands(args, 1)
@@ -689,6 +691,8 @@ cdef class Translator:
         match = self.data + self.offsets[pc + 1]
         if match[1] != VOID_REGISTER or match[4] != check[4]:
             return 0
+        if not self._has_context(check[3], check + 4) or not self._has_context(match[3], match + 4):
+            return 0
         if not self._tensor_check(check[3], check + 4, &descr):
             return 0
         if not self._shape_match(match[3], match + 4):
@@ -755,6 +759,10 @@ cdef class Translator:
     cdef object _constant(self, int64_t word):
         """The constant that an argument word names, or None."""
         return self.constants[ARG_VALUE(word)] if ARG_KIND(word) == ARG_CONSTANT else None
+
+    cdef bint _has_context(self, int64_t count, const int64_t* args) except -1:
+        """Whether the last argument, the context of an error message, is a string for sure."""
+        return count > 0 and type(self._constant(args[count - 1])) is str
 
     cdef inline bint _is_immediate(self, int64_t word, int64_t low, int64_t high) noexcept:
         return ARG_KIND(word) == ARG_IMMEDIATE and low <= ARG_VALUE(word) <= high

@@ -693,3 +693,23 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     del x
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("name", ["match_shape", "check_tensor_info", "check_match"])
+def test_an_error_context_that_only_the_run_knows(name: str, optimize: bool) -> None:
+    """It is looked at even if the check passes."""
+
+    def body(b: ExecBuilder) -> None:
+        context = [b.r(1)]
+        if name != "match_shape":
+            b.emit_call("vm.builtin.check_tensor_info", [b.r(0), b.imm(1), *context])
+        if name != "check_tensor_info":
+            b.emit_call("vm.builtin.match_shape", [b.r(0), b.void_arg(), b.imm(1), b.imm(0),
+                                                   b.imm(3), *context])  # fmt: skip
+        b.emit_ret(b.r(0))
+
+    vm = machine(("main", 2, body), optimize=optimize)
+    x = np.zeros(3)
+    assert vm.main(x, "context ") is x
+    with pytest.raises(TypeError, match="expected a string"):
+        vm.main(x, 7)
