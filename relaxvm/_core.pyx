@@ -146,8 +146,7 @@ cdef enum:
     POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
     CALL_TICKS = 64     # what a call of C code counts for
     PYTHON_TICKS = 8    # and one of a Python function, which looks at signals itself
-    YIELD_POLLS = 16    # polls between looks at the clock
-    YIELD_NS = 2000000  # time after which another thread may have the GIL
+    YIELD_POLLS = 16    # polls between chances for other threads
     DEADLINE_BLOCKS = 64
     MAX_FRAME_WORDS = 1 << 26  # frames alive at once: 512 MiB
 
@@ -166,7 +165,6 @@ ctypedef struct Run:
     int64_t depth
     int64_t cancel_count
     int64_t polls
-    int64_t last_yield
     int64_t fuel
     int64_t start_fuel
     int64_t deadline
@@ -468,7 +466,6 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     run.depth = 1
     run.cancel_count = machine._cancel_count
     run.polls = 0
-    run.last_yield = 0
     fp = rvm_push_frame(run.chunk.memory, func, NULL, NULL, 0)
     for i in range(count):
         value = args[i]
@@ -1057,24 +1054,26 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
     return array
 
 
+# The interpreter lets another thread run, if one asked, where a Python function begins.  To release
+# and take the GIL here would not do: who waits for it may never be fast enough to get it.
+cdef object _breathe = eval("lambda: None")
+
+
 cdef int _poll(Machine machine, Run* run) noexcept:
     """Look at signals and cancellation, and now and then let another thread run."""
-    cdef int64_t now
+    cdef PyObject* breath
     if PyErr_CheckSignals() < 0:
-        return -1
-    if machine._cancel_count != run.cancel_count:
-        _fail_cancelled()
         return -1
     run.polls += 1
     if run.polls >= YIELD_POLLS:
         run.polls = 0
-        now = rvm_clock_ns()
-        if now - run.last_yield > YIELD_NS:
-            if run.last_yield:
-                with nogil:
-                    pass
-                now = rvm_clock_ns()
-            run.last_yield = now
+        breath = PyObject_Vectorcall(<PyObject*>_breathe, NULL, 0, NULL)
+        if breath is NULL:
+            return -1
+        Py_DECREF(<object>breath)
+    if machine._cancel_count != run.cancel_count:
+        _fail_cancelled()
+        return -1
     return 0
 
 
