@@ -1,0 +1,992 @@
+"""The tree of a program: types, expressions, bindings, functions.
+
+One `Expr` serves tensors and scalars: a symbolic dimension is an expression of `PrimType`, so it may
+stand wherever an expression may.  Every expression has a type `ty`; it is None only between the
+making of a node and its normalization (`relaxvm.ir.infer_type`).
+
+Source: Relax IR of apache-tvm 0.27, with its names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..values import as_dtype, dtype_name
+from .node import Attrs, Node
+
+if TYPE_CHECKING:
+    from .module import VDevice
+
+__all__ = [
+    "AnyType",
+    "BaseFunc",
+    "Binding",
+    "BindingBlock",
+    "Call",
+    "Constant",
+    "DataTypeImm",
+    "DataflowBlock",
+    "DataflowVar",
+    "Expr",
+    "ExternFunc",
+    "FloatImm",
+    "FuncType",
+    "Function",
+    "GlobalVar",
+    "If",
+    "IntImm",
+    "MatchCast",
+    "ObjectType",
+    "PrimType",
+    "PrimValue",
+    "SeqExpr",
+    "ShapeExpr",
+    "ShapeType",
+    "StringImm",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "Type",
+    "Var",
+    "VarBinding",
+    "const",
+    "convert_to_expr",
+    "extern",
+    "int_imm",
+    "is_scalar",
+    "prim_type",
+    "prim_value",
+]
+
+# Types
+
+
+class Type(Node):
+    """What is known of a value before the program runs."""
+
+    __slots__ = ()
+
+
+class AnyType(Type):
+    """Any value at all: the greatest type."""
+
+    __slots__ = ()
+
+    def __init__(self, span: Any = None) -> None:
+        self.span = span
+
+
+ObjectType = AnyType
+"""TVM's older name of `AnyType`."""
+
+
+class PrimType(Type):
+    """A scalar: bool, an integer or a float of a known data type; also "handle"."""
+
+    __slots__ = ("dtype",)
+    FIELDS = ("dtype",)
+
+    dtype: str
+
+    def __init__(self, dtype: str, span: Any = None) -> None:
+        self.dtype = dtype
+        self.span = span
+
+
+_PRIM_TYPES: Final[dict[str, PrimType]] = {}
+
+
+def prim_type(dtype: str) -> PrimType:
+    """The shared `PrimType` of a data type."""
+    found = _PRIM_TYPES.get(dtype)
+    if found is None:
+        found = _PRIM_TYPES[dtype] = PrimType(str(dtype))
+    return found
+
+
+class ShapeType(Type):
+    """A shape value: its dimensions, or only how many, or neither.
+
+    Attributes:
+        values: tuple of integer scalars, or None.
+        ndim: number of dimensions, -1 if unknown.
+    """
+
+    __slots__ = ("ndim", "values")
+    FIELDS = ("values", "ndim")
+
+    values: tuple[Expr, ...] | None
+    ndim: int
+
+    def __init__(
+        self, values: Sequence[Any] | None = None, ndim: int = -1, span: Any = None
+    ) -> None:
+        self.span = span
+        if values is None:
+            self.values = None
+            self.ndim = ndim
+            return
+        self.values = _dims(values)
+        self.ndim = len(self.values)
+        if ndim not in (-1, self.ndim):
+            raise ValueError(f"ShapeType: ndim is {ndim}, but there are {self.ndim} values")
+
+
+class TensorType(Type):
+    """A tensor.
+
+    Attributes:
+        shape: `ShapeExpr`, a `Var` of `ShapeType`, or None where at most the rank is known.
+        dtype: name of the data type, or None if unknown.
+        ndim: rank, -1 if unknown.
+        vdevice: the `VDevice` it lives on, or None.
+    """
+
+    __slots__ = ("dtype", "ndim", "shape", "vdevice")
+    FIELDS = ("shape", "dtype", "ndim", "vdevice")
+
+    shape: Expr | None
+    dtype: str | None
+    ndim: int
+    vdevice: VDevice | None
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: str | None = None,
+        vdevice: VDevice | None = None,
+        ndim: int = -1,
+        span: Any = None,
+    ) -> None:
+        self.span = span
+        self.dtype = dtype
+        self.vdevice = vdevice
+        if shape is not None and not isinstance(shape, Expr):
+            shape = ShapeExpr(shape)
+        self.shape = shape
+        known = shape.ty.ndim if shape is not None and type(shape.ty) is ShapeType else -1
+        if ndim != -1 and known not in (-1, ndim):
+            raise ValueError(f"TensorType: ndim is {ndim}, but the shape has {known} dimensions")
+        self.ndim = ndim if known == -1 else known
+
+    @property
+    def dims(self) -> tuple[Expr, ...] | None:
+        """The dimensions where all are known as expressions, else None."""
+        shape = self.shape
+        if type(shape) is ShapeExpr:
+            return shape.values
+        if shape is not None and type(shape.ty) is ShapeType:
+            return shape.ty.values
+        return None
+
+
+class TupleType(Type):
+    """A tuple of known length; `fields` are the types of its elements."""
+
+    __slots__ = ("fields",)
+    FIELDS = ("fields",)
+
+    fields: tuple[Type, ...]
+
+    def __init__(self, fields: Iterable[Type] = (), span: Any = None) -> None:
+        self.fields = tuple(fields)
+        self.span = span
+
+
+class FuncType(Type):
+    """A function.
+
+    Attributes:
+        params: types of the parameters; None where they are not known.
+        ret: type of the result.
+        purity: whether a call has no effect but its result.
+    """
+
+    __slots__ = ("params", "purity", "ret")
+    FIELDS = ("params", "ret", "purity")
+    DEFS = frozenset({"params"})
+
+    params: tuple[Type, ...] | None
+    ret: Type
+    purity: bool
+
+    def __init__(
+        self,
+        params: Iterable[Type] | None,
+        ret: Type,
+        purity: bool = True,
+        span: Any = None,
+    ) -> None:
+        self.params = None if params is None else tuple(params)
+        self.ret = ret
+        self.purity = purity
+        self.span = span
+
+    @classmethod
+    def opaque_func(cls, *, ret: Type | None = None, purity: bool = False) -> FuncType:
+        """A function of which the parameters are not known."""
+        return cls(None, ANY if ret is None else ret, purity)
+
+
+ANY: Final = AnyType()
+
+
+def is_scalar(expr: Expr) -> bool:
+    """Whether an expression is a scalar: of `PrimType`."""
+    return type(expr.ty) is PrimType
+
+
+# Expressions
+
+Operator = Callable[..., Any]
+
+SCALAR_OPERATORS: Final[dict[str, Operator]] = {}
+"""Python operator -> what it makes of scalars; filled by `relaxvm.ir.prim`."""
+
+TENSOR_OPERATORS: Final[dict[str, Operator]] = {}
+"""Python operator -> what it makes of tensors; filled by `relaxvm.op`."""
+
+
+def _operator(name: str, *operands: Any) -> Any:
+    for operand in operands:
+        if isinstance(operand, Expr) and not is_scalar(operand):
+            if isinstance(operand.ty, TensorType) and name in TENSOR_OPERATORS:
+                return TENSOR_OPERATORS[name](*operands)
+            return NotImplemented
+    return SCALAR_OPERATORS[name](*operands)
+
+
+class Expr(Node):
+    """Base of all expressions.  Python's operators on scalars give scalar expressions, on tensors
+    calls of the operators of Relax; ``t[i]`` takes an element of a tuple, ``f(x)`` is a call.
+
+    ``==`` of scalars is an expression too, whose truth value is structural equality; of anything
+    else it is identity.
+    """
+
+    __slots__ = ("ty",)
+
+    ty: Any
+    """The `Type`; None until inferred."""
+
+    @property
+    def dtype(self) -> str:
+        """Data type of a scalar or tensor.
+
+        Raises:
+            AttributeError: the expression is neither.
+        """
+        ty = self.ty
+        if isinstance(ty, (PrimType, TensorType)) and ty.dtype is not None:
+            return ty.dtype
+        raise AttributeError(f"{self} has no data type: its type is {ty}")
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __eq__(self, other: object) -> Any:
+        if self is other:
+            return True if type(self.ty) is not PrimType else SCALAR_OPERATORS["eq"](self, other)
+        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
+            return _operator("eq", self, other)
+        return NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
+            return _operator("ne", self, other)
+        return self is not other
+
+    def __add__(self, other: Any) -> Any:
+        return _operator("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _operator("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _operator("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _operator("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _operator("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _operator("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _operator("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _operator("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _operator("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _operator("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _operator("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _operator("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _operator("power", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _operator("power", other, self)
+
+    def __neg__(self) -> Any:
+        return _operator("negative", self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _operator("less", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _operator("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _operator("greater", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _operator("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Any:
+        return _operator("bitwise_and", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _operator("bitwise_and", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _operator("bitwise_or", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _operator("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _operator("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _operator("bitwise_xor", other, self)
+
+    def __invert__(self) -> Any:
+        return _operator("bitwise_not", self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _operator("left_shift", self, other)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _operator("right_shift", self, other)
+
+    def astype(self, dtype: str) -> Any:
+        """The value in another data type."""
+        return (
+            _operator("astype", self, str(dtype))
+            if is_scalar(self)
+            else TENSOR_OPERATORS["astype"](self, dtype)
+        )
+
+    def __call__(self, *args: Any, attrs: Mapping[str, Any] | None = None) -> Call:
+        if not isinstance(self.ty, FuncType) and not isinstance(self, (GlobalVar, ExternFunc)):
+            raise TypeError(f"{self} is not a function: its type is {self.ty}")
+        return Call(self, [convert_to_expr(arg) for arg in args], attrs)
+
+    def __getitem__(self, index: Any) -> Expr:
+        ty = self.ty
+        if not isinstance(ty, TupleType):
+            raise TypeError(f"{self} cannot be indexed: its type is {ty}; only tuples can")
+        try:
+            position = int(index)
+        except TypeError:
+            raise TypeError(f"index of tuple {self}: expected an int, got {index!r}") from None
+        if not 0 <= position < len(ty.fields):
+            # Python's tuple unpacking relies on this being an IndexError.
+            raise IndexError(f"tuple {self} has {len(ty.fields)} elements, index is {position}")
+        if isinstance(self, Tuple):
+            return self.fields[position]
+        return TupleGetItem(self, position)
+
+    def __iter__(self) -> Iterator[Expr]:
+        if not isinstance(self.ty, TupleType):
+            raise TypeError(f"{self} cannot be iterated over: its type is {self.ty}")
+        return (self[i] for i in range(len(self.ty.fields)))
+
+    def __bool__(self) -> bool:
+        if type(self.ty) is PrimType:
+            raise TypeError(
+                f"the truth value of {self} is not known before the program runs; prove it "
+                "(relaxvm.ir.Analyzer) or write it as an expression"
+            )
+        return True
+
+
+class IntImm(Expr):
+    """An integer or bool constant."""
+
+    __slots__ = ("value",)
+    FIELDS = ("value", "ty")
+
+    value: int
+
+    def __init__(self, dtype: str, value: SupportsIndex, span: Any = None) -> None:
+        self.value = value.__index__()
+        self.ty = prim_type(dtype)
+        self.span = span
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+
+class FloatImm(Expr):
+    """A float constant."""
+
+    __slots__ = ("value",)
+    FIELDS = ("value", "ty")
+
+    value: float
+
+    def __init__(self, dtype: str, value: float, span: Any = None) -> None:
+        self.value = float(value)
+        self.ty = prim_type(dtype)
+        self.span = span
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+
+_SMALL_INTS: Final = tuple(IntImm("int64", i) for i in range(1025))
+
+
+def int_imm(value: SupportsIndex) -> IntImm:
+    """An int64 constant.
+
+    Raises:
+        TypeError: not an integer.
+        OverflowError: it does not fit int64.
+    """
+    number = value.__index__()
+    if 0 <= number <= 1024:
+        return _SMALL_INTS[number]
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"{number} does not fit int64")
+    return IntImm("int64", number)
+
+
+class StringImm(Expr):
+    """A string."""
+
+    __slots__ = ("value",)
+    FIELDS = ("value",)
+
+    value: str
+
+    def __init__(self, value: str, span: Any = None) -> None:
+        self.value = value
+        self.ty = ANY
+        self.span = span
+
+
+class DataTypeImm(Expr):
+    """A data type as a value."""
+
+    __slots__ = ("value",)
+    FIELDS = ("value",)
+
+    value: str
+
+    def __init__(self, value: str, span: Any = None) -> None:
+        self.value = dtype_name(as_dtype(value))
+        self.ty = ANY
+        self.span = span
+
+
+class Var(Expr):
+    """A variable: of a binding, a parameter, or (of `PrimType`) a symbolic dimension.  Its name is
+    a hint: variables are the same only if they are one object.
+
+    `ty` may be a `Type`, or for a scalar the name of its data type.
+    """
+
+    __slots__ = ("name",)
+
+    name: str
+
+    def __init__(self, name: str, ty: Type | str | None = None, span: Any = None) -> None:
+        self.name = name
+        self.ty = prim_type(ty) if isinstance(ty, str) else ty
+        self.span = span
+
+    @property
+    def name_hint(self) -> str:
+        """The name."""
+        return self.name
+
+
+class DataflowVar(Var):
+    """A variable that is seen within its `DataflowBlock` only."""
+
+    __slots__ = ()
+
+
+class GlobalVar(Expr):
+    """A function of the module, by name."""
+
+    __slots__ = ("name_hint",)
+    FIELDS = ("name_hint",)
+
+    name_hint: str
+
+    def __init__(self, name_hint: str, ty: Type | None = None, span: Any = None) -> None:
+        self.name_hint = name_hint
+        self.ty = ty
+        self.span = span
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.name_hint
+
+
+class Constant(Expr):
+    """A tensor known when the program is built.
+
+    Attributes:
+        data: the array, read-only.
+    """
+
+    __slots__ = ("data",)
+    FIELDS = ("data",)
+
+    data: NDArray[Any]
+
+    def __init__(self, data: NDArray[Any], ty: Type | None = None, span: Any = None) -> None:
+        array = data.view()
+        array.flags.writeable = False
+        self.data = array
+        self.ty = TensorType(array.shape, dtype_name(array.dtype)) if ty is None else ty
+        self.span = span
+
+
+class ShapeExpr(Expr):
+    """A shape of the given dimensions."""
+
+    __slots__ = ("values",)
+    FIELDS = ("values",)
+
+    values: tuple[Expr, ...]
+
+    def __init__(self, values: Sequence[Any], span: Any = None) -> None:
+        self.ty = ty = ShapeType(values)
+        assert ty.values is not None
+        self.values = ty.values
+        self.span = span
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.values)
+
+
+class Tuple(Expr):
+    """A tuple of expressions."""
+
+    __slots__ = ("fields",)
+    FIELDS = ("fields",)
+
+    fields: tuple[Expr, ...]
+
+    def __init__(self, fields: Iterable[Any] = (), span: Any = None) -> None:
+        self.fields = tuple(f if isinstance(f, Expr) else convert_to_expr(f) for f in fields)
+        types = [field.ty for field in self.fields]
+        self.ty = None if None in types else TupleType(types)
+        self.span = span
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+class TupleGetItem(Expr):
+    """Element `index` of a tuple."""
+
+    __slots__ = ("index", "tuple_value")
+    FIELDS = ("tuple_value", "index")
+
+    tuple_value: Expr
+    index: int
+
+    def __init__(self, tuple_value: Expr, index: int, span: Any = None) -> None:
+        self.tuple_value = tuple_value
+        self.index = index
+        self.span = span
+        ty = tuple_value.ty
+        if type(ty) is TupleType:
+            if not 0 <= index < len(ty.fields):
+                raise IndexError(
+                    f"tuple {tuple_value} has {len(ty.fields)} elements, index is {index}"
+                )
+            self.ty = ty.fields[index]
+        else:
+            self.ty = None if ty is None else ANY
+
+
+class Call(Expr):
+    """A call of an operator, a function or a packed function.
+
+    Attributes:
+        op: an `Op`, `GlobalVar`, `ExternFunc` or an expression of `FuncType`.
+        args: the arguments.
+        attrs: the operator's attributes.
+        ty_args: type arguments; of a packed call the type of its result.
+    """
+
+    __slots__ = ("args", "attrs", "op", "ty_args")
+    FIELDS = ("op", "args", "attrs", "ty_args")
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Attrs
+    ty_args: tuple[Type, ...]
+
+    def __init__(
+        self,
+        op: Expr,
+        args: Iterable[Expr] = (),
+        attrs: Mapping[str, Any] | None = None,
+        ty_args: Iterable[Type] = (),
+        ty: Type | None = None,
+        span: Any = None,
+    ) -> None:
+        self.op = op
+        self.args = tuple(args)
+        self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
+        self.ty_args = tuple(ty_args)
+        self.ty = ty
+        self.span = span
+
+
+NO_ATTRS: Final = Attrs()
+
+
+def _attrs(attrs: Mapping[str, Any] | None) -> Attrs:
+    return Attrs(attrs) if attrs else NO_ATTRS
+
+
+class If(Expr):
+    """One of two branches, chosen when the program runs; each is a `SeqExpr`."""
+
+    __slots__ = ("cond", "false_branch", "true_branch")
+    FIELDS = ("cond", "true_branch", "false_branch")
+
+    cond: Expr
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+
+    def __init__(
+        self,
+        cond: Expr,
+        true_branch: Expr,
+        false_branch: Expr,
+        ty: Type | None = None,
+        span: Any = None,
+    ) -> None:
+        self.cond = cond
+        self.true_branch = _as_seq(true_branch)
+        self.false_branch = _as_seq(false_branch)
+        self.ty = ty
+        self.span = span
+
+
+class Binding(Node):
+    """What binds a variable.
+
+    Attributes:
+        var: the variable.
+        value: the expression it stands for.
+    """
+
+    __slots__ = ("value", "var")
+    var: Var
+    value: Expr
+
+
+class VarBinding(Binding):
+    """``var = value``"""
+
+    __slots__ = ()
+    FIELDS = ("value", "var")
+    DEFS = frozenset({"var"})
+
+    def __init__(self, var: Var, value: Expr, span: Any = None) -> None:
+        self.var = var
+        self.value = value
+        self.span = span
+
+
+class MatchCast(Binding):
+    """``var = match_cast(value, ty)``: check when the program runs that the value is of the type,
+    and define the symbolic variables that the type has first.  `ty` is the type."""
+
+    __slots__ = ("ty",)
+    FIELDS = ("value", "ty", "var")
+    DEFS = frozenset({"var", "ty"})
+
+    ty: Type
+
+    def __init__(self, var: Var, value: Expr, ty: Type, span: Any = None) -> None:
+        self.var = var
+        self.value = value
+        self.ty = ty
+        self.span = span
+
+
+class BindingBlock(Node):
+    """Bindings that are done in order; effects are allowed."""
+
+    __slots__ = ("bindings",)
+    FIELDS = ("bindings",)
+
+    bindings: tuple[Binding, ...]
+
+    def __init__(self, bindings: Iterable[Binding] = (), span: Any = None) -> None:
+        self.bindings = tuple(bindings)
+        self.span = span
+
+
+class DataflowBlock(BindingBlock):
+    """Bindings without effects and without control flow.  Of its variables only those that are no
+    `DataflowVar` are seen outside."""
+
+    __slots__ = ()
+
+
+class SeqExpr(Expr):
+    """Blocks of bindings, then the value `body`."""
+
+    __slots__ = ("blocks", "body")
+    FIELDS = ("blocks", "body")
+
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+
+    def __init__(
+        self, blocks: Iterable[BindingBlock], body: Expr, ty: Type | None = None, span: Any = None
+    ) -> None:
+        self.blocks = tuple(blocks)
+        self.body = body
+        self.ty = body.ty if ty is None else ty
+        self.span = span
+
+
+def _as_seq(expr: Expr) -> SeqExpr:
+    return expr if type(expr) is SeqExpr else SeqExpr((), expr, span=expr.span)
+
+
+class ExternFunc(Expr):
+    """A packed function, by the name it is registered under."""
+
+    __slots__ = ("global_symbol",)
+    FIELDS = ("global_symbol",)
+
+    global_symbol: str
+
+    def __init__(self, global_symbol: str, ty: Type | None = None, span: Any = None) -> None:
+        self.global_symbol = global_symbol
+        self.ty = _OPAQUE_FUNC if ty is None else ty
+        self.span = span
+
+
+_OPAQUE_FUNC: Final = FuncType.opaque_func()
+
+
+class BaseFunc(Expr):
+    """What a module holds: a `Function` or a `PrimFunc`; `attrs` are its attributes."""
+
+    __slots__ = ("attrs",)
+
+    attrs: Attrs
+
+    def _with_attrs(self, attrs: Attrs) -> Any:
+        raise TypeError(f"attributes of a {type(self).__name__} cannot be changed")
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Any:
+        """The function with attributes set: one by name, or those of a mapping."""
+        more = key if isinstance(key, Mapping) else {key: value}
+        return self._with_attrs(Attrs({**self.attrs, **more}))
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
+        """The function with these attributes and no others."""
+        return self._with_attrs(Attrs(attrs))
+
+    def without_attr(self, key: str) -> Any:
+        """The function without an attribute."""
+        return self._with_attrs(Attrs({k: v for k, v in self.attrs.items() if k != key}))
+
+
+class Function(BaseFunc):
+    """A function of Relax.
+
+    Attributes:
+        params: the parameters.
+        body: a `SeqExpr`.
+        ret_ty: type of the result.
+        is_pure: whether a call has no effect but its result.
+        attrs: attributes, as "global_symbol".
+    """
+
+    __slots__ = ("body", "is_pure", "params", "ret_ty")
+    FIELDS = ("params", "body", "ret_ty", "is_pure", "attrs")
+    DEFS = frozenset({"params"})
+
+    params: tuple[Var, ...]
+    body: SeqExpr
+    ret_ty: Any
+    is_pure: bool
+
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: Expr,
+        ret_ty: Type | None = None,
+        is_pure: bool = True,
+        attrs: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        self.params = tuple(params)
+        self.body = _as_seq(body)
+        self.ret_ty = self.body.ty if ret_ty is None else ret_ty
+        self.is_pure = is_pure
+        self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
+        self.span = span
+        for param in self.params:
+            if param.ty is None:
+                raise TypeError(f"parameter {param.name!r} has no type")
+        self.ty = FuncType([p.ty for p in self.params], ANY if self.ret_ty is None else self.ret_ty,
+                           is_pure)  # fmt: skip
+
+    def _with_attrs(self, attrs: Attrs) -> Function:
+        return Function(self.params, self.body, self.ret_ty, self.is_pure, attrs, self.span)
+
+    def replace(
+        self,
+        *,
+        params: Iterable[Var] | None = None,
+        body: Expr | None = None,
+        ret_ty: Type | None = None,
+        is_pure: bool | None = None,
+    ) -> Function:
+        """The function with some parts exchanged."""
+        return Function(
+            self.params if params is None else params,
+            self.body if body is None else body,
+            self.ret_ty if ret_ty is None else ret_ty,
+            self.is_pure if is_pure is None else is_pure,
+            self.attrs,
+            self.span,
+        )
+
+
+# Making expressions of Python values
+
+
+def prim_value(value: Any) -> Expr:
+    """A scalar as an expression: int64, float64, bool, or the scalar expression itself.
+
+    Raises:
+        TypeError: not a scalar.
+    """
+    if isinstance(value, Expr):
+        if is_scalar(value):
+            return value
+        raise TypeError(f"prim_value: expected a scalar, got {value} of type {value.ty}")
+    if isinstance(value, (bool, np.bool_)):
+        return IntImm("bool", int(value))
+    if isinstance(value, np.generic):
+        dtype = dtype_name(value.dtype)
+        return (FloatImm if value.dtype.kind == "f" else IntImm)(dtype, value.item())
+    if isinstance(value, float):
+        return FloatImm("float64", value)
+    if isinstance(value, int):
+        return int_imm(value)
+    raise TypeError(f"prim_value: expected a scalar, got {type(value).__name__}")
+
+
+PrimValue = prim_value
+"""TVM's older node for a scalar in Relax; scalars are expressions by themselves now."""
+
+
+def const(value: Any, dtype: Any = None) -> Constant:
+    """A constant tensor.  Python floats are float32 and ints int32 unless `dtype` says otherwise;
+    numpy values keep their data type.
+
+    Raises:
+        TypeError, ValueError: numpy cannot make a tensor of it.
+    """
+    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        default = {"f": "float32", "i": "int32"}.get(array.dtype.kind)
+        array = array if default is None else array.astype(default)
+    else:
+        array = np.array(value, None if dtype is None else as_dtype(dtype))
+    if array.dtype.kind == "O":
+        raise TypeError(f"const: expected numbers, got {type(value).__name__}")
+    return Constant(array)
+
+
+def extern(name: str, ty: Type | None = None) -> ExternFunc:
+    """A packed function, by name."""
+    return ExternFunc(name, ty)
+
+
+def convert_to_expr(value: Any) -> Expr:
+    """A Python value as an expression: numbers as scalars, strings, data types, lists and tuples as
+    tuples, arrays as constants.
+
+    Raises:
+        TypeError: there is no such expression.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (bool, int, float, np.generic)):
+        return prim_value(value)
+    if isinstance(value, np.ndarray):
+        return Constant(value)
+    if isinstance(value, np.dtype):
+        return DataTypeImm(dtype_name(value))
+    if isinstance(value, (tuple, list)):
+        return Tuple([convert_to_expr(item) for item in value])
+    raise TypeError(
+        f"expected an expression, a number, a string, a data type, an array or a tuple of these, "
+        f"got {type(value).__name__}"
+    )
+
+
+def _dims(values: Sequence[Any]) -> tuple[Expr, ...]:
+    if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
+        raise TypeError(f"a shape is a sequence of dimensions, got {values!r}")
+    dims = tuple([v if isinstance(v, Expr) else int_imm(v) for v in values])
+    for dim in dims:
+        ty = dim.ty
+        if type(ty) is not PrimType or ty.dtype[:3] not in ("int", "uin"):
+            raise TypeError(f"a dimension is an integer scalar, got {dim} of type {ty}")
+    return dims

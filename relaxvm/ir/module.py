@@ -1,0 +1,187 @@
+"""IRModule: functions by name, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import did_you_mean
+from .expr import BaseFunc, GlobalVar
+from .node import Attrs, Node
+
+__all__ = ["DummyGlobalInfo", "GlobalInfo", "IRModule", "VDevice"]
+
+
+class GlobalInfo(Node):
+    """What functions of a module share, beside functions."""
+
+    __slots__ = ()
+
+
+class DummyGlobalInfo(GlobalInfo):
+    """Nothing; for tests."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.span = None
+
+
+class VDevice(GlobalInfo):
+    """A device that tensors are placed on: a target as "llvm", an index, a memory scope."""
+
+    __slots__ = ("memory_scope", "target", "vdevice_id")
+    FIELDS = ("target", "vdevice_id", "memory_scope")
+
+    target: str
+    vdevice_id: int
+    memory_scope: str
+
+    def __init__(
+        self, target: str = "llvm", vdevice_id: int = 0, memory_scope: str = "global"
+    ) -> None:
+        if isinstance(target, Mapping):
+            target = str(target["kind"])
+        self.target = target
+        self.vdevice_id = vdevice_id
+        self.memory_scope = memory_scope
+        self.span = None
+
+
+class IRModule(Node):
+    """A program: functions by `GlobalVar`, attributes, global infos by kind.
+
+    Of all nodes only a module may be changed (`module[name] = function`); passes change a `copy`.
+    The order of functions is that in which they were added.
+    """
+
+    __slots__ = ("_by_name", "attrs", "functions", "global_infos")
+    FIELDS = ("functions", "attrs", "global_infos")
+
+    functions: dict[GlobalVar, BaseFunc]
+    attrs: Attrs
+    global_infos: dict[str, list[GlobalInfo]]
+
+    def __init__(
+        self,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        global_infos: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.functions = {}
+        self._by_name: dict[str, GlobalVar] = {}
+        self.attrs = Attrs(attrs or {})
+        self.global_infos = {name: list(infos) for name, infos in (global_infos or {}).items()}
+        self.span = None
+        for key, func in (functions or {}).items():
+            self[key] = func
+
+    @classmethod
+    def from_expr(cls, expr: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> IRModule:
+        """A module of one function, named by its attribute "global_symbol", else "main"."""
+        module = cls(functions)
+        module[expr.attrs.get("global_symbol", "main")] = expr
+        return module
+
+    def copy(self) -> IRModule:
+        """A module with the same functions, to be changed."""
+        new = IRModule.__new__(IRModule)
+        new.functions = dict(self.functions)
+        new._by_name = dict(self._by_name)
+        new.attrs = self.attrs
+        new.global_infos = {name: list(infos) for name, infos in self.global_infos.items()}
+        new.span = self.span
+        return new
+
+    clone = copy
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The variable of a function.
+
+        Raises:
+            ValueError: there is no such function.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise ValueError(
+                f"the module has no function {name!r}{did_you_mean(name, self._by_name)}"
+            ) from None
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """Variables of all functions, in order."""
+        return list(self.functions)
+
+    def __getitem__(self, key: GlobalVar | str) -> Any:
+        return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
+
+    def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
+        name = key if isinstance(key, str) else key.name_hint
+        var = self._by_name.get(name)
+        if var is None:
+            var = self._by_name[name] = GlobalVar(name) if isinstance(key, str) else key
+        elif not isinstance(key, str) and key is not var:
+            raise ValueError(f"the module has another GlobalVar named {name!r}")
+        if var.ty is None:
+            var.ty = func.ty
+        self.functions[var] = func
+
+    def __delitem__(self, key: GlobalVar | str) -> None:
+        var = self.get_global_var(key if isinstance(key, str) else key.name_hint)
+        del self._by_name[var.name_hint]
+        del self.functions[var]
+
+    def __contains__(self, key: object) -> bool:
+        return (key.name_hint if isinstance(key, GlobalVar) else key) in self._by_name
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def items(self) -> Any:
+        """Pairs of variable and function, in order."""
+        return self.functions.items()
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Exchange or add a function."""
+        self[var] = func
+
+    def update_global_info(self, name: str, infos: Any) -> None:
+        """Set the global infos of a kind."""
+        self.global_infos[name] = list(infos)
+
+    def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
+        """Take over all functions of another module."""
+        for var, func in other.items():
+            self[var.name_hint] = func
+
+    def unique_name(self, name: str) -> str:
+        """`name`, or with the least number appended that makes it new."""
+        if name not in self._by_name:
+            return name
+        number = 0
+        while f"{name}_{number}" in self._by_name:
+            number += 1
+        return f"{name}_{number}"
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        """The module with an attribute set."""
+        new = self.copy()
+        new.attrs = Attrs({**self.attrs, key: value})
+        return new
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """The module with these attributes and no others."""
+        new = self.copy()
+        new.attrs = Attrs(attrs)
+        return new
+
+    def get_attr(self, key: str) -> Any:
+        """An attribute, or None."""
+        return self.attrs.get(key)
+
+    def without_attr(self, key: str) -> IRModule:
+        """The module without an attribute."""
+        return self.with_attrs({k: v for k, v in self.attrs.items() if k != key})

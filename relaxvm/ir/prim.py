@@ -1,0 +1,768 @@
+"""Scalar expressions: arithmetic, comparison and logic of symbolic integers, floats and bools.
+
+The functions here (and Python's operators, which call them) fold constants and drop neutral
+elements; the classes build just the node.  `//` and `%` round towards minus infinity.
+
+Source: PrimExpr of apache-tvm 0.27 (``tvm.tirx``).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from .expr import SCALAR_OPERATORS, Expr, FloatImm, IntImm, PrimType, prim_type
+
+__all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "BinaryOpExpr",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Cast",
+    "CmpExpr",
+    "Div",
+    "FloorDiv",
+    "FloorMod",
+    "LShift",
+    "Let",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "Or",
+    "RShift",
+    "Select",
+    "Sub",
+    "as_scalar",
+    "cast",
+    "floordiv",
+    "floormod",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "select",
+    "truncdiv",
+    "truncmod",
+]
+
+
+class BinaryOpExpr(Expr):
+    """A scalar operation of two operands of one data type, which is the result's too."""
+
+    __slots__ = ("a", "b")
+    FIELDS = ("a", "b")
+
+    SYMBOL: ClassVar[str] = ""
+    """How it is written between (or, a name, before) its operands."""
+    EVALUATE: ClassVar[Callable[[Any, Any], Any]]
+    """What it is, in Python numbers of unlimited width."""
+
+    a: Expr
+    b: Expr
+
+    def __init__(self, a: Expr, b: Expr, span: Any = None) -> None:
+        self.a = a
+        self.b = b
+        self.ty = a.ty
+        self.span = span
+
+
+class CmpExpr(BinaryOpExpr):
+    """A comparison; the result is bool."""
+
+    __slots__ = ()
+
+    def __init__(self, a: Expr, b: Expr, span: Any = None) -> None:
+        self.a = a
+        self.b = b
+        self.ty = _BOOL
+        self.span = span
+
+
+_BOOL: Final = prim_type("bool")
+
+
+def truncated_division(a: int, b: int) -> int:
+    """a / b, rounded towards zero."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def truncated_remainder(a: int, b: int) -> int:
+    """What `truncated_division` leaves: has the sign of a."""
+    return a - b * truncated_division(a, b)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return a / b if isinstance(a, float) else truncated_division(a, b)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return math.fmod(a, b) if isinstance(a, float) else truncated_remainder(a, b)
+
+
+def _and(a: Any, b: Any) -> Any:
+    return a and b
+
+
+def _or(a: Any, b: Any) -> Any:
+    return a or b
+
+
+class Add(BinaryOpExpr):
+    """a + b"""
+
+    __slots__ = ()
+    SYMBOL = "+"
+    EVALUATE = staticmethod(operator.add)
+
+
+class Sub(BinaryOpExpr):
+    """a - b"""
+
+    __slots__ = ()
+    SYMBOL = "-"
+    EVALUATE = staticmethod(operator.sub)
+
+
+class Mul(BinaryOpExpr):
+    """a * b"""
+
+    __slots__ = ()
+    SYMBOL = "*"
+    EVALUATE = staticmethod(operator.mul)
+
+
+class Div(BinaryOpExpr):
+    """a / b; of integers rounded towards zero"""
+
+    __slots__ = ()
+    SYMBOL = "/"
+    EVALUATE = staticmethod(_divide)
+
+
+class Mod(BinaryOpExpr):
+    """what `Div` leaves, with the sign of a"""
+
+    __slots__ = ()
+    SYMBOL = "truncmod"
+    EVALUATE = staticmethod(_remainder)
+
+
+class FloorDiv(BinaryOpExpr):
+    """a // b, towards minus infinity"""
+
+    __slots__ = ()
+    SYMBOL = "//"
+    EVALUATE = staticmethod(operator.floordiv)
+
+
+class FloorMod(BinaryOpExpr):
+    """a % b, with the sign of b"""
+
+    __slots__ = ()
+    SYMBOL = "%"
+    EVALUATE = staticmethod(operator.mod)
+
+
+class Min(BinaryOpExpr):
+    """the lesser of a and b"""
+
+    __slots__ = ()
+    SYMBOL = "min"
+    EVALUATE = staticmethod(min)
+
+
+class Max(BinaryOpExpr):
+    """the greater of a and b"""
+
+    __slots__ = ()
+    SYMBOL = "max"
+    EVALUATE = staticmethod(max)
+
+
+class BitwiseAnd(BinaryOpExpr):
+    """a & b"""
+
+    __slots__ = ()
+    SYMBOL = "&"
+    EVALUATE = staticmethod(operator.and_)
+
+
+class BitwiseOr(BinaryOpExpr):
+    """a | b"""
+
+    __slots__ = ()
+    SYMBOL = "|"
+    EVALUATE = staticmethod(operator.or_)
+
+
+class BitwiseXor(BinaryOpExpr):
+    """a ^ b"""
+
+    __slots__ = ()
+    SYMBOL = "^"
+    EVALUATE = staticmethod(operator.xor)
+
+
+class LShift(BinaryOpExpr):
+    """a << b"""
+
+    __slots__ = ()
+    SYMBOL = "<<"
+    EVALUATE = staticmethod(operator.lshift)
+
+
+class RShift(BinaryOpExpr):
+    """a >> b, of signed integers arithmetic"""
+
+    __slots__ = ()
+    SYMBOL = ">>"
+    EVALUATE = staticmethod(operator.rshift)
+
+
+class LT(CmpExpr):
+    """a < b"""
+
+    __slots__ = ()
+    SYMBOL = "<"
+    EVALUATE = staticmethod(operator.lt)
+
+
+class LE(CmpExpr):
+    """a <= b"""
+
+    __slots__ = ()
+    SYMBOL = "<="
+    EVALUATE = staticmethod(operator.le)
+
+
+class GT(CmpExpr):
+    """a > b"""
+
+    __slots__ = ()
+    SYMBOL = ">"
+    EVALUATE = staticmethod(operator.gt)
+
+
+class GE(CmpExpr):
+    """a >= b"""
+
+    __slots__ = ()
+    SYMBOL = ">="
+    EVALUATE = staticmethod(operator.ge)
+
+
+class And(CmpExpr):
+    """a and b"""
+
+    __slots__ = ()
+    SYMBOL = "and"
+    EVALUATE = staticmethod(_and)
+
+
+class Or(CmpExpr):
+    """a or b"""
+
+    __slots__ = ()
+    SYMBOL = "or"
+    EVALUATE = staticmethod(_or)
+
+
+class _Equality(CmpExpr):
+    """An (in)equality, which Python may ask for its truth: then it is structural."""
+
+    __slots__ = ()
+    EQUAL: ClassVar[bool]
+
+    def __bool__(self) -> bool:
+        return same(self.a, self.b) == self.EQUAL
+
+
+class EQ(_Equality):
+    """a == b"""
+
+    __slots__ = ()
+    SYMBOL = "=="
+    EVALUATE = staticmethod(operator.eq)
+    EQUAL = True
+
+
+class NE(_Equality):
+    """a != b"""
+
+    __slots__ = ()
+    SYMBOL = "!="
+    EVALUATE = staticmethod(operator.ne)
+    EQUAL = False
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two scalars are equal as they are written; variables are equal to themselves only."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or not a.FIELDS:
+        return False
+    for field in a.FIELDS:
+        x, y = getattr(a, field), getattr(b, field)
+        if isinstance(x, Expr):
+            if not (isinstance(y, Expr) and same(x, y)):
+                return False
+        elif type(x) is PrimType:
+            if type(y) is not PrimType or x.dtype != y.dtype:
+                return False
+        elif isinstance(x, tuple):
+            if len(x) != len(y) or not all(
+                same(i, j) if isinstance(i, Expr) else i is j for i, j in zip(x, y, strict=True)
+            ):
+                return False
+        elif type(x) is not type(y) or (x != y and not (x != x and y != y)):
+            return False
+    return True
+
+
+class Not(Expr):
+    """not a"""
+
+    __slots__ = ("a",)
+    FIELDS = ("a",)
+    a: Expr
+
+    def __init__(self, a: Expr, span: Any = None) -> None:
+        self.a = a
+        self.ty = _BOOL
+        self.span = span
+
+
+class BitwiseNot(Expr):
+    """~a"""
+
+    __slots__ = ("a",)
+    FIELDS = ("a",)
+    a: Expr
+
+    def __init__(self, a: Expr, span: Any = None) -> None:
+        self.a = a
+        self.ty = a.ty
+        self.span = span
+
+
+class Cast(Expr):
+    """`value` converted to another data type."""
+
+    __slots__ = ("value",)
+    FIELDS = ("value", "ty")
+    value: Expr
+
+    def __init__(self, dtype: str, value: Expr, span: Any = None) -> None:
+        self.value = value
+        self.ty = prim_type(dtype)
+        self.span = span
+
+
+class Select(Expr):
+    """`true_value` if `condition` else `false_value`; both may be evaluated."""
+
+    __slots__ = ("condition", "false_value", "true_value")
+    FIELDS = ("condition", "true_value", "false_value")
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+
+    def __init__(
+        self, condition: Expr, true_value: Expr, false_value: Expr, span: Any = None
+    ) -> None:
+        self.condition = condition
+        self.true_value = true_value
+        self.false_value = false_value
+        self.ty = true_value.ty
+        self.span = span
+
+
+class Let(Expr):
+    """`body`, in which `var` stands for `value`."""
+
+    __slots__ = ("body", "value", "var")
+    FIELDS = ("value", "var", "body")
+    DEFS = frozenset({"var"})
+    var: Any
+    value: Expr
+    body: Expr
+
+    def __init__(self, var: Any, value: Expr, body: Expr, span: Any = None) -> None:
+        self.var = var
+        self.value = value
+        self.body = body
+        self.ty = body.ty
+        self.span = span
+
+
+# Construction with folding
+
+
+def as_scalar(value: Any, dtype: str | None = None) -> Expr:
+    """A number or scalar expression as a scalar, a number in the data type asked for (else int64 or
+    float32, or bool).
+
+    Raises:
+        TypeError: not a scalar.
+        OverflowError: the number does not fit the data type.
+    """
+    if isinstance(value, Expr):
+        if type(value.ty) is not PrimType:
+            raise TypeError(f"expected a scalar, got {value} of type {value.ty}")
+        return value
+    if (hasattr(value, "item") and not hasattr(value, "shape")) or getattr(
+        value, "shape", None
+    ) == ():
+        value = value.item()
+    if isinstance(value, bool):
+        return immediate(dtype or "bool", value)
+    if isinstance(value, int):
+        return immediate(dtype or "int64", value)
+    if isinstance(value, float):
+        return immediate(dtype or "float32", value)
+    raise TypeError(f"expected a scalar, got {type(value).__name__}")
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a data type is one of floats."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def immediate(dtype: str, value: Any) -> IntImm | FloatImm:
+    """A constant of a data type.
+
+    Raises:
+        TypeError: a float for an integer data type.
+        OverflowError: out of range.
+    """
+    if is_float(dtype):
+        return FloatImm(dtype, value)
+    if isinstance(value, float):
+        raise TypeError(f"{value} is no {dtype}")
+    low, high = _range(dtype)
+    if not low <= value <= high:
+        raise OverflowError(f"{value} does not fit {dtype}")
+    return IntImm(dtype, int(value))
+
+
+def _range(dtype: str) -> tuple[int, int]:
+    if dtype == "bool":
+        return 0, 1
+    if dtype.startswith("uint"):
+        return 0, 2 ** int(dtype[4:]) - 1
+    if dtype.startswith("int"):
+        bits = int(dtype[3:])
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    raise TypeError(f"{dtype} is no data type of integers")
+
+
+def _pair(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Two operands in one data type: a number takes the other's, of two scalars the narrower is
+    cast to the wider, integers to floats."""
+    if not isinstance(a, Expr):
+        b = as_scalar(b)
+        return _number(a, b), b
+    if not isinstance(b, Expr):
+        a = as_scalar(a)
+        return a, _number(b, a)
+    ta, tb = a.dtype, b.dtype
+    if ta == tb:
+        return a, b
+    wider = _wider(ta, tb)
+    return cast(a, wider), cast(b, wider)
+
+
+def _number(value: Any, beside: Expr) -> Expr:
+    dtype = beside.dtype
+    if dtype == "bool" and not isinstance(value, bool):
+        return as_scalar(value)
+    if isinstance(value, float) and not is_float(dtype):
+        return as_scalar(value)
+    return as_scalar(value, dtype)
+
+
+def _wider(a: str, b: str) -> str:
+    def rank(dtype: str) -> tuple[int, int, int]:
+        if dtype == "bool":
+            return 0, 1, 0
+        digits = int("".join(c for c in dtype if c.isdigit()) or "64")
+        return int(is_float(dtype)), digits, int(dtype.startswith("uint"))
+
+    return max(a, b, key=rank)
+
+
+def _fold(cls: Any, a: Any, b: Any) -> Expr:
+    """The node, or the constant where both operands are."""
+    a, b = _pair(a, b)
+    kind = type(a)
+    if kind is type(b) and (kind is IntImm or kind is FloatImm):
+        folded = fold_constants(cls, a, b)
+        if folded is not None:
+            return folded
+    node: Expr = cls(a, b)
+    return node
+
+
+def fold_constants(cls: Any, a: Any, b: Any) -> IntImm | FloatImm | None:
+    """`cls(a, b)` of two constants as a constant; None where that is for the running program to
+    find out (division by zero, overflow)."""
+    if b.value == 0 and cls in (Div, Mod, FloorDiv, FloorMod):
+        return None
+    if cls in (LShift, RShift) and not 0 <= b.value < 64:
+        return None
+    value = cls.EVALUATE(a.value, b.value)
+    dtype = "bool" if issubclass(cls, CmpExpr) else a.ty.dtype
+    if is_float(dtype):
+        if dtype == "float64":
+            return FloatImm(dtype, value)
+        if dtype == "float32":
+            return FloatImm(dtype, float(_float32(value)))
+        return None
+    low, high = _range(dtype)
+    return IntImm(dtype, int(value)) if low <= value <= high else None
+
+
+def _float32(value: float) -> Any:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return np.float32(value)
+
+
+def _is(x: Expr, value: int) -> bool:
+    return (type(x) is IntImm or type(x) is FloatImm) and x.value == value
+
+
+def add(a: Any, b: Any) -> Expr:
+    """a + b"""
+    a, b = _pair(a, b)
+    if type(a.ty) is PrimType and not is_float(a.ty.dtype):
+        if _is(a, 0):
+            return b
+        if _is(b, 0):
+            return a
+    return _fold(Add, a, b)
+
+
+def subtract(a: Any, b: Any) -> Expr:
+    """a - b"""
+    a, b = _pair(a, b)
+    if _is(b, 0):
+        return a
+    return _fold(Sub, a, b)
+
+
+def multiply(a: Any, b: Any) -> Expr:
+    """a * b"""
+    a, b = _pair(a, b)
+    if _is(a, 1):
+        return b
+    if _is(b, 1):
+        return a
+    if not is_float(a.dtype):
+        if _is(a, 0):
+            return a
+        if _is(b, 0):
+            return b
+    return _fold(Mul, a, b)
+
+
+def divide(a: Any, b: Any) -> Expr:
+    """a / b, of floats.
+
+    Raises:
+        TypeError: of integers; `//` or `truncdiv` says which way to round.
+    """
+    a, b = _pair(a, b)
+    if not is_float(a.dtype):
+        raise TypeError(
+            f"{a} / {b}: division of integers; write // (rounds towards minus infinity) or truncdiv "
+            "(towards zero)"
+        )
+    return _fold(Div, a, b)
+
+
+def floordiv(a: Any, b: Any) -> Expr:
+    """a // b, rounded towards minus infinity."""
+    a, b = _pair(a, b)
+    if _is(b, 1) and not is_float(a.dtype):
+        return a
+    return _fold(FloorDiv, a, b)
+
+
+def floormod(a: Any, b: Any) -> Expr:
+    """a % b, with the sign of b."""
+    a, b = _pair(a, b)
+    if _is(b, 1) and not is_float(a.dtype):
+        return immediate(a.dtype, 0)
+    return _fold(FloorMod, a, b)
+
+
+def truncdiv(a: Any, b: Any) -> Expr:
+    """a / b of integers, rounded towards zero."""
+    return _fold(Div, a, b)
+
+
+def truncmod(a: Any, b: Any) -> Expr:
+    """What `truncdiv` leaves."""
+    return _fold(Mod, a, b)
+
+
+def _extreme(cls: Any) -> Callable[[Any, Any], Expr]:
+    def make(a: Any, b: Any) -> Expr:
+        a, b = _pair(a, b)
+        return a if a is b else _fold(cls, a, b)
+
+    return make
+
+
+minimum = _extreme(Min)
+maximum = _extreme(Max)
+
+
+def negative(a: Expr) -> Expr:
+    """-a"""
+    return subtract(0 if not is_float(a.dtype) else -0.0, a) if type(a) not in (
+        IntImm, FloatImm) else immediate(a.dtype, -a.value)  # type: ignore[attr-defined]  # fmt: skip
+
+
+def equal(a: Any, b: Any) -> Expr:
+    """a == b, always as a node, since Python may ask it for its truth."""
+    return EQ(*_pair(a, b))
+
+
+def not_equal(a: Any, b: Any) -> Expr:
+    """a != b, always as a node."""
+    return NE(*_pair(a, b))
+
+
+def _bool(a: Any) -> Expr:
+    a = as_scalar(a, "bool" if isinstance(a, bool) else None)
+    if a.dtype != "bool":
+        raise TypeError(f"expected a bool scalar, got {a} of type {a.ty}")
+    return a
+
+
+def logical_and(a: Any, b: Any) -> Expr:
+    """a and b, of bools."""
+    a, b = _bool(a), _bool(b)
+    if type(a) is IntImm:
+        return b if a.value else a
+    if type(b) is IntImm:
+        return a if b.value else b
+    node: Expr = And(a, b)
+    return node
+
+
+def logical_or(a: Any, b: Any) -> Expr:
+    """a or b, of bools."""
+    a, b = _bool(a), _bool(b)
+    if type(a) is IntImm:
+        return a if a.value else b
+    if type(b) is IntImm:
+        return b if b.value else a
+    node: Expr = Or(a, b)
+    return node
+
+
+def logical_not(a: Any) -> Expr:
+    """not a, of a bool."""
+    a = _bool(a)
+    return IntImm("bool", not a.value) if type(a) is IntImm else Not(a)
+
+
+def cast(a: Any, dtype: str) -> Expr:
+    """a converted to another data type; constants are converted at once where they fit."""
+    a = as_scalar(a)
+    if a.dtype == dtype:
+        return a
+    if type(a) is IntImm and dtype != "handle":
+        if is_float(dtype):
+            return FloatImm(dtype, a.value)
+        low, high = _range(dtype)
+        if dtype == "bool":
+            return IntImm("bool", a.value != 0)
+        if low <= a.value <= high:
+            return IntImm(dtype, a.value)
+    if type(a) is FloatImm and dtype == "float64" and a.dtype in ("float32", "float16"):
+        return FloatImm(dtype, a.value)
+    return Cast(dtype, a)
+
+
+def select(condition: Any, true_value: Any, false_value: Any) -> Expr:
+    """One of two values."""
+    condition = _bool(condition)
+    true_value, false_value = _pair(true_value, false_value)
+    if type(condition) is IntImm:
+        return true_value if condition.value else false_value
+    return Select(condition, true_value, false_value)
+
+
+def _logic(bits: Any, logical: Any) -> Callable[[Any, Any], Expr]:
+    """`&` and `|`: of bools the logical operation, of integers the one on bits."""
+
+    def make(a: Any, b: Any) -> Expr:
+        a, b = _pair(a, b)
+        if a.dtype == "bool":
+            node: Expr = logical(a, b)
+            return node
+        return _fold(bits, a, b)
+
+    return make
+
+
+def bitwise_not(a: Any) -> Expr:
+    """~a; of a bool its negation."""
+    a = as_scalar(a)
+    if a.dtype == "bool":
+        return logical_not(a)
+    return immediate(a.dtype, ~a.value) if type(a) is IntImm else BitwiseNot(a)
+
+
+def _folding(cls: Any) -> Callable[[Any, Any], Expr]:
+    def make(a: Any, b: Any) -> Expr:
+        return _fold(cls, a, b)
+
+    return make
+
+
+SCALAR_OPERATORS.update(
+    {
+        "add": add,
+        "subtract": subtract,
+        "multiply": multiply,
+        "divide": divide,
+        "floor_divide": floordiv,
+        "mod": floormod,
+        "negative": negative,
+        "eq": equal,
+        "ne": not_equal,
+        "less": _folding(LT),
+        "less_equal": _folding(LE),
+        "greater": _folding(GT),
+        "greater_equal": _folding(GE),
+        "bitwise_and": _logic(BitwiseAnd, logical_and),
+        "bitwise_or": _logic(BitwiseOr, logical_or),
+        "bitwise_xor": _folding(BitwiseXor),
+        "bitwise_not": bitwise_not,
+        "left_shift": _folding(LShift),
+        "right_shift": _folding(RShift),
+        "astype": cast,
+    }
+)

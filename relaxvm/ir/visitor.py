@@ -1,0 +1,358 @@
+"""The one way to walk expressions (`ExprVisitor`) and the one way to rewrite them (`ExprMutator`).
+
+Both dispatch by class: a method ``visit_call`` handles `Call`, and so on; a subclass overrides those
+it is about and calls the base for the rest.  Scalars that are arguments or dimensions are visited as
+leaves by `visit_scalar`; types by `visit_type`, which by default does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from .expr import (
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    FloatImm,
+    Function,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+    VarBinding,
+)
+from .op import Op
+
+__all__ = ["ExprMutator", "ExprVisitor", "post_order_visit"]
+
+_METHODS: Final[dict[type, str]] = {
+    Call: "visit_call",
+    Var: "visit_var",
+    DataflowVar: "visit_var",
+    Tuple: "visit_tuple",
+    TupleGetItem: "visit_tuple_getitem",
+    ShapeExpr: "visit_shape",
+    Constant: "visit_constant",
+    If: "visit_if",
+    SeqExpr: "visit_seq",
+    Function: "visit_function",
+    GlobalVar: "visit_global_var",
+    ExternFunc: "visit_extern_func",
+    Op: "visit_op",
+    StringImm: "visit_imm",
+    DataTypeImm: "visit_imm",
+    IntImm: "visit_scalar",
+    FloatImm: "visit_scalar",
+}
+"""Class -> method.  Any other expression of `PrimType` is a scalar; another function (PrimFunc) is
+left alone."""
+
+
+def _method(cls: type) -> str:
+    name = _METHODS.get(cls)
+    if name is None:
+        name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
+        _METHODS[cls] = name
+    return name
+
+
+class ExprVisitor:
+    """Walks an expression, every part of it once per place where it stands, in order of evaluation."""
+
+    def visit(self, expr: Expr) -> None:
+        """Walk any expression."""
+        getattr(self, _METHODS.get(type(expr)) or _method(type(expr)))(expr)
+
+    def visit_var(self, var: Var) -> None:
+        """A use of a variable."""
+
+    def visit_var_def(self, var: Var) -> None:
+        """A definition: of a parameter or by a binding."""
+
+    def visit_global_var(self, var: GlobalVar) -> None:
+        """A leaf."""
+
+    def visit_extern_func(self, func: ExternFunc) -> None:
+        """A leaf."""
+
+    def visit_op(self, op: Op) -> None:
+        """A leaf."""
+
+    def visit_constant(self, constant: Constant) -> None:
+        """A leaf."""
+
+    def visit_imm(self, imm: Expr) -> None:
+        """A leaf: a string or a data type."""
+
+    def visit_scalar(self, scalar: Expr) -> None:
+        """A scalar expression other than a variable."""
+
+    def visit_type(self, ty: Type) -> None:
+        """The type of a parameter, a match_cast or an argument."""
+
+    def visit_tuple(self, expr: Tuple) -> None:
+        for field in expr.fields:
+            self.visit(field)
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> None:
+        self.visit(expr.tuple_value)
+
+    def visit_shape(self, expr: ShapeExpr) -> None:
+        for value in expr.values:
+            self.visit(value)
+
+    def visit_call(self, call: Call) -> None:
+        self.visit(call.op)
+        for arg in call.args:
+            self.visit(arg)
+        for ty in call.ty_args:
+            self.visit_type(ty)
+
+    def visit_if(self, expr: If) -> None:
+        self.visit(expr.cond)
+        self.visit(expr.true_branch)
+        self.visit(expr.false_branch)
+
+    def visit_seq(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            self.visit_block(block)
+        self.visit(seq.body)
+
+    def visit_block(self, block: BindingBlock) -> None:
+        for binding in block.bindings:
+            self.visit_binding(binding)
+
+    def visit_binding(self, binding: Binding) -> None:
+        self.visit(binding.value)
+        if type(binding) is MatchCast:
+            self.visit_type(binding.ty)
+        self.visit_var_def(binding.var)
+
+    def visit_function(self, func: Function) -> None:
+        for param in func.params:
+            self.visit_type(param.ty)
+            self.visit_var_def(param)
+        self.visit(func.body)
+        self.visit_type(func.ret_ty)
+
+    def visit_other_function(self, func: BaseFunc) -> None:
+        """A function that is not of Relax: a leaf."""
+
+
+class _PostOrder(ExprVisitor):
+    def __init__(self, visit: Callable[[Expr], Any]) -> None:
+        self._visit = visit
+
+    def visit(self, expr: Expr) -> None:
+        super().visit(expr)
+        self._visit(expr)
+
+
+def post_order_visit(expr: Expr, visit: Callable[[Expr], Any]) -> None:
+    """Call `visit` for the expression and all within it, parts first."""
+    _PostOrder(visit).visit(expr)
+
+
+class ExprMutator:
+    """Rewrites an expression.  What does not change stays the same object.
+
+    `var_map` tells what a variable became; a binding whose value got another type gets a new
+    variable.  Types of rewritten nodes are inferred again.  Override a ``visit_*`` method to change
+    a node, `visit_binding` to return several bindings (a list) or none for one.
+    """
+
+    def __init__(self) -> None:
+        self.var_map: dict[Var, Expr] = {}
+
+    def visit(self, expr: Expr) -> Any:
+        """Rewrite any expression."""
+        return getattr(self, _METHODS.get(type(expr)) or _method(type(expr)))(expr)
+
+    def visit_var(self, var: Var) -> Expr:
+        return self.var_map.get(var, var)
+
+    def visit_var_def(self, var: Var) -> Var:
+        return var
+
+    def visit_global_var(self, var: GlobalVar) -> Expr:
+        return var
+
+    def visit_extern_func(self, func: ExternFunc) -> Expr:
+        return func
+
+    def visit_op(self, op: Op) -> Expr:
+        return op
+
+    def visit_constant(self, constant: Constant) -> Expr:
+        return constant
+
+    def visit_imm(self, imm: Expr) -> Expr:
+        return imm
+
+    def visit_scalar(self, scalar: Expr) -> Expr:
+        return scalar
+
+    def visit_type(self, ty: Any) -> Any:
+        return ty
+
+    def visit_other_function(self, func: BaseFunc) -> Expr:
+        return func
+
+    def visit_all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Rewrite each; the same tuple if nothing changed."""
+        visit = self.visit
+        new = [visit(e) for e in exprs]
+        for old, now in zip(exprs, new, strict=True):
+            if old is not now:
+                return tuple(new)
+        return exprs
+
+    def visit_types(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
+        """Rewrite each; the same tuple if nothing changed."""
+        new = [self.visit_type(ty) for ty in types]
+        return types if all(map(_is_same, types, new)) else tuple(new)
+
+    def visit_tuple(self, expr: Tuple) -> Expr:
+        fields = self.visit_all(expr.fields)
+        return expr if fields is expr.fields else Tuple(fields, span=expr.span)
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> Expr:
+        value = self.visit(expr.tuple_value)
+        if value is expr.tuple_value:
+            return expr
+        if type(value) is Tuple:
+            return value.fields[expr.index]
+        return TupleGetItem(value, expr.index, expr.span)
+
+    def visit_shape(self, expr: ShapeExpr) -> Expr:
+        values = self.visit_all(expr.values)
+        return expr if values is expr.values else ShapeExpr(values, expr.span)
+
+    def visit_call(self, call: Call) -> Expr:
+        op = self.visit(call.op)
+        args = self.visit_all(call.args)
+        ty_args = self.visit_types(call.ty_args) if call.ty_args else call.ty_args
+        if op is call.op and args is call.args and ty_args is call.ty_args:
+            return call
+        return self.infer(Call(op, args, call.attrs, ty_args, span=call.span))
+
+    def visit_if(self, expr: If) -> Expr:
+        cond = self.visit(expr.cond)
+        then = self.visit(expr.true_branch)
+        orelse = self.visit(expr.false_branch)
+        if cond is expr.cond and then is expr.true_branch and orelse is expr.false_branch:
+            return expr
+        return self.infer(If(cond, then, orelse, span=expr.span))
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        blocks: list[BindingBlock] = []
+        changed = False
+        for block in seq.blocks:
+            new = self.visit_block(block)
+            changed = changed or new is not block
+            if new.bindings:
+                blocks.append(new)
+            else:
+                changed = True
+        body = self.visit(seq.body)
+        if not changed and body is seq.body:
+            return seq
+        if type(body) is SeqExpr:
+            blocks += body.blocks
+            body = body.body
+        return SeqExpr(blocks, body, span=seq.span)
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        bindings: list[Binding] = []
+        changed = False
+        for binding in block.bindings:
+            new = self.visit_binding(binding)
+            if new is binding:
+                bindings.append(binding)
+                continue
+            changed = True
+            if isinstance(new, Binding):
+                bindings.append(new)
+            else:
+                bindings += new
+        return type(block)(bindings, block.span) if changed else block
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        """The binding rewritten: itself, another, or a list of bindings."""
+        value = self.visit(binding.value)
+        if type(binding) is MatchCast:
+            ty = self.visit_type(binding.ty)
+            var = self._var_of_cast(binding, ty)
+            if value is binding.value and ty is binding.ty and var is binding.var:
+                return binding
+            return MatchCast(var, value, ty, binding.span)
+        if value is binding.value:
+            var = self.visit_var_def(binding.var)
+            if var is binding.var:
+                return binding
+            self.var_map[binding.var] = var
+            return VarBinding(var, value, binding.span)
+        return self.rebind(binding, value)
+
+    def rebind(self, binding: Binding, value: Expr) -> VarBinding:
+        """``var = value`` in place of a binding: with the same variable if the type is the same
+        object or equal, else with a new one of the same name."""
+        from .equality import structural_equal
+
+        var = self.visit_var_def(binding.var)
+        if value.ty is not var.ty and not (
+            var.ty is not None and value.ty is not None and structural_equal(var.ty, value.ty)
+        ):
+            var = type(var)(var.name, value.ty, var.span)
+        if var is not binding.var:
+            self.var_map[binding.var] = var
+        return VarBinding(var, value, binding.span)
+
+    def _var_of_cast(self, binding: MatchCast, ty: Type) -> Var:
+        var = self.visit_var_def(binding.var)
+        if ty is not binding.ty:
+            var = type(var)(var.name, ty, var.span)
+        if var is not binding.var:
+            self.var_map[binding.var] = var
+        return var
+
+    def visit_function(self, func: Function) -> Expr:
+        params = []
+        for param in func.params:
+            ty = self.visit_type(param.ty)
+            new = self.visit_var_def(param)
+            if ty is not param.ty:
+                new = type(new)(new.name, ty, new.span)
+            if new is not param:
+                self.var_map[param] = new
+            params.append(new)
+        body = self.visit(func.body)
+        ret_ty = self.visit_type(func.ret_ty)
+        if body is func.body and ret_ty is func.ret_ty and all(map(_is_same, params, func.params)):
+            return func
+        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
+
+    def infer(self, expr: Expr) -> Expr:
+        """The expression with its type inferred."""
+        from .infer import infer_type
+
+        infer_type(expr)
+        return expr
+
+
+def _is_same(a: object, b: object) -> bool:
+    return a is b
