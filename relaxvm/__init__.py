@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .loading import load, loads, parse_text
     from .observe.profiler import profile
     from .registry import Registry, get_func, list_funcs, register_func
+    from .source import DebugInfo, Span
     from .values import Device, Shape, cpu, device
     from .verify import Report, verify
     from .versions import get_include, show_versions
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Closure",
+    "DebugInfo",
     "Device",
     "ExecBuilder",
     "FuncKind",
@@ -38,6 +40,7 @@ __all__ = [
     "Registry",
     "Report",
     "Shape",
+    "Span",
     "Storage",
     "VMExecutable",
     "VMInstrumentReturnKind",
@@ -63,6 +66,7 @@ __all__ = [
 
 _HOME: Final = {
     "Closure": "_core",
+    "DebugInfo": "source",
     "Device": "values",
     "ExecBuilder": "exec_builder",
     "FuncKind": "isa",
@@ -71,6 +75,7 @@ _HOME: Final = {
     "Registry": "registry",
     "Report": "verify",
     "Shape": "values",
+    "Span": "source",
     "Storage": "_core",
     "VMExecutable": "executable",
     "VMInstrumentReturnKind": "vm",

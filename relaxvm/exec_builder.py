@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
@@ -40,6 +40,7 @@ from .isa import (
     decode_arg,
     encode_arg,
 )
+from .source import DebugInfo, Span
 from .values import Shape, describe, readable, to_value
 
 __all__ = ["ExecBuilder", "Label"]
@@ -79,8 +80,8 @@ class Label:
 class _OpenFunction:
     """A function that is being written.  Its pcs and words count from its own start."""
 
-    __slots__ = ("labels", "loose", "mark", "name", "num_inputs", "num_registers", "offsets",
-                 "param_names", "registers", "start", "words")  # fmt: skip
+    __slots__ = ("labels", "locations", "loose", "mark", "name", "num_inputs", "num_registers",
+                 "offsets", "param_names", "registers", "start", "words")  # fmt: skip
 
     def __init__(
         self, name: str, num_inputs: int, param_names: tuple[str, ...], start: int, mark: int
@@ -99,6 +100,7 @@ class _OpenFunction:
         self.registers = {VOID_REGISTER: VOID_REGISTER, VM_REGISTER: VM_REGISTER}
         """Number given to the builder -> number in the code: registers written, inputs read."""
         self.loose: list[_Loose] = []
+        self.locations: list[tuple[int, Span | None, str | None]] = []
 
     def place(self, pc: int | None = None) -> str:
         """Name an instruction in a message; by default the one that is about to be emitted."""
@@ -124,6 +126,7 @@ class _Body:
     words: np.ndarray[Any, np.dtype[np.int64]]
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     loose: tuple[_Loose, ...]
+    locations: tuple[tuple[int, Span | None, str | None], ...]
 
 
 class _Scope:
@@ -174,6 +177,7 @@ class ExecBuilder:
         self._constants: list[Any] = []
         self._constant_index: dict[tuple[Any, ...], int] = {}
         self._bodies: dict[str, _Body] = {}
+        self._sources: dict[str, str | Mapping[int, str]] = {}
         self._open: _OpenFunction | None = None
         self._num_instructions = 0
 
@@ -455,6 +459,38 @@ class ExecBuilder:
             self.emit_goto(2)
             self.emit_goto(false_offset)
 
+    # Debug information
+
+    def at(self, span: Span | None = None, var: str | None = None) -> None:
+        """Say where the instructions come from that are emitted next, up to the next `at` or the
+        end of the function.
+
+        Args:
+            span: the binding in the source; None where there is none.
+            var: name of the variable that the binding defines; None where it defines none.
+
+        Raises:
+            ValueError: no function is open.
+            TypeError: not a span or not a name.
+            InternalError: the name is empty.
+        """
+        function = self._opened("at")
+        if span is not None and not isinstance(span, Span):
+            raise TypeError(f"{function.place()}: at: expected a Span, got {describe(span)}")
+        if var is not None:
+            _name(f"{function.place()}: at: variable", var)
+        function.locations.append((len(function.offsets), span, var))
+
+    def add_source(self, file: str, source: str | Mapping[int, str]) -> None:
+        """Give the text of a file that spans name, so that errors can show lines of it.
+
+        Args:
+            file: as the spans spell it.
+            source: the whole text, of which the executable keeps the lines that spans touch; or
+                line -> text, which is kept as it is.
+        """
+        self._sources[_name("source file", file)] = source
+
     # Result
 
     def get(self) -> VMExecutable:
@@ -482,6 +518,7 @@ class ExecBuilder:
             self._constants,
             _join([body.offsets + start for body, start in zip(bodies, starts, strict=False)]),
             _join([body.words for body in bodies]),
+            debug=self._debug_info(bodies),
         )
 
     def __repr__(self) -> str:
@@ -492,6 +529,18 @@ class ExecBuilder:
         )
 
     # Inside
+
+    def _debug_info(self, bodies: Sequence[_Body]) -> DebugInfo | None:
+        locations: list[tuple[int, Span | None, str | None]] = []
+        for body in bodies:
+            start, end = body.info.start_instr, body.info.end_instr
+            locations.append((start, None, None))  # what held in the function before has ended
+            locations += [
+                (start + pc, span, var) for pc, span, var in body.locations if start + pc < end
+            ]
+        if len(locations) == len(bodies):
+            return None
+        return DebugInfo.of(locations, self._sources) or None
 
     def _declare(self, name: str, kind: FuncKind) -> int:
         self._kinds.setdefault(name, kind)
@@ -542,6 +591,7 @@ class ExecBuilder:
             np.array(function.words, np.int64),
             np.array(function.offsets, np.int64),
             tuple(function.loose),
+            tuple(function.locations),
         )
         self._kinds[function.name] = FuncKind.BYTECODE
         self._num_instructions = end

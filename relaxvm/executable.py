@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from . import isa
 from .isa import FuncKind, Instruction
+from .source import DebugInfo
 from .values import Shape, readable
 
 __all__ = ["FunctionInfo", "Located", "VMExecutable"]
@@ -49,7 +50,8 @@ class Located(NamedTuple):
 
 
 class VMExecutable:
-    """What a virtual machine runs.  Immutable; compares and hashes by content.
+    """What a virtual machine runs.  Immutable; compares and hashes by content, in which debug
+    information does not count: an executable equals its stripped copy.
 
     Args:
         functions: the function table.
@@ -57,19 +59,21 @@ class VMExecutable:
         instr_offset: int64[n], the word at which each instruction starts.
         instr_data: int64[words], the code.
         memory_scopes: constant index -> memory scope, for constants that have one.
+        debug: where the instructions come from; None, or empty, where nothing is known.
 
     The parts are kept as given: `relaxvm.verify` says whether they make sense.  Constant arrays are
     handed out read-only.
     """
 
-    __slots__ = ("__weakref__", "_hash", "constants", "functions", "instr_data", "instr_offset",
-                 "memory_scopes")  # fmt: skip
+    __slots__ = ("__weakref__", "_hash", "constants", "debug", "functions", "instr_data",
+                 "instr_offset", "memory_scopes")  # fmt: skip
 
     functions: tuple[FunctionInfo, ...]
     constants: tuple[Any, ...]
     instr_offset: NDArray[np.int64]
     instr_data: NDArray[np.int64]
     memory_scopes: Mapping[int, str]
+    debug: DebugInfo | None
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class VMExecutable:
         instr_offset: Sequence[int] | NDArray[np.int64],
         instr_data: Sequence[int] | NDArray[np.int64],
         memory_scopes: Mapping[int, str] | None = None,
+        debug: DebugInfo | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "functions", tuple(functions))
@@ -85,6 +90,7 @@ class VMExecutable:
         put(self, "instr_offset", _words(instr_offset))
         put(self, "instr_data", _words(instr_data))
         put(self, "memory_scopes", dict(memory_scopes or {}))
+        put(self, "debug", debug or None)
         put(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -150,6 +156,21 @@ class VMExecutable:
             start, end = info.start_instr, info.end_instr
         for pc in range(start, end):
             yield Located(pc, self.instruction(pc))
+
+    def strip(self) -> VMExecutable:
+        """This executable without debug information."""
+        return self if self.debug is None else self.with_debug(None)
+
+    def with_debug(self, debug: DebugInfo | None) -> VMExecutable:
+        """This executable with other debug information."""
+        return VMExecutable(
+            self.functions,
+            self.constants,
+            self.instr_offset,
+            self.instr_data,
+            self.memory_scopes,
+            debug,
+        )
 
     # Text forms.  The design document of the Relax VM spells two of them without an underscore.
 

@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(units.split())
     for units in (
         "errors isa",
-        "limits registry values",
+        "limits registry source values",
         "executable",
         "_build _memory",
         "_code",
