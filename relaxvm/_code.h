@@ -35,6 +35,16 @@ typedef struct {
 enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
 enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
 
+/* Operations of shape programs, see relaxvm/shape_program.py. */
+enum {
+    RVM_SHAPE_CONST, RVM_SHAPE_LOAD, RVM_SHAPE_STORE, RVM_SHAPE_ADD, RVM_SHAPE_SUB, RVM_SHAPE_MUL,
+    RVM_SHAPE_FLOORDIV, RVM_SHAPE_FLOORMOD, RVM_SHAPE_MIN, RVM_SHAPE_MAX, RVM_SHAPE_EQ,
+    RVM_SHAPE_NE, RVM_SHAPE_LT, RVM_SHAPE_LE, RVM_SHAPE_GT, RVM_SHAPE_GE, RVM_SHAPE_AND,
+    RVM_SHAPE_OR, RVM_SHAPE_NOT, RVM_SHAPE_SELECT, RVM_SHAPE_END
+};
+#define RVM_MAX_STACK 32  /* programs that need more values at once go to the reference, ... */
+#define RVM_MAX_STORES 64 /* ... and so do those with more assignments */
+
 typedef struct rvm_func {
     int64_t *code;
     int64_t num_params;

@@ -26,6 +26,9 @@ cdef extern from "_code.h" nogil:
         RVM_MATCH_SLOT
         RVM_MAKE_IMM
         RVM_MAKE_SLOT
+        RVM_SHAPE_END
+        RVM_MAX_STACK
+        RVM_MAX_STORES
 
 # Operations of the loop, with the operands that follow the opcode.  `slow` is the distance to the
 # cold part; values and `args` are operand words: a register number, or, if negative, a position
@@ -54,6 +57,7 @@ cdef enum:
     OP_MAKE_PRIM        # dst, slow, heap, code, value
     OP_READ_COND        # dst, slow, x
     OP_READ_IF          # dst, slow, x, distance if false
+    OP_COMPUTE_SHAPE    # -, slow, heap, last slot, count, words...
     OP_ALLOC_HEAP       # dst, slow, slots, site
     OP_ALLOC_STORAGE    # dst, slow, Allocator, bytes
     OP_ALLOC_STORAGE_DYN  # dst, slow, Allocator, shape, item size

@@ -74,6 +74,7 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_check_shape(PyObject*, int64_t) noexcept
     bint rvm_check_tuple(PyObject*, int64_t) noexcept
     bint rvm_match_prim(PyObject*, PyObject*, int64_t, int64_t) noexcept
+    bint rvm_compute_shape(PyObject*, int64_t, const int64_t*) noexcept
     PyObject* rvm_make_prim(PyObject*, int64_t, int64_t) noexcept
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
     void* rvm_array_data(PyObject*) noexcept
@@ -762,6 +763,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 continue
             rvm_store(fp + ip[1], value)
             ip += 6
+
+        elif op == OP_COMPUTE_SHAPE:
+            if rvm_unlikely(not rvm_compute_shape(rvm_load(fp, pool_end, ip[3]), ip[4], ip + 6)):
+                ip += ip[2]
+                continue
+            ip += 6 + ip[5]
 
         elif op == OP_READ_COND:
             truth = rvm_read_cond(rvm_load(fp, pool_end, ip[3]))

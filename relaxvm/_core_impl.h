@@ -313,6 +313,102 @@ static inline PyObject *rvm_make_prim(PyObject *heap_object, int64_t code, int64
     return PyLong_FromLongLong((long long)(code == RVM_MAKE_IMM ? value : heap[value]));
 }
 
+/* ---- shape programs -------------------------------------------------------------------------- */
+/* Whether a + b, a - b and a * b fit; the result is in *out if so. */
+#if defined(__GNUC__) || defined(__clang__)
+#define rvm_add_fits(a, b, out) (!__builtin_add_overflow(a, b, out))
+#define rvm_sub_fits(a, b, out) (!__builtin_sub_overflow(a, b, out))
+#define rvm_mul_fits(a, b, out) (!__builtin_mul_overflow(a, b, out))
+#else
+static inline int rvm_add_fits(int64_t a, int64_t b, int64_t *out) {
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) return 0;
+    *out = a + b;
+    return 1;
+}
+static inline int rvm_sub_fits(int64_t a, int64_t b, int64_t *out) {
+    if (b > 0 ? a < INT64_MIN + b : a > INT64_MAX + b) return 0;
+    *out = a - b;
+    return 1;
+}
+static inline int rvm_mul_fits(int64_t a, int64_t b, int64_t *out) {
+    if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a)
+              : (b > 0 ? a < INT64_MIN / b : a != 0 && b < INT64_MAX / a))
+        return 0;
+    *out = a * b;
+    return 1;
+}
+#endif
+
+/* a // b and a % b of Python, for b other than 0, and not of INT64_MIN // -1. */
+static inline int64_t rvm_floordiv(int64_t a, int64_t b) {
+    int64_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static inline int64_t rvm_floormod(int64_t a, int64_t b) {
+    int64_t rest = b == -1 ? 0 : a % b;
+    return rest + (rest != 0 && (rest < 0) != (b < 0) ? b : 0);
+}
+
+/* relaxvm.builtin.compute_shape.  The words have been checked; if one of the operations cannot be
+ * done, the slots that have been assigned to get their old values back. */
+static int rvm_compute_shape(PyObject *heap_object, int64_t last_slot, const int64_t *words) {
+    int64_t stack[RVM_MAX_STACK + 1], changed[RVM_MAX_STORES], old[RVM_MAX_STORES];
+    int64_t *top = stack; /* the last value; stack[0] is none */
+    int64_t *heap = rvm_heap(heap_object, last_slot);
+    int stores = 0;
+    if (heap == NULL) return 0;
+    for (;;) {
+        switch (*words++) {
+            case RVM_SHAPE_CONST: *++top = *words++; break;
+            case RVM_SHAPE_LOAD: *++top = heap[*words++]; break;
+            case RVM_SHAPE_STORE:
+                changed[stores] = *words++;
+                old[stores] = heap[changed[stores]];
+                heap[changed[stores++]] = *top--;
+                break;
+            case RVM_SHAPE_ADD:
+                if (!rvm_add_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_SUB:
+                if (!rvm_sub_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_MUL:
+                if (!rvm_mul_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_FLOORDIV:
+                if (top[0] == 0 || (top[0] == -1 && top[-1] == INT64_MIN)) goto undo;
+                top[-1] = rvm_floordiv(top[-1], top[0]);
+                top--;
+                break;
+            case RVM_SHAPE_FLOORMOD:
+                if (top[0] == 0) goto undo;
+                top[-1] = rvm_floormod(top[-1], top[0]);
+                top--;
+                break;
+            case RVM_SHAPE_MIN: top--; if (top[1] < top[0]) top[0] = top[1]; break;
+            case RVM_SHAPE_MAX: top--; if (top[1] > top[0]) top[0] = top[1]; break;
+            case RVM_SHAPE_EQ: top--; top[0] = top[0] == top[1]; break;
+            case RVM_SHAPE_NE: top--; top[0] = top[0] != top[1]; break;
+            case RVM_SHAPE_LT: top--; top[0] = top[0] < top[1]; break;
+            case RVM_SHAPE_LE: top--; top[0] = top[0] <= top[1]; break;
+            case RVM_SHAPE_GT: top--; top[0] = top[0] > top[1]; break;
+            case RVM_SHAPE_GE: top--; top[0] = top[0] >= top[1]; break;
+            case RVM_SHAPE_AND: top--; top[0] = top[0] != 0 && top[1] != 0; break;
+            case RVM_SHAPE_OR: top--; top[0] = top[0] != 0 || top[1] != 0; break;
+            case RVM_SHAPE_NOT: top[0] = !top[0]; break;
+            case RVM_SHAPE_SELECT: top -= 2; top[0] = top[0] != 0 ? top[1] : top[2]; break;
+            default: return 1; /* RVM_SHAPE_END */
+        }
+    }
+undo:
+    while (stores-- > 0) heap[changed[stores]] = old[stores];
+    return 0;
+}
+
 /* ---- arrays that a site hands out again ------------------------------------------------------
  * Only the site holds the array (no register, no result, no view: a view refers to the array that
  * it was taken from because the array's own base is no array), only the array holds its storage,

@@ -13,7 +13,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 import numpy as np
 
-from . import isa
+from . import isa, shape_program
 from ._memory import NaiveAllocator, PooledAllocator
 from .values import Shape
 
@@ -68,6 +68,7 @@ cdef enum:
     AS_CHECK_FUNC
     AS_MATCH_PRIM
     AS_MAKE_PRIM
+    AS_COMPUTE_SHAPE
     AS_READ_COND
     AS_ALLOC_HEAP
     AS_ALLOC_STORAGE
@@ -89,6 +90,7 @@ cdef dict _QUICK = {
     "vm.builtin.check_func_info": AS_CHECK_FUNC,
     "vm.builtin.match_prim_value": AS_MATCH_PRIM,
     "vm.builtin.make_prim_value": AS_MAKE_PRIM,
+    "relaxvm.builtin.compute_shape": AS_COMPUTE_SHAPE,
     "vm.builtin.read_if_cond": AS_READ_COND,
     "vm.builtin.alloc_shape_heap": AS_ALLOC_HEAP,
     "vm.builtin.alloc_storage": AS_ALLOC_STORAGE,
@@ -492,7 +494,7 @@ cdef class Translator:
                 self._emit2(OP_NULL, self.scratch)
             return True
         if kind in (AS_MATCH_SHAPE, AS_CHECK_TENSOR, AS_CHECK_SHAPE, AS_CHECK_TUPLE, AS_CHECK_FUNC,
-                    AS_MATCH_PRIM):
+                    AS_MATCH_PRIM, AS_COMPUTE_SHAPE):
             if not self._quick_check(kind, count, args):
                 return False
             self._may_give_up(start, pc, pc + 1, PLAIN)
@@ -508,6 +510,8 @@ cdef class Translator:
     cdef bint _quick_check(self, int kind, int64_t count, const int64_t* args) except -1:
         """Operations without a result."""
         cdef int64_t descr = 0
+        if kind == AS_COMPUTE_SHAPE:
+            return count == 2 and self._quick_compute(args)
         if not self._has_context(count, args):
             return False
         if kind == AS_CHECK_FUNC and count == 2:
@@ -544,6 +548,29 @@ cdef class Translator:
         self._emit_slow(OP_CHECK_SHAPE if kind == AS_CHECK_SHAPE else OP_CHECK_TUPLE, 0)
         self._operands(args, 1)
         self._append(ARG_VALUE(args[1]))
+        return True
+
+    cdef bint _quick_compute(self, const int64_t* args) except -1:
+        """compute_shape: heap, program.  Its words are those of the constant, ended by a word more."""
+        cdef int64_t last = -1, depth = 0, stores = 0
+        program = self._constant(args[1])
+        if not isinstance(program, Shape) or shape_program.problem(program) is not None:
+            return False
+        for step in shape_program.decode(program):
+            op = shape_program.BY_NAME[step if isinstance(step, str) else step[0]]
+            if op.operand == "slot":
+                last = max(last, step[1])
+            stores += op.name == "store"
+            depth += (op.name != "store") - <int64_t>op.pops
+            if depth > RVM_MAX_STACK or stores > RVM_MAX_STORES:
+                return False
+        self._emit_slow(OP_COMPUTE_SHAPE, 0)
+        self._operands(args, 1)
+        self._append(last)
+        self._append(len(program) + 1)
+        for word in program:
+            self._append(word)
+        self._append(RVM_SHAPE_END)
         return True
 
     cdef bint _quick_value(self, int kind, int64_t dst, int64_t count,

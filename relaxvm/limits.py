@@ -30,7 +30,8 @@ class Limits:
         call_args: arguments of a call instruction.
         constants: entries of the constant pool.
         name_bytes: UTF-8 bytes of a function or parameter name.
-        rank: dimensions of a tensor or shape constant.
+        rank: dimensions of a tensor constant.
+        shape_dims: dimensions of a shape constant, which may be a shape program.
         call_depth: VM frames alive at once.  Frames are on the heap: this bounds memory, not the C
             stack.
         fuel: instructions per call from Python, counted by basic block.
@@ -47,6 +48,7 @@ class Limits:
     constants: int | None = 1_000_000
     name_bytes: int | None = 64 * 1024
     rank: int | None = 64
+    shape_dims: int | None = 4096
 
     call_depth: int = 10_000
     fuel: int | None = None
@@ -81,6 +83,7 @@ class Limits:
             constants=10_000,
             name_bytes=1_024,
             rank=16,
+            shape_dims=1024,
             call_depth=200,
             fuel=10_000_000,
             wall_time=10.0,

@@ -19,7 +19,8 @@ from .verify import verify
 __all__ = ["ensure_verified"]
 
 _LIMITS: Final = (
-    "functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank"
+    "functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank",
+    "shape_dims",
 )  # fmt: skip
 """The fields of `Limits` that verification looks at."""
 

@@ -21,19 +21,22 @@ if "relaxvm" not in sys.modules:  # run as a script: the builtins are those of t
     sys.path.insert(0, str(ROOT))
 
 from relaxvm import kernels  # noqa: E402
-from relaxvm.builtins import PREFIX  # noqa: E402
+from relaxvm.builtins import OWN_PREFIX, PREFIX  # noqa: E402
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
 
 FAMILIES = ("shape", "checks", "memory", "data", "call", "lm", "tensor_cache")
 """Modules of relaxvm.builtins, in the order of the page."""
+
+_PREFIXES = (PREFIX, OWN_PREFIX)
 
 INTRODUCTION = """\
 <!-- Generated from relaxvm/builtins by scripts/gen_builtins.py - do not edit. -->
 
 # Builtins
 
-The packed functions that every virtual machine has. `relaxvm.get_func(name)` gives any of them as
-a Python function.
+The packed functions that every virtual machine has: `vm.builtin.*`, those of TVM, and
+`relaxvm.builtin.*`, which TVM does not have. `relaxvm.get_func(name)` gives any of them as a Python
+function.
 
 A signature reads as in `relaxvm.registry`: `name: kind`, several kinds separated by `|`, `*name`
 for any number of arguments, `= ...` for one that may be left out. The verifier checks the calls of
@@ -71,7 +74,7 @@ def records(module: str) -> Iterator[tuple[PackedFunc, list[str]]]:
         if getattr(func, "__module__", "") == module:
             names.setdefault(func, []).append(name)
     for func in sorted(names, key=lambda f: inspect.getsourcelines(f)[1]):
-        (own,) = (name for name in names[func] if name.startswith(PREFIX))
+        (own,) = (name for name in names[func] if name.startswith(_PREFIXES))
         record = GLOBAL.lookup(own)
         assert record is not None
         yield record, [name for name in names[func] if name != own]

@@ -20,7 +20,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxvm import isa
+from relaxvm import isa, shape_program
 from relaxvm.errors import ArityError, InternalError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import FuncKind
@@ -132,7 +132,7 @@ class Case:
     def kernels(self) -> dict[str, Callable[..., Any]]:
         """The packed functions it names, builtins left out."""
         names = [f.name for f in self.executable.functions if f.kind == FuncKind.PACKED]
-        return {name: KERNELS[name] for name in names if not name.startswith("vm.builtin.")}
+        return {name: KERNELS[name] for name in names if ".builtin." not in name}
 
     def __str__(self) -> str:
         return self.name
@@ -677,6 +677,32 @@ def prim_values(a: Asm) -> None:
         a.op(r5, ".make_prim_value", r2, 1, 0)
         a.op(r6, ".make_tuple", r3, r4, r5)
         a.ret(r6)
+
+
+_OTHER_ERRORS = "TVM makes a RuntimeError of what it does not know"
+
+
+@case(
+    gives("main", [7, 3], (10, 4, 21, 2, 1, 1)),
+    gives("main", [-7, 3], (-4, -10, -21, -3, 2, 0)),
+    fails("main", [7, 0], ZeroDivisionError, "floordiv: 7 // 0", no_tvm=_OTHER_ERRORS),
+    fails("main", [1 << 62, 1 << 61], OverflowError, "mul: ", no_tvm=_OTHER_ERRORS),
+)
+def shape_programs(a: Asm) -> None:
+    """Six assignments at once."""
+    pair: list[shape_program.Step] = [("load", 0), ("load", 1)]
+    steps = [*pair, "add", ("store", 2), *pair, "sub", ("store", 3), *pair, "mul", ("store", 4),
+             *pair, "floordiv", ("store", 5), *pair, "floormod", ("store", 6),
+             *pair, "gt", ("const", 1), ("const", 0), "select", ("store", 7)]  # fmt: skip
+    with a.func("main", 2):
+        a.op(r2, ".alloc_shape_heap", VM, 8)
+        a.op(None, ".match_prim_value", r0, r2, 1, 0, "")
+        a.op(None, ".match_prim_value", r1, r2, 1, 1, "")
+        a.op(None, "relaxvm.builtin.compute_shape", r2, shape_program.encode(steps))
+        for i in range(6):
+            a.op(Reg(3 + i), ".make_prim_value", r2, 1, 2 + i)
+        a.op(r3, ".make_tuple", *[Reg(3 + i) for i in range(6)])
+        a.ret(r3)
 
 
 @case(

@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from relaxvm import isa
+from relaxvm import isa, shape_program
 from relaxvm.errors import RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import Arg, ArgKind, FuncKind, Instruction
@@ -163,6 +163,15 @@ LITERALS: dict[str, tuple[Any, ...]] = {
     "shape": (Shape((2, 2)), Shape((4,)), Shape(())),
     "tensor": (np.ones((2, 2), np.float32), np.asarray(1, np.int32)),
 }
+
+
+SHAPE_PROGRAMS = (
+    shape_program.encode([("load", 0), ("load", 1), "mul", ("store", 2)]),
+    shape_program.encode([("load", 0), ("const", 1), "add", ("store", 0),
+                          ("load", 1), ("load", 0), "floordiv", ("store", 1)]),
+    shape_program.encode([("load", 2), ("load", 2), "mul", ("store", 2)]),
+)  # fmt: skip
+"""Some divide by zero, or overflow when they run again and again."""
 
 
 @dataclass(frozen=True)
@@ -398,8 +407,11 @@ class _Writer:
             self.asm.op(None, ".match_prim_value", self.register("int"), heap, *code, "prim ")
         elif choice == 3:
             self.emit("int", ".make_prim_value", heap, 1, self.draw(st.integers(0, 2)))
-        else:
+        elif self.chance(2):
             self.asm.op(None, "double_slot", heap, 0, 1)
+        else:
+            program = self.choose(SHAPE_PROGRAMS)
+            self.asm.op(None, "relaxvm.builtin.compute_shape", heap, program)
 
     def match_code(self) -> tuple[int, int]:
         """Equal to an immediate, store, ignore, equal to a slot."""

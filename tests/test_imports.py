@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for units in (
         "errors isa",
         "limits registry source values",
-        "executable",
+        "executable shape_program",
         "_build _memory",
         "_code",
         "_translate",

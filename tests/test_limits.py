@@ -18,7 +18,8 @@ from relaxvm.registry import Registry
 from relaxvm.values import Shape
 from relaxvm.verify import verify
 
-LOAD = ("functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank")
+LOAD = ("functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank",
+        "shape_dims")  # fmt: skip
 
 
 def program(
@@ -52,7 +53,7 @@ CASES: list[tuple[str, Callable[[], VMExecutable], int]] = [
     ("name_bytes", lambda: program(name="é" * 20), 40),
     ("name_bytes", lambda: program(param="p" * 30), 30),
     ("rank", lambda: program(constants=(np.zeros((1, 2, 1, 0)),)), 4),
-    ("rank", lambda: program(constants=(Shape([5, 6, 7]),)), 3),
+    ("shape_dims", lambda: program(constants=(Shape([5, 6, 7]),)), 3),
 ]
 
 

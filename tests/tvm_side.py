@@ -14,14 +14,16 @@ import tvm_ffi
 from tvm import relax
 
 from relaxvm.errors import InternalError
+from relaxvm.registry import get_func
 from relaxvm.values import Shape
 
 from .kernels import KERNELS
 
 
 def load(data: bytes) -> relax.VirtualMachine:
-    """A TVM machine for an executable in the binary form, with the kernels registered."""
-    for name, kernel in KERNELS.items():
+    """A TVM machine for a binary executable, with the kernels and our own builtin registered."""
+    own = "relaxvm.builtin.compute_shape"
+    for name, kernel in {**KERNELS, own: get_func(own)}.items():
         tvm.register_global_func(name, _adapted(kernel), override=True)
     read = tvm.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")
     return relax.VirtualMachine(read(data), tvm.cpu())

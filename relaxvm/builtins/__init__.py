@@ -1,4 +1,5 @@
-"""The functions ``vm.builtin.*``, in plain Python: importing this package registers them.
+"""The functions ``vm.builtin.*``, in plain Python, and those of our own, ``relaxvm.builtin.*``:
+importing this package registers them.
 
 They are the reference for the core, which runs the common ones by itself where the arguments are
 what it expects: results, identity and errors of these functions define both.  One module per
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 from . import call, checks, data, memory, shape  # noqa: F401  (they register)
 from .lm import AttentionKVCache
-from .registration import PREFIX, builtin, is_reference
+from .registration import OWN_PREFIX, PREFIX, builtin, is_reference
 from .tensor_cache import ParamModule, read_tensor_cache
 
 __all__ = [
+    "OWN_PREFIX",
     "PREFIX",
     "AttentionKVCache",
     "ParamModule",

@@ -8,11 +8,13 @@ from typing import Any, Final, TypeVar
 
 from ..registry import GLOBAL, PackedFunc, Signature, StaticCheck
 
-__all__ = ["PREFIX", "builtin", "is_reference"]
+__all__ = ["OWN_PREFIX", "PREFIX", "builtin", "is_reference"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 PREFIX: Final = "vm.builtin."
+OWN_PREFIX: Final = "relaxvm.builtin."
+"""Of builtins that TVM's virtual machine does not have."""
 
 _references: Final[dict[str, Callable[..., Any]]] = {}
 
@@ -25,6 +27,7 @@ def builtin(
     check: StaticCheck | None = None,
     effect: bool = False,
     aliases: Iterable[str] = (),
+    prefix: str = PREFIX,
 ) -> Callable[[F], F]:
     """Register a function as ``vm.builtin.<name>``; its docstring goes to the reference page.
 
@@ -37,13 +40,14 @@ def builtin(
             the caller of the VM allows it by name.
         aliases: full names that design documents use for it.  A function that a program has
             registered or registers under such a name takes precedence.
+        prefix: what stands before the name; `OWN_PREFIX` for what TVM does not have.
     """
 
     def register(func: F) -> F:
         parsed = Signature.parse(signature, result, check)
         doc = inspect.cleandoc(func.__doc__ or "")
-        GLOBAL.register(PREFIX + name, func, signature=parsed, effect=effect, doc=doc)
-        _references[PREFIX + name] = func
+        GLOBAL.register(prefix + name, func, signature=parsed, effect=effect, doc=doc)
+        _references[prefix + name] = func
         for alias in aliases:
             if alias not in GLOBAL:
                 GLOBAL.register(alias, func, signature=parsed, effect=effect, doc=doc, weak=True)

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import shape_program
 from ..errors import InternalError
 from ..registry import StaticArg
 from ..values import Shape, describe
@@ -37,11 +38,12 @@ from .arguments import (
     size_of,
     static_int,
 )
-from .registration import builtin
+from .registration import OWN_PREFIX, builtin
 
 __all__ = [
     "alloc_heap",
     "alloc_shape_heap",
+    "compute_shape",
     "load_shape",
     "make_prim_value",
     "make_shape",
@@ -123,11 +125,16 @@ def alloc_heap(size: Any) -> NDArray[np.int64]:
 def _cell(heap: Any, slot: Any, subject: str) -> tuple[NDArray[np.int64], int]:
     """A heap and one of its slots, both checked."""
     index = as_int(slot, f"{subject}: heap slot")
+    cells = _heap(heap, subject)
+    if not 0 <= index < len(cells):
+        raise IndexError(f"{subject}: heap slot {index}: expected 0 to {len(cells) - 1}")
+    return cells, index
+
+
+def _heap(heap: Any, subject: str) -> NDArray[np.int64]:
     if not isinstance(heap, np.ndarray) or heap.ndim != 1 or heap.dtype.newbyteorder("=") != "i8":
         raise TypeError(f"{subject}: expected an int64 shape heap, got {describe(heap)}")
-    if not 0 <= index < len(heap):
-        raise IndexError(f"{subject}: heap slot {index}: expected 0 to {len(heap) - 1}")
-    return heap, index
+    return heap
 
 
 def _load(heap: Any, slot: Any, subject: str) -> int:
@@ -367,6 +374,51 @@ def make_prim_value(heap: Any, code: Any, value: Any) -> int:
     """
     as_array(heap, "make_prim_value: shape heap")
     return _make(heap, code, value, "make_prim_value")
+
+
+# Computing
+
+
+def _check_compute_shape(args: Sequence[StaticArg]) -> Iterator[str]:
+    program = args[1][1]
+    if isinstance(program, tuple):
+        fault = shape_program.problem(program)
+        if fault is not None:
+            yield f"program: {fault}"
+
+
+@builtin(
+    "compute_shape",
+    "heap: tensor, program: shape|tuple",
+    result="none",
+    check=_check_compute_shape,
+    prefix=OWN_PREFIX,
+)
+def compute_shape(heap: Any, program: Any) -> None:
+    """Assign to heap slots what a *shape program* computes from other slots, as in
+    ``h[2] = h[0] * h[1]; h[3] = max(h[2], 1)``.
+
+    The program is a Shape that holds its words; `relaxvm.shape_program` has the operations, makes
+    the words and reads them.  If it fails, no slot has changed.
+
+    Raises:
+        TypeError: `heap` is no int64 heap.
+        IndexError: the heap has no such slot.
+        OverflowError: a result does not fit 64 bits.
+        ZeroDivisionError: a division by zero.
+        InternalError: `program` is none.
+    """
+    words = as_shape(program, "compute_shape: program")
+    cells = _heap(heap, "compute_shape")
+    fault = shape_program.problem(words)
+    if fault is not None:
+        raise InternalError(f"compute_shape: program: {fault}")
+    try:
+        changed = shape_program.evaluate(words, cells.tolist())
+    except (IndexError, OverflowError, ZeroDivisionError) as error:
+        raise type(error)(f"compute_shape: {error}") from None
+    for slot, value in changed.items():
+        cells[slot] = value
 
 
 # Shapes and tensors

@@ -321,9 +321,9 @@ def _load_constant(read: _Reader) -> Any:
     if kind == TENSOR:
         return _load_tensor(read)
     if kind == SHAPE:
-        rank = read.count(_I64.size)
-        read.within("rank", rank, "rank of a shape")
-        return Shape(read.integers(rank))
+        dims = read.count(_I64.size)
+        read.within("shape_dims", dims, "dimensions of a shape")
+        return Shape(read.integers(dims))
     if kind == STRING:
         return read.string(read.count(1))
     if kind == DTYPE:

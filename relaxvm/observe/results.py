@@ -270,7 +270,7 @@ class _Place:
         info = self._by_name.get(name)
         if info is not None and info.kind == FuncKind.BYTECODE:
             return "dispatch"
-        return "builtin" if name.startswith("vm.builtin.") else "kernel"
+        return "builtin" if name.startswith(("vm.builtin.", "relaxvm.builtin.")) else "kernel"
 
 
 def _most_frequent_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:

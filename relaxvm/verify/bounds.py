@@ -35,7 +35,7 @@ def check_limits(image: Image, limits: Limits) -> None:
         if isinstance(value, np.ndarray):
             limits.check("rank", value.ndim, f"constant {i}")
         elif isinstance(value, Shape):
-            limits.check("rank", len(value), f"constant {i}")
+            limits.check("shape_dims", len(value), f"constant {i}")
 
 
 def check_call_args(chunk: Chunk, limits: Limits) -> None:
