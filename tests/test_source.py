@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,15 +141,19 @@ class TestBuilder:
             ib.at(Y)
         with pytest.raises(InternalError, match="source file: expected a name, got an empty"):
             ib.add_source("", "x")
-        with pytest.raises(TypeError, match=r"'main', pc 0: at: expected a Span, got str 'y'"):
-            with ib.function("main"):
-                ib.at("y")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"'main', pc 0: at: variable: expected a name, got int"):
-            with ib.function("main"):
-                ib.at(Y, 3)  # type: ignore[arg-type]
-        with pytest.raises(InternalError, match="at: variable: expected a name, got an empty"):
-            with ib.function("main"):
-                ib.at(Y, "")
+
+    @pytest.mark.parametrize(
+        ("span", "var", "error", "message"),
+        [
+            ("y", None, TypeError, "at: expected a Span, got str 'y'"),
+            (Y, 3, TypeError, "at: variable: expected a name, got int 3"),
+            (Y, "", InternalError, "at: variable: expected a name, got an empty string"),
+        ],
+    )
+    def test_not_a_place(self, span: Any, var: Any, error: type[Exception], message: str) -> None:
+        ib = ExecBuilder()
+        with pytest.raises(error, match=f"^function 'main', pc 0: {message}"), ib.function("main"):
+            ib.at(span, var)
 
 
 class TestExecutable:
@@ -166,7 +171,8 @@ class TestExecutable:
 
 class TestDebugInfo:
     def test_merges_equal_neighbours(self) -> None:
-        one = DebugInfo.of([(0, None, None), (1, Y, "y"), (2, Y, "y"), (3, None, "y"), (5, Y, None)])
+        locations = [(0, None, None), (1, Y, "y"), (2, Y, "y"), (3, None, "y"), (5, Y, None)]
+        one = DebugInfo.of(locations)
         assert list(one) == [Location(1, Y, "y"), Location(3, None, "y"), Location(5, Y, None)]
         assert one.location(0) == Location(0)
         assert one.location(4) == Location(3, None, "y")
@@ -179,14 +185,17 @@ class TestDebugInfo:
     def test_equal_by_content(self) -> None:
         sources = {"m.py": TEXT}
         one, two = (DebugInfo.of([(0, Y, "y"), (3, Z, "z")], sources) for _ in range(2))
-        assert one == two and hash(one) == hash(two)
+        assert one == two
+        assert hash(one) == hash(two)
         assert one != DebugInfo.of([(0, Y, "y"), (3, Z, "z")])
         assert one != DebugInfo.of([(0, Y, "y"), (4, Z, "z")], sources)
         assert one != 1
 
     def test_is_immutable(self) -> None:
         debug = debug_of(program())
-        with pytest.raises(AttributeError, match="DebugInfo.files: debug information is immutable"):
+        with pytest.raises(
+            AttributeError, match=r"DebugInfo\.files: debug information is immutable"
+        ):
             debug.files = ()
         for array in (debug.runs, debug.spans, debug.line_numbers):
             with pytest.raises(ValueError, match="read-only"):
@@ -228,7 +237,7 @@ class TestDebugInfo:
             DebugInfo.of([(2, Y, None), (1, Z, None)])
 
     @pytest.mark.parametrize(
-        "span, message",
+        ("span", "message"),
         [
             (Span("m", 0, 1), "lines and columns from 1 on"),
             (Span("m", 1, 0), "lines and columns from 1 on"),
@@ -247,7 +256,7 @@ class TestDebugInfo:
     SPANS = ((0, 1, 1, 1, 2), (0, 2, 1, 2, 2))
 
     @pytest.mark.parametrize(
-        "changes, message",
+        ("changes", "message"),
         [
             ({"runs": ((0, 0, 0), (0, 1, 1))}, "pcs that increase from 0 on"),
             ({"runs": ((-1, 0, 0), (2, 1, 1))}, "pcs that increase from 0 on"),
@@ -289,7 +298,7 @@ class TestDebugInfo:
 
 class TestUnderlined:
     @pytest.mark.parametrize(
-        "line, column, end, shown, carets",
+        ("line", "column", "end", "shown", "carets"),
         [
             ("y = f(x)", 1, 9, "y = f(x)", "^^^^^^^^"),
             ("y = f(x)", 5, 9, "y = f(x)", "    ^^^^"),
