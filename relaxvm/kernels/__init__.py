@@ -19,6 +19,6 @@ read-only.  IndexError: `take` is asked for what is not there.
 
 # Importing the modules registers their kernels.
 from . import elementwise, movement, products, reductions  # noqa: F401
-from ._kernel import PREFIX, is_kernel
+from ._kernel import PREFIX, is_kernel, ufunc_of
 
-__all__ = ["PREFIX", "is_kernel"]
+__all__ = ["PREFIX", "is_kernel", "ufunc_of"]

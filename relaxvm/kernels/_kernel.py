@@ -28,6 +28,7 @@ __all__ = [
     "private",
     "result_dtype",
     "tensor_text",
+    "ufunc_of",
 ]
 
 PREFIX: Final = "relaxvm.kernel."
@@ -36,19 +37,42 @@ F = TypeVar("F", bound=Callable[..., None])
 Dims = tuple[int, ...]
 
 _kernels: Final[dict[str, Callable[..., None]]] = {}
+_ufuncs: Final[dict[str, np.ufunc]] = {}
 
 
-def kernel(name: str, signature: str) -> Callable[[F], F]:
-    """Decorator: register a function as ``relaxvm.kernel.<name>``."""
+def kernel(
+    name: str, signature: str, *aliases: str, ufunc: np.ufunc | None = None
+) -> Callable[[F], F]:
+    """Decorator: register a function as ``relaxvm.kernel.<name>``.
+
+    Args:
+        name: the name that its messages begin with.
+        signature: of the call, `out` included.
+        aliases: further names, without the prefix.
+        ufunc: what `ufunc_of` answers.
+    """
 
     def register(func: F) -> F:
         takes = Signature.parse(signature, result="none")
         doc = inspect.cleandoc(func.__doc__ or "")
-        GLOBAL.register(PREFIX + name, func, signature=takes, effect=False, doc=doc)
-        _kernels[PREFIX + name] = func
+        for each in (name, *aliases):
+            GLOBAL.register(PREFIX + each, func, signature=takes, effect=False, doc=doc)
+            _kernels[PREFIX + each] = func
+            if ufunc is not None:
+                _ufuncs[PREFIX + each] = ufunc
         return func
 
     return register
+
+
+def ufunc_of(name: str) -> np.ufunc | None:
+    """The ufunc that a kernel is, by the kernel's full name; None where it is not just one.
+
+    The kernel computes what ``ufunc(*inputs, out=out)`` does wherever the ufunc has a loop for
+    exactly the data types of the inputs and of `out`; for others (`divide` and `round` of integers)
+    it is more than the ufunc.
+    """
+    return _ufuncs.get(name)
 
 
 def is_kernel(record: PackedFunc) -> bool:

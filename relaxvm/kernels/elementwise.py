@@ -1,21 +1,24 @@
-"""Element by element: numpy's ufuncs, `relu` and `where`."""
+"""Element by element: numpy's ufuncs, and functions made of them."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
+from ._blocks import blockwise, float_dtype, working_dtype
+from ._erf import erf_block
 from ._kernel import (
-    FLOAT32,
     alike,
     as_operand,
     broadcast,
     check_out,
     check_tensors,
     kernel,
+    native,
     private,
     result_dtype,
 )
@@ -24,33 +27,68 @@ __all__: list[str] = []
 
 _UNARY: Final[dict[str, tuple[np.ufunc, str]]] = {
     "abs": (np.absolute, "|x|"),
-    "negative": (np.negative, "-x"),
+    "acos": (np.arccos, "the angle whose cosine is x"),
+    "acosh": (np.arccosh, "the inverse hyperbolic cosine of x"),
+    "asin": (np.arcsin, "the angle whose sine is x"),
+    "asinh": (np.arcsinh, "the inverse hyperbolic sine of x"),
+    "atan": (np.arctan, "the angle whose tangent is x"),
+    "atanh": (np.arctanh, "the inverse hyperbolic tangent of x"),
+    "bitwise_not": (np.invert, "the bits of x inverted; of a bool, whether it is false"),
+    "cos": (np.cos, "the cosine of x"),
+    "cosh": (np.cosh, "the hyperbolic cosine of x"),
     "exp": (np.exp, "e to the power of x"),
+    "isfinite": (np.isfinite, "whether x is neither NaN nor infinite, a bool tensor"),
+    "isinf": (np.isinf, "whether x is infinite, a bool tensor"),
+    "isnan": (np.isnan, "whether x is NaN, a bool tensor"),
     "log": (np.log, "the natural logarithm of x"),
-    "sqrt": (np.sqrt, "the square root of x"),
-    "tanh": (np.tanh, "the hyperbolic tangent of x"),
     "logical_not": (np.logical_not, "whether x is false, a bool tensor"),
+    "negative": (np.negative, "-x"),
+    "sign": (np.sign, "-1, 0 or 1 as x is negative, 0 or positive, NaN if x is"),
+    "sin": (np.sin, "the sine of x"),
+    "sinh": (np.sinh, "the hyperbolic sine of x"),
+    "sqrt": (np.sqrt, "the square root of x"),
+    "square": (np.square, "x * x"),
+    "tan": (np.tan, "the tangent of x"),
+    "tanh": (np.tanh, "the hyperbolic tangent of x"),
+}
+
+_ROUNDING: Final[dict[str, tuple[np.ufunc, str]]] = {
+    "ceil": (np.ceil, "the least integer that is not below x"),
+    "floor": (np.floor, "the greatest integer that is not above x"),
+    "round": (np.rint, "the integer nearest to x, the even one of two"),
+    "trunc": (np.trunc, "x without its fraction"),
 }
 
 _BINARY: Final[dict[str, tuple[np.ufunc, str]]] = {
     "add": (np.add, "a + b"),
-    "subtract": (np.subtract, "a - b"),
-    "multiply": (np.multiply, "a * b"),
-    "divide": (np.true_divide, "a / b, of floats"),
-    "floor_divide": (np.floor_divide, "a // b"),
-    "remainder": (np.remainder, "a % b, with the sign of b"),
-    "power": (np.power, "a ** b"),
-    "maximum": (np.maximum, "the greater of a and b, NaN if one is"),
-    "minimum": (np.minimum, "the lesser of a and b, NaN if one is"),
+    "atan2": (np.arctan2, "the angle of the point (b, a)"),
+    "bitwise_and": (np.bitwise_and, "the bits that a and b have"),
+    "bitwise_or": (np.bitwise_or, "the bits that a or b has"),
+    "bitwise_xor": (np.bitwise_xor, "the bits that one of a and b has"),
+    "divide": (np.true_divide, "a / b; of integers, the quotient without its fraction"),
     "equal": (np.equal, "whether a == b, a bool tensor"),
-    "not_equal": (np.not_equal, "whether a != b, a bool tensor"),
-    "less": (np.less, "whether a < b, a bool tensor"),
-    "less_equal": (np.less_equal, "whether a <= b, a bool tensor"),
+    "floor_divide": (np.floor_divide, "a // b, rounded down"),
+    "floor_mod": (np.remainder, "a - b * (a // b), with the sign of b"),
     "greater": (np.greater, "whether a > b, a bool tensor"),
     "greater_equal": (np.greater_equal, "whether a >= b, a bool tensor"),
+    "left_shift": (np.left_shift, "the bits of a moved b places up"),
+    "less": (np.less, "whether a < b, a bool tensor"),
+    "less_equal": (np.less_equal, "whether a <= b, a bool tensor"),
+    "log_add_exp": (np.logaddexp, "log(exp(a) + exp(b))"),
     "logical_and": (np.logical_and, "whether a and b are true, a bool tensor"),
     "logical_or": (np.logical_or, "whether a or b is true, a bool tensor"),
+    "logical_xor": (np.logical_xor, "whether one of a and b is true, a bool tensor"),
+    "maximum": (np.maximum, "the greater of a and b, NaN if one is"),
+    "minimum": (np.minimum, "the lesser of a and b, NaN if one is"),
+    "mod": (np.fmod, "the remainder of a / b without its fraction, with the sign of a"),
+    "multiply": (np.multiply, "a * b"),
+    "not_equal": (np.not_equal, "whether a != b, a bool tensor"),
+    "power": (np.power, "a ** b"),
+    "right_shift": (np.right_shift, "the bits of a moved b places down"),
+    "subtract": (np.subtract, "a - b"),
 }
+
+_ALIASES: Final[dict[str, str]] = {"floor_mod": "remainder"}
 
 
 def _register_unary(name: str, ufunc: Any, meaning: str) -> None:
@@ -69,7 +107,28 @@ def _register_unary(name: str, ufunc: Any, meaning: str) -> None:
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element."
-    kernel(name, "x: tensor, out: tensor")(run)
+    kernel(name, "x: tensor, out: tensor", ufunc=ufunc)(run)
+
+
+def _register_rounding(name: str, ufunc: Any, meaning: str) -> None:
+    def run(x: NDArray[Any], out: NDArray[Any]) -> None:
+        if alike(out, x) and out.shape == x.shape:
+            try:
+                ufunc(x, out=out)
+                return
+            except ValueError:
+                pass  # said better below
+        check_tensors(name, x=x)
+        is_integer = x.dtype.kind in "iub"  # older numpy rounds these to floats
+        check_out(name, out, x.dtype if is_integer else result_dtype(name, ufunc, x=x), x.shape)
+        if is_integer:
+            np.copyto(out, x)
+        else:
+            ufunc(x, out=out)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"out = {meaning}, element by element.  Integers and bools stay as they are."
+    kernel(name, "x: tensor, out: tensor", ufunc=ufunc)(run)
 
 
 def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
@@ -84,18 +143,31 @@ def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
                 pass  # said better below
         dtype = _shared_dtype(name, a=a, b=b)
         a, b = as_operand(name, "a", a, dtype), as_operand(name, "b", b, dtype)
-        result = result_dtype(name, ufunc, a=a, b=b)
+        truncates = ufunc is np.true_divide and a.dtype.kind in "iu" and a.dtype == b.dtype
+        result = native(dtype) if truncates else result_dtype(name, ufunc, a=a, b=b)
         check_out(name, out, result, broadcast(name, a=a, b=b))
-        ufunc(a, b, out=out)
+        if truncates:
+            blockwise(_truncating_divide, out, a, b)
+        else:
+            ufunc(a, b, out=out)
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element.  One of a and b may be a number."
-    kernel(name, "a: tensor|int|float, b: tensor|int|float, out: tensor")(run)
+    aliases = (_ALIASES[name],) if name in _ALIASES else ()
+    kernel(name, "a: tensor|int|float, b: tensor|int|float, out: tensor", *aliases, ufunc=ufunc)(
+        run
+    )
+
+
+def _truncating_divide(out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> None:
+    multiple = np.fmod(a, b)
+    np.subtract(a, multiple, out=multiple)
+    np.floor_divide(multiple, b, out=out)
 
 
 def _keeps_dtype(ufunc: Any) -> bool:
     """Whether floats give floats of the same type."""
-    return bool(ufunc.resolve_dtypes((*[FLOAT32] * ufunc.nin, None))[-1] == FLOAT32)
+    return "f" * ufunc.nin + "->f" in ufunc.types
 
 
 def _shared_dtype(name: str, **operands: Any) -> np.dtype[Any]:
@@ -113,11 +185,13 @@ def _shared_dtype(name: str, **operands: Any) -> np.dtype[Any]:
 
 for _name, (_ufunc, _meaning) in _UNARY.items():
     _register_unary(_name, _ufunc, _meaning)
+for _name, (_ufunc, _meaning) in _ROUNDING.items():
+    _register_rounding(_name, _ufunc, _meaning)
 for _name, (_ufunc, _meaning) in _BINARY.items():
     _register_binary(_name, _ufunc, _meaning)
 
 
-@kernel("relu", "x: tensor, out: tensor")
+@kernel("relu", "x: tensor, out: tensor", "nn.relu")
 def relu(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the greater of x and 0, element by element; NaN stays NaN."""
     if alike(out, x) and out.shape == x.shape:
@@ -144,3 +218,98 @@ def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     a, cond = private(a, out), private(cond, out)
     np.copyto(out, b)
     np.copyto(out, a, where=cond)
+
+
+def _register_steps(name: str, step: Any, meaning: str, *aliases: str) -> None:
+    """A function of one float, by a step of `blockwise`; narrow floats go through float32."""
+
+    def run(x: NDArray[Any], out: NDArray[Any]) -> None:
+        check_tensors(name, x=x)
+        dtype = float_dtype(name, x=x)
+        check_out(name, out, dtype, x.shape)
+        blockwise(step, out, x, dtype=working_dtype(dtype))
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"out = {meaning}, element by element.  x: floats of at most 64 bits."
+    kernel(name, "x: tensor, out: tensor", *aliases)(run)
+
+
+def _rsqrt(out: NDArray[Any], x: NDArray[Any]) -> None:
+    np.sqrt(x, out=out)
+    np.reciprocal(out, out=out)
+
+
+def _sigmoid(out: NDArray[Any], x: NDArray[Any]) -> None:
+    np.negative(x, out=out)
+    with np.errstate(over="ignore"):  # 1 / infinity is the result
+        np.exp(out, out=out)
+    out += 1
+    np.reciprocal(out, out=out)
+
+
+def _silu(out: NDArray[Any], x: NDArray[Any]) -> None:
+    weight = np.empty_like(x)
+    _sigmoid(weight, x)
+    np.multiply(x, weight, out=out)
+
+
+def _gelu(out: NDArray[Any], x: NDArray[Any]) -> None:
+    weight = x * x.dtype.type(math.sqrt(0.5))
+    erf_block(weight, weight)
+    weight += 1
+    weight *= 0.5
+    np.multiply(x, weight, out=out)
+
+
+def _gelu_tanh(out: NDArray[Any], x: NDArray[Any]) -> None:
+    # (1 + tanh(y)) / 2 is sigmoid(2 * y), which keeps its digits where tanh(y) is near -1.
+    weight = np.square(x)
+    weight *= 0.044715
+    weight += 1
+    weight *= x
+    weight *= 2 * math.sqrt(2 / math.pi)
+    _sigmoid(weight, weight)
+    np.multiply(x, weight, out=out)
+
+
+_register_steps("rsqrt", _rsqrt, "1 / the square root of x")
+_register_steps("sigmoid", _sigmoid, "1 / (1 + exp(-x))")
+_register_steps("erf", erf_block, "the error function of x, 2/sqrt(pi) * integral of exp(-t*t)")
+_register_steps("nn.silu", _silu, "x * sigmoid(x)")
+_register_steps("nn.gelu", _gelu, "x * (1 + erf(x / sqrt(2))) / 2")
+_register_steps(
+    "nn.gelu_tanh", _gelu_tanh, "x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3))) / 2"
+)
+
+
+@kernel("clip", "x: tensor, min: int|float, max: int|float, out: tensor")
+def clip(x: NDArray[Any], low: Any, high: Any, out: NDArray[Any]) -> None:
+    """out = the greater of min and the lesser of x and max, element by element; NaN stays NaN.
+    Bounds outside x's data type are those of the type; of integers they lose their fraction."""
+    check_tensors("clip", x=x)
+    result_dtype("clip", np.minimum, x=x, bound=x)
+    low, high = _bound("min", low, x.dtype), _bound("max", high, x.dtype)
+    check_out("clip", out, x.dtype, x.shape)
+
+    def step(out: NDArray[Any], x: NDArray[Any]) -> None:
+        np.minimum(x, high, out=out)
+        np.maximum(out, low, out=out)
+
+    blockwise(step, out, x)
+
+
+def _bound(parameter: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    if not isinstance(value, (int, float)) or dtype.kind not in "iufV":
+        raise TypeError(
+            f"clip: {parameter}: expected a number that goes with {dtype}, got {describe(value)}"
+        )
+    if dtype.kind in "iu":
+        if value != value:
+            raise ValueError(f"clip: {parameter}: expected a number within {dtype}, got nan")
+        limits = np.iinfo(dtype)
+        return dtype.type(int(max(limits.min, min(limits.max, value))))
+    try:
+        with np.errstate(over="ignore"):  # to infinity
+            return dtype.type(value)
+    except OverflowError:  # an int beyond float64
+        return dtype.type(math.inf if value > 0 else -math.inf)
