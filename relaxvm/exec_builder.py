@@ -509,6 +509,12 @@ class ExecBuilder:
         for body in bodies:
             for loose in body.loose:
                 self._check_loose(loose)
+        debug = None
+        if any(body.locations for body in bodies):
+            debug = DebugInfo.of_bodies(
+                ((body.info.start_instr, body.info.end_instr, body.locations) for body in bodies),
+                self._sources,
+            )
         starts = np.cumsum([0, *(len(body.words) for body in bodies)], dtype=np.int64)
         return VMExecutable(
             [
@@ -518,7 +524,7 @@ class ExecBuilder:
             self._constants,
             _join([body.offsets + start for body, start in zip(bodies, starts, strict=False)]),
             _join([body.words for body in bodies]),
-            debug=self._debug_info(bodies),
+            debug=debug,
         )
 
     def __repr__(self) -> str:
@@ -529,18 +535,6 @@ class ExecBuilder:
         )
 
     # Inside
-
-    def _debug_info(self, bodies: Sequence[_Body]) -> DebugInfo | None:
-        locations: list[tuple[int, Span | None, str | None]] = []
-        for body in bodies:
-            start, end = body.info.start_instr, body.info.end_instr
-            locations.append((start, None, None))  # what held in the function before has ended
-            locations += [
-                (start + pc, span, var) for pc, span, var in body.locations if start + pc < end
-            ]
-        if len(locations) == len(bodies):
-            return None
-        return DebugInfo.of(locations, self._sources) or None
 
     def _declare(self, name: str, kind: FuncKind) -> int:
         self._kinds.setdefault(name, kind)

@@ -209,17 +209,18 @@ class VMExecutable:
 
     # Bytes
 
-    def to_bytes(self) -> bytes:
-        """TVM's binary stream."""
+    def to_bytes(self, *, debug: bool = True) -> bytes:
+        """TVM's binary stream, followed by the debug information, if there is any: readers of
+        TVM's stop before it.  With ``debug=False`` it is left out."""
         from .formats import binary
 
-        return binary.dumps(self)
+        return binary.dumps(self, debug=debug)
 
-    def save(self, path: str | PathLike[str] | IO[bytes]) -> None:
-        """Write the binary stream; the file appears whole or not at all."""
+    def save(self, path: str | PathLike[str] | IO[bytes], *, debug: bool = True) -> None:
+        """Write `to_bytes` to a path or file; at a path it appears whole or not at all."""
         from .formats import binary
 
-        binary.save(self, path)
+        binary.save(self, path, debug=debug)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _from_pickle, (self.to_bytes(),)

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +24,9 @@ __all__ = ["DebugInfo", "Location", "Span", "underlined"]
 MAX_LINE: Final = 1000
 """Characters of a line of source.  `DebugInfo.of` does not keep longer ones: nobody wrote them."""
 
-_MOST: Final = (1 << 31) - 1
+MAX_NUMBER: Final = (1 << 31) - 1
+"""The greatest pc, line or column."""
+
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -115,7 +115,7 @@ class DebugInfo:
         ValueError: the columns are not as described.
     """
 
-    __slots__ = ("_line_keys", "_pcs", "_texts", "files", "line_numbers", "line_texts", "runs",
+    __slots__ = ("_file_index", "_line_keys", "_pcs", "files", "line_numbers", "line_texts", "runs",
                  "spans", "variables")  # fmt: skip
 
     files: tuple[str, ...]
@@ -125,8 +125,8 @@ class DebugInfo:
     spans: NDArray[np.int32]
     line_numbers: NDArray[np.int32]
     _pcs: NDArray[np.int32]
-    _line_keys: list[tuple[int, int]]
-    _texts: dict[tuple[int, int], str]
+    _file_index: dict[str, int]
+    _line_keys: NDArray[np.int64]
 
     def __init__(
         self,
@@ -144,11 +144,10 @@ class DebugInfo:
         put(self, "variables", tuple(variables))
         put(self, "line_numbers", _table("line_numbers", line_numbers, 2))
         put(self, "line_texts", tuple(line_texts))
-        _check(self)
         put(self, "_pcs", self.runs[:, 0])
-        keys = [(file, line) for file, line in self.line_numbers.tolist()]
-        put(self, "_line_keys", keys)
-        put(self, "_texts", dict(zip(keys, self.line_texts, strict=True)))
+        put(self, "_file_index", {name: i for i, name in enumerate(self.files)})
+        put(self, "_line_keys", _line_key(*self.line_numbers.astype(np.int64).T))
+        _check(self)
 
     @classmethod
     def of(
@@ -189,6 +188,32 @@ class DebugInfo:
             _columns(list(kept), 2), tuple(kept.values()),
         )  # fmt: skip
 
+    @classmethod
+    def of_bodies(
+        cls,
+        bodies: Iterable[tuple[int, int, Iterable[tuple[int, Span | None, str | None]]]],
+        sources: Mapping[str, str | Mapping[int, str]] | None = None,
+    ) -> DebugInfo | None:
+        """Debug information of functions, None if nothing is known of any.
+
+        Args:
+            bodies: the functions in the order of their code: first pc, the one behind the last, and
+                locations whose pcs count from the first.  They do not reach into the next function.
+            sources: as of `of`.
+
+        Raises:
+            ValueError: as `of`.
+        """
+        locations: list[tuple[int, Span | None, str | None]] = []
+        for start, end, inside in bodies:
+            locations.append((start, None, None))
+            locations += [
+                (start + pc, span, variable)
+                for pc, span, variable in inside
+                if start + pc < end
+            ]
+        return cls.of(locations, sources) or None
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"DebugInfo.{name}: debug information is immutable")
 
@@ -209,29 +234,34 @@ class DebugInfo:
         row = int(np.searchsorted(self._pcs, pc, "right")) - 1
         return self._location(row) if row >= 0 else Location(0)
 
+    def within(self, start: int, end: int) -> Iterator[Location]:
+        """The locations of a range of instructions; the first one is left out if nothing is known
+        of the first instruction."""
+        first = self.location(start)
+        if first[1:] != _UNKNOWN:
+            yield first._replace(pc=start)
+        rows = np.searchsorted(self._pcs, (start + 1, max(start + 1, end))).tolist()
+        yield from map(self._location, range(*rows))
+
     def line(self, file: str, line: int) -> str | None:
         """A line of source, without its end, if it is kept."""
-        try:
-            return self._texts.get((self.files.index(file), line))
-        except ValueError:
-            return None
+        at = Span(file, line, 1)
+        return next((text for number, text in self.lines(at)), None)
 
     def lines(self, span: Span) -> Iterator[tuple[int, str]]:
         """The lines of a span that are kept, each with its number."""
-        if span.file not in self.files:
+        file = self._file_index.get(span.file)
+        if file is None:
             return
-        file = self.files.index(span.file)
-        first = bisect_left(self._line_keys, (file, span.line))
-        for key in islice(self._line_keys, first, None):
-            if key > (file, span.end_line):
-                return
-            yield key[1], self._texts[key]
+        bounds = _line_key(file, span.line), _line_key(file, span.end_line + 1)
+        for row in range(*np.searchsorted(self._line_keys, bounds).tolist()):
+            yield int(self.line_numbers[row, 1]), self.line_texts[row]
 
     @property
     def sources(self) -> dict[str, dict[int, str]]:
         """The lines kept: file -> line -> text."""
         found: dict[str, dict[int, str]] = {}
-        for (file, line), text in self._texts.items():
+        for (file, line), text in zip(self.line_numbers.tolist(), self.line_texts, strict=True):
             found.setdefault(self.files[file], {})[line] = text
         return found
 
@@ -301,7 +331,7 @@ class DebugInfo:
 
 _SpanKey = tuple[str, int, int, int, int]
 _Place = tuple[_SpanKey | None, str | None]
-_NOWHERE: Final[_Place] = (None, None)
+_UNKNOWN: Final[_Place] = (None, None)
 
 
 # From locations to columns
@@ -320,7 +350,7 @@ def _changes(
         if changes and changes[-1][0] == pc:
             changes.pop()
         place = (None if span is None else span._key(), variable)
-        if place != (changes[-1][1] if changes else _NOWHERE):
+        if place != (changes[-1][1] if changes else _UNKNOWN):
             changes.append((pc, place))
     return iter(changes)
 
@@ -359,7 +389,7 @@ def _columns(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
     try:
         return np.array(rows, np.int64).reshape(-1, width)
     except OverflowError:
-        raise ValueError(f"debug information: expected numbers up to {_MOST}") from None
+        raise ValueError(f"debug information: expected numbers up to {MAX_NUMBER}") from None
 
 
 # Checks of the columns
@@ -371,15 +401,15 @@ def _table(what: str, rows: ArrayLike, width: int) -> NDArray[np.int32]:
         wide = np.empty((0, width), np.int32)
     if wide.ndim != 2 or wide.shape[1] != width or wide.dtype.kind not in "iu":
         raise ValueError(f"{what}: expected integers [n, {width}], got {wide.dtype}{wide.shape}")
-    if wide.min(initial=-1) < -1 or wide.max(initial=-1) > _MOST:
-        raise ValueError(f"{what}: expected numbers from -1 to {_MOST}")
+    if wide.min(initial=-1) < -1 or wide.max(initial=-1) > MAX_NUMBER:
+        raise ValueError(f"{what}: expected numbers from -1 to {MAX_NUMBER}")
     # Over bytes, an array cannot be made writable.
     raw = np.ascontiguousarray(wide, np.int32).tobytes()
     return np.frombuffer(raw, np.int32).reshape(-1, width)
 
 
 def _check(info: DebugInfo) -> None:
-    runs, spans, numbers = info.runs, info.spans, info.line_numbers
+    runs, spans = info.runs, info.spans
     _check_names("files", info.files)
     _check_names("variables", info.variables)
     if (len(runs) and runs[0, 0] < 0) or np.any(runs[1:, 0] <= runs[:-1, 0]):
@@ -396,12 +426,18 @@ def _check(info: DebugInfo) -> None:
     _, line, column, end_line, end_column = spans.T
     if np.any((end_line < line) | ((end_line == line) & (end_column < column))):
         raise ValueError("spans: expected each to end where it begins or behind")
-    if len(set(map(tuple, spans.tolist()))) < len(spans):
+    if len(np.unique(spans, axis=0)) < len(spans):
         raise ValueError("spans: expected distinct ones")
-    _check_lines(numbers, len(info.files))
-    if len(numbers) != len(info.line_texts):
+    file, line = info.line_numbers.T
+    if np.any(file < 0) or np.any(file >= len(info.files)) or np.any(line < 1):
         raise ValueError(
-            f"line_texts: expected {len(numbers)}, one per line number, got {len(info.line_texts)}"
+            f"line_numbers: expected files below {len(info.files)}, and lines from 1 on"
+        )
+    if np.any(info._line_keys[1:] <= info._line_keys[:-1]):
+        raise ValueError("line_numbers: expected increasing ones")
+    if len(line) != len(info.line_texts):
+        raise ValueError(
+            f"line_texts: expected {len(line)}, one per line number, got {len(info.line_texts)}"
         )
 
 
@@ -419,14 +455,9 @@ def _check_use(what: str, indices: NDArray[np.int32], count: int) -> None:
         )
 
 
-def _check_lines(numbers: NDArray[np.int32], num_files: int) -> None:
-    file, line = numbers.T
-    if np.any(file < 0) or np.any(file >= num_files) or np.any(line < 1):
-        raise ValueError(f"line_numbers: expected files below {num_files}, and lines from 1 on")
-    before, after = numbers[:-1].T, numbers[1:].T
-    increases = (before[0] < after[0]) | ((before[0] == after[0]) & (before[1] < after[1]))
-    if not np.all(increases):
-        raise ValueError("line_numbers: expected increasing ones")
+def _line_key(file: Any, line: Any) -> Any:
+    """A number that grows with file and line."""
+    return (file << 32) + line
 
 
 # Showing a piece of a line

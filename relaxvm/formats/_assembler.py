@@ -19,6 +19,7 @@ from .. import isa
 from ..errors import FormatError, ParseError, did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import Arg, ArgKind, FieldKind, FuncKind, Instruction
+from ..source import MAX_NUMBER, DebugInfo, Span
 from ..values import Shape
 from ._layout import LAYOUTS, MNEMONICS, SPECIALS, FieldLook
 from ._literals import (
@@ -44,6 +45,7 @@ _BLANK: Final = re.compile(r"\s*")
 _COMMENT: Final = re.compile(r"\s*(?:#.*)?$")
 _REGISTER: Final = re.compile(rf"%(?:({INT.pattern})|(void|vm)\b)")
 _NAME: Final = re.compile(f"{STRING.pattern}|{BARE.pattern}")
+_VAR: Final = re.compile(r"var\b")
 _DTYPE: Final = re.compile(rf"{STRING.pattern}|{_WORD.pattern}")
 _BASE64_LINE: Final = re.compile(r"\s*\|\s*(\S*)\s*$")
 _REGISTERS_BY_NAME: Final = {name: register for register, name in SPECIALS.items()}
@@ -192,6 +194,7 @@ class _Function:
     attributes: dict[str, int]
     params: tuple[str, ...]
     instructions: list[Instruction] = field(default_factory=list)
+    locations: list[tuple[int, Span | None, str | None]] = field(default_factory=list)
 
 
 class _Assembler:
@@ -205,6 +208,7 @@ class _Assembler:
         self.index_of: dict[str, int] = {}
         self.constants: list[Any] = []
         self.scopes: dict[int, str] = {}
+        self.sources: dict[str, dict[int, str]] = {}
         self.next_line = 0
 
     def assemble(self) -> VMExecutable:
@@ -289,6 +293,8 @@ class _Assembler:
             self._read_version(line, at, first)
         elif word == "scope":
             self._read_scope(line)
+        elif word == "source":
+            self._read_source(line)
         elif word == "c" and line.has("["):
             index = line.integer()
             line.need("]")
@@ -321,6 +327,28 @@ class _Assembler:
         if index in self.scopes:
             line.fail(f"the memory scope of c[{index}] stands twice", at)
         self.scopes[index] = line.string()
+
+    def _read_source(self, line: _Line) -> None:
+        file = self._read_file(line)
+        at = line.skip()
+        number = self._read_count(line, "a line number")
+        line.need("=")
+        lines = self.sources.setdefault(file, {})
+        if number in lines:
+            line.fail(f"line {number} of {_short(file)} stands twice", at)
+        lines[number] = line.string()
+
+    def _read_file(self, line: _Line) -> str:
+        at = line.skip()
+        return line.string() or line.fail("expected the name of a file, got an empty string", at)
+
+    def _read_count(self, line: _Line, what: str) -> int:
+        """Read a number that counts from 1."""
+        at = line.skip()
+        number = line.integer(what)
+        if not 1 <= number <= MAX_NUMBER:
+            line.fail(f"expected {what} from 1 to {MAX_NUMBER}, got {number}", at)
+        return number
 
     def _read_constant(self, line: _Line) -> Any:
         at = line.skip()
@@ -413,11 +441,16 @@ class _Assembler:
 
     def _read_instruction(self, line: _Line, function: _Function) -> None:
         at = line.skip()
-        op = _OPS_BY_MNEMONIC.get(line.expect(_WORD, "an instruction or a function"))
+        word = line.expect(_WORD, "an instruction or a function")
+        if word == "at":
+            self._read_place(line, function)
+            return
+        op = _OPS_BY_MNEMONIC.get(word)
         if op is None:
             if line.text[at:].startswith(("c[", "scope ")):
                 line.fail("constants and memory scopes stand before the first function", at)
-            word = line.text[at : line.pos]
+            if word == "source":
+                line.fail("lines of source stand before the first function", at)
             line.fail(f"unknown instruction {_short(word)}{_hint(word, MNEMONICS.values())}", at)
         if function.kind != FuncKind.BYTECODE:
             line.fail(f"an instruction after {_short(function.name)}, which has no body", at)
@@ -434,6 +467,27 @@ class _Assembler:
         line.end()
         fields = tuple([values[item.name] for item in op.fields])
         function.instructions.append(Instruction(op, fields, args))
+
+    def _read_place(self, line: _Line, function: _Function) -> None:
+        """Where the instructions come from that follow in this function."""
+        span = self._read_span(line) if line.text.startswith('"', line.skip()) else None
+        at = line.skip()
+        variable = line.name("the name of a variable") if line.accept(_VAR) else None
+        if variable == "":
+            line.fail("expected the name of a variable, got an empty string", at)
+        line.end()
+        function.locations.append((len(function.instructions), span, variable))
+
+    def _read_span(self, line: _Line) -> Span:
+        file = self._read_file(line)
+        at = line.skip()
+        numbers = []
+        for what, behind in (("line", ":"), ("column", "-"), ("line", ":"), ("column", "")):
+            numbers.append(self._read_count(line, f"a {what}"))
+            line.need(behind)
+        if tuple(numbers[2:]) < tuple(numbers[:2]):
+            line.fail("the span ends before it begins", at)
+        return Span(file, *numbers)
 
     def _read_field(self, line: _Line, kind: FieldKind) -> int:
         if kind is FieldKind.FUNC:
@@ -519,7 +573,11 @@ class _Assembler:
             for instr in function.instructions:
                 offsets.append(len(words))
                 words += isa.encode(instr)
-        return VMExecutable(infos, self.constants, offsets, words, self.scopes)
+        debug = DebugInfo.of_bodies(
+            ((info.start_instr, info.end_instr, function.locations) for info, function in bodies),
+            self.sources,
+        )
+        return VMExecutable(infos, self.constants, offsets, words, self.scopes, debug)
 
 
 _KIND_WORDS: Final = {"packed_func": FuncKind.PACKED, "vm_tir_func": FuncKind.COMPILED}

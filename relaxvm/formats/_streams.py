@@ -59,6 +59,10 @@ class BufferStream:
         start = self.skip(size)
         return self.data[start : start + size]
 
+    def peek(self, size: int) -> bytes:
+        """The next bytes, fewer where the stream ends, without moving on."""
+        return bytes(self.data[self.position : self.position + size])
+
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         """A read-only array of elements of the little-endian `dtype`."""
         start = self.skip(nbytes)
@@ -113,6 +117,11 @@ class FileStream:
                 raise truncated(self.position, size, rest.nbytes)
         self.at += size
         return rest[:size]
+
+    def peek(self, size: int) -> bytes:
+        found = bytes(self.take(min(size, self.end - self.position)))
+        self.at -= len(found)
+        return found
 
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         rest = self.window[self.at : self.at + nbytes]

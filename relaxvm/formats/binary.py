@@ -9,6 +9,7 @@ Little endian, no padding; ``string`` is a u64 count of bytes and that many byte
     constants       u64 count, each: i32 type, payload
     offsets         u64 count, i64 each
     words           u64 count, i64 each
+    debug section   optional, and no part of TVM's stream, whose readers stop before it
 
 ``docs/format.md`` has the payloads and every rule.  What this module reads is well-formed as a
 container; whether it may run is for `relaxvm.verify` (`relaxvm.load` does both).  Every length is
@@ -34,6 +35,7 @@ from ..errors import FormatError, RelaxVMWarning
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import WORD_MAX, WORD_MIN, FuncKind
 from ..limits import Limits
+from ..source import DebugInfo
 from ..values import Shape
 from ._files import read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream, truncated
@@ -55,6 +57,9 @@ MAGIC: Final = 0xD225DE2F4214151E
 MAGIC_WITHOUT_SCOPES: Final = 0xD225DE2F4214151D
 VERSION: Final = b"0.14"
 TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
+DEBUG_MAGIC: Final = 0x6775_6265_646D_7672
+"""``rvmdebug``: begins the debug section."""
+DEBUG_VERSION: Final = 1
 CPU: Final = (1, 0)
 """Device type and index that tensors are stored with."""
 
@@ -79,6 +84,7 @@ _I64_U64: Final = struct.Struct("<qQ")
 _FUNCTION: Final = struct.Struct("<qqqqQ")
 _DTYPE: Final = struct.Struct("<BBH")
 _TENSOR: Final = struct.Struct("<QQiiiBBH")
+_DEBUG: Final = struct.Struct("<QQQ")
 
 # Least bytes of an entry of each section: a count that cannot fit is refused before anything else.
 _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
@@ -100,10 +106,7 @@ class _Writer:
         self.place = ""
 
     def string(self, text: str, what: str) -> None:
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
+        data = _utf8(text, what)
         self.put(_U64.pack(len(data)) + data)
 
     def name(self, text: str, what: str) -> None:
@@ -116,6 +119,13 @@ class _Writer:
             self.put(array.astype(on_disk(array.dtype), copy=False).tobytes())
         else:
             self.put(array)
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
 
 
 class _Reader:
@@ -385,10 +395,89 @@ def _load_words(read: _Reader, section: str, limit: str | None = None) -> NDArra
     return read.stream.words(read.count(_I64.size, limit))
 
 
+# Debug section
+
+
+def _save_debug(to: _Writer, debug: DebugInfo) -> None:
+    to.place = "debug section"
+    content = _Writer()
+    for table in (debug.runs, debug.spans, debug.line_numbers):
+        content.put(_U64.pack(len(table)) + table.astype("<i4", copy=False).tobytes())
+    for what, strings in (
+        ("source file", debug.files),
+        ("variable", debug.variables),
+        ("line of source", debug.line_texts),
+    ):
+        _save_strings(content, strings, what)
+    size = sum(map(len, content.pieces))
+    to.put(_DEBUG.pack(DEBUG_MAGIC, DEBUG_VERSION, size))
+    to.pieces += content.pieces
+
+
+def _load_debug(read: _Reader, strict: bool) -> DebugInfo | None:
+    """The debug section, if one follows."""
+    read.section = "debug section"
+    if read.stream.peek(_U64.size) != _U64.pack(DEBUG_MAGIC):
+        return None
+    _, version, size = read.unpack(_DEBUG)
+    read.fits(size, 1)
+    end = read.stream.position + size
+    if version != DEBUG_VERSION:
+        fault = f"expected version {DEBUG_VERSION}, got {version}"
+        if strict:
+            raise FormatError(fault)
+        warnings.warn(f"{read.name}: debug section left out: {fault}", RelaxVMWarning, stacklevel=5)
+        read.stream.take(size)
+        return None
+    runs = _load_table(read, 3, "instructions")
+    spans = _load_table(read, 5)
+    line_numbers = _load_table(read, 2)
+    if not len(runs):
+        raise FormatError("expected at least one location")
+    files = _load_strings(read, int(spans[:, 0].max(initial=-1)) + 1, "name_bytes")
+    variables = _load_strings(read, int(runs[:, 2].max()) + 1, "name_bytes")
+    texts = _load_strings(read, len(line_numbers))
+    if read.stream.position != end:
+        raise FormatError(f"expected its end at byte {end}, got it at {read.stream.position}")
+    try:
+        return DebugInfo(runs, spans, files, variables, line_numbers, texts)
+    except ValueError as error:
+        raise FormatError(str(error)) from None
+
+
+def _load_table(read: _Reader, width: int, limit: str | None = None) -> NDArray[np.int32]:
+    """Rows of `width` i32."""
+    size = 4 * width
+    rows = bytes(read.stream.take(size * read.count(size, limit)))
+    return np.frombuffer(rows, "<i4").reshape(-1, width)
+
+
+def _save_strings(to: _Writer, strings: Sequence[str], what: str) -> None:
+    """Strings one behind the other, each ended by a NUL character."""
+    for text in strings:
+        if "\0" in text:
+            raise FormatError(f"{what} {text!r}: contains a NUL character")
+    data = b"".join([_utf8(text, what) + b"\0" for text in strings])
+    to.put(_U64.pack(len(data)) + data)
+
+
+def _load_strings(read: _Reader, count: int, limit: str | None = None) -> list[str]:
+    """`count` strings."""
+    at = read.stream.position
+    text = read.string(read.count(1))
+    if text.count("\0") != count or text[-1:] not in ("", "\0"):
+        raise FormatError(f"strings at byte {at}: expected {count}, each ended by a NUL character")
+    strings = text.split("\0")[:-1]
+    if limit is not None:
+        longest = max(map(len, map(str.encode, strings)), default=0)
+        read.within(limit, longest, "bytes of a name")
+    return strings
+
+
 # The whole
 
 
-def _encode(ex: VMExecutable) -> list[bytes | NDArray[Any]]:
+def _encode(ex: VMExecutable, debug: bool) -> list[bytes | NDArray[Any]]:
     """The stream in pieces.  All that can be refused is refused here, before a byte is written."""
     to = _Writer()
     try:
@@ -398,6 +487,8 @@ def _encode(ex: VMExecutable) -> list[bytes | NDArray[Any]]:
         _save_constants(to, ex.constants)
         _save_words(to, ex.instr_offset)
         _save_words(to, ex.instr_data)
+        if debug and ex.debug is not None:
+            _save_debug(to, ex.debug)
     except FormatError as fault:
         raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
     return to.pieces
@@ -414,10 +505,11 @@ def _decode(
         constants = _load_constants(read, scopes)
         offsets = _load_words(read, "instruction offsets", "instructions")
         words = _load_words(read, "instruction words")
+        debug = _load_debug(read, strict)
         _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
-    return VMExecutable(functions, constants, offsets, words, scopes)
+    return VMExecutable(functions, constants, offsets, words, scopes, debug)
 
 
 def _check_end(read: _Reader, strict: bool) -> None:
@@ -535,17 +627,22 @@ def _load_file(
 # Writing
 
 
-def dumps(ex: VMExecutable) -> bytes:
-    """The stream of an executable.  Equal executables give equal bytes; tensors in another byte
-    order or layout are written little endian and row-major.
+def dumps(ex: VMExecutable, *, debug: bool = True) -> bytes:
+    """The stream of an executable.  Equal executables with equal debug information give equal
+    bytes; tensors in another byte order or layout are written little endian and row-major.
+
+    Args:
+        debug: whether debug information, if there is any, follows the stream.
 
     Raises:
         FormatError: the stream cannot hold something; names it.
     """
-    return b"".join(_views(_encode(ex)))
+    return b"".join(_views(_encode(ex, debug)))
 
 
-def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
+def save(
+    ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes], *, debug: bool = True
+) -> None:
     """Write the stream of an executable.
 
     A file at a path appears whole or not at all: the bytes go to a new file beside it, are flushed
@@ -553,13 +650,14 @@ def save(ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes]) -> None:
 
     Args:
         target: path, or file opened for writing bytes.
+        debug: whether debug information, if there is any, follows the stream.
 
     Raises:
         FormatError: the stream cannot hold something; nothing has been written.
         OSError: the file cannot be written; an old one at a path is as it was.
         TypeError: `target` is neither a path nor a file.
     """
-    pieces = _encode(ex)
+    pieces = _encode(ex, debug)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
             write_all(file, _runs(pieces))

@@ -14,7 +14,7 @@ import struct
 import textwrap
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..errors import FormatError, RelaxVMError, RelaxVMWarning
 from ..exec_builder import ExecBuilder
 from ..executable import FunctionInfo, VMExecutable, constant_key
 from ..isa import Arg, ArgKind, FuncKind, Instruction
+from ..source import Location
 from ..values import Shape
 from ._files import replacing
 from ._layout import SPECIALS
@@ -196,7 +197,8 @@ def _builder_lines(ex: VMExecutable, constants: Sequence[str]) -> list[str] | No
     """The program as calls of a builder, or None where they do not lead to an equal executable."""
     try:
         declared = ex.functions[: _to_declare(ex)]
-        same = _rebuilt(ex, declared) == ex
+        again = _rebuilt(ex, declared)
+        same = again == ex and again.debug == ex.debug
     except (RelaxVMError, TypeError, ValueError, IndexError):
         return None  # the builder refuses something
     return list(_calls(ex, constants, declared)) if same else None
@@ -235,11 +237,16 @@ def _rebuilt(ex: VMExecutable, declared: Sequence[FunctionInfo]) -> VMExecutable
         ib.declare_function(info.name, info.kind)
     for value in ex.constants:
         ib.convert_constant(value)
+    for file, lines in _sources(ex).items():
+        ib.add_source(file, lines)
     for info in _bodies(ex):
+        places = _places(ex, info)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RelaxVMWarning)
             with ib.function(info.name, info.num_args, info.param_names or None):
-                for _, instr in ex.instructions(info):
+                for pc, instr in ex.instructions(info):
+                    if pc in places:
+                        ib.at(*places[pc][1:])
                     _emit(ib, ex, instr)
     return ib.get()
 
@@ -276,11 +283,18 @@ def _calls(
         yield f"ib.declare_function({_quoted(info.name)}, rx.FuncKind.{FuncKind(info.kind).name})"
     for i, expression in enumerate(constants):
         yield f"ib.convert_constant({expression})  # c[{i}]"
+    for file, lines in _sources(ex).items():
+        yield f"ib.add_source({_quoted(file)}, {{"
+        yield from _source_lines(lines, _INDENT)
+        yield "})"
     for info in _bodies(ex):
         names = ", ".join(map(_quoted, info.param_names))
         params = f", param_names=[{names}]" if names else ""
         yield f"with ib.function({_quoted(info.name)}, num_inputs={info.num_args}{params}):"
-        for _, instr in ex.instructions(info):
+        places = _places(ex, info)
+        for pc, instr in ex.instructions(info):
+            if pc in places:
+                yield f"{_INDENT}ib.at({_place(places[pc])})"
             yield _INDENT + _call(ex, instr)
     yield "ex = ib.get()"
 
@@ -341,7 +355,11 @@ def _plain_lines(ex: VMExecutable, constants: Sequence[str]) -> Iterator[str]:
     yield "]"
     scopes = ", ".join(f"{i}: {scope!r}" for i, scope in sorted(ex.memory_scopes.items()))
     yield f"memory_scopes = {{{scopes}}}"
-    yield "ex = rx.VMExecutable(functions, constants, instr_offset, instr_data, memory_scopes)"
+    parts = "functions, constants, instr_offset, instr_data, memory_scopes"
+    if ex.debug is not None:
+        yield from _debug(ex)
+        parts += ", debug"
+    yield f"ex = rx.VMExecutable({parts})"
 
 
 def _function(info: FunctionInfo) -> str:
@@ -372,3 +390,51 @@ def _words(ex: VMExecutable) -> Iterator[str]:
 def _rows(numbers: Sequence[int]) -> Iterator[str]:
     for start in range(0, len(numbers), 12):
         yield f"{_INDENT}{', '.join(map(str, numbers[start : start + 12]))},"
+
+
+# Debug information
+
+
+def _sources(ex: VMExecutable) -> dict[str, dict[int, str]]:
+    return {} if ex.debug is None else ex.debug.sources
+
+
+def _places(ex: VMExecutable, info: FunctionInfo) -> dict[int, Location]:
+    """The locations of a function that the program names, by pc."""
+    if ex.debug is None:
+        return {}
+    return {place.pc: place for place in ex.debug.within(info.start_instr, info.end_instr)}
+
+
+def _place(place: Location) -> str:
+    """Arguments for `ExecBuilder.at`."""
+    variable = None if place.variable is None else _quoted(place.variable)
+    if place.span is None:
+        return "" if variable is None else f"var={variable}"
+    span = place.span
+    numbers = f"{span.line}, {span.column}, {span.end_line}, {span.end_column}"
+    text = f"rx.Span({_quoted(span.file)}, {numbers})"
+    return text if variable is None else f"{text}, {variable}"
+
+
+def _source_lines(lines: Mapping[int, str], indent: str) -> Iterator[str]:
+    for number, text in lines.items():
+        yield f"{indent}{number}: {_quoted(text)},"
+
+
+def _debug(ex: VMExecutable) -> Iterator[str]:
+    """For code that the builder would refuse."""
+    assert ex.debug is not None
+    yield "locations = ["
+    for place in ex.debug:
+        span = "None" if place.span is None else _place(place._replace(variable=None))
+        variable = "None" if place.variable is None else _quoted(place.variable)
+        yield f"{_INDENT}({place.pc}, {span}, {variable}),"
+    yield "]"
+    yield "sources = {"
+    for file, lines in _sources(ex).items():
+        yield f"{_INDENT}{_quoted(file)}: {{"
+        yield from _source_lines(lines, 2 * _INDENT)
+        yield f"{_INDENT}}},"
+    yield "}"
+    yield "debug = rx.DebugInfo.of(locations, sources)"

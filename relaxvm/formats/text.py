@@ -16,6 +16,7 @@ from .. import isa
 from ..errors import FormatError
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import ArgKind, FieldKind, FuncKind, Instruction
+from ..source import Location
 from ..values import Shape, dtype_name
 from ._assembler import parse_text
 from ._layout import LAYOUTS, MNEMONIC_WIDTH, MNEMONICS, SPECIALS, FieldLook, padded
@@ -156,13 +157,17 @@ def _complete_listing(ex: VMExecutable) -> Iterator[str]:
             yield f"scope c[{i}] = {quote(ex.memory_scopes[i])}"
     if ex.constants:
         yield ""
+    yield from _source_lines(ex)
     names = [name_text(info.name) for info in ex.functions]
     words = ex.instr_data.tolist()
     position = 0
     for info, name in zip(ex.functions, names, strict=True):
         yield _header(info, name, position)
         if info.kind == FuncKind.BYTECODE:
+            places = _places(ex, info)
             for pc in _body(ex, info):
+                if pc in places:
+                    yield f"  {_place_text(places[pc])}"
                 yield f"  {_strict_text(ex, words, names, pc)}"
             position = info.end_instr
         yield ""
@@ -186,6 +191,33 @@ def _header(info: FunctionInfo, name: str, position: int) -> str:
     if info.end_instr:
         parts.append(f"end={info.end_instr}")
     parts.append("packed_func;" if info.kind == FuncKind.PACKED else "vm_tir_func;")
+    return " ".join(parts)
+
+
+def _source_lines(ex: VMExecutable) -> Iterator[str]:
+    if ex.debug is None or not ex.debug.line_texts:
+        return
+    for file, lines in ex.debug.sources.items():
+        for number, text in lines.items():
+            yield f"source {quote(file)} {number} = {quote(text)}"
+    yield ""
+
+
+def _places(ex: VMExecutable, info: FunctionInfo) -> dict[int, Location]:
+    """The locations that are printed in a function, by pc."""
+    if ex.debug is None:
+        return {}
+    return {place.pc: place for place in ex.debug.within(info.start_instr, info.end_instr)}
+
+
+def _place_text(place: Location) -> str:
+    parts = ["at"]
+    if place.span is not None:
+        span = place.span
+        extent = f"{span.line}:{span.column}-{span.end_line}:{span.end_column}"
+        parts.append(f"{quote(span.file)} {extent}")
+    if place.variable is not None:
+        parts.append(f"var {name_text(place.variable)}")
     return " ".join(parts)
 
 
@@ -230,6 +262,8 @@ def _check_expressible(ex: VMExecutable) -> None:
         position = info.end_instr
     if position != len(ex):
         raise _no_form(f"the functions end at instruction {position}, the code at {len(ex)}")
+    if ex.debug is not None and (last := int(ex.debug.runs[-1, 0])) >= len(ex):
+        raise _no_form(f"debug information of instruction {last}, which does not exist")
 
 
 def _no_form(what: str) -> FormatError:
