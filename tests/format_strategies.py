@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from relaxvm import isa
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import Arg, ArgKind, FuncKind, Instruction
+from relaxvm.source import MAX_NUMBER, DebugInfo, Span
 from relaxvm.values import Shape, as_dtype
 
 STREAM_DTYPES = (
@@ -87,11 +88,31 @@ def text_constants() -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def debug_infos(draw: st.DrawFn, num_instrs: int, codec: str | None = "utf-8") -> DebugInfo:
+    """Locations of some of the instructions, in a few files of which some lines are known."""
+    some_names = st.lists(names(codec).filter(bool), min_size=1, max_size=3)
+    files, variables = draw(some_names), draw(some_names)
+    line = st.characters(codec=codec, exclude_characters="\0")
+    number = st.integers(1, 20) | st.integers(1, MAX_NUMBER)
+    ends = st.lists(st.tuples(number, number), min_size=2, max_size=2).map(sorted)
+    spans = st.builds(
+        lambda file, ends: Span(file, *ends[0], *ends[1]), st.sampled_from(files), ends
+    )
+    pcs = st.sets(st.integers(0, num_instrs - 1), max_size=6) if num_instrs else st.just(set())
+    variable = st.none() | st.sampled_from(variables)
+    return DebugInfo.of(
+        [(pc, draw(st.none() | spans), draw(variable)) for pc in sorted(draw(pcs))],
+        {file: draw(st.dictionaries(number, st.text(line, max_size=8), max_size=3))
+         for file in files},
+    )  # fmt: skip
+
+
+@st.composite
 def odd_executables(
     draw: st.DrawFn, constants: st.SearchStrategy[Any], codec: str | None = "utf-8"
 ) -> VMExecutable:
     """Executables that need not run: bodies in another order than the table, any register numbers,
-    any attributes of packed and compiled functions."""
+    any attributes of packed and compiled functions, with debug information or without."""
     table_names = draw(st.lists(names(codec), max_size=5, unique=True))
     kinds = [draw(st.sampled_from(list(FuncKind))) for _ in table_names]
     pool = draw(st.lists(constants, max_size=4))
@@ -118,7 +139,8 @@ def odd_executables(
             info.param_names,
         )  # fmt: skip
     scopes = draw(st.dictionaries(st.integers(0, len(pool) - 1), names(codec))) if pool else {}
-    return VMExecutable(table, pool, offsets, words, scopes)
+    debug = draw(st.none() | debug_infos(len(offsets), codec))
+    return VMExecutable(table, pool, offsets, words, scopes, debug)
 
 
 @st.composite
@@ -177,3 +199,21 @@ def by_hand() -> VMExecutable:
         np.frombuffer(b"\x01\x00\xc0\x7f", "<f4"),
     ]
     return VMExecutable(functions, constants, offsets, np.concatenate(code), {0: "global"})
+
+
+def with_places() -> VMExecutable:
+    """`by_hand` with debug information of some of its code; the golden files show it too."""
+    return by_hand().with_debug(DebugInfo.of(
+        [
+            (0, Span("models/ümlaut.py", 12, 5, 12, 30), "lv0"),
+            (2, Span("models/ümlaut.py", 14, 5, 17, 10), "out put"),
+            (5, None, "gv"),
+            (6, None, None),
+            (7, Span("<string>", 1, 1), None),
+        ],
+        {
+            "models/ümlaut.py": {
+                12: '    lv0 = R.add(x, "weight")', 14: "    if lv0:\t# \\", 15: "", 17: "        x"
+            },
+        },
+    ))  # fmt: skip

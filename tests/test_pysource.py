@@ -53,7 +53,9 @@ def test_python_round_trip(ex: VMExecutable) -> None:
 @settings(max_examples=200)
 @given(odd_executables(text_constants(), codec=None))
 def test_python_round_trip_of_any_structure(ex: VMExecutable) -> None:
-    assert run(as_python(ex)) == ex
+    again = run(as_python(ex))
+    assert again == ex
+    assert again.debug == ex.debug
 
 
 @pytest.mark.parametrize("case", CORPUS.values(), ids=str)

@@ -24,7 +24,7 @@ from relaxvm.isa import FuncKind
 from relaxvm.values import Shape, as_dtype
 
 from .corpus import CORPUS
-from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, text_constants
+from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, text_constants, with_places
 from .strategies import executables
 
 
@@ -140,6 +140,7 @@ def test_text_round_trip_of_any_structure(ex: VMExecutable) -> None:
     printed = as_text(ex, complete=True)
     again = parse_text(printed)
     assert again == ex
+    assert again.debug == ex.debug
     assert as_text(again, complete=True) == printed
     # Carriage returns before line feeds, as some editors leave them, change nothing.
     assert parse_text(printed.replace("\n", "\r\n")) == ex
@@ -444,7 +445,7 @@ def test_hostile_text_ends_in_an_error_soon(name: str) -> None:
 @settings(max_examples=300)
 @given(st.data())
 def test_damaged_text_is_read_or_refused(data: st.DataObject) -> None:
-    source = as_text(by_hand(), complete=True)
+    source = as_text(data.draw(st.sampled_from([by_hand(), with_places()])), complete=True)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(source)))
         drop = data.draw(st.integers(0, 8))
@@ -454,7 +455,9 @@ def test_damaged_text_is_read_or_refused(data: st.DataObject) -> None:
         ex = parse_text(source)
     except ParseError:
         return
-    assert parse_text(as_text(ex, complete=True)) == ex
+    again = parse_text(as_text(ex, complete=True))
+    assert again == ex
+    assert again.debug == ex.debug
 
 
 def test_the_module_offers_the_parser() -> None:
