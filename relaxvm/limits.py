@@ -29,7 +29,8 @@ class Limits:
         registers: registers of a function.
         call_args: arguments of a call instruction.
         constants: entries of the constant pool.
-        name_bytes: UTF-8 bytes of a function or parameter name.
+        name_bytes: UTF-8 bytes of the name of a function or parameter, and in debug information of
+            a file or variable.
         rank: dimensions of a tensor constant.
         shape_dims: dimensions of a shape constant, which may be a shape program.
         call_depth: VM frames alive at once.  Frames are on the heap: this bounds memory, not the C

@@ -5,6 +5,11 @@ per VM frame, innermost first::
 
     in main, pc 7: call vm.builtin.match_shape in: %0, %2, i2, ... dst: %void
       with float32[2, 3], int64[4], int 2
+      binding y at model.py:12:5
+        y = R.match_cast(x, R.Tensor((n, 4), "float32"))
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+The last lines are there as far as the executable has debug information.
 
 Notes are text: they keep no argument alive.  Their number and length are bounded, and no code of an
 argument's class is called to write them.
@@ -19,6 +24,7 @@ from typing import Any, Final
 from ._core import VMFunction
 from .executable import FunctionInfo, VMExecutable
 from .formats import text
+from .formats.places import excerpt, place_text
 from .isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from .values import describe, readable
 
@@ -75,8 +81,11 @@ class ErrorNotes:
         start = int(self._executable.instr_offset[pc])
         words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
+        return note + self._values(words, args) + self._place(pc)
+
+    def _values(self, words: Sequence[int], args: Sequence[Any]) -> str:
         if not args:
-            return note
+            return ""
         values = [_describe(arg) for arg in args[:MAX_ARGS]]
         count = len(args)
         if words[0] == Opcode.CALL:
@@ -85,7 +94,16 @@ class ErrorNotes:
             values = ["vm" if word == VM_REGISTER else value for word, value in operands]
         if count > len(values):
             values.append(f"... {count - len(values):,} more")
-        return f"{note}\n  with {', '.join(values)}"
+        return f"\n  with {', '.join(values)}"
+
+    def _place(self, pc: int) -> str:
+        """Where in the source the instruction comes from."""
+        debug = self._executable.debug
+        if debug is None or not (shown := place_text(place := debug.location(pc))):
+            return ""
+        note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
+        lines = None if place.span is None else excerpt(debug, place.span)
+        return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
 
     def _function_of(self, pc: int) -> str:
         return readable(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)

@@ -12,10 +12,12 @@ import numpy as np
 from ..errors import did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..formats import binary
+from ..formats.places import place_lines
 from ..formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..memory import format_bytes
 from ..registry import GLOBAL, list_funcs
+from ..source import DebugInfo
 from ..values import describe
 from ..verify import Report, verify
 from .console import Console
@@ -62,6 +64,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                       help="with constants and headers, for `relaxvm asm`")  # fmt: skip
     form.add_argument("--python", action="store_true",
                       help="a Python program that rebuilds the executable")  # fmt: skip
+    dis.add_argument("--source", action="store_true",
+                     help="with the lines of source that the code comes from, and pc numbers")
     dis.add_argument("--npz", metavar="PATH",
                      help="with --python: file to write large constants to")  # fmt: skip
     dis.set_defaults(command=_dis)
@@ -80,6 +84,7 @@ def _inspect(args: argparse.Namespace, console: Console) -> int:
     data = {
         "file": _header(opened),
         "verified": report.ok,
+        "debug": _debug(opened.executable),
         "functions": _functions(opened.executable, report),
         "constants": _constants(opened.executable),
         "needs": _needs(opened.executable),
@@ -102,6 +107,20 @@ def _header(opened: OpenedFile) -> dict[str, Any]:
         "instructions": len(executable),
         "words": len(executable.instr_data),
         "memory_scopes": {str(k): v for k, v in sorted(executable.memory_scopes.items())},
+    }
+
+
+def _debug(executable: VMExecutable) -> dict[str, Any] | None:
+    debug = executable.debug
+    if debug is None:
+        return None
+    return {
+        "locations": len(debug),
+        "spans": len(debug.spans),
+        "files": list(debug.files),
+        "variables": len(debug.variables),
+        "lines": len(debug.line_texts),
+        "summary": debug.summary(),
     }
 
 
@@ -182,6 +201,7 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
     lines = [
         f"{file['name']}: {file['bytes']} bytes, {_form_text(file)}",
         f"{file['instructions']} instructions in {file['words']} words; verification: {state}",
+        f"debug information: {data['debug']['summary'] if data['debug'] else 'none'}",
         "",
         f"functions ({len(own)}):",
         *_cut(map(_function_line, own), limit),
@@ -240,6 +260,8 @@ def _cut(lines: Iterable[str], limit: int | None) -> list[str]:
 def _dis(args: argparse.Namespace, console: Console) -> int:
     if args.npz is not None and not args.python:
         raise UsageError("--npz: goes with --python")
+    if args.source and (args.complete or args.python):
+        raise UsageError("--source: goes with neither --complete nor --python, which have it all")
     limits = limits_of(args)
     with console.progress(f"reading {args.file}"):
         opened = open_executable(args.file, limits, mapped=True)
@@ -264,11 +286,13 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
         console.result({"text": listing})
     elif console.as_json:
         _dis_json(executable, functions, console)
-    elif args.function is None and report.ok:
+    elif args.function is None and report.ok and not args.source:
         console.text(executable.as_text())
     else:
+        if args.source and executable.debug is None:
+            console.note(f"{opened.name}: has no debug information")
         for info in functions:
-            console.text(_function_text(executable, info))
+            console.text(_function_text(executable, info, with_source=args.source))
     return Exit.OK
 
 
@@ -312,6 +336,8 @@ def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
         instruction = executable.instruction(pc)
     except ValueError:
         return row  # broken; the text says how
+    if executable.debug is not None:
+        row |= _place(executable.debug, pc)
     row["op"] = instruction.op.name
     for field, value in zip(instruction.op.fields, instruction.fields, strict=True):
         row[field.name] = value
@@ -322,11 +348,26 @@ def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
     return row
 
 
-def _function_text(executable: VMExecutable, info: FunctionInfo) -> str:
+def _place(debug: DebugInfo, pc: int) -> dict[str, Any]:
+    _, span, variable = debug.location(pc)
+    names = ("file", "line", "column", "end_line", "end_column")
+    source = None if span is None else {name: getattr(span, name) for name in names}
+    return {"source": source, "variable": variable}
+
+
+def _function_text(
+    executable: VMExecutable, info: FunctionInfo, *, with_source: bool = False
+) -> str:
     """A function with the number of each instruction in front."""
     if info.kind != FuncKind.BYTECODE:
         return f"@{name_text(info.name)} {info.kind.name.lower()}\n"
     pcs = _pcs(executable, info)
     width = len(str(pcs.stop))
-    code = [f"{pc:>{width}}  {format_instruction(executable, pc)}" for pc in pcs]
+    debug = executable.debug if with_source else None
+    places = {} if debug is None else {p.pc: p for p in debug.within(pcs.start, pcs.stop)}
+    code: list[str] = []
+    for pc in pcs:
+        if debug is not None and pc in places:
+            code += place_lines(debug, places[pc])
+        code.append(f"{pc:>{width}}  {format_instruction(executable, pc)}")
     return "\n".join([f"@{name_text(info.name)}:", *code, ""])

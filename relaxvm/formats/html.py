@@ -5,13 +5,14 @@ Names and strings of the file are escaped; there are no scripts, and nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
 from ..values import describe, readable
+from .places import place_lines
 from .text import format_instruction
 
 __all__ = ["as_html"]
@@ -37,6 +38,8 @@ def as_html(ex: VMExecutable) -> str:
         f"<b>VMExecutable</b>: {len(ex)} instructions, {len(ex.constants)} constants, "
         f"{len(packed)} packed functions"
     )
+    if ex.debug is not None:
+        summary += f"; debug information: {ex.debug.summary()}"
     heads = ("function", "kind", "parameters", "registers", "code")
     parts = [summary, _table(heads, _function_rows(ex, own))]
     if packed:
@@ -54,12 +57,11 @@ def _function_rows(ex: VMExecutable, infos: Sequence[FunctionInfo]) -> list[tupl
         body = range(max(info.start_instr, 0), min(info.end_instr, len(ex)))
         if info.kind != FuncKind.BYTECODE:
             body = range(0)
-        lines = [
-            _text(f"{pc:4d}  {format_instruction(ex, pc)}", cut=2 * _TEXT) for pc in body[:left]
-        ]
-        if len(lines) < len(body):
+        shown = body[:left]
+        lines = [_text(line, cut=2 * _TEXT) for line in _code_lines(ex, shown)]
+        if len(shown) < len(body):
             lines.append("…")
-        left = max(0, left - len(lines))
+        left -= len(shown)
         listing = _folded(f"{len(body)} instructions", f"<pre>{'<br>'.join(lines)}</pre>")
         params = ", ".join(info.param_names) or str(max(info.num_args, 0))
         rows.append((
@@ -70,6 +72,14 @@ def _function_rows(ex: VMExecutable, infos: Sequence[FunctionInfo]) -> list[tupl
             listing if body else "",
         ))  # fmt: skip
     return rows
+
+
+def _code_lines(ex: VMExecutable, pcs: range) -> Iterator[str]:
+    places = {} if ex.debug is None else {p.pc: p for p in ex.debug.within(pcs.start, pcs.stop)}
+    for pc in pcs:
+        if ex.debug is not None and pc in places:
+            yield from (f"      {line}" for line in place_lines(ex.debug, places[pc]))
+        yield f"{pc:4d}  {format_instruction(ex, pc)}"
 
 
 def _text(text: str, cut: int = _TEXT) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import islice
 from typing import IO, Any
 
+from ..source import DebugInfo
 from .recorder import RUN
-from .results import Event, Results
+from .results import Event, Results, source_of
 
 __all__ = ["trace_events", "trace_header", "write_trace"]
 
@@ -35,9 +37,19 @@ def trace_header(results: Results) -> dict[str, Any]:
 
 
 def trace_events(
-    results: Results, timeline: Iterable[Event], pid: int, category: Callable[[str], str]
+    results: Results,
+    timeline: Iterable[Event],
+    pid: int,
+    category: Callable[[str], str],
+    debug: DebugInfo | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The events.  Calls of a thread nest: an event lies within its caller's."""
+
+    @cache
+    def place(pc: int) -> dict[str, str]:
+        named = zip(("source", "variable"), source_of(debug, pc), strict=True)
+        return {name: text for name, text in named if text}
+
     yield _name("process_name", "relaxvm", pid, 0)
     for thread in results.threads:
         yield _name("thread_name", thread.name, pid, thread.native_id)
@@ -46,6 +58,7 @@ def trace_events(
         args: dict[str, Any] = {"without_hook_us": event.elapsed_ns / 1000}
         if event.pc != RUN:
             args["pc"] = event.pc
+            args |= place(event.pc)
         yield {
             "ph": "X",
             "name": event.name,

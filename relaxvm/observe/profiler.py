@@ -182,7 +182,8 @@ class Profile:
     def _trace_events(self, results: Results) -> Iterator[dict[str, Any]]:
         category = {row.name: row.category for row in results.functions}
         timeline = events(self._recorder, self._origin)
-        return trace_events(results, timeline, os.getpid(), category.__getitem__)
+        debug = self._executable.debug
+        return trace_events(results, timeline, os.getpid(), category.__getitem__, debug)
 
 
 def profile(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from ..values import readable
 from .results import FunctionRow, Results, SiteRow, Timing
 
 __all__ = ["BY", "SORTS", "as_csv", "as_dict", "as_folded", "as_table"]
@@ -149,6 +150,9 @@ def _label(row: Timing) -> str:
         if row.shapes:
             (args, _), *others = row.shapes
             text += f"  ({_clipped(args)})" + (f" and {len(others)} more" if others else "")
+        place = " at ".join(filter(None, (row.variable, row.source)))
+        if place:
+            text += f"  [{readable(place, _WIDTH)}]"
         return text
     assert isinstance(row, FunctionRow)
     return f"{row.name} [{row.category}]"
@@ -180,7 +184,9 @@ def _row(row: Timing) -> dict[str, Any]:
 
 
 def _identity(by: str) -> tuple[str, ...]:
-    return ("name", "category") if by == "function" else ("caller", "pc", "callee", "instruction")
+    if by == "function":
+        return "name", "category"
+    return "caller", "pc", "callee", "instruction", "source", "variable"
 
 
 def _identity_of(row: Timing) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from ..executable import FunctionInfo, VMExecutable
 from ..formats.text import format_instruction
 from ..isa import FuncKind
+from ..source import DebugInfo
 from ..values import Shape
 from .recorder import EVENT_WORDS, OPEN, RUN, Node, Recorder, Tally
 
@@ -27,6 +28,7 @@ __all__ = [
     "Timing",
     "collect",
     "events",
+    "source_of",
 ]
 
 CATEGORIES: Final = ("kernel", "builtin", "dispatch")
@@ -81,6 +83,8 @@ class SiteRow(Timing):
         pc: number of the instruction, from the start of the executable; -1 for a run from Python.
         callee: name of the function called.
         instruction: the instruction as the listing prints it; empty for a run from Python.
+        source: ``file:line:column`` of the binding in the source; empty where it is not known.
+        variable: the variable that the binding defines; empty where it is not known.
         shapes: argument lists and how often each was seen, the most frequent first.
     """
 
@@ -88,6 +92,8 @@ class SiteRow(Timing):
     pc: int
     callee: str
     instruction: str
+    source: str
+    variable: str
     shapes: tuple[tuple[str, int], ...]
 
 
@@ -210,9 +216,12 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
                 pc=pc,
                 callee=name,
                 instruction=place.instruction(pc),
+                source=source,
+                variable=variable,
                 shapes=_most_frequent_first(shapes[pc, name]),
             )
             for (pc, name), tally in sorted(sites.items())
+            for source, variable in [source_of(executable.debug, pc)]
         ),
         threads=tuple(ThreadRow(t.name, t.native_id, t.runs, t.wall_ns) for t in threads),
         memory=tuple(sorted(
@@ -229,6 +238,14 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
         dropped_events=sum(thread.dropped for thread in threads),
         dropped_samples=recorder.dropped_samples,
     )
+
+
+def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
+    """Place in the source and variable of an instruction; empty where they are not known."""
+    if debug is None or pc == RUN:
+        return "", ""
+    _, span, variable = debug.location(pc)
+    return "" if span is None else str(span), variable or ""
 
 
 def events(recorder: Recorder, origin: int) -> Iterator[Event]:

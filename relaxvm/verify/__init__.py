@@ -29,7 +29,8 @@ _LISTED = 16
 """Problems of one rule that are listed in full; the others are counted."""
 
 _PARTS = (
-    "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "__getattribute__"
+    "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "debug",
+    "__getattribute__",
 )  # fmt: skip
 
 

@@ -27,15 +27,22 @@ def check_limits(image: Image, limits: Limits) -> None:
     if name_bytes is not None:
         for info in table.infos:
             for name in (info.name, *info.param_names):
-                # A character has 1 to 4 bytes in UTF-8.
-                if len(name) * 4 > name_bytes:
-                    size = len(name.encode("utf-8", "replace"))
-                    limits.check("name_bytes", size, f"name {quoted(name)}")
+                _check_name(name, name_bytes, limits)
+        if image.debug is not None:
+            for name in (*image.debug.files, *image.debug.variables):
+                _check_name(name, name_bytes, limits)
     for i, value in enumerate(image.constants):
         if isinstance(value, np.ndarray):
             limits.check("rank", value.ndim, f"constant {i}")
         elif isinstance(value, Shape):
             limits.check("shape_dims", len(value), f"constant {i}")
+
+
+def _check_name(name: str, bound: int, limits: Limits) -> None:
+    # A character has 1 to 4 bytes in UTF-8.
+    if len(name) * 4 > bound:
+        size = len(name.encode("utf-8", "replace"))
+        limits.check("name_bytes", size, f"name {quoted(name)}")
 
 
 def check_call_args(chunk: Chunk, limits: Limits) -> None:

@@ -16,6 +16,7 @@ from .. import isa
 from ..executable import VMExecutable
 from ..isa import ArgKind, FuncKind
 from ..registry import Registry
+from ..source import DebugInfo
 from ..values import readable
 from .functions import FunctionTable
 from .signatures import SignatureTable
@@ -83,7 +84,7 @@ class Image:
         executable: what is verified.
         faults: what is wrong with the types of the parts.
         functions: the function table.
-        constants, scopes, offsets, words: the other parts.
+        constants, scopes, offsets, words, debug: the other parts.
         reached: int64[n + 1], the greatest offset so far: where offsets ascend, as they should, the
             offsets themselves.  The last one is the end of the words.
         arg_bounds: int64[256] twice, see `Rows.odd_args`.
@@ -97,6 +98,9 @@ class Image:
         self.functions = FunctionTable(self._part("functions", tuple, ()))
         self.constants: tuple[Any, ...] = self._part("constants", tuple, ())
         self.scopes: dict[Any, Any] = self._part("memory_scopes", dict, {})
+        self.debug: DebugInfo | None = None
+        if executable.debug is not None:
+            self.debug = self._part("debug", DebugInfo, None)
         self.offsets = self._code("instr_offset")
         self.words = self._code("instr_data")
         end = len(self.words)

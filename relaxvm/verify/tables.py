@@ -31,6 +31,18 @@ def part_types(image: Image) -> Iterator[Finding]:
         yield Finding(fault)
 
 
+@table_rule("parts")
+def debug_info(image: Image) -> Iterator[Finding]:
+    """Debug information is of instructions that exist."""
+    if not image.debug:
+        return
+    last = int(image.debug.runs[-1, 0])
+    if last >= len(image.offsets):
+        yield Finding(
+            f"debug information of instruction {last}: there are {len(image.offsets)} instructions"
+        )
+
+
 # Functions
 
 
