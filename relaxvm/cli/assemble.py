@@ -29,6 +29,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     asm.add_argument("-o", "--output", metavar="PATH", required=True,
                      help="file to write; - for stdout")  # fmt: skip
     asm.add_argument("--no-verify", action="store_true", help="write it even if it may not run")
+    asm.add_argument("--strip", action="store_true", help="leave debug information out")
     asm.set_defaults(command=_asm)
 
 
@@ -42,7 +43,7 @@ def _asm(args: argparse.Namespace, console: Console) -> int:
         executable = parse_listing(data, name)
         if not args.no_verify:
             verify(executable).check()
-        data = _dump(executable)
+        data = _dump(executable, debug=not args.strip)
     if args.output == STDIO:
         sys.stdout.buffer.write(data)
     else:
@@ -64,9 +65,9 @@ def _read(name: str) -> tuple[bytes, str]:
         raise read_error(name, error) from error
 
 
-def _dump(executable: VMExecutable) -> bytes:
+def _dump(executable: VMExecutable, *, debug: bool) -> bytes:
     try:
-        return binary.dumps(executable)
+        return binary.dumps(executable, debug=debug)
     except FormatError as error:
         # The listing is fine: the binary form is what cannot hold it.
         raise CommandError(str(error)) from error
