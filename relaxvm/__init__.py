@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .isa import FuncKind
     from .limits import Limits
     from .loading import load, loads, parse_text
+    from .native import NativeFunction, load_kernels
     from .observe.profiler import profile
     from .registry import Registry, get_func, list_funcs, register_func
     from .source import DebugInfo, Span
@@ -37,6 +38,7 @@ __all__ = [
     "FuncKind",
     "FunctionInfo",
     "Limits",
+    "NativeFunction",
     "Registry",
     "Report",
     "Shape",
@@ -54,6 +56,7 @@ __all__ = [
     "isa",
     "list_funcs",
     "load",
+    "load_kernels",
     "loads",
     "parse_text",
     "profile",
@@ -72,6 +75,7 @@ _HOME: Final = {
     "FuncKind": "isa",
     "FunctionInfo": "executable",
     "Limits": "limits",
+    "NativeFunction": "native",
     "Registry": "registry",
     "Report": "verify",
     "Shape": "values",
@@ -86,6 +90,7 @@ _HOME: Final = {
     "get_include": "versions",
     "list_funcs": "registry",
     "load": "loading",
+    "load_kernels": "native",
     "loads": "loading",
     "parse_text": "loading",
     "profile": "observe.profiler",

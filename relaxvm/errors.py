@@ -14,12 +14,14 @@ __all__ = [
     "ArityError",
     "BugError",
     "CancelledError",
+    "CompilerError",
     "DiagnosticError",
     "FormatError",
     "InternalError",
     "LimitError",
     "LinkError",
     "MissingExtraError",
+    "NoCompilerError",
     "ParseError",
     "RelaxVMError",
     "RelaxVMWarning",
@@ -101,6 +103,22 @@ class LimitError(RelaxVMError):
 
 class CancelledError(RelaxVMError):
     """The run was stopped by ``vm.cancel()``."""
+
+
+class CompilerError(RelaxVMError):
+    """The system's C compiler has not done what it was asked for.
+
+    Attributes:
+        output: all that the compiler wrote.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class NoCompilerError(CompilerError):
+    """There is no C compiler on this system."""
 
 
 class MissingExtraError(ImportError):

@@ -1,0 +1,63 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint8_t, uint64_t, uintptr_t
+
+
+cdef extern from "_native.h":
+    ctypedef struct RvmDtype:
+        uint8_t code
+        uint8_t bits
+        uint16_t lanes
+    ctypedef struct RvmDevice:
+        int32_t type
+        int32_t index
+    ctypedef struct RvmTensor:
+        int64_t* strides
+    ctypedef struct RvmBytes:
+        const char* data
+        size_t size
+    ctypedef struct RvmObject:
+        uint64_t counts
+        int32_t type
+        uint32_t padding
+        void (*destroy)(void*, int)
+    ctypedef struct RvmShape:
+        RvmObject object
+        const int64_t* dims
+        size_t ndim
+    ctypedef struct RvmBytesObject:
+        RvmBytes bytes
+    ctypedef struct RvmAny:
+        int32_t type
+        uint32_t short_size
+        int64_t as_int
+        double as_float
+        void* as_pointer
+        const char* as_text
+        const RvmBytes* as_bytes
+        RvmObject* as_object
+        RvmTensor* as_tensor
+        RvmDtype as_dtype
+        RvmDevice as_device
+        char short_bytes[8]
+    ctypedef int (*RvmFunction)(void*, const RvmAny*, int32_t, RvmAny*) noexcept nogil
+    ctypedef struct rvm_kernel:
+        RvmFunction call
+        void* self
+        int needs
+        uintptr_t misaligned
+        uint64_t writes
+        uint64_t writes_last
+        int strided
+        int gil
+
+
+cdef class NativeFunction:
+    cdef void* _vectorcall
+    cdef rvm_kernel kernel
+    cdef readonly str name
+    cdef readonly tuple writes
+    cdef readonly int alignment
+    cdef object _keepalive
+
+
+cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL

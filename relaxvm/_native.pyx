@@ -1,0 +1,491 @@
+# cython: auto_pickle=False
+"""Native functions: C functions in the calling convention of ``relaxvm/kernel.h``, as Python
+callables.
+
+Arguments become C values on the stack, arrays without a copy: a call with a few arrays allocates
+nothing.  What does not fit this way (an array to be copied, a string, more than 16 arguments) takes
+the slow path.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.string cimport memchr
+
+from operator import index as as_index
+
+import numpy as np
+
+from .errors import FormatError, InternalError, RelaxVMError
+from .values import Device, Shape, describe, dtype_from_dl, dtype_to_dl, readable, to_value
+
+cimport numpy as cnp
+
+cnp.import_array()
+
+cdef extern from "_native_impl.h":
+    enum:
+        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
+        RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
+        RVM_SHAPE
+        RVM_HOLD_GIL, RVM_RELEASE_GIL, RVM_GIL_BY_SIZE
+        RVM_STACK_ARGS, RVM_FEW_DIMS
+    int64_t RVM_BIG_CALL
+
+    ctypedef struct RvmHost:
+        pass
+
+    ctypedef struct rvm_slot:
+        RvmTensor tensor
+        RvmShape shape
+        RvmBytes bytes
+    ctypedef struct rvm_call:
+        char* kind
+        char* message
+        bint interrupted
+
+    const RvmHost rvm_host
+    bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
+    void rvm_learn_dtype(int, RvmDtype) noexcept
+    bint rvm_put(const rvm_kernel*, PyObject*, bint, RvmAny*, rvm_slot*) noexcept
+    void rvm_put_int(RvmAny*, int, int64_t) noexcept
+    bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
+    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, RvmAny*, rvm_call*) noexcept
+    void rvm_clear_call(rvm_call*) noexcept
+    int rvm_reraise() except -1
+    void rvm_release_object(RvmObject*) noexcept
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
+    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
+    Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
+    PyObject* PyErr_Occurred() noexcept
+    PyObject* Py_None
+    void Py_INCREF(PyObject*) noexcept
+    PyObject* Py_NewRef(object) noexcept
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    ctypedef struct _typeobject "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+        unsigned long tp_flags
+        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
+    void PyType_Modified(PyTypeObject*) noexcept
+
+BIG_CALL = RVM_BIG_CALL
+"""Bytes of all tensors of a call from which ``release_gil="auto"`` releases the interpreter lock."""
+
+cdef dict _GIL_POLICIES = {False: RVM_HOLD_GIL, True: RVM_RELEASE_GIL, "auto": RVM_GIL_BY_SIZE}
+
+cdef dict _KINDS = {
+    cls.__name__: cls
+    for cls in (
+        ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, FloatingPointError,
+        IndexError, InternalError, KeyError, LookupError, MemoryError, NotImplementedError, OSError,
+        OverflowError, RuntimeError, TypeError, ValueError, ZeroDivisionError,
+    )
+}
+
+
+def host_address():
+    """Address of the ``RvmHost`` that a library's ``relaxvm_attach`` takes."""
+    return <uintptr_t>&rvm_host
+
+
+@cython.final
+cdef class NativeFunction:
+    """A C function ``int f(void *self, const RvmAny *args, int32_t num_args, RvmAny *ret)``, callable
+    from Python and from programs.
+
+    =====================  ================================================================
+    argument               the kernel gets
+    =====================  ================================================================
+    array, of any number   a tensor over the same memory; over a copy if the array is not
+    type                   contiguous, aligned and in the machine's byte order
+    int, bool, float, None themselves
+    str, bytes             UTF-8 text, bytes
+    dtype, Device, Shape   themselves
+    anything else          what `relaxvm.values.to_value` makes of it, if that is above
+    =====================  ================================================================
+
+    The result is None, or an int, bool, float, str, bytes, dtype, device or shape.
+
+    A kernel that returns other than 0 raises the exception that it has named by ``rvm_error``, or a
+    `RelaxVMError` if it has named none; a note on the exception has the kernel's name.
+
+    A kernel may read its arguments and write to the tensors at the positions `writes`, and must keep
+    no pointer after it has returned.  Nothing protects the process from a kernel that goes astray.
+
+    Args:
+        address: of the function.
+        name: for messages.
+        keepalive: an object that is to live as long as this one, such as the library.
+        self_address: what is passed as ``self``.
+        release_gil: whether other Python threads run during a call: True, False, or ``"auto"``, that
+            is if the tensors of the call have `BIG_CALL` bytes or more together.
+        writes: positions of arguments that the kernel writes, negative ones from the last.  They
+            must be writable; if one has to be copied, the copy is written back.
+        strided: whether the kernel reads ``strides``.  It then gets views as they are, and strides
+            with every tensor.
+        alignment: bytes to which the data of tensors is aligned, a power of two; the element's own
+            alignment holds in any case.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has an impossible value.
+    """
+
+    def __cinit__(self, address, name, keepalive=None, *, self_address=0, release_gil="auto",
+                  writes=(-1,), strided=False, alignment=1):
+        if not isinstance(name, str):
+            raise TypeError(f"NativeFunction: expected a name, got {describe(name)}")
+        address, alignment = as_index(address), as_index(alignment)
+        if address <= 0:
+            raise ValueError(f"NativeFunction {name!r}: expected an address, got {address}")
+        if not 0 < alignment <= 4096 or alignment & (alignment - 1):
+            raise ValueError(f"NativeFunction {name!r}: expected an alignment that is a power of two "
+                             f"up to 4096, got {alignment}")
+        if not isinstance(release_gil, (bool, str)) or release_gil not in _GIL_POLICIES:
+            raise ValueError(f"NativeFunction {name!r}: expected release_gil True, False or 'auto', "
+                             f"got {release_gil!r}")
+        self.writes = tuple([as_index(position) for position in writes])
+        for position in self.writes:
+            if not -64 <= position < 64:
+                raise ValueError(f"NativeFunction {name!r}: expected positions in writes from -64 to "
+                                 f"63, got {position}")
+            if position >= 0:
+                self.kernel.writes |= <uint64_t>1 << <int>position
+            else:
+                self.kernel.writes_last |= <uint64_t>1 << <int>(-1 - position)
+        self.name = name
+        self.alignment = alignment
+        self._keepalive = keepalive
+        self.kernel.call = <RvmFunction><uintptr_t>address
+        self.kernel.self = <void*><uintptr_t>as_index(self_address)
+        self.kernel.needs = cnp.NPY_ARRAY_ALIGNED | (0 if strided else cnp.NPY_ARRAY_C_CONTIGUOUS)
+        self.kernel.misaligned = <uintptr_t>(alignment - 1)
+        self.kernel.strided = bool(strided)
+        self.kernel.gil = _GIL_POLICIES[release_gil]
+        self._vectorcall = <void*>_vectorcall
+
+    @property
+    def address(self):
+        """Address of the C function."""
+        return <uintptr_t>self.kernel.call
+
+    @property
+    def release_gil(self):
+        """Whether other Python threads run during a call: True, False or ``"auto"``."""
+        return (False, True, "auto")[self.kernel.gil]
+
+    @property
+    def strided(self):
+        """Whether the kernel gets views as they are."""
+        return bool(self.kernel.strided)
+
+    @property
+    def __name__(self):
+        return self.name
+
+    def __repr__(self):
+        return f"<NativeFunction {readable(self.name)}>"
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle native function {self.name!r}: its code is in this process "
+                        f"only; load the library again")
+
+
+cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
+                           PyObject* kwnames) except NULL:
+    if kwnames is not NULL and PyTuple_GET_SIZE(kwnames):
+        return _refuse_keywords(self)
+    return call_native(self, args, PyVectorcall_NARGS(nargsf))
+
+
+cdef PyObject* _refuse_keywords(PyObject* self) except NULL:
+    raise TypeError(f"{(<NativeFunction>self).name}: a native function takes no keyword arguments")
+
+
+cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL:
+    """Call a NativeFunction with borrowed arguments: a new reference, or NULL with an exception."""
+    cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
+    cdef RvmAny values[RVM_STACK_ARGS]
+    cdef rvm_slot slots[RVM_STACK_ARGS]
+    cdef RvmAny ret
+    cdef rvm_call call
+    cdef Py_ssize_t i
+    cdef int code
+    if count > RVM_STACK_ARGS:
+        return _call_slowly(self, args, count)
+    for i in range(count):
+        if not rvm_put(kernel, args[i], rvm_is_written(kernel, i, count), &values[i], &slots[i]):
+            return _call_slowly(self, args, count)
+    code = rvm_run(kernel, values, slots, count, &ret, &call)
+    if code != 0:
+        return _fail(self, code, &call)
+    if ret.type != RVM_NONE:
+        return _take_result(self, &ret)
+    Py_INCREF(Py_None)
+    return Py_None
+
+
+cdef PyObject* _call_slowly(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL:
+    """`call_native` for any number of arguments, and with copies where they are needed."""
+    cdef NativeFunction function = <NativeFunction>self
+    cdef RvmAny* values = NULL
+    cdef rvm_slot* slots = NULL
+    cdef RvmAny ret
+    cdef rvm_call call
+    cdef Py_ssize_t i
+    cdef int code
+    if count > 0x7FFFFFFF:
+        raise ValueError(f"{function.name}: {count} arguments are too many")
+    keep = []  # what the C values point into
+    copies = []  # (array, copy that the kernel writes in its place)
+    try:
+        values = <RvmAny*>PyMem_RawMalloc(<size_t>count * sizeof(RvmAny) + 1)
+        slots = <rvm_slot*>PyMem_RawMalloc(<size_t>count * sizeof(rvm_slot) + 1)
+        if values is NULL or slots is NULL:
+            raise MemoryError
+        for i in range(count):
+            _put_any(function, i, <object>args[i], rvm_is_written(&function.kernel, i, count),
+                     &values[i], &slots[i], keep, copies)
+        code = rvm_run(&function.kernel, values, slots, count, &ret, &call)
+        if code != 0:
+            return _fail(self, code, &call)
+        for array, copy in copies:
+            np.copyto(array, copy)
+        return _take_result(self, &ret)
+    finally:
+        PyMem_RawFree(values)
+        PyMem_RawFree(slots)
+
+
+# ---- arguments ------------------------------------------------------------------------------------
+
+
+cdef int _put_any(NativeFunction function, Py_ssize_t position, object value, bint written,
+                  RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
+    """One argument, of any kind."""
+    cdef Py_ssize_t size
+    if rvm_put(&function.kernel, <PyObject*>value, written, arg, slot):
+        return 0
+    if type(value) is np.ndarray:
+        return _put_array(function, position, value, written, arg, slot, keep, copies)
+    if type(value) is int:
+        raise ValueError(f"{_place(function, position)}: {describe(value)} does not fit 64 bits")
+    rvm_put_int(arg, RVM_NONE, 0)
+    if isinstance(value, str):
+        keep.append(value)
+        arg.as_text = PyUnicode_AsUTF8AndSize(value, &size)
+        arg.type = RVM_TEXT
+        if memchr(arg.as_text, 0, size) is not NULL:
+            raise ValueError(f"{_place(function, position)}: a str with a zero character cannot be "
+                             f"passed to C; pass bytes")
+    elif isinstance(value, bytes):
+        keep.append(value)
+        slot.bytes.data = <bytes>value
+        slot.bytes.size = len(value)
+        arg.as_bytes = &slot.bytes
+        arg.type = RVM_BYTES
+    elif isinstance(value, Shape):
+        _put_shape(value, arg, slot, keep)
+    elif isinstance(value, np.dtype):
+        arg.as_dtype = _dtype(function, position, value)
+        arg.type = RVM_DTYPE
+    elif isinstance(value, Device):
+        arg.as_device.type = value.dlpack_device_type()
+        arg.as_device.index = value.index
+        arg.type = RVM_DEVICE
+    else:
+        _put_converted(function, position, value, written, arg, slot, keep, copies)
+    return 0
+
+
+cdef int _put_converted(NativeFunction function, Py_ssize_t position, object value, bint written,
+                        RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
+    """An object that is a value of the VM after a conversion: a numpy scalar, a tensor of another
+    library, a number of a subclass."""
+    plain = to_value(value)
+    if isinstance(plain, (bool, int, float)) and type(plain) not in (bool, int, float):
+        plain = int(plain) if isinstance(plain, int) else float(plain)
+    if plain is value or isinstance(plain, (tuple, list)) or callable(plain):
+        raise TypeError(f"{_place(function, position)}: expected a tensor, a number, a str, bytes, a "
+                        f"dtype, a device, a shape or None, got {describe(value)}")
+    shared = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+    if written and isinstance(plain, np.ndarray) and not shared:
+        raise TypeError(f"{_place(function, position)}: the kernel writes it; expected an array, got "
+                        f"{describe(value)}")
+    keep.append(plain)
+    return _put_any(function, position, plain, written, arg, slot, keep, copies)
+
+
+cdef int _put_shape(object value, RvmAny* arg, rvm_slot* slot, list keep) except -1:
+    dims = np.array(value, np.int64)
+    keep.append(dims)
+    slot.shape.object.counts = (<uint64_t>1 << 32) + 1  # and the call keeps one of each
+    slot.shape.object.type = RVM_SHAPE
+    slot.shape.object.padding = 0
+    slot.shape.object.destroy = NULL
+    slot.shape.dims = <const int64_t*>cnp.PyArray_DATA(dims)
+    slot.shape.ndim = len(value)
+    arg.as_object = &slot.shape.object
+    arg.type = RVM_SHAPE
+    return 0
+
+
+cdef int _put_array(NativeFunction function, Py_ssize_t position, cnp.ndarray array, bint written,
+                    RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
+    """An array that the fast path has not taken: copied, if that helps."""
+    cdef cnp.ndarray fit = array
+    dtype = array.dtype
+    _dtype(function, position, dtype)
+    if written and not array.flags.writeable:
+        raise ValueError(f"{_place(function, position)}: the array is read-only, the kernel writes it")
+    if not rvm_put(&function.kernel, <PyObject*>fit, written, arg, slot):
+        if not function.kernel.strided or fit.ndim <= RVM_FEW_DIMS or not _is_fit(function, fit):
+            fit = _aligned_copy(array, max(function.alignment, 64))
+            keep.append(fit)
+            if written:
+                copies.append((array, fit))
+        if not rvm_put(&function.kernel, <PyObject*>fit, written, arg, slot):
+            _put_many_dims(function, fit, written, arg, slot, keep)
+    return 0
+
+
+cdef bint _is_fit(NativeFunction function, cnp.ndarray array) except -1:
+    """Whether an array that has many dimensions is all right otherwise."""
+    cdef bytes strides = bytes(8 * array.ndim)
+    return (array.flags.aligned and array.dtype.isnative
+            and not <uintptr_t>cnp.PyArray_DATA(array) & function.kernel.misaligned
+            and rvm_get_strides(array, <int64_t*><char*>strides))
+
+
+cdef int _put_many_dims(NativeFunction function, cnp.ndarray array, bint written, RvmAny* arg,
+                        rvm_slot* slot, list keep) except -1:
+    """An array for a strided kernel, whose strides have no room in the slot."""
+    cdef bytes strides = bytes(8 * array.ndim)
+    cdef rvm_kernel kernel = function.kernel
+    kernel.strided = False
+    rvm_get_strides(array, <int64_t*><char*>strides)
+    keep.append(strides)
+    rvm_put(&kernel, <PyObject*>array, written, arg, slot)
+    slot.tensor.strides = <int64_t*><char*>strides
+    return 0
+
+
+cdef object _aligned_copy(object array, Py_ssize_t alignment):
+    """A contiguous copy in the machine's byte order, at an aligned address."""
+    cdef cnp.ndarray room
+    cdef Py_ssize_t start
+    dtype = array.dtype.newbyteorder("=")
+    nbytes = array.size * dtype.itemsize
+    room = np.empty(nbytes + alignment, np.uint8)
+    start = -<Py_ssize_t>cnp.PyArray_DATA(room) & (alignment - 1)
+    copy = room[start : start + nbytes].view(dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+cdef RvmDtype _dtype(NativeFunction function, Py_ssize_t position, object dtype) except *:
+    """A dtype in C; also makes the types of ml_dtypes known to the fast path."""
+    cdef RvmDtype found
+    try:
+        code, bits, lanes = dtype_to_dl(dtype)
+    except FormatError:
+        code = bits = lanes = 0
+    if not 0 < bits < 256:
+        raise TypeError(f"{_place(function, position)}: data type {readable(str(dtype))} cannot be "
+                        f"passed to C")
+    found.code = code
+    found.bits = bits
+    found.lanes = lanes
+    rvm_learn_dtype(dtype.num, found)
+    return found
+
+
+cdef str _place(NativeFunction function, Py_ssize_t position):
+    return f"{readable(function.name)}: argument {position}"
+
+
+# ---- results and errors ---------------------------------------------------------------------------
+
+
+cdef PyObject* _take_result(PyObject* self, RvmAny* ret) except NULL:
+    cdef int kind = ret.type
+    try:
+        result = _result(<NativeFunction>self, ret)
+    finally:
+        if kind >= RVM_OBJECT and ret.as_object is not NULL:
+            rvm_release_object(ret.as_object)
+    return Py_NewRef(result)
+
+
+cdef object _result(NativeFunction function, const RvmAny* ret):
+    cdef const RvmBytesObject* text
+    cdef const RvmShape* shape
+    cdef Py_ssize_t i
+    kind = ret.type
+    if kind == RVM_NONE:
+        return None
+    if kind == RVM_INT:
+        return ret.as_int
+    if kind == RVM_BOOL:
+        return ret.as_int != 0
+    if kind == RVM_REAL:
+        return ret.as_float
+    if kind == RVM_DTYPE:
+        return dtype_from_dl(ret.as_dtype.code, ret.as_dtype.bits, ret.as_dtype.lanes)
+    if kind == RVM_DEVICE:
+        return Device(ret.as_device.type, ret.as_device.index)
+    if kind == RVM_SHORT_TEXT and ret.short_size < 8:
+        return ret.short_bytes[:ret.short_size].decode()
+    if kind == RVM_SHORT_BYTES and ret.short_size < 8:
+        return <bytes>ret.short_bytes[:ret.short_size]
+    if ret.as_object is not NULL:
+        text = <const RvmBytesObject*>ret.as_object
+        shape = <const RvmShape*>ret.as_object
+        if kind == RVM_TEXT_OBJECT:
+            return text.bytes.data[:text.bytes.size].decode()
+        if kind == RVM_BYTES_OBJECT:
+            return <bytes>text.bytes.data[:text.bytes.size]
+        if kind == RVM_SHAPE:
+            return Shape([shape.dims[i] for i in range(<Py_ssize_t>shape.ndim)])
+    raise TypeError(f"{function.name}: the kernel returned a value of kind {kind}; expected None, an "
+                    f"int, bool, float, str, bytes, dtype, device or shape")
+
+
+cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
+    """Raise what the kernel said, once, and clear it."""
+    cdef NativeFunction function = <NativeFunction>self
+    kind = message = None
+    if call.kind is not NULL and call.message is not NULL:
+        kind = call.kind.decode("utf-8", "replace")
+        message = call.message.decode("utf-8", "replace")
+    rvm_clear_call(call)
+    try:
+        if PyErr_Occurred() is not NULL:  # a Ctrl-C, or Python code that the kernel called
+            rvm_reraise()
+        if kind is None:
+            raise RelaxVMError(f"{function.name}: the kernel failed with code {code} and did not say "
+                               f"why")
+        if kind not in _KINDS:
+            raise RelaxVMError(f"{kind}: {message}" if kind else message)
+        raise _KINDS[kind](message)
+    except BaseException as error:
+        error.add_note(f"in native function {readable(function.name)}")
+        raise
+
+
+cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
+    """Make calls of a class's instances go through the function pointer at `offset`."""
+    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
+    slots.tp_vectorcall_offset = offset
+    slots.tp_call = PyVectorcall_Call
+    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    PyType_Modified(<PyTypeObject*>slots)
+
+
+cdef NativeFunction _some = NativeFunction(1, "")
+_use_vectorcall(NativeFunction, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+_some = None

@@ -1,0 +1,125 @@
+"""Native functions from shared libraries.
+
+A library holds kernels in the calling convention of ``relaxvm/kernel.h``::
+
+    kernels = relaxvm.load_kernels("./libkernels.so", ["scale", "dot"])
+    vm = relaxvm.VirtualMachine(executable, functions=kernels)
+
+Loading a library runs its code with all rights of the process: load what you trust.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypedDict, Unpack
+
+from ._native import NativeFunction, host_address
+from .errors import LinkError
+
+__all__ = ["KernelOptions", "NativeFunction", "load_function", "load_kernels"]
+
+class KernelOptions(TypedDict, total=False):
+    """What a kernel is loaded with, beside its name: see `NativeFunction`."""
+
+    release_gil: bool | Literal["auto"]
+    writes: Sequence[int]
+    strided: bool
+    alignment: int
+
+
+PREFIX: Final = "__tvm_ffi_"
+"""What ``RVM_KERNEL(name)`` puts before a kernel's name; the same that TVM looks for."""
+
+
+def load_function(
+    path: str | os.PathLike[str],
+    symbol: str,
+    *,
+    name: str | None = None,
+    **options: Unpack[KernelOptions],
+) -> NativeFunction:
+    """The function of a symbol in a shared library, which lives as long as the function.
+
+    Args:
+        path: the library.
+        symbol: as ``RVM_KERNEL`` took it, or the plain symbol of a C function.
+        name: for messages; the symbol by default.
+        options: ``release_gil``, ``writes``, ``strided``, ``alignment`` of `NativeFunction`.
+
+    Raises:
+        LinkError: the library cannot be loaded or lacks the symbol.
+    """
+    library = _open(path)
+    address = _find(library, symbol)
+    if address is None:
+        raise LinkError(f"{os.fspath(path)}: has no kernel {symbol!r}", (symbol,))
+    return NativeFunction(address, name or symbol, library, **options)
+
+
+def load_kernels(
+    path: str | os.PathLike[str],
+    names: Iterable[str] | None = None,
+    **options: Unpack[KernelOptions],
+) -> dict[str, NativeFunction]:
+    """Kernels of a shared library by name, for ``VirtualMachine(..., functions=...)``.
+
+    Args:
+        path: the library.
+        names: the kernels; by default those that the library lists by ``RVM_KERNEL_NAMES``.
+        options: ``release_gil``, ``writes``, ``strided``, ``alignment`` of `NativeFunction`, for all.
+
+    Raises:
+        LinkError: the library cannot be loaded, lacks a kernel (all such are named), or has no list.
+    """
+    library = _open(path)
+    names = _listed(library, path) if names is None else list(names)
+    addresses = {name: _find(library, name) for name in names}
+    missing = tuple(name for name, address in addresses.items() if address is None)
+    if missing:
+        raise LinkError(f"{os.fspath(path)}: has no kernel {', '.join(map(repr, missing))}", missing)
+    return {
+        name: NativeFunction(address, name, library, **options)
+        for name, address in addresses.items()
+        if address is not None
+    }
+
+
+def _open(path: str | os.PathLike[str]) -> ctypes.CDLL:
+    # A name without a slash would be looked for on the system's search path.
+    file = Path(path).absolute()
+    try:
+        library = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise LinkError(f"cannot load {os.fspath(path)}: {error}") from None
+    attach = getattr(library, "relaxvm_attach", None)
+    if attach is not None:
+        attach.argtypes, attach.restype = [ctypes.c_void_p], None
+        attach(host_address())
+    return library
+
+
+def _find(library: ctypes.CDLL, name: str) -> int | None:
+    """Address of a kernel."""
+    for symbol in (PREFIX + name, name):
+        try:
+            function = library[symbol]
+        except AttributeError:
+            continue
+        return ctypes.cast(function, ctypes.c_void_p).value
+    return None
+
+
+def _listed(library: ctypes.CDLL, path: str | os.PathLike[str]) -> list[str]:
+    try:
+        address = ctypes.addressof(ctypes.c_char_p.in_dll(library, "relaxvm_kernel_names"))
+    except ValueError:
+        raise LinkError(f"{os.fspath(path)}: does not list its kernels; pass `names`, or add "
+                        f"RVM_KERNEL_NAMES(...) to the library") from None
+    texts = ctypes.cast(address, ctypes.POINTER(ctypes.c_char_p))
+    names = []
+    while (text := texts[len(names)]) is not None:
+        names.append(text.decode())
+    return names

@@ -1,0 +1,341 @@
+"""The system's C compiler: C text to a shared library, once.
+
+Libraries are kept in a cache, under a hash of everything that they are made from: the compiler and
+its version, its options, the header, the text.  A cache entry is a directory::
+
+    <cache>/<hash>/<name>.so    the library
+                   <name>.c     the text it was compiled from, for debuggers and people
+                   sha256       of the library; where it does not match, the entry is made again
+
+An entry is made in a directory of its own and renamed when it is complete, so that any number of
+processes may share a cache.  Only the user may be able to write to it, because what lies in it is
+loaded and run.
+
+The options keep arithmetic exact: results are those of IEEE operations in the order of the text, as
+Python and numpy give them, so there is no ``-ffast-math``, and products and sums are not fused.
+Signed integers wrap.  Code is for any machine of the platform, so that a library may be taken to
+another one; ``RVM_CLONES`` in ``relaxvm/kernel.h`` gives a function the vector units that the machine
+has.  ``RELAXVM_CFLAGS="-march=native"`` asks for this machine alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import secrets
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from .errors import CompilerError, NoCompilerError, RelaxVMWarning
+from .native import NativeFunction, load_function
+from .versions import get_include
+
+__all__ = ["NativeFunction", "cache_dir", "compile_c", "compiler", "load_function"]
+
+FLAGS: Final = (
+    "-std=c11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fno-math-errno",  # sqrt is an instruction
+    "-fno-trapping-math",  # nobody reads the exception flags; lets loops with conditions vectorize
+    "-ffp-contract=off",  # a * b + c rounds twice
+    "-fwrapv",  # integers wrap, as numpy's do
+    "-g0",
+)
+"""Options of every compilation."""
+
+TIMEOUT: Final = 300.0
+"""Seconds that a compilation may take."""
+
+_MAX_LINES: Final = 20
+"""Lines of the compiler's output in a message; the error's `output` has all of them."""
+_STALE: Final = 24 * 3600.0
+"""Age in seconds of directories that killed processes left behind."""
+
+
+def compiler() -> str | None:
+    """The C compiler's command: ``$CC``, else ``cc`` from the path; None if there is none."""
+    command = _command()
+    return None if command is None else shlex.join(command)
+
+
+def compile_c(
+    source: str, *, name: str, flags: Sequence[str] = (), timeout: float = TIMEOUT
+) -> Path:
+    """Compile C text to a shared library.
+
+    The text may ``#include <relaxvm/kernel.h>``.
+
+    Args:
+        source: the text; the cache does not see what else it includes.
+        name: of the library's file: letters, digits, ``_``, ``-`` and ``.``.
+        flags: options beside `FLAGS` and ``$RELAXVM_CFLAGS``.
+        timeout: seconds for the compiler to run.
+
+    Returns:
+        Path of the library.  It stays where it is, for later processes as well.
+
+    Raises:
+        NoCompilerError: there is no C compiler.
+        CompilerError: the compiler refuses the text, crashes or takes too long; `output` is what it
+            wrote.  Or the cache directory is not safe.
+    """
+    if not name or name[0] in ".-" or not all(c.isalnum() or c in "_-." for c in name):
+        raise ValueError(f"compile_c: expected a plain file name, got {name!r}")
+    command = _command()
+    if command is None:
+        raise NoCompilerError(_why_no_compiler())
+    options = [*FLAGS, *shlex.split(os.environ.get("RELAXVM_CFLAGS", "")), *flags]
+    entry = cache_dir() / _key(command, options, source, name)
+    library = entry / f"{name}.so"
+    if not _is_sound(library):
+        _make_entry(entry, library, command, options, source, timeout)
+    return library
+
+
+# ---- the compiler ----------------------------------------------------------------------------------
+
+
+def _command() -> list[str] | None:
+    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    found = shutil.which(words[0])
+    return None if found is None else [found, *words[1:]]
+
+
+def _why_no_compiler() -> str:
+    named = os.environ.get("CC")
+    if named:
+        return f"no C compiler: CC is {named!r}, which is not found"
+    return "no C compiler: expected cc on the path; install one, or name it by CC"
+
+
+@functools.lru_cache(maxsize=16)
+def _version(command: tuple[str, ...], _mtime: int) -> str:
+    """What the compiler says it is, and which file it is.  `_mtime` makes a new compiler known."""
+    done, output = _run([*command, "--version"], 60.0)
+    if done != 0:
+        raise CompilerError(_failure(f"{shlex.join(command)} --version", done, output), output)
+    return f"{os.path.realpath(command[0])}\n{output}"
+
+
+def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tuple[int, str]:
+    """Exit status and output.  Whatever ends the wait (a time-out, Ctrl-C) ends the compiler and the
+    processes that it has started."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CompilerError(f"cannot run {command[0]}: {error.strerror}") from error
+    with process:
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _kill_group(process)
+            raise CompilerError(
+                f"{command[0]} took more than {timeout:g} seconds and was stopped"
+            ) from None
+        except BaseException:
+            _kill_group(process)
+            raise
+    return process.returncode, output.decode("utf-8", "replace")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended in the meantime
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(subject: str, status: int, output: str) -> str:
+    lines = output.strip().splitlines()
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"... {len(lines) - _MAX_LINES} more lines"]
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    return "\n".join([f"{subject}: {how}", *lines])
+
+
+# ---- the cache -------------------------------------------------------------------------------------
+
+
+def cache_dir() -> Path:
+    """Where compiled libraries are kept; made if need be, for the user alone.
+
+    ``$RELAXVM_CACHE_DIR``, else ``relaxvm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.  Where that cannot
+    be made (a read-only home), a directory for this process, with a warning.
+
+    Raises:
+        CompilerError: others can write to the directory.
+    """
+    path = _cache_path()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "not writable")
+    except OSError as error:
+        return _private_dir(f"cannot use the cache directory {path}: {error.strerror}")
+    _check_private(path)
+    return path
+
+
+def _cache_path() -> Path:
+    chosen = os.environ.get("RELAXVM_CACHE_DIR")
+    if chosen:
+        return Path(chosen).absolute()
+    # XDG: a relative path is to be ignored.
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    try:
+        return (base if base.is_absolute() else Path.home() / ".cache") / "relaxvm"
+    except RuntimeError:  # nobody's home
+        return Path(os.devnull) / "relaxvm"
+
+
+def _check_private(path: Path) -> None:
+    """Refuse a directory to which others could write a library for us to run."""
+    if sys.platform == "win32":
+        return  # permissions are inherited from the user's profile
+    status = path.stat()
+    if status.st_uid != os.geteuid():
+        raise CompilerError(f"cache directory {path}: belongs to user {status.st_uid}, not to "
+                            f"{os.geteuid()}; set RELAXVM_CACHE_DIR to a directory of your own")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CompilerError(f"cache directory {path}: others can write to it "
+                            f"(mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it")
+
+
+@functools.cache
+def _private_dir(reason: str) -> Path:
+    directory = tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True)
+    _private_dirs.append(directory)
+    warnings.warn(f"{reason}; compiled kernels are kept for this process only", RelaxVMWarning,
+                  stacklevel=4)  # fmt: skip
+    return Path(directory.name)
+
+
+_private_dirs: Final[list[tempfile.TemporaryDirectory[str]]] = []
+"""They are removed when the process ends."""
+
+
+def _key(command: list[str], options: list[str], source: str, name: str) -> str:
+    mtime = os.stat(command[0]).st_mtime_ns
+    parts = [
+        "1",  # of this scheme
+        _version(tuple(command), mtime),
+        sys.platform,
+        platform.machine(),
+        *command,
+        *options,
+        _header(),
+        name,
+        source,
+    ]
+    if any("native" in option for option in options):
+        parts.append(_this_cpu())
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return digest.hexdigest()[:40]
+
+
+@functools.cache
+def _header() -> str:
+    return (Path(get_include()) / "relaxvm" / "kernel.h").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _this_cpu() -> str:
+    """What ``-march=native`` depends on: a cache may be shared by machines."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.node()
+    kinds = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(sorted({line for line in text.splitlines() if line.startswith(kinds)}))
+
+
+def _is_sound(library: Path) -> bool:
+    """Whether an entry is there and complete: a library with a piece missing can crash the process
+    that loads it."""
+    try:
+        expected = (library.parent / "sha256").read_text(encoding="ascii")
+        return hashlib.sha256(library.read_bytes()).hexdigest() == expected
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _make_entry(
+    entry: Path,
+    library: Path,
+    command: list[str],
+    options: list[str],
+    source: str,
+    timeout: float,
+) -> None:
+    """Compile into a directory, and give it the entry's name."""
+    _sweep(entry.parent)
+    work = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
+    try:
+        text = work / f"{library.stem}.c"
+        text.write_text(source, encoding="utf-8", errors="surrogatepass")
+        done, output = _run(
+            [*command, *options, f"-I{get_include()}", text.name, "-o", library.name, "-lm"],
+            timeout,
+            work,
+        )
+        if done != 0:
+            raise CompilerError(_failure(f"cannot compile {text.name}", done, output), output)
+        digest = hashlib.sha256((work / library.name).read_bytes()).hexdigest()
+        (work / "sha256").write_text(digest, encoding="ascii")
+        _publish(work, entry, library)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _publish(work: Path, entry: Path, library: Path) -> None:
+    """Rename a complete directory.  Where another process was first, its entry stays."""
+    for _ in range(10):
+        try:
+            work.rename(entry)
+            return
+        except OSError:
+            if _is_sound(library):
+                return
+        # In the way is an entry that is not sound.  Somebody else may be moving it away as well.
+        aside = entry.with_name(f".old-{secrets.token_hex(8)}")
+        with contextlib.suppress(FileNotFoundError):
+            entry.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    raise CompilerError(f"cannot write the cache entry {entry}")
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what processes that were killed have left."""
+    oldest = time.time() - _STALE
+    for path in cache.glob(".[no][el][wd]-*"):
+        with contextlib.suppress(FileNotFoundError):  # another process sweeps, too
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
