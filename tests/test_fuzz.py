@@ -58,7 +58,8 @@ def test_a_mutant_depends_on_seed_and_index_only():
 
 def test_bases_are_many_and_of_both_forms():
     assert len(CORPUS) >= 50
-    assert sum(name.endswith(" (older)") for name in bases()) >= 10
+    for form in ("older", "debug"):
+        assert sum(name.endswith(f" ({form})") for name in bases()) >= 10
 
 
 def test_the_older_form_reads_back_equal():

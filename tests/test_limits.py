@@ -15,6 +15,7 @@ from relaxvm.exec_builder import ExecBuilder
 from relaxvm.executable import VMExecutable
 from relaxvm.limits import Limits
 from relaxvm.registry import Registry
+from relaxvm.source import Span
 from relaxvm.values import Shape
 from relaxvm.verify import verify
 
@@ -30,9 +31,12 @@ def program(
     args: int = 0,
     calls: int = 0,
     constants: tuple[Any, ...] = (),
+    span: Span | None = None,
+    var: str | None = None,
 ) -> VMExecutable:
     builder = ExecBuilder()
     with builder.function(name, num_inputs=1, param_names=[param]):
+        builder.at(span, var)
         for i in range(1, registers):
             builder.emit_call("f", [builder.r(0)], dst=builder.r(i))
         for _ in range(calls):
@@ -52,6 +56,8 @@ CASES: list[tuple[str, Callable[[], VMExecutable], int]] = [
     ("name_bytes", lambda: program(name="n" * 40), 40),
     ("name_bytes", lambda: program(name="é" * 20), 40),
     ("name_bytes", lambda: program(param="p" * 30), 30),
+    ("name_bytes", lambda: program(var="é" * 15), 30),
+    ("name_bytes", lambda: program(span=Span("f" * 30, 1, 1)), 30),
     ("rank", lambda: program(constants=(np.zeros((1, 2, 1, 0)),)), 4),
     ("shape_dims", lambda: program(constants=(Shape([5, 6, 7]),)), 3),
 ]

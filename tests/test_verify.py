@@ -22,6 +22,7 @@ from relaxvm.exec_builder import ExecBuilder
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind, encode_arg
 from relaxvm.registry import Registry, Signature
+from relaxvm.source import DebugInfo
 from relaxvm.values import Shape
 from relaxvm.verify import RULES, Problem, Report, calls, code, verify
 
@@ -135,6 +136,10 @@ CASES = {
     "part-types": Broken(
         lambda: with_part(VMExecutable([], [], [], []), "instr_data", np.zeros(0, np.float32)),
         r"instr_data: expected read-only contiguous int64\[n\], got float32",
+    ),
+    "debug-info": Broken(
+        lambda: make(ret()).with_debug(DebugInfo.of([(0, None, "x"), (1, None, "y")])),
+        r"debug information of instruction 1: there are 1 instructions",
     ),
     # Functions
     "function-types": Broken(
@@ -534,6 +539,16 @@ def test_tables_of_other_types_are_refused(name):
     report = verify(with_part(VMExecutable([], [], [], []), name, [1]), registry=KNOWN)
     assert rules_of(report) == {"part-types"}
     assert f"{name}: expected a" in report.problems[0].message
+
+
+def test_debug_information_of_other_types_is_refused():
+    class Fake(DebugInfo):
+        pass
+
+    for debug in (Fake([[0, -1, 0]], [], [], ["x"]), [1]):
+        report = verify(with_part(make(ret()), "debug", debug), registry=KNOWN)
+        assert rules_of(report) == {"part-types"}
+        assert "debug: expected a DebugInfo" in report.problems[0].message
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from relaxvm.values import Shape, describe
 
 from ..corpus import CORPUS
 from ..kernels import KERNELS
-from .mutate import Mutant
+from .mutate import Mutant, case_of
 
 __all__ = ["LIMITS", "Outcome", "execute", "inputs"]
 
@@ -82,8 +82,8 @@ def _survives_printing(executable: VMExecutable) -> bool:
     for form in (ex.stats, ex.as_text, ex._repr_html_, ex.as_python):
         form()
     listing = executable.as_text(complete=True)
-    copy = text.parse_text(listing)
-    return copy == executable == binary.loads(binary.dumps(executable))
+    copies = text.parse_text(listing), binary.loads(binary.dumps(executable))
+    return all(copy == executable and copy.debug == executable.debug for copy in copies)
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any]) -> Ending:
@@ -108,7 +108,7 @@ def inputs(
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Calls to try: each function with what the corpus passes it, where it does, and at random."""
     rng = random.Random(index)
-    case = CORPUS[base.removesuffix(" (older)")]
+    case = CORPUS[case_of(base)]
     for info in executable.functions:
         if info.kind != FuncKind.BYTECODE:
             continue

@@ -16,12 +16,13 @@ from relaxvm.errors import FormatError
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.formats import binary
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind
+from relaxvm.source import DebugInfo, Span
 from relaxvm.values import Shape
 
 from ..corpus import CORPUS
 from ..kernels import KERNELS
 
-__all__ = ["Mutant", "bases", "mutant", "older_form"]
+__all__ = ["Mutant", "bases", "case_of", "mutant", "older_form"]
 
 INTERESTING: Final = (
     0, 1, 2, 7, 255, 1 << 31, 1 << 32, 1 << 40, 1 << 54, (1 << 54) + 1, 1 << 55, 1 << 62,
@@ -51,14 +52,39 @@ class Mutant:
 
 @cache
 def bases() -> dict[str, bytes]:
-    """The streams that are mutated: the cases that a stream can hold, some in the older form."""
+    """The streams that are mutated: the cases that a stream can hold, some in the older form, some
+    with debug information."""
     found = {}
     for name, case in CORPUS.items():
         if case.savable:
             found[name] = binary.dumps(case.executable)
             if not case.executable.memory_scopes and len(found) % 4 == 0:
                 found[name + " (older)"] = older_form(case.executable)
+            if len(found) % 4 == 1:
+                found[name + " (debug)"] = binary.dumps(_with_debug(name))
     return found
+
+
+def case_of(base: str) -> str:
+    """The case of the corpus that a base comes from."""
+    return base.partition(" (")[0]
+
+
+@cache
+def _with_debug(case: str) -> VMExecutable:
+    executable = CORPUS[case].executable
+    return executable.with_debug(_debug_info(random.Random(case), len(executable)))
+
+
+def _debug_info(rng: random.Random, num_instrs: int) -> DebugInfo:
+    """Locations of instructions that mostly exist."""
+    pcs = sorted({rng.randrange(num_instrs + 2) for _ in range(rng.randrange(1, 8))})
+    spans = [
+        Span(rng.choice(("model.py", "é")), line, rng.randrange(1, 40), line + rng.randrange(3), 40)
+        for line in (rng.choice((1, 2, 3, (1 << 31) - 3)) for _ in range(4))
+    ]
+    places = [(pc, rng.choice((None, *spans)), rng.choice((None, "x", "y z"))) for pc in pcs]
+    return DebugInfo.of(places, {"model.py": "def f(x):\n\ty = x\n    return y"})
 
 
 def older_form(executable: VMExecutable) -> bytes:
@@ -80,7 +106,7 @@ def mutant(index: int, seed: int = 0) -> Mutant:
     data = bases()[base]
     steps: list[str] = []
     if rng.random() < 0.75:
-        data, steps = _restructured(base.removesuffix(" (older)"), rng)
+        data, steps = _restructured(base, rng)
     if not steps or rng.random() < 0.1:
         for _ in range(rng.choice((1, 1, 2, 3))):
             change = rng.choice(BYTES)
@@ -134,7 +160,20 @@ def splice(data: bytes, rng: random.Random) -> bytes:
     return data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
 
 
-BYTES: Final = (flip_bit, set_byte, set_word, set_word, truncate, insert, delete, repeat, splice)
+def in_debug_section(data: bytes, rng: random.Random) -> bytes:
+    """A byte or a word of the debug section, if there is one."""
+    at = max(data.find(struct.pack("<Q", binary.DEBUG_MAGIC)), 0)
+    change = rng.choice((flip_bit, set_byte, set_word, set_small_word, truncate, insert, delete))
+    return data[:at] + change(data[at:], rng)
+
+
+def set_small_word(data: bytes, rng: random.Random) -> bytes:
+    at = 4 * rng.randrange(len(data) // 4 + 1)
+    return data[:at] + struct.pack("<i", rng.choice(SMALL)) + data[at + 4 :]
+
+
+BYTES: Final = (flip_bit, set_byte, set_word, set_word, truncate, insert, delete, repeat, splice,
+                in_debug_section)  # fmt: skip
 
 # Mutations of structure
 
@@ -147,6 +186,7 @@ class Draft:
     constants: list[Any]
     code: list[list[int]]
     scopes: dict[int, str]
+    debug: DebugInfo | None = None
     offset_shift: tuple[int, int] | None = None
 
     def calls(self) -> list[list[int]]:
@@ -160,7 +200,7 @@ class Draft:
             offsets[at % len(offsets)] += shift
         words = np.array([w & _WORD for words in self.code for w in words], np.uint64)
         return VMExecutable(
-            self.functions, self.constants, offsets, words.view(np.int64), self.scopes
+            self.functions, self.constants, offsets, words.view(np.int64), self.scopes, self.debug
         )
 
 
@@ -171,14 +211,16 @@ def _instructions(case: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(isa.encode(instruction)) for _, instruction in located)
 
 
-def _restructured(case: str, rng: random.Random) -> tuple[bytes, list[str]]:
+def _restructured(base: str, rng: random.Random) -> tuple[bytes, list[str]]:
     """The stream of a changed executable; no steps if the stream cannot hold the change."""
+    case = case_of(base)
     executable = CORPUS[case].executable
     draft = Draft(
         list(executable.functions),
         list(executable.constants),
         list(map(list, _instructions(case))),
         dict(executable.memory_scopes),
+        _with_debug(case).debug if base.endswith(" (debug)") else None,
     )
     steps = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -430,11 +472,15 @@ def shift_offset(draft: Draft, rng: random.Random) -> None:
     draft.offset_shift = rng.randrange(1 << 16), shift
 
 
+def change_debug(draft: Draft, rng: random.Random) -> None:
+    draft.debug = _debug_info(rng, len(draft.code))
+
+
 STRUCTURE: Final[tuple[Callable[[Draft, random.Random], None], ...]] = (
     change_word, change_field, change_opcode, change_argument, change_argument, change_argument,
     change_immediate, change_immediate, change_immediate, change_kind, change_callee,
     change_callee, resize_call, swap_instructions, drop_instruction, copy_instruction,
     add_instruction, add_instruction, add_jump, add_jump, change_jump, change_entry,
     change_entry_kind, change_name, change_name, change_parameters, change_constant,
-    change_constant, swap_constants, change_scope, shift_offset,
+    change_constant, swap_constants, change_scope, shift_offset, change_debug,
 )  # fmt: skip

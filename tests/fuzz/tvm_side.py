@@ -7,7 +7,7 @@ from relaxvm.executable import VMExecutable
 from ..corpus import CORPUS
 from ..tvm_side import load, to_tvm
 from .execute import inputs
-from .mutate import Mutant
+from .mutate import Mutant, case_of
 
 __all__ = ["execute"]
 
@@ -32,4 +32,4 @@ def execute(mutant: Mutant, index: int) -> str:
 
 
 def _unchanged(mutant: Mutant) -> VMExecutable:
-    return CORPUS[mutant.base.removesuffix(" (older)")].executable
+    return CORPUS[case_of(mutant.base)].executable
