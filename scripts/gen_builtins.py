@@ -126,7 +126,9 @@ def markdown(doc: str) -> str:
     return re.sub(r"::$", ":", "\n".join(out).replace("``", "`"), flags=re.MULTILINE)
 
 
-KERNEL_FAMILIES = ("elementwise", "reductions", "products", "movement")
+KERNEL_FAMILIES = (
+    "elementwise", "reductions", "search", "products", "movement", "nn", "convolution", "pooling",
+)  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 
 

@@ -18,7 +18,16 @@ read-only.  IndexError: `take` is asked for what is not there.
 """
 
 # Importing the modules registers their kernels.
-from . import elementwise, movement, products, reductions  # noqa: F401
+from . import (  # noqa: F401
+    convolution,
+    elementwise,
+    movement,
+    nn,
+    pooling,
+    products,
+    reductions,
+    search,
+)
 from ._kernel import PREFIX, is_kernel, ufunc_of
 
 __all__ = ["PREFIX", "is_kernel", "ufunc_of"]

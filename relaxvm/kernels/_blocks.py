@@ -6,8 +6,6 @@ a block again and again while it is near.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -17,7 +15,15 @@ from numpy.typing import NDArray
 from ..values import describe
 from ._kernel import FLOAT32, FLOAT64, PREFIX, native
 
-__all__ = ["BLOCK", "blockwise", "float_dtype", "row_blocks", "working_dtype"]
+__all__ = [
+    "BLOCK",
+    "apart",
+    "blockwise",
+    "by_rows",
+    "float_dtype",
+    "row_blocks",
+    "working_dtype",
+]
 
 BLOCK: Final = 8192
 """Elements of a block: three of float64 fit a second-level cache of 256 KiB."""
@@ -41,7 +47,7 @@ def blockwise(
     """
     dtype = native(out.dtype) if dtype is None else dtype
     if all(_is_plain(each, out.shape, dtype) for each in (out, *inputs)):
-        inputs = tuple([_apart(x, out) for x in inputs])
+        inputs = tuple([apart(x, out) for x in inputs])
         if out.size <= BLOCK:
             step(out, *inputs)
             return
@@ -76,47 +82,59 @@ def _is_plain(each: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     )
 
 
-def _apart(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-    """An input that a step may read beside `out`; both are contiguous and of one shape."""
+def apart(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """An input that a step may read beside `out`: itself, unless the two overlap without being the
+    same memory; then a copy."""
     if x is out or not np.may_share_memory(x, out):
         return x
-    start, begin = (each.__array_interface__["data"][0] for each in (x, out))
-    return x if start == begin else x.copy()
+    if x.shape == out.shape and x.strides == out.strides and x.dtype == out.dtype:
+        start, begin = (each.__array_interface__["data"][0] for each in (x, out))
+        if start == begin:
+            return x
+    return x.copy()
 
 
-def row_blocks(*tensors: NDArray[Any]) -> Iterator[list[NDArray[Any]]]:
-    """Blocks of rows of tensors of one shape, whose last axis is a row: matrices with about `BLOCK`
-    elements, at least a row.
+def row_blocks(*tensors: NDArray[Any], row: int = 1) -> Iterator[tuple[NDArray[Any], ...]]:
+    """Blocks of rows: parts of the tensors of about `BLOCK` elements, at least a row.
 
-    Where the leading axes of a tensor do not make one axis without a copy, all of them have the
-    blocks of each index of the first axis.
+    Args:
+        tensors: their shapes are equal but for the last axes.  The first has the blocks' size.
+        row: the number of last axes that make a row, and are never split.
     """
     shape = tensors[0].shape
-    if len(shape) == 1:
-        yield [tensor[None] for tensor in tensors]
+    if len(shape) <= row or tensors[0].size <= BLOCK:
+        yield tensors
         return
-    if 0 in shape[:-1]:
+    inner = tensors[0].size // shape[0]
+    if inner > BLOCK:
+        for parts in zip(*tensors, strict=True):
+            yield from row_blocks(*parts, row=row)
         return
-    if len(shape) > 2:
-        flat = [_as_matrix(tensor) for tensor in tensors]
-        if any(matrix is None for matrix in flat):
-            for parts in zip(*tensors, strict=True):
-                yield from row_blocks(*parts)
-            return
-        tensors = tuple([matrix for matrix in flat if matrix is not None])
-    rows = max(1, BLOCK // max(1, shape[-1]))
-    for start in range(0, len(tensors[0]), rows):
-        yield [tensor[start : start + rows] for tensor in tensors]
+    step = BLOCK // inner
+    for start in range(0, shape[0], step):
+        yield tuple([tensor[start : start + step] for tensor in tensors])
 
 
-def _as_matrix(tensor: NDArray[Any]) -> NDArray[Any] | None:
-    """A view of a tensor as a matrix of rows, None if there is none."""
-    shape, strides = tensor.shape[:-1], tensor.strides[:-1]
-    axes = [i for i, dim in enumerate(shape) if dim != 1]
-    for i, j in itertools.pairwise(axes):
-        if strides[i] != strides[j] * shape[j]:
-            return None
-    return tensor.reshape(math.prod(shape), tensor.shape[-1])
+def by_rows(
+    step: Step, out: NDArray[Any], x: NDArray[Any], *, dtype: np.dtype[Any], row: int = 1
+) -> None:
+    """Compute `out` from `x`, of the same shape, by blocks of rows.
+
+    Args:
+        step: ``step(out, x)`` computes rows, of any number of leading axes; `out` may be `x`.
+        out: where the result is written.
+        x: the input; any overlap with `out` is seen to.
+        dtype: the data type that the step computes in; blocks are converted.
+        row: the number of last axes that make a row.
+    """
+    x = apart(x, out)
+    for x_rows, out_rows in row_blocks(x, out, row=row):
+        if out.dtype == x.dtype == dtype:
+            step(out_rows, x_rows)
+        else:
+            work = x_rows.astype(dtype)
+            step(work, work)
+            np.copyto(out_rows, work, casting="same_kind")
 
 
 def float_dtype(name: str, **tensors: NDArray[Any]) -> np.dtype[Any]:

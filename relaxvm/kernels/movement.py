@@ -188,6 +188,88 @@ def take(*args: Any) -> None:
         out[(slice(None),) * axis + (is_outside,)] = np.nan
 
 
+_PAD_MODES: Final = ("constant", "reflect", "replicate", "circular")
+
+
+@kernel("nn.pad", "x: tensor, pad_width: shape, pad_mode: str, pad_value: float|int, out: tensor")
+def pad(x: NDArray[Any], pad_width: Any, pad_mode: str, pad_value: Any, out: NDArray[Any]) -> None:
+    """out = x with more elements along axis i: pad_width[2 * i] in front, pad_width[2 * i + 1]
+    behind.  pad_mode: which; "constant", pad_value, converted to x's data type, and a negative
+    width takes elements away; "reflect", those of x mirrored at its end, less than it has;
+    "replicate", its last; "circular", those of its other end."""
+    name = "nn.pad"
+    check_tensors(name, x=x)
+    mode = choice_of(name, "pad_mode", pad_mode, _PAD_MODES)
+    width = ints_of(name, "pad_width", pad_width, 2 * x.ndim)
+    value = number_of(name, "pad_value", pad_value) if mode == "constant" else 0
+    before, after = width[::2], width[1::2]
+    for axis, dim in enumerate(x.shape):
+        extent = max(before[axis], after[axis])
+        if dim + before[axis] + after[axis] < 0 or (
+            mode != "constant"
+            and (
+                min(before[axis], after[axis]) < 0
+                or extent > {"reflect": max(0, dim - 1)}.get(mode, extent if dim else 0)
+            )
+        ):
+            raise ValueError(
+                f"{name}: pad_width: expected widths that go with mode {mode!r}, got "
+                f"{before[axis]} and {after[axis]} for axis {axis} of {describe(x)}"
+            )
+    check_out(
+        name,
+        out,
+        x.dtype,
+        tuple([a + n + b for a, n, b in zip(before, x.shape, after, strict=True)]),
+    )
+    source, inner = [], []
+    for dim, a, b in zip(x.shape, before, after, strict=True):
+        kept = slice(max(0, -a), max(0, -a, dim + min(0, b)))
+        source.append(kept)
+        inner.append(slice(max(0, a), max(0, a) + kept.stop - kept.start))
+    np.copyto(out[tuple(inner)], private(x, out)[tuple(source)])
+    for axis, part in enumerate(inner):
+        lane = np.moveaxis(out, axis, 0)
+        if mode == "constant":
+            fill = np.asarray(value).astype(out.dtype)
+            np.copyto(lane[: part.start], fill)
+            np.copyto(lane[part.stop :], fill)
+        else:
+            _PADDERS[mode](lane, part.start, part.stop)
+
+
+def _pad_reflect(lane: NDArray[Any], start: int, stop: int) -> None:
+    after = len(lane) - stop
+    np.copyto(lane[:start], lane[start + 1 : 2 * start + 1][::-1])
+    np.copyto(lane[stop:], lane[stop - 1 - after : stop - 1][::-1])
+
+
+def _pad_replicate(lane: NDArray[Any], start: int, stop: int) -> None:
+    if start:
+        np.copyto(lane[:start], lane[start])
+    if stop < len(lane):
+        np.copyto(lane[stop:], lane[stop - 1])
+
+
+def _pad_circular(lane: NDArray[Any], start: int, stop: int) -> None:
+    length = stop - start
+    while start > 0:
+        count = min(length, start)
+        np.copyto(lane[start - count : start], lane[start - count + length : start + length])
+        start -= count
+    while stop < len(lane):
+        count = min(length, len(lane) - stop)
+        np.copyto(lane[stop : stop + count], lane[stop - length : stop - length + count])
+        stop += count
+
+
+_PADDERS: Final = {
+    "reflect": _pad_reflect,
+    "replicate": _pad_replicate,
+    "circular": _pad_circular,
+}
+
+
 @kernel("broadcast_to", "x: tensor, out: tensor")
 def broadcast_to(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = x repeated along the axes that it lacks or that have length 1 in it, to out's shape."""

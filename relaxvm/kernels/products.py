@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
-from ._kernel import alike, check_out, check_tensors, kernel, result_dtype
+from ._kernel import (
+    Dims,
+    alike,
+    broadcast,
+    check_out,
+    check_tensors,
+    kernel,
+    native,
+    private,
+    result_dtype,
+)
 
 __all__: list[str] = []
 
@@ -17,7 +27,9 @@ _PRODUCT = "a: tensor, b: tensor, out: tensor"
 
 @kernel("matmul", _PRODUCT)
 def matmul(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
-    """out = a @ b.  a[..., n, k], b[..., k, m], out[..., n, m]; leading dimensions broadcast."""
+    """out = a @ b.  a[..., n, k], b[..., k, m], out[..., n, m]; leading dimensions broadcast.  A
+    vector a has no n, a vector b no m.  out may be of a wider data type, which a and b are
+    converted to first."""
     _product("matmul", a, b, out)
 
 
@@ -31,6 +43,34 @@ def matmul_nt(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
 def matmul_tn(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the transpose of a @ b.  a[..., k, n], b[..., k, m], out[..., n, m]."""
     _product("matmul_tn", a, b, out, transpose_a=True)
+
+
+@kernel("linear", "x: tensor, weight: tensor, bias: tensor|none, out: tensor")
+def linear(
+    x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None, out: NDArray[Any]
+) -> None:
+    """out = x @ the transpose of weight, + bias unless it is None.  x[..., k] or x[k],
+    weight[m, k], out[..., m]; bias broadcasts to out."""
+    check_tensors("linear", x=x, weight=weight, out=out)
+    if weight.ndim != 2 or x.ndim < 1:
+        raise ValueError(
+            f"linear: expected x[..., k], weight[m, k], got x {describe(x)}, weight "
+            f"{describe(weight)}"
+        )
+    if bias is not None:
+        check_tensors("linear", bias=bias)
+        if native(bias.dtype) != native(out.dtype):
+            raise ValueError(
+                f"linear: bias: expected {out.dtype}, out's data type, got {describe(bias)}"
+            )
+        broadcast_shape = broadcast("linear", bias=bias, out=out)
+        check_out("linear", out, out.dtype, broadcast_shape)
+        bias = private(bias, out)
+    rows = x if x.ndim > 1 else x[None]
+    _product("linear", rows, weight, out if x.ndim > 1 else out[None], transpose_b=True)
+    if bias is not None:
+        result_dtype("linear", np.add, out=out, bias=bias)
+        np.add(out, bias, out=out)
 
 
 def _product(
@@ -49,15 +89,17 @@ def _product(
         except ValueError:
             pass  # said better below
     check_tensors(name, a=a, b=b)
-    if a.ndim < 2 or b.ndim < 2:
+    takes_vectors = name == "matmul"
+    if min(a.ndim, b.ndim) < (1 if takes_vectors else 2):
         raise ValueError(
-            f"{name}: expected matrices, got a {describe(a)}, b {describe(b)}; "
-            f"vm.builtin.reshape makes one of a vector"
+            f"{name}: expected {'vectors or ' if takes_vectors else ''}matrices, got a "
+            f"{describe(a)}, b {describe(b)}; vm.builtin.reshape makes one of another tensor"
         )
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
-    if left.shape[-1] != right.shape[-2]:
-        axes = (-2 if transpose_a else -1, -1 if transpose_b else -2)
+    inner = -2 if right.ndim > 1 else -1
+    if left.shape[-1] != right.shape[inner]:
+        axes = (-2 if transpose_a else -1, -1 if transpose_b else inner)
         raise ValueError(
             f"{name}: expected dimension {axes[0]} of a to equal dimension "
             f"{axes[1]} of b, got a {describe(a)}, b {describe(b)}"
@@ -69,6 +111,90 @@ def _product(
             f"{name}: expected leading dimensions that broadcast, "
             f"got a {describe(a)}, b {describe(b)}"
         ) from None
+    rows = left.shape[-2:-1]  # of a vector, none
+    columns = right.shape[-1:] if right.ndim > 1 else ()
     dtype = result_dtype(name, np.matmul, a=a, b=b)
-    check_out(name, out, dtype, (*batch, left.shape[-2], right.shape[-1]))
-    np.matmul(left, right, out=out)
+    if isinstance(out, np.ndarray) and dtype.kind in "iuf" and np.can_cast(dtype, out.dtype):
+        dtype = native(out.dtype)
+    check_out(name, out, dtype, (*batch, *rows, *columns))
+    if right.ndim == 2 and left.ndim > 2 and left.flags.c_contiguous and out.flags.c_contiguous:
+        # One product of many rows, not many products of a few.
+        left, out = left.reshape(-1, left.shape[-1]), out.reshape(-1, out.shape[-1])
+    if dtype.kind == "f" and dtype.itemsize == 2:
+        _narrow_matmul(left, right, out)
+    else:
+        np.matmul(left, right, out=out, dtype=dtype)
+
+
+def _narrow_matmul(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
+    """A product of float16, by way of float32: numpy has no BLAS for it."""
+    product = np.matmul(left.astype(np.float32), right.astype(np.float32))
+    np.copyto(out, product, casting="same_kind")
+
+
+@kernel("einsum", "*operands: tensor, subscripts: str, out: tensor")
+def einsum(*args: Any) -> None:
+    """out = the sum that subscripts, as of numpy.einsum, describe: "bij,bjk->bik".  The operands
+    have one data type.  A sum over more than one operand takes BLAS where it can, and memory for
+    what BLAS gives."""
+    if len(args) < 3:
+        raise TypeError(f"einsum: expected operands, subscripts and out, got {len(args)} arguments")
+    *operands, subscripts, out = args
+    named = {f"operands[{i}]": operand for i, operand in enumerate(operands)}
+    check_tensors("einsum", **named)
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum: subscripts: expected a string, got {describe(subscripts)}")
+    shape = _einsum_shape(subscripts, operands)
+    dtype = operands[0].dtype
+    for operand in operands:
+        dtype = result_dtype("einsum", np.multiply, a=operands[0], b=operand)
+    check_out("einsum", out, dtype, shape)
+    operands = [private(operand, out) for operand in operands]
+    np.einsum(subscripts, *operands, out=out, optimize=len(operands) > 1)
+
+
+def _einsum_shape(subscripts: str, operands: list[NDArray[Any]]) -> Dims:
+    """The shape of the result of numpy.einsum.
+
+    Raises:
+        ValueError: the subscripts do not go with the operands.
+    """
+
+    def refuse(why: str) -> ValueError:
+        got = ", ".join(map(describe, operands))
+        return ValueError(f"einsum: subscripts: expected {why}, got {subscripts!r} for {got}")
+
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise refuse("as many terms as operands")
+    dims: dict[str, int] = {}
+    rest: Dims = ()
+    for term, operand in zip(terms, operands, strict=True):
+        before, dots, after = term.partition("...")
+        labels = before + after
+        extra = operand.ndim - len(labels)
+        if extra < 0 or (extra and not dots) or not all(map(_is_label, labels)):
+            raise refuse("a letter for each axis of an operand")
+        middle = operand.shape[len(before) : len(before) + extra]
+        try:
+            rest = np.broadcast_shapes(rest, middle)
+        except ValueError:
+            raise refuse("axes of ... that broadcast") from None
+        sizes = operand.shape[: len(before)] + operand.shape[len(before) + extra :]
+        for label, size in zip(labels, sizes, strict=True):
+            if size != 1 and dims.get(label, 1) not in (1, size):
+                raise refuse(f"one length for {label}")
+            dims[label] = max(size, dims.get(label, 1)) if size else 0
+    if not arrow:
+        once = sorted(label for label in dims if left.count(label) == 1)
+        right = "..." + "".join(once)
+    before, dots, after = right.partition("...")
+    labels = before + after
+    if len(set(labels)) < len(labels) or not set(labels) <= set(dims) or (rest and not dots):
+        raise refuse("a result of letters of the operands, each once")
+    return (*[dims[i] for i in before], *(rest if dots else ()), *[dims[i] for i in after])
+
+
+def _is_label(character: str) -> bool:
+    return character.isascii() and character.isalpha()
