@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from .. import shape_program
 from ..errors import InternalError
 from ..registry import StaticArg
+from ..shape_codes import MakeShapeCode, MatchShapeCode
 from ..values import Shape, describe
 from .arguments import (
     as_array,
@@ -55,8 +56,8 @@ __all__ = [
     "tensor_to_shape",
 ]
 
-EQUAL, STORE, ANY, EQUAL_SLOT = range(4)
-IMMEDIATE, SLOT = range(2)
+EQUAL, STORE, ANY, EQUAL_SLOT = MatchShapeCode
+IMMEDIATE, SLOT = MakeShapeCode
 
 MATCH_CODES: Final = range(4)
 MAKE_CODES: Final = range(2)

@@ -55,12 +55,14 @@ class IRModule(Node):
     The order of functions is that in which they were added.
     """
 
-    __slots__ = ("_by_name", "attrs", "functions", "global_infos")
+    __slots__ = ("_by_name", "attrs", "functions", "global_infos", "sources")
     FIELDS = ("functions", "attrs", "global_infos")
 
     functions: dict[GlobalVar, BaseFunc]
     attrs: Attrs
     global_infos: dict[str, list[GlobalInfo]]
+    sources: dict[str, str]
+    """Text of the files that spans name, where it is known.  Carried along, never compared."""
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class IRModule(Node):
         self._by_name: dict[str, GlobalVar] = {}
         self.attrs = Attrs(attrs or {})
         self.global_infos = {name: list(infos) for name, infos in (global_infos or {}).items()}
+        self.sources = {}
         self.span = None
         for key, func in (functions or {}).items():
             self[key] = func
@@ -90,6 +93,7 @@ class IRModule(Node):
         new._by_name = dict(self._by_name)
         new.attrs = self.attrs
         new.global_infos = {name: list(infos) for name, infos in self.global_infos.items()}
+        new.sources = self.sources
         new.span = self.span
         return new
 

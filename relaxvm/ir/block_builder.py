@@ -1,0 +1,552 @@
+"""BlockBuilder: write a program binding by binding, normalized and typed as it is written.
+
+Normal form (ANF): arguments of calls, tuple elements, conditions and results are leaves (variables,
+constants, scalars, shapes, functions; tuples of these as arguments); everything else gets a binding.
+
+Source: ``relax.BlockBuilder`` of apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from .expr import (
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+    VarBinding,
+    convert_to_expr,
+    is_scalar,
+)
+from .infer import base_check, function_ret_type, infer_type, type_free_vars
+from .module import IRModule
+from .node import Attrs
+from .op import Op
+
+__all__ = ["BlockBuilder", "is_leaf"]
+
+_LEAVES: Final = frozenset(
+    {Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm}
+)
+
+
+def is_leaf(expr: Expr) -> bool:
+    """Whether an expression may be an argument as it stands.  A scalar may, unless it is a call
+    that the VM has to make."""
+    kind = type(expr)
+    if kind in _LEAVES:
+        return True
+    return is_scalar(expr) and kind not in (Call, If, TupleGetItem, SeqExpr)
+
+
+class _Names:
+    """Unique names: the first taker has the name as it is, the next a number appended."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def unique(self, hint: str) -> str:
+        number = self._next.get(hint)
+        if number is None:
+            self._next[hint] = 1
+            return hint
+        name = f"{hint}{number}"
+        while name in self._next:
+            number += 1
+            name = f"{hint}{number}"
+        self._next[hint] = number + 1
+        self._next[name] = 1
+        return name
+
+
+class _Block:
+    """A block that is being written."""
+
+    __slots__ = ("bindings", "is_dataflow")
+
+    def __init__(self, is_dataflow: bool) -> None:
+        self.is_dataflow = is_dataflow
+        self.bindings: list[Binding] = []
+
+    def finish(self) -> BindingBlock:
+        return (DataflowBlock if self.is_dataflow else BindingBlock)(self.bindings)
+
+
+class _Scope:
+    """A function or branch that is being written: blocks, and the symbolic variables known."""
+
+    __slots__ = ("blocks", "func_name", "open", "params", "symbolic")
+
+    def __init__(self, symbolic: Iterable[Var], params: Sequence[Var] = ()) -> None:
+        self.params = params
+        self.symbolic = set(symbolic)
+        self.blocks: list[BindingBlock] = []
+        self.open: _Block | None = None
+        self.func_name: str | None = None
+
+    def know(self, ty: Any) -> None:
+        if type(ty) is not PrimType:
+            self.symbolic.update(type_free_vars(ty))
+
+
+class _FunctionScope:
+    """The context manager of `BlockBuilder.function`."""
+
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        name: str,
+        params: Sequence[Var] | None,
+        attrs: Mapping[str, Any] | None,
+        private: bool,
+        pure: bool,
+    ) -> None:
+        self._builder = builder
+        self._arguments = (name, params, attrs, private, pure)
+
+    def __enter__(self) -> BlockBuilder:
+        self._builder._begin_function(*self._arguments)
+        return self._builder
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._builder._end_function(failed=exc_type is not None)
+
+
+class _DataflowScope:
+    """The context manager of `BlockBuilder.dataflow`."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self._builder = builder
+
+    def __enter__(self) -> None:
+        self._builder._begin_block(is_dataflow=True)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._builder._end_block()
+
+
+class BlockBuilder:
+    """Builds the functions of a module::
+
+        bb = BlockBuilder()
+        n = Var("n", "int64")
+        x = Var("x", TensorType((n, 4), "float32"))
+        with bb.function("main", [x]):
+            with bb.dataflow():
+                y = bb.emit(op.add(x, x))
+                out = bb.emit_output(y)
+            bb.emit_func_output(out)
+        mod = bb.get()
+
+    Every expression that is emitted is brought to normal form and given its type.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self._module = IRModule() if mod is None else mod.copy()
+        self._names = _Names()
+        self._scopes: list[_Scope] = []
+        self._bound: dict[Var, Expr] = {}
+        self._function: tuple[Any, ...] | None = None
+        self._finished = False
+
+    # The module
+
+    def get(self) -> IRModule:
+        """The module as it is now; later changes do not reach it."""
+        return self._module.copy()
+
+    finalize = get
+
+    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
+        """Add a function under a name that is made unique."""
+        name = self._module.unique_name(func_name)
+        self._module[name] = func
+        return self._module.get_global_var(name)
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Exchange a function."""
+        self._module[var] = func
+
+    def get_unique_name(self, prefix: str) -> str:
+        """A name for a variable that this builder has not given yet."""
+        return self._names.unique(prefix)
+
+    # Functions
+
+    def function(
+        self,
+        name: str,
+        params: Var | Sequence[Var] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        private: bool = False,
+        pure: bool = True,
+    ) -> _FunctionScope:
+        """Context manager: what is emitted inside is a function of the module.
+
+        Args:
+            params: may be given to `emit_func_output` instead.
+            private: whether it has no "global_symbol", so that only the module can call it.
+        """
+        if isinstance(params, Var):
+            params = [params]
+        return _FunctionScope(self, name, params, attrs, private, pure)
+
+    def _begin_function(
+        self,
+        name: str,
+        params: Sequence[Var] | None,
+        attrs: Mapping[str, Any] | None,
+        private: bool,
+        pure: bool,
+    ) -> None:
+        if self._function is not None:
+            raise RuntimeError(
+                f"function {name!r} is begun inside of {self._function[0]!r}; local functions are "
+                "emitted as values"
+            )
+        if attrs and "global_symbol" in attrs and not private and attrs["global_symbol"] != name:
+            raise ValueError(
+                f"function {name!r}: attribute global_symbol is {attrs['global_symbol']!r}"
+            )
+        self._function = (name, params, dict(attrs or {}), private, pure)
+        self._finished = False
+        self.begin_scope(params or ())
+
+    def _end_function(self, failed: bool) -> None:
+        assert self._function is not None
+        name = self._function[0]
+        self._function = None
+        if failed or not self._finished:
+            self._scopes.clear()
+        if not failed and not self._finished:
+            raise RuntimeError(f"function {name!r} ended without emit_func_output")
+
+    def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
+        """End the function: its result, and its parameters where `function` was not given them.
+
+        Raises:
+            RuntimeError: not in a function; its result was given before; params twice or never.
+        """
+        if self._function is None or self._finished:
+            raise RuntimeError("emit_func_output: not within `function`, or called twice")
+        name, own_params, attrs, private, pure = self._function
+        if params is not None and own_params is not None:
+            raise RuntimeError(f"function {name!r}: parameters are given twice")
+        if params is None and own_params is None:
+            raise RuntimeError(f"function {name!r}: parameters are given nowhere")
+        chosen = own_params if params is None else params
+        chosen = [chosen] if isinstance(chosen, Var) else list(chosen or ())
+        if isinstance(output, (list, tuple)):
+            output = Tuple(output)
+        for param in chosen:
+            self._scopes[-1].know(param.ty)
+        body = self.end_scope(convert_to_expr(output))
+        if not private:
+            attrs = {"global_symbol": name, **attrs}
+        ret_ty = function_ret_type(chosen, body)
+        func = Function(chosen, body, ret_ty, pure, Attrs(attrs))
+        if name in self._module:
+            raise ValueError(f"the module has a function {name!r} already")
+        self._module[name] = func
+        self._finished = True
+        return self._module.get_global_var(name)
+
+    # Scopes and blocks
+
+    def begin_scope(self, params: Sequence[Var] = ()) -> None:
+        """Begin a function body or branch: what follows is emitted there."""
+        scope = _Scope(self._scopes[-1].symbolic if self._scopes else (), params)
+        for param in params:
+            scope.know(param.ty)
+            if type(param.ty) in (PrimType, ShapeType):
+                scope.symbolic.add(param)
+        self._scopes.append(scope)
+        scope.open = _Block(is_dataflow=False)
+
+    def end_scope(self, result: Expr) -> SeqExpr:
+        """End it with its value."""
+        value = self._result(result)
+        scope = self._scopes.pop()
+        self._close(scope)
+        return SeqExpr(scope.blocks, value)
+
+    def _result(self, result: Expr) -> Expr:
+        """A leaf, or a tuple of leaves, for a body."""
+        normalized = self.normalize(result)
+        if type(normalized) is Tuple or is_leaf(normalized):
+            return normalized
+        return self.emit(normalized, "gv")
+
+    @staticmethod
+    def _close(scope: _Scope) -> None:
+        if scope.open is not None and scope.open.bindings:
+            scope.blocks.append(scope.open.finish())
+        scope.open = None
+
+    def dataflow(self) -> _DataflowScope:
+        """Context manager: what is emitted inside is a `DataflowBlock`."""
+        return _DataflowScope(self)
+
+    def _scope(self, doing: str) -> _Scope:
+        if not self._scopes:
+            raise RuntimeError(f"{doing}: not within a function")
+        return self._scopes[-1]
+
+    def _begin_block(self, is_dataflow: bool) -> None:
+        scope = self._scope("dataflow")
+        if scope.open is not None and scope.open.is_dataflow:
+            raise RuntimeError("dataflow: a dataflow block cannot be inside another")
+        self._close(scope)
+        scope.open = _Block(is_dataflow)
+
+    def _end_block(self) -> None:
+        if not self._scopes:
+            return
+        self._close(self._scopes[-1])
+        self._scopes[-1].open = _Block(is_dataflow=False)
+
+    def _current(self, doing: str) -> _Block:
+        block = self._scope(doing).open
+        assert block is not None
+        return block
+
+    # Bindings
+
+    def emit(self, expr: Any, name_hint: str = "", span: Any = None) -> Var:
+        """Bind an expression to a new variable."""
+        block = self._current("emit")
+        value = self.normalize(convert_to_expr(expr))
+        if block.is_dataflow:
+            var: Var = DataflowVar(self._names.unique(name_hint or "lv"), value.ty)
+        else:
+            var = Var(self._names.unique(name_hint or "gv"), value.ty)
+        self.emit_normalized(VarBinding(var, value, span if span is not None else expr_span(expr)))
+        return var
+
+    def emit_output(self, expr: Any, name_hint: str = "") -> Var:
+        """Bind an expression to a variable that is seen outside of the dataflow block."""
+        block = self._current("emit_output")
+        if not block.is_dataflow:
+            raise RuntimeError("emit_output: not within a dataflow block; use emit")
+        if isinstance(expr, (list, tuple)):
+            expr = Tuple(expr)
+        value = self.normalize(convert_to_expr(expr))
+        var = Var(self._names.unique(name_hint or "gv"), value.ty)
+        self.emit_normalized(VarBinding(var, value, expr_span(expr)))
+        return var
+
+    def match_cast(self, value: Any, ty: Type, name_hint: str = "", span: Any = None) -> Var:
+        """Bind a value to a variable of type `ty`, to be checked when the program runs.
+
+        Raises:
+            TypeError: no value is of both types.
+        """
+        block = self._current("match_cast")
+        expr = self._argument(convert_to_expr(value))
+        if base_check(ty, expr.ty) == 0 and base_check(expr.ty, ty) == 0:
+            raise TypeError(f"match_cast: {expr} is of type {expr.ty}, which is never {ty}")
+        cls = DataflowVar if block.is_dataflow else Var
+        var = cls(self._names.unique(name_hint or ("lv" if block.is_dataflow else "gv")), ty)
+        self.emit_normalized(MatchCast(var, expr, ty, span))
+        return var
+
+    def emit_normalized(self, binding: Binding) -> None:
+        """Append a binding whose value is in normal form and typed."""
+        scope = self._scope("emit")
+        if type(binding) is MatchCast:
+            scope.know(binding.ty)
+        var = binding.var
+        if type(var.ty) in (PrimType, ShapeType):
+            scope.symbolic.add(var)
+        self._bound[var] = binding.value
+        assert scope.open is not None
+        scope.open.bindings.append(binding)
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """What a variable was bound to by this builder, or None."""
+        return self._bound.get(var)
+
+    # Calls of PrimFuncs made of tensor expressions
+
+    def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+        """Make a PrimFunc of a tensor expression, add it to the module, and call it.  `func` gets
+        te tensors for expressions of tensors and returns te tensors; see `relaxvm.te`."""
+        from ..te import call_of_te
+
+        return call_of_te(self, func, *args, **kwargs)
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+        """`call_te`, bound to a variable."""
+        name_hint = kwargs.pop("name_hint", "")
+        return self.emit(self.call_te(func, *args, **kwargs), name_hint)
+
+    # Normal form
+
+    def normalize(self, expr: Expr) -> Expr:
+        """The expression in normal form with its type; parts are emitted as bindings."""
+        kind = type(expr)
+        if kind is Call:
+            return self._call(expr)
+        if kind in _LEAVES:
+            return expr
+        if kind is Tuple:
+            fields = self._arguments(expr.fields)
+            if fields is not expr.fields:
+                expr = Tuple(fields, expr.span)
+        elif kind is TupleGetItem:
+            value = self._argument(expr.tuple_value)
+            if value is not expr.tuple_value:
+                expr = TupleGetItem(value, expr.index, expr.span)
+        elif kind is If:
+            return self._if(expr)
+        elif kind is SeqExpr:
+            return self._seq(expr)
+        elif kind is Function:
+            return self._local_function(expr)
+        return self._infer(expr)
+
+    def _infer(self, expr: Expr) -> Expr:
+        if expr.ty is None:
+            infer_type(expr, self._scopes[-1].symbolic if self._scopes else ())
+        return expr
+
+    def _argument(self, expr: Expr) -> Expr:
+        kind = type(expr)
+        if kind in _LEAVES:
+            return expr
+        if kind is Tuple:
+            fields = self._arguments(expr.fields)
+            return self._infer(expr if fields is expr.fields else Tuple(fields, expr.span))
+        if is_leaf(expr):
+            return expr
+        return self.emit(expr, span=expr.span)
+
+    def _arguments(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        for expr in exprs:
+            if type(expr) not in _LEAVES:
+                break
+        else:
+            return exprs
+        new = [self._argument(expr) for expr in exprs]
+        if all(a is b for a, b in zip(new, exprs, strict=True)):
+            return exprs
+        return tuple(new)
+
+    def _call(self, call: Any) -> Expr:
+        op = call.op if type(call.op) in _LEAVES else self._argument(call.op)
+        args = self._arguments(call.args)
+        if op is not call.op or args is not call.args:
+            call = Call(op, args, call.attrs, call.ty_args, span=call.span)
+        return call if call.ty is not None else self._infer(call)
+
+    def _if(self, expr: Any) -> Expr:
+        if self._scopes and self._current("If").is_dataflow:
+            raise TypeError("an If cannot stand in a dataflow block")
+        cond = self._argument(expr.cond)
+        then = self._branch(expr.true_branch)
+        orelse = self._branch(expr.false_branch)
+        if cond is not expr.cond or then is not expr.true_branch or orelse is not expr.false_branch:
+            expr = If(cond, then, orelse, span=expr.span)
+        return self._infer(expr)
+
+    def _branch(self, seq: SeqExpr) -> SeqExpr:
+        self.begin_scope()
+        depth = len(self._scopes)
+        try:
+            new = self.end_scope(self._seq(seq))
+        except BaseException:
+            del self._scopes[depth - 1 :]
+            raise
+        return seq if _same_seq(new, seq) else new
+
+    def _seq(self, seq: Any) -> Expr:
+        """Emit the blocks of a sequence where we are; its value."""
+        for block in seq.blocks:
+            outer = self._current("blocks")
+            if type(block) is DataflowBlock and not outer.is_dataflow:
+                self._begin_block(is_dataflow=True)
+                for binding in block.bindings:
+                    self._binding(binding)
+                self._end_block()
+            else:
+                for binding in block.bindings:
+                    self._binding(binding)
+        return self.normalize(seq.body)
+
+    def _binding(self, binding: Binding) -> None:
+        if type(binding) is MatchCast:
+            value = self._argument(binding.value)
+            if value is not binding.value:
+                binding = MatchCast(binding.var, value, binding.ty, binding.span)
+        else:
+            value = self.normalize(binding.value)
+            if value is not binding.value:
+                binding = VarBinding(binding.var, value, binding.span)
+        if binding.var.ty is None:
+            binding.var.ty = binding.ty if type(binding) is MatchCast else binding.value.ty
+        self.emit_normalized(binding)
+
+    def _local_function(self, func: Any) -> Expr:
+        self.begin_scope(func.params)
+        depth = len(self._scopes)
+        try:
+            body = self.end_scope(self._seq(func.body))
+        except BaseException:
+            del self._scopes[depth - 1 :]
+            raise
+        return self._infer(_same_or_new(func, body))
+
+
+def _same_or_new(func: Function, body: SeqExpr) -> Function:
+    if _same_seq(body, func.body):
+        return func
+    return func.replace(body=body)
+
+
+def _same_seq(a: SeqExpr, b: SeqExpr) -> bool:
+    return (
+        a.body is b.body
+        and len(a.blocks) == len(b.blocks)
+        and all(
+            type(x) is type(y) and len(x.bindings) == len(y.bindings)
+            and all(p is q for p, q in zip(x.bindings, y.bindings, strict=True))
+            for x, y in zip(a.blocks, b.blocks, strict=True)
+        )
+    )  # fmt: skip
+
+
+def expr_span(expr: Any) -> Any:
+    """Where an expression stands in the source, if known."""
+    return getattr(expr, "span", None)

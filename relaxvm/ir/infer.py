@@ -1,0 +1,532 @@
+"""Types of expressions: inference, the subtype relation, least common ancestor, erasure.
+
+`infer_type` fills in the types of an expression and its parts.  Where a call of a function mentions
+symbolic variables of the callee's signature, they are bound by the arguments' types; what cannot be
+expressed by the caller's variables is erased to what can, a shape to its rank.
+
+Source: the rules of Relax in apache-tvm 0.27 (StructInfoBaseCheck, StructInfoLCA, EraseToWellDefined).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from .arith import free_vars, prove_equal, substitute
+from .expr import (
+    ANY,
+    AnyType,
+    Call,
+    Constant,
+    Expr,
+    ExternFunc,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+)
+from .op import Op
+
+__all__ = [
+    "BaseCheckResult",
+    "base_check",
+    "bind_type",
+    "erase_type",
+    "function_ret_type",
+    "infer_type",
+    "is_base_of",
+    "seq_defines",
+    "shape_of_type",
+    "substitute_type",
+    "type_free_vars",
+    "type_lca",
+    "type_of_call",
+]
+
+
+class BaseCheckResult(IntEnum):
+    """How far a type is a subtype of another; see `base_check`."""
+
+    FAIL_L0 = 0
+    """No value is of both types."""
+    FAIL_L1 = 1
+    """Some values are: the program has to say so by a match_cast."""
+    FAIL_L2 = 2
+    """Only the values of dimensions are open, and are checked when the program runs."""
+    PASS = 3
+    """Every value of the derived type is of the base type."""
+
+
+_FAIL_L0, _FAIL_L1, _FAIL_L2, _PASS = BaseCheckResult
+
+
+def base_check(base: Any, derived: Any) -> BaseCheckResult:
+    """Whether every value of type `derived` is one of type `base`."""
+    if base is derived:
+        return _PASS
+    kind = type(base)
+    if kind is AnyType:
+        return _PASS
+    if type(derived) is AnyType:
+        return _FAIL_L1
+    if kind is not type(derived):
+        return _FAIL_L0
+    if kind is TensorType:
+        return _check_tensor(base, derived)
+    if kind is PrimType:
+        return _PASS if base.dtype == derived.dtype else _FAIL_L0
+    if kind is ShapeType:
+        return _check_dims(base.values, base.ndim, derived.values, derived.ndim)
+    if kind is TupleType:
+        if len(base.fields) != len(derived.fields):
+            return _FAIL_L0
+        return _least(map(base_check, base.fields, derived.fields))
+    if kind is FuncType:
+        return _check_func(base, derived)
+    return _FAIL_L0
+
+
+def is_base_of(base: Type, derived: Type) -> bool:
+    """Whether `derived` is provably a subtype of `base`."""
+    return base_check(base, derived) is _PASS
+
+
+def _least(results: Iterable[BaseCheckResult]) -> BaseCheckResult:
+    return min(results, default=_PASS)
+
+
+def _check_tensor(base: TensorType, derived: TensorType) -> BaseCheckResult:
+    result = _PASS
+    if base.dtype is not None and base.dtype != derived.dtype:
+        if derived.dtype is not None:
+            return _FAIL_L0
+        result = _FAIL_L1
+    if base.vdevice is not None and base.vdevice is not derived.vdevice:
+        other = derived.vdevice
+        if other is None:
+            result = min(result, _FAIL_L1)
+        elif (base.vdevice.target, base.vdevice.vdevice_id, base.vdevice.memory_scope) != (
+            other.target, other.vdevice_id, other.memory_scope):  # fmt: skip
+            return _FAIL_L0
+    if base.shape is None:
+        if base.ndim in (-1, derived.ndim):
+            return result
+        return _FAIL_L0 if derived.ndim != -1 else min(result, _FAIL_L1)
+    if base.shape is derived.shape:
+        return result
+    return min(result, _check_dims(base.dims, base.ndim, derived.dims, derived.ndim))
+
+
+def _check_dims(
+    base: tuple[Expr, ...] | None, base_ndim: int, derived: tuple[Expr, ...] | None, ndim: int
+) -> BaseCheckResult:
+    if base_ndim == -1:
+        return _PASS
+    if ndim != base_ndim:
+        return _FAIL_L1 if ndim == -1 else _FAIL_L0
+    if base is None or base is derived:
+        return _PASS
+    if derived is None:
+        return _FAIL_L1
+    return _least(map(_check_dim, base, derived))
+
+
+def _check_dim(a: Expr, b: Expr) -> BaseCheckResult:
+    if a is b or prove_equal(a, b):
+        return _PASS
+    return _FAIL_L0 if type(a) is IntImm and type(b) is IntImm else _FAIL_L2
+
+
+def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
+    if base.purity and not derived.purity:
+        return _FAIL_L0
+    if base.params is None:
+        return base_check(base.ret, derived.ret)
+    if derived.params is None:
+        return _FAIL_L1
+    if len(base.params) != len(derived.params):
+        return _FAIL_L0
+    variables: dict[Var, Expr] = {}
+    result = _least(
+        bind_type(theirs, ours, variables)
+        for theirs, ours in zip(derived.params, base.params, strict=True)
+    )
+    return min(result, base_check(base.ret, substitute_type(derived.ret, variables)))
+
+
+def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResult:
+    """Whether an argument of type `arg` fits a parameter of type `param`, whose symbolic variables
+    are bound at their first appearance; `variables` gathers what they are bound to."""
+    kind = type(param)
+    if kind is AnyType:
+        return _PASS
+    if type(arg) is AnyType:
+        return _FAIL_L1
+    if kind is not type(arg):
+        return _FAIL_L0
+    if kind is TensorType:
+        dims = param.dims
+        if dims is None:
+            return base_check(param, arg)
+        unshaped = base_check(TensorType(None, param.dtype, param.vdevice, len(dims)), arg)
+        if unshaped is _FAIL_L0:
+            return _FAIL_L0
+        return min(unshaped, _bind_dims(dims, arg.dims, variables))
+    if kind is ShapeType:
+        if param.values is None or arg.values is None:
+            return base_check(param, arg)
+        if len(param.values) != len(arg.values):
+            return _FAIL_L0
+        return _bind_dims(param.values, arg.values, variables)
+    if kind is TupleType:
+        if len(param.fields) != len(arg.fields):
+            return _FAIL_L0
+        return _least(
+            bind_type(p, a, variables) for p, a in zip(param.fields, arg.fields, strict=True)
+        )
+    return base_check(param, arg)
+
+
+def _bind_dims(
+    params: tuple[Expr, ...], args: tuple[Expr, ...] | None, variables: dict[Var, Expr]
+) -> BaseCheckResult:
+    if args is None:
+        return _FAIL_L1
+    result = _PASS
+    for param, arg in zip(params, args, strict=True):
+        if isinstance(param, Var) and param not in variables:
+            variables[param] = arg
+            continue
+        known = substitute(param, variables)
+        result = min(result, _check_dim(known, arg))
+    return result
+
+
+def shape_of_type(ty: TensorType) -> Expr | None:
+    """The shape of a tensor type as an expression, or None."""
+    return ty.shape
+
+
+def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
+    """A type with symbolic variables exchanged; the same object if none occurs."""
+    if not variables:
+        return ty
+    kind = type(ty)
+    if kind is TensorType:
+        if ty.shape is None:
+            return ty
+        shape = _substitute_shape(ty.shape, variables)
+        return ty if shape is ty.shape else TensorType(shape, ty.dtype, ty.vdevice, span=ty.span)
+    if kind is ShapeType:
+        if ty.values is None:
+            return ty
+        values = tuple([substitute(v, variables) for v in ty.values])
+        return ty if _all_same(values, ty.values) else ShapeType(values, span=ty.span)
+    if kind is TupleType:
+        fields = tuple([substitute_type(f, variables) for f in ty.fields])
+        return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
+    if kind is FuncType and ty.params is not None:
+        own = {v for p in ty.params for v in type_free_vars(p)}
+        outer = {v: e for v, e in variables.items() if v not in own}
+        ret = substitute_type(ty.ret, outer)
+        return ty if ret is ty.ret else FuncType(ty.params, ret, ty.purity, ty.span)
+    return ty
+
+
+def _substitute_shape(shape: Expr, variables: Mapping[Var, Expr]) -> Expr:
+    if type(shape) is not ShapeExpr:
+        return variables.get(shape, shape) if isinstance(shape, Var) else shape
+    values = tuple([substitute(v, variables) for v in shape.values])
+    return shape if _all_same(values, shape.values) else ShapeExpr(values, shape.span)
+
+
+def _all_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    return all(x is y for x, y in zip(a, b, strict=True))
+
+
+def type_free_vars(ty: Any) -> list[Var]:
+    """The symbolic variables that a type mentions, in order of first appearance."""
+    found: dict[Var, None] = {}
+    _collect(ty, found)
+    return list(found)
+
+
+def _collect(ty: Any, found: dict[Var, None]) -> None:
+    kind = type(ty)
+    if kind is TensorType or kind is ShapeType:
+        dims = ty.dims if kind is TensorType else ty.values
+        for dim in dims or ():
+            if type(dim) is IntImm:
+                continue
+            if isinstance(dim, Var):
+                found[dim] = None
+            else:
+                found.update(dict.fromkeys(free_vars(dim)))
+        if kind is TensorType and isinstance(ty.shape, Var):
+            found[ty.shape] = None
+    elif kind is TupleType:
+        for field in ty.fields:
+            _collect(field, found)
+    elif kind is FuncType:
+        inner: dict[Var, None] = {}
+        for param in ty.params or ():
+            _collect(param, inner)
+        ret: dict[Var, None] = {}
+        _collect(ty.ret, ret)
+        found.update((v, None) for v in ret if v not in inner)
+
+
+def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
+    """A type that mentions only variables for which `known` is true: a dimension with any other
+    makes the shape unknown but for its rank."""
+    kind = type(ty)
+    if kind is TensorType:
+        if ty.shape is None or all(map(known, type_free_vars(ty))):
+            return ty
+        return TensorType(None, ty.dtype, ty.vdevice, ty.ndim, ty.span)
+    if kind is ShapeType:
+        if ty.values is None or all(map(known, type_free_vars(ty))):
+            return ty
+        return ShapeType(ndim=ty.ndim, span=ty.span)
+    if kind is TupleType:
+        fields = tuple([erase_type(f, known) for f in ty.fields])
+        return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
+    if kind is FuncType:
+        own = {v for p in ty.params or () for v in type_free_vars(p)}
+        ret = erase_type(ty.ret, lambda v: v in own or known(v))
+        return ty if ret is ty.ret else FuncType(ty.params, ret, ty.purity, ty.span)
+    return ty
+
+
+def type_lca(a: Any, b: Any) -> Any:
+    """The least type of which both are subtypes."""
+    if a is b or is_base_of(a, b):
+        return a
+    if is_base_of(b, a):
+        return b
+    kind = type(a)
+    if kind is not type(b):
+        return ANY
+    if kind is TensorType:
+        return TensorType(
+            a.shape if _same_dims(a, b) else None,
+            a.dtype if a.dtype == b.dtype else None,
+            a.vdevice if a.vdevice is b.vdevice else None,
+            a.ndim if a.ndim == b.ndim else -1,
+        )
+    if kind is ShapeType:
+        return ShapeType(ndim=a.ndim if a.ndim == b.ndim else -1)
+    if kind is TupleType and len(a.fields) == len(b.fields):
+        return TupleType(map(type_lca, a.fields, b.fields))
+    if kind is FuncType:
+        purity = a.purity and b.purity
+        if a.params is None or b.params is None or len(a.params) != len(b.params) or any(
+            map(_differ, a.params, b.params)
+        ):  # fmt: skip
+            return FuncType.opaque_func(ret=type_lca(a.ret, b.ret), purity=purity)
+        return FuncType(a.params, type_lca(a.ret, b.ret), purity)
+    return ANY
+
+
+def _differ(a: Type, b: Type) -> bool:
+    return not (is_base_of(a, b) and is_base_of(b, a))
+
+
+def _same_dims(a: TensorType, b: TensorType) -> bool:
+    x, y = a.dims, b.dims
+    return x is not None and y is not None and len(x) == len(y) and all(map(prove_equal, x, y))
+
+
+# Inference
+
+
+def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
+    """Give an expression and its parts their types, where they have none; returns the expression.
+
+    `in_scope`: symbolic variables that are defined outside of the expression, and may stay in the
+    type of a branch that mentions them in a match_cast.
+
+    Raises:
+        TypeError, ValueError: the expression is ill-typed.
+    """
+    if expr.ty is None:
+        _INFER.get(type(expr), _no_rule)(expr, in_scope)
+    return expr
+
+
+def _no_rule(expr: Expr, in_scope: Collection[Var]) -> None:
+    raise TypeError(f"{type(expr).__name__} {expr} has no type")
+
+
+def _infer_tuple(expr: Tuple, in_scope: Collection[Var]) -> None:
+    expr.ty = TupleType([infer_type(field, in_scope).ty for field in expr.fields])
+
+
+def _infer_tuple_getitem(expr: TupleGetItem, in_scope: Collection[Var]) -> None:
+    ty = infer_type(expr.tuple_value, in_scope).ty
+    if type(ty) is TupleType:
+        if not 0 <= expr.index < len(ty.fields):
+            raise IndexError(
+                f"tuple {expr.tuple_value} has {len(ty.fields)} elements, index is {expr.index}"
+            )
+        expr.ty = ty.fields[expr.index]
+    elif type(ty) is AnyType:
+        expr.ty = ANY
+    else:
+        raise TypeError(f"{expr.tuple_value} is no tuple: its type is {ty}")
+
+
+def _infer_call(call: Call, in_scope: Collection[Var]) -> None:
+    if call.op.ty is None and type(call.op) is not Op:
+        infer_type(call.op, in_scope)
+    for arg in call.args:
+        if arg.ty is None and type(arg) is not Op:
+            infer_type(arg, in_scope)
+    call.ty = type_of_call(call)
+
+
+def type_of_call(call: Call) -> Type:
+    """The type of a call whose arguments have types.
+
+    Raises:
+        TypeError, ValueError: the arguments do not fit.
+    """
+    op = call.op
+    if type(op) is Op:
+        return op.infer(call)
+    if type(op) is ExternFunc:
+        if len(call.ty_args) > 1:
+            return TupleType(call.ty_args)
+        return call.ty_args[0] if call.ty_args else ANY
+    signature = op.ty
+    if type(signature) is not FuncType:
+        raise TypeError(f"{op} is called, but is no function: its type is {signature}")
+    if signature.params is None:
+        return call.ty_args[0] if call.ty_args else signature.ret
+    return _type_of_function_call(call, signature, signature.params)
+
+
+def _type_of_function_call(call: Call, signature: FuncType, params: tuple[Type, ...]) -> Type:
+    name = _name_of(call.op)
+    if len(params) != len(call.args):
+        raise TypeError(
+            f"{name}: expected {len(params)} argument{'s' * (len(params) != 1)}, "
+            f"got {len(call.args)}"
+        )
+    variables: dict[Var, Expr] = {}
+    for position, (param, arg) in enumerate(zip(params, call.args, strict=True)):
+        check = bind_type(param, arg.ty, variables)
+        if check <= _FAIL_L1:
+            hint = "" if check is _FAIL_L0 else "; R.match_cast narrows it"
+            raise TypeError(
+                f"{name}: argument {position} is {arg} of type {arg.ty}, expected {param}{hint}"
+            )
+    mentioned = {v for p in params for v in type_free_vars(p)}
+    unknown = mentioned.difference(variables)
+    ret = signature.ret
+    if unknown:
+        ret = erase_type(ret, lambda v: v not in unknown)
+    return substitute_type(ret, variables)  # type: ignore[no-any-return]
+
+
+def _name_of(op: Expr) -> str:
+    return str(getattr(op, "name_hint", None) or op)
+
+
+def _infer_if(expr: If, in_scope: Collection[Var]) -> None:
+    cond = infer_type(expr.cond, in_scope).ty
+    if not is_condition(cond):
+        raise TypeError(
+            f"the condition {expr.cond} of an If is of type {cond}; expected a bool scalar or a "
+            "bool tensor of rank 0"
+        )
+    branches = [
+        _type_outside(infer_type(branch, in_scope), in_scope)
+        for branch in (expr.true_branch, expr.false_branch)
+    ]
+    expr.ty = type_lca(*branches)
+
+
+def is_condition(ty: Any) -> bool:
+    """Whether an `If` can decide by a value of this type, as far as is known."""
+    if type(ty) is PrimType:
+        return bool(ty.dtype == "bool")
+    if type(ty) is TensorType:
+        return ty.dtype in (None, "bool") and ty.ndim in (-1, 0)
+    return type(ty) is AnyType
+
+
+def seq_defines(seq: SeqExpr) -> set[Var]:
+    """Variables that a sequence may define and that its type may mention: the symbolic ones of its
+    match_casts, scalars and shapes that it binds."""
+    found: set[Var] = set()
+    for block in seq.blocks:
+        for binding in block.bindings:
+            if type(binding) is MatchCast:
+                found.update(type_free_vars(binding.ty))
+            if type(binding.var.ty) in (PrimType, ShapeType):
+                found.add(binding.var)
+    return found
+
+
+def _type_outside(seq: Any, in_scope: Collection[Var]) -> Any:
+    if not type_free_vars(seq.ty):
+        return seq.ty
+    inner = seq_defines(seq).difference(in_scope)
+    return erase_type(seq.ty, lambda v: v not in inner) if inner else seq.ty
+
+
+def function_ret_type(params: Iterable[Var], body: Any, in_scope: Collection[Var] = ()) -> Any:
+    """The type of a function's result as its caller sees it: in terms of what the parameters' types
+    mention, scalar parameters, and `in_scope`."""
+    params = list(params)
+    known = {v for p in params for v in type_free_vars(p.ty)}
+    known.update(p for p in params if type(p.ty) in (PrimType, ShapeType))
+    return erase_type(body.ty, lambda v: v in known or v in in_scope)
+
+
+def _infer_seq(seq: SeqExpr, in_scope: Collection[Var]) -> None:
+    for block in seq.blocks:
+        for binding in block.bindings:
+            infer_type(binding.value, in_scope)
+            if binding.var.ty is None:
+                binding.var.ty = binding.ty if type(binding) is MatchCast else binding.value.ty
+    seq.ty = infer_type(seq.body, in_scope).ty
+
+
+def _infer_function(func: Function, in_scope: Collection[Var]) -> None:
+    infer_type(func.body, in_scope)
+    func.ty = FuncType([p.ty for p in func.params], func.ret_ty, func.is_pure)
+
+
+def _infer_constant(constant: Constant, in_scope: Collection[Var]) -> None:
+    constant.ty = Constant(constant.data).ty
+
+
+def _infer_global_var(var: GlobalVar, in_scope: Collection[Var]) -> None:
+    raise TypeError(f"function {var.name_hint!r} has no type yet: is it in a module?")
+
+
+_INFER: dict[type, Callable[[Any, Collection[Var]], None]] = {
+    Tuple: _infer_tuple,
+    TupleGetItem: _infer_tuple_getitem,
+    Call: _infer_call,
+    If: _infer_if,
+    SeqExpr: _infer_seq,
+    Function: _infer_function,
+    Constant: _infer_constant,
+    GlobalVar: _infer_global_var,
+}

@@ -1,0 +1,134 @@
+"""CallTIRRewrite: calls in destination-passing style get their destinations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    ExprMutator,
+    Function,
+    IRModule,
+    Op,
+    TensorType,
+    Tuple,
+    TupleType,
+    Type,
+    Var,
+    VarBinding,
+    infer_type,
+)
+from ..op import builtin, vm
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["CallTIRRewrite"]
+
+_CALL_TIR: Final = Op.get("relax.call_tir")
+_CALL_TIR_INPLACE: Final = Op.get("relax.call_tir_inplace")
+_CALL_DPS: Final = Op.get("relax.call_dps_packed")
+
+
+class _Rewriter(ExprMutator):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__()
+        self._devices = mod.global_infos.get("vdevice", [])
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        if type(block) is DataflowBlock:
+            raise TypeError(
+                "CallTIRRewrite: there is a dataflow block; run ToNonDataflow first, since what "
+                "this pass makes has effects"
+            )
+        return super().visit_block(block)
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        value = binding.value
+        if type(value) is not Call:
+            return super().visit_binding(binding)
+        if value.op is _CALL_TIR or value.op is _CALL_DPS:
+            return list(self._rewrite(binding, value, None))
+        if value.op is _CALL_TIR_INPLACE:
+            return list(self._rewrite(binding, value, value.attrs["inplace_indices"]))
+        return super().visit_binding(binding)
+
+    def _rewrite(self, binding: Binding, call: Call, inplace: Any) -> Iterator[Binding]:
+        callee, packed, *extents = call.args
+        inputs = list(self.visit_all(_fields(packed)))
+        out_ty = call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
+        types = list(_flatten(out_ty))
+        indices = [-1] * len(types) if inplace is None else [int(i) for i in inplace]
+        outputs: list[Expr] = []
+        fresh: list[Expr] = []
+        for ty, index in zip(types, indices, strict=True):
+            if index >= 0:
+                outputs.append(inputs[index])
+                continue
+            alloc = self._alloc(ty, binding)
+            yield alloc
+            outputs.append(alloc.var)
+            fresh.append(alloc.var)
+        if extents:
+            void: Call = vm.call_tir_dyn(callee, Tuple([*inputs, *fresh, *extents]))
+        else:
+            void = infer_type(Call(callee, [*inputs, *fresh]))
+        void.span = call.span
+        yield VarBinding(Var("_", void.ty), void, binding.span)
+        yield self.rebind(binding, _rebuild(out_ty, iter(outputs)))
+
+    def _alloc(self, ty: Any, binding: Binding) -> VarBinding:
+        if type(ty) is not TensorType or ty.shape is None or ty.dtype is None:
+            raise TypeError(
+                f"{binding.var}: the output is of type {ty}; expected a tensor type with a shape "
+                "and a data type, so that it can be allocated"
+            )
+        device, scope = 0, "global"
+        if ty.vdevice is not None:
+            device = next(
+                (i for i, d in enumerate(self._devices) if d is ty.vdevice), ty.vdevice.vdevice_id
+            )
+            scope = ty.vdevice.memory_scope
+        call = builtin.alloc_tensor(ty.shape, ty.dtype, device, scope)
+        call = Call(call.op, call.args, call.attrs, [ty], ty, binding.span)
+        return VarBinding(Var("alloc", ty), call, binding.span)
+
+
+def _fields(packed: Expr) -> tuple[Expr, ...]:
+    if type(packed) is Tuple:
+        return packed.fields
+    if type(packed.ty) is TupleType:
+        return tuple(packed[i] for i in range(len(packed.ty.fields)))
+    return (packed,)
+
+
+def _flatten(ty: Type) -> Iterator[Type]:
+    if type(ty) is TupleType:
+        for field in ty.fields:
+            yield from _flatten(field)
+    else:
+        yield ty
+
+
+def _rebuild(ty: Any, outputs: Iterator[Expr]) -> Expr:
+    if type(ty) is TupleType:
+        return Tuple([_rebuild(field, outputs) for field in ty.fields])
+    return next(outputs)
+
+
+def CallTIRRewrite() -> Pass:
+    """call_tir, call_tir_inplace and call_dps_packed become calls that write their outputs: one
+    builtin.alloc_tensor per output (for in-place indices an argument instead), a call of the callee
+    with inputs and outputs and no result, then the output or a tuple of them as the value.
+
+    Requires: no dataflow blocks.  Why: the VM calls; it does not allocate for its callees.
+    """
+
+    @function_pass(name="CallTIRRewrite")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        return _Rewriter(mod).visit(func)
+
+    return run  # type: ignore[no-any-return]

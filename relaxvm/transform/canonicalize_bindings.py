@@ -1,0 +1,139 @@
+"""CanonicalizeBindings: one name per value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExprMutator,
+    Function,
+    IRModule,
+    MatchCast,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    is_base_of,
+)
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["CanonicalizeBindings", "canonicalize_bindings"]
+
+
+class _Canonicalizer(ExprMutator):
+    """Replaces variables bound to variables, elements of known tuples, and casts that say nothing
+    new.  Within a dataflow block an output bound to a `DataflowVar` takes its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tuples: dict[Var, tuple[Expr, ...]] = {}
+        self._items: dict[tuple[Var, int], Var] = {}
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> Expr:
+        value = self.visit(expr.tuple_value)
+        known = self._tuples.get(value)
+        if known is not None:
+            return known[expr.index]
+        item = self._items.get((value, expr.index))
+        if item is not None:
+            return item
+        return super().visit_tuple_getitem(expr)
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        if type(block) is DataflowBlock:
+            block = _promote_outputs(block)
+        return super().visit_block(block)
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        new = super().visit_binding(binding)
+        assert isinstance(new, Binding)
+        var, value = new.var, new.value
+        if type(new) is MatchCast:
+            if isinstance(value, Var) and is_base_of(new.ty, value.ty):
+                return self._replace(binding, new, value)
+            return new
+        if isinstance(value, (Var, Constant)):
+            return self._replace(binding, new, value)
+        if type(value) is Tuple:
+            self._tuples[var] = value.fields
+        elif type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
+            self._items.setdefault((value.tuple_value, value.index), var)
+        return new
+
+    def _replace(self, binding: Binding, new: Binding, value: Expr) -> Binding | list[Binding]:
+        """Drop ``var = value`` and use `value` from here on, if it is seen wherever `var` is."""
+        if type(value) is DataflowVar and type(binding.var) is not DataflowVar:
+            return new
+        if not is_base_of(binding.var.ty, value.ty):
+            return new
+        self.var_map[binding.var] = value
+        self.var_map[new.var] = value
+        return []
+
+    def visit_if(self, expr: Any) -> Expr:
+        # What is learned in a branch does not hold after it.
+        tuples, items = dict(self._tuples), dict(self._items)
+        new = super().visit_if(expr)
+        self._tuples, self._items = tuples, items
+        return new
+
+
+def _promote_outputs(block: DataflowBlock) -> DataflowBlock:
+    """Where an output is only another name of a DataflowVar of the block, that gets the output's
+    variable, and the rebinding goes."""
+    outputs: dict[Var, Var] = {}
+    for binding in block.bindings:
+        if (
+            type(binding) is VarBinding
+            and type(binding.var) is Var
+            and type(binding.value) is DataflowVar
+            and binding.value not in outputs
+            and is_base_of(binding.var.ty, binding.value.ty)
+        ):
+            outputs[binding.value] = binding.var
+    defined = {b.var for b in block.bindings}
+    outputs = {inner: outer for inner, outer in outputs.items() if inner in defined}
+    if not outputs:
+        return block
+    rename = _Rename(outputs)
+    kept = [b for b in block.bindings if outputs.get(b.value) is not b.var]  # type: ignore[call-overload]
+    new = rename.visit_block(DataflowBlock(kept, block.span))
+    assert type(new) is DataflowBlock
+    return new
+
+
+class _Rename(ExprMutator):
+    def __init__(self, names: dict[Var, Var]) -> None:
+        super().__init__()
+        self._names = names
+        self.var_map.update(names)
+
+    def visit_var_def(self, var: Var) -> Var:
+        return self._names.get(var, var)
+
+
+def canonicalize_bindings(func: Function) -> Function:
+    """See `CanonicalizeBindings`."""
+    new = _Canonicalizer().visit(func)
+    assert type(new) is Function
+    return new
+
+
+def CanonicalizeBindings() -> Pass:
+    """Variables that only rename a variable or a constant are replaced by it; so are elements taken
+    of a tuple whose elements are known, an element taken twice, and casts to what is known already.
+
+    Why: passes that count uses see each value under one name.
+    """
+
+    @function_pass(name="CanonicalizeBindings")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        return canonicalize_bindings(func)
+
+    return run  # type: ignore[no-any-return]

@@ -1,0 +1,136 @@
+"""What can be done around each pass: time it, print, dump or check its result.
+
+Source: ``tvm.instrument`` of apache-tvm 0.27; `DumpIR` and `WellFormedInstrument` are ours.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ..ir import IRModule
+
+if TYPE_CHECKING:
+    from .pass_infra import Pass
+
+__all__ = [
+    "DumpIR",
+    "PassInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
+    "WellFormedInstrument",
+    "pass_instrument",
+]
+
+
+class PassInstrument:
+    """Base: called around each pass of a `PassContext`.  Override what is wanted."""
+
+    def enter_pass_ctx(self) -> None:
+        """The context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """The context is left."""
+
+    def should_run(self, mod: IRModule, info: Pass) -> bool:
+        """Whether a pass shall run; one instrument that says no is enough."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        """A pass is about to run on `mod`."""
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        """A pass has given `mod`."""
+
+
+def pass_instrument(cls: type) -> Callable[..., PassInstrument]:
+    """Class decorator: a plain class with some of the methods becomes an instrument."""
+    made: type[PassInstrument] = type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+    return made
+
+
+class PassTimingInstrument(PassInstrument):
+    """Times passes; `render` gives a table, nested passes indented."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._starts: list[tuple[int, float]] = []
+        self._rows: list[tuple[int, str, float]] = []
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        self._rows.append((self._depth, info.name, 0.0))
+        self._starts.append((len(self._rows) - 1, time.perf_counter()))
+        self._depth += 1
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        row, start = self._starts.pop()
+        depth, name, _ = self._rows[row]
+        self._rows[row] = (depth, name, time.perf_counter() - start)
+        self._depth -= 1
+
+    @property
+    def times(self) -> list[tuple[str, float]]:
+        """(pass, seconds) in order of start; a Sequential includes its passes."""
+        return [(name, seconds) for _, name, seconds in self._rows]
+
+    def render(self) -> str:
+        """The table: milliseconds and share of the outermost passes' time."""
+        total = sum(seconds for depth, _, seconds in self._rows if depth == 0) or 1.0
+        return "\n".join(
+            f"{seconds * 1e3:10.3f} ms {seconds / total:6.1%}  {'  ' * depth}{name}"
+            for depth, name, seconds in self._rows
+        )
+
+
+class _Printing(PassInstrument):
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file
+
+    def _print(self, when: str, mod: IRModule, info: Pass) -> None:
+        print(f"# {when} {info.name}\n{mod.script()}\n", file=self._file or sys.stderr)
+
+
+class PrintBeforeAll(_Printing):
+    """Prints the module before each pass, to stderr or a file."""
+
+    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+        self._print("before", mod, info)
+
+
+class PrintAfterAll(_Printing):
+    """Prints the module after each pass, to stderr or a file."""
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        self._print("after", mod, info)
+
+
+class WellFormedInstrument(PassInstrument):
+    """Checks the module after each pass, and names the pass that broke it."""
+
+    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+        from ..analysis import check_well_formed
+
+        try:
+            check_well_formed(mod)
+        except Exception as error:
+            error.add_note(f"after pass {info.name}")
+            raise
+
+
+class DumpIR(PassInstrument):
+    """Writes the module after each pass to ``NN-Name.py`` in a folder, which is made if needed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._number = 0
+
+    def run_after_pass(self, mod: IRModule, info: Any) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in info.name)
+        path = self._folder / f"{self._number:02d}-{name}.py"
+        path.write_text(mod.script() + "\n", encoding="utf-8")
+        self._number += 1

@@ -1,0 +1,151 @@
+"""LowerRuntimeBuiltin: operators that the VM has builtins for become calls of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ir import (
+    Call,
+    Expr,
+    ExprMutator,
+    ExternFunc,
+    Function,
+    IRModule,
+    Op,
+    Tuple,
+    int_imm,
+)
+from ..op import base, vm
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["LowerRuntimeBuiltin", "VMBuiltinLower"]
+
+
+def _packed(name: str) -> Callable[[Call], Expr]:
+    callee = ExternFunc(f"vm.builtin.{name}")
+
+    def lower(call: Call) -> Expr:
+        ty = call.ty_args or ([call.ty] if call.ty is not None else [])
+        return Call(callee, call.args, None, ty, call.ty, call.span)
+
+    return lower
+
+
+def _alloc_storage(call: Call) -> Expr:
+    size, device, scope, _dtype = call.args
+    return vm.alloc_storage(size, device, "uint8", scope)  # type: ignore[no-any-return]
+
+
+def _alloc_tensor(call: Call) -> Expr:
+    new = vm.alloc_tensor(*call.args)
+    new.ty = call.ty
+    return new  # type: ignore[no-any-return]
+
+
+def _kill(call: Call) -> Expr:
+    return vm.kill_object(call.args[0])  # type: ignore[no-any-return]
+
+
+def _invoke_closure(call: Call) -> Expr:
+    func, args = call.args
+    fields = args.fields if type(args) is Tuple else tuple(args)
+    ty = call.ty_args or [call.ty]
+    return base.call_builtin_with_ctx(
+        "vm.builtin.invoke_closure", Tuple([func, *fields]), ty_args=ty
+    )
+
+
+def _make_closure(call: Call) -> Expr:
+    func, args = call.args
+    fields = args.fields if type(args) is Tuple else tuple(args)
+    ty = call.ty_args or [call.ty]
+    return Call(ExternFunc("vm.builtin.make_closure"), [func, *fields], None, ty, call.ty)
+
+
+def _call_tir_dyn(call: Call) -> Expr:
+    func, args = call.args
+    fields = args.fields if type(args) is Tuple else tuple(args)
+    return Call(
+        ExternFunc("vm.builtin.call_tir_dyn"), [func, *fields], None, (), call.ty, call.span
+    )
+
+
+def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
+    def lower(call: Call) -> Expr:
+        device = call.attrs["dst_vdevice"]
+        index = next((i for i, d in enumerate(devices) if d is device), device.vdevice_id)
+        return Call(
+            ExternFunc("vm.builtin.to_device"),
+            [call.args[0], int_imm(1), int_imm(index)],
+            None,
+            [call.ty],
+            call.ty,
+            call.span,
+        )
+
+    return lower
+
+
+def _refuse_alloc(call: Call) -> Expr:
+    raise RuntimeError(
+        f"LowerRuntimeBuiltin: {call} is left; run LowerAllocTensor before this pass"
+    )
+
+
+_RULES: Final[dict[Op, Callable[[Call], Expr]]] = {
+    Op.get("relax.memory.alloc_storage"): _alloc_storage,
+    Op.get("relax.memory.alloc_tensor"): _alloc_tensor,
+    Op.get("relax.memory.kill_storage"): _kill,
+    Op.get("relax.memory.kill_tensor"): _kill,
+    Op.get("relax.builtin.alloc_tensor"): _refuse_alloc,
+    Op.get("relax.reshape"): _packed("reshape"),
+    Op.get("relax.shape_of"): _packed("shape_of"),
+    Op.get("relax.tensor_to_shape"): _packed("tensor_to_shape"),
+    Op.get("relax.vm.call_tir_dyn"): _call_tir_dyn,
+    Op.get("relax.make_closure"): _make_closure,
+    Op.get("relax.invoke_closure"): _invoke_closure,
+}
+
+
+class _Lowerer(ExprMutator):
+    def __init__(self, rules: dict[Op, Callable[[Call], Expr]]) -> None:
+        super().__init__()
+        self._rules = rules
+
+    def visit_call(self, call: Call) -> Expr:
+        new = super().visit_call(call)
+        if type(new) is not Call or type(new.op) is not Op:
+            return new
+        rule = self._rules.get(new.op)
+        if rule is None:
+            return new
+        lowered = rule(new)
+        lowered.span = new.span
+        return lowered
+
+
+def LowerRuntimeBuiltin() -> Pass:
+    """memory.* become vm.* (storages of uint8, kills of objects); reshape, shape_of,
+    tensor_to_shape, to_vdevice, call_tir_dyn, make_closure and invoke_closure become calls of
+    packed functions of the VM.
+
+    Raises:
+        RuntimeError: a builtin.alloc_tensor is left.
+    """
+
+    @function_pass(name="LowerRuntimeBuiltin")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        rules = dict(_RULES)
+        rules[Op.get("relax.to_vdevice")] = _to_vdevice(mod.global_infos.get("vdevice", []))
+        return _Lowerer(rules).visit(func)
+
+    return run  # type: ignore[no-any-return]
+
+
+def VMBuiltinLower() -> Pass:
+    """TVM's older name of `LowerRuntimeBuiltin`; warns."""
+    import warnings
+
+    warnings.warn("VMBuiltinLower is now LowerRuntimeBuiltin", DeprecationWarning, stacklevel=2)
+    return LowerRuntimeBuiltin()

@@ -1,0 +1,585 @@
+"""VMShapeLower: symbolic shapes move to the shape heap, and types of arguments are checked.
+
+Each function gets a heap of int64 slots, one for each scalar expression that its types and shapes
+mention.  Slots of variables are stored by matching the shapes of arguments, others are computed from
+them by a private PrimFunc `shape_func` over the heap as soon as that is possible.
+
+Source: the pass of the same name in apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from ..ir import (
+    AnyType,
+    Attrs,
+    Binding,
+    BindingBlock,
+    Call,
+    DataTypeImm,
+    Expr,
+    ExprMutator,
+    ExprVisitor,
+    ExternFunc,
+    Function,
+    FuncType,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    StringImm,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    VarBinding,
+    free_vars,
+    int_imm,
+    is_base_of,
+    substitute,
+)
+from ..op import base
+from ..script.printer import as_script
+from ..shape_codes import MakeShapeCode, MatchShapeCode
+from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, SeqStmt
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["VMShapeLower"]
+
+_VOID: Final = TupleType(())
+
+
+def scalar_key(expr: Any) -> Any:
+    """What equal scalar expressions have in common; variables are equal to themselves only."""
+    kind = type(expr)
+    if kind is IntImm:
+        return (expr.value, expr.ty.dtype)
+    if isinstance(expr, Var):
+        return expr
+    key: list[Any] = [kind]
+    for field in expr.FIELDS:
+        part = getattr(expr, field)
+        if isinstance(part, Expr):
+            key.append(scalar_key(part))
+        elif isinstance(part, PrimType):
+            key.append(part.dtype)
+        elif isinstance(part, tuple):
+            key.append(tuple(scalar_key(p) if isinstance(p, Expr) else str(p) for p in part))
+        else:
+            key.append(part)
+    return tuple(key)
+
+
+class _Slot:
+    """A place on the heap, and whether its value is there yet."""
+
+    __slots__ = ("computed", "expr", "index", "variables")
+
+    def __init__(self, index: int, expr: Expr) -> None:
+        self.index = index
+        self.expr = expr
+        self.computed = False
+        self.variables: tuple[Var, ...] = () if isinstance(expr, Var) else tuple(free_vars(expr))
+
+
+class _Slots(ExprVisitor):
+    """The heap of a function: slots in order of first appearance."""
+
+    def __init__(self, func: Function) -> None:
+        self.by_key: dict[Any, _Slot] = {}
+        self._locals: set[Var] = set(func.params)
+        for param in func.params:
+            self.visit_type(param.ty)
+        self.visit(func.body)
+        self.visit_type(func.ret_ty)
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def get(self, expr: Expr) -> _Slot:
+        return self.by_key[scalar_key(expr)]
+
+    def _add(self, expr: Expr) -> None:
+        if type(expr) is IntImm:
+            return
+        key = scalar_key(expr)
+        if key not in self.by_key:
+            for var in () if isinstance(expr, Var) else free_vars(expr):
+                self._add(var)
+            self.by_key[key] = _Slot(len(self.by_key), expr)
+
+    def visit_type(self, ty: Any) -> None:
+        if type(ty) is TensorType:
+            if type(ty.shape) is ShapeExpr:
+                self.visit_shape(ty.shape)
+        elif type(ty) is ShapeType:
+            for value in ty.values or ():
+                self._add(value)
+        elif type(ty) is TupleType:
+            for field in ty.fields:
+                self.visit_type(field)
+
+    def visit_call(self, call: Call) -> None:
+        # Types of results are promises of the callee; nothing of them has to be known here.
+        for arg in call.args:
+            self.visit(arg)
+
+    def visit_binding(self, binding: Binding) -> None:
+        self._locals.add(binding.var)
+        super().visit_binding(binding)
+
+    def visit_var(self, var: Var) -> None:
+        # A scalar that is a parameter or bound has a register, others are symbolic.
+        if type(var.ty) is PrimType and var not in self._locals:
+            self._add(var)
+
+    def visit_shape(self, expr: ShapeExpr) -> None:
+        for value in expr.values:
+            self._add(value)
+
+    def visit_scalar(self, scalar: Expr) -> None:
+        if type(scalar.ty) is PrimType and scalar.ty.dtype == "int64":
+            self._add(scalar)
+
+
+class _Match(NamedTuple):
+    """A value whose dimensions are to be compared with, or stored as, scalars."""
+
+    value: Expr
+    pattern: tuple[Expr, ...]
+    context: str
+    is_scalar: bool = False
+
+
+class _FunctionLowerer(ExprMutator):
+    """Lowers one function.  Bindings that come before the current one go to `self._out`."""
+
+    def __init__(self, name: str, func: Function, module: _ModuleLowerer) -> None:
+        super().__init__()
+        self._name = name
+        self._func = func
+        self._module = module
+        self._slots = _Slots(func)
+        self._heap = Var("shape_heap", TensorType(None, "int64", ndim=1))
+        self._out: list[Binding] = []
+        self._rechecks: list[_Match] = []
+        self._registers: set[Var] = set(func.params)
+
+    def lower(self) -> Function:
+        func = self._func
+        self._bind_heap()
+        num_input = func.attrs.get("num_input")
+        matches: list[_Match] = []
+        for position, param in enumerate(func.params):
+            context = (
+                f"ErrorContext(fn={self._name}, loc=param[{position}], param={param.name}, "
+                f"annotation={as_script(param.ty)}) "
+                if self._module.emit_err_ctx
+                else ""
+            )
+            is_weight = num_input is not None and position >= int(num_input)
+            self._check(param, param.ty, context, matches, dynamic_only=is_weight)
+        self._match(matches)
+        body = self._body(func.body)
+        return Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+
+    def _bind_heap(self) -> None:
+        if len(self._slots):
+            heap: Expr = base.call_builtin_with_ctx(
+                "vm.builtin.alloc_shape_heap",
+                Tuple([int_imm(len(self._slots))]),
+                ty_args=[self._heap.ty],
+            )
+        else:
+            heap = base.null_value()
+        self._out.append(VarBinding(self._heap, heap, self._func.span))
+
+    def _body(self, seq: SeqExpr) -> SeqExpr:
+        """The body of the function: as any sequence, then the check of the result."""
+        self._sequence(seq)
+        body = self.visit(seq.body)
+        self._check_result(seq.body, body)
+        return SeqExpr([BindingBlock(self._out)], body, span=seq.span)
+
+    def _sequence(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                new = self.visit_binding(binding)
+                if isinstance(new, Binding):
+                    self._out.append(new)
+                else:
+                    self._out += new
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        outer, self._out = self._out, []
+        known = [slot for slot in self._slots.by_key.values() if slot.computed]
+        self._sequence(seq)
+        body = self.visit(seq.body)
+        bindings, self._out = self._out, outer
+        # What only one branch has computed is not there after it.
+        for slot in self._slots.by_key.values():
+            slot.computed = False
+        for slot in known:
+            slot.computed = True
+        return SeqExpr([BindingBlock(bindings)] if bindings else [], body, span=seq.span)
+
+    def visit_function(self, func: Function) -> Expr:
+        raise TypeError(
+            f"VMShapeLower: function {self._name!r} has a local function; run LambdaLift first"
+        )
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        self._registers.add(binding.var)
+        if type(binding) is not MatchCast:
+            new = super().visit_binding(binding)
+            if type(binding.var.ty) is PrimType and scalar_key(binding.var) in self._slots.by_key:
+                assert isinstance(new, Binding)
+                self._out.append(new)
+                self._match([_Match(new.var, (binding.var,), "", is_scalar=True)])
+                return []
+            return new
+        value = self.visit(binding.value)
+        context = (
+            f"ErrorContext(match_cast, ty={as_script(binding.ty)}) "
+            if self._module.emit_err_ctx
+            else ""
+        )
+        matches: list[_Match] = []
+        if not isinstance(value, Var):
+            value = self._emit("gv", value)
+        self._check(value, binding.ty, context, matches, known=binding.value.ty)
+        self._match(matches)
+        return VarBinding(binding.var, value, binding.span)
+
+    # Uses of symbolic scalars
+
+    def visit_var(self, var: Var) -> Expr:
+        if type(var.ty) is PrimType and var not in self._registers and var not in self.var_map:
+            return self._load_scalar(var)
+        return super().visit_var(var)
+
+    def visit_scalar(self, scalar: Expr) -> Expr:
+        if type(scalar) is IntImm or not free_vars(scalar):
+            return scalar
+        if scalar_key(scalar) not in self._slots.by_key:
+            raise TypeError(
+                f"function {self._name!r}: {scalar} is a computation of type {scalar.ty}; run "
+                "ComputePrimValue first"
+            )
+        return self._load_scalar(scalar)
+
+    def visit_shape(self, expr: ShapeExpr) -> Expr:
+        if all(type(v) is IntImm for v in expr.values):
+            return expr
+        args: list[Any] = [self._heap, int_imm(len(expr.values))]
+        for value in expr.values:
+            if type(value) is IntImm:
+                args += (int_imm(MakeShapeCode.USE_IMM), value)
+            else:
+                args += (int_imm(MakeShapeCode.LOAD_SHAPE), int_imm(self._slot(value).index))
+        ty = ShapeType(ndim=len(expr.values))
+        return self._emit("gv", _packed("vm.builtin.make_shape", args, ty))
+
+    def visit_call(self, call: Call) -> Expr:
+        op = self.visit(call.op)
+        args = self.visit_all(call.args)
+        if op is call.op and args is call.args:
+            return call
+        return Call(op, args, call.attrs, call.ty_args, call.ty, call.span)
+
+    def visit_if(self, expr: Any) -> Expr:
+        cond = self.visit(expr.cond)
+        then = self.visit(expr.true_branch)
+        orelse = self.visit(expr.false_branch)
+        return type(expr)(cond, then, orelse, expr.ty, expr.span)
+
+    def _load_scalar(self, scalar: Expr) -> Expr:
+        slot = self._slot(scalar)
+        args = [self._heap, int_imm(MakeShapeCode.LOAD_SHAPE), int_imm(slot.index)]
+        return self._emit("gv", _packed("vm.builtin.make_prim_value", args, scalar.ty))
+
+    def _slot(self, expr: Expr) -> _Slot:
+        slot = self._slots.get(expr)
+        if not slot.computed:
+            missing = [v for v in free_vars(expr) if not self._slots.get(v).computed] or [expr]
+            raise TypeError(
+                f"function {self._name!r}: symbolic variable "
+                f"{', '.join(str(v) for v in missing)} has no value here: no parameter's type "
+                "and no match_cast before defines it"
+            )
+        return slot
+
+    def _emit(self, name: str, value: Expr) -> Var:
+        var = Var(name, value.ty)
+        self._out.append(VarBinding(var, value))
+        self._registers.add(var)
+        return var
+
+    # Checks
+
+    def _call(self, name: str, *args: Any) -> None:
+        call = _packed(name, args, _VOID)
+        self._out.append(VarBinding(Var("_", _VOID), call))
+
+    def _check(
+        self,
+        value: Expr,
+        ty: Any,
+        context: str,
+        matches: list[_Match],
+        *,
+        known: Any = None,
+        dynamic_only: bool = False,
+    ) -> None:
+        """Emit what can be checked of a value without its dimensions; add these to `matches`.  What
+        `known` implies is not checked."""
+        if type(ty) is AnyType:
+            return
+        ctx = StringImm(context)
+        if type(ty) is TensorType:
+            unshaped = TensorType(None, ty.dtype, ndim=ty.ndim)
+            if not dynamic_only and (known is None or not is_base_of(unshaped, known)):
+                self._check_tensor(value, ty, ctx)
+            shape = ty.shape
+            if type(shape) is ShapeExpr:
+                same = known is not None and is_base_of(ty, known)
+                self._add_match(value, shape.values, context, matches, dynamic_only, same)
+            elif isinstance(shape, Var) and shape in self._registers and known is None:
+                raise TypeError(
+                    f"function {self._name!r}: a parameter's shape is the variable {shape}; "
+                    "expected dimensions"
+                )
+        elif type(ty) is ShapeType:
+            if known is None or not is_base_of(ShapeType(ndim=ty.ndim), known):
+                self._call("vm.builtin.check_shape_info", value, int_imm(ty.ndim), ctx)
+            if ty.values is not None:
+                same = known is not None and is_base_of(ty, known)
+                self._add_match(value, ty.values, context, matches, dynamic_only, same)
+        elif type(ty) is PrimType:
+            if known is None or not is_base_of(ty, known):
+                self._call("vm.builtin.check_prim_value_info", value, DataTypeImm(ty.dtype), ctx)
+            if isinstance(value, Var) and scalar_key(value) in self._slots.by_key:
+                matches.append(_Match(value, (value,), context, is_scalar=True))
+        elif type(ty) is TupleType:
+            self._check_tuple(value, ty, context, matches, known, dynamic_only)
+        elif type(ty) is FuncType:
+            if known is None or type(known) is not FuncType:
+                self._call("vm.builtin.check_func_info", value, ctx)
+        else:
+            raise TypeError(f"VMShapeLower: no check of type {ty}")
+
+    def _check_tensor(self, value: Expr, ty: TensorType, ctx: Expr) -> None:
+        dtype: Expr
+        if ty.dtype is None:
+            dtype = self._emit("gv", base.null_value())
+        else:
+            dtype = DataTypeImm(ty.dtype)
+        self._call("vm.builtin.check_tensor_info", value, int_imm(ty.ndim), dtype, ctx)
+
+    def _check_tuple(
+        self,
+        value: Expr,
+        ty: TupleType,
+        context: str,
+        matches: list[_Match],
+        known: Any,
+        dynamic_only: bool,
+    ) -> None:
+        is_known = type(known) is TupleType and len(known.fields) == len(ty.fields)
+        if not is_known:
+            count = int_imm(len(ty.fields))
+            self._call("vm.builtin.check_tuple_info", value, count, StringImm(context))
+        for index, field in enumerate(ty.fields):
+            inner = known.fields[index] if is_known else None
+            if inner is not None and is_base_of(field, inner):
+                continue
+            if dynamic_only and not _is_dynamic(field):
+                continue
+            item = TupleGetItem(value, index)
+            item.ty = field
+            self._check(
+                self._emit("gv", item),
+                field,
+                context,
+                matches,
+                known=inner,
+                dynamic_only=dynamic_only,
+            )
+
+    def _add_match(
+        self,
+        value: Expr,
+        dims: tuple[Expr, ...],
+        context: str,
+        matches: list[_Match],
+        dynamic_only: bool,
+        same: bool,
+    ) -> None:
+        if same or (dynamic_only and all(type(d) is IntImm for d in dims)):
+            return
+        matches.append(_Match(value, dims, context))
+
+    def _match(self, matches: list[_Match]) -> None:
+        """Emit the matches, then compute what can be computed, then check what could not before."""
+        rechecks: list[_Match] = []
+        for match in matches:
+            if self._emit_match(match):
+                rechecks.append(match)
+        self._compute()
+        for match in [*self._rechecks, *rechecks]:
+            if all(type(d) is IntImm or self._slots.get(d).computed for d in match.pattern):
+                self._emit_match(match)
+                rechecks = [m for m in rechecks if m is not match]
+                self._rechecks = [m for m in self._rechecks if m is not match]
+        self._rechecks += rechecks
+
+    def _emit_match(self, match: _Match) -> bool:
+        """Whether something is left to be checked later."""
+        codes: list[Expr] = []
+        later = False
+        for dim in match.pattern:
+            if type(dim) is IntImm:
+                code, operand = MatchShapeCode.ASSERT_EQUAL_TO_IMM, dim.value
+            else:
+                slot = self._slots.get(dim)
+                operand = slot.index
+                if slot.computed:
+                    code = MatchShapeCode.ASSERT_EQUAL_TO_LOAD
+                elif isinstance(dim, Var):
+                    code = MatchShapeCode.STORE_TO_HEAP
+                    slot.computed = True
+                else:
+                    code, operand, later = MatchShapeCode.NO_OP, 0, True
+            codes += (int_imm(code), int_imm(operand))
+        if match.is_scalar:
+            self._call("vm.builtin.match_prim_value", match.value, self._heap, *codes,
+                       StringImm(match.context))  # fmt: skip
+        else:
+            count = int_imm(len(match.pattern))
+            self._call("vm.builtin.match_shape", match.value, self._heap, count, *codes,
+                       StringImm(match.context))  # fmt: skip
+        return later
+
+    def _compute(self) -> None:
+        ready = []
+        for slot in self._slots.by_key.values():
+            if slot.computed or not slot.variables:
+                continue
+            if all(self._slots.get(v).computed for v in slot.variables):
+                ready.append(slot)
+        if not ready:
+            return
+        for slot in ready:
+            slot.computed = True
+        gv = self._module.add_shape_func(len(self._slots), ready, self._slots)
+        call = Call(gv, [self._heap], ty=_VOID)
+        self._out.append(VarBinding(Var("_", _VOID), call))
+
+    def _check_result(self, result: Expr, lowered: Expr) -> None:
+        ret_ty = self._func.ret_ty
+        if is_base_of(ret_ty, result.ty):
+            return
+        context = (
+            f"ErrorContext(fn={self._name}, loc=return, annotation={as_script(ret_ty)}) "
+            if self._module.emit_err_ctx
+            else ""
+        )
+        matches: list[_Match] = []
+        self._check(lowered, ret_ty, context, matches, known=result.ty)
+        self._match(matches)
+
+
+def _is_dynamic(ty: Any) -> bool:
+    if type(ty) is TensorType or type(ty) is ShapeType:
+        dims = ty.dims if type(ty) is TensorType else ty.values
+        return any(type(d) is not IntImm for d in dims or ())
+    return type(ty) is TupleType and any(map(_is_dynamic, ty.fields))
+
+
+def _packed(name: str, args: Any, ty: Any) -> Call:
+    return Call(_extern(name), args, None, (ty,), ty)
+
+
+_EXTERNS: Final[dict[str, ExternFunc]] = {}
+
+
+def _extern(name: str) -> ExternFunc:
+    found = _EXTERNS.get(name)
+    if found is None:
+        found = _EXTERNS[name] = ExternFunc(name)
+    return found
+
+
+class _ModuleLowerer:
+    """What the functions of a module share: where shape functions go."""
+
+    def __init__(self, mod: IRModule, emit_err_ctx: bool) -> None:
+        self.emit_err_ctx = emit_err_ctx
+        self.module = mod.copy()
+
+    def add_shape_func(self, size: int, ready: list[_Slot], slots: _Slots) -> GlobalVar:
+        heap = Buffer((size,), "int64", "H")
+        loads = {
+            v: BufferLoad(heap, [int_imm(slots.get(v).index)])
+            for slot in ready
+            for v in slot.variables
+        }
+        stores = [
+            BufferStore(heap, substitute(slot.expr, loads), [int_imm(slot.index)]) for slot in ready
+        ]
+        param = Var("H", "handle")
+        body = stores[0] if len(stores) == 1 else SeqStmt(stores)
+        func = PrimFunc(
+            [param],
+            body,
+            buffer_map={param: heap},
+            attrs=Attrs({"tirx.is_host_func": True}),
+        )
+        name = self.module.unique_name("shape_func")
+        self.module[name] = func
+        gv: GlobalVar = self.module.get_global_var(name)
+        return gv
+
+    def run(self) -> IRModule:
+        for var, func in self._functions():
+            try:
+                name = func.attrs.get("global_symbol", var.name_hint)
+                self.module[var] = _FunctionLowerer(str(name), func, self).lower()
+            except Exception as error:
+                error.add_note(f"in function {var.name_hint!r}")
+                raise
+        return self.module
+
+    def _functions(self) -> Iterator[tuple[GlobalVar, Function]]:
+        for var, func in list(self.module.functions.items()):
+            if type(func) is Function:
+                yield var, func
+
+
+def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
+    """Symbolic shapes and scalars become slots of the shape heap; parameters, results of match_cast
+    and the function's result are checked against their types.
+
+    First all static checks (kind, rank, data type, length of tuples), then the dimensions.  A
+    variable's first appearance stores it, later ones compare.  Computed dimensions are compared once
+    their variables are known.
+
+    Args:
+        emit_err_ctx: whether checks carry the text that begins the messages of their errors.
+
+    Requires: ANF, no local functions; scalar computations other than of int64 lifted
+    (ComputePrimValue).
+    """
+
+    @module_pass(name="VMShapeLower")
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        return _ModuleLowerer(mod, emit_err_ctx).run()
+
+    return run  # type: ignore[no-any-return]
