@@ -19,6 +19,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for units in (
         "errors isa",
         "limits registry source values",
+        "ir",
+        "op",
         "executable shape_program",
         "_build _memory _native",
         "_code",

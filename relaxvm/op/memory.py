@@ -1,0 +1,134 @@
+"""Operators ``relax.memory.*``: planned memory, and views of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.expr import (
+    ANY,
+    DataTypeImm,
+    Expr,
+    IntImm,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    Type,
+)
+from ..values import as_dtype
+from .base import null_value
+from .kinds import (
+    DTypeValue,
+    IllTyped,
+    IllValued,
+    Scalar,
+    ShapeLike,
+    StrValue,
+    Value,
+)
+from .registry import operator
+from .rules import VOID
+
+__all__ = [
+    "alloc_storage",
+    "alloc_tensor",
+    "ensure_zero_offset",
+    "kill_storage",
+    "kill_tensor",
+    "view",
+]
+
+
+@operator("memory.alloc_storage", kernel=False)
+def alloc_storage(
+    total_space: ShapeLike,
+    virtual_device_index: Scalar,
+    storage_scope: StrValue,
+    dtype: DTypeValue,
+) -> Type:
+    """Memory of a size in bytes, a shape of one dimension, that tensors are placed in."""
+    return ANY
+
+
+@operator("memory.alloc_tensor", kernel=False)
+def alloc_tensor(
+    storage: Value,
+    offset: Scalar,
+    shape: ShapeLike,
+    dtype: DTypeValue,
+    runtime_device_ind: Scalar = 0,
+) -> Type:
+    """A tensor in planned memory, at an offset in bytes."""
+    return TensorType(shape, dtype)
+
+
+@operator("memory.kill_storage", kernel=False, pure=False)
+def kill_storage(storage: Value) -> Type:
+    """End of the use of planned memory."""
+    return VOID
+
+
+@operator("memory.kill_tensor", kernel=False, pure=False)
+def kill_tensor(tensor: TensorType) -> Type:
+    """End of the use of a tensor in planned memory."""
+    return VOID
+
+
+@operator("memory.ensure_zero_offset", kernel=False)
+def ensure_zero_offset(data: TensorType) -> Type:
+    """A tensor that starts where its memory does: the tensor itself if it does so already."""
+    return data
+
+
+def _view_arguments(
+    data: Any, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None
+) -> tuple[Any, ...]:
+    if shape is None:
+        shape = Tuple(())
+    elif not isinstance(shape, Expr):
+        shape = ShapeExpr(shape)
+    if dtype is None:
+        dtype = null_value()
+    elif not isinstance(dtype, Expr):
+        dtype = DataTypeImm(dtype)
+    return data, shape, dtype, Tuple(()) if relative_byte_offset is None else relative_byte_offset
+
+
+@operator("memory.view", kernel=False, arguments=_view_arguments)
+def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Value) -> Type:
+    """The memory of a tensor as another tensor: of another shape, data type, or from an offset in
+    bytes on.
+
+    What is not given stays as it is; an empty tuple or a null value stands for it.  ValueError if
+    the view is known to reach beyond the tensor.
+    """
+    is_kept = type(shape.ty) is TupleType
+    if not is_kept and type(shape.ty) is not ShapeType:
+        raise IllTyped(f"shape: expected a shape, got {shape} of type {shape.ty}")
+    if type(relative_byte_offset.ty) not in (PrimType, TupleType):
+        raise IllTyped(f"relative_byte_offset: expected an integer, got {relative_byte_offset}")
+    ndim = data.ndim if is_kept else shape.ty.ndim
+    new_dtype = dtype.value if type(dtype) is DataTypeImm else data.dtype
+    result = TensorType(data.shape if is_kept else shape, new_dtype, data.vdevice, ndim)
+    _check_within(data, result, relative_byte_offset)
+    return result
+
+
+def _check_within(data: TensorType, result: TensorType, offset: Expr) -> None:
+    start = offset.value if type(offset) is IntImm else 0
+    has, needs = _known_bytes(data), _known_bytes(result)
+    if has is not None and needs is not None and start + needs > has:
+        raise IllValued(f"a view of {needs} bytes from byte {start} on reaches beyond {has} bytes")
+
+
+def _known_bytes(ty: TensorType) -> int | None:
+    if ty.dims is None or ty.dtype is None:
+        return None
+    count = 1
+    for dim in ty.dims:
+        if type(dim) is not IntImm:
+            return None
+        count *= dim.value
+    return count * as_dtype(ty.dtype).itemsize
