@@ -1,0 +1,15 @@
+"""PrimFuncs: loops over buffers, and their lowering to C and to Python.
+
+Nodes are in `buffer`, `stmt` and `function`, scalar functions in `intrinsics`; `normalize` gives the
+one normal form that `lower_c` and `lower_python` write out, `build` makes callables of it.
+
+The names are those of ``tvm.tirx``; scalar nodes are those of `relaxvm.ir`.
+"""
+
+from ..ir.expr import *  # noqa: F403
+from ..ir.prim import *  # noqa: F403
+from .buffer import *  # noqa: F403
+from .function import *  # noqa: F403
+from .intrinsics import *  # noqa: F403
+from .stmt import *  # noqa: F403
+from .visitor import *  # noqa: F403

@@ -1,0 +1,99 @@
+"""PrimFunc: a function of loops over buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..ir.expr import (
+    BaseFunc,
+    Expr,
+    FuncType,
+    IntImm,
+    PrimType,
+    TensorType,
+    TupleType,
+    Type,
+    Var,
+    int_imm,
+)
+from ..ir.node import Attrs
+from .buffer import Buffer
+from .stmt import Stmt
+
+__all__ = ["PrimFunc"]
+
+
+class PrimFunc(BaseFunc):
+    """A function that is called in destination-passing style: it writes into buffers it is given.
+
+    Attributes:
+        params: buffers and scalar variables.  A variable in a buffer's shape takes its value from
+            the argument, where it appears first.
+        body: a `Stmt`.
+        ret_type: type of a returned scalar, or None for nothing.
+        attrs: attributes: "global_symbol", "tirx.noalias" (buffers do not overlap), ...
+    """
+
+    __slots__ = ("body", "params", "ret_type")
+    FIELDS = ("params", "ret_type", "attrs", "body")
+    DEFS = frozenset({"params"})
+
+    params: tuple[Var, ...]
+    body: Stmt
+    ret_type: Type | None
+
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: Stmt,
+        ret_type: Type | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        span: Any = None,
+    ) -> None:
+        self.params = tuple(params)
+        for param in self.params:
+            if not isinstance(param, Buffer) and type(param.ty) is not PrimType:
+                raise TypeError(
+                    f"parameter {param.name!r} of a PrimFunc is a buffer or a scalar, its type is "
+                    f"{param.ty}"
+                )
+        self.body = body
+        self.ret_type = ret_type
+        self.attrs = Attrs(attrs or {})
+        self.span = span
+        self.ty = FuncType(
+            [_type_of(param) for param in self.params],
+            TupleType(()) if ret_type is None else ret_type,
+            purity=False,
+        )
+
+    @property
+    def buffer_map(self) -> dict[Var, Buffer]:
+        """The parameters that are buffers, each under itself."""
+        return {param: param for param in self.params if isinstance(param, Buffer)}
+
+    def _with_attrs(self, attrs: Attrs) -> PrimFunc:
+        return PrimFunc(self.params, self.body, self.ret_type, attrs, self.span)
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """The function with another body."""
+        return PrimFunc(self.params, body, self.ret_type, self.attrs, self.span)
+
+    def specialize(self, values: Mapping[Var, Any]) -> PrimFunc:
+        """The function for given values of its scalar parameters or shape variables, which are no
+        parameters any more."""
+        from .visitor import specialize
+
+        return specialize(self, values)
+
+
+def _type_of(param: Var) -> Type:
+    if not isinstance(param, Buffer):
+        scalar: Type = param.ty
+        return scalar
+    return TensorType([_dim(dim) for dim in param.ty.shape], param.ty.dtype)
+
+
+def _dim(dim: Expr) -> Expr:
+    return int_imm(dim.value) if type(dim) is IntImm else dim

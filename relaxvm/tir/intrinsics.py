@@ -1,0 +1,535 @@
+"""Scalar functions: the table of intrinsics, and what makes calls of them.
+
+Every row of `INTRINSICS` is one operator, with what it is in C and in numpy.
+
+Source: ``tvm.tirx.op`` of apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..ir import prim
+from ..ir.expr import ANY, Call, Expr, FloatImm, IntImm, PrimType, StringImm, Type, prim_type
+from ..ir.op import Op
+from ..ir.prim import as_scalar, is_float
+from .buffer import as_index
+
+__all__ = [
+    "INTRINSICS",
+    "Intrinsic",
+    "abs",
+    "acos",
+    "acosh",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "call_extern",
+    "call_intrin",
+    "call_packed",
+    "ceil",
+    "ceildiv",
+    "clz",
+    "const",
+    "copysign",
+    "cos",
+    "cosh",
+    "div",
+    "erf",
+    "exp",
+    "exp10",
+    "exp2",
+    "fabs",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fmod",
+    "hypot",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "likely",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "nearbyint",
+    "nextafter",
+    "popcount",
+    "pow",
+    "power",
+    "reinterpret",
+    "ret",
+    "round",
+    "rsqrt",
+    "shift_left",
+    "shift_right",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """A function of floats whose result is of the arguments' data type, unless `result` names it.
+
+    Attributes:
+        name: of the operator.
+        arity: number of arguments.
+        c: the function of ``math.h``, for doubles; for floats it has an f behind it.
+        numpy: the function of numpy.
+        doc: one line.
+        result: data type of the result, or "" for that of the arguments.
+    """
+
+    name: str
+    arity: int
+    c: str
+    numpy: str
+    doc: str
+    result: str = ""
+
+
+INTRINSICS: Final = {
+    row.name: row
+    for row in (
+        Intrinsic("tirx.exp", 1, "exp", "exp", "e to the power of x"),
+        Intrinsic("tirx.exp2", 1, "exp2", "exp2", "2 to the power of x"),
+        Intrinsic("tirx.exp10", 1, "rvm_exp10", "_exp10", "10 to the power of x"),
+        Intrinsic("tirx.log", 1, "log", "log", "natural logarithm"),
+        Intrinsic("prim.log2", 1, "log2", "log2", "logarithm to base 2"),
+        Intrinsic("tirx.log10", 1, "log10", "log10", "logarithm to base 10"),
+        Intrinsic("tirx.log1p", 1, "log1p", "log1p", "log(1 + x)"),
+        Intrinsic("tirx.sqrt", 1, "sqrt", "sqrt", "square root"),
+        Intrinsic("tirx.rsqrt", 1, "rvm_rsqrt", "_rsqrt", "1 / sqrt(x), both rounded"),
+        Intrinsic("tirx.sigmoid", 1, "rvm_sigmoid", "_sigmoid", "1 / (1 + exp(-x))"),
+        Intrinsic("tirx.erf", 1, "erf", "_erf", "error function"),
+        Intrinsic("tirx.tanh", 1, "tanh", "tanh", "hyperbolic tangent"),
+        Intrinsic("tirx.sinh", 1, "sinh", "sinh", "hyperbolic sine"),
+        Intrinsic("tirx.cosh", 1, "cosh", "cosh", "hyperbolic cosine"),
+        Intrinsic("tirx.sin", 1, "sin", "sin", "sine"),
+        Intrinsic("tirx.cos", 1, "cos", "cos", "cosine"),
+        Intrinsic("tirx.tan", 1, "tan", "tan", "tangent"),
+        Intrinsic("tirx.asin", 1, "asin", "arcsin", "inverse sine"),
+        Intrinsic("tirx.acos", 1, "acos", "arccos", "inverse cosine"),
+        Intrinsic("tirx.atan", 1, "atan", "arctan", "inverse tangent"),
+        Intrinsic("tirx.asinh", 1, "asinh", "arcsinh", "inverse hyperbolic sine"),
+        Intrinsic("tirx.acosh", 1, "acosh", "arccosh", "inverse hyperbolic cosine"),
+        Intrinsic("tirx.atanh", 1, "atanh", "arctanh", "inverse hyperbolic tangent"),
+        Intrinsic("tirx.atan2", 2, "atan2", "arctan2", "angle of the point (x, y), given y and x"),
+        Intrinsic("tirx.hypot", 2, "hypot", "hypot", "sqrt(x * x + y * y)"),
+        Intrinsic("tirx.nextafter", 2, "nextafter", "nextafter", "next float after x towards y"),
+        Intrinsic("tirx.copysign", 2, "copysign", "copysign", "x with the sign of y"),
+        Intrinsic("tirx.pow", 2, "pow", "power", "x to the power of y"),
+        Intrinsic("tirx.fmod", 2, "fmod", "fmod", "remainder with the sign of x"),
+        Intrinsic("tirx.floor", 1, "floor", "floor", "greatest integer not above x"),
+        Intrinsic("tirx.ceil", 1, "ceil", "ceil", "least integer not below x"),
+        Intrinsic("tirx.trunc", 1, "trunc", "trunc", "x without its fraction"),
+        Intrinsic("tirx.round", 1, "nearbyint", "rint", "nearest integer, of two the even one"),
+        Intrinsic("tirx.nearbyint", 1, "nearbyint", "rint", "nearest integer, of two the even one"),
+        Intrinsic("tirx.fabs", 1, "fabs", "fabs", "absolute value"),
+        Intrinsic("tirx.isnan", 1, "rvm_isnan", "isnan", "whether x is not a number", "bool"),
+    )
+}
+"""The functions of floats, by the operator's name."""
+
+
+def _infer_intrinsic(row: Intrinsic) -> Callable[[Call], Type]:
+    def infer(call: Call) -> Type:
+        dtype = _check_floats(row, call.args)
+        return prim_type(row.result or dtype)
+
+    return infer
+
+
+def _check_floats(row: Intrinsic, args: Sequence[Expr]) -> str:
+    short = row.name.partition(".")[2]
+    if len(args) != row.arity:
+        raise TypeError(f"{short}: expected {row.arity} arguments, got {len(args)}")
+    for arg in args:
+        if type(arg.ty) is not PrimType or not is_float(arg.ty.dtype):
+            raise TypeError(f"{short}: expected a float scalar, got {arg} of type {arg.ty}; cast it")
+        if arg.ty.dtype != args[0].ty.dtype:
+            raise TypeError(
+                f"{short}: the arguments are of {args[0].ty.dtype} and {arg.ty.dtype}; cast one"
+            )
+    return args[0].dtype
+
+
+_UNARY_DEFAULT: Final = "float32"
+
+
+def _maker(row: Intrinsic) -> Callable[..., Expr]:
+    op = Op.register(row.name, _infer_intrinsic(row), doc=row.doc)
+
+    def make(*args: Any, span: Any = None) -> Expr:
+        scalars = _scalars(args)
+        dtype = _check_floats(row, scalars)
+        return Call(op, scalars, ty=prim_type(row.result or dtype), span=span)
+
+    make.__name__ = make.__qualname__ = row.name.partition(".")[2]
+    make.__doc__ = row.doc[0].upper() + row.doc[1:] + "."
+    op.make = make
+    return make
+
+
+def _scalars(args: Sequence[Any]) -> list[Expr]:
+    """Numbers become constants of the data type of the other arguments."""
+    dtype = next((a.dtype for a in args if isinstance(a, Expr)), _UNARY_DEFAULT)
+    return [a if isinstance(a, Expr) else as_scalar(float(a), dtype) for a in args]
+
+
+exp = _maker(INTRINSICS["tirx.exp"])
+exp2 = _maker(INTRINSICS["tirx.exp2"])
+exp10 = _maker(INTRINSICS["tirx.exp10"])
+log = _maker(INTRINSICS["tirx.log"])
+log2 = _maker(INTRINSICS["prim.log2"])
+log10 = _maker(INTRINSICS["tirx.log10"])
+log1p = _maker(INTRINSICS["tirx.log1p"])
+sqrt = _maker(INTRINSICS["tirx.sqrt"])
+rsqrt = _maker(INTRINSICS["tirx.rsqrt"])
+sigmoid = _maker(INTRINSICS["tirx.sigmoid"])
+erf = _maker(INTRINSICS["tirx.erf"])
+tanh = _maker(INTRINSICS["tirx.tanh"])
+sinh = _maker(INTRINSICS["tirx.sinh"])
+cosh = _maker(INTRINSICS["tirx.cosh"])
+sin = _maker(INTRINSICS["tirx.sin"])
+cos = _maker(INTRINSICS["tirx.cos"])
+tan = _maker(INTRINSICS["tirx.tan"])
+asin = _maker(INTRINSICS["tirx.asin"])
+acos = _maker(INTRINSICS["tirx.acos"])
+atan = _maker(INTRINSICS["tirx.atan"])
+asinh = _maker(INTRINSICS["tirx.asinh"])
+acosh = _maker(INTRINSICS["tirx.acosh"])
+atanh = _maker(INTRINSICS["tirx.atanh"])
+atan2 = _maker(INTRINSICS["tirx.atan2"])
+hypot = _maker(INTRINSICS["tirx.hypot"])
+nextafter = _maker(INTRINSICS["tirx.nextafter"])
+copysign = _maker(INTRINSICS["tirx.copysign"])
+_pow_float = _maker(INTRINSICS["tirx.pow"])
+fmod = _maker(INTRINSICS["tirx.fmod"])
+_floor = _maker(INTRINSICS["tirx.floor"])
+_ceil = _maker(INTRINSICS["tirx.ceil"])
+_trunc = _maker(INTRINSICS["tirx.trunc"])
+_round = _maker(INTRINSICS["tirx.round"])
+_nearbyint = _maker(INTRINSICS["tirx.nearbyint"])
+_fabs = _maker(INTRINSICS["tirx.fabs"])
+_isnan = _maker(INTRINSICS["tirx.isnan"])
+
+
+def _of_integers_too(function: Callable[..., Expr], doc: str) -> Callable[..., Expr]:
+    """A rounding function, which leaves integers as they are."""
+
+    def make(x: Any, span: Any = None) -> Expr:
+        if isinstance(x, Expr) and not is_float(x.dtype):
+            return x
+        return function(x, span=span)
+
+    make.__name__ = make.__qualname__ = function.__name__
+    make.__doc__ = doc
+    return make
+
+
+floor = _of_integers_too(_floor, "Greatest integer not above x.")
+ceil = _of_integers_too(_ceil, "Least integer not below x.")
+trunc = _of_integers_too(_trunc, "x without its fraction.")
+round = _of_integers_too(_round, "Nearest integer, of two the even one.")
+nearbyint = _of_integers_too(_nearbyint, "Nearest integer, of two the even one.")
+
+
+def abs(x: Any, span: Any = None) -> Expr:
+    """Absolute value; of integers as ``select(x >= 0, x, 0 - x)``."""
+    x = as_scalar(x)
+    if is_float(x.dtype):
+        return _fabs(x, span=span)
+    if x.dtype.startswith(("uint", "bool")):
+        return x
+    return prim.select(x >= 0, x, prim.subtract(0, x))
+
+
+fabs = abs
+
+
+def pow(x: Any, y: Any, span: Any = None) -> Expr:
+    """x to the power of y, of floats."""
+    return _pow_float(x, y, span=span)
+
+
+power = pow
+
+
+def isnan(x: Any, span: Any = None) -> Expr:
+    """Whether x is not a number; false for integers."""
+    x = as_scalar(x)
+    return _isnan(x, span=span) if is_float(x.dtype) else IntImm("bool", False)
+
+
+def isinf(x: Any, span: Any = None) -> Expr:
+    """Whether x is an infinity."""
+    x = as_scalar(x)
+    if not is_float(x.dtype):
+        return IntImm("bool", False)
+    return prim.equal(_fabs(x), infinity(x.dtype))
+
+
+def isfinite(x: Any, span: Any = None) -> Expr:
+    """Whether x is neither an infinity nor not a number."""
+    return prim.logical_and(prim.logical_not(isinf(x)), prim.logical_not(isnan(x)))
+
+
+# Operators that are not plain functions of floats
+
+
+def _infer_if_then_else(call: Call) -> Type:
+    _, true_value, false_value = call.args
+    if true_value.dtype != false_value.dtype:
+        raise TypeError(
+            f"if_then_else: the values are of {true_value.dtype} and {false_value.dtype}"
+        )
+    return prim_type(true_value.dtype)
+
+
+def _infer_same(call: Call) -> Type:
+    return prim_type(call.args[0].dtype)
+
+
+def _infer_given(call: Call) -> Type:
+    return ANY if call.ty is None else call.ty
+
+
+IF_THEN_ELSE: Final = Op.register(
+    "prim.if_then_else", _infer_if_then_else, doc="one of two values; only that one is evaluated"
+)
+LIKELY: Final = Op.register("prim.likely", _infer_same, doc="a condition that is mostly true")
+CLZ: Final = Op.register(
+    "prim.clz", lambda call: prim_type("int32"), doc="number of leading zero bits"
+)
+POPCOUNT: Final = Op.register("tirx.popcount", _infer_same, doc="number of bits that are 1")
+REINTERPRET: Final = Op.register(
+    "tirx.reinterpret", _infer_given, doc="the same bits as another data type"
+)
+RET: Final = Op.register("tirx.ret", _infer_same, doc="end the function and return a scalar")
+CALL_EXTERN: Final = Op.register(
+    "tirx.call_extern", _infer_given, doc="a call of a C function by name", is_pure=False
+)
+CALL_PACKED: Final = Op.register(
+    "tirx.tvm_call_packed", _infer_given, doc="a call of a packed function by name", is_pure=False
+)
+
+
+def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
+    """One of two values, of which only that one is evaluated."""
+    condition = as_scalar(condition)
+    if condition.dtype != "bool":
+        condition = prim.not_equal(condition, 0)
+    true_value, false_value = _index_pair(true_value, false_value)
+    if type(condition) is IntImm:
+        return true_value if condition.value else false_value
+    return Call(IF_THEN_ELSE, (condition, true_value, false_value), ty=true_value.ty, span=span)
+
+
+def _index_pair(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Two values of one data type; plain integers are int32, as everywhere in TIR."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        a = _number(a)
+    return prim._pair(a, b)
+
+
+def _number(value: Any) -> Expr:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return as_index(value)
+    return as_scalar(value)
+
+
+def likely(condition: Any, span: Any = None) -> Expr:
+    """A condition that is mostly true; a hint."""
+    condition = as_scalar(condition)
+    return condition if type(condition) is IntImm else Call(
+        LIKELY, (condition,), ty=condition.ty, span=span)  # fmt: skip
+
+
+def clz(x: Any, span: Any = None) -> Expr:
+    """Number of leading zero bits of an integer, int32; of 0 all of them."""
+    return Call(CLZ, (as_index(x),), ty=prim_type("int32"), span=span)
+
+
+def popcount(x: Any, span: Any = None) -> Expr:
+    """Number of bits of an integer that are 1."""
+    x = as_index(x)
+    return Call(POPCOUNT, (x,), ty=x.ty, span=span)
+
+
+def reinterpret(dtype: str, value: Any, span: Any = None) -> Expr:
+    """The bits of a value as another data type of the same size.
+
+    Raises:
+        TypeError: the sizes differ.
+    """
+    value = as_scalar(value)
+    if _bits(dtype) != _bits(value.dtype):
+        raise TypeError(f"reinterpret: {value.dtype} and {dtype} have different sizes")
+    if dtype == value.dtype:
+        return value
+    return Call(REINTERPRET, (value,), ty=prim_type(dtype), span=span)
+
+
+def _bits(dtype: str) -> int:
+    return 8 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit()))
+
+
+def ret(value: Any, span: Any = None) -> Expr:
+    """End the function and return a scalar; for `Evaluate`."""
+    value = _number(value)
+    return Call(RET, (value,), ty=value.ty, span=span)
+
+
+def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -> Expr:
+    parts: list[Expr] = [StringImm(name)]
+    for arg in args:
+        if isinstance(arg, str):
+            parts.append(StringImm(arg))
+        else:
+            parts.append(arg if isinstance(arg, Expr) else _number(arg))
+    return Call(op, parts, ty=prim_type(dtype), span=span)
+
+
+def call_extern(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
+    """A call of a C function by name.  The lowerings here refuse it; it can be printed and kept."""
+    return _call_named(CALL_EXTERN, dtype, name, args, span)
+
+
+def call_packed(name: str, *args: Any, span: Any = None) -> Expr:
+    """A call of a packed function by name.  The lowerings here refuse it."""
+    return _call_named(CALL_PACKED, "int32", name, args, span)
+
+
+def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
+    """A call of an intrinsic by its operator's name.
+
+    Raises:
+        ValueError: there is no such operator.
+    """
+    op = name if isinstance(name, Op) else Op.get(name)
+    return Call(op, [a if isinstance(a, Expr) else _number(a) for a in args],
+                ty=prim_type(dtype), span=span)  # fmt: skip
+
+
+# Arithmetic by name.  Plain integers are int32.
+
+
+def _binary(function: Callable[[Any, Any], Expr], doc: str) -> Callable[..., Expr]:
+    def make(a: Any, b: Any, span: Any = None) -> Expr:
+        if not isinstance(a, Expr) and not isinstance(b, Expr):
+            a, b = _number(a), _number(b)
+        return function(a, b)
+
+    make.__doc__ = doc
+    return make
+
+
+floordiv = _binary(prim.floordiv, "a // b, rounded towards minus infinity.")
+floormod = _binary(prim.floormod, "a % b, with the sign of b.")
+truncdiv = _binary(prim.truncdiv, "a / b of integers, rounded towards zero.")
+truncmod = _binary(prim.truncmod, "What `truncdiv` leaves.")
+indexdiv = floordiv
+indexmod = floormod
+max = _binary(prim.maximum, "The greater of a and b: a if a > b, else b.")
+min = _binary(prim.minimum, "The lesser of a and b: a if a < b, else b.")
+bitwise_and = _binary(lambda a, b: a & b, "a & b")
+bitwise_or = _binary(lambda a, b: a | b, "a | b")
+bitwise_xor = _binary(lambda a, b: a ^ b, "a ^ b")
+shift_left = _binary(lambda a, b: a << b, "a << b")
+shift_right = _binary(lambda a, b: a >> b, "a >> b")
+
+
+def bitwise_not(a: Any, span: Any = None) -> Expr:
+    """~a"""
+    return prim.bitwise_not(_number(a) if not isinstance(a, Expr) else a)
+
+
+def div(a: Any, b: Any, span: Any = None) -> Expr:
+    """a / b; of integers rounded towards zero."""
+    node: Expr = prim._fold(prim.Div, a, b)
+    return node
+
+
+def ceildiv(a: Any, b: Any, span: Any = None) -> Expr:
+    """a / b of integers, rounded towards plus infinity."""
+    a, b = _index_pair(a, b)
+    return prim.floordiv(prim.subtract(prim.add(a, b), 1), b)
+
+
+def all(*conditions: Any, span: Any = None) -> Expr:
+    """Whether all conditions are true."""
+    result = as_scalar(conditions[0])
+    for condition in conditions[1:]:
+        result = prim.logical_and(result, condition)
+    return result
+
+
+def any(*conditions: Any, span: Any = None) -> Expr:
+    """Whether one of the conditions is true."""
+    result = as_scalar(conditions[0])
+    for condition in conditions[1:]:
+        result = prim.logical_or(result, condition)
+    return result
+
+
+def const(value: Any, dtype: str | None = None, span: Any = None) -> Expr:
+    """A constant; a plain integer is int32, a float float32."""
+    if dtype is None:
+        return _number(value)
+    return prim.immediate(dtype, value)
+
+
+def max_value(dtype: str, span: Any = None) -> Expr:
+    """The greatest finite number of a data type."""
+    if is_float(dtype):
+        return FloatImm(dtype, _float_limit(dtype))
+    return IntImm(dtype, prim._range(dtype)[1])
+
+
+def min_value(dtype: str, span: Any = None) -> Expr:
+    """The least finite number of a data type."""
+    if is_float(dtype):
+        return FloatImm(dtype, -_float_limit(dtype))
+    return IntImm(dtype, prim._range(dtype)[0])
+
+
+def _float_limit(dtype: str) -> float:
+    if dtype == "bfloat16":
+        return float.fromhex("0x1.fep127")
+    return float(np.finfo(dtype).max)
+
+
+def infinity(dtype: str, span: Any = None) -> Expr:
+    """Plus infinity."""
+    return FloatImm(dtype, math.inf)
