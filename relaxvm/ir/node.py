@@ -55,29 +55,38 @@ class Node:
         """Whether both are the same object."""
         return self is other
 
-    def script(self) -> str:
-        """The node as script; see `relaxvm.script`."""
-        return _PRINTER[0](self)
+    def script(self, *, show_meta: bool = True) -> str:
+        """The node as script; see `relaxvm.script`.
+
+        Args:
+            show_meta: whether the bytes of large constants are part of it; ``str(node)`` has them
+                not.
+        """
+        return _PRINTER[0](self, show_meta)
+
+    def show(self, *, show_meta: bool = False) -> None:
+        """Print the node as script."""
+        print(self.script(show_meta=show_meta))
 
     def __str__(self) -> str:
-        return _PRINTER[0](self)
+        return _PRINTER[0](self, False)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {_PRINTER[0](self)}>"
+        return f"<{type(self).__name__} {_PRINTER[0](self, False)}>"
 
 
-def _print_by_import(node: Node) -> str:
+def _print_by_import(node: Node, complete: bool) -> str:
     from ..script import printer
 
     on_print(printer.as_script)
-    return printer.as_script(node)
+    return printer.as_script(node, complete)
 
 
-_PRINTER: list[Callable[[Node], str]] = [_print_by_import]
+_PRINTER: list[Callable[[Node, bool], str]] = [_print_by_import]
 
 
-def on_print(printer: Callable[[Node], str]) -> None:
-    """Set what `str(node)` calls."""
+def on_print(printer: Callable[[Node, bool], str]) -> None:
+    """Set what prints nodes: it is told whether the bytes of large constants are wanted."""
     _PRINTER[0] = printer
 
 

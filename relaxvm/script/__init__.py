@@ -1,0 +1,15 @@
+"""Programs as text: the script language of Relax, its parser and its printer.
+
+::
+
+    from relaxvm.script import ir as I, relax as R, tir as T
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            y = R.add(x, x)
+            return y
+
+`from_source` reads a text, ``node.script()`` and `printer.as_script` write one.
+"""

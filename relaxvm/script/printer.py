@@ -1,0 +1,646 @@
+"""Programs as script: the text that `relaxvm.script.from_source` reads back.
+
+The text is determined by the structure of the program and the names of its variables alone.  For
+a well-formed program p, ``from_source(p.script())`` is structurally equal to p, and printing that
+gives the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ..ir.arith import free_vars
+from ..ir.block_builder import is_leaf
+from ..ir.expr import (
+    AnyType,
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    FloatImm,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    StringImm,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+    VarBinding,
+)
+from ..ir.module import DummyGlobalInfo, IRModule, VDevice
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.visitor import ExprVisitor
+from .calls import CALLS, operator_arguments
+from .constants import constant_text
+from .names import Names, identifier, quoted
+from .scalars import ScalarText, float_text
+
+__all__ = ["Printer", "as_script"]
+
+HEADER: Final = "from relaxvm.script import ir as I, relax as R, tir as T"
+
+WIDTH: Final = 100
+"""Signatures that are longer are written one parameter per line."""
+
+_INDENT: Final = "    "
+
+
+def as_script(node: Node, complete: bool = True) -> str:
+    """Any node as script.
+
+    A module begins with the imports that it needs; of a function, variables of an outer scope are
+    written by their names.
+
+    Args:
+        complete: False leaves the contents of large constants out, for reading only.
+    """
+    printer = Printer(complete=complete)
+    if isinstance(node, IRModule):
+        printer.module(node)
+    elif isinstance(node, BaseFunc):
+        printer.any_function(node, _name_of(node), decorator=_decorator(node, _name_of(node)))
+    elif isinstance(node, BindingBlock):
+        printer.block(node)
+    elif isinstance(node, Binding):
+        printer.binding(node)
+    elif isinstance(node, SeqExpr):
+        printer.seq(node)
+    elif isinstance(node, If):
+        printer.if_statement(Var("result", node.ty), node)
+    else:
+        return printer.fragment(node)
+    return "\n".join(printer.lines)
+
+
+def _name_of(func: BaseFunc) -> str:
+    return identifier(str(func.attrs.get("global_symbol", "main")))
+
+
+def _decorator(func: BaseFunc, name: str) -> str:
+    options = []
+    if func.attrs.get("global_symbol") != name:
+        options.append("private=True")
+    if not getattr(func, "is_pure", True):
+        options.append("pure=False")
+    return f"@R.function({', '.join(options)})" if options else "@R.function"
+
+
+class Printer:
+    """Writes lines.  One printer prints one module, function or fragment."""
+
+    def __init__(self, names: Names | None = None, *, complete: bool = True) -> None:
+        self.lines: list[str] = []
+        self.names = Names() if names is None else names
+        self.scalar = ScalarText(self._scalar_var, self._other_scalar)
+        self._complete = complete
+        self._indent = ""
+        self._module: IRModule | None = None
+        self._types: dict[int, str] = {}
+        self._used: set[Var] | None = None
+        self._root: Function | None = None
+        self._uses_module = False
+        # Symbolic variables: of the signature, not yet seen in the body; to be declared before the
+        # next statement; declared at the start of the body.
+        self._of_signature: set[Var] = set()
+        self._params: frozenset[Var] = frozenset()
+        self._pending: list[str] = []
+        self._prelude: list[str] = []
+        self._in_signature = False
+        self._declares = False
+
+    # Modules
+
+    def module(self, module: IRModule) -> None:
+        """``@I.ir_module class Module``"""
+        self._module = module
+        self.lines += [HEADER, "", "", "@I.ir_module", "class Module:"]
+        self._indent = _INDENT
+        parts = []
+        if module.attrs:
+            parts.append([f"I.module_attrs({self.value(module.attrs)})"])
+        if module.global_infos:
+            parts.append([f"I.module_global_infos({self.value(module.global_infos)})"])
+        heading = [self._indent + line for part in parts for line in part]
+        self.lines += heading
+        first = not heading
+        for var, func in module.items():
+            if not first:
+                self.lines.append("")
+            first = False
+            name = var.name_hint
+            self.any_function(func, name, decorator=_decorator(func, name))
+        if first:
+            self._line("pass")
+
+    def any_function(self, func: BaseFunc, name: str, decorator: str) -> None:
+        """A function of a module, or one alone."""
+        if isinstance(func, Function):
+            self._root, self._used = func, None
+            self.function(func, name, decorator)
+            return
+        from .tir_printer import prim_func_lines
+
+        self.lines += [self._indent + line for line in prim_func_lines(func, self.names)]
+
+    # Functions
+
+    def function(self, func: Function, name: str, decorator: str) -> None:
+        """The definition of a function of Relax."""
+        names = self.names
+        names.push()
+        self._types.clear()
+        outer = (self._of_signature, self._prelude, self._uses_module, self._declares)
+        self._of_signature, self._prelude = set(), []
+        is_nested = self._declares
+        if not is_nested:
+            self._uses_module = False
+        self._declares = True
+        self._line(decorator)
+        self._signature(func, name)
+        self._indent += _INDENT
+        attrs = {key: value for key, value in func.attrs.items()
+                 if is_nested or key != "global_symbol" or value != name}  # fmt: skip
+        if attrs:
+            self._line(f"R.func_attr({self.value(attrs)})")
+        start = len(self.lines)
+        self._declare_signature_if_not_int64()
+        for block in func.body.blocks:
+            self.block(block)
+        self._statement(f"return {self.expr(func.body.body)}")
+        prelude = [self._indent + line for line in self._prelude]
+        if self._uses_module and not is_nested:
+            prelude.insert(0, f"{self._indent}cls = Module")
+        self.lines[start:start] = prelude
+        self._indent = self._indent[: -len(_INDENT)]
+        used_module = self._uses_module
+        self._of_signature, self._prelude, self._uses_module, self._declares = outer
+        self._uses_module = self._uses_module or used_module
+        names.pop()
+        self._types.clear()
+
+    def _signature(self, func: Function, name: str) -> None:
+        self._in_signature = True
+        self._params = frozenset(func.params)
+        for param in func.params:
+            self.names.define(param, param.name)
+        params = [f"{self.names.get(p)}: {self.type(p.ty)}" for p in func.params]
+        ret = "" if func.ret_ty is None else f" -> {self.type(func.ret_ty)}"
+        self._in_signature = False
+        self._types.clear()
+        line = f"def {name}({', '.join(params)}){ret}:"
+        if len(self._indent) + len(line) <= WIDTH or not params:
+            self._line(line)
+            return
+        self._line(f"def {name}(")
+        for text in params:
+            self._line(f"{_INDENT}{text},")
+        self._line(f"){ret}:")
+
+    def _declare_signature_if_not_int64(self) -> None:
+        """A name in a signature is an int64; the body says so if it is not."""
+        for var in [v for v in self._of_signature if v.ty.dtype != "int64"]:
+            self._declare_in_prelude(var)
+
+    def _declare_in_prelude(self, var: Var) -> None:
+        self._of_signature.discard(var)
+        self._prelude.append(f"{self.names.get(var)} = T.{var.ty.dtype}()")
+
+    # Statements
+
+    def _line(self, text: str) -> None:
+        self.lines.append(self._indent + text)
+
+    def _statement(self, text: str) -> None:
+        if self._pending:
+            for line in self._pending:
+                self._line(line)
+            self._pending.clear()
+        self.lines.append(self._indent + text)
+
+    def block(self, block: BindingBlock) -> None:
+        """The bindings of a block, under ``with R.dataflow()`` if it is one."""
+        if type(block) is not DataflowBlock:
+            for binding in block.bindings:
+                self.binding(binding)
+            return
+        self._statement("with R.dataflow():")
+        self._indent += _INDENT
+        outputs = []
+        for binding in block.bindings:
+            var = binding.var
+            if type(var) is not DataflowVar:
+                outputs.append(self.names.define(var, var.name))
+        for binding in block.bindings:
+            self.binding(binding)
+        self._line(f"R.output({', '.join(outputs)})")
+        self._indent = self._indent[: -len(_INDENT)]
+
+    def seq(self, seq: SeqExpr) -> None:
+        """The blocks of a sequence, then its value."""
+        for block in seq.blocks:
+            self.block(block)
+        self._statement(self.expr(seq.body))
+
+    def binding(self, binding: Binding, name: str | None = None) -> None:
+        """A binding of a variable, to be called `name` if that is given."""
+        var: Var = binding.var
+        value: Any = binding.value
+        if type(binding) is MatchCast:
+            text = f"R.match_cast({self.expr(value)}, {self.type(binding.ty)})"
+            self._statement(f"{name or self._defined(var)} = {text}")
+            return
+        kind = type(value)
+        if kind is If:
+            self.if_statement(var, value, name)
+            return
+        if kind is Function:
+            self._pending_first()
+            name = name or self._defined(var)
+            options = "" if value.is_pure else "(pure=False)"
+            self.function(value, name, f"@R.function{options}")
+            self.lines.append("")
+            return
+        text = self._bound(value)
+        ends_branch = name is not None
+        name = name or self._defined(var)
+        ty = var.ty
+        if name == "_" and type(value) is Call and type(ty) is TupleType and not ty.fields:
+            self._statement(text)
+        elif ty is None or (name == "_" and ends_branch) or self._is_evident(value, ty):
+            self._statement(f"{name} = {text}")
+        else:
+            self._statement(f"{name}: {self.type(ty)} = {text}")
+
+    def _pending_first(self) -> None:
+        for line in self._pending:
+            self._line(line)
+        self._pending.clear()
+
+    def _bound(self, value: Expr) -> str:
+        """The right-hand side of an assignment, where a bare number would be a tensor."""
+        if type(value) is IntImm and value.ty.dtype in ("int64", "bool"):
+            return f"R.prim_value({self.scalar(value)})"
+        return self.expr(value)
+
+    def _is_evident(self, value: Any, ty: Type) -> bool:
+        """Whether the type is plain from the text of the value."""
+        if type(value) is Call:
+            return len(value.ty_args) == 1 and self.type(value.ty_args[0]) == self.type(ty)
+        return type(value) in _EVIDENT and self.type(value.ty) == self.type(ty)
+
+    def _define(self, var: Var) -> str:
+        if var.name == "_" and var not in self._uses():
+            return "_"
+        return self.names.define(var, var.name)
+
+    def _defined(self, var: Var) -> str:
+        return self.names.get(var) or self._define(var)
+
+    def _uses(self) -> set[Var]:
+        """Variables that are used; only those named "_" are asked for."""
+        if self._used is None:
+            self._used = set()
+            if self._root is not None:
+                visitor = _Uses(self._used)
+                visitor.visit(self._root)
+        return self._used
+
+    def if_statement(self, var: Var, value: If, name: str | None = None) -> None:
+        """``if cond: ... else: ...``, where each branch ends with an assignment to the variable."""
+        if name is None:
+            name = self._defined(var)
+        if None not in (value.ty, var.ty) and self.type(var.ty) != self.type(value.ty):
+            self._statement(f"{name}: {self.type(var.ty)}")
+        self._statement(f"if {self.expr(value.cond)}:")
+        self._branch(name, value.true_branch)
+        self._line("else:")
+        self._branch(name, value.false_branch)
+
+    def _branch(self, name: str, seq: SeqExpr) -> None:
+        self._indent += _INDENT
+        self.names.push()
+        self._types.clear()
+        last = _last_binding(seq)
+        for block in seq.blocks:
+            if last is not None and block is seq.blocks[-1]:
+                for binding in block.bindings[:-1]:
+                    self.binding(binding)
+                break
+            self.block(block)
+        if last is not None:
+            self.binding(last, name)
+        else:
+            self._statement(f"{name} = {self._bound(seq.body)}")
+        self.names.pop()
+        self._types.clear()
+        self._indent = self._indent[: -len(_INDENT)]
+
+    # Expressions
+
+    def fragment(self, node: Node) -> str:
+        """The text of an expression, a type or a global info by itself."""
+        if isinstance(node, Type):
+            return self.type(node)
+        return self.expr(node) if isinstance(node, Expr) else self.value(node)
+
+    def expr(self, expr: Any) -> str:
+        """The text of an expression where one is expected."""
+        method = _EXPR.get(type(expr))
+        if method is not None:
+            return method(self, expr)
+        if isinstance(expr, Expr) and type(expr.ty) is PrimType:
+            return self.scalar(expr)
+        return f"<{type(expr).__name__}>"
+
+    def exprs(self, exprs: Iterable[Expr]) -> str:
+        """Several, between commas."""
+        return ", ".join([self.expr(e) for e in exprs])
+
+    def _var(self, var: Var) -> str:
+        if type(var.ty) is PrimType:
+            return self._scalar_var(var)
+        return self.names.get(var) or self._define(var)
+
+    def _scalar_var(self, var: Var) -> str:
+        name = self.names.get(var)
+        if name is None:
+            name = self.names.define(var, var.name)
+            if self._in_signature:
+                self._of_signature.add(var)
+            elif self._declares:
+                self._pending.append(f"{name} = T.{var.ty.dtype}()")
+        elif var in self._of_signature and not self._in_signature:
+            self._declare_in_prelude(var)
+        return name
+
+    def _other_scalar(self, expr: Expr) -> str:
+        method = _EXPR.get(type(expr))
+        return f"<{type(expr).__name__}>" if method is None else method(self, expr)
+
+    def _global_var(self, var: GlobalVar) -> str:
+        if self._module is not None and var.name_hint in self._module:
+            self._uses_module = True
+            return f"cls.{var.name_hint}"
+        return f"I.GlobalVar({quoted(var.name_hint)})"
+
+    def _extern_func(self, func: ExternFunc) -> str:
+        name = quoted(func.global_symbol)
+        ty = func.ty
+        if type(ty) is FuncType and ty.params is None and not ty.purity and type(ty.ret) is AnyType:
+            return f"R.ExternFunc({name})"
+        return f"R.ExternFunc({name}, {self.type(ty)})"
+
+    def _op(self, op: Op) -> str:
+        return f"I.Op({quoted(op.name)})"
+
+    def _constant(self, constant: Constant) -> str:
+        return constant_text(constant.data, complete=self._complete)
+
+    def _shape(self, shape: ShapeExpr) -> str:
+        return f"R.shape([{', '.join(map(self.scalar, shape.values))}])"
+
+    def _string(self, string: StringImm) -> str:
+        return f"R.str({quoted(string.value)})"
+
+    def _data_type(self, dtype: DataTypeImm) -> str:
+        return f'R.dtype("{dtype.value}")'
+
+    def _tuple(self, expr: Tuple) -> str:
+        return self.group(expr.fields) if expr.fields else "R.tuple()"
+
+    def group(self, exprs: tuple[Expr, ...]) -> str:
+        """Several, in parentheses."""
+        return f"({self.bare(exprs)}{',' * (len(exprs) == 1)})"
+
+    def bare(self, exprs: Iterable[Expr]) -> str:
+        """Several, where a string in quotes is taken as an expression."""
+        return ", ".join([quoted(e.value) if type(e) is StringImm else self.expr(e) for e in exprs])
+
+    def _tuple_getitem(self, expr: TupleGetItem) -> str:
+        if isinstance(expr.tuple_value, Var):
+            return f"{self._var(expr.tuple_value)}[{expr.index}]"
+        return f"R.TupleGetItem({self.expr(expr.tuple_value)}, {expr.index})"
+
+    def _call(self, call: Call) -> str:
+        op = call.op
+        if type(op) is Op:
+            return self._op_call(op, call)
+        if type(op) is ExternFunc:
+            options = self.keywords(call.attrs) + self.types_option("ty_args", call.ty_args)
+            args = [self.bare((e,)) for e in call.args]
+            return f"R.call_packed({', '.join([quoted(op.global_symbol), *args, *options])})"
+        args = [self.bare(call.args)] if call.args else []
+        options = self.types_option("ty_args", call.ty_args)
+        return f"{self.expr(op)}({', '.join(args + options)})"
+
+    def _op_call(self, op: Op, call: Call) -> str:
+        special = CALLS.get(op.name)
+        if special is not None:
+            return special(self, call)
+        family, _, name = op.name.partition(".")
+        if family == "tirx":
+            return f"T.{name}({self.exprs(call.args)})"
+        arguments = operator_arguments(self, op, call)
+        if arguments is not None:
+            return f"R.{name}({', '.join(arguments)})"
+        options = self.types_option("ty_args", call.ty_args)
+        if call.attrs:
+            options.append(f"attrs={self.value(call.attrs)}")
+        return f"R.emit_with_ty({', '.join([quoted(op.name), self.group(call.args), *options])})"
+
+    # Parts of calls
+
+    def types_option(self, keyword: str, types: tuple[Type, ...]) -> list[str]:
+        """``keyword=type``, or of several types ``keyword=(type, type)``."""
+        if not types:
+            return []
+        if len(types) == 1:
+            return [f"{keyword}={self.type(types[0])}"]
+        return [f"{keyword}=({', '.join(map(self.type, types))})"]
+
+    def keywords(self, attrs: Mapping[str, Any]) -> list[str]:
+        """``name=value`` of attributes."""
+        return [f"{name}={self.value(value)}" for name, value in attrs.items()]
+
+    # Types
+
+    def type(self, ty: Any) -> str:
+        """The text of a type."""
+        text = self._types.get(id(ty))
+        if text is None:
+            method = _TYPE.get(type(ty))
+            if method is None:
+                return "None" if ty is None else f"<{type(ty).__name__}>"
+            text = self._types[id(ty)] = method(self, ty)
+        return text
+
+    def _dim(self, dim: Expr) -> str:
+        if type(dim) is IntImm:
+            return self.scalar(dim)
+        text = self.scalar(dim)
+        if not self._in_signature:
+            return text
+        variables = (dim,) if isinstance(dim, Var) else free_vars(dim)
+        own = any(v in self._of_signature or v in self._params for v in variables)
+        return quoted(text) if own else text
+
+    def _dims(self, dims: Iterable[Expr]) -> str:
+        return ", ".join([self._dim(dim) for dim in dims])
+
+    def _tensor_type(self, ty: TensorType) -> str:
+        parts = []
+        dims = ty.dims if type(ty.shape) is ShapeExpr else None
+        if dims is not None:
+            parts.append(f"({self._dims(dims)}{',' * (len(dims) == 1)})")
+        elif ty.shape is not None:
+            parts.append(self.expr(ty.shape))
+        if ty.dtype is not None:
+            parts.append(f'"{ty.dtype}"' if parts else f'dtype="{ty.dtype}"')
+        if ty.shape is None and ty.ndim != -1:
+            parts.append(f"ndim={ty.ndim}")
+        if ty.vdevice is not None:
+            parts.append(f"vdevice={self.vdevice(ty.vdevice)}")
+        return f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor"
+
+    def vdevice(self, device: VDevice) -> str:
+        """A device as its place among the module's devices of that target, ``"llvm:1"``."""
+        devices = self._module.global_infos.get("vdevice", []) if self._module is not None else []
+        alike = [d for d in devices if isinstance(d, VDevice) and d.target == device.target]
+        for place, other in enumerate(alike):
+            if self.value(other) == self.value(device):
+                return quoted(f"{device.target}:{place}")
+        return self.value(device)
+
+    def _shape_type(self, ty: ShapeType) -> str:
+        if ty.values is not None:
+            return f"R.Shape([{self._dims(ty.values)}])"
+        return "R.Shape" if ty.ndim == -1 else f"R.Shape(ndim={ty.ndim})"
+
+    def _tuple_type(self, ty: TupleType) -> str:
+        return f"R.Tuple({', '.join(map(self.type, ty.fields))})" if ty.fields else "R.Tuple"
+
+    def _func_type(self, ty: FuncType) -> str:
+        if ty.params is None:
+            if type(ty.ret) is AnyType and not ty.purity:
+                return "R.Callable"
+            return f"R.Callable(ret={self.type(ty.ret)}, purity={ty.purity})"
+        params = ", ".join(map(self.type, ty.params)) + "," * (len(ty.params) == 1)
+        purity = "" if ty.purity else ", False"
+        return f"R.Callable(({params}), {self.type(ty.ret)}{purity})"
+
+    def _prim_type(self, ty: PrimType) -> str:
+        return f'R.Prim("{ty.dtype}")'
+
+    def _any_type(self, ty: AnyType) -> str:
+        return "R.Any"
+
+    # Values of attributes
+
+    def value(self, value: Any) -> str:
+        """The text of a value of an attribute."""
+        if isinstance(value, str):
+            return quoted(value)
+        if isinstance(value, float):
+            text = float_text(value)
+            return f"float({text})" if text[0] == '"' else text
+        if value is None or isinstance(value, (bool, int)):
+            return repr(value)
+        if isinstance(value, Mapping):
+            pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
+            return f"{{{', '.join(pairs)}}}"
+        if isinstance(value, (list, tuple)):
+            items = ", ".join(map(self.value, value))
+            if isinstance(value, list):
+                return f"[{items}]"
+            return f"({items}{',' * (len(value) == 1)})"
+        if isinstance(value, VDevice):
+            scope = "" if value.memory_scope == "global" else f", {quoted(value.memory_scope)}"
+            return f"I.vdevice({quoted(value.target)}, {value.vdevice_id}{scope})"
+        if isinstance(value, DummyGlobalInfo):
+            return "I.dummy_global_info()"
+        if isinstance(value, IntImm):
+            return f"T.{value.ty.dtype}({value.value})"
+        if isinstance(value, Type):
+            return self.type(value)
+        if isinstance(value, Expr):
+            return self.expr(value)
+        if isinstance(value, np.ndarray):
+            return f"{constant_text(value, complete=self._complete)}.data"
+        return f"<{type(value).__name__}>"
+
+
+class _Uses(ExprVisitor):
+    """Collects the variables named "_" that are used."""
+
+    def __init__(self, found: set[Var]) -> None:
+        self._found = found
+
+    def visit_var(self, var: Var) -> None:
+        if var.name == "_":
+            self._found.add(var)
+
+
+def _last_binding(seq: SeqExpr) -> Binding | None:
+    """The last binding of a branch, if the branch is its value and it can be written as an
+    assignment to what the branch defines."""
+    if not seq.blocks or type(seq.blocks[-1]) is DataflowBlock or not seq.blocks[-1].bindings:
+        return None
+    last = seq.blocks[-1].bindings[-1]
+    if last.var is not seq.body:
+        return None
+    if type(last) is MatchCast:
+        return last
+    assert isinstance(last, VarBinding)
+    value = last.value
+    if type(value) in (Tuple, Function) or is_leaf(value):
+        return None
+    return last
+
+
+_EVIDENT: Final = frozenset({Constant, ShapeExpr, StringImm, DataTypeImm, IntImm, FloatImm})
+
+_Method = Callable[[Printer, Any], str]
+
+_EXPR: Final[dict[type, _Method]] = {
+    Var: Printer._var,
+    DataflowVar: Printer._var,
+    GlobalVar: Printer._global_var,
+    ExternFunc: Printer._extern_func,
+    Op: Printer._op,
+    Constant: Printer._constant,
+    ShapeExpr: Printer._shape,
+    StringImm: Printer._string,
+    DataTypeImm: Printer._data_type,
+    Tuple: Printer._tuple,
+    TupleGetItem: Printer._tuple_getitem,
+    Call: Printer._call,
+}
+
+_TYPE: Final[dict[type, _Method]] = {
+    TensorType: Printer._tensor_type,
+    ShapeType: Printer._shape_type,
+    PrimType: Printer._prim_type,
+    TupleType: Printer._tuple_type,
+    FuncType: Printer._func_type,
+    AnyType: Printer._any_type,
+}
