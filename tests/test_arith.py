@@ -312,7 +312,7 @@ def test_what_follows_of_bounds() -> None:
     assert text(a.simplify((n * 8 + i) // 8)) == "n"
     assert a.prove(i < 8)
     assert not a.prove(i < 7)
-    assert a.prove(And(i >= 0, NE(i, 9)))
+    assert a.prove(And(i >= 0, prim.not_equal(i, 9)))
     assert a.prove(Or(n < 0, i + 1 > 0))
     a.bind(n, 1)
     a.bind(i, 0, n - 1)
@@ -362,7 +362,7 @@ def test_evaluate() -> None:
     assert evaluate(truncdiv(n, 2) + truncmod(n, 2), {n: -3}) == -2
     assert evaluate(prim.cast(n, "float32"), {n: 1}) == 1.0
     assert evaluate(Or(n < 0, Not(n < 0)), {n: 1}) is True
-    assert evaluate(And(n < 0, EQ(n // 0, 1)), {n: 1}) is False
+    assert evaluate(And(n < 0, prim.equal(n // 0, 1)), {n: 1}) is False
     with pytest.raises(ValueError, match="variable 'n' has no value"):
         evaluate(n + 1, {})
     with pytest.raises(ZeroDivisionError):

@@ -1,0 +1,545 @@
+"""Structural equality and hash: of nodes by what they are made of.
+
+Two nodes are equal if they are of one class and their `FIELDS` are equal.  A variable that both
+sides define at the same place (a parameter, a binding, a loop, a symbolic dimension where it first
+stands in the type of a parameter or of a match_cast) equals the other side's, whatever the names; a
+free variable equals itself only.  Global variables go by name, functions of a module too; the order
+of functions and attributes does not count, nor do spans.  Types of defined variables and of
+constants count, and so does whether a block is a dataflow block.
+
+Floats are equal if their bits are, constants if data type, shape and bytes are; so NaN equals
+itself, and 0.0 is not -0.0.
+
+Walks recurse by nesting alone: a block may be of any length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..values import dtype_name
+from .expr import (
+    BaseFunc,
+    Binding,
+    Constant,
+    DataflowVar,
+    FloatImm,
+    FuncType,
+    IntImm,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    Var,
+)
+from .module import IRModule
+from .node import Node
+from .prim import BinaryOpExpr, Let
+
+__all__ = ["assert_structural_equal", "structural_equal", "structural_hash"]
+
+_MAX_TEXT: Final = 600
+"""Characters of each side in the description of a difference."""
+
+
+def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+    """Whether two nodes, or values of attributes, are equal in structure.
+
+    Args:
+        map_free_vars: let a free variable equal one of the other side of equal type, the same one
+            wherever it stands, instead of itself only.
+    """
+    if a is b:
+        return True
+    if not map_free_vars and isinstance(a, Type):
+        quick = _quick_types(a, b)
+        if quick is not None:
+            return quick
+    return _Comparer(map_free_vars).same(a, b, False)
+
+
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """Check that two nodes are equal in structure.
+
+    Raises:
+        ValueError: they are not; names the place of the first difference and shows both sides.
+    """
+    comparer = _Comparer(map_free_vars)
+    if a is not b and not comparer.same(a, b, False):
+        raise ValueError(comparer.description())
+
+
+def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+    """A 64-bit hash; equal nodes have equal ones.  Without free variables it is the same in every
+    run of Python."""
+    hasher = _Hasher(map_free_vars)
+    hasher.add(node, False)
+    return hasher.value()
+
+
+# Types without variables to match
+
+
+def _quick_types(a: Any, b: Any) -> bool | None:
+    """Whether two types are equal, where that is quick to tell, else None."""
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is TensorType:
+        if a.dtype != b.dtype or a.ndim != b.ndim:
+            return False
+        if a.vdevice is not b.vdevice:
+            return None
+        x, y = a.shape, b.shape
+        if x is y:
+            return True
+        if type(x) is not ShapeExpr or type(y) is not ShapeExpr:
+            return False if x is None or y is None else None
+        return _quick_dims(x.values, y.values)
+    if kind is ShapeType:
+        if a.ndim != b.ndim or (a.values is None) != (b.values is None):
+            return False
+        return True if a.values is None else _quick_dims(a.values, b.values)
+    if kind is PrimType:
+        return bool(a.dtype == b.dtype)
+    if kind is TupleType:
+        if len(a.fields) != len(b.fields):
+            return False
+        found: bool | None = True
+        for x, y in zip(a.fields, b.fields, strict=True):
+            quick = True if x is y else _quick_types(x, y)
+            if quick is False:
+                return False
+            if quick is None:
+                found = None
+        return found
+    return None
+
+
+def _quick_dims(a: Sequence[Any], b: Sequence[Any]) -> bool | None:
+    found: bool | None = True
+    for x, y in zip(a, b, strict=True):
+        if x is y:
+            continue
+        kind = type(x)
+        if kind is not type(y) or kind is Var:
+            return False
+        if kind is not IntImm:
+            found = None
+        elif x.value != y.value or x.ty is not y.ty:
+            return False
+    return found
+
+
+# Comparing
+
+_INTERCHANGEABLE: Final[tuple[Any, ...]] = ((tuple, list), Mapping)
+"""Values of attributes of which the class does not count."""
+
+_LAYOUTS: Final[dict[type, tuple[tuple[str, bool], ...]]] = {}
+
+
+def _layout(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
+    """Fields of a class, each with whether it defines variables."""
+    found = _LAYOUTS.get(kind)
+    if found is None:
+        found = _LAYOUTS[kind] = tuple((f, f in kind.DEFS) for f in kind.FIELDS)
+    return found
+
+
+class _Comparer:
+    """Walks two nodes side by side, until they differ."""
+
+    __slots__ = (
+        "bindings", "difference", "left", "map_free_vars", "matched", "path", "reason", "right"
+    )  # fmt: skip
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.left: dict[Var, Var] = {}
+        """Variable of the left side -> the one of the right side it equals."""
+        self.right: dict[Var, Var] = {}
+        self.matched: list[tuple[Var, Var]] = []
+        """The pairs, in order of their definition."""
+        self.path: list[str] = []
+        """Steps to the difference, innermost first; filled on the way back from it."""
+        self.difference: tuple[Any, Any] | None = None
+        self.reason = ""
+        self.bindings: tuple[Any, Any] | None = None
+        """The bindings in which the difference is."""
+
+    def same(self, a: Any, b: Any, define: bool) -> bool:
+        """Whether two values are equal; where variables are defined, `define` is true."""
+        kind = type(a)
+        if kind is not type(b) and not any(
+            isinstance(a, general) and isinstance(b, general) for general in _INTERCHANGEABLE
+        ):
+            return self.differ(a, b)
+        compare = _COMPARE.get(kind)
+        if compare is None:
+            compare = _COMPARE[kind] = _comparison(kind)
+        return compare(self, a, b, define)
+
+    def differ(self, a: Any, b: Any, reason: str = "") -> bool:
+        self.difference = a, b
+        self.reason = reason
+        return False
+
+    # Comparisons by class
+
+    def fields(self, a: Any, b: Any, define: bool) -> bool:
+        """Any node."""
+        for field, defines in _layout(type(a)):
+            if not self.same(getattr(a, field), getattr(b, field), define or defines):
+                self.path.append(f".{field}")
+                return False
+        return True
+
+    def scoped(self, a: Any, b: Any, define: bool) -> bool:
+        """A node at whose end the variables that it defines are gone."""
+        start = len(self.matched)
+        if not self.fields(a, b, define):
+            return False
+        for x, y in self.matched[start:]:
+            del self.left[x], self.right[y]
+        del self.matched[start:]
+        return True
+
+    def binding(self, a: Any, b: Any, define: bool) -> bool:
+        if self.fields(a, b, define):
+            return True
+        if self.bindings is None:
+            self.bindings = a, b
+        return False
+
+    def operation(self, a: Any, b: Any, define: bool) -> bool:
+        """A scalar operation; chains of them are long to the left."""
+        steps = 0
+        while isinstance(a, BinaryOpExpr) and type(a) is type(b):
+            if not self.same(a.b, b.b, define):
+                self.path.append(".b")
+                break
+            a, b = a.a, b.a
+            steps += 1
+        else:
+            if self.same(a, b, define):
+                return True
+        self.path += [".a"] * steps
+        return False
+
+    def var(self, a: Any, b: Any, define: bool) -> bool:
+        expected = self.left.get(a)
+        if expected is not None:
+            return expected is b or self.differ(a, b, f"{a.name} stands for {expected.name}")
+        if b in self.right:
+            return self.differ(a, b, f"{b.name} stands for {self.right[b].name}")
+        if define or self.map_free_vars:
+            if not self.same(a.ty, b.ty, define):
+                self.path.append(".ty")
+                return False
+            self.left[a] = b
+            self.right[b] = a
+            self.matched.append((a, b))
+            return True
+        return a is b or self.differ(a, b, "free variables are equal to themselves only")
+
+    def constant(self, a: Any, b: Any, define: bool) -> bool:
+        if not _same_array(a.data, b.data):
+            self.path.append(".data")
+            return self.differ(a, b)
+        if a.ty is not b.ty and not self.same(a.ty, b.ty, define):
+            self.path.append(".ty")
+            return False
+        return True
+
+    def integer(self, a: Any, b: Any, define: bool) -> bool:
+        return (a.value == b.value and a.ty.dtype == b.ty.dtype) or self.differ(a, b)
+
+    def real(self, a: Any, b: Any, define: bool) -> bool:
+        return (_bits(a.value) == _bits(b.value) and a.ty.dtype == b.ty.dtype) or self.differ(a, b)
+
+    def module(self, a: IRModule, b: IRModule, define: bool) -> bool:
+        left = {var.name_hint: func for var, func in a.items()}
+        right = {var.name_hint: func for var, func in b.items()}
+        for field, x, y in (
+            ("functions", left, right),
+            ("attrs", a.attrs, b.attrs),
+            ("global_infos", a.global_infos, b.global_infos),
+        ):
+            if not self.mapping(x, y, define):
+                self.path.append(f".{field}")
+                return False
+        return True
+
+    def mapping(self, a: Mapping[Any, Any], b: Mapping[Any, Any], define: bool) -> bool:
+        if any(isinstance(key, Node) for key in a):
+            return self.pairs(a, b, define)
+        if a.keys() != b.keys():
+            only = [sorted(map(str, x.keys() - y.keys())) for x, y in ((a, b), (b, a))]
+            sides = [f"only {side} has {', '.join(map(repr, keys))}"
+                     for side, keys in zip(("left", "right"), only, strict=True) if keys]  # fmt: skip
+            return self.differ(sorted(map(str, a)), sorted(map(str, b)), "; ".join(sides))
+        for key, value in a.items():
+            if not self.same(value, b[key], define):
+                self.path.append(f'["{key}"]')
+                return False
+        return True
+
+    def pairs(self, a: Mapping[Any, Any], b: Mapping[Any, Any], define: bool) -> bool:
+        """A mapping by nodes, in order: as the buffers of the parameters of a PrimFunc."""
+        if len(a) != len(b):
+            return self.differ(list(a), list(b), f"{len(a)} entries against {len(b)}")
+        for (x, value), (y, other) in zip(a.items(), b.items(), strict=True):
+            if not (self.same(x, y, define) and self.same(value, other, define)):
+                self.path.append(f"[{_shown(x)}]")
+                return False
+        return True
+
+    def sequence(self, a: Sequence[Any], b: Sequence[Any], define: bool) -> bool:
+        same = self.same
+        index = 0
+        for x, y in zip(a, b, strict=False):
+            if not same(x, y, define):
+                self.path.append(f"[{index}]")
+                return False
+            index += 1
+        if len(a) != len(b):
+            longer = a if len(a) > len(b) else b
+            self.path.append(f"[{index}]")
+            extra = longer[index]
+            reason = f"{len(a)} elements against {len(b)}"
+            return self.differ(*((extra, _NOTHING) if longer is a else (_NOTHING, extra)), reason)
+        return True
+
+    def value(self, a: Any, b: Any, define: bool) -> bool:
+        """Anything that is no node."""
+        return bool(a == b) or self.differ(a, b)
+
+    def float(self, a: float, b: float, define: bool) -> bool:
+        return _bits(a) == _bits(b) or self.differ(a, b)
+
+    def array(self, a: Any, b: Any, define: bool) -> bool:
+        return _same_array(a, b) or self.differ(a, b)
+
+    # The difference, in words
+
+    def description(self) -> str:
+        """Where and how the two sides differ."""
+        assert self.difference is not None
+        place = "".join(reversed(self.path)).removeprefix(".")
+        reason = f" ({self.reason})" if self.reason else ""
+        lines = [f"not structurally equal{f' at {place}' if place else ''}{reason}"]
+        left, right = map(_shown, self.difference)
+        if left == right:
+            left, right = (f"{text}  [{type(x).__name__}]"
+                           for text, x in zip((left, right), self.difference, strict=True))  # fmt: skip
+        lines += [f"  left:  {_indented(left)}", f"  right: {_indented(right)}"]
+        if self.bindings is not None and self.bindings[0] is not self.difference[0]:
+            left, right = map(_shown, self.bindings)
+            lines += ["in the bindings", f"  left:  {_indented(left)}"]
+            lines += [f"  right: {_indented(right)}"]
+        return "\n".join(lines)
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING: Final = _Nothing()
+
+
+def _shown(value: Any) -> str:
+    """A value as text.  A part of a program may be too broken to be printed; then its class."""
+    try:
+        text = str(value) if isinstance(value, Node) else repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, which cannot be printed: {type(error).__name__}>"
+    text = text.strip()
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " ..."
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n         ")
+
+
+def _bits(value: float) -> bytes:
+    return struct.pack("d", value)
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    return a is b or (
+        a.dtype == b.dtype and a.shape == b.shape and bool(a.tobytes() == b.tobytes())
+    )
+
+
+_Compare = Callable[[_Comparer, Any, Any, bool], bool]
+
+_COMPARE: Final[dict[type, _Compare]] = {
+    Var: _Comparer.var,
+    DataflowVar: _Comparer.var,
+    IntImm: _Comparer.integer,
+    FloatImm: _Comparer.real,
+    Constant: _Comparer.constant,
+    IRModule: _Comparer.module,
+    FuncType: _Comparer.scoped,
+    Let: _Comparer.scoped,
+    tuple: _Comparer.sequence,
+    list: _Comparer.sequence,
+    float: _Comparer.float,
+    str: _Comparer.value,
+    bool: _Comparer.value,
+    int: _Comparer.value,
+    type(None): _Comparer.value,
+}
+
+
+def _comparison(kind: type) -> _Compare:
+    """How values of a class are compared."""
+    for base, compare in (
+        (Var, _Comparer.var),
+        (BinaryOpExpr, _Comparer.operation),
+        (BaseFunc, _Comparer.scoped),
+        (Binding, _Comparer.binding),
+        (Node, _Comparer.fields),
+        (Mapping, _Comparer.mapping),
+        ((tuple, list), _Comparer.sequence),
+        (np.ndarray, _Comparer.array),
+        (float, _Comparer.float),
+    ):
+        if issubclass(kind, base):  # type: ignore[arg-type]
+            return compare
+    return _Comparer.value
+
+
+# Hashing
+
+
+class _Hasher:
+    """Writes a node as tokens; variables by the number of their definition."""
+
+    __slots__ = ("defined", "map_free_vars", "numbers", "tokens")
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.numbers: dict[Var, int] = {}
+        self.defined: list[Var] = []
+        self.tokens: list[Any] = []
+
+    def value(self) -> int:
+        text = "\0".join(map(str, self.tokens)).encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+    def add(self, x: Any, define: bool) -> None:
+        """The tokens of a value."""
+        kind = type(x)
+        put = _HASH.get(kind)
+        if put is None:
+            put = _HASH[kind] = _hashing(kind)
+        put(self, x, define)
+
+    def fields(self, x: Any, define: bool) -> None:
+        self.tokens.append(type(x).__name__)
+        for field, defines in _layout(type(x)):
+            self.add(getattr(x, field), define or defines)
+
+    def scoped(self, x: Any, define: bool) -> None:
+        start = len(self.defined)
+        self.fields(x, define)
+        for var in self.defined[start:]:
+            del self.numbers[var]
+        del self.defined[start:]
+
+    def operation(self, x: Any, define: bool) -> None:
+        while isinstance(x, BinaryOpExpr):
+            self.tokens.append(type(x).__name__)
+            self.add(x.b, define)
+            x = x.a
+        self.add(x, define)
+
+    def var(self, x: Var, define: bool) -> None:
+        number = self.numbers.get(x)
+        if number is None and (define or self.map_free_vars):
+            self.add(x.ty, define)
+            number = self.numbers[x] = len(self.defined)
+            self.defined.append(x)
+        self.tokens += (type(x).__name__, f"free {id(x)}" if number is None else number)
+
+    def constant(self, x: Constant, define: bool) -> None:
+        self.array(x.data, define)
+        self.add(x.ty, define)
+
+    def immediate(self, x: Any, define: bool) -> None:
+        self.tokens += (type(x).__name__, x.ty.dtype)
+        self.add(x.value, define)
+
+    def module(self, x: IRModule, define: bool) -> None:
+        self.tokens.append("IRModule")
+        self.mapping({var.name_hint: func for var, func in x.items()}, define)
+        self.mapping(x.attrs, define)
+        self.mapping(x.global_infos, define)
+
+    def mapping(self, x: Mapping[Any, Any], define: bool) -> None:
+        self.tokens += ("{", len(x))
+        items = x.items()
+        if not any(isinstance(key, Node) for key in x):
+            items = sorted(items, key=lambda item: str(item[0]))  # type: ignore[assignment]
+        for key, value in items:
+            self.add(key, define)
+            self.add(value, define)
+
+    def sequence(self, x: Sequence[Any], define: bool) -> None:
+        self.tokens += ("(", len(x))
+        for item in x:
+            self.add(item, define)
+
+    def number(self, x: float, define: bool) -> None:
+        self.tokens.append(_bits(x).hex())
+
+    def text(self, x: Any, define: bool) -> None:
+        self.tokens += (type(x).__name__, x)
+
+    def array(self, x: Any, define: bool) -> None:
+        digest = hashlib.blake2b(np.ascontiguousarray(x).tobytes(), digest_size=8).hexdigest()
+        self.tokens += ("array", dtype_name(x.dtype), x.shape, digest)
+
+    def other(self, x: Any, define: bool) -> None:
+        self.tokens += (type(x).__name__, hash(x))
+
+
+_Hash = Callable[[_Hasher, Any, bool], None]
+
+_HASH: Final[dict[type, _Hash]] = {
+    IntImm: _Hasher.immediate,
+    FloatImm: _Hasher.immediate,
+    Constant: _Hasher.constant,
+    IRModule: _Hasher.module,
+    FuncType: _Hasher.scoped,
+    Let: _Hasher.scoped,
+    **{kind: _Hasher.text for kind in (str, bool, int, type(None), bytes)},
+}
+
+
+def _hashing(kind: type) -> _Hash:
+    """How values of a class are hashed."""
+    for base, put in (
+        (Var, _Hasher.var),
+        (BinaryOpExpr, _Hasher.operation),
+        (BaseFunc, _Hasher.scoped),
+        (Node, _Hasher.fields),
+        (Mapping, _Hasher.mapping),
+        ((tuple, list), _Hasher.sequence),
+        (np.ndarray, _Hasher.array),
+        (float, _Hasher.number),
+        ((str, int), _Hasher.text),
+    ):
+        if issubclass(kind, base):  # type: ignore[arg-type]
+            return put
+    return _Hasher.other
