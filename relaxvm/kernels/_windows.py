@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ._attributes import ints_of
@@ -45,7 +46,7 @@ class Windows:
             strides: one for each axis.
             padding: in front of each axis, then behind each.
             dilation: one for each axis.
-            ceil_mode: whether a last window may reach beyond the padding.
+            ceil_mode: whether a last window may reach beyond the padding, if it begins before it.
 
         Raises:
             TypeError: an attribute is no shape of ints.
@@ -64,7 +65,10 @@ class Windows:
                     f"{name}: expected windows that fit the padded image, got a window of "
                     f"{self.reach(i)} for {room + self.reach(i)}"
                 )
-            steps = -(-room // self.strides[i]) if ceil_mode else room // self.strides[i]
+            steps = room // self.strides[i]
+            if ceil_mode and room % self.strides[i]:
+                # One more, unless it begins in the padding behind the image.
+                steps += (steps + 1) * self.strides[i] < length + self.padding[i]
             count.append(steps + 1)
         self.count = tuple(count)
 
@@ -73,15 +77,31 @@ class Windows:
         return self.dilation[axis] * (self.size[axis] - 1) + 1
 
     def inside(self, axis: int, tap: int, length: int) -> tuple[slice, slice]:
-        """Which windows have a tap on the image, and the elements that it lies on."""
+        """Which windows have a tap on an image of a length, and the elements that it lies on."""
         stride = self.strides[axis]
         offset = tap * self.dilation[axis] - self.padding[axis]
-        first = max(0, -(offset // stride))
-        last = min(self.count[axis], -(-(length - offset) // stride))
-        if last <= first:
-            return slice(0, 0), slice(0, 0)
+        first, last = self._first_and_last(axis, offset, length)
         start = first * stride + offset
-        return slice(first, last), slice(start, start + (last - first - 1) * stride + 1, stride)
+        return slice(first, last), slice(start, start + (last - first) * stride, stride)
+
+    def taps_inside(self, axis: int, length: int, *, padded: bool) -> NDArray[np.int64]:
+        """How many taps of each window lie on an image of a length, or on the padded image."""
+        counts = np.zeros(self.count[axis], np.int64)
+        before, after = self.padding[axis], self.padding[axis + len(self.count)]
+        for tap in range(self.size[axis]):
+            offset = tap * self.dilation[axis]
+            if padded:
+                first, last = self._first_and_last(axis, offset, length + before + after)
+            else:
+                first, last = self._first_and_last(axis, offset - before, length)
+            counts[first:last] += 1
+        return counts
+
+    def _first_and_last(self, axis: int, offset: int, length: int) -> tuple[int, int]:
+        """The windows, from first to before last, whose start and an offset are within a length."""
+        stride = self.strides[axis]
+        first = max(0, -(offset // stride))
+        return first, max(first, min(self.count[axis], -(-(length - offset) // stride)))
 
 
 def taps(

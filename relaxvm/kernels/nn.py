@@ -209,26 +209,23 @@ def dropout(x: NDArray[Any], out: NDArray[Any], mask: NDArray[Any]) -> None:
 def cross_entropy_with_logits(
     predictions: NDArray[Any], labels: NDArray[Any], out: NDArray[Any]
 ) -> None:
-    """out = - the sum of labels * log_softmax(predictions), by the number of rows.  Matrices with a
-    row for each example, or vectors; out has no axes; all are floats of one data type."""
+    """out = - the sum of predictions * labels, divided by the length of the first axis if there are
+    more.  predictions: the logarithms of probabilities, as of `nn.log_softmax`; both are floats of
+    one shape and data type, out has no axes."""
     name = "nn.cross_entropy_with_logits"
     check_tensors(name, predictions=predictions, labels=labels)
     dtype = float_dtype(name, predictions=predictions, labels=labels)
-    if predictions.ndim not in (1, 2) or predictions.shape != labels.shape:
+    if predictions.ndim < 1 or predictions.shape != labels.shape:
         raise ValueError(
-            f"{name}: expected vectors or matrices of one shape, got predictions "
+            f"{name}: expected tensors of one shape with axes, got predictions "
             f"{describe(predictions)}, labels {describe(labels)}"
         )
     check_out(name, out, dtype, ())
-    working = _working(dtype)
     total = np.zeros((), np.float64)
     if predictions.size:
         for rows, weights in row_blocks(predictions, labels):
-            logs = np.empty(rows.shape, working)
-            _log_softmax(logs, rows.astype(working, copy=False))
-            logs *= weights
-            total -= logs.sum(dtype=np.float64)
-    if predictions.ndim == 2:
+            total -= np.multiply(rows, weights, dtype=_working(dtype)).sum(dtype=np.float64)
+    if predictions.ndim > 1:
         total /= len(predictions)
     np.copyto(out, total, casting="same_kind")
 

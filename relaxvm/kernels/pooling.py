@@ -33,8 +33,9 @@ def max_pool2d(
 ) -> None:
     """out = the greatest element of each window, NaN if one is.  x[batch, channels, height, width];
     pool_size, strides and dilation: a number for height and one for width; padding: top, left,
-    bottom, right; ceil_mode: whether a last window may reach beyond the padding.  A window without
-    elements has the least number of the data type."""
+    bottom, right; ceil_mode: whether a last window may reach beyond the padding, if it begins
+    before that behind the image.  A window without elements has the least number of the data
+    type."""
     name = "nn.max_pool2d"
     check_tensors(name, x=x)
     result_dtype(name, np.maximum, x=x, other=x)
@@ -58,7 +59,7 @@ def avg_pool2d(
     out: NDArray[Any],
 ) -> None:
     """out = the mean of each window, of floats; as `nn.max_pool2d` else.  count_include_pad:
-    whether what lies outside counts, as zeros.  A window without elements has 0."""
+    whether the padding counts, as zeros.  A window without elements has 0."""
     name = "nn.avg_pool2d"
     check_tensors(name, x=x)
     dtype = float_dtype(name, x=x)
@@ -104,13 +105,8 @@ def _least(dtype: np.dtype[Any]) -> Any:
 
 
 def _counts(windows: Windows, image: tuple[int, ...], include: bool) -> NDArray[Any]:
-    """The elements of each window, at least 1."""
-    if include:
-        return np.full((1, 1), windows.size[0] * windows.size[1])
-    along = []
-    for axis, length in enumerate(image):
-        counts = np.zeros(windows.count[axis], np.int64)
-        for tap in range(windows.size[axis]):
-            counts[windows.inside(axis, tap, length)[0]] += 1
-        along.append(counts)
-    return np.maximum(np.multiply.outer(*along), 1)
+    """The elements of each window, those of the padding included or not, at least 1."""
+    height, width = (
+        windows.taps_inside(axis, length, padded=include) for axis, length in enumerate(image)
+    )
+    return np.maximum(np.multiply.outer(height, width), 1)
