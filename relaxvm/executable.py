@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import IO, Any, NamedTuple
@@ -60,13 +60,16 @@ class VMExecutable:
         instr_data: int64[words], the code.
         memory_scopes: constant index -> memory scope, for constants that have one.
         debug: where the instructions come from; None, or empty, where nothing is known.
+        kernels: functions that were compiled with the program, by name; a VM finds them before all
+            that are registered.  They are no content: equality, hash and bytes leave them out, a
+            pickle takes them along.
 
     The parts are kept as given: `relaxvm.verify` says whether they make sense.  Constant arrays are
     handed out read-only.
     """
 
     __slots__ = ("__weakref__", "_hash", "constants", "debug", "functions", "instr_data",
-                 "instr_offset", "memory_scopes")  # fmt: skip
+                 "instr_offset", "kernels", "memory_scopes")  # fmt: skip
 
     functions: tuple[FunctionInfo, ...]
     constants: tuple[Any, ...]
@@ -74,6 +77,7 @@ class VMExecutable:
     instr_data: NDArray[np.int64]
     memory_scopes: Mapping[int, str]
     debug: DebugInfo | None
+    kernels: Mapping[str, Callable[..., Any]]
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class VMExecutable:
         instr_data: Sequence[int] | NDArray[np.int64],
         memory_scopes: Mapping[int, str] | None = None,
         debug: DebugInfo | None = None,
+        kernels: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "functions", tuple(functions))
@@ -91,6 +96,7 @@ class VMExecutable:
         put(self, "instr_data", _words(instr_data))
         put(self, "memory_scopes", dict(memory_scopes or {}))
         put(self, "debug", debug or None)
+        put(self, "kernels", {} if kernels is None else kernels)
         put(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -170,6 +176,19 @@ class VMExecutable:
             self.instr_data,
             self.memory_scopes,
             debug,
+            self.kernels,
+        )
+
+    def with_kernels(self, kernels: Mapping[str, Callable[..., Any]]) -> VMExecutable:
+        """This executable with other compiled functions beside it."""
+        return VMExecutable(
+            self.functions,
+            self.constants,
+            self.instr_offset,
+            self.instr_data,
+            self.memory_scopes,
+            self.debug,
+            kernels,
         )
 
     # Text forms.  The design document of the Relax VM spells two of them without an underscore.
@@ -223,7 +242,7 @@ class VMExecutable:
         binary.save(self, path, debug=debug)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return _from_pickle, (self.to_bytes(),)
+        return _from_pickle, (self.to_bytes(), self.kernels)
 
     def __copy__(self) -> VMExecutable:
         return self
@@ -306,10 +325,12 @@ def _words(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     return np.frombuffer(array.tobytes(), np.int64)
 
 
-def _from_pickle(data: bytes) -> VMExecutable:
+def _from_pickle(
+    data: bytes, kernels: Mapping[str, Callable[..., Any]] | None = None
+) -> VMExecutable:
     from .formats import binary
     from .verify import verify
 
     executable = binary.loads(data)
     verify(executable).check()
-    return executable
+    return executable.with_kernels(kernels) if kernels else executable

@@ -57,6 +57,7 @@ class Scope(Registry):
     def __init__(self, own: Registry | None, allowed: frozenset[str] | None) -> None:
         super().__init__()
         self._functions = own
+        self._kernels: Mapping[str, Callable[..., Any]] = {}
         self.allowed = allowed
 
     @property
@@ -64,11 +65,18 @@ class Scope(Registry):
         """Whether it holds functions that are not in the global registry."""
         return self._functions is not None
 
+    def add_kernels(self, kernels: Mapping[str, Callable[..., Any]]) -> None:
+        """Let the functions that were compiled with an executable be found, after the caller's own
+        and before the registered ones."""
+        self._kernels = kernels
+
     def lookup(self, name: str) -> PackedFunc | None:
         if self._functions is not None:
             record = self._functions.lookup(name)
             if record is not None:
                 return record
+        if name in self._kernels:
+            return PackedFunc(name, self._kernels[name])
         record = GLOBAL.lookup(name)
         return record if record is not None and self._permits(record) else None
 
@@ -80,6 +88,7 @@ class Scope(Registry):
 
     def names(self) -> list[str]:
         known = set(self._functions.names()) if self._functions is not None else set()
+        known.update(self._kernels)
         known.update(name for name in GLOBAL.names() if self.lookup(name) is not None)
         return sorted(known)
 

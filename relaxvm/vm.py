@@ -108,6 +108,7 @@ class VirtualMachine(Machine):
         limits = Limits() if limits is None else limits
         devices = _device_list(device)
         self._scope = scope_of(functions)
+        self._scope.add_kernels(executable.kernels)
         self._allocators = make_allocators(devices, memory_cfg, limits)
         ensure_verified(executable, limits=limits, registry=self._scope)
         linked = link(executable, self._scope)

@@ -9,7 +9,7 @@ Source: CodeGenVM of apache-tvm 0.27.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..exec_builder import ExecBuilder
@@ -49,12 +49,19 @@ _NULL_VALUE: Final = Op.get("relax.null_value")
 _WITH_CONTEXT: Final = Op.get("relax.call_builtin_with_ctx")
 _ALLOC_STORAGE: Final = Op.get("relax.vm.alloc_storage")
 _ALLOC_TENSOR: Final = Op.get("relax.vm.alloc_tensor")
+_COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _KILL: Final = Op.get("relax.vm.kill_object")
 
 
-def generate_bytecode(builder: ExecBuilder, mod: IRModule) -> IRModule:
+def generate_bytecode(
+    builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, Shape] | None = None
+) -> IRModule:
     """Emit every Relax function of a lowered module; returns the module of what is left, the
     PrimFuncs.
+
+    Args:
+        programs: functions that are called with the shape heap only, and what they compute; a call
+            of one is ``relaxvm.builtin.compute_shape``.
 
     Raises:
         TypeError: an expression that lowering should have removed; the note says where.
@@ -65,7 +72,7 @@ def generate_bytecode(builder: ExecBuilder, mod: IRModule) -> IRModule:
             continue
         symbol = symbol_of(func, var)
         try:
-            _FunctionEmitter(builder, mod, symbol, func).emit()
+            _FunctionEmitter(builder, mod, symbol, func, programs or {}).emit()
         except Exception as error:
             error.add_note(f"in the code generator, function {symbol!r}")
             raise
@@ -101,11 +108,19 @@ class _FunctionEmitter:
     """Emits one function.  An expression evaluates to an operand word; `dst` is the register that
     a result goes to, or None for a new one."""
 
-    def __init__(self, builder: ExecBuilder, mod: IRModule, symbol: str, func: Function) -> None:
+    def __init__(
+        self,
+        builder: ExecBuilder,
+        mod: IRModule,
+        symbol: str,
+        func: Function,
+        programs: Mapping[GlobalVar, Shape],
+    ) -> None:
         self._builder = builder
         self._mod = mod
         self._symbol = symbol
         self._func = func
+        self._programs = programs
         self._words: dict[Var, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
@@ -254,6 +269,10 @@ class _FunctionEmitter:
         if type(op) is ExternFunc:
             return self._emit_call(op.global_symbol, self._operands(call.args), call, is_used)
         if type(op) is GlobalVar:
+            program = self._programs.get(op)
+            if program is not None:
+                args = [*self._operands(call.args), self._builder.convert_constant(program)]
+                return self._emit_call(_COMPUTE_SHAPE, args, call, is_used)
             symbol = symbol_of(self._mod[op], op)
             return self._emit_call(symbol, self._operands(call.args), call, is_used)
         args = [self._builder.vm_state(), self._operand(op), *self._operands(call.args)]

@@ -48,7 +48,7 @@ from ..ir import (
 from ..op import base
 from ..script.printer import as_script
 from ..shape_codes import MakeShapeCode, MatchShapeCode
-from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, SeqStmt
+from ..tir import Buffer, BufferLoad, BufferStore, BufferType, PrimFunc, SeqStmt
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["VMShapeLower"]
@@ -525,7 +525,7 @@ class _ModuleLowerer:
         self.module = mod.copy()
 
     def add_shape_func(self, size: int, ready: list[_Slot], slots: _Slots) -> GlobalVar:
-        heap = Buffer((size,), "int64", "H")
+        heap = Buffer("H", BufferType((size,), "int64"))
         loads = {
             v: BufferLoad(heap, [int_imm(slots.get(v).index)])
             for slot in ready
@@ -534,14 +534,8 @@ class _ModuleLowerer:
         stores = [
             BufferStore(heap, substitute(slot.expr, loads), [int_imm(slot.index)]) for slot in ready
         ]
-        param = Var("H", "handle")
         body = stores[0] if len(stores) == 1 else SeqStmt(stores)
-        func = PrimFunc(
-            [param],
-            body,
-            buffer_map={param: heap},
-            attrs=Attrs({"tirx.is_host_func": True}),
-        )
+        func = PrimFunc([heap], body, attrs=Attrs({"tirx.is_host_func": True}))
         name = self.module.unique_name("shape_func")
         self.module[name] = func
         gv: GlobalVar = self.module.get_global_var(name)

@@ -1,0 +1,147 @@
+"""build: from a program to an executable.
+
+Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .. import transform
+from ..exec_builder import ExecBuilder
+from ..executable import VMExecutable
+from ..ir import Function, GlobalVar, IRModule
+from ..pipeline import get_pipeline
+from ..tir import PrimFunc
+from ..tir.build import build_prim_funcs
+from ..tir.shape_func import shape_program_of
+from ..transform import Pass
+from ..values import Shape
+from .codegen import generate_bytecode, symbol_of
+
+__all__ = ["EXEC_MODES", "build", "compile", "filter_tir", "vmcodegen", "vmlink"]
+
+EXEC_MODES: Final = ("bytecode", "compiled")
+_TARGETS: Final = ("llvm", "c", "cpu")
+
+
+def build(
+    mod: IRModule | Function | PrimFunc,
+    target: Any = None,
+    params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    exec_mode: str = "bytecode",
+) -> VMExecutable:
+    """Compile a program.
+
+    Args:
+        mod: the program, or a single function of it.
+        target: None or "llvm"; programs run on the CPU.
+        params: values of weights, by parameter name: they become constants (`BindParams`).
+        relax_pipeline: what lowers the program: a name for `get_pipeline`, a pass, or None for a
+            program that is lowered already.
+        exec_mode: "bytecode", or "compiled" to run through generated Python.
+
+    PrimFuncs are compiled by the system's C compiler, without one they become Python.  Shape
+    functions become programs for ``relaxvm.builtin.compute_shape``.
+
+    Raises:
+        TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
+            function and binding.
+    """
+    mod = _as_module(mod)
+    _check_target(target)
+    if exec_mode not in EXEC_MODES:
+        raise ValueError(f"exec_mode: expected one of {', '.join(EXEC_MODES)}, got {exec_mode!r}")
+    if params:
+        mod = transform.BindParams("main", dict(params))(mod)
+    if isinstance(relax_pipeline, str):
+        relax_pipeline = get_pipeline(relax_pipeline)
+    if relax_pipeline is not None:
+        mod = relax_pipeline(mod)
+    builder = ExecBuilder()
+    programs = _shape_programs(mod)
+    if exec_mode == "compiled":
+        from .compiled import build_compiled
+
+        return build_compiled(builder, mod, programs)
+    rest = generate_bytecode(builder, mod, programs)
+    return vmlink(builder, target, _without(rest, programs))
+
+
+compile = build  # noqa: A001  (TVM's name)
+
+
+def _as_module(mod: Any) -> IRModule:
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, (Function, PrimFunc)):
+        return IRModule.from_expr(mod)
+    raise TypeError(f"build: expected an IRModule or a function, got {type(mod).__name__}")
+
+
+def _check_target(target: Any) -> None:
+    kind = target.get("kind") if isinstance(target, Mapping) else target
+    kind = getattr(getattr(kind, "kind", None), "name", kind)
+    if kind is None or (isinstance(kind, str) and kind.split()[:1] and kind.split()[0] in _TARGETS):
+        return
+    raise ValueError(
+        f"target: relaxvm compiles for the CPU ({', '.join(_TARGETS)} or None), got {target!r}"
+    )
+
+
+def _shape_programs(mod: IRModule) -> dict[GlobalVar, Shape]:
+    """Functions that only compute on the shape heap, as programs for the VM."""
+    found: dict[GlobalVar, Shape] = {}
+    for var, func in mod.functions.items():
+        if isinstance(func, PrimFunc) and func.attrs.get("tirx.is_host_func"):
+            program = shape_program_of(func)
+            if program is not None:
+                found[var] = program
+    return found
+
+
+def _without(mod: IRModule, programs: Mapping[GlobalVar, Shape]) -> IRModule:
+    rest = mod.copy()
+    for var in programs:
+        del rest[var]
+    return rest
+
+
+def filter_tir(mod: IRModule) -> IRModule | None:
+    """The PrimFuncs of a module, or None if there are none."""
+    funcs = {var: func for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
+    return IRModule(funcs, mod.attrs, mod.global_infos) if funcs else None
+
+
+def vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+    """Generate code for every Relax function of a lowered module; returns what is left: the
+    PrimFuncs, and with "compiled" the functions as VM-TIR.
+
+    Raises:
+        ValueError: unknown `exec_mode`.
+    """
+    if exec_mode == "bytecode":
+        return generate_bytecode(builder, mod)
+    if exec_mode == "compiled":
+        from .vm_tir import generate_vm_tir
+
+        return generate_vm_tir(builder, mod)
+    raise ValueError(f"exec_mode: expected one of {', '.join(EXEC_MODES)}, got {exec_mode!r}")
+
+
+def vmlink(
+    builder: ExecBuilder, target: Any = None, tir_mod: IRModule | None = None
+) -> VMExecutable:
+    """The executable of what was generated, with its PrimFuncs compiled."""
+    _check_target(target)
+    executable = builder.get()
+    funcs = {} if tir_mod is None else {
+        symbol_of(func, var): func
+        for var, func in tir_mod.functions.items()
+        if isinstance(func, PrimFunc)
+    }  # fmt: skip
+    if not funcs:
+        return executable
+    return executable.with_kernels(build_prim_funcs(funcs))

@@ -1,0 +1,22 @@
+"""Passes: what turns a program into one that the VM can run, and into a better one.
+
+Each pass is a function of this package that gives a `Pass`, a map from IRModule to IRModule; a file
+per pass.  `relaxvm.pipeline` has them in order.
+"""
+
+# ruff: noqa: F403
+from .attach_global_symbol import *
+from .call_tir_rewrite import *
+from .canonicalize_bindings import *
+from .compute_prim_value import *
+from .dead_code_elimination import *
+from .instruments import *
+from .kill_after_last_use import *
+from .lambda_lift import *
+from .lower_alloc_tensor import *
+from .lower_runtime_builtin import *
+from .pass_infra import *
+from .remove_purity_checking import *
+from .rewrite_dataflow_reshape import *
+from .to_non_dataflow import *
+from .vm_shape_lower import *

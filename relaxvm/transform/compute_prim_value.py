@@ -1,0 +1,95 @@
+"""ComputePrimValue: computations of scalars become calls of functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import (
+    Attrs,
+    Binding,
+    Call,
+    Expr,
+    ExprMutator,
+    FloatImm,
+    Function,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    ShapeExpr,
+    Var,
+    VarBinding,
+    free_vars,
+    substitute,
+)
+from ..tir import Evaluate, PrimFunc, ret
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["ComputePrimValue"]
+
+
+class _Computer(ExprMutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__()
+        self._module = module
+        self._out: list[Binding] = []
+
+    def visit_seq(self, seq: Any) -> Any:
+        outer, self._out = self._out, []
+        body_out: list[Binding] = []
+        new = super().visit_seq(seq)
+        body_out, self._out = self._out, outer
+        if body_out:  # the result itself was a computation
+            block = type(seq)([_block(body_out)], new.body)
+            return type(seq)([*new.blocks, *block.blocks], new.body, span=seq.span)
+        return new
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        new = super().visit_binding(binding)
+        if not self._out:
+            return new
+        before, self._out = self._out, []
+        return [*before, *([new] if isinstance(new, Binding) else new)]
+
+    def visit_shape(self, expr: ShapeExpr) -> Expr:
+        return expr  # for the shape heap
+
+    def visit_scalar(self, scalar: Expr) -> Expr:
+        if type(scalar) in (IntImm, FloatImm):
+            return scalar
+        variables = free_vars(scalar)
+        params = [Var(v.name, v.ty) for v in variables]
+        value = substitute(scalar, dict(zip(variables, params, strict=True)))
+        func = PrimFunc(params, Evaluate(ret(value)), scalar.ty, Attrs({"tirx.is_host_func": True}))
+        name = self._module.unique_name("compute_symbolic_expr")
+        self._module[name] = func
+        callee: GlobalVar = self._module.get_global_var(name)
+        var = Var("gv", scalar.ty)
+        self._out.append(VarBinding(var, Call(callee, variables, ty=scalar.ty)))
+        return var
+
+
+def _block(bindings: list[Binding]) -> Any:
+    from ..ir import BindingBlock
+
+    return BindingBlock(bindings)
+
+
+def ComputePrimValue() -> Pass:
+    """A scalar that is computed where a value is expected (an argument, a condition) becomes a call
+    of a private PrimFunc "compute_symbolic_expr" of the variables that it mentions.  Constants,
+    variables and the dimensions of shapes stay.
+
+    Why: the VM calls, it does not compute.
+    """
+
+    @module_pass(name="ComputePrimValue")
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        new = mod.copy()
+        for var, func in mod.functions.items():
+            if type(func) is Function:
+                rewritten = _Computer(new).visit(func)
+                if rewritten is not func:
+                    new[var] = rewritten
+        return new
+
+    return run  # type: ignore[no-any-return]

@@ -1,0 +1,176 @@
+"""DeadCodeElimination: what has no effect and is not used goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    ExprVisitor,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Type,
+    Var,
+    VarBinding,
+    free_vars,
+    type_free_vars,
+)
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["DeadCodeElimination"]
+
+
+class _Mentions(ExprVisitor):
+    """Variables, also symbolic ones, that an expression mentions."""
+
+    def __init__(self, live: set[Var]) -> None:
+        self._live = live
+
+    def visit_var(self, var: Var) -> None:
+        self._live.add(var)
+
+    def visit_scalar(self, scalar: Expr) -> None:
+        self._live.update(free_vars(scalar))
+
+    def visit_shape(self, expr: ShapeExpr) -> None:
+        for value in expr.values:
+            self._live.update(free_vars(value))
+
+    def visit_type(self, ty: Type) -> None:
+        self._live.update(type_free_vars(ty))
+
+
+class _Eliminator:
+    def __init__(self, has_effect: Any) -> None:
+        self._has_effect = has_effect
+
+    def function(self, func: Function) -> Function:
+        live: set[Var] = set()
+        live.update(type_free_vars(func.ret_ty))
+        body = self._seq(func.body, live)
+        return func if body is func.body else func.replace(body=body)
+
+    def _seq(self, seq: SeqExpr, live: set[Var]) -> SeqExpr:
+        mentions = _Mentions(live)
+        mentions.visit(seq.body)
+        blocks: list[BindingBlock] = []
+        changed = False
+        for block in reversed(seq.blocks):
+            new = self._block(block, live, mentions)
+            changed = changed or new is not block
+            if new.bindings:
+                blocks.append(new)
+        if not changed:
+            return seq
+        blocks.reverse()
+        return SeqExpr(blocks, seq.body, seq.ty, seq.span)
+
+    def _block(self, block: BindingBlock, live: set[Var], mentions: _Mentions) -> BindingBlock:
+        kept: list[Binding] = []
+        changed = False
+        for binding in reversed(block.bindings):
+            if not self._is_live(binding, live, type(block) is DataflowBlock):
+                changed = True
+                continue
+            new = self._inside(binding, live)
+            changed = changed or new is not binding
+            kept.append(new)
+            if type(new) is MatchCast:
+                live.update(type_free_vars(new.ty))
+            mentions.visit(new.value)
+        if not changed:
+            return block
+        kept.reverse()
+        return type(block)(kept, block.span)
+
+    def _is_live(self, binding: Binding, live: set[Var], in_dataflow: bool) -> bool:
+        if binding.var in live:
+            return True
+        if type(binding) is MatchCast:
+            # Outside of dataflow the check itself is what the program asks for.
+            return not in_dataflow or any(v in live for v in type_free_vars(binding.ty))
+        return bool(self._has_effect(binding.value))
+
+    def _inside(self, binding: Binding, live: set[Var]) -> Binding:
+        value: Expr = binding.value
+        if type(value) is If:
+            then, orelse = self._seq(value.true_branch, live), self._seq(value.false_branch, live)
+            if then is value.true_branch and orelse is value.false_branch:
+                return binding
+            value = If(value.cond, then, orelse, value.ty, value.span)
+        elif type(value) is Function:
+            value = self.function(value)
+        if value is binding.value:
+            return binding
+        return VarBinding(binding.var, value, binding.span)
+
+
+def _called(func: Function) -> set[GlobalVar]:
+    found: set[GlobalVar] = set()
+
+    class Finder(ExprVisitor):
+        def visit_global_var(self, var: GlobalVar) -> None:
+            found.add(var)
+
+    Finder().visit(func)
+    return found
+
+
+def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
+    pending = list(entries)
+    found = set(pending)
+    while pending:
+        func = mod.functions.get(pending.pop())
+        if type(func) is not Function:
+            continue
+        for var in _called(func):
+            if var not in found:
+                found.add(var)
+                pending.append(var)
+    return found
+
+
+def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
+    """Bindings whose value is not used and has no effect are removed, and functions that cannot be
+    reached from the entry functions: those given, else every function with a "global_symbol".
+
+    A call of an impure operator or function, or of a packed function that is not declared pure, is
+    an effect.  An unused R.call_pure_packed stays as well: TVM's users rely on such calls.
+    """
+
+    @module_pass(name="DeadCodeElimination", opt_level=1)
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        from ..analysis import contains_impure_call
+
+        def has_effect(value: Expr) -> bool:
+            if type(value) is Call and getattr(value.op, "name", "") == "relax.call_pure_packed":
+                return True
+            return bool(contains_impure_call(value))
+
+        new = mod.copy()
+        eliminator = _Eliminator(has_effect)
+        for var, func in mod.functions.items():
+            if type(func) is Function:
+                new[var] = eliminator.function(func)
+        if entry_functions is None:
+            entries = [v for v, f in new.functions.items() if "global_symbol" in f.attrs]
+        else:
+            entries = [new.get_global_var(name) for name in entry_functions]
+        if entries:
+            alive = _reachable(new, entries)
+            for var in list(new.functions):
+                if var not in alive:
+                    del new[var]
+        return new
+
+    return run  # type: ignore[no-any-return]

@@ -1,0 +1,66 @@
+"""RewriteDataflowReshape: a reshape inside of a dataflow block needs no copy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..ir import (
+    Binding,
+    Call,
+    DataflowVar,
+    ExprMutator,
+    ExternFunc,
+    Function,
+    IRModule,
+    Op,
+    TensorType,
+    Tuple,
+)
+from ..op import base  # noqa: F401  (registers the operators named here)
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["RewriteDataflowReshape"]
+
+_CALL_DPS: Final = Op.get("relax.call_dps_packed")
+_KERNEL: Final = "relaxvm.kernel.reshape"
+
+
+class _Rewriter(ExprMutator):
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        value = binding.value
+        if (
+            type(binding.var) is DataflowVar
+            and type(value) is Call
+            and value.op is _CALL_DPS
+            and type(value.args[0]) is ExternFunc
+            and value.args[0].global_symbol == _KERNEL
+        ):
+            view = _as_reshape(value)
+            if view is not None:
+                binding = type(binding)(binding.var, view, binding.span)
+        return super().visit_binding(binding)
+
+
+def _as_reshape(call: Call) -> Call | None:
+    packed = call.args[1]
+    out = call.ty_args[0]
+    if type(packed) is not Tuple or type(out) is not TensorType or out.shape is None:
+        return None
+    reshape: Any = Op.get("relax.reshape").make
+    new = reshape(packed.fields[0], out.shape)
+    return Call(new.op, new.args, new.attrs, new.ty_args, call.ty, call.span)
+
+
+def RewriteDataflowReshape() -> Pass:
+    """Within dataflow blocks, a call of the reshape kernel whose result stays in the block becomes
+    R.reshape again, which shares the memory of its argument.
+
+    Why: nothing in a dataflow block writes a tensor that it did not make, so that the copy is not
+    needed; what leaves the block gets memory of its own.
+    """
+
+    @function_pass(name="RewriteDataflowReshape")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        return _Rewriter().visit(func)
+
+    return run  # type: ignore[no-any-return]
