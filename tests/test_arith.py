@@ -18,8 +18,8 @@ from relaxvm.ir import (
     FloorDiv,
     FloorMod,
     IntImm,
-    LShift,
     Let,
+    LShift,
     Max,
     Min,
     Mul,
@@ -30,8 +30,8 @@ from relaxvm.ir import (
     Sub,
     Var,
     int_imm,
+    prim,
 )
-from relaxvm.ir import prim
 from relaxvm.ir.arith import (
     Analyzer,
     evaluate,

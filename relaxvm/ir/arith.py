@@ -171,10 +171,10 @@ class _Atom:
 
     __slots__ = ("expr",)
 
-    expr: Expr | None
+    expr: Any
     """A variable or an expression that is not looked into."""
 
-    def __init__(self, expr: Expr | None = None) -> None:
+    def __init__(self, expr: Any = None) -> None:
         self.expr = expr
 
 
@@ -232,20 +232,20 @@ class _Normalizer:
             self.atoms.append(make(*args))
         return found
 
-    def of_var(self, var: Expr) -> int:
+    def of_var(self, var: Node) -> int:
         """The number of a variable, or of any expression as this object."""
         return self.number(id(var), _Atom, var)
 
     def polynomial(self, expr: Expr) -> Polynomial:
         """The normal form of an integer or bool expression."""
         total: Polynomial = {}
-        work = [(expr, 1)]
+        work: list[tuple[Any, int]] = [(expr, 1)]
         while work:
             e, scale = work.pop()
             kind = type(e)
             if kind is IntImm:
-                if e.value:  # type: ignore[attr-defined]
-                    _accumulate(total, _ONE, scale * e.value)  # type: ignore[attr-defined]
+                if e.value:
+                    _accumulate(total, _ONE, scale * e.value)
             elif isinstance(e, Var):
                 monomial = (self.of_var(e),)
                 value = total.get(monomial, 0) + scale
@@ -256,12 +256,12 @@ class _Normalizer:
             elif not _is_integer(e):
                 _accumulate(total, self._opaque(e), scale)
             elif kind is Add:
-                work += ((e.b, scale), (e.a, scale))  # type: ignore[attr-defined]
+                work += ((e.b, scale), (e.a, scale))
             elif kind is Sub:
-                work += ((e.b, -scale), (e.a, scale))  # type: ignore[attr-defined]
-            elif kind is Mul and type(e.b) is IntImm:  # type: ignore[attr-defined]
-                if e.b.value:  # type: ignore[attr-defined]
-                    work.append((e.a, scale * e.b.value))  # type: ignore[attr-defined]
+                work += ((e.b, -scale), (e.a, scale))
+            elif kind is Mul and type(e.b) is IntImm:
+                if e.b.value:
+                    work.append((e.a, scale * e.b.value))
             else:
                 _accumulate(total, _RULES.get(kind, _Normalizer._opaque)(self, e), scale)
         return total
@@ -288,9 +288,7 @@ class _Normalizer:
         p, q = self.polynomial(e.a), self.polynomial(e.b)
         return self._remainder(p, q, self.truncated_divide(p, q, e), e)
 
-    def _remainder(
-        self, p: Polynomial, q: Polynomial, quotient: Polynomial, e: Expr
-    ) -> Polynomial:
+    def _remainder(self, p: Polynomial, q: Polynomial, quotient: Polynomial, e: Expr) -> Polynomial:
         if len(q) * len(quotient) > _MAX_TERMS:
             return self._opaque(e)
         return _sum(p, _product(q, quotient), -1)
@@ -398,7 +396,7 @@ class _Normalizer:
     def _written(self, value: Any) -> Any:
         """A key of something by what it is made of, integers in it by their normal form."""
         if isinstance(value, (Var, Type)) and not isinstance(value, PrimType):
-            return "object", self.of_var(value)  # type: ignore[arg-type]
+            return "object", self.of_var(value)
         if isinstance(value, FloatImm):
             return value.ty.dtype, struct.pack("d", value.value)
         if isinstance(value, tuple):
@@ -409,7 +407,8 @@ class _Normalizer:
             return type(value), value
         if isinstance(value, Let):
             return "object", self.of_var(value)
-        dtype = value.ty.dtype if isinstance(getattr(value, "ty", None), PrimType) else None
+        ty = getattr(value, "ty", None)
+        dtype = ty.dtype if isinstance(ty, PrimType) else None
         parts = tuple(
             _key(self.polynomial(part))
             if isinstance(part, Expr) and _is_integer(part)
@@ -501,7 +500,7 @@ class _Normalizer:
     def _quotient_atom(self, p: Polynomial, q: Polynomial) -> Polynomial:
         return {(self.number(("//", _key(p), _key(q)), _Quotient, p, q),): 1}
 
-    def truncated_divide(self, p: Polynomial, q: Polynomial, e: Expr) -> Polynomial:
+    def truncated_divide(self, p: Polynomial, q: Polynomial, e: Any) -> Polynomial:
         """p / q, rounded towards zero."""
         divisor = _constant(q)
         if divisor and all(c % divisor == 0 for c in p.values()):
@@ -509,7 +508,7 @@ class _Normalizer:
         if self.interval(p)[0] >= 0 and self.interval(q)[0] > 0:
             return self.floor_divide(p, q)
         key = ("truncdiv", _key(p), _key(q))
-        return self._atom(key, e if type(e) is Div else Div(e.a, e.b))  # type: ignore[attr-defined]
+        return self._atom(key, e if type(e) is Div else Div(e.a, e.b))
 
     def maximum(self, choices: Iterable[Polynomial]) -> Polynomial:
         """The greatest of several."""
@@ -599,9 +598,7 @@ class _Normalizer:
                 else self.interval(_sum(rest, last, coefficient), depth - 1)[1],
             )  # fmt: skip
         if isinstance(atom, _Maximum):
-            ends = [
-                self.interval(_sum(rest, c, coefficient), depth - 1) for c in atom.choices
-            ]
+            ends = [self.interval(_sum(rest, c, coefficient), depth - 1) for c in atom.choices]
             lows, highs = [low for low, _ in ends], [high for _, high in ends]
             if coefficient > 0:
                 return max(lows), max(highs)
@@ -700,7 +697,7 @@ _RULES: Final[dict[type, Callable[[_Normalizer, Any], Polynomial]]] = {
     And: _Normalizer._both,
     Or: _Normalizer._either,
     Not: _Normalizer._negate,
-    **{kind: _Normalizer._compare for kind in (EQ, NE, LT, LE, GT, GE)},
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), _Normalizer._compare),
 }
 
 
@@ -755,14 +752,14 @@ class _Simplifier:
     def _collected(self, e: Expr) -> Expr:
         """The expression with equal terms of sums collected."""
         terms: dict[Any, list[Any]] = {}
-        work = [(e, 1)]
+        work: list[tuple[Any, int]] = [(e, 1)]
         while work:
             x, scale = work.pop()
             kind = type(x)
             if kind is Add:
-                work += ((x.b, scale), (x.a, scale))  # type: ignore[attr-defined]
+                work += ((x.b, scale), (x.a, scale))
             elif kind is Sub:
-                work += ((x.b, -scale), (x.a, scale))  # type: ignore[attr-defined]
+                work += ((x.b, -scale), (x.a, scale))
             else:
                 factors, constant = self._factors(x)
                 scale *= constant
@@ -898,7 +895,7 @@ class _Simplifier:
         terms: list[tuple[int, list[Expr]]],
         dtype: str,
     ) -> None:
-        """s * x - s * q * (x // q) in `rest` becomes the term s * (x % q), where that is shorter."""
+        """s * x - s * q * (x // q) in `rest` becomes the term s * (x % q), if shorter."""
         lead = _leading(atom.q)
         coefficient = rest.get(tuple(sorted((*lead, number))), 0)
         if not coefficient or coefficient % atom.q[lead]:
@@ -919,7 +916,7 @@ _OPPOSITE: Final[dict[type, Callable[[Expr, Expr], Expr]]] = {
 
 
 def _divides_sum(e: Expr) -> bool:
-    """Whether the normal form reads better even if it is not shorter: (n + 4) // 4 is n // 4 + 1."""
+    """Whether the normal form is better even if not shorter: (n + 4) // 4 is n // 4 + 1."""
     return type(e) is FloorMod or (type(e) is FloorDiv and type(e.a) in (Add, Sub))
 
 
@@ -927,8 +924,10 @@ def _build_sum(terms: list[tuple[int, list[Expr]]], dtype: str) -> Expr:
     """Sum of coefficient times product of factors, in order."""
     total: Expr | None = None
     ordered = sorted(terms, key=_place_of_term)
-    if ordered and ordered[0][1] and (
-        ordered[0][0] == -1 or (ordered[0][0] < 0 and len(ordered) > 1)
+    if (
+        ordered
+        and ordered[0][1]
+        and (ordered[0][0] == -1 or (ordered[0][0] < 0 and len(ordered) > 1))
     ):
         total = prim.immediate(dtype, 0)
     for coefficient, factors in ordered:
@@ -987,19 +986,19 @@ def _size(e: Expr) -> int:
     return count
 
 
-def _identical(a: Expr, b: Expr) -> bool:
+def _identical(a: Any, b: Any) -> bool:
     """Whether two scalars are quickly seen to be equal as they are written."""
     while a is not b:
         kind = type(a)
         if kind is not type(b):
             return False
         if kind is IntImm:
-            return a.value == b.value and a.ty.dtype == b.ty.dtype  # type: ignore[attr-defined]
+            return bool(a.value == b.value and a.ty.dtype == b.ty.dtype)
         if not isinstance(a, BinaryOpExpr):
             return False
-        if not _identical(a.b, b.b):  # type: ignore[attr-defined]
+        if not _identical(a.b, b.b):
             return False
-        a, b = a.a, b.a  # type: ignore[attr-defined]
+        a, b = a.a, b.a
     return True
 
 
@@ -1104,7 +1103,7 @@ def substitute(e: Expr, values: Mapping[Var, Any]) -> Expr:
     return change(e)
 
 
-def evaluate(e: Expr, values: Mapping[Var, int]) -> Any:
+def evaluate(e: Any, values: Mapping[Var, int]) -> Any:
     """The value of a scalar expression as a Python number, of integers without overflow.
 
     Raises:
@@ -1119,9 +1118,9 @@ def evaluate(e: Expr, values: Mapping[Var, int]) -> Any:
             raise ValueError(f"variable {e.name!r} has no value")
         return values[e]
     if kind is And:
-        return bool(evaluate(e.a, values) and evaluate(e.b, values))  # type: ignore[attr-defined]
+        return bool(evaluate(e.a, values) and evaluate(e.b, values))
     if kind is Or:
-        return bool(evaluate(e.a, values) or evaluate(e.b, values))  # type: ignore[attr-defined]
+        return bool(evaluate(e.a, values) or evaluate(e.b, values))
     if isinstance(e, BinaryOpExpr):
         return type(e).EVALUATE(evaluate(e.a, values), evaluate(e.b, values))
     if isinstance(e, Not):

@@ -41,7 +41,7 @@ from .expr import (
 )
 from .module import IRModule
 from .node import Node
-from .prim import BinaryOpExpr, Let
+from .prim import BinaryOpExpr, Let, same
 
 __all__ = ["assert_structural_equal", "structural_equal", "structural_hash"]
 
@@ -132,7 +132,8 @@ def _quick_dims(a: Sequence[Any], b: Sequence[Any]) -> bool | None:
         if kind is not type(y) or kind is Var:
             return False
         if kind is not IntImm:
-            found = None
+            if not same(x, y):
+                found = None
         elif x.value != y.value or x.ty is not y.ty:
             return False
     return found
@@ -283,8 +284,11 @@ class _Comparer:
             return self.pairs(a, b, define)
         if a.keys() != b.keys():
             only = [sorted(map(str, x.keys() - y.keys())) for x, y in ((a, b), (b, a))]
-            sides = [f"only {side} has {', '.join(map(repr, keys))}"
-                     for side, keys in zip(("left", "right"), only, strict=True) if keys]  # fmt: skip
+            sides = [
+                f"only {side} has {', '.join(map(repr, keys))}"
+                for side, keys in zip(("left", "right"), only, strict=True)
+                if keys
+            ]
             return self.differ(sorted(map(str, a)), sorted(map(str, b)), "; ".join(sides))
         for key, value in a.items():
             if not self.same(value, b[key], define):
@@ -313,9 +317,10 @@ class _Comparer:
         if len(a) != len(b):
             longer = a if len(a) > len(b) else b
             self.path.append(f"[{index}]")
-            extra = longer[index]
             reason = f"{len(a)} elements against {len(b)}"
-            return self.differ(*((extra, _NOTHING) if longer is a else (_NOTHING, extra)), reason)
+            if longer is a:
+                return self.differ(a[index], _NOTHING, reason)
+            return self.differ(_NOTHING, b[index], reason)
         return True
 
     def value(self, a: Any, b: Any, define: bool) -> bool:
@@ -338,8 +343,10 @@ class _Comparer:
         lines = [f"not structurally equal{f' at {place}' if place else ''}{reason}"]
         left, right = map(_shown, self.difference)
         if left == right:
-            left, right = (f"{text}  [{type(x).__name__}]"
-                           for text, x in zip((left, right), self.difference, strict=True))  # fmt: skip
+            left, right = (
+                f"{text}  [{type(x).__name__}]"
+                for text, x in zip((left, right), self.difference, strict=True)
+            )
         lines += [f"  left:  {_indented(left)}", f"  right: {_indented(right)}"]
         if self.bindings is not None and self.bindings[0] is not self.difference[0]:
             left, right = map(_shown, self.bindings)
@@ -414,7 +421,7 @@ def _comparison(kind: type) -> _Compare:
         (np.ndarray, _Comparer.array),
         (float, _Comparer.float),
     ):
-        if issubclass(kind, base):  # type: ignore[arg-type]
+        if issubclass(kind, base):
             return compare
     return _Comparer.value
 
@@ -523,7 +530,7 @@ _HASH: Final[dict[type, _Hash]] = {
     IRModule: _Hasher.module,
     FuncType: _Hasher.scoped,
     Let: _Hasher.scoped,
-    **{kind: _Hasher.text for kind in (str, bool, int, type(None), bytes)},
+    **dict.fromkeys((str, bool, int, type(None), bytes), _Hasher.text),
 }
 
 
@@ -540,6 +547,6 @@ def _hashing(kind: type) -> _Hash:
         (float, _Hasher.number),
         ((str, int), _Hasher.text),
     ):
-        if issubclass(kind, base):  # type: ignore[arg-type]
+        if issubclass(kind, base):
             return put
     return _Hasher.other
