@@ -11,6 +11,14 @@
 #error "relaxvm needs a 64-bit platform: dimensions and pointers stand in 64-bit code words"
 #endif
 
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define RVM_LIKELY(x) (x)
+#define RVM_UNLIKELY(x) (x)
+#endif
+
 #define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */
 
 /* Py_INCREF of CPython 3.12 and 3.13 writes half of the counter that Py_DECREF then reads whole, which

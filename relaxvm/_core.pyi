@@ -2,6 +2,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Never, final
 
+import numpy as np
+
 from ._memory import Allocator as Allocator
 from ._memory import NaiveAllocator as NaiveAllocator
 from ._memory import PooledAllocator as PooledAllocator
@@ -49,7 +51,7 @@ class Machine:
         self,
         executable: VMExecutable,
         callables: Sequence[Callable[..., Any] | None],
-        quick: Sequence[str | None],
+        quick: Sequence[str | np.ufunc | None],
         allocators: Sequence[Allocator],
         limits: Limits,
         optimize: bool = True,

@@ -26,6 +26,7 @@ import numpy as np
 from ._memory import NaiveAllocator, PooledAllocator
 from ._translate import QUICKENED, translate
 from .errors import BugError, CancelledError, InternalError, LimitError
+from .floating import report_status
 from .values import Shape, readable, to_own_value, to_value
 
 cimport numpy as cnp
@@ -86,6 +87,14 @@ cdef extern from "_core_impl.h" nogil:
                               int64_t) noexcept
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
+
+cdef extern from "_ufunc_impl.h" nogil:
+    enum:
+        RVM_ASK_KERNEL
+        RVM_RAISED
+
+    int rvm_ufunc_1(int64_t*, PyObject*, PyObject*) noexcept
+    int rvm_ufunc_2(int64_t*, PyObject*, PyObject*, PyObject*) noexcept
 
 cdef extern from "Python.h":
     ctypedef PyObject* (*vectorcallfunc)(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
@@ -886,6 +895,40 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if _poll(machine, run) < 0:
                     break
 
+        elif op == OP_UFUNC_1:
+            truth = rvm_ufunc_1(<int64_t*>ip + 3, rvm_load(fp, pool_end, ip[11]),
+                                rvm_load(fp, pool_end, ip[12]))
+            if rvm_unlikely(truth <= 0):
+                if truth == RVM_ASK_KERNEL:
+                    ip += ip[2]
+                    continue
+                truth = _after_loop(ip[3], truth)
+                if truth < 0:
+                    break
+            ticks -= truth
+            if rvm_unlikely(ticks < 0):
+                ticks = POLL_TICKS
+                if _poll(machine, run) < 0:
+                    break
+            ip += 13
+
+        elif op == OP_UFUNC_2:
+            truth = rvm_ufunc_2(<int64_t*>ip + 3, rvm_load(fp, pool_end, ip[11]),
+                                rvm_load(fp, pool_end, ip[12]), rvm_load(fp, pool_end, ip[13]))
+            if rvm_unlikely(truth <= 0):
+                if truth == RVM_ASK_KERNEL:
+                    ip += ip[2]
+                    continue
+                truth = _after_loop(ip[3], truth)
+                if truth < 0:
+                    break
+            ticks -= truth
+            if rvm_unlikely(ticks < 0):
+                ticks = POLL_TICKS
+                if _poll(machine, run) < 0:
+                    break
+            ip += 14
+
         elif op == OP_FUEL:
             run.fuel -= ip[1]
             if rvm_unlikely(run.fuel < 0):
@@ -1059,6 +1102,19 @@ cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes
         rvm_incref(array)
         rvm_store(&site.object, array)
     return array
+
+
+cdef int _after_loop(int64_t ufunc, int answer) noexcept:
+    """What is left to do where a ufunc's loop did not just end well: the ticks it takes, or -1 with an
+    exception."""
+    if answer == RVM_RAISED:
+        return -1
+    try:
+        report_status(-1 - answer, (<object><PyObject*>ufunc).__name__)
+    except BaseException as error:
+        _set_exception(error)
+        return -1
+    return PYTHON_TICKS
 
 
 # The interpreter lets another thread run, if one asked, where a Python function begins.  To release
@@ -1309,7 +1365,8 @@ cdef class Machine:
         Args:
             executable: a `VMExecutable`.
             callables: per function-table entry the resolved callable, None for bytecode functions.
-            quick: per entry the name of the builtin if the callable is its reference, else None.
+            quick: per entry the name of the builtin if the callable is its reference, the ufunc if it
+                is a kernel that computes just that, else None.
             allocators: one per device, the last is the host's.
             limits: `relaxvm.Limits`.
             optimize: whether builtins are quickened and fused.

@@ -34,13 +34,6 @@ static inline int64_t rvm_clock_ns(void) {
 #define RVM_THREAD_LOCAL __thread
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
-#define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#else
-#define RVM_LIKELY(x) (x)
-#define RVM_UNLIKELY(x) (x)
-#endif
 static inline int rvm_likely(int x) { return RVM_LIKELY(x); }
 static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
 

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from ._code import Image
 from ._memory import Allocator
 from .executable import VMExecutable
@@ -11,7 +13,7 @@ def translate(
     machine: object,
     executable: VMExecutable,
     callables: list[Callable[..., Any] | None],
-    quick: list[str | None],
+    quick: list[str | np.ufunc | None],
     allocators: tuple[Allocator, ...],
     *,
     optimize: bool,

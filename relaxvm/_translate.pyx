@@ -42,7 +42,8 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
         machine: stands for the VM register; needs ``_function(index)``.  It must outlive the image.
         executable: what to translate.
         callables: per function-table entry the resolved callable, None for bytecode functions.
-        quick: per entry the builtin's name if the callable is its reference, else None.
+        quick: per entry the builtin's name if the callable is its reference, the ufunc if it is a
+            kernel that computes just that, else None.
         allocators: one per device, the host's last.
         options: ``optimize`` (quicken, fuse and thread), ``hooked`` (surround calls with the hook),
             ``fueled`` (count instructions and look at the clock), ``keep_arrays`` (sites of static
@@ -75,6 +76,7 @@ cdef enum:
     AS_ALLOC_TENSOR
     AS_MAKE_CLOSURE
     AS_INVOKE_CLOSURE
+    AS_UFUNC
 
 cdef dict _QUICK = {
     "vm.builtin.copy": AS_COPY,
@@ -167,7 +169,7 @@ cdef class Translator:
     cdef int level              # how far to go in the main part
     cdef bint keep_arrays       # whether sites may keep static arrays
     cdef object constants, functions
-    cdef list callables
+    cdef list callables, quick
     cdef tuple allocators
 
     def __cinit__(self, machine, executable, list callables, tuple allocators, *, optimize, hooked,
@@ -211,6 +213,7 @@ cdef class Translator:
                              f"got {len(self.callables)} and {len(quick)}")
         if not self.allocators:
             raise ValueError("translate: expected an allocator per device, got none")
+        self.quick = quick
         self.image.funcs = <rvm_func*>_zeroed(count * sizeof(rvm_func))
         self.callee_kinds = <char*>_zeroed(count)
         self.callee_words = <int64_t*>_zeroed(count * sizeof(int64_t))
@@ -229,6 +232,8 @@ cdef class Translator:
         # A hook sees every call; only closures are still entered by the loop, so as not to recurse.
         if self.hooked and quick != "vm.builtin.invoke_closure":
             return AS_CALL
+        if isinstance(quick, np.ufunc):
+            return AS_UFUNC if quick.nin <= 2 and quick.nout == 1 and not quick.signature else AS_CALL
         return _QUICK.get(quick, AS_CALL)
 
     cdef int _finish(self) except -1:
@@ -241,7 +246,7 @@ cdef class Translator:
             value = self.pool[i]
             (image.pool_end - 1 - i)[0] = <PyObject*>value
         (image.pool_end - 1)[0] = <PyObject*>self.machine
-        image.owned = (*self.pool, self.allocators)
+        image.owned = (*self.pool, self.allocators, self.quick)
         image.code = self.code.data
         image.mark_words = self.mark_words.data
         image.mark_pcs = self.mark_pcs.data
@@ -430,7 +435,7 @@ cdef class Translator:
             self._mark(pc)
             self._hook_operation(OP_HOOK_AFTER, register, self.scratch, pc, callee, count, args)
             self.code.data[before + 2] = self.code.count - before
-        if self.fueled and kind == AS_CALL:
+        if self.fueled and kind in (AS_CALL, AS_UFUNC):
             self._append(OP_DEADLINE)
         return 0
 
@@ -492,6 +497,13 @@ cdef class Translator:
             self._may_give_up(start, pc, pc + 1, PLAIN)
             if discard:
                 self._emit2(OP_NULL, self.scratch)
+            return True
+        if kind == AS_UFUNC:
+            if not self._quick_ufunc(self.quick[self._word(pc, 2)], count, args):
+                return False
+            self._may_give_up(start, pc, pc + 1, PLAIN)
+            if not discard:
+                self._emit2(OP_NULL, dst)
             return True
         if kind in (AS_MATCH_SHAPE, AS_CHECK_TENSOR, AS_CHECK_SHAPE, AS_CHECK_TUPLE, AS_CHECK_FUNC,
                     AS_MATCH_PRIM, AS_COMPUTE_SHAPE):
@@ -571,6 +583,17 @@ cdef class Translator:
         for word in program:
             self._append(word)
         self._append(RVM_SHAPE_END)
+        return True
+
+    cdef bint _quick_ufunc(self, object ufunc, int64_t count, const int64_t* args) except -1:
+        """A kernel that is a ufunc: its inputs, out."""
+        if count != ufunc.nin + 1:
+            return False
+        self._emit_slow(OP_UFUNC_1 if count == 2 else OP_UFUNC_2, 0)
+        self._append(<int64_t><PyObject*>ufunc)
+        for _ in range(7):  # RVM_UFUNC_WORDS less one: the loop, when the data types are known
+            self._append(0)
+        self._operands(args, count)
         return True
 
     cdef bint _quick_value(self, int kind, int64_t dst, int64_t count,
