@@ -127,11 +127,12 @@ class Linked:
 
     Attributes:
         callables: what a packed function calls, None for a bytecode function.
-        builtins: name of the builtin where the callable is the reference builtin, else None.
+        quick: name of the builtin where the callable is the reference builtin, the ufunc where it
+            is a kernel that computes just that, else None.
     """
 
     callables: tuple[Callable[..., Any] | None, ...]
-    builtins: tuple[str | None, ...]
+    quick: tuple[str | np.ufunc | None, ...]
 
 
 def link(executable: VMExecutable, scope: Scope) -> Linked:
@@ -142,17 +143,23 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
             this version cannot run.  Names all of them.
     """
     callables: list[Callable[..., Any] | None] = []
-    quick: list[str | None] = []
+    quick: list[str | np.ufunc | None] = []
     missing: list[int] = []
     for index, info in enumerate(executable.functions):
         record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
         if record is None and info.kind != FuncKind.BYTECODE:
             missing.append(index)
         callables.append(record.func if record is not None else None)
-        quick.append(info.name if record is not None and builtins.is_reference(record) else None)
+        quick.append(None if record is None else _quick(record))
     if missing:
         raise _link_error(executable, scope, missing)
     return Linked(tuple(callables), tuple(quick))
+
+
+def _quick(record: PackedFunc) -> str | np.ufunc | None:
+    if builtins.is_reference(record):
+        return record.name
+    return kernels.ufunc_of(record.name) if kernels.is_kernel(record) else None
 
 
 def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:

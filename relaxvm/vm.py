@@ -138,7 +138,7 @@ class VirtualMachine(Machine):
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
         self._setup(
-            executable, linked.callables, linked.builtins, self._allocators, limits, optimize
+            executable, linked.callables, linked.quick, self._allocators, limits, optimize
         )
         track(self)
 
