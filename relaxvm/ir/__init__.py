@@ -8,10 +8,13 @@ Nodes are in `expr`, scalars in `prim`, the record of an operator in `op`, modul
 # ruff: noqa: F403
 from .arith import *
 from .block_builder import *
+from .equality import *
 from .expr import *
 from .infer import *
+from .keys import *
 from .module import *
 from .node import *
 from .op import *
 from .prim import *
+from .substitute import *
 from .visitor import *

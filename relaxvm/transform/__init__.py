@@ -6,15 +6,18 @@ per pass.  `relaxvm.pipeline` has them in order.
 
 # ruff: noqa: F403
 from .attach_global_symbol import *
+from .bind_params import *
 from .call_tir_rewrite import *
 from .canonicalize_bindings import *
 from .compute_prim_value import *
 from .dead_code_elimination import *
+from .eliminate_common_subexpr import *
 from .instruments import *
 from .kill_after_last_use import *
 from .lambda_lift import *
 from .lower_alloc_tensor import *
 from .lower_runtime_builtin import *
+from .normalize import *
 from .pass_infra import *
 from .remove_purity_checking import *
 from .rewrite_dataflow_reshape import *

@@ -26,8 +26,7 @@ from ..ir import (
     free_vars,
     function_ret_type,
     is_base_of,
-    substitute,
-    substitute_type,
+    substitute_vars,
     type_free_vars,
 )
 from ..op import base
@@ -133,7 +132,7 @@ class _Lifter(ExprMutator):
         inner = _Lifter(self._module, name, {**self._closures, var: closure})
         inner.var_map.update(renamed)
         symbolic = {c: p for c, p in renamed.items() if type(c.ty) is PrimType}
-        lifted = _Rename(symbolic).visit(func) if symbolic else func
+        lifted = substitute_vars(func, symbolic)
         body = inner.visit(lifted.body)
         all_params = [*lifted.params, *params]
         ret_ty = _without_closures(lifted.ret_ty, body.ty)
@@ -183,26 +182,6 @@ class _Lifter(ExprMutator):
 
 def _param(capture: Var, value: Any) -> Var:
     return Var(capture.name, value.ty if value.ty is not None else capture.ty, capture.span)
-
-
-class _Rename(ExprMutator):
-    """Exchanges symbolic variables, in types and shapes as well."""
-
-    def __init__(self, variables: dict[Var, Any]) -> None:
-        super().__init__()
-        self._variables = variables
-        self.var_map.update(variables)
-
-    def visit_type(self, ty: Any) -> Any:
-        return substitute_type(ty, self._variables)
-
-    def visit_scalar(self, scalar: Expr) -> Expr:
-        return substitute(scalar, self._variables)
-
-    def visit_shape(self, expr: ShapeExpr) -> Expr:
-        values = [substitute(v, self._variables) for v in expr.values]
-        same = all(a is b for a, b in zip(values, expr.values, strict=True))
-        return expr if same else ShapeExpr(values, expr.span)
 
 
 def _without_closures(ty: Any, actual: Any) -> Any:

@@ -40,6 +40,7 @@ from ..ir import (
     TupleType,
     Var,
     VarBinding,
+    expr_key,
     free_vars,
     int_imm,
     is_base_of,
@@ -54,27 +55,6 @@ from .pass_infra import Pass, PassContext, module_pass
 __all__ = ["VMShapeLower"]
 
 _VOID: Final = TupleType(())
-
-
-def scalar_key(expr: Any) -> Any:
-    """What equal scalar expressions have in common; variables are equal to themselves only."""
-    kind = type(expr)
-    if kind is IntImm:
-        return (expr.value, expr.ty.dtype)
-    if isinstance(expr, Var):
-        return expr
-    key: list[Any] = [kind]
-    for field in expr.FIELDS:
-        part = getattr(expr, field)
-        if isinstance(part, Expr):
-            key.append(scalar_key(part))
-        elif isinstance(part, PrimType):
-            key.append(part.dtype)
-        elif isinstance(part, tuple):
-            key.append(tuple(scalar_key(p) if isinstance(p, Expr) else str(p) for p in part))
-        else:
-            key.append(part)
-    return tuple(key)
 
 
 class _Slot:
@@ -104,12 +84,12 @@ class _Slots(ExprVisitor):
         return len(self.by_key)
 
     def get(self, expr: Expr) -> _Slot:
-        return self.by_key[scalar_key(expr)]
+        return self.by_key[expr_key(expr)]
 
     def _add(self, expr: Expr) -> None:
         if type(expr) is IntImm:
             return
-        key = scalar_key(expr)
+        key = expr_key(expr)
         if key not in self.by_key:
             for var in () if isinstance(expr, Var) else free_vars(expr):
                 self._add(var)
@@ -239,7 +219,7 @@ class _FunctionLowerer(ExprMutator):
         self._registers.add(binding.var)
         if type(binding) is not MatchCast:
             new = super().visit_binding(binding)
-            if type(binding.var.ty) is PrimType and scalar_key(binding.var) in self._slots.by_key:
+            if type(binding.var.ty) is PrimType and expr_key(binding.var) in self._slots.by_key:
                 assert isinstance(new, Binding)
                 self._out.append(new)
                 self._match([_Match(new.var, (binding.var,), "", is_scalar=True)])
@@ -268,7 +248,7 @@ class _FunctionLowerer(ExprMutator):
     def visit_scalar(self, scalar: Expr) -> Expr:
         if type(scalar) is IntImm or not free_vars(scalar):
             return scalar
-        if scalar_key(scalar) not in self._slots.by_key:
+        if expr_key(scalar) not in self._slots.by_key:
             raise TypeError(
                 f"function {self._name!r}: {scalar} is a computation of type {scalar.ty}; run "
                 "ComputePrimValue first"
@@ -365,7 +345,7 @@ class _FunctionLowerer(ExprMutator):
         elif type(ty) is PrimType:
             if known is None or not is_base_of(ty, known):
                 self._call("vm.builtin.check_prim_value_info", value, DataTypeImm(ty.dtype), ctx)
-            if isinstance(value, Var) and scalar_key(value) in self._slots.by_key:
+            if isinstance(value, Var) and expr_key(value) in self._slots.by_key:
                 matches.append(_Match(value, (value,), context, is_scalar=True))
         elif type(ty) is TupleType:
             self._check_tuple(value, ty, context, matches, known, dynamic_only)

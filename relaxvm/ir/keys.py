@@ -1,0 +1,82 @@
+"""Keys of expressions and types: equal for what is written the same with the same variables.
+
+For dictionaries: `structural_equal` compares two given nodes and matches bound variables; a key is
+for finding, among many, an expression over the same variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from .expr import (
+    AnyType,
+    Constant,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    PrimType,
+    ShapeExpr,
+    TensorType,
+    Var,
+)
+from .node import Node
+
+__all__ = ["expr_key"]
+
+
+def expr_key(node: Any) -> Hashable:
+    """What equal expressions, types and attribute values have in common.  Variables and functions
+    are equal to themselves only; constants of up to 64 elements by content, larger ones if they
+    share their memory."""
+    kind = type(node)
+    rule = _KEYS.get(kind)
+    if rule is not None:
+        return rule(node)
+    if isinstance(node, Var):
+        return node
+    if isinstance(node, Node):
+        return (kind, *[expr_key(getattr(node, field)) for field in node.FIELDS])
+    if isinstance(node, (tuple, list)):
+        return tuple([expr_key(item) for item in node])
+    if isinstance(node, dict):
+        return tuple(sorted((key, expr_key(value)) for key, value in node.items()))
+    return (kind, node)
+
+
+def _of_int(node: Any) -> Hashable:
+    return (node.value, node.ty.dtype)
+
+
+def _of_float(node: Any) -> Hashable:
+    return (node.value.hex(), node.ty.dtype)
+
+
+def _of_constant(node: Any) -> Hashable:
+    data = node.data
+    if data.size <= 64:
+        return (Constant, data.dtype, data.shape, data.tobytes())
+    address = data.__array_interface__["data"][0]
+    return (Constant, data.dtype, data.shape, data.strides, address)
+
+
+def _of_tensor_type(node: Any) -> Hashable:
+    shape = None if node.shape is None else expr_key(node.shape)
+    return (TensorType, shape, node.dtype, node.ndim, node.vdevice and id(node.vdevice))
+
+
+_KEYS: Final[dict[type, Callable[[Any], Hashable]]] = {
+    IntImm: _of_int,
+    FloatImm: _of_float,
+    Constant: _of_constant,
+    GlobalVar: lambda node: node,
+    ExternFunc: lambda node: (ExternFunc, node.global_symbol),
+    ShapeExpr: lambda node: (ShapeExpr, *map(expr_key, node.values)),
+    PrimType: lambda node: (PrimType, node.dtype),
+    AnyType: lambda node: AnyType,
+    TensorType: _of_tensor_type,
+    type(None): lambda node: None,
+    str: lambda node: node,
+    int: lambda node: node,
+}

@@ -1,0 +1,141 @@
+"""BindParams and BindSymbolicVars: what is known before the program runs becomes part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import did_you_mean
+from ..ir import (
+    BaseCheckResult,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    PrimType,
+    Var,
+    bind_type,
+    prim_value,
+    substitute_vars,
+    type_free_vars,
+)
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["BindParams", "BindSymbolicVars"]
+
+
+def _function(mod: IRModule, name: str) -> Function:
+    func = mod[name]
+    if type(func) is not Function:
+        raise ValueError(f"function {name!r} is no Relax function, it has no parameters to bind")
+    return func
+
+
+def _param(func: Function, name: str, key: Any) -> Var:
+    if isinstance(key, Var):
+        if key in func.params:
+            return key
+        raise ValueError(f"{key} is no parameter of function {name!r}")
+    found = [param for param in func.params if param.name == key]
+    if len(found) != 1:
+        names = [param.name for param in func.params]
+        if found:
+            raise ValueError(f"function {name!r} has {len(found)} parameters named {key!r}")
+        raise ValueError(
+            f"function {name!r} has no parameter {key!r}{did_you_mean(str(key), names)}"
+        )
+    return found[0]
+
+
+def _as_expr(value: Any, param: Var) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if type(param.ty) is PrimType:
+        return prim_value(value)
+    return Constant(np.asarray(value))
+
+
+def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
+    """Parameters of a function become constants; symbolic dimensions that their shapes tell are
+    bound as well.
+
+    Args:
+        params: parameter, or its name -> array, number or expression.
+
+    Raises:
+        ValueError: there is no such function or parameter.
+        TypeError: a value is not of the parameter's type.
+    """
+
+    @module_pass(name="BindParams")
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        func = _function(mod, func_name)
+        values: dict[Var, Expr] = {}
+        symbolic: dict[Var, Expr] = {}
+        for key, value in params.items():
+            param = _param(func, func_name, key)
+            expr = _as_expr(value, param)
+            if bind_type(param.ty, expr.ty, symbolic) is not BaseCheckResult.PASS:
+                raise TypeError(
+                    f"BindParams: parameter {param.name!r} of function {func_name!r} is of type "
+                    f"{param.ty}, the value of type {expr.ty}"
+                )
+            values[param] = expr
+        return _bound(mod, func_name, func, values, symbolic)
+
+    return run  # type: ignore[no-any-return]
+
+
+def _bound(
+    mod: IRModule,
+    name: str,
+    func: Function,
+    values: Mapping[Var, Expr],
+    symbolic: Mapping[Var, Expr],
+) -> IRModule:
+    params = [param for param in func.params if param not in values]
+    if values:
+        func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span)
+    new = mod.copy()
+    new[name] = substitute_vars(func, {**values, **symbolic})
+    new.get_global_var(name).ty = new[name].ty
+    return new
+
+
+def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
+    """Symbolic variables get values.
+
+    Args:
+        binding_map: variable, or its name -> int or scalar expression.
+        func_name: of which function; None for all that mention one of them.
+
+    Raises:
+        ValueError: the function mentions no such variable in its parameters, or several.
+    """
+
+    @module_pass(name="BindSymbolicVars")
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        names = [func_name] if func_name is not None else [
+            var.name_hint for var, func in mod.functions.items() if type(func) is Function
+        ]  # fmt: skip
+        for name in names:
+            func = _function(mod, name)
+            known: dict[Var, None] = {}
+            for param in func.params:
+                known.update(dict.fromkeys(type_free_vars(param.ty)))
+            bound: dict[Var, Expr] = {}
+            for key, value in binding_map.items():
+                found = [v for v in known if v is key or v.name == key]
+                if len(found) > 1 or (not found and func_name is not None):
+                    raise ValueError(
+                        f"BindSymbolicVars: function {name!r} has {len(found) or 'no'} symbolic "
+                        f"variable{'s' * (len(found) != 1)} {key!s}"
+                    )
+                bound.update((v, prim_value(value)) for v in found)
+            if bound:
+                mod = _bound(mod, name, func, {}, bound)
+        return mod
+
+    return run  # type: ignore[no-any-return]
