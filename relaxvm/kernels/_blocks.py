@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
-from ._kernel import FLOAT32, FLOAT64, PREFIX, native
+from ._kernel import FLOAT32, FLOAT64, PREFIX, apart, native
 
 __all__ = [
     "BLOCK",
-    "apart",
     "blockwise",
     "by_rows",
     "float_dtype",
@@ -40,7 +39,7 @@ def blockwise(
     """Compute `out`, element by element, from inputs that broadcast to its shape.
 
     Args:
-        step: computes a block; the blocks it gets are one-dimensional, or the arrays themselves.
+        step: computes a block; the blocks it gets are vectors.
         out: where the result is written; any overlap with inputs is seen to.
         inputs: tensors and numpy scalars.
         dtype: the data type that the step computes in, `out`'s unless given; blocks are converted.
@@ -48,10 +47,10 @@ def blockwise(
     dtype = native(out.dtype) if dtype is None else dtype
     if all(_is_plain(each, out.shape, dtype) for each in (out, *inputs)):
         inputs = tuple([apart(x, out) for x in inputs])
+        flat = [each.reshape(-1) for each in (out, *inputs)]  # views, for they are contiguous
         if out.size <= BLOCK:
-            step(out, *inputs)
+            step(*flat)
             return
-        flat = [each.reshape(-1) for each in (out, *inputs)]
         for start in range(0, out.size, BLOCK):
             step(*[each[start : start + BLOCK] for each in flat])
         return
@@ -80,18 +79,6 @@ def _is_plain(each: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         and each.flags.c_contiguous
         and each.flags.aligned
     )
-
-
-def apart(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-    """An input that a step may read beside `out`: itself, unless the two overlap without being the
-    same memory; then a copy."""
-    if x is out or not np.may_share_memory(x, out):
-        return x
-    if x.shape == out.shape and x.strides == out.strides and x.dtype == out.dtype:
-        start, begin = (each.__array_interface__["data"][0] for each in (x, out))
-        if start == begin:
-            return x
-    return x.copy()
 
 
 def row_blocks(*tensors: NDArray[Any], row: int = 1) -> Iterator[tuple[NDArray[Any], ...]]:

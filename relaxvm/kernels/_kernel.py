@@ -17,7 +17,9 @@ __all__ = [
     "PREFIX",
     "Dims",
     "alike",
+    "apart",
     "as_operand",
+    "assign",
     "axis_of",
     "broadcast",
     "check_out",
@@ -242,3 +244,21 @@ def private(operand: Any, out: NDArray[Any]) -> Any:
     """An operand that writing to `out` does not change: itself, or a copy where they may overlap.
     For numpy functions that do not see to this themselves."""
     return operand.copy() if np.may_share_memory(operand, out) else operand
+
+
+def apart(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """An input that is read while `out` is written, element by element: itself, unless the two
+    overlap without being the same memory; then a copy."""
+    if x is out or not np.may_share_memory(x, out):
+        return x
+    if x.shape == out.shape and x.strides == out.strides and x.dtype == out.dtype:
+        start, begin = (each.__array_interface__["data"][0] for each in (x, out))
+        if start == begin:
+            return x
+    return x.copy()
+
+
+def assign(out: NDArray[Any], x: NDArray[Any]) -> None:
+    """out = x, converted to `out`'s data type, where the two may overlap."""
+    # numpy does not see to an overlap of vectors with different strides.
+    np.copyto(out, apart(x, out), casting="unsafe")

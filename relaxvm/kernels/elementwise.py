@@ -14,6 +14,7 @@ from ._erf import erf_block
 from ._kernel import (
     alike,
     as_operand,
+    assign,
     broadcast,
     check_out,
     check_tensors,
@@ -122,7 +123,7 @@ def _register_rounding(name: str, ufunc: Any, meaning: str) -> None:
         is_integer = x.dtype.kind in "iub"  # older numpy rounds these to floats
         check_out(name, out, x.dtype if is_integer else result_dtype(name, ufunc, x=x), x.shape)
         if is_integer:
-            np.copyto(out, x)
+            assign(out, x)
         else:
             ufunc(x, out=out)
 

@@ -15,6 +15,7 @@ from ._blocks import BLOCK, float_dtype
 from ._kernel import (
     PREFIX,
     as_operand,
+    assign,
     axis_of,
     broadcast,
     check_out,
@@ -38,7 +39,7 @@ def cast(x: NDArray[Any], out: NDArray[Any]) -> None:
             f"cast: expected tensors of numbers, got x {describe(x)}, out {describe(out)}"
         )
     check_out("cast", out, out.dtype, broadcast("cast", x=x, out=out))
-    np.copyto(out, x, casting="unsafe")
+    assign(out, x)
 
 
 @kernel("fill", "value: int|float, out: tensor")
@@ -117,9 +118,9 @@ def reshape(x: NDArray[Any], out: NDArray[Any]) -> None:
         raise ValueError(f"reshape: out: expected {x.size} elements, got {describe(out)}")
     check_out("reshape", out, x.dtype, out.shape)
     if out.flags.c_contiguous:
-        np.copyto(out.reshape(x.shape), x)
+        assign(out.reshape(x.shape), x)
     else:
-        np.copyto(out, x.reshape(out.shape))
+        assign(out, x.reshape(out.shape))
 
 
 @kernel("permute_dims", "x: tensor, *axes: int|shape|none, out: tensor")
@@ -142,7 +143,7 @@ def permute_dims(*args: Any) -> None:
         )
     permuted = x.transpose(axes)
     check_out("permute_dims", out, x.dtype, permuted.shape)
-    np.copyto(out, permuted)
+    assign(out, permuted)
 
 
 _take: Final[Any] = np.take  # numpy's stubs want a literal mode
@@ -275,7 +276,7 @@ def broadcast_to(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = x repeated along the axes that it lacks or that have length 1 in it, to out's shape."""
     check_tensors("broadcast_to", x=x, out=out)
     check_out("broadcast_to", out, x.dtype, broadcast("broadcast_to", x=x, out=out))
-    np.copyto(out, x)
+    assign(out, x)
 
 
 @kernel("concat", "*tensors: tensor, axis: int, out: tensor")
@@ -416,7 +417,7 @@ def flip(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
     check_tensors("flip", x=x)
     axis = axis_of("flip", x, axis)
     check_out("flip", out, x.dtype, x.shape)
-    np.copyto(out, x[(slice(None),) * axis + (slice(None, None, -1),)])
+    assign(out, x[(slice(None),) * axis + (slice(None, None, -1),)])
 
 
 @kernel(
@@ -441,4 +442,4 @@ def strided_slice(
         index[axis] = slice(*bounds)
     part = x[tuple(index)]
     check_out(name, out, x.dtype, part.shape)
-    np.copyto(out, part)
+    assign(out, part)

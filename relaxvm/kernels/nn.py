@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..values import describe
 from ._attributes import axes_of, choice_of, flag_of, ints_of, number_of
 from ._blocks import by_rows, float_dtype, row_blocks, working_dtype
-from ._kernel import Dims, axis_of, check_out, check_tensors, kernel, private
+from ._kernel import Dims, assign, axis_of, check_out, check_tensors, kernel, private
 
 __all__: list[str] = []
 
@@ -201,7 +201,7 @@ def dropout(x: NDArray[Any], out: NDArray[Any], mask: NDArray[Any]) -> None:
     check_tensors("nn.dropout", x=x)
     check_out("nn.dropout", out, x.dtype, x.shape)
     check_out("nn.dropout", mask, x.dtype, x.shape)
-    np.copyto(out, x)
+    assign(out, x)
     np.copyto(mask, x.dtype.type(1))
 
 
@@ -260,6 +260,8 @@ def attention(
     name = "nn.attention"
     given = {"query": query, "key": key, "value": value}
     check_tensors(name, **given)
+    if bias is not None:
+        check_tensors(name, bias=bias)
     dtype = float_dtype(name, **given, **({} if bias is None else {"bias": bias}))
     if any(tensor.ndim != 4 for tensor in given.values()) or not (
         query.shape[0] == key.shape[0] == value.shape[0]

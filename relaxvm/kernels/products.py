@@ -59,17 +59,14 @@ def linear(
         )
     if bias is not None:
         check_tensors("linear", bias=bias)
-        if native(bias.dtype) != native(out.dtype):
-            raise ValueError(
-                f"linear: bias: expected {out.dtype}, out's data type, got {describe(bias)}"
-            )
-        broadcast_shape = broadcast("linear", bias=bias, out=out)
-        check_out("linear", out, out.dtype, broadcast_shape)
-        bias = private(bias, out)
-    rows = x if x.ndim > 1 else x[None]
-    _product("linear", rows, weight, out if x.ndim > 1 else out[None], transpose_b=True)
+    left, right, dtype = _operands("linear", x, weight, out, transpose_b=True)
     if bias is not None:
-        result_dtype("linear", np.add, out=out, bias=bias)
+        if native(bias.dtype) != dtype:
+            raise ValueError(f"linear: bias: expected {dtype}, got {describe(bias)}")
+        check_out("linear", out, dtype, broadcast("linear", bias=bias, out=out))
+        bias = private(bias, out)
+    _multiply(left, right, out, dtype)
+    if bias is not None:
         np.add(out, bias, out=out)
 
 
@@ -88,8 +85,30 @@ def _product(
             return
         except ValueError:
             pass  # said better below
+    left, right, dtype = _operands(
+        name, a, b, out, transpose_a=transpose_a, transpose_b=transpose_b
+    )
+    _multiply(left, right, out, dtype)
+
+
+def _operands(
+    name: str,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    out: NDArray[Any],
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> tuple[NDArray[Any], NDArray[Any], np.dtype[Any]]:
+    """Check the arguments of a product; answer what numpy.matmul multiplies, and in which data
+    type.
+
+    Raises:
+        TypeError: an argument is no tensor, or matmul does not take the data types.
+        ValueError: the shapes do not fit, or `out` is not for the result.
+    """
     check_tensors(name, a=a, b=b)
-    takes_vectors = name == "matmul"
+    takes_vectors = name in ("matmul", "linear")
     if min(a.ndim, b.ndim) < (1 if takes_vectors else 2):
         raise ValueError(
             f"{name}: expected {'vectors or ' if takes_vectors else ''}matrices, got a "
@@ -117,6 +136,13 @@ def _product(
     if isinstance(out, np.ndarray) and dtype.kind in "iuf" and np.can_cast(dtype, out.dtype):
         dtype = native(out.dtype)
     check_out(name, out, dtype, (*batch, *rows, *columns))
+    return left, right, dtype
+
+
+def _multiply(
+    left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any]
+) -> None:
+    """out = left @ right, computed in a data type."""
     if right.ndim == 2 and left.ndim > 2 and left.flags.c_contiguous and out.flags.c_contiguous:
         # One product of many rows, not many products of a few.
         left, out = left.reshape(-1, left.shape[-1]), out.reshape(-1, out.shape[-1])

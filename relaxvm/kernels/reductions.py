@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ..values import describe
 from ._attributes import axes_of, flag_of
-from ._blocks import apart
 from ._kernel import (
     Dims,
+    apart,
     axis_of,
     check_out,
     check_tensors,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..values import describe
 from ._attributes import choice_of, flag_of, int_of
 from ._blocks import row_blocks
-from ._kernel import axis_of, check_out, check_tensors, kernel, private, result_dtype
+from ._kernel import assign, axis_of, check_out, check_tensors, kernel, private, result_dtype
 
 __all__: list[str] = []
 
@@ -23,7 +23,7 @@ def sort(x: NDArray[Any], axis: int, descending: Any, out: NDArray[Any]) -> None
     axis = axis_of("sort", x, axis)
     descending = flag_of("sort", "descending", descending)
     check_out("sort", out, x.dtype, x.shape)
-    np.copyto(out, x)
+    assign(out, x)
     # Backwards, the greatest element comes first.
     view = np.flip(out, axis) if descending else out
     view.sort(axis)
@@ -61,6 +61,7 @@ def topk(*args: Any) -> None:
         )
     x, k, axis, ret_type, largest, *outs = args
     _check("topk", x)
+    check_tensors("topk", **{f"outs[{i}]": out for i, out in enumerate(outs)})
     axis = axis_of("topk", x, axis)
     length = x.shape[axis]
     k = int_of("topk", "k", k)
