@@ -31,6 +31,7 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerRuntimeBuiltin, "operators of the VM become calls of its builtins"),
     (transform.ComputePrimValue, "scalar computations become functions"),
     (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
+    (transform.ReuseShapes, "equal shapes are made once"),
     (transform.AttachGlobalSymbol, "functions know the names they are called by"),
 )
 """(pass, why it is there), in order."""

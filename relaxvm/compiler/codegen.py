@@ -12,7 +12,7 @@ import linecache
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..exec_builder import ExecBuilder
+from ..exec_builder import ExecBuilder, Label
 from ..ir import (
     BaseFunc,
     Binding,
@@ -95,13 +95,17 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
 
 
 class _Used(ExprVisitor):
-    """Variables that are read somewhere in a function."""
+    """Variables that are read somewhere in a function, and functions that it names."""
 
     def __init__(self) -> None:
         self.found: set[Var] = set()
+        self.functions: set[GlobalVar] = set()
 
     def visit_var(self, var: Var) -> None:
         self.found.add(var)
+
+    def visit_global_var(self, var: GlobalVar) -> None:
+        self.functions.add(var)
 
 
 class _FunctionEmitter:
@@ -127,6 +131,7 @@ class _FunctionEmitter:
         used = _Used()
         used.visit(func)
         self._used = used.found
+        self._itself = next((v for v in used.functions if mod.functions.get(v) is func), None)
 
     def emit(self) -> None:
         func, builder = self._func, self._builder
@@ -134,11 +139,18 @@ class _FunctionEmitter:
         with builder.function(self._symbol, len(names), names):
             for number, param in enumerate(func.params):
                 self._words[param] = builder.r(number)
-            result = self._seq(func.body)
-            builder.at(func.body.span)
-            builder.emit_ret(self._in_register(result))
+            if self._itself is None:
+                self._return(func.body, self._seq(func.body))
+            else:
+                self._start = builder.label("start")
+                builder.bind(self._start)
+                self._seq_in_tail(func.body)
         for file in sorted(self._files):
             self._add_source(file)
+
+    def _return(self, seq: SeqExpr, result: int) -> None:
+        self._builder.at(seq.span)
+        self._builder.emit_ret(self._in_register(result))
 
     def _add_source(self, file: str) -> None:
         text = self._mod.sources.get(file)
@@ -154,8 +166,9 @@ class _FunctionEmitter:
 
     def _in_register(self, word: int) -> int:
         """The operand in a register of its own, as results have to be."""
-        if self._is_register(word):
-            return word
+        return word if self._is_register(word) else self._in_new_register(word)
+
+    def _in_new_register(self, word: int) -> int:
         dst = self._new_register()
         self._builder.emit_call("vm.builtin.copy", [word], dst)
         return dst
@@ -168,6 +181,50 @@ class _FunctionEmitter:
             for binding in block.bindings:
                 self._binding(binding)
         return self._operand(seq.body)
+
+    # Tail calls: a function whose last act is to call itself starts again in the same frame.
+
+    def _seq_in_tail(self, seq: SeqExpr) -> None:
+        """Emit a sequence whose value is the function's result, up to its return or restart."""
+        bindings = [binding for block in seq.blocks for binding in block.bindings]
+        end = len(bindings)
+        while end and _is_kill(bindings[end - 1]):
+            end -= 1
+        last = bindings[end - 1] if end else None
+        value = last.value if last is not None and last.var is seq.body else None
+        if type(value) is Call and value.op is self._itself:
+            for binding in bindings[: end - 1]:
+                self._binding(binding)
+            self._restart(value, bindings[end:])
+        elif type(value) is If:
+            for binding in bindings[: end - 1]:
+                self._binding(binding)
+            self._builder.at(value.span)
+            orelse = self._begin_if(value)
+            self._seq_in_tail(value.true_branch)
+            self._builder.bind(orelse)
+            self._seq_in_tail(value.false_branch)
+        else:
+            self._return(seq, self._seq(seq))
+
+    def _restart(self, call: Call, kills: list[Binding]) -> None:
+        builder = self._builder
+        builder.at(call.span)
+        params = [builder.r(number) for number in range(len(self._func.params))]
+        words = self._operands(call.args)
+        # A parameter that is handed on in another place would be overwritten before it is read.
+        moved: dict[int, int] = {}
+        for param, word in zip(params, words, strict=True):
+            if word in params and word != param and word not in moved:
+                moved[word] = self._in_new_register(word)
+        for param, word in zip(params, words, strict=True):
+            if word != param:
+                builder.emit_call("vm.builtin.copy", [moved.get(word, word)], param)
+        for kill in kills:
+            self._value(kill.value, is_used=False)
+        for register in moved.values():
+            builder.emit_call("vm.builtin.null_value", [], register)
+        builder.emit_goto(self._start)
 
     def _binding(self, binding: Binding) -> None:
         var = binding.var
@@ -187,9 +244,7 @@ class _FunctionEmitter:
             return self._if(value)
         if isinstance(value, Var):
             # A copy, so that killing one of the names leaves the other.
-            dst = self._new_register()
-            self._builder.emit_call("vm.builtin.copy", [self._operand(value)], dst)
-            return dst
+            return self._in_new_register(self._operand(value))
         if type(value) is Function:
             raise TypeError("a local function is left; run LambdaLift first")
         return self._operand(value)
@@ -317,22 +372,32 @@ class _FunctionEmitter:
 
     # Control flow
 
-    def _if(self, expr: If) -> int:
+    def _begin_if(self, expr: If) -> Label:
+        """Emit the decision; returns where the other branch has to be bound."""
         builder = self._builder
         cond = self._new_register()
         builder.emit_call("vm.builtin.read_if_cond", [self._operand(expr.cond)], cond)
-        orelse, done = builder.label("else"), builder.label("done")
+        orelse = builder.label("else")
         builder.emit_if(cond, orelse)
-        # The register of the result is numbered after those of the first branch, as TVM does it.
+        return orelse
+
+    def _if(self, expr: If) -> int:
+        builder = self._builder
+        orelse = self._begin_if(expr)
+        done = builder.label("done")
         true_word = self._seq(expr.true_branch)
-        merged = self._new_register()
-        builder.emit_call("vm.builtin.copy", [true_word], merged)
+        merged = self._in_new_register(true_word)
         builder.emit_goto(done)
         builder.bind(orelse)
         false_word = self._seq(expr.false_branch)
         builder.emit_call("vm.builtin.copy", [false_word], merged)
         builder.bind(done)
         return merged
+
+
+def _is_kill(binding: Binding) -> bool:
+    value = binding.value
+    return type(value) is Call and value.op is _KILL
 
 
 _OPERANDS: Final[dict[type, Callable[[_FunctionEmitter, Any], int]]] = {

@@ -16,5 +16,5 @@ from .module import *
 from .node import *
 from .op import *
 from .prim import *
-from .substitute import *
+from .substitution import *
 from .visitor import *

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .module import VDevice
 
 __all__ = [
+    "ANY",
     "AnyType",
     "BaseFunc",
     "Binding",

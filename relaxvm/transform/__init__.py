@@ -20,6 +20,7 @@ from .lower_runtime_builtin import *
 from .normalize import *
 from .pass_infra import *
 from .remove_purity_checking import *
+from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
 from .to_non_dataflow import *
 from .vm_shape_lower import *

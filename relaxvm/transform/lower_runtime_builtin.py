@@ -93,23 +93,23 @@ def _refuse_alloc(call: Call) -> Expr:
     )
 
 
-_RULES: Final[dict[Op, Callable[[Call], Expr]]] = {
-    Op.get("relax.memory.alloc_storage"): _alloc_storage,
-    Op.get("relax.memory.alloc_tensor"): _alloc_tensor,
-    Op.get("relax.memory.kill_storage"): _kill,
-    Op.get("relax.memory.kill_tensor"): _kill,
-    Op.get("relax.builtin.alloc_tensor"): _refuse_alloc,
-    Op.get("relax.reshape"): _packed("reshape"),
-    Op.get("relax.shape_of"): _packed("shape_of"),
-    Op.get("relax.tensor_to_shape"): _packed("tensor_to_shape"),
-    Op.get("relax.vm.call_tir_dyn"): _call_tir_dyn,
-    Op.get("relax.make_closure"): _make_closure,
-    Op.get("relax.invoke_closure"): _invoke_closure,
+_RULES: Final[dict[str, Callable[[Call], Expr]]] = {
+    "relax.memory.alloc_storage": _alloc_storage,
+    "relax.memory.alloc_tensor": _alloc_tensor,
+    "relax.memory.kill_storage": _kill,
+    "relax.memory.kill_tensor": _kill,
+    "relax.builtin.alloc_tensor": _refuse_alloc,
+    "relax.reshape": _packed("reshape"),
+    "relax.shape_of": _packed("shape_of"),
+    "relax.tensor_to_shape": _packed("tensor_to_shape"),
+    "relax.vm.call_tir_dyn": _call_tir_dyn,
+    "relax.make_closure": _make_closure,
+    "relax.invoke_closure": _invoke_closure,
 }
 
 
 class _Lowerer(ExprMutator):
-    def __init__(self, rules: dict[Op, Callable[[Call], Expr]]) -> None:
+    def __init__(self, rules: dict[str, Callable[[Call], Expr]]) -> None:
         super().__init__()
         self._rules = rules
 
@@ -117,7 +117,7 @@ class _Lowerer(ExprMutator):
         new = super().visit_call(call)
         if type(new) is not Call or type(new.op) is not Op:
             return new
-        rule = self._rules.get(new.op)
+        rule = self._rules.get(new.op.name)
         if rule is None:
             return new
         lowered = rule(new)
@@ -137,7 +137,7 @@ def LowerRuntimeBuiltin() -> Pass:
     @function_pass(name="LowerRuntimeBuiltin")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         rules = dict(_RULES)
-        rules[Op.get("relax.to_vdevice")] = _to_vdevice(mod.global_infos.get("vdevice", []))
+        rules["relax.to_vdevice"] = _to_vdevice(mod.global_infos.get("vdevice", []))
         return _Lowerer(rules).visit(func)
 
     return run  # type: ignore[no-any-return]

@@ -1,0 +1,63 @@
+"""ReuseShapes: a shape is made once, however often it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from ..ir import (
+    Binding,
+    Call,
+    ExprMutator,
+    ExternFunc,
+    Function,
+    IRModule,
+    SeqExpr,
+    Var,
+    expr_key,
+)
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["ReuseShapes"]
+
+_MAKERS: Final = ("vm.builtin.make_shape", "vm.builtin.make_prim_value")
+
+
+class _Reuser(ExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[Hashable, Var] = {}
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        known = dict(self._known)
+        new = super().visit_seq(seq)
+        self._known = known
+        return new
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        value = binding.value
+        if type(value) is not Call or type(value.op) is not ExternFunc:
+            return super().visit_binding(binding)
+        if value.op.global_symbol not in _MAKERS:
+            return super().visit_binding(binding)
+        key = expr_key(value)
+        earlier = self._known.setdefault(key, binding.var)
+        if earlier is binding.var:
+            return binding
+        self.var_map[binding.var] = earlier
+        return []
+
+
+def ReuseShapes() -> Pass:
+    """Shapes and scalars that are read from the same slots of the shape heap are made once per
+    function, or per branch that needs them.
+
+    Requires: VMShapeLower, which writes each slot once.  Why: kernels have equal shapes all over,
+    and each would be made again.
+    """
+
+    @function_pass(name="ReuseShapes")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        return _Reuser().visit(func)
+
+    return run  # type: ignore[no-any-return]
