@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..values import describe
 from ._attributes import axes_of, choice_of, int_of, ints_of, number_of
-from ._blocks import BLOCK, float_dtype
+from ._blocks import BLOCK, float_dtype, working_dtype
 from ._kernel import (
     PREFIX,
     as_operand,
@@ -64,12 +64,10 @@ def full(value: Any, out: NDArray[Any]) -> None:
         raise ValueError(f"full: value: expected a tensor without axes, got {describe(value)}")
     if not isinstance(value, (np.ndarray, int, float)):
         raise TypeError(f"full: value: expected a tensor or a number, got {describe(value)}")
-    if isinstance(value, np.ndarray):
-        cast(value, out)
-    elif isinstance(value, float) and out.dtype.kind in "iub":
-        cast(np.array(value), out)
+    check_out("full", out, out.dtype, out.shape)
+    if isinstance(value, np.ndarray) or out.dtype.kind == "b" or isinstance(value, float):
+        cast(np.asarray(value), out)
     else:
-        check_out("full", out, out.dtype, out.shape)
         np.copyto(out, as_operand("full", "value", value, out.dtype))
 
 
@@ -99,13 +97,10 @@ def arange(start: Any, end: Any, step: Any, out: NDArray[Any]) -> None:
     is_integer = all(isinstance(value, int) for value in (start, end, step))
     length = -((start - end) // step) if is_integer else math.ceil((end - start) / step)
     check_out("arange", out, out.dtype, (max(0, length),))
-    as_operand("arange", "start", int(start), out.dtype)
-    if out.dtype.kind == "b":
-        raise TypeError(f"arange: out: expected numbers, got {describe(out)}")
+    if out.dtype.kind not in "iuf" and working_dtype(out.dtype) is None:
+        raise TypeError(f"arange: out: expected a tensor of numbers, got {describe(out)}")
     for begin in range(0, len(out), BLOCK):
-        numbers = np.arange(begin, min(begin + BLOCK, len(out)))
-        numbers = numbers * step
-        numbers += start
+        numbers = np.arange(begin, min(begin + BLOCK, len(out))) * step + start
         np.copyto(out[begin : begin + BLOCK], numbers, casting="unsafe")
 
 

@@ -1,0 +1,286 @@
+"""Kernels that compute element by element: what is more than one ufunc, and edge cases."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm.kernels import PREFIX, ufunc_of
+from relaxvm.kernels._blocks import BLOCK
+
+from .kernel_examples import ALIASES, EXAMPLES, FLOAT_UNARY, bools, counts, normal, per_element
+
+STEPPED = ("rsqrt", "sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh")
+"""Computed block by block."""
+
+
+def run(name: str, *args: Any) -> None:
+    assert relaxvm.get_func(PREFIX + name)(*args) is None
+
+
+def result(name: str, x: np.ndarray, *args: Any) -> np.ndarray:
+    """Of a kernel that keeps shape and data type."""
+    out = np.empty_like(x)
+    run(name, x, *args, out)
+    return out
+
+
+# erf
+
+
+def test_erf_of_float64() -> None:
+    x = np.concatenate([np.linspace(-7, 7, 40_001), normal(1000) * 1e-3, [0.46875, 4, 6]])
+    want = per_element(math.erf)(x)
+    np.testing.assert_allclose(result("erf", x), want, rtol=1e-15)
+
+
+def test_erf_of_float32_is_rounded_correctly_but_for_half_a_unit() -> None:
+    x = np.concatenate([np.linspace(-5, 5, 40_001), normal(1000) * 1e-3]).astype(np.float32)
+    want = per_element(math.erf)(x)
+    error = np.abs(result("erf", x) - want)
+    assert (error <= 0.5001 * np.spacing(np.abs(want).astype(np.float32))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_erf_at_the_ends(dtype: Any) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 30, -30], dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = result("erf", x)
+    np.testing.assert_array_equal(got, [0, 0, 1, -1, np.nan, 1, -1])
+    assert np.signbit(got[:2]).tolist() == [False, True]
+
+
+def test_erf_is_odd_and_keeps_the_smallest() -> None:
+    x = np.array([5e-324, 1e-300, 1e-10, 0.3, 1, 3])
+    np.testing.assert_array_equal(result("erf", -x), -result("erf", x))
+    np.testing.assert_allclose(result("erf", x[1:3]), x[1:3] * 2 / math.sqrt(math.pi), rtol=1e-15)
+
+
+# Blocks
+
+
+@pytest.mark.parametrize("name", STEPPED)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_blocks_do_not_show(name: str, dtype: Any) -> None:
+    x = np.asarray(np.random.default_rng(1).uniform(0.1, 3, 2 * BLOCK + 5), dtype)
+    whole = result(name, x)
+    step = 1001
+    parts = [result(name, x[i : i + step]) for i in range(0, len(x), step)]
+    np.testing.assert_allclose(whole, np.concatenate(parts), rtol=2 * np.finfo(dtype).eps)
+    strided = np.empty((2, len(x)), dtype)[:, ::2]
+    run(name, np.stack([x, x])[:, ::2], strided)
+    np.testing.assert_allclose(strided[1], whole[::2], rtol=2 * np.finfo(dtype).eps)
+    run(name, x, x)
+    np.testing.assert_array_equal(x, whole)
+
+
+@pytest.mark.parametrize("name", [*STEPPED, "clip"])
+@pytest.mark.parametrize("overlap", [1, BLOCK, BLOCK + 1])
+def test_blocks_read_before_they_write(name: str, overlap: int) -> None:
+    args = (0.2, 0.6) if name == "clip" else ()
+    for forward in (True, False):
+        buffer = np.random.default_rng(2).uniform(0.1, 0.9, 3 * BLOCK + overlap)
+        x, out = buffer[:-overlap], buffer[overlap:]
+        if not forward:
+            x, out = out, x
+        want = result(name, x.copy(), *args)
+        run(name, x, *args, out)
+        np.testing.assert_array_equal(out, want)
+
+
+def test_narrow_floats_go_through_float32() -> None:
+    x = np.linspace(-12, 8, 500).astype(np.float16)
+    for name in ("sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh"):
+        want = FLOAT_UNARY[name](x.astype(np.float64))
+        np.testing.assert_allclose(result(name, x), want, rtol=1e-3, atol=1e-7, err_msg=name)
+
+
+def test_types_of_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.linspace(-2, 2, 9).astype(ml_dtypes.bfloat16)
+    for name in ("sigmoid", "nn.gelu", "erf"):
+        got = result(name, x)
+        want = FLOAT_UNARY[name](x.astype(np.float64))
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=2**-8, err_msg=name)
+    got = result("clip", x, -1, 0.5)
+    assert got.astype(float).tolist() == [-1, -1, -1, -0.5, 0, 0.5, 0.5, 0.5, 0.5]
+
+
+# Saturation
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_overflows_or_warns(dtype: Any) -> None:
+    x = np.array([-np.inf, -1e4, -800, -90, 0, 90, 800, 1e4, np.inf], dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights = result("sigmoid", x)
+        silu = result("nn.silu", x[1:])
+        gelu = result("nn.gelu", x[1:])
+        gelu_tanh = result("nn.gelu_tanh", x[1:-1])
+    np.testing.assert_allclose(weights, [0, 0, 0, 0, 0.5, 1, 1, 1, 1], atol=1e-38)
+    for got in (silu, gelu):
+        np.testing.assert_allclose(got, [0, 0, 0, 0, 90, 800, 1e4, np.inf], atol=1e-35)
+    np.testing.assert_allclose(gelu_tanh, [0, 0, 0, 0, 90, 800, 1e4], atol=1e-35)
+
+
+def test_rsqrt_of_zero_is_reported_as_numpy_does() -> None:
+    x = np.array([0, 4], np.float32)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="reciprocal"):
+        result("rsqrt", x)
+    with np.errstate(divide="ignore"):
+        assert result("rsqrt", x).tolist() == [np.inf, 0.5]
+
+
+def test_nan_stays_nan() -> None:
+    x = np.array([np.nan, 1, np.nan], np.float32)
+    for name in (*STEPPED, "relu", "sign", "floor", "round", "abs"):
+        assert np.isnan(result(name, x)).tolist() == [True, False, True], name
+    assert np.isnan(result("clip", x, 0, 1)).tolist() == [True, False, True]
+    for name in ("maximum", "minimum", "add", "mod", "floor_mod"):
+        for args in ((x, x[::-1].copy()), (x, 1), (1, x)):
+            out = np.empty_like(x)
+            run(name, *args, out)
+            assert np.isnan(out).tolist() == [True, False, True], name
+
+
+# Integers
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_division_of_integers(dtype: str) -> None:
+    a, b = (np.array(each, dtype) for each in ([7, 7, -7, -7, 6, 0], [2, -2, 2, -2, -3, 5]))
+    want = {
+        "divide": [3, -3, -3, 3, -2, 0], "mod": [1, 1, -1, -1, 0, 0],
+        "floor_divide": [3, -4, -4, 3, -2, 0], "floor_mod": [1, -1, 1, -1, 0, 0],
+    }  # fmt: skip
+    for name, expected in want.items():
+        out = np.empty_like(a)
+        run(name, a, b, out)
+        assert out.tolist() == expected, name
+        run(name, a, b, a_again := a.copy())
+        np.testing.assert_array_equal(a_again, expected)
+        run(name, a, 2, out)
+        assert out[2] == {"divide": -3, "mod": -1, "floor_divide": -4, "floor_mod": 1}[name]
+
+
+def test_division_of_many_integers() -> None:
+    rng = np.random.default_rng(3)
+    a = rng.integers(-(2**62), 2**62, (3, BLOCK), np.int64)
+    b = rng.integers(1, 2**31, (3, 1)) * np.array([[1], [-1], [1]])
+    out = np.empty_like(a)
+    run("divide", a, b, out)
+    for row, divisor, got in zip(a[:, :50], b[:, 0], out, strict=True):
+        want = [int(abs(n) // abs(d)) * (1 if (n < 0) == (d < 0) else -1)
+                for n, d in ((int(n), int(divisor)) for n in row)]  # fmt: skip
+        assert got[:50].tolist() == want
+
+
+def test_division_of_unsigned_integers_and_by_zero() -> None:
+    out = np.empty(2, np.uint8)
+    run("divide", np.array([255, 7], np.uint8), np.array([2, 9], np.uint8), out)
+    assert out.tolist() == [127, 0]
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        run("divide", np.array([1]), np.array([0]), np.empty(1, np.int64))
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool"])
+def test_integers_are_round(name: str, dtype: str) -> None:
+    x = counts(5).astype(dtype)
+    np.testing.assert_array_equal(result(name, x), x)
+
+
+def test_round_takes_the_even_neighbour() -> None:
+    x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5])
+    assert result("round", x).tolist() == [-2, -2, 0, 0, 2, 2]
+
+
+def test_functions_of_integers_and_bools() -> None:
+    assert result("sign", np.array([-5, 0, 3], np.int8)).tolist() == [-1, 0, 1]
+    assert result("square", np.array([-5, 3])).tolist() == [25, 9]
+    assert result("bitwise_not", bools(8)).dtype == np.bool_
+    out = np.empty(2, np.bool_)
+    for name, want in (("isnan", False), ("isinf", False), ("isfinite", True)):
+        run(name, np.array([1, 2]), out)
+        assert out.tolist() == [want, want]
+    run("logical_xor", np.array([True, False]), True, out)
+    assert out.tolist() == [False, True]
+    run("bitwise_xor", np.array([True, False]), np.array([True, True]), out)
+    assert out.tolist() == [False, True]
+
+
+# clip
+
+
+@pytest.mark.parametrize(
+    ("x", "low", "high", "want"),
+    [
+        (np.array([-5, 0, 5], np.int8), -1, 3, [-1, 0, 3]),
+        (np.array([-5, 0, 5], np.int8), -1000, 3.9, [-5, 0, 3]),
+        (np.array([0, 9], np.uint8), -1, 300, [0, 9]),
+        (np.array([-5, 5]), float("-inf"), float("inf"), [-5, 5]),
+        (np.array([-5.0, 5.0], np.float32), float("-inf"), 1, [-5, 1]),
+        (np.array([-5.0, 5.0]), 10**400, 10**500, [np.inf, np.inf]),
+        (np.array([1.0, 5.0]), 2, 1, [2, 2]),
+        (np.zeros((0, 2)), 0, 1, []),
+    ],
+)
+def test_clip(x: np.ndarray, low: Any, high: Any, want: list[float]) -> None:
+    assert result("clip", x, low, high).tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((bools(2), 0, 1), TypeError, "clip: min: expected a number that goes with bool"),
+        ((counts(2), float("nan"), 1), ValueError, "clip: min: expected a number within int64"),
+        ((counts(2), 0, None), TypeError, "clip: max: expected a number that goes with int64"),
+    ],
+)
+def test_clip_refuses(args: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}"):
+        run("clip", *args, np.empty_like(args[0]))
+
+
+# Data types
+
+
+@pytest.mark.parametrize("name", STEPPED)
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.complex64, np.longdouble, object])
+def test_only_floats(name: str, dtype: Any) -> None:
+    if np.dtype(dtype) == np.float64:  # a long double may be a double
+        return
+    x = np.ones(2, dtype)
+    with pytest.raises(TypeError, match=rf"^{name}: expected floats, got x .*cast converts"):
+        run(name, x, np.empty_like(x))
+
+
+# ufunc_of
+
+
+def test_ufunc_of_is_what_the_kernel_computes() -> None:
+    found = {name: ufunc_of(PREFIX + name) for name in [*EXAMPLES, *ALIASES]}
+    plain = {name: ufunc for name, ufunc in found.items() if ufunc is not None}
+    assert len(plain) > 50
+    assert plain["add"] is np.add
+    assert plain["remainder"] is plain["floor_mod"] is np.remainder
+    for name, ufunc in plain.items():
+        example = EXAMPLES[ALIASES.get(name, name)]
+        args = example.args
+        out, want = (np.empty_like(example.results()[0]) for _ in range(2))
+        run(name, *args, out)
+        ufunc(*args, out=want)
+        np.testing.assert_array_equal(out, want, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["relu", "sigmoid", "clip", "where", "cast", "sum", "nonesuch"])
+def test_ufunc_of_others_is_none(name: str) -> None:
+    assert ufunc_of(PREFIX + name) is None
+    assert ufunc_of(name) is None
