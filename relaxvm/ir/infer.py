@@ -46,10 +46,10 @@ __all__ = [
     "bind_type",
     "erase_type",
     "function_ret_type",
+    "get_shape_of",
     "infer_type",
     "is_base_of",
     "seq_defines",
-    "shape_of_type",
     "substitute_type",
     "type_free_vars",
     "type_lca",
@@ -215,9 +215,20 @@ def _bind_dims(
     return result
 
 
-def shape_of_type(ty: TensorType) -> Expr | None:
-    """The shape of a tensor type as an expression, or None."""
-    return ty.shape
+def get_shape_of(expr: Expr) -> Expr:
+    """The shape of a tensor as an expression: what its type says, else ``R.shape_of`` of it.
+
+    Raises:
+        TypeError: not a tensor.
+    """
+    ty = expr.ty
+    if type(ty) is not TensorType:
+        raise TypeError(f"get_shape_of: {expr} is of type {ty}, expected a tensor")
+    if ty.shape is not None:
+        return ty.shape
+    make: Any = Op.get("relax.shape_of").make
+    shape: Expr = make(expr)
+    return shape
 
 
 def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
