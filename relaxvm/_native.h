@@ -14,8 +14,8 @@ typedef struct {
     void *self;
     int needs;             /* flags of numpy that a tensor must have to be passed as it is */
     uintptr_t misaligned;  /* bits of an address that must be 0 */
-    uint64_t writes;       /* positions that the kernel writes, from the first (bit 0) */
-    uint64_t writes_last;  /* the same from the last (bit 0) */
+    uint64_t writes;       /* positions that the kernel writes: bit i for argument i */
+    uint64_t writes_last;  /* the same from the end: bit 63 for the last argument, 62 before it */
     int strided;           /* whether it is told the strides of tensors */
     int gil;
 } rvm_kernel;

@@ -17,7 +17,7 @@ from operator import index as as_index
 
 import numpy as np
 
-from .errors import FormatError, InternalError, RelaxVMError
+from .errors import BugError, FormatError, InternalError, RelaxVMError
 from .values import Device, Shape, describe, dtype_from_dl, dtype_to_dl, readable, to_value
 
 cimport numpy as cnp
@@ -46,14 +46,17 @@ cdef extern from "_native_impl.h":
         bint interrupted
 
     const RvmHost rvm_host
-    bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
+    uint64_t rvm_written(const rvm_kernel*, Py_ssize_t) noexcept
+    int rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
     void rvm_learn_dtype(int, RvmDtype) noexcept
-    bint rvm_put(const rvm_kernel*, PyObject*, bint, RvmAny*, rvm_slot*) noexcept
+    bint rvm_put(const rvm_kernel*, PyObject*, int, RvmAny*, rvm_slot*, int64_t*) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
     bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
-    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, RvmAny*, rvm_call*) noexcept
+    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, int64_t, RvmAny*,
+                rvm_call*) noexcept
     void rvm_clear_call(rvm_call*) noexcept
     int rvm_reraise() except -1
+    object rvm_own(PyObject*)
     void rvm_release_object(RvmObject*) noexcept
 
 cdef extern from "Python.h":
@@ -156,7 +159,7 @@ cdef class NativeFunction:
             if position >= 0:
                 self.kernel.writes |= <uint64_t>1 << <int>position
             else:
-                self.kernel.writes_last |= <uint64_t>1 << <int>(-1 - position)
+                self.kernel.writes_last |= <uint64_t>1 << <int>(64 + position)
         self.name = name
         self.alignment = alignment
         self._keepalive = keepalive
@@ -213,14 +216,17 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t cou
     cdef rvm_slot slots[RVM_STACK_ARGS]
     cdef RvmAny ret
     cdef rvm_call call
+    cdef uint64_t written
+    cdef int64_t nbytes = 0
     cdef Py_ssize_t i
     cdef int code
     if count > RVM_STACK_ARGS:
         return _call_slowly(self, args, count)
+    written = rvm_written(kernel, count)
     for i in range(count):
-        if not rvm_put(kernel, args[i], rvm_is_written(kernel, i, count), &values[i], &slots[i]):
+        if not rvm_put(kernel, args[i], <int>(written >> i & 1), &values[i], &slots[i], &nbytes):
             return _call_slowly(self, args, count)
-    code = rvm_run(kernel, values, slots, count, &ret, &call)
+    code = rvm_run(kernel, values, slots, count, nbytes, &ret, &call)
     if code != 0:
         return _fail(self, code, &call)
     if ret.type != RVM_NONE:
@@ -230,148 +236,185 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t cou
 
 
 cdef PyObject* _call_slowly(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL:
-    """`call_native` for any number of arguments, and with copies where they are needed."""
-    cdef NativeFunction function = <NativeFunction>self
-    cdef RvmAny* values = NULL
-    cdef rvm_slot* slots = NULL
-    cdef RvmAny ret
-    cdef rvm_call call
+    """`call_native` for any number of arguments, of any kind."""
+    cdef _Call call = _Call(<NativeFunction>self, count)
     cdef Py_ssize_t i
-    cdef int code
-    if count > 0x7FFFFFFF:
-        raise ValueError(f"{function.name}: {count} arguments are too many")
-    keep = []  # what the C values point into
-    copies = []  # (array, copy that the kernel writes in its place)
-    try:
-        values = <RvmAny*>PyMem_RawMalloc(<size_t>count * sizeof(RvmAny) + 1)
-        slots = <rvm_slot*>PyMem_RawMalloc(<size_t>count * sizeof(rvm_slot) + 1)
-        if values is NULL or slots is NULL:
+    for i in range(count):
+        call.position = i
+        call.written = rvm_is_written(&call.function.kernel, i, count)
+        call.put(<object>args[i])
+    return Py_NewRef(call.run())
+
+
+@cython.final
+cdef class _Call:
+    """The arguments of one call, and what they point into."""
+
+    cdef NativeFunction function
+    cdef RvmAny* values
+    cdef rvm_slot* slots
+    cdef Py_ssize_t count
+    cdef int64_t nbytes
+    cdef list keep      # objects that the arguments point into
+    cdef list copies    # (array, copy that the kernel writes in its place)
+    cdef Py_ssize_t position    # of the argument at hand
+    cdef bint written           # whether the kernel writes it
+
+    def __cinit__(self, NativeFunction function, Py_ssize_t count):
+        if count > 0x7FFFFFFF:
+            raise ValueError(f"{readable(function.name)}: {count} arguments are too many")
+        self.function = function
+        self.count = count
+        self.keep = []
+        self.copies = []
+        self.values = <RvmAny*>PyMem_RawMalloc(<size_t>count * sizeof(RvmAny) + 1)
+        self.slots = <rvm_slot*>PyMem_RawMalloc(<size_t>count * sizeof(rvm_slot) + 1)
+        if self.values is NULL or self.slots is NULL:
             raise MemoryError
-        for i in range(count):
-            _put_any(function, i, <object>args[i], rvm_is_written(&function.kernel, i, count),
-                     &values[i], &slots[i], keep, copies)
-        code = rvm_run(&function.kernel, values, slots, count, &ret, &call)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.values)
+        PyMem_RawFree(self.slots)
+
+    cdef object run(self):
+        cdef RvmAny ret
+        cdef rvm_call call
+        cdef int code = rvm_run(&self.function.kernel, self.values, self.slots, self.count,
+                                self.nbytes, &ret, &call)
         if code != 0:
-            return _fail(self, code, &call)
-        for array, copy in copies:
+            _fail(<PyObject*>self.function, code, &call)
+        for array, copy in self.copies:
             np.copyto(array, copy)
-        return _take_result(self, &ret)
-    finally:
-        PyMem_RawFree(values)
-        PyMem_RawFree(slots)
+        return rvm_own(_take_result(<PyObject*>self.function, &ret))
 
+    cdef bint put_fast(self, object value) noexcept:
+        return rvm_put(&self.function.kernel, <PyObject*>value, self.written,
+                       &self.values[self.position], &self.slots[self.position], &self.nbytes)
 
-# ---- arguments ------------------------------------------------------------------------------------
-
-
-cdef int _put_any(NativeFunction function, Py_ssize_t position, object value, bint written,
-                  RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
-    """One argument, of any kind."""
-    cdef Py_ssize_t size
-    if rvm_put(&function.kernel, <PyObject*>value, written, arg, slot):
+    cdef int put(self, object value) except -1:
+        cdef RvmAny* arg = &self.values[self.position]
+        if self.put_fast(value):
+            return 0
+        if type(value) is np.ndarray:
+            return self.put_array(value)
+        if type(value) is int:
+            raise ValueError(f"{self.place()}: {describe(value)} does not fit 64 bits")
+        rvm_put_int(arg, RVM_NONE, 0)
+        if isinstance(value, str):
+            return self.put_text(value)
+        if isinstance(value, bytes):
+            return self.put_bytes(value)
+        if isinstance(value, Shape):
+            return self.put_shape(value)
+        if isinstance(value, np.dtype):
+            arg.as_dtype = self.dtype(value)
+            arg.type = RVM_DTYPE
+        elif isinstance(value, Device):
+            arg.as_device.type = value.dlpack_device_type()
+            arg.as_device.index = value.index
+            arg.type = RVM_DEVICE
+        else:
+            self.put_converted(value)
         return 0
-    if type(value) is np.ndarray:
-        return _put_array(function, position, value, written, arg, slot, keep, copies)
-    if type(value) is int:
-        raise ValueError(f"{_place(function, position)}: {describe(value)} does not fit 64 bits")
-    rvm_put_int(arg, RVM_NONE, 0)
-    if isinstance(value, str):
-        keep.append(value)
-        arg.as_text = PyUnicode_AsUTF8AndSize(value, &size)
-        arg.type = RVM_TEXT
+
+    cdef int put_text(self, str value) except -1:
+        cdef RvmAny* arg = &self.values[self.position]
+        cdef Py_ssize_t size
+        arg.as_text = PyUnicode_AsUTF8AndSize(value, &size)  # kept with the str
         if memchr(arg.as_text, 0, size) is not NULL:
-            raise ValueError(f"{_place(function, position)}: a str with a zero character cannot be "
-                             f"passed to C; pass bytes")
-    elif isinstance(value, bytes):
-        keep.append(value)
-        slot.bytes.data = <bytes>value
-        slot.bytes.size = len(value)
-        arg.as_bytes = &slot.bytes
-        arg.type = RVM_BYTES
-    elif isinstance(value, Shape):
-        _put_shape(value, arg, slot, keep)
-    elif isinstance(value, np.dtype):
-        arg.as_dtype = _dtype(function, position, value)
-        arg.type = RVM_DTYPE
-    elif isinstance(value, Device):
-        arg.as_device.type = value.dlpack_device_type()
-        arg.as_device.index = value.index
-        arg.type = RVM_DEVICE
-    else:
-        _put_converted(function, position, value, written, arg, slot, keep, copies)
-    return 0
+            raise ValueError(f"{self.place()}: C cannot take a str with a zero character; pass bytes")
+        self.keep.append(value)
+        arg.type = RVM_TEXT
+        return 0
 
+    cdef int put_bytes(self, bytes value) except -1:
+        cdef RvmBytes* run = &self.slots[self.position].bytes
+        self.keep.append(value)
+        run.data = value
+        run.size = len(value)
+        self.values[self.position].as_bytes = run
+        self.values[self.position].type = RVM_BYTES
+        return 0
 
-cdef int _put_converted(NativeFunction function, Py_ssize_t position, object value, bint written,
-                        RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
-    """An object that is a value of the VM after a conversion: a numpy scalar, a tensor of another
-    library, a number of a subclass."""
-    plain = to_value(value)
-    if isinstance(plain, (bool, int, float)) and type(plain) not in (bool, int, float):
-        plain = int(plain) if isinstance(plain, int) else float(plain)
-    if plain is value or isinstance(plain, (tuple, list)) or callable(plain):
-        raise TypeError(f"{_place(function, position)}: expected a tensor, a number, a str, bytes, a "
-                        f"dtype, a device, a shape or None, got {describe(value)}")
-    shared = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
-    if written and isinstance(plain, np.ndarray) and not shared:
-        raise TypeError(f"{_place(function, position)}: the kernel writes it; expected an array, got "
-                        f"{describe(value)}")
-    keep.append(plain)
-    return _put_any(function, position, plain, written, arg, slot, keep, copies)
+    cdef int put_shape(self, object value) except -1:
+        cdef RvmShape* shape = &self.slots[self.position].shape
+        cdef cnp.ndarray dims = np.array(value, np.int64)
+        self.keep.append(dims)
+        shape.object.counts = (<uint64_t>1 << 32) + 1  # the call holds it, strongly and weakly
+        shape.object.type = RVM_SHAPE
+        shape.object.padding = 0
+        shape.object.destroy = NULL
+        shape.dims = <const int64_t*>cnp.PyArray_DATA(dims)
+        shape.ndim = len(value)
+        self.values[self.position].as_object = &shape.object
+        self.values[self.position].type = RVM_SHAPE
+        return 0
 
+    cdef int put_converted(self, object value) except -1:
+        """An object that has a value of the VM in it: a numpy scalar, a tensor of another library,
+        a number of a subclass."""
+        plain = to_value(value)
+        if isinstance(plain, (bool, int)) and type(plain) is not bool:
+            plain = int(plain)
+        elif isinstance(plain, float):
+            plain = float(plain)
+        if plain is value or isinstance(plain, (tuple, list)) or callable(plain):
+            raise TypeError(f"{self.place()}: expected a tensor, number, str, bytes, dtype, device, "
+                            f"shape or None, got {describe(value)}")
+        shared = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+        if self.written and isinstance(plain, np.ndarray) and not shared:
+            raise TypeError(f"{self.place()}: the kernel writes it; expected an array, got "
+                            f"{describe(value)}")
+        self.keep.append(plain)
+        return self.put(plain)
 
-cdef int _put_shape(object value, RvmAny* arg, rvm_slot* slot, list keep) except -1:
-    dims = np.array(value, np.int64)
-    keep.append(dims)
-    slot.shape.object.counts = (<uint64_t>1 << 32) + 1  # and the call keeps one of each
-    slot.shape.object.type = RVM_SHAPE
-    slot.shape.object.padding = 0
-    slot.shape.object.destroy = NULL
-    slot.shape.dims = <const int64_t*>cnp.PyArray_DATA(dims)
-    slot.shape.ndim = len(value)
-    arg.as_object = &slot.shape.object
-    arg.type = RVM_SHAPE
-    return 0
+    cdef int put_array(self, cnp.ndarray array) except -1:
+        """An array that cannot be passed as quickly as others, or only as a copy."""
+        self.dtype(array.dtype)
+        if self.written and not array.flags.writeable:
+            raise ValueError(f"{self.place()}: the kernel writes it, and the array is read-only")
+        if self.put_fast(array) or self.put_many_dims(array):
+            return 0
+        copy = _aligned_copy(array, max(self.function.alignment, 64))
+        self.keep.append(copy)
+        if self.written:
+            self.copies.append((array, copy))
+        if not self.put_fast(copy) and not self.put_many_dims(copy):
+            raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
+        return 0
 
+    cdef bint put_many_dims(self, cnp.ndarray array) except -1:
+        """An array for a strided kernel whose strides have no room in the slot; false if that is not
+        what is in the way."""
+        cdef bytes strides = bytes(8 * array.ndim)
+        cdef rvm_kernel kernel = self.function.kernel
+        if not kernel.strided or not rvm_get_strides(array, <int64_t*><char*>strides):
+            return False
+        kernel.strided = False
+        if not rvm_put(&kernel, <PyObject*>array, self.written, &self.values[self.position],
+                       &self.slots[self.position], &self.nbytes):
+            return False
+        self.keep.append(strides)
+        self.slots[self.position].tensor.strides = <int64_t*><char*>strides
+        return True
 
-cdef int _put_array(NativeFunction function, Py_ssize_t position, cnp.ndarray array, bint written,
-                    RvmAny* arg, rvm_slot* slot, list keep, list copies) except -1:
-    """An array that the fast path has not taken: copied, if that helps."""
-    cdef cnp.ndarray fit = array
-    dtype = array.dtype
-    _dtype(function, position, dtype)
-    if written and not array.flags.writeable:
-        raise ValueError(f"{_place(function, position)}: the array is read-only, the kernel writes it")
-    if not rvm_put(&function.kernel, <PyObject*>fit, written, arg, slot):
-        if not function.kernel.strided or fit.ndim <= RVM_FEW_DIMS or not _is_fit(function, fit):
-            fit = _aligned_copy(array, max(function.alignment, 64))
-            keep.append(fit)
-            if written:
-                copies.append((array, fit))
-        if not rvm_put(&function.kernel, <PyObject*>fit, written, arg, slot):
-            _put_many_dims(function, fit, written, arg, slot, keep)
-    return 0
+    cdef RvmDtype dtype(self, object dtype) except *:
+        """A dtype in C; the fast path knows it from then on."""
+        cdef RvmDtype found
+        try:
+            code, bits, lanes = dtype_to_dl(dtype)
+        except FormatError:
+            code = bits = lanes = 0
+        if not 0 < bits < 256:
+            raise TypeError(f"{self.place()}: data type {readable(str(dtype))} cannot be passed to C")
+        found.code = code
+        found.bits = bits
+        found.lanes = lanes
+        rvm_learn_dtype(dtype.num, found)
+        return found
 
-
-cdef bint _is_fit(NativeFunction function, cnp.ndarray array) except -1:
-    """Whether an array that has many dimensions is all right otherwise."""
-    cdef bytes strides = bytes(8 * array.ndim)
-    return (array.flags.aligned and array.dtype.isnative
-            and not <uintptr_t>cnp.PyArray_DATA(array) & function.kernel.misaligned
-            and rvm_get_strides(array, <int64_t*><char*>strides))
-
-
-cdef int _put_many_dims(NativeFunction function, cnp.ndarray array, bint written, RvmAny* arg,
-                        rvm_slot* slot, list keep) except -1:
-    """An array for a strided kernel, whose strides have no room in the slot."""
-    cdef bytes strides = bytes(8 * array.ndim)
-    cdef rvm_kernel kernel = function.kernel
-    kernel.strided = False
-    rvm_get_strides(array, <int64_t*><char*>strides)
-    keep.append(strides)
-    rvm_put(&kernel, <PyObject*>array, written, arg, slot)
-    slot.tensor.strides = <int64_t*><char*>strides
-    return 0
+    cdef str place(self):
+        return f"{readable(self.function.name)}: argument {self.position}"
 
 
 cdef object _aligned_copy(object array, Py_ssize_t alignment):
@@ -385,27 +428,6 @@ cdef object _aligned_copy(object array, Py_ssize_t alignment):
     copy = room[start : start + nbytes].view(dtype).reshape(array.shape)
     np.copyto(copy, array)
     return copy
-
-
-cdef RvmDtype _dtype(NativeFunction function, Py_ssize_t position, object dtype) except *:
-    """A dtype in C; also makes the types of ml_dtypes known to the fast path."""
-    cdef RvmDtype found
-    try:
-        code, bits, lanes = dtype_to_dl(dtype)
-    except FormatError:
-        code = bits = lanes = 0
-    if not 0 < bits < 256:
-        raise TypeError(f"{_place(function, position)}: data type {readable(str(dtype))} cannot be "
-                        f"passed to C")
-    found.code = code
-    found.bits = bits
-    found.lanes = lanes
-    rvm_learn_dtype(dtype.num, found)
-    return found
-
-
-cdef str _place(NativeFunction function, Py_ssize_t position):
-    return f"{readable(function.name)}: argument {position}"
 
 
 # ---- results and errors ---------------------------------------------------------------------------

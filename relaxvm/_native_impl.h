@@ -25,6 +25,13 @@
 #define RVM_COLD
 #endif
 
+/* Let the compiler keep a pointer rather than make it again. */
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_KEEP(pointer) __asm__("" : "+r"(pointer))
+#else
+#define RVM_KEEP(pointer) ((void)0)
+#endif
+
 #if defined(_MSC_VER)
 #define RVM_THREAD_LOCAL __declspec(thread)
 #else
@@ -38,54 +45,62 @@
  * runs that long. */
 #define RVM_BIG_CALL (INT64_C(1) << 20)
 
+/* Bit i: whether the kernel writes argument i.  For up to 64 arguments. */
+static inline uint64_t rvm_written(const rvm_kernel *kernel, Py_ssize_t count) {
+    return count > 0 ? kernel->writes | kernel->writes_last >> (64 - count) : 0;
+}
 
 static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssize_t count) {
     Py_ssize_t back = count - 1 - i;
-    return (i < 64 && (kernel->writes >> i & 1)) || (back < 64 && (kernel->writes_last >> back & 1));
+    return (i < 64 && (kernel->writes >> i & 1)) ||
+           (back < 64 && (kernel->writes_last >> (63 - back) & 1));
 }
 
 /* ---- data types ------------------------------------------------------------------------------
- * numpy's own types by number; those of ml_dtypes, whose numbers are given out as they register, in
- * a second table that the slow path fills.  bits is 0 where DLPack has no such type. */
+ * An RvmDtype as one number, which is quicker to move: of numpy's own types by their number, and of
+ * those of ml_dtypes, whose numbers are given out as they register, in a second table that the slow
+ * path fills.  0 where the calling convention has no such type. */
+#if NPY_BYTE_ORDER == NPY_LITTLE_ENDIAN
+#define RVM_PACKED(code, bits) ((uint32_t)(code) | (uint32_t)(bits) << 8 | UINT32_C(1) << 16)
+#else
+#define RVM_PACKED(code, bits) ((uint32_t)(code) << 24 | (uint32_t)(bits) << 16 | UINT32_C(1))
+#endif
+
+static const uint32_t rvm_numpy_dtypes[] = {
+    [NPY_BOOL] = RVM_PACKED(RVM_BOOLEAN, 8),
+    [NPY_BYTE] = RVM_PACKED(RVM_SIGNED, 8),
+    [NPY_UBYTE] = RVM_PACKED(RVM_UNSIGNED, 8),
+    [NPY_SHORT] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(short)),
+    [NPY_USHORT] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(short)),
+    [NPY_INT] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(int)),
+    [NPY_UINT] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(int)),
+    [NPY_LONG] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(long)),
+    [NPY_ULONG] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(long)),
+    [NPY_LONGLONG] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(long long)),
+    [NPY_ULONGLONG] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(long long)),
+    [NPY_FLOAT] = RVM_PACKED(RVM_FLOAT, 32),
+    [NPY_DOUBLE] = RVM_PACKED(RVM_FLOAT, 64),
+    [NPY_LONGDOUBLE] = RVM_PACKED(RVM_FLOAT, 8 * sizeof(npy_longdouble)),
+    [NPY_CFLOAT] = RVM_PACKED(RVM_COMPLEX, 64),
+    [NPY_CDOUBLE] = RVM_PACKED(RVM_COMPLEX, 128),
+    [NPY_HALF] = RVM_PACKED(RVM_FLOAT, 16),
+};
+
 #define RVM_USER_DTYPES 64
-static RvmDtype rvm_user_dtypes[RVM_USER_DTYPES];
+static uint32_t rvm_user_dtypes[RVM_USER_DTYPES];
 
-static inline RvmDtype rvm_dtype(uint8_t code, size_t bytes) {
-    RvmDtype dtype = {code, (uint8_t)(8 * bytes), 1};
-    return dtype;
-}
-
-static inline RvmDtype rvm_dtype_of(const PyArray_Descr *descr) {
-    static const RvmDtype none = {0, 0, 0};
-    if (RVM_UNLIKELY(descr->byteorder == NPY_OPPBYTE)) return none;
-    switch (descr->type_num) {
-        case NPY_BOOL: return rvm_dtype(RVM_BOOLEAN, 1);
-        case NPY_BYTE: return rvm_dtype(RVM_SIGNED, 1);
-        case NPY_UBYTE: return rvm_dtype(RVM_UNSIGNED, 1);
-        case NPY_SHORT: return rvm_dtype(RVM_SIGNED, sizeof(short));
-        case NPY_USHORT: return rvm_dtype(RVM_UNSIGNED, sizeof(short));
-        case NPY_INT: return rvm_dtype(RVM_SIGNED, sizeof(int));
-        case NPY_UINT: return rvm_dtype(RVM_UNSIGNED, sizeof(int));
-        case NPY_LONG: return rvm_dtype(RVM_SIGNED, sizeof(long));
-        case NPY_ULONG: return rvm_dtype(RVM_UNSIGNED, sizeof(long));
-        case NPY_LONGLONG: return rvm_dtype(RVM_SIGNED, sizeof(long long));
-        case NPY_ULONGLONG: return rvm_dtype(RVM_UNSIGNED, sizeof(long long));
-        case NPY_HALF: return rvm_dtype(RVM_FLOAT, 2);
-        case NPY_FLOAT: return rvm_dtype(RVM_FLOAT, 4);
-        case NPY_DOUBLE: return rvm_dtype(RVM_FLOAT, 8);
-        case NPY_LONGDOUBLE: return rvm_dtype(RVM_FLOAT, sizeof(npy_longdouble));
-        case NPY_CFLOAT: return rvm_dtype(RVM_COMPLEX, 8);
-        case NPY_CDOUBLE: return rvm_dtype(RVM_COMPLEX, 16);
-        default: break;
-    }
-    if (descr->type_num >= NPY_USERDEF && descr->type_num < NPY_USERDEF + RVM_USER_DTYPES)
-        return rvm_user_dtypes[descr->type_num - NPY_USERDEF];
-    return none;
+static inline uint32_t rvm_dtype_of(const PyArray_Descr *descr) {
+    const unsigned known = sizeof rvm_numpy_dtypes / sizeof rvm_numpy_dtypes[0];
+    unsigned number = (unsigned)descr->type_num;
+    if (RVM_UNLIKELY(descr->byteorder == NPY_OPPBYTE)) return 0;
+    if (RVM_LIKELY(number < known)) return rvm_numpy_dtypes[number];
+    number -= NPY_USERDEF;
+    return number < RVM_USER_DTYPES ? rvm_user_dtypes[number] : 0;
 }
 
 static inline void rvm_learn_dtype(int number, RvmDtype dtype) {
     if (number >= NPY_USERDEF && number < NPY_USERDEF + RVM_USER_DTYPES)
-        rvm_user_dtypes[number - NPY_USERDEF] = dtype;
+        memcpy(&rvm_user_dtypes[number - NPY_USERDEF], &dtype, sizeof dtype);
 }
 
 /* ---- the call in progress -------------------------------------------------------------------- */
@@ -147,7 +162,7 @@ typedef struct {
 } rvm_slot;
 
 /* Steps in elements; false if a step is no whole number of them. */
-static inline int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
+static RVM_COLD int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
     npy_intp size = PyArray_ITEMSIZE(array);
     for (int i = 0; i < PyArray_NDIM(array); i++) {
         npy_intp step = PyArray_STRIDE(array, i);
@@ -157,13 +172,21 @@ static inline int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
     return 1;
 }
 
-/* An array that the kernel can take as it is. */
+/* The bytes of an array: exact enough to tell big ones. */
+static inline int64_t rvm_bytes_of(PyArrayObject *array) {
+    if (PyArray_NDIM(array) > 0 && PyArray_DIM(array, 0) > 1 &&
+        PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS))
+        return PyArray_DIM(array, 0) * PyArray_STRIDE(array, 0);
+    return PyArray_NBYTES(array);
+}
+
+/* An array that the kernel can take as it is.  Adds its size to *bytes. */
 static inline int rvm_put_array(const rvm_kernel *kernel, PyArrayObject *array, int written,
-                                RvmAny *arg, rvm_slot *slot) {
-    int needs = kernel->needs | (written ? NPY_ARRAY_WRITEABLE : 0);
+                                RvmAny *arg, rvm_slot *slot, int64_t *bytes) {
+    int needs = kernel->needs | written * NPY_ARRAY_WRITEABLE;
     void *data = PyArray_DATA(array);
-    RvmDtype dtype = rvm_dtype_of(PyArray_DESCR(array));
-    if (RVM_UNLIKELY((PyArray_FLAGS(array) & needs) != needs || dtype.bits == 0 ||
+    uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
+    if (RVM_UNLIKELY((PyArray_FLAGS(array) & needs) != needs || dtype == 0 ||
                      ((uintptr_t)data & kernel->misaligned) != 0))
         return 0;
     RvmTensor *tensor = &slot->tensor;
@@ -171,17 +194,18 @@ static inline int rvm_put_array(const rvm_kernel *kernel, PyArrayObject *array, 
     tensor->device.type = RVM_CPU;
     tensor->device.index = 0;
     tensor->ndim = PyArray_NDIM(array);
-    tensor->dtype = dtype;
+    memcpy(&tensor->dtype, &dtype, sizeof dtype);
     tensor->shape = (int64_t *)PyArray_DIMS(array);
     tensor->strides = NULL;
     tensor->byte_offset = 0;
-    if (kernel->strided) {
+    if (RVM_UNLIKELY(kernel->strided)) {
         if (PyArray_NDIM(array) > RVM_FEW_DIMS || !rvm_get_strides(array, slot->strides)) return 0;
         tensor->strides = slot->strides;
     }
     arg->type = RVM_TENSOR;
     arg->short_size = 0;
     arg->as_tensor = tensor;
+    if (kernel->gil == RVM_GIL_BY_SIZE) *bytes += rvm_bytes_of(array);
     return 1;
 }
 
@@ -199,9 +223,9 @@ static inline void rvm_put_float(RvmAny *arg, double value) {
 
 /* An argument; false for "not this way". */
 static inline int rvm_put(const rvm_kernel *kernel, PyObject *value, int written, RvmAny *arg,
-                          rvm_slot *slot) {
+                          rvm_slot *slot, int64_t *bytes) {
     if (RVM_LIKELY(PyArray_CheckExact(value)))
-        return rvm_put_array(kernel, (PyArrayObject *)value, written, arg, slot);
+        return rvm_put_array(kernel, (PyArrayObject *)value, written, arg, slot, bytes);
     if (PyLong_CheckExact(value)) {
         int overflow;
         int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -223,19 +247,9 @@ static inline int rvm_put(const rvm_kernel *kernel, PyObject *value, int written
     return 0;
 }
 
-static inline int64_t rvm_tensor_bytes(const RvmTensor *tensor) {
-    int64_t bytes = tensor->dtype.bits / 8;
-    for (int32_t i = 0; i < tensor->ndim; i++) bytes *= tensor->shape[i];
-    return bytes;
-}
-
-/* Whether the interpreter lock is let go of while the kernel runs. */
-static inline int rvm_releases_gil(const rvm_kernel *kernel, const RvmAny *args, Py_ssize_t count) {
-    int64_t bytes = 0;
-    if (kernel->gil != RVM_GIL_BY_SIZE) return kernel->gil == RVM_RELEASE_GIL;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (args[i].type == RVM_TENSOR) bytes += rvm_tensor_bytes(args[i].as_tensor);
-    return bytes >= RVM_BIG_CALL;
+/* Whether the interpreter lock is let go of while the kernel runs on tensors of so many bytes. */
+static inline int rvm_releases_gil(const rvm_kernel *kernel, int64_t bytes) {
+    return kernel->gil == RVM_RELEASE_GIL || (kernel->gil == RVM_GIL_BY_SIZE && bytes >= RVM_BIG_CALL);
 }
 
 /* Call without the interpreter lock.  Another thread may then give an array another shape, which
@@ -260,15 +274,16 @@ static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *ar
 /* Run the kernel: 0 if it ended well, else the number that it returned.  `call` then says why and is
  * to be cleared. */
 static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
-                          Py_ssize_t count, RvmAny *ret, rvm_call *call) {
+                          Py_ssize_t count, int64_t bytes, RvmAny *ret, rvm_call *call) {
     int code;
     rvm_call **current = &rvm_current_call;
+    RVM_KEEP(current); /* looking it up costs as much as an argument */
     rvm_put_int(ret, RVM_NONE, 0);
     call->outer = *current;
     call->kind = call->message = NULL;
     call->interrupted = 0;
     *current = call;
-    if (RVM_UNLIKELY(rvm_releases_gil(kernel, args, count)))
+    if (RVM_UNLIKELY(rvm_releases_gil(kernel, bytes)))
         code = rvm_call_unlocked(kernel, args, slots, count, ret);
     else
         code = kernel->call(kernel->self, args, (int32_t)count, ret);
@@ -286,8 +301,9 @@ static inline void rvm_clear_call(rvm_call *call) {
     free(call->message);
 }
 
-/* For Cython: go on with the exception that is set. */
+/* For Cython: go on with the exception that is set; take over a new reference. */
 static inline int rvm_reraise(void) { return -1; }
+static inline PyObject *rvm_own(PyObject *made) { return made; }
 
 /* ---- results ---------------------------------------------------------------------------------- */
 
