@@ -435,9 +435,10 @@ class BlockBuilder:
             return self._seq(expr)
         elif kind is Function:
             return self._local_function(expr)
-        return self._infer(expr)
+        return self.infer(expr)
 
-    def _infer(self, expr: Expr) -> Expr:
+    def infer(self, expr: Expr) -> Expr:
+        """An expression in normal form with its type, as seen from where we are."""
         if expr.ty is None:
             infer_type(expr, self._scopes[-1].symbolic if self._scopes else ())
         return expr
@@ -448,7 +449,7 @@ class BlockBuilder:
             return expr
         if kind is Tuple:
             fields = self._arguments(expr.fields)
-            return self._infer(expr if fields is expr.fields else Tuple(fields, expr.span))
+            return self.infer(expr if fields is expr.fields else Tuple(fields, expr.span))
         if is_leaf(expr):
             return expr
         return self.emit(expr, span=expr.span)
@@ -469,7 +470,7 @@ class BlockBuilder:
         args = self._arguments(call.args)
         if op is not call.op or args is not call.args:
             call = Call(op, args, call.attrs, call.ty_args, span=call.span)
-        return call if call.ty is not None else self._infer(call)
+        return call if call.ty is not None else self.infer(call)
 
     def _if(self, expr: Any) -> Expr:
         if self._scopes and self._current("If").is_dataflow:
@@ -479,7 +480,7 @@ class BlockBuilder:
         orelse = self._branch(expr.false_branch)
         if cond is not expr.cond or then is not expr.true_branch or orelse is not expr.false_branch:
             expr = If(cond, then, orelse, span=expr.span)
-        return self._infer(expr)
+        return self.infer(expr)
 
     def _branch(self, seq: SeqExpr) -> SeqExpr:
         self.begin_scope()
@@ -526,7 +527,7 @@ class BlockBuilder:
         except BaseException:
             del self._scopes[depth - 1 :]
             raise
-        return self._infer(_same_or_new(func, body))
+        return self.infer(_same_or_new(func, body))
 
 
 def _same_or_new(func: Function, body: SeqExpr) -> Function:
