@@ -1,0 +1,264 @@
+"""What is certain about the integers of a function while it is lowered: that an index is within its
+dimension, that a result fits its data type.
+
+Proofs are about integers of unlimited width (`relaxvm.ir.arith`), so they count only where no
+intermediate result overflows; `Facts.fits` says where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ..ir.arith import Analyzer, free_vars, substitute
+from ..ir.expr import Call, Expr, IntImm, Var
+from ..ir.prim import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    And,
+    BinaryOpExpr,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Sub,
+    _range,
+    is_float,
+)
+from .buffer import BufferLoad
+from .intrinsics import IF_THEN_ELSE, LIKELY
+
+__all__ = ["MAX_DIM", "Facts"]
+
+MAX_DIM: Final = 2**47
+"""Greatest length of a dimension.  It leaves room to prove that sums of indices do not overflow."""
+
+Interval = tuple[float, float]
+"""Least and greatest value, both ints or infinite."""
+
+
+class Facts:
+    """Bounds of variables in scope, and what follows of them."""
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._bounds: dict[Var, tuple[Expr | None, Expr | None]] = {}
+        self._intervals: dict[Var, Interval] = {}
+        self._loops: list[Var] = []
+
+    def bind_dim(self, var: Var) -> None:
+        """`var` is the length of a dimension."""
+        high = min(MAX_DIM, int(_range(var.ty.dtype)[1]))
+        self._set(var, IntImm("int64", 0), IntImm("int64", high), (0, high))
+
+    @contextmanager
+    def loop(self, var: Var, least: Expr, extent: Expr) -> Iterator[None]:
+        """Inside: a loop runs with `var` from `least`, below `least` + `extent`."""
+        low, high = self.interval(least), self.interval(extent)
+        interval = (low[0], low[1] + high[1] - 1)
+        if not self.fits(least) or not self.fits(extent):
+            upper = None
+        else:
+            upper = least + extent - 1 if not _is_zero(least) else extent - 1
+        self._loops.append(var)
+        try:
+            self._set(var, least if upper is not None else None, upper, interval)
+            yield
+        finally:
+            self._loops.pop()
+
+    @contextmanager
+    def given(self, condition: Expr, holds: bool) -> Iterator[None]:
+        """Inside: a condition is true, or false.  Of use are comparisons of a variable."""
+        saved: list[tuple[Var, tuple[Expr | None, Expr | None], Interval]] = []
+        for var, lower, upper in _consequences(condition, holds):
+            if var not in self._bounds or not self.fits(lower if upper is None else upper):
+                continue
+            saved.append((var, self._bounds[var], self._intervals[var]))
+            old_lower, old_upper = self._bounds[var]
+            low, high = self._intervals[var]
+            if lower is not None:
+                low = max(low, self.interval(lower)[0])
+            if upper is not None:
+                high = min(high, self.interval(upper)[1])
+            self._set(var, old_lower if lower is None else lower,
+                      old_upper if upper is None else upper, (low, high))  # fmt: skip
+        try:
+            yield
+        finally:
+            for var, bounds, interval in reversed(saved):
+                self._set(var, *bounds, interval)
+
+    def _set(self, var: Var, lower: Expr | None, upper: Expr | None, interval: Interval) -> None:
+        # A bound that mentions the variable itself says nothing.
+        lower, upper = (
+            None if x is None or any(v is var for v in free_vars(x)) else x for x in (lower, upper)
+        )
+        self._bounds[var] = lower, upper
+        self._intervals[var] = interval
+        self._analyzer.bind(var, lower, upper)
+
+    # Proofs
+
+    def in_bounds(self, index: Expr, dim: Expr) -> bool:
+        """Whether 0 <= index < dim for certain."""
+        if type(index) is IntImm and type(dim) is IntImm:
+            return 0 <= index.value < dim.value
+        if not self.fits(index) or not self.fits(dim):
+            return False
+        if type(dim) is IntImm:
+            low, high = self.interval(index)
+            if low >= 0 and high < dim.value:
+                return True
+        return self._at_least(index, 0, lower=True) and self._at_least(
+            dim - 1 - index, 0, lower=True)  # fmt: skip
+
+    def _at_least(self, e: Expr, bound: int, *, lower: bool) -> bool:
+        """Whether e >= bound, if need be with variables of loops at the ends of their ranges."""
+        if self._analyzer.prove(e >= bound):
+            return True
+        for var in reversed(self._loops):
+            ends = self._bounds[var]
+            if not any(v is var for v in free_vars(e)) or None in ends:
+                continue
+            step = substitute(e, {var: var + 1}) - e
+            if self._analyzer.prove(step >= 0):
+                e = substitute(e, {var: ends[0]})
+            elif self._analyzer.prove(step <= 0):
+                e = substitute(e, {var: ends[1]})
+            else:
+                continue
+            if self._analyzer.prove(e >= bound):
+                return True
+        return False
+
+    def fits(self, e: Expr) -> bool:
+        """Whether no part of an integer expression overflows its data type."""
+        low, high = self._interval(e)
+        return low <= high
+
+    def interval(self, e: Expr) -> Interval:
+        """Least and greatest value of an integer expression as it is computed, overflow included."""
+        low, high = self._interval(e)
+        return (low, high) if low <= high else _whole(e)
+
+    def is_nonzero(self, e: Expr) -> bool:
+        """Whether an integer is certainly not 0."""
+        low, high = self.interval(e)
+        return low > 0 or high < 0
+
+    def _interval(self, e: Expr) -> Interval:
+        """The interval; an empty one where something may overflow."""
+        kind = type(e)
+        if kind is IntImm:
+            return e.value, e.value  # type: ignore[attr-defined]
+        if isinstance(e, Var):
+            return self._intervals.get(e) or _whole(e)
+        if isinstance(e, BufferLoad):
+            return _whole(e)
+        if isinstance(e, Cast):
+            if is_float(e.value.dtype):
+                return _whole(e)
+            return _within(self._interval(e.value), e)
+        if isinstance(e, Select):
+            return _hull(self._interval(e.true_value), self._interval(e.false_value))
+        if isinstance(e, Call):
+            if e.op is IF_THEN_ELSE:
+                return _hull(self._interval(e.args[1]), self._interval(e.args[2]))
+            return self._interval(e.args[0]) if e.op is LIKELY else _whole(e)
+        if isinstance(e, BinaryOpExpr) and e.a.dtype != "bool" and not is_float(e.a.dtype):
+            combine = _COMBINE.get(kind)
+            a, b = self._interval(e.a), self._interval(e.b)
+            if a[0] > a[1] or b[0] > b[1]:
+                return _EMPTY
+            return _whole(e) if combine is None else _within(combine(a, b), e)
+        if isinstance(e, Let):
+            return _EMPTY
+        return _whole(e)
+
+
+_EMPTY: Final = (1, 0)
+
+
+def _is_zero(e: Expr) -> bool:
+    return type(e) is IntImm and e.value == 0
+
+
+def _whole(e: Expr) -> Interval:
+    low, high = _range(e.dtype)
+    return low, high
+
+
+def _within(interval: Interval, e: Expr) -> Interval:
+    low, high = _range(e.dtype)
+    return interval if low <= interval[0] and interval[1] <= high else _EMPTY
+
+
+def _hull(a: Interval, b: Interval) -> Interval:
+    if a[0] > a[1] or b[0] > b[1]:
+        return _EMPTY
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    products = [0 if 0 in (x, y) else x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0:
+        return -math.inf, math.inf
+    ends = [x // y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _remainder(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0:
+        return -math.inf, math.inf
+    return (a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1))
+
+
+_COMBINE: Final = {
+    Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    Mul: _product,
+    FloorDiv: _quotient,
+    FloorMod: _remainder,
+    Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
+
+
+def _consequences(
+    condition: Expr, holds: bool
+) -> Iterator[tuple[Var, Expr | None, Expr | None]]:
+    """Bounds (variable, lower, upper) that follow of a condition."""
+    if isinstance(condition, Call) and condition.op is LIKELY:
+        condition = condition.args[0]
+    if isinstance(condition, And) and holds:
+        yield from _consequences(condition.a, True)
+        yield from _consequences(condition.b, True)
+        return
+    kind = type(condition)
+    if kind not in (LT, LE, GT, GE) or is_float(condition.a.dtype):  # type: ignore[attr-defined]
+        return
+    a, b = condition.a, condition.b  # type: ignore[attr-defined]
+    if kind in (GT, GE):  # a > b is b < a
+        a, b, kind = b, a, LT if kind is GT else LE
+    if not holds:  # not a < b is b <= a
+        a, b, kind = b, a, LE if kind is LT else LT
+    # Now a < b or a <= b.
+    gap = 1 if kind is LT else 0
+    if isinstance(a, Var):
+        yield a, None, b - gap if gap else b
+    if isinstance(b, Var):
+        yield b, a + gap if gap else a, None
