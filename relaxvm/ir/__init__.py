@@ -12,6 +12,7 @@ from .equality import *
 from .expr import *
 from .infer import *
 from .keys import *
+from .json import *
 from .module import *
 from .node import *
 from .op import *

@@ -383,8 +383,17 @@ def _bits(value: float) -> bytes:
 
 def _same_array(a: Any, b: Any) -> bool:
     return a is b or (
-        a.dtype == b.dtype and a.shape == b.shape and bool(a.tobytes() == b.tobytes())
+        dtype_name(a.dtype) == dtype_name(b.dtype)
+        and a.shape == b.shape
+        and _array_bytes(a) == _array_bytes(b)
     )
+
+
+def _array_bytes(array: Any) -> bytes:
+    """The elements in C order, in the byte order of this machine."""
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    found: bytes = native.tobytes()
+    return found
 
 
 _Compare = Callable[[_Comparer, Any, Any, bool], bool]
@@ -514,7 +523,7 @@ class _Hasher:
         self.tokens += (type(x).__name__, x)
 
     def array(self, x: Any, define: bool) -> None:
-        digest = hashlib.blake2b(np.ascontiguousarray(x).tobytes(), digest_size=8).hexdigest()
+        digest = hashlib.blake2b(_array_bytes(x), digest_size=8).hexdigest()
         self.tokens += ("array", dtype_name(x.dtype), x.shape, digest)
 
     def other(self, x: Any, define: bool) -> None:
