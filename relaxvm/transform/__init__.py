@@ -22,5 +22,6 @@ from .pass_infra import *
 from .remove_purity_checking import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
+from .static_plan_block_memory import *
 from .to_non_dataflow import *
 from .vm_shape_lower import *

@@ -1,0 +1,366 @@
+"""StaticPlanBlockMemory: tensors whose lives do not overlap share storages.
+
+The plan is made in two steps: `_Lives` finds the allocations that may be planned and how often each
+is used; `_Planner` goes through the program once more and hands out storages, taking back those
+whose tensor was used for the last time.
+
+Source: the pass of the same name in apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ..ir import (
+    ANY,
+    Analyzer,
+    Binding,
+    Call,
+    DataTypeImm,
+    Expr,
+    ExprMutator,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    IntImm,
+    IRModule,
+    MatchCast,
+    Op,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    int_imm,
+    prove_equal,
+    type_free_vars,
+)
+from ..op import memory
+from ..tir import PrimFunc
+from ..values import as_dtype
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["StaticPlanBlockMemory"]
+
+_ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
+_VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset"})
+_PACKED_VIEWS: Final = frozenset({"vm.builtin.reshape"})
+_RANGE: Final = 16
+"""A storage is taken for a tensor of at least a 16th of its size."""
+_PLAN_OUTPUTS: Final = "relax.memory_plan_dynamic_func_output"
+
+
+class _Token:
+    """An allocation that is to be planned."""
+
+    __slots__ = ("block", "dtype", "nbytes", "scope", "storage", "uses")
+
+    def __init__(self, block: int, nbytes: Expr, dtype: str, scope: tuple[Any, ...]) -> None:
+        self.block = block
+        self.nbytes = nbytes
+        self.dtype = dtype
+        self.scope = scope
+        self.uses = 0
+        self.storage: _Storage | None = None
+
+
+class _Storage:
+    """Memory that tokens share one after the other."""
+
+    __slots__ = ("nbytes", "var")
+
+    def __init__(self, nbytes: Expr) -> None:
+        self.nbytes = nbytes
+        self.var: Var | None = None
+
+
+_Tokens = Any
+"""What a variable holds: a token, a tuple of these, or None."""
+
+
+def _each(tokens: _Tokens) -> Iterator[_Token]:
+    if type(tokens) is _Token:
+        yield tokens
+    elif type(tokens) is tuple:
+        for item in tokens:
+            yield from _each(item)
+
+
+class _Bounds:
+    """Sizes in bytes, with the bounds that a function declares for its symbolic variables."""
+
+    def __init__(self, func: Function) -> None:
+        self._analyzer = Analyzer()
+        upper = _attribute(func, "tir_var_upper_bound")
+        lower = _attribute(func, "tir_var_lower_bound")
+        non_negative = {str(name) for name in func.attrs.get("tir_non_negative_var", ())}
+        self._bounded: set[Var] = set()
+        for var in dict.fromkeys(v for p in func.params for v in type_free_vars(p.ty)):
+            low = lower.get(var.name, 0)
+            if var.name in upper:
+                self._analyzer.bind(var, low, upper[var.name])
+                self._bounded.add(var)
+            elif var.name in lower or var.name in non_negative:
+                self._analyzer.bind(var, low, None)
+
+    def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
+        """Bytes of a tensor, each bounded dimension at its greatest."""
+        size: Expr = int_imm(1)
+        for dim in shape.values:
+            size = size * self._greatest(dim)
+        return int_imm(as_dtype(dtype).itemsize) * size  # type: ignore[no-any-return]
+
+    def _greatest(self, dim: Expr) -> Expr:
+        if type(dim) is IntImm or not self._bounded:
+            return dim
+        high = self._analyzer.const_bounds(dim)[1]
+        return dim if high is None else int_imm(high)
+
+
+def _attribute(func: Function, name: str) -> Mapping[str, int]:
+    value = func.attrs.get(name, {})
+    if not isinstance(value, Mapping):
+        raise TypeError(f"attribute {name}: expected a dict of names and ints, got {value!r}")
+    return {str(key): int(bound) for key, bound in value.items()}
+
+
+class _Lives:
+    """Finds the allocations to plan.  Blocks are numbered; a token that is seen in another block
+    than its own, or goes where its uses cannot be counted, is discarded."""
+
+    def __init__(self, func: Function, mod: IRModule) -> None:
+        self._mod = mod
+        self._bounds = _Bounds(func)
+        self._plans_outputs = bool(func.attrs.get(_PLAN_OUTPUTS))
+        self._tokens: dict[Var, _Tokens] = {}
+        self._block = 0
+        self._num_blocks = 0
+        self._discarded: set[_Token] = set()
+        self._used: set[Var] = _used_variables(func)
+        self.of_binding: dict[Var, _Token] = {}
+        self._seq(func.body)
+        for token in _each(self._of(func.body.body)):
+            if not (self._plans_outputs and type(token.nbytes) is not IntImm):
+                self._discarded.add(token)
+            else:
+                token.uses += 1  # never given back
+        self.of_binding = {
+            var: token for var, token in self.of_binding.items() if token not in self._discarded
+        }
+
+    def tokens(self, expr: Expr) -> Iterator[_Token]:
+        """The planned tokens that an expression holds."""
+        return (t for t in _each(self._of(expr)) if t not in self._discarded)
+
+    def _of(self, expr: Expr) -> _Tokens:
+        if isinstance(expr, Var):
+            return self._tokens.get(expr)
+        if type(expr) is Tuple:
+            return tuple([self._of(field) for field in expr.fields])
+        if type(expr) is TupleGetItem:
+            inner = self._of(expr.tuple_value)
+            return inner[expr.index] if type(inner) is tuple else inner
+        return None
+
+    def _discard(self, expr: Expr) -> None:
+        self._discarded.update(_each(self._of(expr)))
+
+    def _seq(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            outer = self._block
+            self._num_blocks += 1
+            self._block = self._num_blocks
+            for binding in block.bindings:
+                self._binding(binding)
+            self._block = outer
+
+    def _binding(self, binding: Binding) -> None:
+        value = binding.value
+        if type(binding) is MatchCast:
+            self._tokens[binding.var] = self._seen(value)
+        elif type(value) is Call:
+            self._tokens[binding.var] = self._call(binding.var, value)
+        elif type(value) is If:
+            self._discard(value.cond)
+            for branch in (value.true_branch, value.false_branch):
+                self._seq(branch)
+                self._discard(branch.body)
+        elif type(value) is not Function:
+            self._tokens[binding.var] = self._seen(value)
+
+    def _seen(self, expr: Expr) -> _Tokens:
+        """The tokens of an expression that is used here."""
+        tokens = self._of(expr)
+        for token in _each(tokens):
+            if token.block != self._block:
+                self._discarded.add(token)
+        return tokens
+
+    def _call(self, var: Var, call: Call) -> _Tokens:
+        op = call.op
+        if op is _ALLOC:
+            return self._alloc(var, call)
+        if type(op) is Op and op.name in _VIEWS:
+            return self._seen(call.args[0])
+        if type(op) is ExternFunc and op.global_symbol in _PACKED_VIEWS:
+            return self._seen(call.args[0])
+        counted = (type(op) is ExternFunc and var not in self._used) or (
+            type(op) is GlobalVar and isinstance(self._mod.functions.get(op), PrimFunc)
+        )
+        for arg in call.args:
+            if not counted:
+                self._discard(arg)
+                continue
+            for token in _each(self._seen(arg)):
+                token.uses += 1
+        return None
+
+    def _alloc(self, var: Var, call: Call) -> _Tokens:
+        shape, dtype, device, scope = call.args
+        if type(shape) is not ShapeExpr or not isinstance(dtype, DataTypeImm):
+            return None
+        nbytes = self._bounds.nbytes(shape, dtype.value)
+        where = (int(device), scope.value)  # type: ignore[call-overload, attr-defined]
+        token = _Token(self._block, nbytes, dtype.value, where)
+        self.of_binding[var] = token
+        return token
+
+
+def _used_variables(func: Function) -> set[Var]:
+    from .kill_after_last_use import uses
+
+    found: set[Var] = set()
+
+    def walk(seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                value = binding.value
+                if type(value) is If:
+                    found.update(uses(value.cond))
+                    walk(value.true_branch)
+                    walk(value.false_branch)
+                else:
+                    found.update(uses(value))
+        found.update(uses(seq.body))
+
+    walk(func.body)
+    return found
+
+
+class _Planner:
+    """Hands out storages in the order of the program."""
+
+    def __init__(self, func: Function, lives: _Lives) -> None:
+        self._lives = lives
+        self._free: dict[Any, list[_Storage]] = {}
+        self._seq(func.body)
+
+    def _seq(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            # Storages are shared within a block only, so that a branch not taken costs nothing.
+            outer, self._free = self._free, {}
+            for binding in block.bindings:
+                self._binding(binding)
+            self._free = outer
+
+    def _binding(self, binding: Binding) -> None:
+        value = binding.value
+        if type(value) is If:
+            self._seq(value.true_branch)
+            self._seq(value.false_branch)
+            return
+        if type(value) is not Call:
+            return
+        token = self._lives.of_binding.get(binding.var)
+        if token is not None:
+            token.storage = self._take(token)
+            if token.uses == 0:
+                self._give_back(token)
+        elif value.op is not _ALLOC and not _is_view(value):
+            for arg in value.args:
+                for used in self._lives.tokens(arg):
+                    used.uses -= 1
+                    if used.uses == 0:
+                        self._give_back(used)
+
+    def _take(self, token: _Token) -> _Storage:
+        free = self._free.get((token.scope, token.dtype), [])
+        found = _fitting(free, token.nbytes)
+        if found is None:
+            return _Storage(token.nbytes)
+        free.remove(found)
+        if type(found.nbytes) is IntImm and found.nbytes.value < int(token.nbytes):  # type: ignore[call-overload]
+            found.nbytes = token.nbytes
+        return found
+
+    def _give_back(self, token: _Token) -> None:
+        assert token.storage is not None
+        self._free.setdefault((token.scope, token.dtype), []).append(token.storage)
+
+
+def _fitting(free: list[_Storage], nbytes: Expr) -> _Storage | None:
+    """The free storage to take: of known size the smallest that is large enough, or the largest
+    that is too small and will grow; of symbolic size one that is provably of that size."""
+    if type(nbytes) is not IntImm:
+        return next((s for s in free if prove_equal(s.nbytes, nbytes)), None)
+    size = nbytes.value
+    known = [(s.nbytes.value, i) for i, s in enumerate(free) if type(s.nbytes) is IntImm]
+    larger = [(n, i) for n, i in known if size <= n <= size * _RANGE]
+    if larger:
+        return free[min(larger)[1]]
+    smaller = [(n, -i) for n, i in known if size // _RANGE <= n < size]
+    return free[-max(smaller)[1]] if smaller else None
+
+
+def _is_view(call: Call) -> bool:
+    if type(call.op) is Op:
+        return call.op.name in _VIEWS
+    return type(call.op) is ExternFunc and call.op.global_symbol in _PACKED_VIEWS
+
+
+class _Rewriter(ExprMutator):
+    def __init__(self, lives: _Lives) -> None:
+        super().__init__()
+        self._lives = lives
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        token = self._lives.of_binding.get(binding.var)
+        if token is None or token.storage is None:
+            return super().visit_binding(binding)
+        call: Any = binding.value
+        shape, dtype, device, scope = self.visit_all(call.args)
+        storage = token.storage
+        new: list[Binding] = []
+        if storage.var is None:
+            storage.var = Var("storage", ANY)
+            alloc = memory.alloc_storage(ShapeExpr([storage.nbytes]), device, scope, dtype)
+            new.append(VarBinding(storage.var, alloc, binding.span))
+        tensor = memory.alloc_tensor(storage.var, 0, shape, dtype, device)
+        return [*new, self.rebind(binding, tensor)]
+
+
+def StaticPlanBlockMemory() -> Pass:
+    """builtin.alloc_tensor becomes memory.alloc_storage and memory.alloc_tensor, where tensors of
+    one data type and scope share a storage if the last use of one comes before the other's
+    allocation, in one block.
+
+    Not planned: what is returned, used in another block, decides an If or is its result, or is
+    handed to anything but a PrimFunc or a packed function without result.  Sizes may be symbolic:
+    they are shared if provably equal.  The function attributes "tir_var_upper_bound" and
+    "tir_var_lower_bound" (name of a symbolic variable of the signature -> int) and
+    "tir_non_negative_var" (names) bound dimensions; with "relax.memory_plan_dynamic_func_output"
+    results of dynamic shape are planned too, and the attribute goes.
+    """
+
+    @function_pass(name="StaticPlanBlockMemory")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        lives = _Lives(func, mod)
+        if lives.of_binding:
+            _Planner(func, lives)
+            func = _Rewriter(lives).visit(func)
+        return func.without_attr(_PLAN_OUTPUTS) if _PLAN_OUTPUTS in func.attrs else func
+
+    return run  # type: ignore[no-any-return]
