@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(units.split())
     for units in (
         "errors floating isa",
-        "limits registry source values",
+        "limits registry shape_codes source values",
         "ir",
         "op",
         "executable shape_program",
@@ -32,6 +32,14 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "verified",
         "calling linking loading native notes timing versions",
         "module toolchain",
+        "tir",
+        "te",
+        "script",
+        "analysis",
+        "transform",
+        "pipeline",
+        "compiler",
+        "vm_build",
         "vm",
         "observe",
         "cli",
@@ -48,6 +56,9 @@ UPWARD = {
     # Both register their functions when they are imported, which looking one up brings about.
     ("registry", "builtins"),
     ("registry", "kernels"),
+    # A node prints itself, and the builder of programs offers tensor expressions.
+    ("ir", "script"),
+    ("ir", "te"),
 }
 """(importing, imported) where a function may import against the order."""
 
