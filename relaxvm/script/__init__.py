@@ -13,3 +13,12 @@
 
 `from_source` reads a text, ``node.script()`` and `printer.as_script` write one.
 """
+
+from __future__ import annotations
+
+from . import ir, relax, tir
+from .entry import from_source
+from .ir import ir_module
+from .printer import as_script
+
+__all__ = ["as_script", "from_source", "ir", "ir_module", "relax", "tir"]

@@ -275,6 +275,8 @@ class Printer:
             return
         if kind is Function:
             self._pending_first()
+            if self.lines and not self.lines[-1].endswith(":"):
+                self.lines.append("")
             name = name or self._defined(var)
             options = "" if value.is_pure else "(pure=False)"
             self.function(value, name, f"@R.function{options}")

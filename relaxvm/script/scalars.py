@@ -177,4 +177,5 @@ def _gives_back(expr: Any, cls: type) -> bool:
     if cls is prim.Div and not prim.is_float(a.ty.dtype):
         return True
     made: Any = _MAKE[cls](a, b)
-    return bool(type(made) is cls and made.a is a and made.b is b)
+    same_class = made.__class__ is cls
+    return bool(same_class and made.a is a and made.b is b)

@@ -1,0 +1,167 @@
+"""The doors to the parser: decorators of Python code, and `from_source`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType, FunctionType
+from typing import Any, Final, TypeVar
+
+from ..ir.expr import BaseFunc
+from ..ir.module import IRModule
+from .source import Source
+
+__all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
+
+Program = IRModule | BaseFunc
+
+
+def is_in_class(frame: FrameType) -> bool:
+    """Whether a frame runs the body of a class, in which decorated functions wait for the class."""
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
+
+
+def decorated_function(func: Any, frame: FrameType, name: str) -> Any:
+    """What a decorator gives for a function that Python has defined in a frame: the function of the
+    program; or, in a class, `func` itself.
+
+    Raises:
+        TypeError: not a function.
+        DiagnosticError: the script is wrong.
+    """
+    from .parser import parse_function
+
+    if not isinstance(func, FunctionType):
+        raise TypeError(f"{name}: expected a function, got {type(func).__name__}")
+    if is_in_class(frame):
+        return func
+    source = Source.of_file(func.__code__.co_filename, func.__globals__)
+    return parse_function(source, source.function_at(func.__code__), _around(frame, [func]))
+
+
+def decorated_class(cls: Any, frame: FrameType) -> IRModule:
+    """The module that a class is the text of, which Python has defined in a frame.
+
+    Raises:
+        TypeError: not a class.
+        DiagnosticError: the script is wrong.
+    """
+    from .parser import parse_module
+
+    if not isinstance(cls, type):
+        raise TypeError(f"I.ir_module: expected a class, got {type(cls).__name__}")
+    functions = [value for value in vars(cls).values() if isinstance(value, FunctionType)]
+    source = Source.of_file(frame.f_code.co_filename, frame.f_globals)
+    return parse_module(source, source.class_at(cls, frame), _around(frame, functions))
+
+
+def _around(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
+    """Names that Python knows at a frame, and in functions that are defined there."""
+    names = {**frame.f_globals, **frame.f_locals}
+    for func in functions:
+        cells = func.__closure__ or ()
+        for name, cell in zip(func.__code__.co_freevars, cells, strict=True):
+            try:
+                names[name] = cell.cell_contents
+            except ValueError:
+                continue  # not assigned yet: as if it were not there
+    return names
+
+
+# Texts
+
+_NAMESPACES: Final = {"ir": "ir", "relax": "relax", "tir": "tir", "tirx": "tir"}
+
+
+def from_source(
+    program: str | Callable[..., Any] | type,
+    extra_vars: Mapping[str, Any] | None = None,
+    check_well_formed: bool = True,
+    *,
+    path: str = "<script>",
+) -> Any:
+    """The module or function that a text defines; also of a class or function that is not decorated.
+
+    In the text, I, R and T are the namespaces of the script.  Besides the definition it may have
+    imports from ``relaxvm.script`` and ``tvm.script``, and ``n = TypeVar("n")``.
+
+    Args:
+        extra_vars: what other names mean.
+        check_well_formed: whether to refuse a program that is not well-formed.
+        path: name of the file, for messages.
+
+    Raises:
+        DiagnosticError: the script is wrong.
+    """
+    frame = sys._getframe(1)
+    if isinstance(program, type):
+        parsed: Program = decorated_class(program, frame)
+    elif not isinstance(program, str):
+        parsed = decorated_function(program, frame, "from_source")
+    else:
+        parsed = _of_text(Source(program, path), dict(extra_vars or {}))
+    return checked(parsed, check_well_formed)
+
+
+def checked(program: Any, check_well_formed: bool) -> Any:
+    """A program that was read, refused if it is not well-formed."""
+    return program
+
+
+def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:
+    from .parser import parse_function, parse_module
+
+    names = {**_namespaces(), **extra_vars}
+    found: list[ast.ClassDef | ast.FunctionDef] = []
+    for node in source.tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found.append(node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            _import(source, node, names)
+        elif not _declare(node, names):
+            source.error(node, "expected one class or function, decorated as a script")
+    if len(found) != 1:
+        place = (
+            found[1] if found else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=1)
+        )
+        source.error(place, f"expected one class or function, got {len(found)}")
+    (node,) = found
+    if isinstance(node, ast.ClassDef):
+        return parse_module(source, node, names)
+    return parse_function(source, node, names)
+
+
+def _namespaces() -> dict[str, Any]:
+    from . import ir, relax, tir
+
+    return {"I": ir, "R": relax, "T": tir, "ir": ir, "relax": relax, "tir": tir, "tirx": tir,
+            "TypeVar": TypeVar}  # fmt: skip
+
+
+def _import(source: Source, node: ast.Import | ast.ImportFrom, names: dict[str, Any]) -> None:
+    """Imports of the namespaces give them their names; others cannot be followed."""
+    module = node.module if isinstance(node, ast.ImportFrom) else None
+    if module in ("__future__", "typing") or (module or "").startswith("tvm.tirx"):
+        return
+    known = _namespaces()
+    for alias in node.names:
+        if module in ("relaxvm.script", "tvm.script") and alias.name in _NAMESPACES:
+            names[alias.asname or alias.name] = known[_NAMESPACES[alias.name]]
+        elif alias.name not in ("tvm", "relaxvm"):
+            name = alias.asname or alias.name
+            if name not in names:
+                source.error(node, f"imports are not followed; give {name!r} in extra_vars")
+
+
+def _declare(node: ast.stmt, names: dict[str, Any]) -> bool:
+    """``n = TypeVar("n")``, and texts that do nothing."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return True
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return False
+    func, target = node.value.func, node.targets[0]
+    if not (isinstance(func, ast.Name) and func.id == "TypeVar" and isinstance(target, ast.Name)):
+        return False
+    names[target.id] = TypeVar(target.id)  # type: ignore[misc]  # a name of the script's own
+    return True

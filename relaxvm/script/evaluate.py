@@ -1,0 +1,320 @@
+"""Evaluation of the expressions of a script: Python's, on values of Python and of the IR.
+
+A tree walk, since that is several times faster than compiling every expression by itself, and knows
+the place of what fails.  What is rare in scripts (comprehensions, lambdas, formatted strings) is
+handed to Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..errors import DiagnosticError, did_you_mean
+from ..ir import prim
+from ..ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    GlobalVar,
+    PrimType,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    convert_to_expr,
+)
+from ..ir.infer import infer_type
+from .scope import MISSING, Scope
+from .source import Source
+from .type_forms import types_of
+
+__all__ = ["Evaluator"]
+
+_BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+
+_COMPARE: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+_UNARY: Final[dict[type, Callable[[Any], Any]]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+
+_SPANNED: Final = frozenset({Call, Tuple, TupleGetItem, ShapeExpr, Constant})
+"""Expressions that are made anew wherever they are written, and so have a place."""
+
+
+class Evaluator:
+    """Evaluates expressions of one source in a scope."""
+
+    __slots__ = ("scope", "source")
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+
+    def eval(self, node: Any) -> Any:
+        """The value of an expression.
+
+        Raises:
+            DiagnosticError: it has none; points to the part that is wrong.
+        """
+        method = _METHODS.get(type(node))
+        return self._by_python(node) if method is None else method(self, node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        name = node.id
+        found = self.scope.vars.get(name, MISSING)
+        if found is not MISSING:
+            return found
+        found = self.scope.get(name)
+        if found is MISSING:
+            self.undefined(node, name)
+        return found
+
+    def undefined(self, node: Any, name: str) -> Any:
+        """Say that a name means nothing."""
+        why = self.scope.gone.get(name)
+        if why is not None:
+            hint = f": it was defined {why}"
+        else:
+            hint = did_you_mean(name, [*self.scope.vars, *self.scope.outside])
+        self.source.error(node, f"undefined variable {name!r}{hint}")
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        value = self.eval(node.value)
+        try:
+            return getattr(value, node.attr)
+        except Exception as error:
+            self.failed(node, error)
+
+    def _call(self, node: ast.Call) -> Any:
+        func = self.eval(node.func)
+        evaluate = self.eval
+        args: list[Any] = []
+        for arg in node.args:
+            if type(arg) is ast.Starred:
+                args += self._elements(arg.value)
+            else:
+                args.append(evaluate(arg))
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                kwargs.update(evaluate(keyword.value))
+            else:
+                kwargs[keyword.arg] = evaluate(keyword.value)
+        try:
+            value = (
+                call_expr(func, args, kwargs) if isinstance(func, Expr) else func(*args, **kwargs)
+            )
+        except Exception as error:
+            self.failed(node, error)
+        if type(value) in _SPANNED and value.span is None:
+            value.span = self.source.span(node)
+        return value
+
+    def failed(self, node: Any, error: Exception) -> Any:
+        """Say that what a node asks for raised an error."""
+        if isinstance(error, DiagnosticError):
+            raise error
+        text = str(error) or type(error).__name__
+        if not isinstance(
+            error, (TypeError, ValueError, IndexError, AttributeError, OverflowError)
+        ):
+            text = f"{type(error).__name__}: {error}"
+        try:
+            self.source.error(node, text)
+        except DiagnosticError as diagnostic:
+            raise diagnostic from error
+
+    def _elements(self, node: ast.expr) -> list[Any]:
+        value = self.eval(node)
+        try:
+            return list(value)
+        except Exception as error:
+            self.failed(node, error)
+        return []
+
+    def _sequence(self, node: ast.Tuple | ast.List) -> list[Any]:
+        values: list[Any] = []
+        for item in node.elts:
+            if type(item) is ast.Starred:
+                values += self._elements(item.value)
+            else:
+                values.append(self.eval(item))
+        return values
+
+    def _tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self._sequence(node))
+
+    def _dict(self, node: ast.Dict) -> Any:
+        found: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                found.update(self.eval(value))
+            else:
+                found[self.eval(key)] = self.eval(value)
+        return found
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        value = self.eval(node.value)
+        if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
+            value = convert_to_expr(value)
+        index = self.eval(node.slice)
+        try:
+            item = value[index]
+        except Exception as error:
+            self.failed(node, error)
+        if type(item) is TupleGetItem and item.span is None:
+            item.span = self.source.span(node)
+        return item
+
+    def _slice(self, node: ast.Slice) -> Any:
+        return slice(
+            *[None if e is None else self.eval(e) for e in (node.lower, node.upper, node.step)]
+        )
+
+    def _binary(self, node: ast.BinOp) -> Any:
+        left, right = self.eval(node.left), self.eval(node.right)
+        try:
+            value = _BINARY[type(node.op)](left, right)
+        except Exception as error:
+            self.failed(node, error)
+        if type(value) is Call and value.span is None:
+            value.span = self.source.span(node)
+        return value
+
+    def _unary(self, node: ast.UnaryOp) -> Any:
+        operand = self.eval(node.operand)
+        try:
+            if type(node.op) is ast.Not:
+                return prim.logical_not(operand) if isinstance(operand, Expr) else not operand
+            value = _UNARY[type(node.op)](operand)
+        except Exception as error:
+            self.failed(node, error)
+        if type(value) is Call and value.span is None:
+            value.span = self.source.span(node)
+        return value
+
+    def _bool(self, node: ast.BoolOp) -> Any:
+        is_and = type(node.op) is ast.And
+        value = self.eval(node.values[0])
+        for operand in node.values[1:]:
+            if not isinstance(value, Expr) and bool(value) != is_and:
+                return value
+            other = self.eval(operand)
+            if not isinstance(value, Expr) and not isinstance(other, Expr):
+                value = other
+                continue
+            try:
+                value = (prim.logical_and if is_and else prim.logical_or)(value, other)
+            except Exception as error:
+                self.failed(node, error)
+        return value
+
+    def _compare(self, node: ast.Compare) -> Any:
+        left = self.eval(node.left)
+        result: Any = True
+        for op, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self.eval(comparator)
+            try:
+                one = self._compared(op, left, right)
+                result = one if result is True else prim.logical_and(result, one)
+            except Exception as error:
+                self.failed(node, error)
+            if result is False:
+                return False
+            left = right
+        if type(result) is Call and result.span is None:
+            result.span = self.source.span(node)
+        return result
+
+    def _compared(self, op: ast.cmpop, left: Any, right: Any) -> Any:
+        if type(op) in (ast.Eq, ast.NotEq) and any(
+            isinstance(side, Expr) and type(side.ty) is not PrimType for side in (left, right)
+        ):
+            name = "equal" if type(op) is ast.Eq else "not_equal"
+            raise TypeError(f"== and != compare scalars; write R.{name} for tensors")
+        return _COMPARE[type(op)](left, right)
+
+    def _if(self, node: ast.IfExp) -> Any:
+        test = self.eval(node.test)
+        if isinstance(test, Expr):
+            self.source.error(
+                node.test,
+                "a value that is known when the program runs cannot choose here; write an if "
+                "statement, or T.Select for scalars",
+            )
+        return self.eval(node.body if test else node.orelse)
+
+    def _by_python(self, node: Any) -> Any:
+        """Hand an expression to Python."""
+        if not isinstance(node, ast.expr):
+            self.source.error(node, f"expected an expression, got {type(node).__name__}")
+        code = compile(ast.Expression(node), self.source.file, "eval")
+        try:
+            return eval(code, {**self.scope.outside, **self.scope.vars})
+        except Exception as error:
+            self.failed(node, error)
+
+
+def call_expr(func: Expr, args: list[Any], kwargs: dict[str, Any]) -> Expr:
+    """A call of a function of the program, with its type."""
+    if not isinstance(func, (GlobalVar, Var)):
+        return func(*args, **kwargs)
+    types = types_of(kwargs.pop("ty_args", ()))
+    if kwargs:
+        raise TypeError(
+            f"{func}: a function of the program takes no keywords, got {', '.join(kwargs)}"
+        )
+    call = Call(func, [convert_to_expr(arg) for arg in args], None, types)
+    return infer_type(call)  # type: ignore[no-any-return]
+
+
+_METHODS: Final[dict[type, Callable[[Evaluator, Any], Any]]] = {
+    ast.Constant: Evaluator._constant,
+    ast.Name: Evaluator._name,
+    ast.Attribute: Evaluator._attribute,
+    ast.Call: Evaluator._call,
+    ast.Tuple: Evaluator._tuple,
+    ast.List: Evaluator._sequence,
+    ast.Dict: Evaluator._dict,
+    ast.Subscript: Evaluator._subscript,
+    ast.Slice: Evaluator._slice,
+    ast.BinOp: Evaluator._binary,
+    ast.UnaryOp: Evaluator._unary,
+    ast.BoolOp: Evaluator._bool,
+    ast.Compare: Evaluator._compare,
+    ast.IfExp: Evaluator._if,
+}

@@ -1,0 +1,76 @@
+"""``I``: modules of a script."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..ir.expr import GlobalVar
+from ..ir.module import DummyGlobalInfo, IRModule, VDevice
+from ..ir.op import Op
+from .entry import checked, decorated_class
+from .markers import MetaVar, ModuleAttrs, ModuleGlobalInfos
+
+__all__ = [
+    "GlobalVar",
+    "Op",
+    "dummy_global_info",
+    "ir_module",
+    "meta_var",
+    "module_attrs",
+    "module_global_infos",
+    "vdevice",
+]
+
+
+def ir_module(
+    cls: type | None = None, *, check_well_formed: bool = True, s_tir: bool = False
+) -> Any:
+    """Decorator: the class is the text of an `IRModule`, which takes its place.
+
+    Args:
+        check_well_formed: whether to refuse a program that is not well-formed.
+        s_tir: taken for compatibility; functions of TIR say it themselves.
+
+    Raises:
+        DiagnosticError: the script is wrong.
+    """
+    frame = sys._getframe(1)
+    if cls is not None:
+        return checked(decorated_class(cls, frame), check_well_formed)
+
+    def decorate(cls: type) -> IRModule:
+        module: IRModule = checked(decorated_class(cls, sys._getframe(1)), check_well_formed)
+        return module
+
+    decorator: Callable[[type], IRModule] = decorate
+    return decorator
+
+
+def module_attrs(attrs: Mapping[str, Any]) -> ModuleAttrs:
+    """Attributes of the module."""
+    return ModuleAttrs(attrs)
+
+
+def module_global_infos(infos: Mapping[str, Sequence[Any]]) -> ModuleGlobalInfos:
+    """What functions of the module share, by kind: ``{"vdevice": [I.vdevice("llvm")]}``."""
+    return ModuleGlobalInfos(infos)
+
+
+def vdevice(
+    target: str | Mapping[str, Any] = "llvm", vdevice_id: int = 0, memory_scope: str = "global"
+) -> VDevice:
+    """A device that tensors are placed on."""
+    name = target if isinstance(target, str) else str(target["kind"])
+    return VDevice(name, vdevice_id, memory_scope)
+
+
+def dummy_global_info() -> DummyGlobalInfo:
+    """A global info without content."""
+    return DummyGlobalInfo()
+
+
+def meta_var(value: Any) -> MetaVar:
+    """``n = I.meta_var(value)``: a value of Python under a name, without a binding."""
+    return MetaVar(value)

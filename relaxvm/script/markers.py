@@ -1,0 +1,76 @@
+"""What statements of a script evaluate to before the parser acts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..ir.expr import Expr, Type
+
+__all__ = [
+    "Dataflow",
+    "FunctionAttrs",
+    "MatchCastPair",
+    "MetaVar",
+    "ModuleAttrs",
+    "ModuleGlobalInfos",
+    "Output",
+]
+
+
+class MatchCastPair:
+    """``R.match_cast(value, ty)``, to be assigned."""
+
+    __slots__ = ("ty", "value")
+
+    def __init__(self, value: Expr, ty: Type) -> None:
+        self.value = value
+        self.ty = ty
+
+
+class MetaVar:
+    """``I.meta_var(value)``: a value of Python under a name of the script, without a binding."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Dataflow:
+    """``R.dataflow()``, the context of a block."""
+
+    __slots__ = ()
+
+
+class Output:
+    """``R.output(...)``: the variables of a dataflow block that are seen outside."""
+
+    __slots__ = ("variables",)
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        self.variables = tuple(variables)
+
+
+class FunctionAttrs:
+    """``R.func_attr({...})``"""
+
+    __slots__ = ("attrs",)
+
+    def __init__(self, attrs: Mapping[str, Any]) -> None:
+        self.attrs = dict(attrs)
+
+
+class ModuleAttrs(FunctionAttrs):
+    """``I.module_attrs({...})``"""
+
+    __slots__ = ()
+
+
+class ModuleGlobalInfos:
+    """``I.module_global_infos({...})``"""
+
+    __slots__ = ("infos",)
+
+    def __init__(self, infos: Mapping[str, Sequence[Any]]) -> None:
+        self.infos = {kind: list(values) for kind, values in infos.items()}

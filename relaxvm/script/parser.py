@@ -1,0 +1,801 @@
+"""The parser of Relax: functions and modules.
+
+Statements become bindings as they are read; `BlockBuilder` brings what they bind to normal form and
+gives it its type, so that an ill-typed program is refused at the place where it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from ..errors import DiagnosticError, did_you_mean
+from ..ir.block_builder import BlockBuilder, is_leaf
+from ..ir.expr import (
+    ANY,
+    BaseFunc,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    Tuple,
+    TupleType,
+    Type,
+    Var,
+    VarBinding,
+    const,
+    convert_to_expr,
+)
+from ..ir.infer import BaseCheckResult, base_check, function_ret_type, is_base_of
+from ..ir.module import IRModule
+from ..ir.node import Attrs
+from ..ir.prim import immediate
+from .evaluate import Evaluator
+from .markers import (
+    Dataflow,
+    FunctionAttrs,
+    MatchCastPair,
+    MetaVar,
+    ModuleAttrs,
+    ModuleGlobalInfos,
+    Output,
+)
+from .scope import CURRENT, MISSING, Scope
+from .signature import Signature, dimension, read_signature
+from .source import Source
+from .type_forms import DTypeMaker, type_of
+
+__all__ = ["parse_function", "parse_module"]
+
+_FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed")
+
+
+def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> IRModule:
+    """The module that a class is the text of."""
+    parser = _ModuleParser(source, node, outside)
+    token = CURRENT.set(parser)
+    try:
+        return parser.parse()
+    finally:
+        CURRENT.reset(token)
+
+
+def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any]) -> BaseFunc:
+    """The function of Relax or TIR that a decorated function is the text of."""
+    parser = _Parser(source, Scope(outside))
+    token = CURRENT.set(parser)
+    try:
+        decoration = parser.decoration(node)
+        if decoration.kind == "tir":
+            return parser.prim_func(node)
+        signature = read_signature(parser.evaluator, node)
+        return parser.function(node, signature, decoration)
+    finally:
+        CURRENT.reset(token)
+
+
+class _Decoration:
+    """What decorators say of a function."""
+
+    __slots__ = ("is_private", "is_pure", "kind")
+
+    def __init__(self, kind: str, is_private: bool = False, is_pure: bool = True) -> None:
+        self.kind = kind
+        self.is_private = is_private
+        self.is_pure = is_pure
+
+
+class _Parser:
+    """What parsers of a module and of single functions share.  It is what `CURRENT` holds."""
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+        self.evaluator = Evaluator(source, scope)
+
+    def dimension(self, text: str) -> Expr:
+        """The scalar that a dimension in quotes means."""
+        return dimension(self.evaluator, text)
+
+    def error(self, node: Any, message: str) -> NoReturn:
+        """Refuse the script."""
+        self.source.error(node, message)
+
+    def decoration(self, node: ast.FunctionDef) -> _Decoration:
+        """What kind of function the decorator says it is."""
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            kind = getattr(self.evaluator.eval(called), "script_kind", None)
+            if kind == "relax":
+                return self._relax_decoration(decorator)
+            if kind == "tir":
+                return _Decoration("tir")
+        what = node.decorator_list[-1] if node.decorator_list else node
+        self.error(
+            what, f"function {node.name!r}: expected the decorator @R.function or @T.prim_func"
+        )
+
+    def _relax_decoration(self, decorator: ast.expr) -> _Decoration:
+        options = {"private": False, "pure": True}
+        if isinstance(decorator, ast.Call):
+            for argument in decorator.args:
+                self.error(argument, "R.function: expected options by keyword, as private=True")
+            for keyword in decorator.keywords:
+                if keyword.arg not in _FUNCTION_OPTIONS:
+                    known = did_you_mean(str(keyword.arg), _FUNCTION_OPTIONS)
+                    self.error(keyword.value, f"R.function: unknown option {keyword.arg!r}{known}")
+                options[keyword.arg] = bool(self.evaluator.eval(keyword.value))
+        return _Decoration("relax", options["private"], options["pure"])
+
+    def prim_func(self, node: ast.FunctionDef) -> BaseFunc:
+        """A function of TIR."""
+        from .tir_parser import parse_prim_func
+
+        return parse_prim_func(node, self.source, self.evaluator)
+
+    def function(
+        self, node: ast.FunctionDef, signature: Signature, decoration: _Decoration
+    ) -> Function:
+        """A function of Relax that stands at the top or in a module."""
+        body = _BodyParser(self, BlockBuilder())
+        name = None if decoration.is_private else node.name
+        return body.function(node, signature, name, decoration.is_pure)
+
+
+class _Module:
+    """What the name of the class, and ``cls``, mean within it: its functions are attributes."""
+
+    __slots__ = ("_parser",)
+
+    def __init__(self, parser: _ModuleParser) -> None:
+        self._parser = parser
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        return self._parser.global_var(name)
+
+
+class _ModuleParser(_Parser):
+    """Reads the class: what the module has beside functions, signatures, then bodies.
+
+    The body of a function without a written result is read when the function is first mentioned,
+    since that needs the type of the result.
+    """
+
+    def __init__(self, source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> None:
+        super().__init__(source, Scope(outside))
+        self._node = node
+        self._attrs: dict[str, Any] = {}
+        self._infos: dict[str, list[Any]] = {}
+        self._vars: dict[str, GlobalVar] = {}
+        self._open: dict[str, tuple[ast.FunctionDef, Signature, _Decoration]] = {}
+        self._done: dict[str, BaseFunc] = {}
+        self.scope.define(node.name, _Module(self))
+
+    def parse(self) -> IRModule:
+        functions: list[ast.FunctionDef] = []
+        for statement in self._node.body:
+            if isinstance(statement, ast.FunctionDef):
+                functions.append(statement)
+            else:
+                self._statement(statement)
+        for node in functions:
+            self._declare(node)
+        for name in list(self._open):
+            self._read(name)
+        module = IRModule(None, self._attrs, self._infos)
+        for name, var in self._vars.items():
+            var.ty = self._done[name].ty
+            module[var] = self._done[name]
+        module.span = self.source.span(self._node)
+        return module
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Pass):
+            return
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            value = self.evaluator.eval(node.value)
+            target = node.targets[0]
+            if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+                self._add(target, target.id, value.ty)
+                self._done[target.id] = value
+                return
+        if isinstance(node, ast.Expr):
+            value = self.evaluator.eval(node.value)
+            if isinstance(value, ModuleAttrs):
+                self._attrs.update(value.attrs)
+                return
+            if isinstance(value, ModuleGlobalInfos):
+                self._infos.update(value.infos)
+                self.scope.vdevices = self._infos.get("vdevice", [])
+                return
+            if isinstance(value, str):
+                return
+        self.error(
+            node,
+            "expected a function, I.module_attrs(...) or I.module_global_infos(...) in a module",
+        )
+
+    def _add(self, node: Any, name: str, ty: Type | None) -> GlobalVar:
+        if name in self._vars:
+            self.error(node, f"the module has a function {name!r} already")
+        var = self._vars[name] = GlobalVar(name, ty, self.source.span(node))
+        return var
+
+    def _declare(self, node: ast.FunctionDef) -> None:
+        decoration = self.decoration(node)
+        if decoration.kind == "tir":
+            func = self.prim_func(node)
+            self._add(node, node.name, func.ty)
+            self._done[node.name] = func
+            return
+        signature = read_signature(self.evaluator, node)
+        ty = None if signature.ret is None else signature.func_type(
+            signature.ret, decoration.is_pure)  # fmt: skip
+        self._add(node, node.name, ty)
+        self._open[node.name] = (node, signature, decoration)
+
+    def _read(self, name: str) -> None:
+        """Read the body of a function, unless that is done or being done."""
+        found = self._open.pop(name, None)
+        if found is not None:
+            self._done[name] = self.function(*found)
+            self._vars[name].ty = self._done[name].ty
+
+    def global_var(self, name: str) -> GlobalVar:
+        """A function by name.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        var = self._vars.get(name)
+        if var is None:
+            raise AttributeError(
+                f"the module has no function {name!r}{did_you_mean(name, self._vars)}"
+            )
+        if var.ty is None:
+            _, signature, decoration = self._open[name]
+            var.ty = signature.func_type(ANY, decoration.is_pure)  # as seen by itself
+            scope = self.scope
+            self.scope = Scope(scope.outside)
+            self.scope.vars.update({self._node.name: scope.vars[self._node.name]})
+            self.scope.vdevices = scope.vdevices
+            self.evaluator = Evaluator(self.source, self.scope)
+            try:
+                self._read(name)
+            finally:
+                self.scope = scope
+                self.evaluator = Evaluator(self.source, scope)
+        return var
+
+
+class _BodyParser:
+    """Reads the body of a function, and of those within it."""
+
+    def __init__(self, parser: _Parser, builder: BlockBuilder) -> None:
+        self._builder = builder
+        self._source = parser.source
+        self._scope = parser.scope
+        self._evaluator = parser.evaluator
+        self._parser = parser
+        self._outputs: set[int] | None = None
+        self._attrs: dict[str, Any] = {}
+        self._declared: tuple[str, Type, ast.stmt] | None = None
+
+    def error(self, node: Any, message: str) -> NoReturn:
+        """Refuse the script."""
+        self._source.error(node, message)
+
+    # Functions
+
+    def function(
+        self, node: ast.FunctionDef, signature: Signature, name: str | None, is_pure: bool
+    ) -> Function:
+        """A function: its body is read with the parameters in scope."""
+        outer = (self._attrs, self._declared, self._outputs)
+        self._attrs, self._declared, self._outputs = {}, None, None
+        self._scope.push()
+        for symbol, var in signature.names.items():
+            self._scope.define(symbol, var)
+        self._builder.begin_scope(signature.params)
+        body = self._function_body(node)
+        self._scope.pop(f"in function {node.name!r}")
+        attrs = {} if name is None else {"global_symbol": name}
+        attrs.update(self._attrs)
+        self._attrs, self._declared, self._outputs = outer
+        ret = self._ret_type(node, signature, body)
+        span = self._source.span(node)
+        return Function(signature.params, body, ret, is_pure, Attrs(attrs), span)
+
+    def _function_body(self, node: ast.FunctionDef) -> SeqExpr:
+        statements = node.body
+        last = statements[-1]
+        if not isinstance(last, ast.Return):
+            for statement in statements:
+                if isinstance(statement, ast.Return):
+                    self.error(statement, "return must be the last statement of a function")
+            self.error(last, f"function {node.name!r} does not end with a return")
+        self._statements(statements[:-1])
+        self._no_declaration()
+        value = None if last.value is None else self._value(last.value)
+        try:
+            result = Tuple(()) if value is None else convert_to_expr(value)
+            return self._builder.end_scope(result)
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(last, error)
+            raise
+
+    def _ret_type(self, node: ast.FunctionDef, signature: Signature, body: SeqExpr) -> Type:
+        inferred: Type = function_ret_type(signature.params, body)
+        written = signature.ret
+        if written is None or is_base_of(written, inferred):
+            return inferred
+        if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
+            self.error(
+                node.returns,
+                f"function {node.name!r} is to return {written}, but its body is of type {body.ty}",
+            )
+        return written
+
+    def _local_function(self, node: ast.FunctionDef) -> None:
+        """A function within a function: a binding of its name."""
+        decoration = self._parser.decoration(node)
+        if decoration.kind == "tir":
+            self.error(
+                node, "a PrimFunc cannot be inside of a function of Relax; move it to the module"
+            )
+        signature = read_signature(self._evaluator, node)
+        ty = signature.func_type(
+            ANY if signature.ret is None else signature.ret, decoration.is_pure
+        )
+        var = self._var(node.name, ty, node)
+        self._scope.define(node.name, var)
+        func = self.function(node, signature, None, decoration.is_pure)
+        var.ty = func.ty
+        self._builder.emit_normalized(VarBinding(var, func, self._source.span(node)))
+
+    # Statements
+
+    def _statements(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            method = _STATEMENTS.get(type(statement))
+            if method is None:
+                self._unsupported(statement)
+            if self._declared is not None and type(statement) is not ast.If:
+                self._no_declaration()
+            method(self, statement)
+
+    def _unsupported(self, node: ast.stmt) -> NoReturn:
+        name = type(node).__name__
+        self.error(node, _HINTS.get(type(node), f"statement {name} is not part of the language"))
+
+    def _no_declaration(self) -> None:
+        if self._declared is not None:
+            name, _, node = self._declared
+            self.error(
+                node, f"{name!r} has a type, but no value; only before an if that defines it"
+            )
+
+    def _value(self, node: ast.expr) -> Any:
+        return self._evaluator.eval(node)
+
+    def _assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            self.error(node, "assign to one variable at a time; a = b = c is not supported")
+        self._bind(node.targets[0], self._value(node.value), None, node)
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        ty = self._type(node.annotation)
+        if node.value is None:
+            if not isinstance(node.target, ast.Name):
+                self.error(node, "expected a variable before the type")
+            self._declared = (node.target.id, ty, node)
+            return
+        self._bind(node.target, self._value(node.value), ty, node)
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            self.error(node.target, "only variables can be assigned to")
+        operation = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        ast.copy_location(operation, node)
+        ast.copy_location(operation.left, node.target)
+        self._bind(node.target, self._value(operation), None, node)
+
+    def _type(self, node: ast.expr) -> Type:
+        value = self._value(node)
+        try:
+            return type_of(value)
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node, error)
+            raise
+
+    def _bind(self, target: ast.expr, value: Any, ty: Type | None, node: Any) -> None:
+        if isinstance(target, ast.Name):
+            self._bind_name(target, value, ty, node)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            if ty is not None:
+                self.error(target, "several variables cannot be annotated at once")
+            self._bind_each(target, value, node)
+        else:
+            self.error(target, "only variables can be assigned to")
+
+    def _bind_each(self, target: ast.Tuple | ast.List, value: Any, node: Any) -> None:
+        targets = target.elts
+        if isinstance(value, Expr):
+            if type(value.ty) is not TupleType:
+                self.error(node.value, f"cannot unpack a value of type {value.ty}")
+            if type(value) is not Tuple:
+                value = self._leaf(value, node.value)
+            values = list(value)
+        else:
+            try:
+                values = list(value)
+            except TypeError as error:
+                self._evaluator.failed(node.value, error)
+        if len(values) != len(targets):
+            self.error(target, f"{len(targets)} variables for {len(values)} values")
+        for one, item in zip(targets, values, strict=True):
+            if isinstance(one, ast.Starred):
+                self.error(one, "a starred variable is not supported")
+            self._bind(one, item, None, node)
+
+    def _bind_name(self, target: ast.Name, value: Any, ty: Type | None, node: Any) -> None:
+        name = target.id
+        if isinstance(value, Expr):
+            if type(value) is Var and not value.name:
+                self._declare_symbol(target, value)
+                return
+        elif type(value) is MatchCastPair:
+            self._match_cast(name, target, value, ty, node)
+            return
+        elif isinstance(value, tuple):
+            value = self._converted(node.value, value)
+        elif isinstance(value, (bool, int, float, np.number, np.bool_)):
+            value = self._number(node.value, value, ty)
+        else:
+            self._scope.define(name, value.value if type(value) is MetaVar else value)
+            return
+        self._scope.define(name, self._emit(name, target, value, ty, node))
+
+    def _converted(self, node: Any, value: Any) -> Expr:
+        try:
+            return convert_to_expr(value)
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node, error)
+            raise
+
+    def _number(self, node: Any, value: Any, ty: Type | None) -> Expr:
+        """A bare number is a tensor, unless the annotation says it is a scalar."""
+        try:
+            if type(ty) is PrimType:
+                return immediate(ty.dtype, value.item() if isinstance(value, np.generic) else value)
+            return const(value)
+        except (TypeError, OverflowError) as error:
+            self._evaluator.failed(node, error)
+            raise
+
+    def _declare_symbol(self, target: ast.Name, symbol: Var) -> None:
+        """``n = T.int64()``: the variable of that name, a new one if there is none."""
+        name = target.id
+        known = self._scope.vars.get(name, MISSING)
+        if known is MISSING:
+            self._scope.define(name, Var(name, symbol.ty, self._source.span(target)))
+            return
+        if not isinstance(known, Var) or type(known.ty) is not PrimType:
+            what = f"of type {known.ty}" if isinstance(known, Expr) else type(known).__name__
+            self.error(target, f"{name!r} is {what}; a symbolic variable needs another name")
+        if known.ty.dtype != symbol.ty.dtype:
+            self.error(
+                target,
+                f"symbolic variable {name!r} is of type {known.ty}, it cannot be {symbol.ty} as well",
+            )
+
+    # Bindings
+
+    def _var(self, name: str, ty: Type | None, target: Any) -> Var:
+        outputs = self._outputs
+        cls = Var if outputs is None or id(target) in outputs else DataflowVar
+        return cls(name, ty, self._source.span(target))
+
+    def _normal(self, value: Expr, node: Any) -> Expr:
+        try:
+            return self._builder.normalize(value)
+        except DiagnosticError:
+            raise
+        except (TypeError, ValueError, IndexError) as error:
+            self._evaluator.failed(node, error)
+            raise
+
+    def _emit(self, name: str, target: Any, value: Expr, ty: Type | None, node: Any) -> Var:
+        value = self._normal(value, node.value)
+        known = value.ty
+        if ty is not None:
+            known = self._annotate(node.annotation, ty, known)
+        var = self._var(name, known, target)
+        self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
+        return var
+
+    def _annotate(self, node: Any, written: Type, inferred: Any) -> Type:
+        """The type of a variable that is annotated."""
+        if is_base_of(written, inferred):
+            return inferred if is_base_of(inferred, written) else written
+        if base_check(written, inferred) is BaseCheckResult.FAIL_L0:
+            self.error(node, f"the value is of type {inferred}, which is never {written}")
+        self.error(
+            node,
+            f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to have "
+            "it checked when the program runs",
+        )
+
+    def _match_cast(
+        self, name: str, target: Any, pair: MatchCastPair, ty: Type | None, node: Any
+    ) -> Var:
+        if ty is not None and not (is_base_of(ty, pair.ty) and is_base_of(pair.ty, ty)):
+            self.error(node.annotation, f"the match_cast gives {pair.ty}, not {ty}")
+        value = self._leaf(pair.value, node.value)
+        never = BaseCheckResult.FAIL_L0
+        if base_check(pair.ty, value.ty) is never and base_check(value.ty, pair.ty) is never:
+            self.error(node.value, f"R.match_cast: a value of type {value.ty} is never {pair.ty}")
+        var = self._var(name, pair.ty, target)
+        self._builder.emit_normalized(MatchCast(var, value, pair.ty, self._source.span(node)))
+        self._scope.define(name, var)
+        return var
+
+    def _leaf(self, value: Expr, node: Any) -> Any:
+        """The value, or a variable that is bound to it."""
+        normal = self._normal(value, node)
+        if is_leaf(normal):
+            return normal
+        hint = "gv" if self._outputs is None else "lv"
+        return self._builder.emit(normal, hint, self._source.span(node))
+
+    def _expression(self, node: ast.Expr) -> None:
+        value = self._value(node.value)
+        if isinstance(value, Expr):
+            var = self._emit("_", node, value, None, node)
+            if type(var.ty) is not TupleType or var.ty.fields:
+                self.error(
+                    node,
+                    f"a value of type {var.ty} is not used; assign it, to _ if it is not needed",
+                )
+        elif isinstance(value, FunctionAttrs) and not isinstance(value, ModuleAttrs):
+            self._attrs.update(value.attrs)
+        elif isinstance(value, Output):
+            self.error(node, "R.output must be the last statement of a dataflow block")
+        elif isinstance(value, MatchCastPair):
+            self.error(node, "assign what R.match_cast gives to a variable")
+        elif isinstance(value, DTypeMaker) or (value is not None and not isinstance(value, str)):
+            self.error(node, f"the value of the statement, {type(value).__name__}, has no effect")
+
+    def _pass(self, node: ast.Pass) -> None:
+        pass
+
+    def _return(self, node: ast.Return) -> None:
+        self.error(
+            node,
+            "return must be the last statement of a function; to choose a result, assign it to one "
+            "variable in both branches and return that after the if",
+        )
+
+    # Dataflow blocks
+
+    def _with(self, node: ast.With) -> None:
+        if len(node.items) != 1 or node.items[0].optional_vars is not None:
+            self.error(node.items[0].context_expr, "expected: with R.dataflow():")
+        context = node.items[0].context_expr
+        if not isinstance(self._value(context), Dataflow):
+            self.error(context, "expected: with R.dataflow():")
+        if self._outputs is not None:
+            self.error(node, "a dataflow block cannot be inside of another")
+        self._dataflow(node)
+
+    def _dataflow(self, node: ast.With) -> list[str]:
+        """A dataflow block; gives the names of its outputs."""
+        body, names = self._output_names(node.body)
+        outputs = _last_targets(body, names)
+        for name in names:
+            if name not in outputs:
+                self.error(
+                    node.body[-1], f"R.output: {name!r} is not defined in the dataflow block"
+                )
+        self._outputs = set(map(id, outputs.values()))
+        scope = self._scope
+        scope.push()
+        with self._builder.dataflow():
+            self._statements(body)
+        self._no_declaration()
+        found = [scope.vars[name] for name in names]
+        scope.pop(f"in the dataflow block at line {node.lineno}, which does not output it",
+                  keep_symbols=True)  # fmt: skip
+        self._outputs = None
+        for name, var in zip(names, found, strict=True):
+            scope.define(name, var)
+        return names
+
+    def _output_names(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
+        """The statements before ``R.output(...)``, and what it names."""
+        last = body[-1]
+        if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
+            return body, []
+        func = last.value.func
+        is_output = isinstance(func, (ast.Name, ast.Attribute)) and getattr(
+            self._value(func), "script_kind", None
+        ) == "output"  # fmt: skip
+        if not is_output:
+            return body, []
+        names: list[str] = []
+        for argument in last.value.args:
+            if not isinstance(argument, ast.Name):
+                self.error(argument, "R.output: expected variables of the dataflow block")
+            if argument.id not in names:
+                names.append(argument.id)
+        return body[:-1], names
+
+    # Branches
+
+    def _if(self, node: ast.If) -> None:
+        declared, self._declared = self._declared, None
+        name, value = self._if_value(node)
+        ty = None
+        if declared is not None:
+            if declared[0] != name:
+                self._declared = declared
+                self._no_declaration()
+            ty = self._annotate(declared[2], declared[1], value.ty)
+        var = Var(name, value.ty if ty is None else ty, self._source.span(node))
+        self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
+        if name != "_":
+            self._scope.define(name, var)
+
+    def _if_value(self, node: ast.If) -> tuple[str, If]:
+        if self._outputs is not None:
+            self.error(node, "an if cannot be in a dataflow block")
+        if not node.orelse:
+            self.error(node, "an if needs an else: both branches define what is used after it")
+        condition = self._leaf(self._converted(node.test, self._value(node.test)), node.test)
+        then_name, then = self._branch(node.body, "then", node)
+        else_name, orelse = self._branch(node.orelse, "else", node)
+        if then_name != else_name:
+            self.error(
+                node.orelse[-1],
+                f"both branches must end with an assignment of the same variable; the first defines "
+                f"{then_name!r}, this one {else_name!r}",
+            )
+        expr = If(condition, then, orelse, span=self._source.span(node))
+        try:
+            self._builder.infer(expr)
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node.test, error)
+        return then_name, expr
+
+    def _branch(self, body: list[ast.stmt], suffix: str, node: ast.If) -> tuple[str, SeqExpr]:
+        self._builder.begin_scope()
+        self._scope.push()
+        self._statements(body[:-1])
+        self._check_declared(body[-1])
+        name, value = self._last(body[-1], suffix)
+        self._scope.pop(
+            f"in a branch of the if at line {node.lineno}, which defines {name!r} alone"
+        )
+        return name, self._builder.end_scope(value)
+
+    def _check_declared(self, node: ast.stmt) -> None:
+        if not isinstance(node, ast.If):
+            self._no_declaration()
+
+    def _last(self, node: ast.stmt, suffix: str) -> tuple[str, Expr]:
+        """The last statement of a branch: what it defines, and its value."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and len(getattr(node, "targets", (0,))) == 1:
+                ty = self._type(node.annotation) if isinstance(node, ast.AnnAssign) else None
+                return target.id, self._last_value(target, ty, node, suffix)
+        elif isinstance(node, ast.AugAssign):
+            self._augmented(node)
+            assert isinstance(node.target, ast.Name)
+            return node.target.id, self._scope.vars[node.target.id]
+        elif isinstance(node, ast.Expr):
+            value = self._value(node.value)
+            if isinstance(value, Expr):
+                return "_", self._emit(f"_{suffix}", node, value, None, node)
+        elif isinstance(node, ast.If):
+            declared, self._declared = self._declared, None
+            name, value = self._if_value(node)
+            ty = value.ty
+            if declared is not None:
+                ty = self._annotate(declared[2], declared[1], value.ty)
+            var = Var(f"{name}_{suffix}", ty, self._source.span(node))
+            self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
+            return name, var
+        elif isinstance(node, ast.With):
+            names = self._with_outputs(node)
+            if len(names) == 1:
+                return names[0], self._scope.vars[names[0]]
+            self.error(
+                node, f"a branch must end with one variable; this block outputs {len(names)}"
+            )
+        elif isinstance(node, ast.FunctionDef):
+            self._local_function(node)
+            return node.name, self._scope.vars[node.name]
+        elif isinstance(node, ast.Return):
+            self._return(node)
+        elif type(node) not in _STATEMENTS:
+            self._unsupported(node)
+        self.error(
+            node, "a branch must end with an assignment, whose variable is used after the if"
+        )
+
+    def _with_outputs(self, node: ast.With) -> list[str]:
+        before = dict.fromkeys(self._output_names(node.body)[1])
+        self._with(node)
+        return list(before)
+
+    def _last_value(self, target: ast.Name, ty: Type | None, node: Any, suffix: str) -> Expr:
+        value = self._value(node.value)
+        hint = f"{target.id}_{suffix}"
+        if type(value) is MatchCastPair:
+            return self._match_cast(hint, target, value, ty, node)
+        if isinstance(value, (bool, int, float, np.number, np.bool_)):
+            value = self._number(node.value, value, ty)
+        value = self._normal(self._converted(node.value, value), node.value)
+        plain = is_leaf(value) or type(value) is Tuple
+        if plain and (ty is None or (is_base_of(ty, value.ty) and is_base_of(value.ty, ty))):
+            return value
+        return self._emit(hint, target, value, ty, node)
+
+
+def _last_targets(body: Sequence[ast.stmt], names: Sequence[str]) -> dict[str, ast.AST]:
+    """The place of the last assignment of each name; what stands there is an output."""
+    open_names = set(names)
+    found: dict[str, ast.AST] = {}
+    for statement in reversed(body):
+        if not open_names:
+            break
+        for target in _targets(statement):
+            name = target.name if isinstance(target, ast.FunctionDef) else target.id
+            if name in open_names:
+                open_names.discard(name)
+                found[name] = target
+    return found
+
+
+def _targets(statement: ast.stmt) -> list[Any]:
+    if isinstance(statement, ast.Assign):
+        return [n for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name)][::-1]
+    if isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
+        return [statement.target] if isinstance(statement.target, ast.Name) else []
+    return [statement] if isinstance(statement, ast.FunctionDef) else []
+
+
+_STATEMENTS: Final[dict[type, Callable[[_BodyParser, Any], None]]] = {
+    ast.Assign: _BodyParser._assign,
+    ast.AnnAssign: _BodyParser._annotated,
+    ast.AugAssign: _BodyParser._augmented,
+    ast.Expr: _BodyParser._expression,
+    ast.If: _BodyParser._if,
+    ast.With: _BodyParser._with,
+    ast.FunctionDef: _BodyParser._local_function,
+    ast.Return: _BodyParser._return,
+    ast.Pass: _BodyParser._pass,
+}
+
+_LOOP: Final = "a loop is not part of the language; write a function that calls itself"
+
+_HINTS: Final[dict[type, str]] = {
+    ast.For: _LOOP,
+    ast.While: _LOOP,
+    ast.Delete: "variables are not deleted; memory is freed after the last use",
+    ast.Import: "import outside of the script",
+    ast.ImportFrom: "import outside of the script",
+    ast.Try: "errors cannot be caught in a script",
+    ast.Raise: "errors are raised by R.assert_op in a script",
+    ast.Assert: "write R.assert_op(condition, format=message)",
+    ast.AsyncFunctionDef: "a function of Relax is defined with def",
+    ast.ClassDef: "a class cannot be inside of a function",
+}

@@ -1,0 +1,269 @@
+"""``R``: functions of Relax, their types, their values, and every operator.
+
+What is not defined here is a constructor of `relaxvm.op`: ``R.nn.softmax`` is
+``relaxvm.op.nn.softmax``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import typing
+from collections.abc import Callable as _Callable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from .. import op as _op
+from ..ir.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    ShapeExpr,
+    StringImm,
+    TupleGetItem,
+    Type,
+    const,
+    convert_to_expr,
+    prim_value,
+)
+from ..ir.expr import Tuple as _TupleExpr
+from ..ir.module import VDevice
+from ..ir.op import Op
+from ..values import as_dtype, device, dtype_name
+from . import type_forms
+from .constants import array_of_bytes
+from .entry import checked, decorated_function
+from .markers import Dataflow, FunctionAttrs, MatchCastPair, Output
+from .scope import CURRENT
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+__all__ = [
+    "Any",
+    "Callable",
+    "Constant",
+    "ExternFunc",
+    "Object",
+    "Prim",
+    "Shape",
+    "ShapeExpr",
+    "Tensor",
+    "Tuple",
+    "TupleGetItem",
+    "const",
+    "const_bytes",
+    "dataflow",
+    "device",
+    "dtype",
+    "emit_with_ty",
+    "func_attr",
+    "function",
+    "match_cast",
+    "output",
+    "prim_value",
+    "shape",
+]
+
+# Types
+
+Tensor = type_forms.tensor
+Shape = type_forms.shape
+Prim = type_forms.prim
+Tuple = type_forms.tuple_
+Callable = type_forms.callable_
+Any = Object = type_forms.any_
+
+
+# Functions
+
+
+def function(
+    func: FunctionType | None = None,
+    *,
+    private: bool = False,
+    pure: bool = True,
+    check_well_formed: bool = True,
+) -> typing.Any:
+    """Decorator: the Python function is the text of a function of Relax, which takes its place; in a
+    class, it waits for `I.ir_module`.
+
+    Args:
+        private: whether only the module can call it: it has no attribute "global_symbol".
+        pure: whether a call has no effect but its result.
+        check_well_formed: whether to refuse a function that is not well-formed.
+
+    Raises:
+        DiagnosticError: the script is wrong.
+    """
+    # Options are read from the text by the parser, which sees functions of classes as well.
+    if func is not None:
+        found = decorated_function(func, sys._getframe(1), "R.function")
+        return found if found is func else checked(found, check_well_formed)
+
+    def decorate(func: typing.Any) -> typing.Any:
+        found = decorated_function(func, sys._getframe(1), "R.function")
+        return found if found is func else checked(found, check_well_formed)
+
+    return decorate
+
+
+def func_attr(attrs: Mapping[builtins.str, typing.Any]) -> FunctionAttrs:
+    """Attributes of the function, as a statement."""
+    return FunctionAttrs(attrs)
+
+
+def dataflow() -> Dataflow:
+    """``with R.dataflow():`` begins a block of bindings without effects."""
+    return Dataflow()
+
+
+def output(*variables: typing.Any) -> Output:
+    """The last statement of a dataflow block: variables that are seen after it."""
+    return Output(variables)
+
+
+def match_cast(value: typing.Any, ty: typing.Any) -> MatchCastPair:
+    """``y = R.match_cast(x, type)``: check when the program runs that x is of the type, and define
+    the symbolic variables that are new in it."""
+    return MatchCastPair(convert_to_expr(value), type_forms.type_of(ty))
+
+
+function.script_kind = "relax"  # type: ignore[attr-defined]
+output.script_kind = "output"  # type: ignore[attr-defined]
+
+
+# Values
+
+
+def shape(values: Sequence[typing.Any]) -> ShapeExpr:
+    """A shape as a value."""
+    parser = CURRENT.get()
+    if parser is not None:
+        values = [parser.dimension(v) if isinstance(v, builtins.str) else v for v in values]
+    return ShapeExpr(values)
+
+
+def dtype(value: typing.Any) -> DataTypeImm:
+    """A data type as a value."""
+    return DataTypeImm(dtype_name(as_dtype(value)))
+
+
+def const_bytes(data: builtins.str, shape: Sequence[int], dtype: builtins.str) -> Constant:
+    """A constant by its bytes, in base64, C order and little endian."""
+    return Constant(array_of_bytes(data, shape, dtype))
+
+
+def _string(value: builtins.str) -> StringImm:
+    """A string as a value."""
+    return StringImm(value)
+
+
+def _tuple(*fields: typing.Any) -> _TupleExpr:
+    """A tuple as a value."""
+    return _TupleExpr(fields)
+
+
+# Calls that are given types
+
+
+def emit_with_ty(
+    op: builtins.str,
+    args: typing.Any,
+    ty_args: typing.Any = (),
+    attrs: Mapping[builtins.str, typing.Any] | None = None,
+) -> Call:
+    """A call of an operator by its name, as it is.
+
+    Args:
+        op: name of the operator, with "relax.".
+        args: the arguments.
+        ty_args: type arguments, one or several.
+        attrs: attributes.
+    """
+    if isinstance(args, _TupleExpr):
+        args = args.fields
+    operands = [convert_to_expr(arg) for arg in ([args] if isinstance(args, Expr) else args)]
+    call = Call(Op.get(op), operands, attrs, type_forms.types_of(ty_args))
+    call.ty = Op.get(op).infer(call)
+    return call
+
+
+def _with_types(
+    make: _Callable[..., typing.Any], *, keyword: builtins.str, position: int | None
+) -> typing.Any:
+    """A constructor that is given Types, for what is written as types in a script."""
+
+    def construct(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if keyword in kwargs:
+            kwargs[keyword] = _types(kwargs[keyword])
+        elif position is not None and len(args) > position:
+            args = (*args[:position], _types(args[position]), *args[position + 1 :])
+        return make(*args, **kwargs)
+
+    construct.__name__ = make.__name__
+    construct.__doc__ = make.__doc__
+    return construct
+
+
+def _types(value: typing.Any) -> Type | list[Type] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, builtins.tuple)):
+        return list(type_forms.types_of(value))
+    return type_forms.type_of(value)
+
+
+def _to_vdevice(data: Expr, dst_vdevice: VDevice | builtins.str) -> typing.Any:
+    """``relaxvm.op.to_vdevice``, with the device by its name as well."""
+    if isinstance(dst_vdevice, builtins.str):
+        parser = CURRENT.get()
+        if parser is None:
+            raise TypeError("R.to_vdevice: names of devices are known in a module only")
+        dst_vdevice = parser.scope.vdevice(dst_vdevice)
+    return _op.to_vdevice(data, dst_vdevice)
+
+
+_WITH_TYPES: Final[dict[builtins.str, tuple[builtins.str, int | None]]] = {
+    "call_tir": ("out_ty", 2),
+    "call_tir_inplace": ("out_ty", 3),
+    "call_dps_packed": ("out_ty", 2),
+    "call_py_func": ("out_ty", 2),
+    "call_packed": ("ty_args", None),
+    "call_pure_packed": ("ty_args", None),
+    "call_inplace_packed": ("ty_args", None),
+    "call_builtin_with_ctx": ("ty_args", None),
+    "invoke_closure": ("ty_args", 2),
+    "invoke_pure_closure": ("ty_args", 2),
+}
+"""Constructor -> the parameter that takes types, and its position."""
+
+_NAMED: Final[dict[builtins.str, typing.Any]] = {
+    "str": _string,
+    "tuple": _tuple,
+    "to_vdevice": _to_vdevice,
+    "emit_with_type": emit_with_ty,
+}
+"""What has the name of a builtin, or another name as well."""
+
+
+def __getattr__(name: builtins.str) -> typing.Any:
+    found = _NAMED.get(name)
+    if found is None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in ("cpu", "cuda", "metal", "rocm", "vulkan", "opencl"):
+            found = _device_of(name)
+        else:
+            found = getattr(_op, name)
+            if name in _WITH_TYPES:
+                keyword, position = _WITH_TYPES[name]
+                found = _with_types(found, keyword=keyword, position=position)
+    globals()[name] = found
+    return found
+
+
+def _device_of(kind: builtins.str) -> _Callable[..., typing.Any]:
+    return lambda index=0: device(kind, index)

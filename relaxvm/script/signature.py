@@ -1,0 +1,230 @@
+"""Signatures of functions: parameters, and the symbolic variables that their types declare."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+from ..ir.expr import Expr, FuncType, PrimType, Type, Var, int_imm
+from .evaluate import Evaluator
+from .scope import MISSING
+from .type_forms import DTypeMaker, PendingType, annotation
+
+__all__ = ["Signature", "read_signature"]
+
+
+class Signature:
+    """What is known of a function before its body is read.
+
+    Attributes:
+        params: the parameters.
+        ret: the type of the result that is written, None if none is.
+        names: parameters and symbolic variables by name.
+    """
+
+    __slots__ = ("names", "params", "ret")
+
+    def __init__(self, params: list[Var], ret: Type | None, names: dict[str, Var]) -> None:
+        self.params = params
+        self.ret = ret
+        self.names = names
+
+    def func_type(self, ret: Type, is_pure: bool) -> FuncType:
+        """The type of the function."""
+        return FuncType([param.ty for param in self.params], ret, is_pure)
+
+
+def read_signature(evaluator: Evaluator, node: ast.FunctionDef) -> Signature:
+    """Read the parameters and the result of a function.
+
+    A dimension that is a name in quotes declares a symbolic variable, in all of the signature; its
+    data type is int64, unless ``n = T.int32()`` in the body says otherwise.  Other strings are
+    expressions of what is declared.
+    """
+    scope = evaluator.scope
+    _check_parameters(evaluator, node.args)
+    scope.push()
+    was_in_signature, scope.in_signature = scope.in_signature, True
+    try:
+        return _Reader(evaluator, node).read()
+    finally:
+        scope.in_signature = was_in_signature
+        scope.pop()
+
+
+def _check_parameters(evaluator: Evaluator, args: ast.arguments) -> None:
+    source = evaluator.source
+    for other in (args.vararg, args.kwarg, *args.kwonlyargs):
+        if other is not None:
+            source.error(other, "a function of Relax has positional parameters only")
+    for default in args.defaults:
+        source.error(default, "a parameter of a function of Relax has no default")
+    for arg in [*args.posonlyargs, *args.args]:
+        if arg.annotation is None:
+            source.error(
+                arg,
+                f"parameter {arg.arg!r} has no type; expected as in "
+                f'{arg.arg}: R.Tensor(("n", 4), "float32")',
+            )
+
+
+class _Reader:
+    def __init__(self, evaluator: Evaluator, node: ast.FunctionDef) -> None:
+        self._evaluator = evaluator
+        self._node = node
+        self._args = [*node.args.posonlyargs, *node.args.args]
+        self._names: dict[str, Var] = {}
+        self._declared = _declarations(evaluator, node)
+
+    def read(self) -> Signature:
+        annotations = [self._annotation(arg.annotation) for arg in self._args]
+        for arg, ty in zip(self._args, annotations, strict=True):
+            if arg.arg in self._names:
+                self._evaluator.source.error(arg, f"parameter {arg.arg!r} is given twice")
+            if isinstance(ty, PrimType):
+                self._define(arg.arg, Var(arg.arg, ty, self._evaluator.source.span(arg)))
+        returns = None if self._node.returns is None else self._annotation(self._node.returns)
+        for found in (*annotations, returns):
+            if isinstance(found, PendingType):
+                self._declare(found)
+        params = [self._param(arg, ty) for arg, ty in zip(self._args, annotations, strict=True)]
+        ret = None if returns is None else self._resolve(self._node.returns, returns)
+        scope = self._evaluator.scope
+        names = {**self._names}
+        for name in {n.id for n in _names_in(self._node)}:
+            value = scope.vars.get(name)
+            if type(value) is Var and type(scope.outside.get(name)) is TypeVar:
+                names.setdefault(name, value)
+        return Signature(params, ret, names)
+
+    def _annotation(self, node: Any) -> Type | PendingType:
+        value = self._evaluator.eval(node)
+        try:
+            return annotation(value)
+        except TypeError as error:
+            self._evaluator.failed(node, error)
+            raise
+
+    def _define(self, name: str, var: Var) -> None:
+        self._names[name] = var
+        self._evaluator.scope.define(name, var)
+
+    def _declare(self, ty: PendingType) -> None:
+        for text in ty.strings:
+            if text.isidentifier() and text not in self._names:
+                self._define(text, Var(text, self._declared.get(text, "int64")))
+        for text in ty.strings:
+            if not text.isidentifier():
+                for name in _identifiers(text):
+                    if name in self._declared and name not in self._names:
+                        self._define(name, Var(name, self._declared[name]))
+
+    def _param(self, arg: ast.arg, ty: Type | PendingType) -> Var:
+        if isinstance(ty, PrimType):
+            return self._names[arg.arg]
+        final = self._resolve(arg.annotation, ty)
+        param = Var(arg.arg, final, self._evaluator.source.span(arg))
+        self._define(arg.arg, param)
+        return param
+
+    def _resolve(self, node: Any, ty: Type | PendingType) -> Type:
+        if isinstance(ty, Type):
+            return ty
+        try:
+            return ty.resolve(lambda text: dimension(self._evaluator, text))
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node, error)
+            raise
+
+
+def _names_in(node: ast.FunctionDef) -> Iterator[ast.Name]:
+    for part in [*[arg.annotation for arg in node.args.args], node.returns]:
+        if part is not None:
+            for inner in ast.walk(part):
+                if isinstance(inner, ast.Name):
+                    yield inner
+
+
+def _declarations(evaluator: Evaluator, node: ast.FunctionDef) -> dict[str, str]:
+    """``name = T.dtype()`` among the statements of a body: name -> data type."""
+    found: dict[str, str] = {}
+    for statement in node.body:
+        if type(statement) is ast.Assign and len(statement.targets) == 1:
+            for target, value in _pairs(statement.targets[0], statement.value):
+                dtype = _declared_dtype(evaluator, value)
+                if dtype is not None and isinstance(target, ast.Name):
+                    found.setdefault(target.id, dtype)
+    return found
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+        return list(zip(target.elts, value.elts, strict=False))
+    return [(target, value)]
+
+
+def _declared_dtype(evaluator: Evaluator, value: ast.expr) -> str | None:
+    if type(value) is not ast.Call or value.args or value.keywords:
+        return None
+    func = value.func
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return None
+    namespace = evaluator.scope.get(func.value.id)
+    maker = None if namespace is MISSING else getattr(namespace, func.attr, None)
+    return maker.dtype if isinstance(maker, DTypeMaker) else None
+
+
+_PARSED: Final[dict[str, ast.expr]] = {}
+
+
+def _parsed(text: str) -> ast.expr:
+    found = _PARSED.get(text)
+    if found is None:
+        try:
+            found = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError:
+            raise ValueError(f"dimension {text!r} is no expression") from None
+        if len(_PARSED) > 1000:
+            _PARSED.clear()
+        _PARSED[text] = found
+    return found
+
+
+def _identifiers(text: str) -> list[str]:
+    try:
+        return [node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
+    except ValueError:
+        return []
+
+
+def dimension(evaluator: Evaluator, text: str) -> Expr:
+    """The scalar that a dimension in quotes means.
+
+    Raises:
+        ValueError, TypeError: it means none.
+    """
+    value = evaluator.scope.get(text)
+    if value is MISSING:
+        tree = _parsed(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and evaluator.scope.get(node.id) is MISSING:
+                raise ValueError(
+                    f"dimension {text!r}: {node.id!r} is not defined; a dimension that is "
+                    f'"{node.id}" alone declares it, or {node.id} = T.int64() in the body'
+                )
+        try:
+            value = evaluator.eval(tree)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].split(": ", 1)[-1]
+            raise ValueError(f"dimension {text!r}: {reason}") from None
+    if isinstance(value, Expr):
+        if type(value.ty) is not PrimType:
+            raise TypeError(f"dimension {text!r} is of type {value.ty}, expected an integer scalar")
+        return value
+    try:
+        return int_imm(value)
+    except (TypeError, AttributeError):
+        raise TypeError(
+            f"dimension {text!r}: expected an integer scalar, got {type(value).__name__}"
+        ) from None
