@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from ..ir.expr import BaseFunc
 from ..ir.module import IRModule
+from ..source import Span
 from .source import Source
 
 __all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
@@ -81,7 +82,7 @@ def from_source(
     *,
     path: str = "<script>",
 ) -> Any:
-    """The module or function that a text defines; also of a class or function that is not decorated.
+    """The module or function that a text defines, or an undecorated class or function of Python.
 
     In the text, I, R and T are the namespaces of the script.  Besides the definition it may have
     imports from ``relaxvm.script`` and ``tvm.script``, and ``n = TypeVar("n")``.
@@ -122,10 +123,8 @@ def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:
         elif not _declare(node, names):
             source.error(node, "expected one class or function, decorated as a script")
     if len(found) != 1:
-        place = (
-            found[1] if found else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=1)
-        )
-        source.error(place, f"expected one class or function, got {len(found)}")
+        place = source.span(found[1]) if found else Span(source.file, 1, 1)
+        source.fail(place, f"expected one class or function, got {len(found)}")
     (node,) = found
     if isinstance(node, ast.ClassDef):
         return parse_module(source, node, names)
@@ -163,5 +162,5 @@ def _declare(node: ast.stmt, names: dict[str, Any]) -> bool:
     func, target = node.value.func, node.targets[0]
     if not (isinstance(func, ast.Name) and func.id == "TypeVar" and isinstance(target, ast.Name)):
         return False
-    names[target.id] = TypeVar(target.id)  # type: ignore[misc]  # a name of the script's own
+    names[target.id] = TypeVar(target.id)
     return True

@@ -68,6 +68,9 @@ _UNARY: Final[dict[type, Callable[[Any], Any]]] = {
     ast.Invert: operator.invert,
 }
 
+_PLAIN: Final = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""Errors whose message says what is wrong without the name of the class."""
+
 _SPANNED: Final = frozenset({Call, Tuple, TupleGetItem, ShapeExpr, Constant})
 """Expressions that are made anew wherever they are written, and so have a place."""
 
@@ -135,9 +138,10 @@ class Evaluator:
             else:
                 kwargs[keyword.arg] = evaluate(keyword.value)
         try:
-            value = (
-                call_expr(func, args, kwargs) if isinstance(func, Expr) else func(*args, **kwargs)
-            )
+            if isinstance(func, Expr):
+                value: Any = call_expr(func, args, kwargs)
+            else:
+                value = func(*args, **kwargs)
         except Exception as error:
             self.failed(node, error)
         if type(value) in _SPANNED and value.span is None:
@@ -149,9 +153,7 @@ class Evaluator:
         if isinstance(error, DiagnosticError):
             raise error
         text = str(error) or type(error).__name__
-        if not isinstance(
-            error, (TypeError, ValueError, IndexError, AttributeError, OverflowError)
-        ):
+        if not isinstance(error, _PLAIN):
             text = f"{type(error).__name__}: {error}"
         try:
             self.source.error(node, text)
@@ -201,9 +203,8 @@ class Evaluator:
         return item
 
     def _slice(self, node: ast.Slice) -> Any:
-        return slice(
-            *[None if e is None else self.eval(e) for e in (node.lower, node.upper, node.step)]
-        )
+        parts = (node.lower, node.upper, node.step)
+        return slice(*[None if part is None else self.eval(part) for part in parts])
 
     def _binary(self, node: ast.BinOp) -> Any:
         left, right = self.eval(node.left), self.eval(node.right)
@@ -295,9 +296,7 @@ def call_expr(func: Expr, args: list[Any], kwargs: dict[str, Any]) -> Expr:
         return func(*args, **kwargs)
     types = types_of(kwargs.pop("ty_args", ()))
     if kwargs:
-        raise TypeError(
-            f"{func}: a function of the program takes no keywords, got {', '.join(kwargs)}"
-        )
+        raise TypeError(f"{func}: expected arguments by position, got {', '.join(kwargs)}=")
     call = Call(func, [convert_to_expr(arg) for arg in args], None, types)
     return infer_type(call)  # type: ignore[no-any-return]
 

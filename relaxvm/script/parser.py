@@ -138,7 +138,8 @@ class _Parser:
         """A function of TIR."""
         from .tir_parser import parse_prim_func
 
-        return parse_prim_func(node, self.source, self.evaluator)
+        func: BaseFunc = parse_prim_func(node, self.source, self.evaluator)
+        return func
 
     def function(
         self, node: ast.FunctionDef, signature: Signature, decoration: _Decoration
@@ -347,13 +348,10 @@ class _BodyParser:
         """A function within a function: a binding of its name."""
         decoration = self._parser.decoration(node)
         if decoration.kind == "tir":
-            self.error(
-                node, "a PrimFunc cannot be inside of a function of Relax; move it to the module"
-            )
+            self.error(node, "a PrimFunc cannot be inside of a function; move it to the module")
         signature = read_signature(self._evaluator, node)
-        ty = signature.func_type(
-            ANY if signature.ret is None else signature.ret, decoration.is_pure
-        )
+        ret = ANY if signature.ret is None else signature.ret
+        ty = signature.func_type(ret, decoration.is_pure)
         var = self._var(node.name, ty, node)
         self._scope.define(node.name, var)
         func = self.function(node, signature, None, decoration.is_pure)
@@ -493,7 +491,7 @@ class _BodyParser:
         if known.ty.dtype != symbol.ty.dtype:
             self.error(
                 target,
-                f"symbolic variable {name!r} is of type {known.ty}, it cannot be {symbol.ty} as well",
+                f"symbolic variable {name!r} is of type {known.ty}, it cannot be {symbol.ty} too",
             )
 
     # Bindings
@@ -529,8 +527,8 @@ class _BodyParser:
             self.error(node, f"the value is of type {inferred}, which is never {written}")
         self.error(
             node,
-            f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to have "
-            "it checked when the program runs",
+            f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to "
+            "have it checked when the program runs",
         )
 
     def _match_cast(
@@ -562,7 +560,7 @@ class _BodyParser:
             if type(var.ty) is not TupleType or var.ty.fields:
                 self.error(
                     node,
-                    f"a value of type {var.ty} is not used; assign it, to _ if it is not needed",
+                    f"a value of type {var.ty} is not used; assign it, if only to _",
                 )
         elif isinstance(value, FunctionAttrs) and not isinstance(value, ModuleAttrs):
             self._attrs.update(value.attrs)
@@ -601,9 +599,7 @@ class _BodyParser:
         outputs = _last_targets(body, names)
         for name in names:
             if name not in outputs:
-                self.error(
-                    node.body[-1], f"R.output: {name!r} is not defined in the dataflow block"
-                )
+                self.error(node.body[-1], f"R.output: {name!r} is not defined in this block")
         self._outputs = set(map(id, outputs.values()))
         scope = self._scope
         scope.push()
@@ -664,7 +660,7 @@ class _BodyParser:
         if then_name != else_name:
             self.error(
                 node.orelse[-1],
-                f"both branches must end with an assignment of the same variable; the first defines "
+                "both branches must end with an assignment of the same variable; the first defines "
                 f"{then_name!r}, this one {else_name!r}",
             )
         expr = If(condition, then, orelse, span=self._source.span(node))
@@ -718,7 +714,7 @@ class _BodyParser:
             if len(names) == 1:
                 return names[0], self._scope.vars[names[0]]
             self.error(
-                node, f"a branch must end with one variable; this block outputs {len(names)}"
+                node, f"a branch must end with one variable, this block outputs {len(names)}"
             )
         elif isinstance(node, ast.FunctionDef):
             self._local_function(node)
@@ -727,9 +723,7 @@ class _BodyParser:
             self._return(node)
         elif type(node) not in _STATEMENTS:
             self._unsupported(node)
-        self.error(
-            node, "a branch must end with an assignment, whose variable is used after the if"
-        )
+        self.error(node, "a branch must end with the assignment of what is used after the if")
 
     def _with_outputs(self, node: ast.With) -> list[str]:
         before = dict.fromkeys(self._output_names(node.body)[1])

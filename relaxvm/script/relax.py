@@ -87,8 +87,8 @@ def function(
     pure: bool = True,
     check_well_formed: bool = True,
 ) -> typing.Any:
-    """Decorator: the Python function is the text of a function of Relax, which takes its place; in a
-    class, it waits for `I.ir_module`.
+    """Decorator: the Python function is the text of a function of Relax, which takes its place; in
+    a class, it waits for `I.ir_module`.
 
     Args:
         private: whether only the module can call it: it has no attribute "global_symbol".
@@ -192,7 +192,7 @@ def emit_with_ty(
 
 
 def _with_types(
-    make: _Callable[..., typing.Any], *, keyword: builtins.str, position: int | None
+    make: _Callable[..., typing.Any], keyword: builtins.str, position: int | None
 ) -> typing.Any:
     """A constructor that is given Types, for what is written as types in a script."""
 
@@ -260,7 +260,7 @@ def __getattr__(name: builtins.str) -> typing.Any:
             found = getattr(_op, name)
             if name in _WITH_TYPES:
                 keyword, position = _WITH_TYPES[name]
-                found = _with_types(found, keyword=keyword, position=position)
+                found = _with_types(found, keyword, position)
     globals()[name] = found
     return found
 

@@ -126,7 +126,10 @@ def _finished(pending: PendingType) -> Type | PendingType:
 
 
 def _vdevice(value: Any) -> VDevice | None:
-    return CURRENT.get().scope.vdevice(value) if isinstance(value, str) else value
+    found: VDevice | None = value
+    if isinstance(value, str):
+        found = CURRENT.get().scope.vdevice(value)
+    return found
 
 
 def _named(dims: Sequence[Any]) -> list[Any]:
@@ -175,8 +178,8 @@ def _check_shape(shape: Expr | None) -> None:
         return
     if not isinstance(shape, Var) or type(shape.ty) is not ShapeType:
         raise TypeError(
-            f"R.Tensor: shape: expected dimensions, R.shape(...) or a variable that is a shape, got "
-            f"{shape} of type {shape.ty}"
+            "R.Tensor: shape: expected dimensions, R.shape(...) or a variable that is a shape, "
+            f"got {shape} of type {shape.ty}"
         )
 
 
