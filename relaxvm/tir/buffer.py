@@ -155,7 +155,9 @@ class Buffer(Var):
     def __getitem__(self, index: Any) -> Any:
         indices = index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, (slice, Range)) for i in indices):
-            return BufferRegion(self, [_range_of(i, d) for i, d in zip(indices, self.shape, strict=True)])
+            return BufferRegion(
+                self, [_range_of(i, d) for i, d in zip(indices, self.shape, strict=True)]
+            )
         return BufferLoad(self, indices)
 
 
@@ -301,7 +303,12 @@ class IterVar(Node):
     thread_tag: str
 
     def __init__(
-        self, dom: Range | None, var: Var | str, iter_type: int, thread_tag: str = "", span: Any = None
+        self,
+        dom: Range | None,
+        var: Var | str,
+        iter_type: int,
+        thread_tag: str = "",
+        span: Any = None,
     ) -> None:
         self.dom = dom
         self.var = Var(var, DEFAULT_INT if dom is None else dom.extent.dtype) if isinstance(

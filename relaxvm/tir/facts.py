@@ -224,7 +224,7 @@ def _quotient(a: Interval, b: Interval) -> Interval:
 def _remainder(a: Interval, b: Interval) -> Interval:
     if b[0] <= 0:
         return -math.inf, math.inf
-    return (a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1))
+    return a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1)
 
 
 _COMBINE: Final = {
@@ -238,9 +238,7 @@ _COMBINE: Final = {
 }
 
 
-def _consequences(
-    condition: Expr, holds: bool
-) -> Iterator[tuple[Var, Expr | None, Expr | None]]:
+def _consequences(condition: Expr, holds: bool) -> Iterator[tuple[Var, Expr | None, Expr | None]]:
     """Bounds (variable, lower, upper) that follow of a condition."""
     if isinstance(condition, Call) and condition.op is LIKELY:
         condition = condition.args[0]

@@ -50,8 +50,8 @@ __all__ = [
     "div",
     "erf",
     "exp",
-    "exp10",
     "exp2",
+    "exp10",
     "fabs",
     "floor",
     "floordiv",
@@ -176,7 +176,9 @@ def _check_floats(row: Intrinsic, args: Sequence[Expr]) -> str:
         raise TypeError(f"{short}: expected {row.arity} arguments, got {len(args)}")
     for arg in args:
         if type(arg.ty) is not PrimType or not is_float(arg.ty.dtype):
-            raise TypeError(f"{short}: expected a float scalar, got {arg} of type {arg.ty}; cast it")
+            raise TypeError(
+                f"{short}: expected a float scalar, got {arg} of type {arg.ty}; cast it"
+            )
         if arg.ty.dtype != args[0].ty.dtype:
             raise TypeError(
                 f"{short}: the arguments are of {args[0].ty.dtype} and {arg.ty.dtype}; cast one"

@@ -31,7 +31,6 @@ from .stmt import (
     For,
     ForKind,
     IfThenElse,
-    SBlock,
     SBlockRealize,
     SeqStmt,
     Stmt,
@@ -155,9 +154,7 @@ def _params(
                 assert isinstance(dim, Var)
                 dims[dim] = None
             shape.append(Dim(dim, binds))
-        params.append(
-            Param(param.name, param, param.ty.dtype, tuple(shape), param in written)
-        )
+        params.append(Param(param.name, param, param.ty.dtype, tuple(shape), param in written))
     for p in params:
         for d in p.dims or ():
             for var in free_vars(d.value):
@@ -390,7 +387,9 @@ class _Flatten(_Substitute):
                 if isinstance(dim, Var):
                     self._values[dim] = cast(extent, dim.ty.dtype)
         stride: Expr = IntImm("int64", 1)
-        for dim, own in reversed(list(zip(target.ty.shape[dropped:], buffer.ty.strides, strict=False))):
+        for dim, own in reversed(
+            list(zip(target.ty.shape[dropped:], buffer.ty.strides, strict=False))
+        ):
             if isinstance(own, Var):
                 self._values[own] = cast(stride, own.ty.dtype)
             stride = stride * cast(dim, "int64")
@@ -583,4 +582,3 @@ def is_affine_step(index: Expr, var: Var) -> bool:
             is_affine_step(index.b, var) and not _uses(index.a, var)
         )
     return isinstance(index, Sub) and is_affine_step(index.a, var) and not _uses(index.b, var)
-

@@ -7,16 +7,14 @@ A subclass of `Visitor` or `Mutator` defines ``visit_<Class>`` for the classes i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any
 
-from ..ir.expr import Expr, IntImm, PrimType, Type, Var
-from ..ir.node import Attrs, Node
+from ..ir.expr import Expr, PrimType, Type, Var
+from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.prim import Cast, as_scalar, cast
-from .buffer import Buffer, BufferLoad, BufferType, IterVar
+from ..ir.prim import as_scalar, cast
+from .buffer import Buffer, BufferType
 from .function import PrimFunc
-from .stmt import BufferStore
 
 __all__ = ["Mutator", "Visitor", "post_order_visit", "specialize", "substitute"]
 

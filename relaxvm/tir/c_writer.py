@@ -1,0 +1,508 @@
+"""The body of a kernel in C: statements and expressions of a function in normal form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ..ir import prim
+from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
+from ..ir.prim import is_float
+from .buffer import Buffer, BufferLoad
+from .c_prelude import (
+    HALVES,
+    STORED,
+    VALUES,
+    Helpers,
+    bits_of,
+    c_string,
+    float_text,
+    int_text,
+    scalar_type,
+)
+from .facts import Facts
+from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
+from .normalize import Kernel
+from .stmt import (
+    AssertStmt,
+    Bind,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+__all__ = ["Names", "Writer"]
+
+_KEYWORDS: Final = frozenset(
+    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "self", "args", "num_args", "ret", "fault", "asm", "typeof", "linux", "unix"]
+)
+
+
+class Names:
+    """Identifiers of C for variables, each its own."""
+
+    def __init__(self) -> None:
+        self._by_var: dict[int, str] = {}
+        self._keep: list[Var] = []
+        self._taken: set[str] = set(_KEYWORDS)
+
+    def of(self, var: Var) -> str:
+        found = self._by_var.get(id(var))
+        if found is None:
+            base = re.sub(r"[^0-9A-Za-z_]", "_", var.name) or "v"
+            base = f"v{base}" if base[0].isdigit() or base[0] == "_" else base
+            # Upper case and digits at the end are for variables of programs; ours are short words.
+            found, number = f"{base}_", 1
+            while found in self._taken:
+                found, number = f"{base}_{number}", number + 1
+            self._taken.add(found)
+            self._by_var[id(var)] = found
+            self._keep.append(var)
+        return found
+
+
+class Writer:
+    """The statements of one body."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        symbol: str,
+        names: Names,
+        helpers: Helpers,
+        sites: list[tuple[str, bool]],
+    ) -> None:
+        self._name = kernel.name
+        self._symbol = symbol
+        self._names = names
+        self._helpers = helpers
+        self._facts = Facts()
+        for dim in kernel.dims:
+            self._facts.bind_dim(dim)
+        self.sites = sites
+        self.lines: list[str] = []
+        self.faults = 0
+        """Number of checks written within expressions so far."""
+        self.has_loops = False
+        self._depth = 0
+
+    # Statements
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self._depth + text)
+
+    def _checked(self, since: int) -> None:
+        """After expressions: leave if one of their checks failed."""
+        if self.faults > since:
+            self._line(f"if (UNLIKELY(fault.site)) return fail(&fault, {self._symbol}_sites);")
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write a statement."""
+        _STATEMENTS[type(stmt)](self, stmt)
+
+    def _seq(self, stmt: SeqStmt) -> None:
+        for part in stmt.seq:
+            self.statement(part)
+
+    def _for(self, loop: For) -> None:
+        since = self.faults
+        var = self._names.of(loop.loop_var)
+        least = self.expression(loop.min)
+        extent = self.expression(loop.extent)
+        end = extent if least in ("0", "0LL") else f"{least} + {extent}"
+        step = "1" if loop.step is None else self.expression(loop.step)
+        self._line("{")
+        self._depth += 1
+        if not (isinstance(loop.extent, (IntImm, Var)) and isinstance(loop.min, (IntImm, Var))):
+            # The bounds are those from before the loop.
+            self._line(f"const int64_t {var}from = {least}, {var}to = {var}from + {extent};")
+            least, end = f"{var}from", f"{var}to"
+        self._checked(since)
+        if loop.step is not None and type(loop.step) is not IntImm:
+            self._line(f"const int64_t {var}by = {step};")
+            step = f"{var}by"
+            place = f"{self._name}: loop {loop.loop_var.name}"
+            self._line(f"if (UNLIKELY({step} <= 0)) return rvm_error(\"ValueError\", "
+                       f"\"%s: the step is %lld\", {c_string(place)}, (long long){step});")  # fmt: skip
+        advance = f"{var}++" if step == "1" else f"{var} += {step}"
+        self._line(f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{")
+        self._depth += 1
+        with self._facts.loop(loop.loop_var, loop.min, loop.extent):
+            self.statement(loop.body)
+        self._depth -= 1
+        self._line("}")
+        self._depth -= 1
+        self._line("}")
+        self.has_loops = True
+
+    def _while(self, stmt: While) -> None:
+        self._line("for (uint32_t turn = 1;; turn++) {")
+        self._depth += 1
+        self._line("if (!(turn & 0xffff) && rvm_interrupted()) return RVM_FAILED;")
+        since = self.faults
+        self._line(f"const int go = {self.expression(stmt.condition)};")
+        self._checked(since)
+        self._line("if (!go) break;")
+        self.statement(stmt.body)
+        self._depth -= 1
+        self._line("}")
+
+    def _if(self, stmt: IfThenElse) -> None:
+        since = self.faults
+        condition = self.expression(stmt.condition)
+        self._line("{")
+        self._depth += 1
+        if self.faults > since:
+            self._line(f"const int holds = {condition};")
+            self._checked(since)
+            condition = "holds"
+        self._line(f"if ({condition}) {{")
+        self._branch(stmt.then_case, stmt.condition, True)
+        if stmt.else_case is not None:
+            self._line("} else {")
+            self._branch(stmt.else_case, stmt.condition, False)
+        self._line("}")
+        self._depth -= 1
+        self._line("}")
+
+    def _branch(self, stmt: Stmt, condition: Expr, holds: bool) -> None:
+        self._depth += 1
+        with self._facts.given(condition, holds):
+            self.statement(stmt)
+        self._depth -= 1
+
+    def _bind(self, stmt: Bind) -> None:
+        since = self.faults
+        dtype = stmt.var.ty.dtype
+        value = self.expression(stmt.value)
+        self._line(f"const {scalar_type(dtype)} {self._names.of(stmt.var)} = {value};")
+        self._checked(since)
+
+    def _assert(self, stmt: AssertStmt) -> None:
+        since = self.faults
+        condition = self.expression(stmt.condition)
+        message = "".join(part.value for part in stmt.message_parts)
+        self._line("{")
+        self._line(f"  const int holds = {condition};")
+        self._checked(since)
+        self._line(f"  if (UNLIKELY(!holds)) return rvm_error({c_string(stmt.kind.value)}, \"%s\", "
+                   f"{c_string(f'{self._name}: {message}')});")  # fmt: skip
+        self._line("}")
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        value = stmt.value
+        if not (isinstance(value, Call) and value.op is RET):
+            return
+        since = self.faults
+        dtype = value.args[0].dtype
+        result = self.expression(value.args[0])
+        kind = "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
+        self._line("{")
+        self._line(f"  const {scalar_type(dtype)} result = {result};")
+        self._checked(since)
+        self._line(f"  return rvm_return_{kind}(ret, result);")
+        self._line("}")
+
+    def _store(self, stmt: BufferStore) -> None:
+        since = self.faults
+        buffer, dtype = stmt.buffer, stmt.buffer.ty.dtype
+        value = self.expression(stmt.value)
+        texts = [self.expression(i) for i in stmt.indices]
+        unproven = [d for d, (i, n) in enumerate(zip(stmt.indices, buffer.ty.shape, strict=True))
+                    if not self._facts.in_bounds(i, n)]  # fmt: skip
+        stored = self._to_memory(value, dtype)
+        if self.faults == since and not unproven:
+            self._line(f"{self._element(buffer, texts)} = {stored};")
+            return
+        self._line("{")
+        self._depth += 1
+        self._line(f"const {VALUES[dtype]} value = {value};")
+        for d, text in enumerate(texts):
+            self._line(f"const int64_t i{d} = {text};")
+        names = [f"i{d}" for d in range(len(texts))]
+        self._checked(since)
+        for d in unproven:
+            site = self._site(buffer, d)
+            length = self.expression(buffer.ty.shape[d])
+            self._line(f"if (UNLIKELY((uint64_t)i{d} >= (uint64_t)({length}))) return fail(&(Fault){{"
+                       f"{site}, i{d}, {length}}}, {self._symbol}_sites);")  # fmt: skip
+        self._line(f"{self._element(buffer, names)} = {self._to_memory('value', dtype)};")
+        self._depth -= 1
+        self._line("}")
+
+    # Memory
+
+    def _site(self, buffer: Buffer, dimension: int) -> int:
+        text = f"{self._name}: buffer {buffer.name}, dimension {dimension}"
+        return self._add_site(text, True)
+
+    def _add_site(self, text: str, is_index: bool) -> int:
+        sites = self.sites
+        if (text, is_index) not in sites:
+            sites.append((text, is_index))
+        return sites.index((text, is_index)) + 1
+
+    def _element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+        """An element, by indices that are within bounds: the offset cannot overflow."""
+        offset = ""
+        for index, dim in zip(indices, buffer.ty.shape, strict=True):
+            if not offset:
+                offset = index
+            else:
+                length = self.expression(dim)
+                offset = f"({offset}) * (int64_t)({length}) + {index}"
+        name = self._names.of(buffer)
+        return f"{name}[{offset or '0'}]"
+
+    def _to_memory(self, value: str, dtype: str) -> str:
+        return f"{self._helpers.half(dtype, False)}({value})" if dtype in HALVES else value
+
+    def _from_memory(self, element: str, dtype: str) -> str:
+        if dtype in HALVES:
+            return f"{self._helpers.half(dtype, True)}({element})"
+        return f"({element} != 0)" if dtype == "bool" else element
+
+    def _load(self, load: BufferLoad) -> str:
+        buffer, dtype = load.buffer, load.buffer.ty.dtype
+        texts = [self.expression(i) for i in load.indices]
+        unproven = [d for d, (i, n) in enumerate(zip(load.indices, buffer.ty.shape, strict=True))
+                    if not self._facts.in_bounds(i, n)]  # fmt: skip
+        if not unproven:
+            return self._from_memory(self._element(buffer, texts), dtype)
+        self.faults += 1
+        # The names of statement expressions are their own, so they may nest.
+        number = self.faults
+        names = [f"x{number}_{d}" for d in range(len(texts))]
+        binds = " ".join(f"const int64_t {n} = {t};" for n, t in zip(names, texts, strict=True))
+        element = self._from_memory(self._element(buffer, names), dtype)
+        for d in reversed(unproven):
+            length = self.expression(buffer.ty.shape[d])
+            element = (
+                f"LIKELY((uint64_t){names[d]} < (uint64_t)({length})) ? {element} : "
+                f"({VALUES[dtype]})record(&fault, {self._site(buffer, d)}, {names[d]}, {length})"
+            )
+        return f"({{ {binds} {element}; }})"
+
+    # Expressions
+
+    def expression(self, e: Expr) -> str:
+        """An expression as text that may stand anywhere."""
+        kind = type(e)
+        if isinstance(e, Buffer):
+            raise NotImplementedError(f"{self._name}: buffer {e.name} is used as a value")
+        if isinstance(e, Var):
+            return self._names.of(e)
+        if kind is IntImm:
+            return int_text(e.value, e.dtype)  # type: ignore[attr-defined]
+        if kind is FloatImm:
+            return self._rounded(float_text(e.value, e.dtype), e.dtype)  # type: ignore[attr-defined]
+        if kind is BufferLoad:
+            return self._load(e)  # type: ignore[arg-type]
+        if kind is Call:
+            return self._call(e)  # type: ignore[arg-type]
+        method = _EXPRESSIONS.get(kind)
+        if method is None:
+            raise NotImplementedError(
+                f"{self._name}: expressions of class {kind.__name__} cannot be lowered"
+            )
+        return method(self, e)
+
+    def _rounded(self, text: str, dtype: str) -> str:
+        """The result of an operation on floats, in its data type."""
+        return f"{self._helpers.round_half(dtype)}({text})" if dtype in HALVES else text
+
+    def _wrapped(self, text: str, e: Expr) -> str:
+        """The result of an operation on integers, in its data type."""
+        if e.dtype in ("int64", "uint64") or self._facts.fits(e):
+            return f"({text})"
+        return f"(({VALUES[e.dtype]})({text}))"
+
+    def _arithmetic(self, e: Any) -> str:
+        text = f"{self.expression(e.a)} {e.SYMBOL} {self.expression(e.b)}"
+        if is_float(e.dtype):
+            return self._rounded(f"({text})", e.dtype)
+        if e.dtype == "uint64":
+            text = f"(uint64_t){self.expression(e.a)} {e.SYMBOL} (uint64_t){self.expression(e.b)}"
+        return self._wrapped(text, e)
+
+    def _divide(self, e: Any) -> str:
+        """`Div` and `Mod` truncate, `FloorDiv` and `FloorMod` round down."""
+        a, b, dtype = self.expression(e.a), self.expression(e.b), e.dtype
+        kind = {prim.Div: "truncdiv", prim.Mod: "truncmod", prim.FloorDiv: "floordiv",
+                prim.FloorMod: "floormod"}[type(e)]  # fmt: skip
+        if is_float(dtype):
+            suffix = "" if dtype == "float64" else "f"
+            if kind == "truncdiv":
+                return self._rounded(f"({a} / {b})", dtype)
+            if kind == "truncmod":
+                return self._rounded(f"fmod{suffix}({a}, {b})", dtype)
+            quotient = self._rounded(f"({a} / {b})", dtype)
+            whole = f"floor{suffix}({quotient})"
+            if kind == "floordiv":
+                return whole
+            product = self._rounded(f"({whole} * {b})", dtype)
+            return self._rounded(f"({a} - {product})", dtype)
+        facts = self._facts
+        if facts.interval(e.a)[0] >= 0 and facts.interval(e.b)[0] > 0:
+            sign = "/" if kind.endswith("div") else "%"
+            return f"({a} {sign} {b})"
+        name = self._helpers.divide(kind, dtype)
+        if facts.is_nonzero(e.b):
+            return f"{name}({a}, {b})"
+        self.faults += 1
+        x, y = f"x{self.faults}", f"y{self.faults}"
+        t = VALUES[dtype]
+        site = self._add_site(f"{self._name}: integer division by zero", False)
+        return (f"({{ const {t} {x} = {a}, {y} = {b}; LIKELY({y} != 0) ? {name}({x}, {y}) : "
+                f"({t})record(&fault, {site}, 0, 0); }})")  # fmt: skip
+
+    def _extreme(self, e: Any) -> str:
+        kind = "max" if type(e) is prim.Max else "min"
+        return f"{self._helpers.extreme(kind, e.dtype)}({self.expression(e.a)}, {self.expression(e.b)})"
+
+    def _bitwise(self, e: Any) -> str:
+        return f"(({VALUES[e.dtype]})({self.expression(e.a)} {e.SYMBOL} {self.expression(e.b)}))"
+
+    def _shift(self, e: Any) -> str:
+        kind = "shl" if type(e) is prim.LShift else "shr"
+        return (
+            f"{self._helpers.shift(kind, e.dtype)}({self.expression(e.a)}, {self.expression(e.b)})"
+        )
+
+    def _compare(self, e: Any) -> str:
+        a, b = self.expression(e.a), self.expression(e.b)
+        if e.a.dtype == "uint64":
+            a, b = f"(uint64_t){a}", f"(uint64_t){b}"
+        return f"({a} {e.SYMBOL} {b})"
+
+    def _logic(self, e: Any) -> str:
+        is_and = type(e) is prim.And
+        a = self.expression(e.a)
+        with self._facts.given(e.a, is_and):
+            b = self.expression(e.b)
+        return f"({a} {'&&' if is_and else '||'} {b})"
+
+    def _not(self, e: Any) -> str:
+        return f"(!{self.expression(e.a)})"
+
+    def _invert(self, e: Any) -> str:
+        return f"(({VALUES[e.dtype]})~{self.expression(e.a)})"
+
+    def _choose(self, condition: Expr, true_value: Expr, false_value: Expr) -> str:
+        test = self.expression(condition)
+        with self._facts.given(condition, True):
+            yes = self.expression(true_value)
+        with self._facts.given(condition, False):
+            no = self.expression(false_value)
+        return f"({test} ? {yes} : {no})"
+
+    def _select(self, e: Any) -> str:
+        return self._choose(e.condition, e.true_value, e.false_value)
+
+    def _let(self, e: Any) -> str:
+        value = self.expression(e.value)
+        name = self._names.of(e.var)
+        return (
+            f"({{ const {scalar_type(e.var.dtype)} {name} = {value}; {self.expression(e.body)}; }})"
+        )
+
+    def _cast(self, e: Any) -> str:
+        source, dtype, text = e.value.dtype, e.dtype, self.expression(e.value)
+        if dtype not in VALUES or source not in VALUES:
+            raise NotImplementedError(
+                f"{self._name}: there is no C for a cast of {source} to {dtype}"
+            )
+        if dtype == "bool":
+            return f"({text} != 0)"
+        if is_float(dtype):
+            if dtype == "float16":
+                return f"{self._helpers.round_half(dtype)}({text if is_float(source) else f'(float){text}'})"
+            value = f"(({VALUES[dtype]}){text})"
+            return (
+                value
+                if source == "float16" and dtype != "bfloat16"
+                else self._rounded(value, dtype)
+            )
+        if is_float(source):
+            return f"{self._helpers.to_int(source, dtype)}({text})"
+        low, high = prim._range(dtype)
+        interval = self._facts.interval(e.value)
+        if dtype != "uint64" and low <= interval[0] and interval[1] <= high:
+            # Stays wide where it is an index; otherwise the wider type is what is asked for.
+            return f"((int64_t){text})" if dtype == "int64" else text
+        return f"(({VALUES[dtype]}){text})"
+
+    def _call(self, call: Call) -> str:
+        op, args = call.op, call.args
+        if op is IF_THEN_ELSE:
+            return self._choose(args[0], args[1], args[2])
+        if op is LIKELY:
+            return f"LIKELY({self.expression(args[0])})"
+        row = INTRINSICS.get(getattr(op, "name", ""))
+        if row is not None:
+            dtype = args[0].dtype
+            name = self._helpers.function(row, dtype)
+            result = f"{name}({', '.join(self.expression(a) for a in args)})"
+            return result if row.result else self._rounded(result, dtype)
+        if op is POPCOUNT or op is CLZ:
+            dtype = args[0].dtype
+            bits = bits_of(dtype)
+            text = f"(uint64_t)(uint{bits}_t){self.expression(args[0])}"
+            if op is POPCOUNT:
+                return f"__builtin_popcountll({text})"
+            name = self._helpers.use(
+                f"clz_{bits}",
+                f"int clz_{bits}(uint64_t x) {{ return x ? __builtin_clzll(x) - {64 - bits} : {bits}; }}",
+            )
+            return f"{name}({text})"
+        if op is REINTERPRET:
+            return self._reinterpret(args[0], call.dtype)
+        raise NotImplementedError(f"{self._name}: {getattr(op, 'name', op)} cannot be lowered")
+
+    def _reinterpret(self, value: Expr, dtype: str) -> str:
+        source = value.dtype
+        stored = self._to_memory(self.expression(value), source)
+        name = self._helpers.use(
+            f"{source}_as_{dtype}",
+            f"{STORED[dtype]} {source}_as_{dtype}({STORED[source]} x) {{\n"
+            f"  union {{ {STORED[source]} from; {STORED[dtype]} to; }} u = {{x}};\n"
+            "  return u.to;\n}",
+        )
+        return self._from_memory(f"{name}({stored})", dtype)
+
+
+_STATEMENTS: Final[dict[type, Callable[[Writer, Any], None]]] = {
+    SeqStmt: Writer._seq,
+    For: Writer._for,
+    While: Writer._while,
+    IfThenElse: Writer._if,
+    Bind: Writer._bind,
+    AssertStmt: Writer._assert,
+    Evaluate: Writer._evaluate,
+    BufferStore: Writer._store,
+}
+
+
+def _each(kinds: Iterable[type], method: Callable[[Writer, Any], str]) -> dict[type, Any]:
+    return dict.fromkeys(kinds, method)
+
+
+_EXPRESSIONS: Final[dict[type, Callable[[Writer, Any], str]]] = {
+    **_each((prim.Add, prim.Sub, prim.Mul), Writer._arithmetic),
+    **_each((prim.Div, prim.Mod, prim.FloorDiv, prim.FloorMod), Writer._divide),
+    **_each((prim.Max, prim.Min), Writer._extreme),
+    **_each((prim.BitwiseAnd, prim.BitwiseOr, prim.BitwiseXor), Writer._bitwise),
+    **_each((prim.LShift, prim.RShift), Writer._shift),
+    **_each((prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE), Writer._compare),
+    **_each((prim.And, prim.Or), Writer._logic),
+    prim.Not: Writer._not,
+    prim.BitwiseNot: Writer._invert,
+    prim.Select: Writer._select,
+    prim.Let: Writer._let,
+    prim.Cast: Writer._cast,
+}
