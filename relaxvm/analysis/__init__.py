@@ -1,0 +1,63 @@
+"""What can be told of a program without running it.
+
+`well_formed` checks the rules that every program keeps; the other functions answer questions of
+passes.  Names are those of ``tvm.relax.analysis``.
+"""
+
+from ..ir.visitor import post_order_visit
+from .purity import contains_impure_call, is_impure_call
+from .structure import detect_recursion, remove_all_unused
+from .types import (
+    BaseCheckResult,
+    TypeBaseCheckResult,
+    collect_non_negative_expressions,
+    derive_call_ret_type,
+    erase_to_well_defined,
+    get_static_type,
+    type_base_check,
+    type_lca,
+)
+from .variables import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    called_global_vars,
+    definable_tir_vars_in_type,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    tir_vars_in_type,
+    udchain,
+    used_vars,
+)
+
+__all__ = [
+    "BaseCheckResult",
+    "TypeBaseCheckResult",
+    "all_global_vars",
+    "all_vars",
+    "bound_vars",
+    "called_global_vars",
+    "collect_non_negative_expressions",
+    "contains_impure_call",
+    "definable_tir_vars_in_type",
+    "defined_symbolic_vars",
+    "derive_call_ret_type",
+    "detect_recursion",
+    "erase_to_well_defined",
+    "free_symbolic_vars",
+    "free_vars",
+    "get_static_type",
+    "get_var2val",
+    "is_impure_call",
+    "name_to_binding",
+    "post_order_visit",
+    "remove_all_unused",
+    "tir_vars_in_type",
+    "type_base_check",
+    "type_lca",
+    "udchain",
+    "used_vars",
+]

@@ -1,0 +1,82 @@
+"""What types say of values: subtypes, erasure, sizes that cannot be negative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..ir.expr import Call, Expr, ShapeType, TensorType, TupleType, Type, Var
+from ..ir.infer import (
+    BaseCheckResult,
+    base_check,
+    erase_type,
+    substitute_type,
+    type_lca,
+    type_of_call,
+)
+from ..ir.keys import expr_key
+
+__all__ = [
+    "BaseCheckResult",
+    "TypeBaseCheckResult",
+    "collect_non_negative_expressions",
+    "derive_call_ret_type",
+    "erase_to_well_defined",
+    "get_static_type",
+    "type_base_check",
+    "type_lca",
+]
+
+TypeBaseCheckResult = BaseCheckResult
+"""Another name of `BaseCheckResult`."""
+
+type_base_check = base_check
+
+
+def derive_call_ret_type(func_ty: Type, call: Call) -> Type:
+    """The type of a call of a function of the given type.
+
+    Raises:
+        TypeError: the arguments do not fit.
+    """
+    return type_of_call(Call(Var("callee", func_ty), call.args, call.attrs, call.ty_args))
+
+
+def get_static_type(ty: Type) -> Type:
+    """A type without dimensions and device: rank and data type are left."""
+    if type(ty) is TensorType:
+        return TensorType(None, ty.dtype, None, ty.ndim)
+    if type(ty) is ShapeType:
+        return ShapeType(ndim=ty.ndim)
+    if type(ty) is TupleType:
+        return TupleType([get_static_type(field) for field in ty.fields])
+    return ty
+
+
+def erase_to_well_defined(
+    ty: Type,
+    shape_var_map: Mapping[Var, Expr] | None = None,
+    var_map: Mapping[Var, Expr] | None = None,
+) -> Type:
+    """A type in which variables are replaced as the mappings say; where it mentions any other, of a
+    shape only the rank is left."""
+    variables = {**(shape_var_map or {}), **(var_map or {})}
+    erased: Type = substitute_type(erase_type(ty, variables.__contains__), variables)
+    return erased
+
+
+def collect_non_negative_expressions(ty: Type) -> list[Expr]:
+    """Dimensions that a type mentions, which as sizes are not negative: scalars that are not
+    constant, without repetition, in order of first appearance."""
+    found: dict[Any, Expr] = {}
+    work: list[Any] = [ty]
+    while work:
+        t = work.pop()
+        if isinstance(t, TupleType):
+            work += reversed(t.fields)
+            continue
+        dims = t.dims if isinstance(t, TensorType) else t.values if isinstance(t, ShapeType) else ()
+        for dim in dims or ():
+            if not hasattr(dim, "value"):
+                found.setdefault(expr_key(dim), dim)
+    return list(found.values())
