@@ -17,7 +17,7 @@ from relaxvm.kernels import PREFIX, is_kernel
 from relaxvm.registry import GLOBAL
 from relaxvm.values import kind_of
 
-from .kernel_examples import (
+from .kernel_examples import (  # noqa: F401
     ALIASES,
     ARG_REDUCTIONS,
     ARITHMETIC,
@@ -27,12 +27,13 @@ from .kernel_examples import (
     FLOAT_UNARY,
     LOGICAL,
     REDUCTIONS,
+    RNG,
     Example,
     bools,
     counts,
+    seeded,
 )
 
-RNG = np.random.default_rng(7)
 INTEGERS = ["int8", "int64", "uint16"]
 FLOATS = ["float32", "float64"]
 SHAPES = [(), (0,), (5,), (2, 3), (2, 0, 3), (2, 3, 4)]

@@ -13,7 +13,16 @@ import relaxvm
 from relaxvm.kernels import PREFIX, ufunc_of
 from relaxvm.kernels._blocks import BLOCK
 
-from .kernel_examples import ALIASES, EXAMPLES, FLOAT_UNARY, bools, counts, normal, per_element
+from .kernel_examples import (
+    ALIASES,
+    EXAMPLES,
+    FLOAT_UNARY,
+    bools,
+    counts,
+    normal,
+    per_element,
+    seeded,  # noqa: F401
+)
 
 STEPPED = ("rsqrt", "sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh")
 """Computed block by block."""

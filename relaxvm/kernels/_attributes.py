@@ -47,7 +47,8 @@ def ints_of(
     if not isinstance(value, (tuple, list)) or not all(type(item) is int for item in value):
         raise TypeError(f"{name}: {parameter}: expected a shape of ints, got {describe(value)}")
     if count is not None and len(value) != count:
-        raise ValueError(f"{name}: {parameter}: expected {count} ints, got {list(value)}")
+        number = "1 int" if count == 1 else f"{count} ints"
+        raise ValueError(f"{name}: {parameter}: expected {number}, got {list(value)}")
     if least is not None and any(item < least for item in value):
         raise ValueError(
             f"{name}: {parameter}: expected ints of at least {least}, got {list(value)}"

@@ -182,8 +182,10 @@ class _Columns:
             self._multiply(columns, rows)
 
     def _multiply(self, columns: NDArray[Any], results: NDArray[Any]) -> None:
-        columns = columns.reshape(self.groups, self.weight.shape[2], -1)
-        np.matmul(self.weight, columns, out=results.reshape(*self.weight.shape[:2], -1))
+        groups, outputs, taps_per_window = self.weight.shape
+        pixels = results.shape[2] * results.shape[3]
+        columns = columns.reshape(groups, taps_per_window, pixels)
+        np.matmul(self.weight, columns, out=results.reshape(groups, outputs, pixels))
 
     def _windows(self, image: NDArray[Any], start: int, rows: int) -> NDArray[Any]:
         """The elements of windows: image[channel, row, column] by channel, tap, and window."""

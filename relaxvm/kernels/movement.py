@@ -199,32 +199,23 @@ def pad(x: NDArray[Any], pad_width: Any, pad_mode: str, pad_value: Any, out: NDA
     width = ints_of(name, "pad_width", pad_width, 2 * x.ndim)
     value = number_of(name, "pad_value", pad_value) if mode == "constant" else 0
     before, after = width[::2], width[1::2]
-    for axis, dim in enumerate(x.shape):
-        extent = max(before[axis], after[axis])
-        if dim + before[axis] + after[axis] < 0 or (
-            mode != "constant"
-            and (
-                min(before[axis], after[axis]) < 0
-                or extent > {"reflect": max(0, dim - 1)}.get(mode, extent if dim else 0)
-            )
-        ):
+    shape: list[int] = []
+    source: list[Any] = [...]  # so that tensors without axes give tensors
+    inner: list[Any] = [...]
+    for axis, (dim, front, back) in enumerate(zip(x.shape, before, after, strict=True)):
+        if not _can_pad(mode, dim, front, back):
             raise ValueError(
                 f"{name}: pad_width: expected widths that go with mode {mode!r}, got "
-                f"{before[axis]} and {after[axis]} for axis {axis} of {describe(x)}"
+                f"{front} and {back} for axis {axis} of {describe(x)}"
             )
-    check_out(
-        name,
-        out,
-        x.dtype,
-        tuple([a + n + b for a, n, b in zip(before, x.shape, after, strict=True)]),
-    )
-    source, inner = [], []
-    for dim, a, b in zip(x.shape, before, after, strict=True):
-        kept = slice(max(0, -a), max(0, -a, dim + min(0, b)))
-        source.append(kept)
-        inner.append(slice(max(0, a), max(0, a) + kept.stop - kept.start))
+        shape.append(front + dim + back)
+        start = max(0, -front)
+        stop = max(start, dim + min(0, back))
+        source.append(slice(start, stop))
+        inner.append(slice(max(0, front), max(0, front) + stop - start))
+    check_out(name, out, x.dtype, tuple(shape))
     np.copyto(out[tuple(inner)], private(x, out)[tuple(source)])
-    for axis, part in enumerate(inner):
+    for axis, part in enumerate(inner[1:]):
         lane = np.moveaxis(out, axis, 0)
         if mode == "constant":
             fill = np.asarray(value).astype(out.dtype)
@@ -232,6 +223,14 @@ def pad(x: NDArray[Any], pad_width: Any, pad_mode: str, pad_value: Any, out: NDA
             np.copyto(lane[part.stop :], fill)
         else:
             _PADDERS[mode](lane, part.start, part.stop)
+
+
+def _can_pad(mode: str, dim: int, front: int, back: int) -> bool:
+    if mode == "constant":
+        return front + dim + back >= 0
+    if front == back == 0:
+        return True
+    return min(front, back) >= 0 and dim > 0 and (mode != "reflect" or max(front, back) < dim)
 
 
 def _pad_reflect(lane: NDArray[Any], start: int, stop: int) -> None:
@@ -307,10 +306,9 @@ def stack(*args: Any) -> None:
     axis = axis_of("stack", first[..., None], axis)
     shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
     check_out("stack", out, first.dtype, shape)
-    for part, tensor in zip(
-        np.moveaxis(out, axis, 0), [private(tensor, out) for tensor in tensors], strict=True
-    ):
-        np.copyto(part, tensor)
+    parts = np.moveaxis(out, axis, 0)
+    for i, tensor in enumerate([private(tensor, out) for tensor in tensors]):
+        np.copyto(parts[i, ...], tensor)
 
 
 def _joined(name: str, args: tuple[Any, ...]) -> tuple[list[NDArray[Any]], Any, NDArray[Any]]:

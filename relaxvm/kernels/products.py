@@ -211,7 +211,8 @@ def _einsum_shape(subscripts: str, operands: list[NDArray[Any]]) -> Dims:
         for label, size in zip(labels, sizes, strict=True):
             if size != 1 and dims.get(label, 1) not in (1, size):
                 raise refuse(f"one length for {label}")
-            dims[label] = max(size, dims.get(label, 1)) if size else 0
+            if size != 1 or label not in dims:
+                dims[label] = size
     if not arrow:
         once = sorted(label for label in dims if left.count(label) == 1)
         right = "..." + "".join(once)
