@@ -5,10 +5,39 @@ One registration per operator gives everything there is to it; see `registry`.  
 
 from __future__ import annotations
 
-from . import base, builtin, memory, vm
+from . import (
+    base,
+    builtin,
+    create,
+    elementwise,
+    index,
+    linear_algebra,
+    manipulate,
+    memory,
+    nn,
+    sorting,
+    statistical,
+    vm,
+)
 from .registry import CONSTRUCTORS, OPERATORS, Constructor, Operator, offered
 
-__all__ = ["CONSTRUCTORS", "OPERATORS", "Operator", "base", "builtin", "memory", "vm"]
+__all__ = [
+    "CONSTRUCTORS",
+    "OPERATORS",
+    "Operator",
+    "base",
+    "builtin",
+    "create",
+    "elementwise",
+    "index",
+    "linear_algebra",
+    "manipulate",
+    "memory",
+    "nn",
+    "sorting",
+    "statistical",
+    "vm",
+]
 
 
 def __getattr__(name: str) -> Constructor:
@@ -16,4 +45,4 @@ def __getattr__(name: str) -> Constructor:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for name in CONSTRUCTORS if "." not in name)})
+    return sorted({*__all__, *(name for name in CONSTRUCTORS if "." not in name)})

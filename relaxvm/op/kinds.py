@@ -43,12 +43,14 @@ __all__ = [
     "Kind",
     "Operand",
     "Scalar",
+    "Scalars",
     "ShapeLike",
     "StrValue",
     "Tensors",
     "Value",
     "constants_beside",
     "kind_named",
+    "to_ints",
 ]
 
 Operand: TypeAlias = "TensorType | PrimType"
@@ -60,6 +62,8 @@ ShapeLike: TypeAlias = Expr
 """A shape, an expression of `ShapeType`, or a sequence of dimensions; the rule sees the former."""
 Scalar: TypeAlias = Any
 """A scalar, an expression of `PrimType`, or a number; the rule sees the former."""
+Scalars: TypeAlias = Any
+"""A tuple of scalars; the rule sees a tuple of expressions."""
 Value: TypeAlias = Expr
 """Any value; the rule sees the expression."""
 Ints: TypeAlias = "tuple[int, ...]"
@@ -200,6 +204,21 @@ def _view_scalar(name: str, arg: Expr) -> Expr:
     return arg
 
 
+def _to_scalars(name: str, value: Any) -> Expr:
+    if isinstance(value, Expr) and type(value.ty) is not PrimType:
+        return value if not isinstance(value, ShapeExpr) else Tuple(value.values)
+    items = value if isinstance(value, (tuple, list)) else [value]
+    return Tuple([_to_scalar(f"{name}[{i}]", item) for i, item in enumerate(items)])
+
+
+def _view_scalars(name: str, arg: Expr) -> tuple[Expr, ...]:
+    if type(arg) is not Tuple:
+        raise IllTyped(f"{name}: expected a tuple of scalars, written out, got {_got(arg)}")
+    for i, item in enumerate(arg.fields):
+        _view_scalar(f"{name}[{i}]", item)
+    return arg.fields
+
+
 def _view_dtype(name: str, arg: Expr) -> str | None:
     if type(arg) is DataTypeImm:
         return arg.value
@@ -257,7 +276,12 @@ def _to_int(name: str, value: Any) -> int:
         raise IllTyped(f"{name}: expected an int, got {_got(value)}") from None
 
 
-def _to_ints(name: str, value: Any) -> tuple[int, ...]:
+def to_ints(name: str, value: Any) -> tuple[int, ...]:
+    """Integers, from a sequence or one.
+
+    Raises:
+        IllTyped: something else.
+    """
     if isinstance(value, (str, bytes)):
         raise IllTyped(f"{name}: expected ints, got {describe(value)}")
     if isinstance(value, ShapeExpr):
@@ -314,10 +338,11 @@ _KINDS: Final[dict[str, Kind]] = {
     "ShapeLike": Kind("a shape", _to_shape, _view_shape),
     "Scalar": Kind("a scalar", _to_scalar, _view_scalar),
     "DTypeValue": Kind("a data type", _to_dtype_value, _view_dtype),
+    "Scalars": Kind("a tuple of scalars", _to_scalars, _view_scalars),
     "StrValue": Kind("a string", _to_str_value, _view_value),
     "Value": Kind("a value", _to_value, _view_value),
     "int": Kind("int", _to_int, None),
-    "Ints": Kind("ints", _to_ints, None),
+    "Ints": Kind("ints", to_ints, None),
     "float": Kind("float", _to_float, None),
     "bool": Kind("bool", _to_bool, None),
     "str": Kind("str", _to_str, None),

@@ -18,7 +18,7 @@ That is all.  From it come: the `Op` "relax.nn.softmax" that types are inferred 
 returns; the checks of attributes and their messages; the legalization to the kernel
 "relaxvm.kernel.nn.softmax", which takes operands, attributes and outputs in this order; the row in
 docs/operators.md; and the demand of the tests that there are cases for its rule and its kernel.
-Where an operator needs more, `arguments`, `attributes` and `lower` of the decorator say so.
+Where an operator needs more, `arguments`, `takes` and `lower` of the decorator say so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PREFIX: Final = "relax."
 
 Constructor = Callable[..., Any]
 Rule = Callable[..., Type]
-Attributes = Callable[[Call], Sequence[Expr]]
+Takes = Callable[[Call], Sequence[Any]]
 Lower = Callable[[Any, Call], Expr]
 """A legalization: takes a `BlockBuilder` and a call, gives what the call is lowered to."""
 
@@ -95,14 +95,13 @@ class Operator:
         lower: its legalization; None if there is none, as the compiler knows the operator.
         kernel: name, without prefix, of the kernel that the legalization calls; None if it does
             something else.
-        attributes: gives what the kernel takes between operands and outputs; None if that is the
-            values of the attributes.
+        takes: gives what the kernel takes before the outputs; None if that is the operands, tuples
+            element by element and without shapes, and the attributes.
         is_elementwise: every element of the result depends on the elements of the operands at the
             same place alone.
     """
 
     __slots__ = (
-        "attributes",
         "doc",
         "is_elementwise",
         "kernel",
@@ -111,6 +110,7 @@ class Operator:
         "name",
         "op",
         "parameters",
+        "takes",
     )
 
     make: Constructor
@@ -125,7 +125,7 @@ class Operator:
         parameters: tuple[Parameter, ...] = (),
         lower: Lower | None = None,
         kernel: str | None = None,
-        attributes: Attributes | None = None,
+        takes: Takes | None = None,
         is_elementwise: bool = False,
     ) -> None:
         self.name = name
@@ -133,16 +133,16 @@ class Operator:
         self.parameters = parameters
         self.lower = lower
         self.kernel = kernel
-        self.attributes = attributes
+        self.takes = takes
         self.is_elementwise = is_elementwise
         summary = self.doc.partition("\n\n")[0].replace("\n", " ")
         self.op = Op.register(PREFIX + name, infer, doc=summary, is_pure=is_pure, record=self)
         OPERATORS[name] = self
 
-    def construct_by(self, make: Constructor) -> Constructor:
+    def construct_by(self, make: Constructor, offer: bool = True) -> Constructor:
         """Set the constructor, and offer it."""
         self.make = self.op.make = make
-        return _offer(self.name, make)
+        return _offer(self.name, make) if offer else make
 
     @property
     def operands(self) -> tuple[Parameter, ...]:
@@ -160,10 +160,11 @@ def operator(
     *,
     pure: bool = True,
     kernel: str | bool = True,
-    attributes: Attributes | None = None,
+    takes: Takes | None = None,
     lower: Lower | None = None,
     arguments: Callable[..., tuple[Any, ...]] | None = None,
     elementwise: bool = False,
+    offer: bool = True,
 ) -> Callable[[Rule], Constructor]:
     """Decorator: register an operator by its type rule; gives its constructor.
 
@@ -171,12 +172,14 @@ def operator(
         name: without "relax.".
         pure: whether a call has no effect but its result.
         kernel: name of the kernel if it is not the operator's; False if there is none.
-        attributes: gives what the kernel takes between operands and outputs, if that is not the
-            values of the attributes in order.
+        takes: gives what the kernel takes before the outputs, if that is not the operands, tuples
+            element by element and without shapes, and then the attributes, all in order.
         lower: the legalization, if it is not a call of the kernel.
         arguments: has the constructor's parameters, if they are not the rule's, and gives values
             for the rule's.
         elementwise: see `Operator`.
+        offer: whether the constructor is offered under the operator's name; if not, something else
+            is, by `composite`.
     """
     if kernel is True:
         kernel = name
@@ -191,7 +194,7 @@ def operator(
             parameters=parameters,
             lower=lower,
             kernel=None if lower is not None or kernel is False else str(kernel),
-            attributes=attributes,
+            takes=takes,
             is_elementwise=elementwise,
         )
         make: Any = _constructor(record, arguments)
@@ -200,7 +203,7 @@ def operator(
         make.__doc__ = record.doc
         signature = inspect.signature(rule if arguments is None else arguments)
         make.__signature__ = signature.replace(return_annotation="Call")
-        return record.construct_by(make)
+        return record.construct_by(make, offer)
 
     return register
 

@@ -1,16 +1,293 @@
-"""What type rules are made of: demands on operands, and types of results.
+"""What type rules are made of: demands on operands, axes, and types of results.
 
 Functions that check take their operands by keyword, so that messages can name them:
-``need_floats(data=data)``.
+``need_floats(data=data)``.  An operand is the type of a tensor; where scalars may stand beside
+tensors, it may be a `PrimType`, which counts as a tensor of rank 0.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from ..ir.expr import TupleType
+from ..ir.arith import prove_equal, simplify
+from ..ir.expr import Expr, IntImm, PrimType, TensorType, TupleType, int_imm
+from ..ir.module import VDevice
+from ..ir.prim import is_float
+from .kinds import IllTyped, IllValued
 
-__all__ = ["VOID"]
+__all__ = [
+    "KEEP",
+    "VOID",
+    "axes_of",
+    "axis_of",
+    "broadcast",
+    "common_dtype",
+    "common_vdevice",
+    "differ",
+    "like",
+    "need_bits",
+    "need_bools",
+    "need_equal_dims",
+    "need_floats",
+    "need_integers",
+    "need_numbers",
+    "need_rank",
+    "product",
+    "same_dim",
+    "shape_text",
+]
 
 VOID: Final = TupleType(())
 """The type of a call that gives nothing."""
+
+KEEP: Final[Any] = object()
+"""Of `like`: as the tensor has it."""
+
+Dims = Sequence[Expr]
+Dim = Expr | int
+
+
+# Data types
+
+
+def _demand(what: str, fits: Any, **operands: Any) -> None:
+    for name, ty in operands.items():
+        if ty.dtype is not None and not fits(ty.dtype):
+            raise IllTyped(f"{name}: expected {what}, got {ty}; R.astype converts")
+
+
+def need_floats(**operands: Any) -> None:
+    """Raise unless the data types, where known, are of floats."""
+    _demand("floats", is_float, **operands)
+
+
+def need_numbers(**operands: Any) -> None:
+    """Raise if a data type is bool."""
+    _demand("numbers", lambda dtype: dtype != "bool", **operands)
+
+
+def need_integers(**operands: Any) -> None:
+    """Raise unless the data types, where known, are of integers."""
+    _demand("integers", lambda dtype: "int" in dtype, **operands)
+
+
+def need_bits(**operands: Any) -> None:
+    """Raise unless the data types, where known, are of integers or bool."""
+    _demand("integers or bools", lambda dtype: "int" in dtype or dtype == "bool", **operands)
+
+
+def need_bools(**operands: Any) -> None:
+    """Raise unless the data types, where known, are bool."""
+    _demand("bools", lambda dtype: dtype == "bool", **operands)
+
+
+def common_dtype(**operands: Any) -> str | None:
+    """The data type of all operands; None if one is not known.
+
+    Raises:
+        IllTyped: two differ.
+    """
+    found: str | None = None
+    is_known = True
+    for ty in operands.values():
+        dtype = ty.dtype
+        if dtype is None:
+            is_known = False
+        elif found is None:
+            found = dtype
+        elif found != dtype:
+            got = ", ".join(f"{name} {ty.dtype}" for name, ty in operands.items())
+            raise IllTyped(f"expected operands of one data type, got {got}; R.astype converts")
+    return found if is_known else None
+
+
+def common_vdevice(**operands: Any) -> VDevice | None:
+    """The device that operands are on; None if that is not known of any.
+
+    Raises:
+        IllValued: they are on several.
+    """
+    found: VDevice | None = None
+    for ty in operands.values():
+        vdevice = None if type(ty) is PrimType else ty.vdevice
+        if vdevice is None or vdevice is found:
+            continue
+        if found is None:
+            found = vdevice
+        elif _place(found) != _place(vdevice):
+            raise IllValued(
+                f"expected operands on one device, got {', '.join(operands)} on {_place(found)} "
+                f"and {_place(vdevice)}; R.to_vdevice copies"
+            )
+    return found
+
+
+def _place(vdevice: VDevice) -> str:
+    return f"{vdevice.target}:{vdevice.vdevice_id}:{vdevice.memory_scope}"
+
+
+# Shapes
+
+
+def same_dim(a: Expr, b: Expr) -> bool:
+    """Whether two dimensions are certainly equal."""
+    return a is b or prove_equal(a, b)
+
+
+def differ(a: Expr, b: Expr) -> bool:
+    """Whether two dimensions are known numbers that are not equal."""
+    return type(a) is IntImm and type(b) is IntImm and a.value != b.value
+
+
+def shape_text(dims: Iterable[Expr]) -> str:
+    """A shape in a message: ``(n, 3)``."""
+    texts = [str(dim.value) if type(dim) is IntImm else str(dim) for dim in dims]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def product(dims: Iterable[Expr]) -> Expr:
+    """How many elements a shape has."""
+    total: Expr = int_imm(1)
+    for dim in dims:
+        total = total * dim
+    return simplify(total)
+
+
+def like(
+    tensor: TensorType,
+    dims: Sequence[Dim] | None = KEEP,
+    *,
+    dtype: str | None = KEEP,
+    ndim: int = -1,
+    vdevice: VDevice | None = KEEP,
+) -> TensorType:
+    """The type of a tensor that is another with some things changed.
+
+    Args:
+        tensor: type of the other.
+        dims: the dimensions, None if they are not known.
+        dtype: the data type.
+        ndim: the rank, where `dims` are not known.
+        vdevice: the device.
+    """
+    if dtype is KEEP:
+        dtype = tensor.dtype
+    if vdevice is KEEP:
+        vdevice = tensor.vdevice
+    if dims is KEEP:
+        if dtype == tensor.dtype and vdevice is tensor.vdevice:
+            return tensor
+        return TensorType(tensor.shape, dtype, vdevice, tensor.ndim)
+    return TensorType(dims, dtype, vdevice, ndim if dims is None else -1)
+
+
+def need_rank(expected: int, **operands: TensorType) -> None:
+    """Raise unless the ranks, where known, are the expected one."""
+    for name, ty in operands.items():
+        if ty.ndim not in (-1, expected):
+            raise IllValued(f"{name}: expected a tensor of rank {expected}, got {ty}")
+
+
+def need_equal_dims(what: str, **dims: Expr | None) -> None:
+    """Raise if two dimensions, named, are known to differ; `what` says what they are.  Those that
+    are None are not looked at."""
+    known = [(name, dim) for name, dim in dims.items() if dim is not None]
+    for (one, a), (other, b) in itertools.pairwise(known):
+        if differ(a, b):
+            raise IllValued(f"{what} differs: it is {a} in {one} and {b} in {other}")
+
+
+def axis_of(name: str, axis: int, ndim: int) -> int:
+    """An axis counted from the front; as it is where the rank is not known (-1).
+
+    Raises:
+        IllValued: there is none of this number.
+    """
+    if ndim == -1:
+        return axis
+    if not -ndim <= axis < ndim:
+        expected = f"-{ndim} to {ndim - 1}" if ndim else "none, as the rank is 0"
+        raise IllValued(f"{name}: expected an axis in {expected}, got {axis}")
+    return axis % ndim
+
+
+def axes_of(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front, each only once.
+
+    Raises:
+        IllValued: one is out of range, or there twice.
+    """
+    found = tuple([axis_of(name, axis, ndim) for axis in axes])
+    if len(set(found)) < len(found):
+        raise IllValued(f"{name}: expected each axis once, got {list(axes)}")
+    return found
+
+
+# Broadcasting
+
+
+def broadcast(dtype: str | None, **operands: Any) -> TensorType:
+    """The type, with this data type, that operands broadcast to.
+
+    A dimension that is known to be neither 1 nor equal is that of the result, whatever it meets:
+    the other has to be 1 or the same when the program runs.
+
+    Raises:
+        IllValued: two dimensions are known not to fit.
+    """
+    vdevice = common_vdevice(**operands)
+    tensors = [ty for ty in operands.values() if type(ty) is TensorType]
+    if not tensors:
+        raise IllTyped(f"expected a tensor among {', '.join(operands)}, got scalars only")
+    first = tensors[0]
+    if len(tensors) == 1:
+        return like(first, dtype=dtype, vdevice=vdevice)
+    shape = first.shape
+    if shape is not None and all(ty.shape is shape for ty in tensors):
+        return like(first, dtype=dtype, vdevice=vdevice)
+    ndim = -1 if any(ty.ndim == -1 for ty in tensors) else max(ty.ndim for ty in tensors)
+    dims: Any = first.dims
+    for ty in tensors[1:]:
+        other = ty.dims
+        dims = None if dims is None or other is None else _broadcast_dims(dims, other, operands)
+    return TensorType(dims, dtype, vdevice, ndim)
+
+
+def _broadcast_dims(a: Dims, b: Dims, operands: dict[str, Any]) -> list[Expr] | None:
+    if len(a) < len(b):
+        a, b = b, a
+    dims = list(a)
+    start = len(a) - len(b)
+    is_known = True
+    for i, theirs in enumerate(b, start):
+        dim = _broadcast_dim(dims[i], theirs)
+        if dim is None:
+            if differ(dims[i], theirs):
+                raise IllValued(_no_broadcast(operands, i, dims[i], theirs))
+            is_known = False
+        else:
+            dims[i] = dim
+    return dims if is_known else None
+
+
+def _broadcast_dim(a: Expr, b: Expr) -> Expr | None:
+    if a is b:
+        return a
+    if type(a) is IntImm and a.value == 1:
+        return b
+    if type(b) is IntImm:
+        if b.value == 1:
+            return a
+        if type(a) is not IntImm:
+            return b
+        return a if a.value == b.value else None
+    if type(a) is IntImm or prove_equal(a, b):
+        return a
+    return None
+
+
+def _no_broadcast(operands: dict[str, Any], i: int, a: Expr, b: Expr) -> str:
+    shapes = [shape_text(ty.dims) for ty in operands.values() if getattr(ty, "dims", None)]
+    return f"shapes {' and '.join(shapes)} do not broadcast: dimension {i} is {a} and {b}"

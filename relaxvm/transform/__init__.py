@@ -15,6 +15,7 @@ from .eliminate_common_subexpr import *
 from .instruments import *
 from .kill_after_last_use import *
 from .lambda_lift import *
+from .legalize_ops import *
 from .lower_alloc_tensor import *
 from .lower_runtime_builtin import *
 from .normalize import *

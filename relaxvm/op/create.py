@@ -1,0 +1,108 @@
+"""Tensors of given shapes: filled with a value, or numbers in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.arith import simplify
+from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type
+from ..ir.prim import is_float
+from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
+from .registry import operator
+from .rules import like
+
+__all__ = ["arange", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+
+
+def _value(call: Call) -> Sequence[Expr]:
+    return call.args[1:]
+
+
+def _nothing(call: Call) -> Sequence[Expr]:
+    return ()
+
+
+def _check_fill(fill_value: TensorType | PrimType) -> None:
+    if type(fill_value) is TensorType and fill_value.ndim not in (-1, 0):
+        raise IllValued(f"fill_value: expected a scalar or a tensor of rank 0, got {fill_value}")
+
+
+@operator("full", takes=_value)
+def full(shape: ShapeLike, fill_value: Operand, dtype: DType | None = None) -> Type:
+    """A tensor of which all elements are one value, a scalar or a tensor of rank 0."""
+    _check_fill(fill_value)
+    return TensorType(shape, fill_value.dtype if dtype is None else dtype)
+
+
+@operator("full_like", kernel="full", takes=_value)
+def full_like(x: TensorType, fill_value: Operand, dtype: DType | None = None) -> Type:
+    """A tensor of x's shape of which all elements are one value; of x's data type if none is
+    given."""
+    _check_fill(fill_value)
+    return like(x, dtype=x.dtype if dtype is None else dtype)
+
+
+@operator("ones", takes=_nothing)
+def ones(shape: ShapeLike, dtype: DType) -> Type:
+    """A tensor of ones."""
+    return TensorType(shape, dtype)
+
+
+@operator("ones_like", kernel="ones", takes=_nothing)
+def ones_like(x: TensorType, dtype: DType | None = None) -> Type:
+    """A tensor of ones, of x's shape, and of x's data type if none is given."""
+    return like(x, dtype=x.dtype if dtype is None else dtype)
+
+
+@operator("zeros", takes=_nothing)
+def zeros(shape: ShapeLike, dtype: DType) -> Type:
+    """A tensor of zeros."""
+    return TensorType(shape, dtype)
+
+
+@operator("zeros_like", kernel="zeros", takes=_nothing)
+def zeros_like(x: TensorType, dtype: DType | None = None) -> Type:
+    """A tensor of zeros, of x's shape, and of x's data type if none is given."""
+    return like(x, dtype=x.dtype if dtype is None else dtype)
+
+
+def _arange_arguments(
+    start: Any, end: Any = None, step: Any = 1, dtype: Any = None
+) -> tuple[Any, ...]:
+    if end is None:
+        start, end = 0, start
+    if dtype is None:
+        bounds = (start, end, step)
+        dtype = "float32" if any(map(_is_float, bounds)) else "int64"
+    return start, end, step, dtype
+
+
+def _is_float(value: Any) -> bool:
+    return is_float(value.dtype) if isinstance(value, Expr) else isinstance(value, float)
+
+
+@operator("arange", takes=lambda call: call.args, arguments=_arange_arguments)
+def arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType) -> Type:
+    """The numbers start, start + step, start + 2 * step and so on before end; int64, or float32 if
+    one of them is a float, unless a data type is given.
+
+    With one number, from 0 to before it.
+    """
+    low, high, by = [_number(value) for value in (start, end, step)]
+    if by == 0:
+        raise IllValued("step: expected a number other than 0, got 0")
+    if low is not None and high is not None and by is not None:
+        return TensorType((max(0, math.ceil((high - low) / by)),), dtype)
+    if any(map(_is_float, (start, end, step))):
+        raise IllTyped("bounds that are not known have to be integers, got floats")
+    if by is not None and by < 0:
+        count = (start - end - step - 1) // -step
+    else:
+        count = (end - start + step - 1) // step
+    return TensorType((simplify(count),), dtype)
+
+
+def _number(value: Expr) -> int | float | None:
+    return value.value if isinstance(value, (IntImm, FloatImm)) else None

@@ -1,0 +1,129 @@
+"""Parts of tensors, by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ..ir import prim
+from ..ir.arith import Analyzer, free_vars
+from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
+from .create import full
+from .kinds import IllTyped, IllValued, Operand, Scalars
+from .registry import operator
+from .rules import axes_of, axis_of, common_vdevice, like, need_integers
+
+__all__ = ["strided_slice", "take"]
+
+
+def _take_inputs(call: Call) -> list[Any]:
+    x, indices = call.args
+    axis = call.attrs["axis"]
+    return [x, _as_tensor(indices), axis_of("axis", axis or 0, x.ty.ndim), call.attrs["mode"]]
+
+
+def _as_tensor(index: Expr) -> Expr:
+    """An index that may be a scalar, as a tensor."""
+    if type(index.ty) is TensorType:
+        return index
+    if isinstance(index, IntImm):
+        return const(index.value, index.dtype)
+    filled: Expr = full((), index, index.dtype)
+    return filled
+
+
+@operator("take", takes=_take_inputs)
+def take(
+    x: TensorType,
+    indices: Operand,
+    axis: int | None = None,
+    mode: Literal["fast", "wrap", "clip", "nan"] = "fast",
+) -> Type:
+    """The slices of x at indices along an axis, which may be left out if x is a vector.
+
+    The dimensions of the result are those of x, the axis' exchanged for those of indices.  `mode`
+    says what stands for an index that there is not: nothing does ("fast"), the index modulo the
+    length ("wrap"), the nearest there is ("clip"), or NaN ("nan").
+    """
+    need_integers(indices=indices)
+    if axis is None and x.ndim not in (-1, 1):
+        raise IllValued(f"axis: it may be left out for tensors of rank 1 only, got {x}")
+    place = axis_of("axis", axis or 0, x.ndim)
+    vdevice = common_vdevice(x=x, indices=indices)
+    new, count = ((), 0) if isinstance(indices, PrimType) else (indices.dims, indices.ndim)
+    if x.dims is None or new is None:
+        ndim = -1 if -1 in (x.ndim, count) else x.ndim - 1 + count
+        return like(x, None, ndim=ndim, vdevice=vdevice)
+    return like(x, [*x.dims[:place], *new, *x.dims[place + 1 :]], vdevice=vdevice)
+
+
+def _slice_inputs(call: Call) -> list[Any]:
+    x, axes, *bounds = call.args
+    places = axes_of("axes", [int(axis) for axis in axes.fields], x.ty.ndim)  # type: ignore[attr-defined]
+    begin, end, *strides = [ShapeExpr(bound.fields) for bound in bounds]  # type: ignore[attr-defined]
+    return [x, places, begin, end, strides[0] if strides else (1,) * len(places)]
+
+
+@operator("strided_slice", takes=_slice_inputs)
+def strided_slice(
+    x: TensorType,
+    axes: Scalars,
+    begin: Scalars,
+    end: Scalars,
+    strides: Scalars | None = None,
+    assume_inbound: bool = False,
+) -> Type:
+    """x from begin to before end in steps of strides, for each of axes; as Python slices.
+
+    Negative numbers count from the end, and those beyond it stand for it, unless `assume_inbound`
+    says that there are none such.  The axes and strides are known numbers.
+    """
+    count = len(axes)
+    for name, values in (("begin", begin), ("end", end), ("strides", strides)):
+        if values is not None and len(values) != count:
+            raise IllValued(f"{name}: expected {count}, one for each of axes, got {len(values)}")
+    places = axes_of("axes", _known("axes", axes), x.ndim)
+    steps = (1,) * count if strides is None else _known("strides", strides)
+    if 0 in steps:
+        raise IllValued(f"strides: expected numbers other than 0, got {list(steps)}")
+    if x.dims is None:
+        return like(x, None, ndim=x.ndim)
+    dims = list(x.dims)
+    for place, low, high, step in zip(places, begin, end, steps, strict=True):
+        if isinstance(dims[place], IntImm) and isinstance(low, IntImm) and isinstance(high, IntImm):
+            part = range(*slice(low.value, high.value, step).indices(int(dims[place])))  # type: ignore[call-overload]
+            dims[place] = int_imm(len(part))
+        else:
+            dims[place] = _slice_length(dims[place], low, high, step, assume_inbound)
+    return like(x, dims)
+
+
+def _known(name: str, values: Sequence[Expr]) -> list[int]:
+    for value in values:
+        if not isinstance(value, IntImm):
+            raise IllTyped(f"{name}: expected known integers, got {value}")
+    return [int(value) for value in values]  # type: ignore[call-overload]
+
+
+def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: bool) -> Expr:
+    """How many elements there are from begin to before end."""
+    analyzer = Analyzer()
+    for var in free_vars(length):
+        analyzer.bind(var, 0)  # as it is a dimension
+    if not assume_inbound:
+        least, most = (0, length) if step > 0 else (-1, length - 1)
+        begin, end = [
+            prim.minimum(prim.maximum(_from_front(bound, length, analyzer), least), most)
+            for bound in (begin, end)
+        ]
+    distance = end - begin if step > 0 else begin - end
+    count = (distance + (abs(step) - 1)) // abs(step)
+    return analyzer.simplify(count if assume_inbound else prim.maximum(count, 0))
+
+
+def _from_front(bound: Any, length: Any, analyzer: Analyzer) -> Any:
+    if isinstance(bound, IntImm):
+        return bound if bound.value >= 0 else length + bound
+    if analyzer.prove(bound >= 0):
+        return bound
+    return prim.select(bound < 0, bound + length, bound)

@@ -1,0 +1,89 @@
+"""Calls of operators as calls of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..ir.expr import (
+    Call,
+    Expr,
+    ShapeExpr,
+    ShapeType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    convert_to_expr,
+)
+from ..ir.infer import infer_type
+from .base import call_dps_packed, null_value
+from .registry import Operator
+
+__all__ = ["KERNEL_PREFIX", "is_allocatable", "kernel_call", "lower_call"]
+
+KERNEL_PREFIX: Final = "relaxvm.kernel."
+
+
+def is_allocatable(ty: Type) -> bool:
+    """Whether a result of this type can be allocated before it is computed: its shape and data type
+    are known."""
+    if type(ty) is TupleType:
+        return all(map(is_allocatable, ty.fields))
+    return getattr(ty, "shape", None) is not None and getattr(ty, "dtype", None) is not None
+
+
+def kernel_call(name: str, inputs: Iterable[Any], out_ty: Type) -> Call:
+    """A call of a kernel.
+
+    Args:
+        name: of the kernel, without its prefix.
+        inputs: what it takes before the outputs.  Expressions, tuples of which are taken element by
+            element, and values of attributes: several integers are a shape, None is no value.
+        out_ty: type of the output or, a tuple, of several.
+    """
+    args: list[Expr] = []
+    for value in inputs:
+        if isinstance(value, Expr):
+            args.extend(_elements(value))
+        else:
+            args.append(_attribute(value))
+    return call_dps_packed(KERNEL_PREFIX + name, Tuple(args), out_ty)  # type: ignore[no-any-return]
+
+
+def _elements(expr: Expr) -> Iterable[Expr]:
+    ty = infer_type(expr).ty
+    if isinstance(expr, Tuple):
+        return expr.fields
+    if type(ty) is TupleType:
+        return [TupleGetItem(expr, i) for i in range(len(ty.fields))]
+    return (expr,)
+
+
+def _attribute(value: Any) -> Expr:
+    if value is None:
+        none: Expr = null_value()
+        return none
+    if isinstance(value, tuple):
+        return ShapeExpr(value)
+    return convert_to_expr(value)
+
+
+def lower_call(record: Operator, call: Call) -> Call:
+    """The call of its kernel that a call of an operator is legalized to; the call itself if the
+    shape or data type of the result is not known.
+
+    Args:
+        record: of the operator, which has a kernel.
+        call: the call.
+    """
+    if not is_allocatable(call.ty):
+        return call
+    assert record.kernel is not None
+    inputs = _inputs(call) if record.takes is None else record.takes(call)
+    return kernel_call(record.kernel, inputs, call.ty)
+
+
+def _inputs(call: Call) -> list[Any]:
+    operands = [arg for arg in call.args if type(arg.ty) is not ShapeType]
+    return [*operands, *call.attrs.values()]

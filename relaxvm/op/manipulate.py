@@ -1,0 +1,404 @@
+"""Other arrangements of the elements of tensors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir import prim
+from ..ir.arith import simplify
+from ..ir.expr import (
+    Call,
+    Expr,
+    IntImm,
+    ShapeExpr,
+    TensorType,
+    TupleType,
+    Type,
+    int_imm,
+    is_scalar,
+)
+from ..ir.infer import infer_type
+from .kinds import IllTyped, IllValued, Ints, ShapeLike, Tensors, to_ints
+from .registry import operator
+from .rules import (
+    axes_of,
+    axis_of,
+    common_dtype,
+    common_vdevice,
+    differ,
+    like,
+    need_equal_dims,
+    product,
+    same_dim,
+    shape_text,
+)
+
+__all__ = [
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "permute_dims",
+    "repeat",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+]
+
+
+# The same elements in the same order
+
+
+def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
+    if isinstance(shape, Expr) and not is_scalar(shape) and not isinstance(shape, ShapeExpr):
+        return x, shape
+    dims = [shape] if isinstance(shape, (int, Expr)) and not isinstance(shape, ShapeExpr) else shape
+    try:
+        dims = list(dims)
+    except TypeError:
+        return x, shape  # not a shape, as is said where it is converted
+    fixed = [dim.value if isinstance(dim, IntImm) else dim for dim in dims]
+    if any(isinstance(dim, int) and dim <= 0 for dim in fixed):
+        return x, _fill_in(x, fixed)
+    return x, dims
+
+
+def _fill_in(x: Expr, dims: list[Any]) -> list[Any]:
+    """A shape in which 0 and -1 are exchanged for what they stand for."""
+    if not isinstance(x, Expr):
+        raise IllTyped(f"x: expected an expression, got {type(x).__name__}")
+    ty = infer_type(x).ty
+    old = ty.dims if type(ty) is TensorType else None
+    unknown = [i for i, dim in enumerate(dims) if _is(dim, -1)]
+    if len(unknown) > 1 or any(isinstance(dim, int) and dim < -1 for dim in dims):
+        raise IllValued(f"shape: expected dimensions, of which one may be -1, got {_text(dims)}")
+    if old is None:
+        raise IllValued(
+            f"shape: {_text(dims)} depends on the shape of x, which is not known: x is {ty}"
+        )
+    filled = []
+    for i, dim in enumerate(dims):
+        if _is(dim, 0) and i >= len(old):
+            raise IllValued(
+                f"shape: 0 at place {i} of {_text(dims)}, but x has {len(old)} dimensions"
+            )
+        filled.append(old[i] if _is(dim, 0) else dim)
+    if unknown:
+        rest = product(d if isinstance(d, Expr) else int_imm(d) for d in filled if not _is(d, -1))
+        filled[unknown[0]] = _quotient(old, rest, dims)
+    return filled
+
+
+def _is(dim: Any, value: int) -> bool:
+    return isinstance(dim, int) and dim == value
+
+
+def _text(dims: list[Any]) -> str:
+    return shape_text(dim if isinstance(dim, Expr) else int_imm(dim) for dim in dims)
+
+
+def _quotient(old: Sequence[Expr], rest: Expr, dims: list[Any]) -> Expr:
+    total = product(old)
+    if (
+        isinstance(total, IntImm)
+        and isinstance(rest, IntImm)
+        and (rest.value == 0 or total.value % rest.value)
+    ):
+        raise IllValued(
+            f"shape: a tensor of shape {shape_text(old)} cannot be made of shape {_text(dims)}"
+        )
+    return simplify(total // rest)
+
+
+@operator("reshape", kernel=False, arguments=_reshape_arguments)
+def reshape(x: TensorType, shape: ShapeLike) -> Type:
+    """The elements of x, in their order, as a tensor of another shape.
+
+    When the shape is written out, -1 stands for what is left and 0 for x's dimension at the same
+    place.  The result is a view of x: it shares its memory.
+    """
+    old, new = x.dims, shape.ty.values
+    if old is not None and new is not None:
+        before, after = product(old), product(new)
+        if differ(before, after):
+            raise IllValued(
+                f"shape: a tensor of shape {shape_text(old)} has {before} elements, one of shape "
+                f"{shape_text(new)} has {after}"
+            )
+    return TensorType(shape, x.dtype, x.vdevice)
+
+
+def _as_reshape(builder: Any, call: Call) -> Expr:
+    ty = call.ty
+    if ty.shape is None:
+        return call
+    lowered: Expr = reshape(call.args[0], ty.shape)
+    return lowered
+
+
+@operator("expand_dims", lower=_as_reshape)
+def expand_dims(x: TensorType, axis: Ints) -> Type:
+    """x with more dimensions, of length 1, that are these axes of the result."""
+    if x.ndim == -1:
+        return like(x, None)
+    ndim = x.ndim + len(axis)
+    new = axes_of("axis", axis, ndim)
+    if x.dims is None:
+        return like(x, None, ndim=ndim)
+    old = iter(x.dims)
+    return like(x, [int_imm(1) if i in new else next(old) for i in range(ndim)])
+
+
+@operator("squeeze", lower=_as_reshape)
+def squeeze(x: TensorType, axis: Ints | None = None) -> Type:
+    """x without the dimensions of these axes, which have length 1; without axes, without all such.
+
+    An axis that is known to have another length stays.
+    """
+    if x.ndim == -1:
+        return like(x, None)
+    if axis is None:
+        if x.dims is None or not all(isinstance(dim, IntImm) for dim in x.dims):
+            return like(x, None)
+        return like(x, [dim for dim in x.dims if dim.value != 1])  # type: ignore[attr-defined]
+    gone = axes_of("axis", axis, x.ndim)
+    if x.dims is None:
+        return like(x, None, ndim=x.ndim - len(gone))
+    one = int_imm(1)
+    return like(x, [d for i, d in enumerate(x.dims) if i not in gone or differ(d, one)])
+
+
+@operator("flatten", lower=_as_reshape)
+def flatten(x: TensorType) -> Type:
+    """The elements of x, in their order, as a vector."""
+    if x.dims is None:
+        return like(x, None, ndim=1)
+    return like(x, [product(x.dims)])
+
+
+# The same elements in another order
+
+
+def _permuted(call: Call) -> list[Any]:
+    x, axes = call.args[0], call.attrs["axes"]
+    ndim = x.ty.ndim
+    return [x, tuple(reversed(range(ndim))) if axes is None else axes_of("axes", axes, ndim)]
+
+
+@operator("permute_dims", takes=_permuted)
+def permute_dims(x: TensorType, axes: Ints | None = None) -> Type:
+    """x with its axes in another order: axis i of the result is axis ``axes[i]`` of x; without
+    axes, in reversed order."""
+    if axes is None:
+        return like(x, None if x.dims is None else tuple(reversed(x.dims)), ndim=x.ndim)
+    if x.ndim not in (-1, len(axes)):
+        raise IllValued(f"axes: expected {x.ndim}, as x is {x}, got {list(axes)}")
+    order = axes_of("axes", axes, len(axes))
+    return like(x, None if x.dims is None else [x.dims[i] for i in order], ndim=len(axes))
+
+
+def _with_axis(call: Call) -> list[Any]:
+    x, attrs = call.args[0], dict(call.attrs)
+    if attrs["axis"] is not None:
+        attrs["axis"] = axis_of("axis", attrs["axis"], x.ty.ndim)
+    return [x, *attrs.values()]
+
+
+@operator("flip", takes=_with_axis)
+def flip(data: TensorType, axis: int) -> Type:
+    """data with the order along an axis reversed."""
+    axis_of("axis", axis, data.ndim)
+    return data
+
+
+# Several tensors
+
+
+def _same_but(axis: int, tensors: dict[str, TensorType]) -> list[Expr] | None:
+    """The dimensions that tensors share, all but one of an axis; None if that is not known.
+
+    Raises:
+        IllValued: two are known to differ.
+    """
+    shared: list[Expr] | None = None
+    is_known = True
+    for name, ty in tensors.items():
+        if ty.dims is None:
+            is_known = False
+            continue
+        if shared is None:
+            shared, first = list(ty.dims), name
+            continue
+        for i, dim in enumerate(ty.dims):
+            if i == axis:
+                continue
+            need_equal_dims(f"dimension {i}", **{first: shared[i], name: dim})
+            is_known = is_known and same_dim(shared[i], dim)
+    return shared if is_known else None
+
+
+def _named(tensors: Sequence[TensorType]) -> tuple[dict[str, TensorType], int]:
+    """Tensors by how they are named in messages, and their common rank, -1 if it is not known."""
+    if not tensors:
+        raise IllValued("tensors: expected one or more, got none")
+    ranks = {ty.ndim for ty in tensors if ty.ndim != -1}
+    if len(ranks) > 1:
+        got = ", ".join(str(ty.ndim) for ty in tensors)
+        raise IllValued(f"tensors: expected tensors of one rank, got ranks {got}")
+    return {f"tensors[{i}]": ty for i, ty in enumerate(tensors)}, max(ranks, default=-1)
+
+
+@operator("concat", takes=lambda call: [call.args[0], call.attrs["axis"] or 0])
+def concat(tensors: Tensors, axis: int | None = 0) -> Type:
+    """Tensors one behind another along an axis; None is the axis of vectors."""
+    named, ndim = _named(tensors)
+    if axis is None and ndim not in (-1, 1):
+        raise IllValued(f"axis: None is for tensors of rank 1, got rank {ndim}")
+    dtype, vdevice = common_dtype(**named), common_vdevice(**named)
+    place = axis_of("axis", axis or 0, ndim)
+    dims = None if ndim == -1 else _same_but(place, named)
+    if dims is None:
+        return TensorType(None, dtype, vdevice, ndim)
+    length: Expr = int_imm(0)
+    for ty in tensors:
+        assert ty.dims is not None
+        length = length + ty.dims[place]
+    dims[place] = simplify(length)
+    return TensorType(dims, dtype, vdevice)
+
+
+@operator("stack")
+def stack(tensors: Tensors, axis: int = 0) -> Type:
+    """Tensors of one shape, along a new axis of the result."""
+    named, ndim = _named(tensors)
+    dtype, vdevice = common_dtype(**named), common_vdevice(**named)
+    if ndim == -1:
+        return TensorType(None, dtype, vdevice)
+    place = axis_of("axis", axis, ndim + 1)
+    dims = _same_but(-1, named)
+    if dims is None:
+        return TensorType(None, dtype, vdevice, ndim + 1)
+    dims.insert(place, int_imm(len(tensors)))
+    return TensorType(dims, dtype, vdevice)
+
+
+def _split_arguments(x: Any, indices_or_sections: Any, axis: Any = 0) -> tuple[Any, ...]:
+    where = indices_or_sections
+    if isinstance(where, (IntImm, np.integer)):
+        where = int(where)
+    elif not isinstance(where, int):
+        where = to_ints("indices_or_sections", where)
+    return x, where, axis
+
+
+@operator("split", arguments=_split_arguments)
+def split(x: TensorType, indices_or_sections: Any, axis: int = 0) -> Type:
+    """The parts of x along an axis, a tuple.
+
+    A number says how many parts: all have the same length, rounded up, but the last ones if it does
+    not come out even; one part is no tuple, but x.  A sequence says at which indices parts begin.
+    """
+    where = indices_or_sections
+    place = axis_of("axis", axis, x.ndim)
+    if isinstance(where, int):
+        if where < 1:
+            raise IllValued(f"indices_or_sections: expected one part or more, got {where}")
+        if where == 1:
+            return x
+    count = where if isinstance(where, int) else len(where) + 1
+    if x.dims is None:
+        return TupleType([like(x, None, ndim=x.ndim)] * count)
+    length = x.dims[place]
+    parts = _equal_parts(length, where) if isinstance(where, int) else _parts_at(length, where)
+    return TupleType([like(x, [*x.dims[:place], p, *x.dims[place + 1 :]]) for p in parts])
+
+
+def _equal_parts(length: Expr, count: int) -> list[Expr]:
+    if isinstance(length, IntImm):
+        step = -(-length.value // count)
+        ends = [min(i * step, length.value) for i in range(count + 1)]
+        return [int_imm(b - a) for a, b in itertools.pairwise(ends)]
+    part = simplify((length + (count - 1)) // count)
+    if count == 2 or same_dim(part * count, length):
+        return [part] * (count - 1) + [simplify(length - part * (count - 1))]
+    bounds = [prim.minimum(part * i, length) for i in range(count + 1)]
+    return [simplify(b - a) for a, b in itertools.pairwise(bounds)]
+
+
+def _parts_at(length: Expr, indices: tuple[int, ...]) -> list[Expr]:
+    starts: list[Any] = [int_imm(0)]
+    for index in indices:
+        from_front: Any = index if index >= 0 else prim.maximum(length + index, 0)
+        starts.append(prim.minimum(from_front, length))
+    parts = [
+        simplify(prim.maximum(end - start, 0))
+        for start, end in itertools.pairwise([*starts, length])
+    ]
+    if all(isinstance(start, IntImm) for start in starts):
+        values = [start.value for start in starts]
+        if values != sorted(values):
+            raise IllValued(
+                f"indices_or_sections: expected indices in increasing order, got {list(indices)}"
+            )
+    return parts
+
+
+# Repetition
+
+
+@operator("broadcast_to", takes=lambda call: [call.args[0]])
+def broadcast_to(x: TensorType, shape: ShapeLike) -> Type:
+    """x repeated along axes that it lacks in front, or that have length 1 in it."""
+    new = shape.ty.values
+    if x.ndim != -1 and shape.ty.ndim != -1 and x.ndim > shape.ty.ndim:
+        raise IllValued(f"shape: expected {x.ndim} dimensions or more, got {shape.ty.ndim}")
+    if x.dims is not None and new is not None:
+        one = int_imm(1)
+        for i, (old, dim) in enumerate(zip(reversed(x.dims), reversed(new), strict=False), 1):
+            if differ(old, dim) and differ(old, one):
+                raise IllValued(
+                    f"shape: {shape_text(x.dims)} does not broadcast to {shape_text(new)}: "
+                    f"dimension {len(new) - i} is {old} and shall be {dim}"
+                )
+    return TensorType(shape, x.dtype, x.vdevice)
+
+
+@operator("repeat", takes=_with_axis)
+def repeat(data: TensorType, repeats: int, axis: int | None = None) -> Type:
+    """data with each slice along an axis repeated; without an axis, each element, as a vector."""
+    if repeats < 0:
+        raise IllValued(f"repeats: expected 0 or more, got {repeats}")
+    if axis is None:
+        if data.dims is None:
+            return like(data, None, ndim=1)
+        return like(data, [simplify(product(data.dims) * repeats)])
+    place = axis_of("axis", axis, data.ndim)
+    if data.dims is None:
+        return like(data, None, ndim=data.ndim)
+    dims = list(data.dims)
+    dims[place] = simplify(dims[place] * repeats)
+    return like(data, dims)
+
+
+@operator("tile")
+def tile(data: TensorType, repeats: Ints) -> Type:
+    """data beside itself: ``repeats[i]`` times along axis i, counted from the last one if there are
+    fewer; if there are more, data has dimensions of length 1 in front."""
+    if any(count < 0 for count in repeats):
+        raise IllValued(f"repeats: expected 0 or more each, got {list(repeats)}")
+    if data.ndim == -1:
+        return like(data, None)
+    ndim = max(data.ndim, len(repeats))
+    if data.dims is None:
+        return like(data, None, ndim=ndim)
+    counts = (1,) * (ndim - len(repeats)) + repeats
+    dims: list[Any] = [int_imm(1) for _ in range(ndim - data.ndim)]
+    dims += data.dims
+    return like(data, [simplify(dim * n) for dim, n in zip(dims, counts, strict=True)])

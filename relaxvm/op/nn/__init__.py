@@ -1,0 +1,34 @@
+"""Operators ``relax.nn.*``: what neural networks are made of."""
+
+from __future__ import annotations
+
+from ..registry import CONSTRUCTORS, Constructor, offered
+from . import (
+    activation,
+    convolution,
+    dot_product_attention,
+    loss,
+    normalization,
+    padding,
+    pooling,
+)
+
+__all__ = [
+    "activation",
+    "convolution",
+    "dot_product_attention",
+    "loss",
+    "normalization",
+    "padding",
+    "pooling",
+]
+
+_PREFIX = "nn."
+
+
+def __getattr__(name: str) -> Constructor:
+    return offered(_PREFIX, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(name.removeprefix(_PREFIX) for name in CONSTRUCTORS if name.startswith(_PREFIX))

@@ -1,0 +1,152 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...ir.expr import Call, Expr, IntImm, TensorType, Type, int_imm
+from ..elementwise import astype
+from ..kinds import DType, IllValued, Ints
+from ..lowering import is_allocatable, kernel_call
+from ..registry import Constructor, operator
+from ..rules import common_dtype, common_vdevice, differ, like, need_numbers
+from ._windows import (
+    check_layout,
+    check_positive,
+    dims_by_letter,
+    in_layout,
+    paddings,
+    per_axis,
+    to_layout,
+    windows,
+)
+
+__all__: list[str] = []
+
+_DOC: Final = """data with a window of weights moved along {axes}: the sum of products at each.
+
+    data: numbers of layout {data!r}, C channels; weight: of layout {weight!r}, O channels out of I
+    in, which is C / groups; the result has the layout of data, unless `out_layout` says another.
+    strides and dilation: a number for each spatial axis, or one for all; padding: one for all, one
+    for each axis, or those in front and then those behind.  With `out_dtype`, what is multiplied
+    are the operands in this data type.
+    """
+
+
+def _convolved(
+    spatial: str,
+    data: TensorType,
+    weight: TensorType,
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    layouts: tuple[str, str, str],
+    out_dtype: str | None,
+) -> TensorType:
+    need_numbers(data=data, weight=weight)
+    check_positive(strides=strides, dilation=dilation, groups=(groups,))
+    data_layout, kernel_layout, out_layout = layouts
+    check_layout("data_layout", data_layout, "NC" + spatial)
+    check_layout("kernel_layout", kernel_layout, "OI" + spatial)
+    check_layout("out_layout", out_layout, "NC" + spatial)
+    dtype = common_dtype(data=data, weight=weight) if out_dtype is None else out_dtype
+    vdevice = common_vdevice(data=data, weight=weight)
+    x = dims_by_letter("data", data, data_layout)
+    w = dims_by_letter("weight", weight, kernel_layout)
+    if x is None or w is None:
+        return TensorType(None, dtype, vdevice, len(data_layout))
+    _check_channels(x["C"], w["I"], w["O"], groups)
+    result = {"N": x["N"], "C": w["O"]}
+    for i, letter in enumerate(spatial):
+        pads = padding[i], padding[i + len(spatial)]
+        result[letter] = windows(letter, x[letter], w[letter], strides[i], pads, dilation[i])
+    return like(data, in_layout(result, out_layout), dtype=dtype, vdevice=vdevice)
+
+
+def _check_channels(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> None:
+    if isinstance(inputs, IntImm) and differ(channels, int_imm(inputs.value * groups)):
+        raise IllValued(
+            f"data has {channels} channels, weight takes {inputs} in each of {groups} groups"
+        )
+    if isinstance(outputs, IntImm) and outputs.value % groups:
+        raise IllValued(f"groups: expected a divisor of weight's {outputs} channels, got {groups}")
+
+
+def _lowering(name: str, spatial: str) -> Any:
+    def lower(builder: Any, call: Call) -> Expr:
+        """The kernel has batch and channels first."""
+        if not is_allocatable(call.ty):
+            return call
+        attrs = call.attrs
+        data, weight = [
+            arg if attrs["out_dtype"] in (None, arg.dtype) else astype(arg, attrs["out_dtype"])
+            for arg in call.args
+        ]
+        layout, out_layout = "NC" + spatial, attrs["out_layout"]
+        dims = dict(zip(out_layout, call.ty.dims, strict=True))
+        inputs = (
+            to_layout(data, attrs["data_layout"], layout),
+            to_layout(weight, attrs["kernel_layout"], "OI" + spatial),
+            *(attrs[name] for name in ("strides", "padding", "dilation", "groups")),
+        )
+        result = kernel_call(name, inputs, like(call.ty, in_layout(dims, layout)))
+        return to_layout(result, layout, out_layout)
+
+    return lower
+
+
+def convolution(name: str, spatial: str) -> Constructor:
+    """Register a convolution along axes of these letters."""
+    axes = len(spatial)
+
+    def arguments(
+        data: Any,
+        weight: Any,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        data_layout: str = "NC" + spatial,
+        kernel_layout: str = "OI" + spatial,
+        out_layout: str | None = None,
+        out_dtype: Any = None,
+    ) -> tuple[Any, ...]:
+        return (
+            data,
+            weight,
+            per_axis("strides", strides, axes),
+            paddings(padding, axes),
+            per_axis("dilation", dilation, axes),
+            groups,
+            data_layout,
+            kernel_layout,
+            data_layout if out_layout is None else out_layout,
+            out_dtype,
+        )
+
+    def rule(
+        data: TensorType,
+        weight: TensorType,
+        strides: Ints,
+        padding: Ints,
+        dilation: Ints,
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str,
+        out_dtype: DType | None,
+    ) -> Type:
+        layouts = (data_layout, kernel_layout, out_layout)
+        return _convolved(
+            spatial, data, weight, strides, padding, dilation, groups, layouts, out_dtype
+        )
+
+    rule.__doc__ = _DOC.format(
+        axes=" and ".join(spatial), data="NC" + spatial, weight="OI" + spatial
+    )
+    return operator(name, arguments=arguments, lower=_lowering(name, spatial))(rule)
+
+
+convolution("nn.conv1d", "W")
+convolution("nn.conv2d", "HW")

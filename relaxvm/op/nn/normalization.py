@@ -1,0 +1,136 @@
+"""Normalization: elements minus their mean, divided by their deviation, scaled and moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type
+from ..kinds import IllValued, Ints
+from ..lowering import is_allocatable, kernel_call
+from ..manipulate import reshape
+from ..registry import CONSTRUCTORS, operator
+from ..rules import (
+    axes_of,
+    axis_of,
+    common_dtype,
+    common_vdevice,
+    differ,
+    like,
+    need_floats,
+    need_rank,
+    same_dim,
+    shape_text,
+)
+
+__all__ = ["batch_norm", "layer_norm", "rms_norm"]
+
+
+def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) -> TensorType:
+    """The type of data, normalized over axes with weights of the shape that these axes have."""
+    need_floats(data=data, **weights)
+    common_dtype(data=data, **weights)
+    vdevice = common_vdevice(data=data, **weights)
+    places = axes_of("axes", axes, data.ndim)
+    need_rank(len(axes), **weights)
+    is_known = True
+    for name, ty in weights.items():
+        if data.dims is None or ty.dims is None:
+            is_known = False
+            continue
+        shape = [data.dims[i] for i in places]
+        if any(map(differ, shape, ty.dims)):
+            raise IllValued(
+                f"{name}: expected the shape {shape_text(shape)} that data has in axes "
+                f"{list(axes)}, got {shape_text(ty.dims)}"
+            )
+        is_known = is_known and all(map(same_dim, shape, ty.dims))
+    if is_known:
+        return like(data, vdevice=vdevice)
+    return like(data, None, ndim=data.ndim, vdevice=vdevice)
+
+
+def _axes_from_front(call: Call) -> list[Any]:
+    attrs = dict(call.attrs)
+    attrs["axes"] = axes_of("axes", attrs["axes"], call.args[0].ty.ndim)
+    return [*call.args, *attrs.values()]
+
+
+@operator("nn.layer_norm", takes=_axes_from_front)
+def layer_norm(
+    data: TensorType,
+    gamma: TensorType,
+    beta: TensorType,
+    axes: Ints,
+    epsilon: float = 1e-05,
+    center: bool = True,
+    scale: bool = True,
+) -> Type:
+    """``(data - mean) / sqrt(variance + epsilon) * gamma + beta`` with mean and variance over axes;
+    gamma and beta have the shape of these.  Without `scale` there is no gamma in it, without
+    `center` no beta."""
+    return _normalized(data, axes, gamma=gamma, beta=beta)
+
+
+@operator("nn.rms_norm", takes=_axes_from_front)
+def rms_norm(
+    data: TensorType, weight: TensorType, axes: Ints = (-1,), epsilon: float = 1e-05
+) -> Type:
+    """``data / sqrt(mean(data**2) + epsilon) * weight`` with the mean over axes; weight has the
+    shape of these."""
+    return _normalized(data, axes, weight=weight)
+
+
+def _lower_batch_norm(builder: Any, call: Call) -> Expr:
+    """The kernel normalizes by given means and variances; in training they are the batch's."""
+    data, gamma, beta, mean, variance = call.args
+    attrs, normal_ty = call.attrs, call.ty.fields[0]
+    if not is_allocatable(normal_ty):
+        return call
+    axis = axis_of("axis", attrs["axis"], data.ty.ndim)
+    settings = (axis, attrs["epsilon"], attrs["center"], attrs["scale"])
+
+    def normalized(mean: Expr, variance: Expr) -> Expr:
+        return kernel_call(
+            "nn.batch_norm", [data, gamma, beta, mean, variance, *settings], normal_ty
+        )
+
+    if not attrs["training"]:
+        return Tuple((normalized(mean, variance), mean, variance))
+    others = [i for i in range(data.ty.ndim) if i != axis]
+    along = [dim if i == axis else 1 for i, dim in enumerate(data.ty.dims)]
+    batch_mean = builder.emit(CONSTRUCTORS["mean"](data, others))
+    distance = builder.emit(data - reshape(batch_mean, along))
+    batch_variance = builder.emit(CONSTRUCTORS["mean"](distance * distance, others))
+    momentum = attrs["momentum"]
+    return Tuple(
+        (
+            normalized(batch_mean, batch_variance),
+            mean * (1 - momentum) + batch_mean * momentum,
+            variance * (1 - momentum) + batch_variance * momentum,
+        )
+    )
+
+
+@operator("nn.batch_norm", lower=_lower_batch_norm)
+def batch_norm(
+    data: TensorType,
+    gamma: TensorType,
+    beta: TensorType,
+    moving_mean: TensorType,
+    moving_var: TensorType,
+    axis: int,
+    epsilon: float = 1e-05,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = True,
+) -> Type:
+    """data, normalized for each index of an axis, and the moving mean and variance, as a tuple.
+
+    ``(data - mean) / sqrt(variance + epsilon) * gamma + beta``, with the moving mean and variance,
+    which stay as they are; in training with those of the batch, towards which the moving ones go by
+    `momentum`.
+    """
+    places = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
+    normal = _normalized(data, (axis,), **places)
+    return TupleType((normal, moving_mean, moving_var))

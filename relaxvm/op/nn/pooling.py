@@ -1,0 +1,125 @@
+"""Pools: one number for each window of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...ir.expr import Call, Expr, TensorType, Type
+from ..kinds import Ints
+from ..lowering import is_allocatable, kernel_call
+from ..registry import Constructor, operator
+from ..rules import like, need_floats, need_numbers
+from ._windows import (
+    check_layout,
+    check_positive,
+    dims_by_letter,
+    in_layout,
+    paddings,
+    per_axis,
+    to_layout,
+    windows,
+)
+
+__all__: list[str] = []
+
+_DOC: Final = """{what} of each window, of size `pool_size`, moved along {axes}.
+
+    data: of layout {layout!r}, or as `layout` says; the result has the same, unless `out_layout`
+    says another.  strides and dilation: a number for each spatial axis, or one for all; padding:
+    one for all, one for each axis, or those in front and then those behind.  With `ceil_mode`, the
+    last window may reach beyond the padding.{more}
+    """
+
+
+def pool(
+    name: str, spatial: str, what: str, demand: Callable[..., None], more: str, *settings: str
+) -> Constructor:
+    """Register a pool along axes of these letters.
+
+    Args:
+        name: of the operator.
+        spatial: the letters.
+        what: it gives of a window.
+        demand: what the data type has to be.
+        more: what else is to be said of it.
+        settings: attributes that its kernel takes behind those of all.
+    """
+    axes, default_layout = len(spatial), "NC" + spatial
+
+    def arguments(
+        data: Any,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: Any = False,
+        count_include_pad: Any = False,
+        layout: str = default_layout,
+        out_layout: str | None = None,
+    ) -> tuple[Any, ...]:
+        return (
+            data,
+            per_axis("pool_size", pool_size, axes),
+            per_axis("strides", strides, axes),
+            paddings(padding, axes),
+            per_axis("dilation", dilation, axes),
+            ceil_mode,
+            count_include_pad,
+            layout,
+            layout if out_layout is None else out_layout,
+        )
+
+    def rule(
+        data: TensorType,
+        pool_size: Ints,
+        strides: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        layout: str,
+        out_layout: str,
+    ) -> Type:
+        demand(data=data)
+        check_positive(pool_size=pool_size, strides=strides, dilation=dilation)
+        check_layout("layout", layout, default_layout)
+        check_layout("out_layout", out_layout, default_layout)
+        dims = dims_by_letter("data", data, layout)
+        if dims is None:
+            return like(data, None, ndim=len(layout))
+        for i, letter in enumerate(spatial):
+            dims[letter] = windows(
+                letter,
+                dims[letter],
+                pool_size[i],
+                strides[i],
+                (padding[i], padding[i + axes]),
+                dilation[i],
+                ceil_mode=ceil_mode,
+            )
+        return like(data, in_layout(dims, out_layout))
+
+    def lower(builder: Any, call: Call) -> Expr:
+        """The kernel has batch and channels first."""
+        if not is_allocatable(call.ty):
+            return call
+        attrs = call.attrs
+        dims = dict(zip(attrs["out_layout"], call.ty.dims, strict=True))
+        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", *settings)
+        data = to_layout(call.args[0], attrs["layout"], default_layout)
+        out_ty = like(call.ty, in_layout(dims, default_layout))
+        result = kernel_call(name, [data, *(attrs[name] for name in names)], out_ty)
+        return to_layout(result, default_layout, attrs["out_layout"])
+
+    rule.__doc__ = _DOC.format(
+        what=what, axes=" and ".join(spatial), layout=default_layout, more=more
+    )
+    return operator(name, arguments=arguments, lower=lower)(rule)
+
+
+_COUNT: Final = """  With `count_include_pad`, elements of the
+    padding count, as zeros."""
+
+pool("nn.max_pool2d", "HW", "The greatest element", need_numbers, "")
+pool("nn.avg_pool2d", "HW", "The mean", need_floats, _COUNT, "count_include_pad")

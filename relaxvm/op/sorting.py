@@ -1,0 +1,68 @@
+"""Order of elements along an axis."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..ir.expr import Call, IntImm, TensorType, TupleType, Type, int_imm
+from .kinds import DType
+from .registry import operator
+from .rules import axis_of, like
+
+__all__ = ["argsort", "sort", "topk"]
+
+
+@operator("sort")
+def sort(x: TensorType, axis: int = -1, descending: bool = False) -> Type:
+    """The elements along an axis in order; NaN counts as the greatest."""
+    axis_of("axis", axis, x.ndim)
+    return x
+
+
+@operator(
+    "argsort",
+    takes=lambda call: [call.args[0], call.attrs["axis"], call.attrs["descending"]],
+)
+def argsort(
+    data: TensorType, axis: int = -1, descending: bool = False, dtype: DType = "int32"
+) -> Type:
+    """The indices of the elements along an axis in their order; of equals, that of the first is
+    first."""
+    axis_of("axis", axis, data.ndim)
+    return like(data, dtype=dtype)
+
+
+def _chosen(call: Call) -> list[object]:
+    attrs = call.attrs
+    values: Any = call.ty.fields[0] if type(call.ty) is TupleType else call.ty
+    # The number as it is known from the type: k, or all there are.
+    count = values.dims[axis_of("axis", attrs["axis"], values.ndim)]
+    return [call.args[0], count, attrs["axis"], attrs["ret_type"], attrs["largest"]]
+
+
+@operator("topk", takes=_chosen)
+def topk(
+    data: TensorType,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: Literal["both", "values", "indices"] = "both",
+    largest: bool = True,
+    dtype: DType = "int32",
+) -> Type:
+    """The k greatest, or least, elements along an axis, in order, and their indices, of data type
+    `dtype`; a tuple, or one of the two.
+
+    All elements if k is 0 or less, or if there are known to be no more than k.
+    """
+    place = axis_of("axis", axis, data.ndim)
+    values = like(data, None, ndim=data.ndim)
+    if data.dims is not None:
+        dims = list(data.dims)
+        length = dims[place]
+        if k > 0 and not (isinstance(length, IntImm) and length.value <= k):
+            dims[place] = int_imm(k)
+        values = like(data, dims)
+    indices = like(values, dtype=dtype)
+    if ret_type == "both":
+        return TupleType((values, indices))
+    return values if ret_type == "values" else indices

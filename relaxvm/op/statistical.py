@@ -1,0 +1,134 @@
+"""Reductions over axes, and running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ir.expr import Call, TensorType, Type, int_imm
+from .elementwise import astype
+from .kinds import DType, Ints
+from .registry import Constructor, operator
+from .rules import axes_of, axis_of, like, need_floats, need_numbers, product
+
+__all__ = ["argmax", "argmin", "cumprod", "cumsum", "reduction"]
+
+
+def _reduced(x: TensorType, axes: tuple[int, ...] | None, keepdims: bool) -> TensorType:
+    """The type of a tensor without some axes, or with length 1 there."""
+    if axes is None and not keepdims:
+        return like(x, ())
+    if x.ndim == -1:
+        return like(x, None)
+    gone = range(x.ndim) if axes is None else axes_of("axis", axes, x.ndim)
+    if x.dims is None and len(gone) < x.ndim:
+        return like(x, None, ndim=x.ndim if keepdims else x.ndim - len(gone))
+    one = int_imm(1)
+    if x.dims is None:
+        return like(x, (one,) * x.ndim if keepdims else ())
+    if keepdims:
+        return like(x, [one if i in gone else dim for i, dim in enumerate(x.dims)])
+    return like(x, [dim for i, dim in enumerate(x.dims) if i not in gone])
+
+
+def _reduced_axes(call: Call) -> list[Any]:
+    x, axes = call.args[0], call.attrs["axis"]
+    if axes is None:
+        return [x]
+    return [x, axes_of("axis", axes, x.ty.ndim)]
+
+
+def reduction(name: str, demand: Callable[..., None], doc: str) -> Constructor:
+    """Register a reduction of one tensor over axes.
+
+    Args:
+        name: of the operator.
+        demand: what the data type has to be.
+        doc: what it gives.
+    """
+
+    def rule(x: TensorType, axis: Ints | None = None, keepdims: bool = False) -> Type:
+        demand(x=x)
+        return _reduced(x, axis, keepdims)
+
+    rule.__doc__ = (
+        f"{doc} over axes, all of them if none is given.\n\n"
+        "The axes are not part of the result, or with `keepdims` have length 1 there."
+    )
+    return operator(name, takes=_reduced_axes)(rule)
+
+
+def _anything(**operands: Any) -> None:
+    """No demand."""
+
+
+_REDUCTIONS: Final[dict[str, tuple[Callable[..., None], str]]] = {
+    "max": (_anything, "The greatest element of x"),
+    "mean": (need_floats, "The mean of x"),
+    "min": (_anything, "The least element of x"),
+    "prod": (need_numbers, "The product of x"),
+    "sum": (need_numbers, "The sum of x"),
+}
+
+for _name, (_demand, _doc) in _REDUCTIONS.items():
+    reduction(_name, _demand, _doc)
+
+
+def _found_axis(call: Call) -> list[Any]:
+    x, axis = call.args[0], call.attrs["axis"]
+    return [x, None if axis is None else axis_of("axis", axis, x.ty.ndim)]
+
+
+@operator("argmax", takes=_found_axis)
+def argmax(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
+    """The index, int64, of the first of the greatest elements along an axis; without an axis, in
+    all of x in order."""
+    return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
+
+
+@operator("argmin", takes=_found_axis)
+def argmin(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
+    """The index, int64, of the first of the least elements; as `argmax` else."""
+    return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
+
+
+def _scanned(call: Call) -> list[Any]:
+    x, attrs = call.args[0], call.attrs
+    if attrs["dtype"] not in (None, x.ty.dtype):
+        x = astype(x, attrs["dtype"])
+    axis = attrs["axis"]
+    return [x, None if axis is None else axis_of("axis", axis, x.ty.ndim), attrs["exclusive"]]
+
+
+def _scan(data: TensorType, axis: int | None, dtype: str | None) -> Type:
+    dtype = data.dtype if dtype is None else dtype
+    if axis is not None:
+        axis_of("axis", axis, data.ndim)
+        return like(data, dtype=dtype)
+    if data.dims is None:
+        return like(data, None, dtype=dtype, ndim=1)
+    return like(data, [product(data.dims)], dtype=dtype)
+
+
+@operator("cumsum", takes=_scanned)
+def cumsum(
+    data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
+) -> Type:
+    """The running sum along an axis, without an axis of all elements in order as a vector; with
+    `exclusive`, each element's own value is not part of its sum.
+
+    `dtype` is what the elements are converted to before.
+    """
+    if dtype is None:
+        need_numbers(data=data)
+    return _scan(data, axis, dtype)
+
+
+@operator("cumprod", takes=_scanned)
+def cumprod(
+    data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
+) -> Type:
+    """The running product; as `cumsum` else."""
+    if dtype is None:
+        need_numbers(data=data)
+    return _scan(data, axis, dtype)
