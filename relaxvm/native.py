@@ -21,6 +21,7 @@ from .errors import LinkError
 
 __all__ = ["KernelOptions", "NativeFunction", "load_function", "load_kernels"]
 
+
 class KernelOptions(TypedDict, total=False):
     """What a kernel is loaded with, beside its name: see `NativeFunction`."""
 
@@ -69,17 +70,18 @@ def load_kernels(
     Args:
         path: the library.
         names: the kernels; by default those that the library lists by ``RVM_KERNEL_NAMES``.
-        options: ``release_gil``, ``writes``, ``strided``, ``alignment`` of `NativeFunction`, for all.
+        options: as in `load_function`, for all of them.
 
     Raises:
-        LinkError: the library cannot be loaded, lacks a kernel (all such are named), or has no list.
+        LinkError: the library cannot be loaded or lacks kernels (all are named), or has no list.
     """
     library = _open(path)
     names = _listed(library, path) if names is None else list(names)
     addresses = {name: _find(library, name) for name in names}
     missing = tuple(name for name, address in addresses.items() if address is None)
     if missing:
-        raise LinkError(f"{os.fspath(path)}: has no kernel {', '.join(map(repr, missing))}", missing)
+        listed = ", ".join(map(repr, missing))
+        raise LinkError(f"{os.fspath(path)}: has no kernel {listed}", missing)
     return {
         name: NativeFunction(address, name, library, **options)
         for name, address in addresses.items()
@@ -119,7 +121,7 @@ def _listed(library: ctypes.CDLL, path: str | os.PathLike[str]) -> list[str]:
         raise LinkError(f"{os.fspath(path)}: does not list its kernels; pass `names`, or add "
                         f"RVM_KERNEL_NAMES(...) to the library") from None
     texts = ctypes.cast(address, ctypes.POINTER(ctypes.c_char_p))
-    names = []
+    names: list[str] = []
     while (text := texts[len(names)]) is not None:
         names.append(text.decode())
     return names

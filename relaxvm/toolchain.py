@@ -14,8 +14,8 @@ loaded and run.
 The options keep arithmetic exact: results are those of IEEE operations in the order of the text, as
 Python and numpy give them, so there is no ``-ffast-math``, and products and sums are not fused.
 Signed integers wrap.  Code is for any machine of the platform, so that a library may be taken to
-another one; ``RVM_CLONES`` in ``relaxvm/kernel.h`` gives a function the vector units that the machine
-has.  ``RELAXVM_CFLAGS="-march=native"`` asks for this machine alone.
+another one; a function marked ``RVM_CLONES`` (see ``relaxvm/kernel.h``) uses the vector units that
+the machine has.  ``RELAXVM_CFLAGS="-march=native"`` asks for this machine alone.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def compile_c(
     return library
 
 
-# ---- the compiler ----------------------------------------------------------------------------------
+# ---- the compiler --------------------------------------------------------------------------
 
 
 def _command() -> list[str] | None:
@@ -133,8 +133,8 @@ def _version(command: tuple[str, ...], _mtime: int) -> str:
 
 
 def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tuple[int, str]:
-    """Exit status and output.  Whatever ends the wait (a time-out, Ctrl-C) ends the compiler and the
-    processes that it has started."""
+    """Exit status and output.  Whatever ends the wait (a time-out, Ctrl-C) ends the compiler and
+    the processes that it has started."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         process = subprocess.Popen(
@@ -178,14 +178,14 @@ def _failure(subject: str, status: int, output: str) -> str:
     return "\n".join([f"{subject}: {how}", *lines])
 
 
-# ---- the cache -------------------------------------------------------------------------------------
+# ---- the cache -----------------------------------------------------------------------------
 
 
 def cache_dir() -> Path:
     """Where compiled libraries are kept; made if need be, for the user alone.
 
-    ``$RELAXVM_CACHE_DIR``, else ``relaxvm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.  Where that cannot
-    be made (a read-only home), a directory for this process, with a warning.
+    ``$RELAXVM_CACHE_DIR``, else ``relaxvm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.  Where that
+    cannot be made (a read-only home), a directory for this process, with a warning.
 
     Raises:
         CompilerError: others can write to the directory.

@@ -62,7 +62,8 @@ enum {
   RVM_OBJECT = 64,
   RVM_TEXT_OBJECT = 65,   /* as_object, an RvmBytesObject */
   RVM_BYTES_OBJECT = 66,  /* the same for bytes */
-  RVM_SHAPE = 69          /* as_object, an RvmShape */
+  RVM_SHAPE = 69,         /* as_object, an RvmShape */
+  RVM_TENSOR_OBJECT = 70  /* as_object, an RvmTensorObject: how TVM passes tensors from Python */
 };
 
 /* The kind of number in an RvmDtype. */
@@ -136,6 +137,12 @@ typedef struct {
   RvmBytes bytes;
 } RvmBytesObject;
 
+/* A tensor as an object. */
+typedef struct {
+  RvmObject object;
+  RvmTensor tensor;
+} RvmTensorObject;
+
 /* An argument or a result: 16 bytes. */
 typedef struct {
   int32_t type;         /* what it holds */
@@ -183,6 +190,7 @@ typedef struct {
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #ifdef __APPLE__
 #include <dlfcn.h>
 #endif
@@ -236,7 +244,9 @@ RVM_EXTERN_C __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char 
 /* Say why the kernel fails, printf-style, and be RVM_FAILED: `return rvm_error(...)`.  `kind` names
  * the exception class: one of Python's (TypeError, ValueError, IndexError, ...), or InternalError.
  * A macro, so that the compiler knows the value. */
-#define rvm_error(kind, ...) (rvm_report_error(kind, __VA_ARGS__), (int)RVM_FAILED)
+#define rvm_error(kind, ...) (rvm_report_error(kind, __VA_ARGS__), rvm_failed())
+
+RVM_UNUSED static inline int rvm_failed(void) { return RVM_FAILED; }
 
 __attribute__((format(printf, 2, 3), cold)) RVM_UNUSED static void rvm_report_error(
     const char *kind, const char *format, ...) {
@@ -268,20 +278,26 @@ RVM_UNUSED static int rvm_interrupted(void) {
       return rvm_error("TypeError", "expected %d arguments, got %d", (int)(count), (int)num_args); \
   } while (0)
 
+/* Argument `index` as a tensor of any kind, or NULL if it is none. */
+RVM_UNUSED static RvmTensor *rvm_any_tensor(const RvmAny *args, int index) {
+  if (args[index].type == RVM_TENSOR) return args[index].as_tensor;
+  if (args[index].type != RVM_TENSOR_OBJECT) return NULL;
+  return &((RvmTensorObject *)args[index].as_object)->tensor;
+}
+
 /* Argument `index` as a tensor of this element type and rank (any rank if negative), or NULL after
  * an error. */
 RVM_UNUSED static RvmTensor *rvm_tensor(const RvmAny *args, int index, int code, int bits, int ndim) {
-  const RvmTensor *x = args[index].as_tensor;
-  if (args[index].type != RVM_TENSOR) {
-    rvm_report_error("TypeError", "argument %d: expected a tensor", index);
+  RvmTensor *x = rvm_any_tensor(args, index);
+  if (!x) {
+    rvm_error("TypeError", "argument %d: expected a tensor", index);
   } else if (x->dtype.code != code || x->dtype.bits != bits || x->dtype.lanes != 1) {
-    rvm_report_error("TypeError", "argument %d: expected data type (code %d, bits %d), got (%d, %d)",
-                     index, code, bits, x->dtype.code, x->dtype.bits);
+    rvm_error("TypeError", "argument %d: expected data type (code %d, bits %d), got (%d, %d)", index,
+              code, bits, x->dtype.code, x->dtype.bits);
   } else if (ndim >= 0 && x->ndim != ndim) {
-    rvm_report_error("ValueError", "argument %d: expected rank %d, got %d", index, ndim,
-                     (int)x->ndim);
+    rvm_error("ValueError", "argument %d: expected rank %d, got %d", index, ndim, (int)x->ndim);
   } else {
-    return args[index].as_tensor;
+    return x;
   }
   return NULL;
 }
@@ -304,6 +320,31 @@ RVM_UNUSED static int rvm_get_float(const RvmAny *args, int index, double *value
     return rvm_error("TypeError", "argument %d: expected a float", index);
   }
   return RVM_OK;
+}
+
+/* Argument `index` as text (UTF-8) or bytes; RVM_FAILED after an error. */
+RVM_UNUSED static int rvm_get_bytes(const RvmAny *args, int index, RvmBytes *value) {
+  const RvmAny *arg = &args[index];
+  switch (arg->type) {
+    case RVM_TEXT:
+      value->data = arg->as_text;
+      value->size = strlen(arg->as_text);
+      return RVM_OK;
+    case RVM_BYTES:
+      *value = *arg->as_bytes;
+      return RVM_OK;
+    case RVM_SHORT_TEXT:
+    case RVM_SHORT_BYTES:
+      value->data = arg->short_bytes;
+      value->size = arg->short_size;
+      return RVM_OK;
+    case RVM_TEXT_OBJECT:
+    case RVM_BYTES_OBJECT:
+      *value = ((const RvmBytesObject *)arg->as_object)->bytes;
+      return RVM_OK;
+    default:
+      return rvm_error("TypeError", "argument %d: expected text or bytes", index);
+  }
 }
 
 /* Where the elements of a tensor start. */
