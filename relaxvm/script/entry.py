@@ -53,8 +53,12 @@ def decorated_class(cls: Any, frame: FrameType) -> IRModule:
     if not isinstance(cls, type):
         raise TypeError(f"I.ir_module: expected a class, got {type(cls).__name__}")
     functions = [value for value in vars(cls).values() if isinstance(value, FunctionType)]
-    source = Source.of_file(frame.f_code.co_filename, frame.f_globals)
-    return parse_module(source, source.class_at(cls, frame), _around(frame, functions))
+    inner = [func.__code__ for func in functions if func.__module__ == cls.__module__]
+    file = inner[0].co_filename if inner else frame.f_code.co_filename
+    source = Source.of_file(file, frame.f_globals)
+    line = vars(cls).get("__firstlineno__", frame.f_lineno)
+    node = source.class_at(cls.__name__, line, [code.co_firstlineno for code in inner])
+    return parse_module(source, node, _around(frame, functions))
 
 
 def _around(frame: FrameType, functions: list[Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ from .markers import (
 )
 from .scope import CURRENT, MISSING, Scope
 from .signature import Signature, dimension, read_signature
-from .source import Source
+from .source import Source, uncollected
 from .type_forms import DTypeMaker, type_of
 
 __all__ = ["parse_function", "parse_module"]
@@ -62,7 +62,8 @@ def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any])
     parser = _ModuleParser(source, node, outside)
     token = CURRENT.set(parser)
     try:
-        return parser.parse()
+        with uncollected():
+            return parser.parse()
     finally:
         CURRENT.reset(token)
 
@@ -72,11 +73,8 @@ def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, 
     parser = _Parser(source, Scope(outside))
     token = CURRENT.set(parser)
     try:
-        decoration = parser.decoration(node)
-        if decoration.kind == "tir":
-            return parser.prim_func(node)
-        signature = read_signature(parser.evaluator, node)
-        return parser.function(node, signature, decoration)
+        with uncollected():
+            return parser.top_function(node)
     finally:
         CURRENT.reset(token)
 
@@ -133,6 +131,13 @@ class _Parser:
                     self.error(keyword.value, f"R.function: unknown option {keyword.arg!r}{known}")
                 options[keyword.arg] = bool(self.evaluator.eval(keyword.value))
         return _Decoration("relax", options["private"], options["pure"])
+
+    def top_function(self, node: ast.FunctionDef) -> BaseFunc:
+        """A function that is in no module."""
+        decoration = self.decoration(node)
+        if decoration.kind == "tir":
+            return self.prim_func(node)
+        return self.function(node, read_signature(self.evaluator, node), decoration)
 
     def prim_func(self, node: ast.FunctionDef) -> BaseFunc:
         """A function of TIR."""
@@ -556,12 +561,7 @@ class _BodyParser:
     def _expression(self, node: ast.Expr) -> None:
         value = self._value(node.value)
         if isinstance(value, Expr):
-            var = self._emit("_", node, value, None, node)
-            if type(var.ty) is not TupleType or var.ty.fields:
-                self.error(
-                    node,
-                    f"a value of type {var.ty} is not used; assign it, if only to _",
-                )
+            self._check_void(self._emit("_", node, value, None, node), node)
         elif isinstance(value, FunctionAttrs) and not isinstance(value, ModuleAttrs):
             self._attrs.update(value.attrs)
         elif isinstance(value, Output):
@@ -570,6 +570,10 @@ class _BodyParser:
             self.error(node, "assign what R.match_cast gives to a variable")
         elif isinstance(value, DTypeMaker) or (value is not None and not isinstance(value, str)):
             self.error(node, f"the value of the statement, {type(value).__name__}, has no effect")
+
+    def _check_void(self, var: Var, node: ast.Expr) -> None:
+        if type(var.ty) is not TupleType or var.ty.fields:
+            self.error(node, f"a value of type {var.ty} is not used; assign it, if only to _")
 
     def _pass(self, node: ast.Pass) -> None:
         pass
@@ -699,7 +703,9 @@ class _BodyParser:
         elif isinstance(node, ast.Expr):
             value = self._value(node.value)
             if isinstance(value, Expr):
-                return "_", self._emit(f"_{suffix}", node, value, None, node)
+                var = self._emit(f"_{suffix}", node, value, None, node)
+                self._check_void(var, node)
+                return "_", var
         elif isinstance(node, ast.If):
             declared, self._declared = self._declared, None
             name, value = self._if_value(node)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import gc
 import linecache
-from collections.abc import Mapping
-from types import CodeType, FrameType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import CodeType
 from typing import Any, Final, NoReturn
 
 from ..errors import DiagnosticError
 from ..source import Span, underlined
 
-__all__ = ["Source"]
+__all__ = ["Source", "uncollected"]
 
-_NAMED = (ast.ClassDef, ast.FunctionDef)
+Definition = ast.ClassDef | ast.FunctionDef
 
 
 class Source:
@@ -22,15 +24,17 @@ class Source:
     Lines and columns of syntax trees are those of the file.
     """
 
-    __slots__ = ("_ascii", "_lines", "file", "text", "tree")
+    __slots__ = ("_ascii", "_definitions", "_lines", "file", "text", "tree")
 
     def __init__(self, text: str, file: str = "<script>") -> None:
         self.text = text
         self.file = file
         self._ascii = text.isascii()
         self._lines: list[str] | None = None
+        self._definitions: dict[str, list[Definition]] | None = None
         try:
-            self.tree = ast.parse(text)
+            with uncollected():
+                self.tree = ast.parse(text)
         except SyntaxError as error:
             line, column = error.lineno or 1, max(error.offset or 1, 1)
             self.fail(Span(file, line, column), f"{error.msg}; a script is Python by its syntax")
@@ -105,23 +109,66 @@ class Source:
         assert isinstance(found, ast.FunctionDef)
         return found
 
-    def class_at(self, cls: type, frame: FrameType) -> ast.ClassDef:
-        """The definition of a class that is being decorated in a frame."""
-        line = vars(cls).get("__firstlineno__", frame.f_lineno)
-        found = self._defined(ast.ClassDef, cls.__name__, line)
+    def class_at(self, name: str, line: int, inner_lines: list[int]) -> ast.ClassDef:
+        """The definition of a class.
+
+        Args:
+            line: one of its decorators or of its header, if known.
+            inner_lines: of functions that are defined in it.
+        """
+        found = self._defined(ast.ClassDef, name, line)
         if found is None:
-            raise OSError(f"{self.file}: class {cls.__name__!r} is not at line {line}")
+            known = [c for c in self._all(name) if isinstance(c, ast.ClassDef)]
+            holding = [
+                c for c in known
+                if inner_lines and all(c.lineno <= i <= (c.end_lineno or 0) for i in inner_lines)
+            ]  # fmt: skip
+            known = holding or known
+            if len(known) != 1:
+                raise OSError(f"{self.file}: class {name!r} is not found at line {line}")
+            return known[0]
         assert isinstance(found, ast.ClassDef)
         return found
 
-    def _defined(self, kind: type, name: str, line: int) -> ast.AST | None:
+    def _defined(self, kind: type, name: str, line: int) -> Definition | None:
         """The definition of a name whose decorators and header hold a line."""
-        for node in ast.walk(self.tree):
-            if type(node) is kind and isinstance(node, _NAMED) and node.name == name:
-                first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
-                if first <= line <= node.lineno:
-                    return node
+        for node in self._all(name):
+            first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
+            if type(node) is kind and first <= line <= node.lineno:
+                return node
         return None
+
+    def _all(self, name: str) -> list[Definition]:
+        """All definitions of a name."""
+        if self._definitions is None:
+            self._definitions = {}
+            for node in _definitions(self.tree.body):
+                self._definitions.setdefault(node.name, []).append(node)
+        return self._definitions.get(name, [])
+
+
+def _definitions(statements: list[Any]) -> Iterator[Definition]:
+    for node in statements:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            inner = getattr(node, field, None)
+            if inner and isinstance(inner, list):
+                yield from _definitions(inner)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Context manager: the collector of cycles waits.  While a large script is read it would look at
+    the growing tree over and over, which takes half of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # The file that was read last, as one file often holds many programs, with the lines it was made of.
