@@ -312,7 +312,7 @@ def _make_entry(
         (work / "sha256").write_text(digest, encoding="ascii")
         _publish(work, entry, library)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _remove(work)
 
 
 def _publish(work: Path, entry: Path, library: Path) -> None:
@@ -328,8 +328,17 @@ def _publish(work: Path, entry: Path, library: Path) -> None:
         aside = entry.with_name(f".old-{secrets.token_hex(8)}")
         with contextlib.suppress(FileNotFoundError):
             entry.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+            _remove(aside)
     raise CompilerError(f"cannot write the cache entry {entry}")
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory, or a file that is where a directory should be.  What cannot be removed
+    now is left to a later sweep."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sweep(cache: Path) -> None:
@@ -338,4 +347,4 @@ def _sweep(cache: Path) -> None:
     for path in cache.glob(".[no][el][wd]-*"):
         with contextlib.suppress(FileNotFoundError):  # another process sweeps, too
             if path.stat().st_mtime < oldest:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)

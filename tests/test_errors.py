@@ -41,6 +41,7 @@ def test_bases_that_programs_for_tvm_rely_on() -> None:
     [
         (errors.LinkError("text", ("a", "b")), {"missing": ("a", "b")}),
         (errors.LimitError("text", "fuel"), {"limit": "fuel"}),
+        (errors.CompilerError("text", "more"), {"output": "more"}),
         (errors.ParseError("text", line=3, column=7), {"line": 3, "column": 7}),
         (errors.VerifyError("text", "a report"), {"report": "a report"}),
     ],
