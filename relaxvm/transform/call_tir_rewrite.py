@@ -92,8 +92,7 @@ class _Rewriter(ExprMutator):
                 (i for i, d in enumerate(self._devices) if d is ty.vdevice), ty.vdevice.vdevice_id
             )
             scope = ty.vdevice.memory_scope
-        call = builtin.alloc_tensor(ty.shape, ty.dtype, device, scope)
-        call = Call(call.op, call.args, call.attrs, [ty], ty, binding.span)
+        call = builtin.alloc_tensor(ty.shape, ty.dtype, device, scope, ty_args=ty)
         return VarBinding(Var("alloc", ty), call, binding.span)
 
 

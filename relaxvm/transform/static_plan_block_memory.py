@@ -9,6 +9,7 @@ Source: the pass of the same name in apache-tvm 0.27.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -117,7 +118,7 @@ class _Bounds:
         if type(dim) is IntImm or not self._bounded:
             return dim
         high = self._analyzer.const_bounds(dim)[1]
-        return dim if high is None else int_imm(high)
+        return dim if high == math.inf else int_imm(int(high))
 
 
 def _attribute(func: Function, name: str) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ..ir import (
+    ANY,
     AnyType,
     Attrs,
     Binding,
@@ -147,7 +148,8 @@ class _FunctionLowerer(ExprMutator):
         self._func = func
         self._module = module
         self._slots = _Slots(func)
-        self._heap = Var("shape_heap", TensorType(None, "int64", ndim=1))
+        has_heap = len(self._slots) > 0
+        self._heap = Var("shape_heap", TensorType(None, "int64", ndim=1) if has_heap else ANY)
         self._out: list[Binding] = []
         self._rechecks: list[_Match] = []
         self._registers: set[Var] = set(func.params)
