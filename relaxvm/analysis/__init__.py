@@ -32,14 +32,26 @@ from .variables import (
     udchain,
     used_vars,
 )
+from .well_formed import (
+    RULES,
+    IllFormedError,
+    Violation,
+    check_well_formed,
+    violations,
+    well_formed,
+)
 
 __all__ = [
+    "RULES",
     "BaseCheckResult",
+    "IllFormedError",
     "TypeBaseCheckResult",
+    "Violation",
     "all_global_vars",
     "all_vars",
     "bound_vars",
     "called_global_vars",
+    "check_well_formed",
     "collect_non_negative_expressions",
     "contains_impure_call",
     "definable_tir_vars_in_type",
@@ -60,4 +72,6 @@ __all__ = [
     "type_lca",
     "udchain",
     "used_vars",
+    "violations",
+    "well_formed",
 ]

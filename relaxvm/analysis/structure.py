@@ -9,13 +9,12 @@ from ..ir.expr import (
     DataflowVar,
     Function,
     GlobalVar,
-    SeqExpr,
     Var,
     VarBinding,
 )
 from ..ir.module import IRModule
 from ..ir.visitor import ExprMutator
-from .variables import all_global_vars, used_vars
+from .variables import all_global_vars, uses_of_binding
 
 __all__ = ["detect_recursion", "remove_all_unused"]
 
@@ -93,8 +92,7 @@ class _RemoveUnused(ExprMutator):
             if type(binding) is VarBinding and type(var) is DataflowVar and var not in used:
                 continue
             kept.append(binding)
-            single = SeqExpr([BindingBlock([binding])], binding.var)
-            used.update(v for v in used_vars(single) if v is not var)
+            used.update(uses_of_binding(binding))
         if len(kept) == len(block.bindings):
             return block
         return DataflowBlock(reversed(kept), block.span)

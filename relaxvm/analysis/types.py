@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..ir.expr import Call, Expr, ShapeType, TensorType, TupleType, Type, Var
+from ..ir.expr import Call, Expr, IntImm, ShapeType, TensorType, TupleType, Type, Var
 from ..ir.infer import (
     BaseCheckResult,
     base_check,
@@ -77,6 +77,6 @@ def collect_non_negative_expressions(ty: Type) -> list[Expr]:
             continue
         dims = t.dims if isinstance(t, TensorType) else t.values if isinstance(t, ShapeType) else ()
         for dim in dims or ():
-            if not hasattr(dim, "value"):
+            if type(dim) is not IntImm:
                 found.setdefault(expr_key(dim), dim)
     return list(found.values())

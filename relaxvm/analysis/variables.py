@@ -15,6 +15,7 @@ from typing import Any
 from ..ir import arith
 from ..ir.expr import (
     BaseFunc,
+    Binding,
     DataflowBlock,
     Expr,
     Function,
@@ -45,6 +46,7 @@ __all__ = [
     "tir_vars_in_type",
     "udchain",
     "used_vars",
+    "uses_of_binding",
 ]
 
 
@@ -214,13 +216,18 @@ def get_var2val(func: Function) -> dict[Var, Expr]:
     return {b.var: b.value for b in _bindings(func) if type(b) is VarBinding}
 
 
+def uses_of_binding(binding: Binding) -> list[Var]:
+    """Variables that a binding uses: its value, and the types that stand in it."""
+    found = _Variables()
+    found.visit_binding(binding)
+    return list(found.used)
+
+
 def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
     """Variable -> variables of the block that are computed of it, by value or by type.  Those that
     the block defines come first, each even if nothing is computed of it."""
     found: dict[Var, dict[Var, None]] = {binding.var: {} for binding in dfb.bindings}
     for binding in dfb.bindings:
-        variables = _Variables()
-        variables.visit_binding(binding)
-        for var in variables.used:
+        for var in uses_of_binding(binding):
             found.setdefault(var, {})[binding.var] = None
     return {var: list(users) for var, users in found.items()}

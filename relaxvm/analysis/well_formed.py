@@ -1,0 +1,799 @@
+"""The rules that every program keeps.
+
+A program is checked in one walk; at each node the rules of `RULES` for this kind of node are asked.
+A rule is a function of the walk and the node that returns None, or what is wrong, or a pair of that
+and a hint.  The first line of its docstring is what it says in messages.
+
+Source: WellFormedChecker of apache-tvm 0.27, and what the passes here rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from ..errors import RelaxVMError
+from ..ir.arith import free_vars
+from ..ir.equality import structural_equal
+from ..ir.expr import (
+    AnyType,
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    FuncType,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    StringImm,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+)
+from ..ir.infer import BaseCheckResult, base_check, is_condition, type_free_vars, type_of_call
+from ..ir.module import IRModule
+from ..ir.op import Op
+from ..source import Span
+from ..tir import Buffer, PrimFunc
+from ..values import dtype_name
+from .purity import is_impure_call
+from .variables import definable_tir_vars_in_type
+
+__all__ = [
+    "RULES",
+    "IllFormedError",
+    "Rule",
+    "Violation",
+    "check_well_formed",
+    "violations",
+    "well_formed",
+]
+
+
+class Violation(NamedTuple):
+    """A rule that is broken at a place.
+
+    Attributes:
+        rule: its name, as "defined_once".
+        function: name of the function of the module.
+        problem: what is wrong.
+        binding: the binding as text; empty if it is not in one.
+        span: where in the source, if known.
+        hint: what to do, or empty.
+    """
+
+    rule: str
+    function: str
+    problem: str
+    binding: str = ""
+    span: Span | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.span})" if self.span else ""
+        binding = f"\n    in: {_indented(self.binding)}" if self.binding else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.function}{place}: {self.problem}{hint} [{self.rule}]{binding}"
+
+
+class IllFormedError(RelaxVMError, ValueError):
+    """A program breaks rules.
+
+    Attributes:
+        violations: all of them, in order of the program.
+    """
+
+    def __init__(self, violations: Iterable[Violation]) -> None:
+        self.violations = tuple(violations)
+        count = len(self.violations)
+        lines = [str(violation) for violation in self.violations[:_MOST_SHOWN]]
+        if count > _MOST_SHOWN:
+            lines.append(f"and {count - _MOST_SHOWN} more")
+        rules = "a rule" if count == 1 else f"rules at {count} places"
+        super().__init__("\n".join([f"the program breaks {rules}:", *lines]))
+
+
+_MOST_SHOWN: Final = 50
+_MOST_TEXT: Final = 300
+
+
+def well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
+    """Check that a module or function keeps all rules.
+
+    Args:
+        check_ty: whether expressions need to have types that fit together.
+
+    Returns:
+        True.
+
+    Raises:
+        IllFormedError: it does not; names every place where it breaks one.
+    """
+    found = violations(obj, check_ty)
+    if found:
+        raise IllFormedError(found)
+    return True
+
+
+def check_well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
+    """Whether a module or function keeps all rules; `well_formed` says which it breaks."""
+    return not violations(obj, check_ty)
+
+
+def violations(obj: IRModule | BaseFunc, check_ty: bool = True) -> list[Violation]:
+    """Every place where a module or function breaks a rule."""
+    if isinstance(obj, IRModule):
+        walk = _Walk(obj, check_ty, is_module=True)
+    else:
+        walk = _Walk(IRModule.from_expr(obj), check_ty, is_module=False)
+    walk.module_()
+    return walk.found
+
+
+# Rules
+
+_Answer = str | tuple[str, str] | None
+_Check = Callable[["_Walk", Any], _Answer]
+
+
+class Rule(NamedTuple):
+    """A rule: for nodes at an `event` of the walk, `check` tells what is wrong."""
+
+    event: str
+    check: _Check
+    about_types: bool
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.check.__name__
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return (self.check.__doc__ or "").partition("\n")[0]
+
+
+RULES: Final[list[Rule]] = []
+"""All rules, in the order in which they are asked."""
+
+
+def rule(event: str, about_types: bool = False) -> Callable[[_Check], _Check]:
+    """Add a function to the rules.
+
+    Args:
+        event: "function", "parameter", "definition" and "use" of a variable, "symbol" (a symbolic
+            variable that a type mentions and that is not seen), "leaf" (an operand), "value" of a
+            binding, "dataflow" (a value in a dataflow block), "binding", "if", "call", "constant",
+            "global" (a function that is not in the module).
+        about_types: whether the rule is left out where types are not checked.
+    """
+
+    def add(check: _Check) -> _Check:
+        RULES.append(Rule(event, check, about_types))
+        return check
+
+    return add
+
+
+@rule("function")
+def symbol_is_name(walk: _Walk, func: Any) -> _Answer:
+    """The attribute global_symbol of a function is its name in the module."""
+    symbol = func.attrs.get("global_symbol")
+    if symbol is not None and type(func) is Function and symbol != walk.function:
+        return f"its global_symbol is {symbol!r}", "private functions have none"
+    return None
+
+
+@rule("function")
+def symbol_is_unique(walk: _Walk, func: Any) -> _Answer:
+    """No two functions have the same global_symbol."""
+    symbol = func.attrs.get("global_symbol")
+    if symbol is None:
+        return None
+    other = walk.symbols.setdefault(symbol, walk.function)
+    return f"{other} has the global_symbol {symbol!r} as well" if other != walk.function else None
+
+
+@rule("function", about_types=True)
+def function_has_type(walk: _Walk, func: Any) -> _Answer:
+    """The type of a global variable is that of its function."""
+    if walk.variable is None or type(func) is not Function:
+        return None
+    ty = walk.variable.ty
+    if type(ty) is not FuncType:
+        return f"its GlobalVar has the type {ty}, expected a function type"
+    if ty is func.ty or structural_equal(ty, func.ty, map_free_vars=True):
+        return None
+    return f"its GlobalVar has the type {ty}, but the function has {func.ty}"
+
+
+@rule("function", about_types=True)
+def result_has_type(walk: _Walk, func: Any) -> _Answer:
+    """The body of a function is of the function's return type."""
+    if type(func) is not Function:
+        return None
+    if func.ret_ty is None:
+        return "the return type is missing", "infer_type or BlockBuilder.normalize gives types"
+    if func.body.ty is not None and _contradicts(func.ret_ty, func.body.ty):
+        return f"the return type is {func.ret_ty}, but the body is of type {func.body.ty}"
+    return None
+
+
+@rule("function")
+def forced_purity(walk: _Walk, func: Any) -> _Answer:
+    """Only pure functions are forced to be pure."""
+    if type(func) is Function and func.attrs.get("relax.force_pure") and not func.is_pure:
+        return "relax.force_pure is set, but the function is declared impure"
+    return None
+
+
+@rule("parameter")
+def parameter_is_var(walk: _Walk, param: Var) -> _Answer:
+    """Parameters are seen in the whole function, so they are no DataflowVars."""
+    return f"parameter {param.name} is a DataflowVar" if type(param) is DataflowVar else None
+
+
+@rule("parameter", about_types=True)
+def parameter_has_type(walk: _Walk, param: Var) -> _Answer:
+    """Parameters have types."""
+    return f"parameter {param.name} has no type" if param.ty is None else None
+
+
+@rule("definition")
+def defined_once(walk: _Walk, var: Var) -> _Answer:
+    """A variable is defined once in a module."""
+    owner = walk.owners.get(var)
+    if owner is None:
+        return None
+    where = "" if owner == walk.function else f", first in {owner}"
+    return f"{var.name} is defined twice{where}", "make a new Var for each definition"
+
+
+@rule("definition")
+def dataflow_var_in_dataflow(walk: _Walk, var: Var) -> _Answer:
+    """DataflowVars are defined in dataflow blocks."""
+    if type(var) is DataflowVar and not walk.in_dataflow:
+        return f"the DataflowVar {var.name} is defined outside of a dataflow block"
+    return None
+
+
+@rule("use")
+def defined_before_use(walk: _Walk, var: Var) -> _Answer:
+    """A variable is used only where it is defined and seen."""
+    if var in walk.visible:
+        return None
+    if type(var) is DataflowVar and var in walk.owners:
+        return f"the DataflowVar {var.name} is used outside of its dataflow block", (
+            "bind it to a Var as an output of the block"
+        )
+    if var not in walk.owners:
+        return f"{var.name} is not defined"
+    if walk.owners[var] != walk.function:
+        return f"{var.name} is defined in another function, {walk.owners[var]}"
+    return f"{var.name} is not seen here, it is defined in another branch or function"
+
+
+@rule("symbol")
+def symbol_defined_before_use(walk: _Walk, var: Var) -> _Answer:
+    """A symbolic variable is defined by a parameter or match_cast before types mention it."""
+    if var in walk.visible:
+        return None
+    owner = walk.owners.get(var)
+    if owner is not None and owner != walk.function:
+        return f"the symbolic variable {var.name} is of another function, {owner}"
+    return f"the symbolic variable {var.name} is not defined here", (
+        "a dimension of a parameter or of R.match_cast that is the variable alone defines it"
+    )
+
+
+@rule("leaf")
+def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
+    """Operands are variables, constants, or tuples of such: whatever computes has a binding."""
+    if type(expr) in _LEAVES or _is_scalar(expr):
+        return None
+    return f"the operand {_text(expr)} is a {type(expr).__name__}", (
+        "bind it to a variable; BlockBuilder.normalize does"
+    )
+
+
+def _is_scalar(expr: Any) -> bool:
+    """Whether an expression is computed with dimensions, and not by a binding of its own."""
+    if type(expr) is Call:
+        return type(expr.op) is Op and expr.op.name.startswith("tirx.")
+    return type(expr.ty) is PrimType and type(expr) not in (If, TupleGetItem, SeqExpr)
+
+
+_LEAVES: Final = frozenset(
+    {Var, DataflowVar, GlobalVar, Constant, ShapeExpr, ExternFunc, Op, Tuple, StringImm,
+     DataTypeImm}
+)  # fmt: skip
+
+
+@rule("value")
+def value_is_no_sequence(walk: _Walk, value: Any) -> _Answer:
+    """Bindings do not nest: the value of one is no sequence of bindings."""
+    if type(value) is SeqExpr:
+        return "the value is a SeqExpr", "put its blocks before the binding"
+    return None
+
+
+@rule("value", about_types=True)
+def value_has_type(walk: _Walk, value: Any) -> _Answer:
+    """Values of bindings have types."""
+    if value.ty is None and type(value) is not Op:
+        return f"{_text(value)} has no type", "infer_type or BlockBuilder.normalize gives types"
+    return None
+
+
+@rule("binding", about_types=True)
+def variable_has_type(walk: _Walk, binding: Binding) -> _Answer:
+    """Variables of bindings have types, and their values are of these."""
+    var, value = binding.var, binding.value
+    if var.ty is None:
+        return f"{var.name} has no type"
+    if type(binding) is MatchCast:
+        if var.ty is not binding.ty and not structural_equal(var.ty, binding.ty):
+            return f"{var.name} is of type {var.ty}, but is cast to {binding.ty}"
+        return None
+    if value.ty is not None and value.ty is not var.ty and _contradicts(var.ty, value.ty):
+        return f"{var.name} is of type {var.ty}, but its value is of type {value.ty}", (
+            "R.match_cast narrows a type by a check when the program runs"
+        )
+    return None
+
+
+@rule("binding", about_types=True)
+def cast_is_possible(walk: _Walk, binding: Binding) -> _Answer:
+    """A match_cast is to a type that the value may have."""
+    if type(binding) is not MatchCast or binding.value.ty is None:
+        return None
+    if base_check(binding.ty, binding.value.ty) is BaseCheckResult.FAIL_L0:
+        return f"{_text(binding.value)} of type {binding.value.ty} can never be {binding.ty}"
+    return None
+
+
+@rule("dataflow")
+def no_control_flow_in_dataflow(walk: _Walk, value: Any) -> _Answer:
+    """Dataflow blocks have no control flow."""
+    return "there is an If in a dataflow block" if type(value) is If else None
+
+
+@rule("dataflow")
+def no_impure_call_in_dataflow(walk: _Walk, value: Any) -> _Answer:
+    """Dataflow blocks have no calls with effects."""
+    if type(value) is Call and not walk.forced and is_impure_call(value):
+        return f"there is an impure call of {_text(value.op)} in a dataflow block", (
+            "move it out of the block; R.call_pure_packed calls a packed function without effects"
+        )
+    return None
+
+
+@rule("if")
+def branches_are_sequences(walk: _Walk, expr: If) -> _Answer:
+    """The branches of an If are sequences of bindings."""
+    for branch in (expr.true_branch, expr.false_branch):
+        if type(branch) is not SeqExpr:
+            return f"a branch is a {type(branch).__name__}"
+    return None
+
+
+@rule("if", about_types=True)
+def condition_is_bool(walk: _Walk, expr: If) -> _Answer:
+    """The condition of an If is a bool."""
+    ty = expr.cond.ty
+    if ty is None or is_condition(ty):
+        return None
+    return f"the condition {_text(expr.cond)} is of type {ty}, expected a bool"
+
+
+@rule("if", about_types=True)
+def branches_have_the_type(walk: _Walk, expr: If) -> _Answer:
+    """Both branches of an If are of its type."""
+    for branch in (expr.true_branch, expr.false_branch):
+        if None not in (expr.ty, branch.ty) and _contradicts(expr.ty, branch.ty):
+            return f"the If is of type {expr.ty}, but a branch is of type {branch.ty}"
+    return None
+
+
+@rule("call")
+def callee_is_known(walk: _Walk, call: Call) -> _Answer:
+    """What is called is an operator, a packed function or of a function type."""
+    op = call.op
+    if type(op) in (Op, ExternFunc, GlobalVar):
+        return None
+    if op.ty is None or type(op.ty) in (FuncType, AnyType):
+        return None
+    return f"{_text(op)} is called, but is of type {op.ty}"
+
+
+@rule("call")
+def pure_function_has_no_effect(walk: _Walk, call: Call) -> _Answer:
+    """Pure functions do not call impure ones."""
+    if walk.pure and is_impure_call(call):
+        return f"a pure function makes the impure call of {_text(call.op)}", (
+            "declare the function impure (pure=False)"
+        )
+    return None
+
+
+@rule("call", about_types=True)
+def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
+    """The type of a call is what inference gives."""
+    if type(call.op) is GlobalVar and call.op.ty is None:
+        return f"the function {call.op.name_hint} has no type"
+    if any(arg.ty is None and type(arg) is not Op for arg in call.args):
+        return None  # another rule tells
+    try:
+        ty = type_of_call(call)
+    except (TypeError, ValueError, IndexError) as error:
+        return f"ill-typed: {error}"
+    if call.ty is not None and ty is not call.ty and _contradicts(call.ty, ty):
+        return f"the call is of type {call.ty}, but inference gives {ty}"
+    return None
+
+
+@rule("call")
+def prim_func_takes_these(walk: _Walk, call: Call) -> _Answer:
+    """A call_tir gives a PrimFunc the tensors and scalars that it takes."""
+    if type(call.op) is not Op or call.op.name not in _CALLS_OF_PRIM_FUNCS or len(call.args) < 2:
+        return None
+    callee = call.args[0]
+    if type(callee) is not GlobalVar:
+        return f"call_tir calls {_text(callee)}, expected a function of the module"
+    func = walk.module.functions.get(callee)
+    if not isinstance(func, PrimFunc):
+        return None if func is None else f"call_tir calls {callee.name_hint}, which is no PrimFunc"
+    return _mismatch(call, func)
+
+
+_CALLS_OF_PRIM_FUNCS: Final = frozenset({"relax.call_tir", "relax.call_tir_inplace"})
+
+
+def _mismatch(call: Call, func: PrimFunc) -> _Answer:
+    """How the operands and results of a call_tir differ from what a PrimFunc takes."""
+    given = list(_leaf_types(call.args[1].ty))
+    outputs = list(_leaf_types(call.ty_args[0])) if call.ty_args else []
+    in_place = call.attrs.get("inplace_indices", ())
+    given += [ty for i, ty in enumerate(outputs) if i >= len(in_place) or in_place[i] < 0]
+    for scalars in call.args[2:]:
+        given += [value.ty for value in getattr(scalars, "values", ())]
+    if len(given) != len(func.params):
+        return f"the PrimFunc takes {len(func.params)} arguments, got {len(given)}", (
+            "operands, results and tir_vars count"
+        )
+    for position, (ty, param) in enumerate(zip(given, func.params, strict=True)):
+        if not _takes(param, ty):
+            return f"parameter {position} of the PrimFunc is {_parameter(param)}, got {ty}"
+    return None
+
+
+def _leaf_types(ty: Any) -> Iterable[Any]:
+    if type(ty) is TupleType:
+        for field in ty.fields:
+            yield from _leaf_types(field)
+    else:
+        yield ty
+
+
+def _takes(param: Var, ty: Any) -> bool:
+    if not isinstance(param, Buffer):
+        return type(ty) is not TensorType
+    if type(ty) is not TensorType:
+        return type(ty) is AnyType
+    return ty.dtype in (None, param.dtype) and ty.ndim in (-1, len(param.shape))
+
+
+def _parameter(param: Var) -> str:
+    if isinstance(param, Buffer):
+        return f"the buffer {param.name} of {len(param.shape)} dimensions, {param.dtype}"
+    return f"the scalar {param.name}: {param.ty.dtype}"
+
+
+@rule("constant", about_types=True)
+def constant_has_its_type(walk: _Walk, constant: Constant) -> _Answer:
+    """The type of a constant is that of its data."""
+    ty, data = constant.ty, constant.data
+    if type(ty) is not TensorType or ty.dtype != dtype_name(data.dtype) or ty.ndim != data.ndim:
+        return f"a constant of {dtype_name(data.dtype)}{list(data.shape)} is of type {ty}"
+    for dim, size in zip(ty.dims or (), data.shape, strict=bool(ty.dims)):
+        if type(dim) is IntImm and dim.value != size:
+            return f"a constant of shape {list(data.shape)} is of type {ty}"
+    return None
+
+
+@rule("global")
+def function_is_in_module(walk: _Walk, var: GlobalVar) -> _Answer:
+    """Functions that are mentioned are in the module."""
+    if not walk.is_module:
+        return None
+    if var.name_hint in walk.module:
+        return f"{var.name_hint} is another GlobalVar than the module's of this name", (
+            "take it from module.get_global_var"
+        )
+    return f"the module has no function {var.name_hint}"
+
+
+def _contradicts(claimed: Any, found: Any) -> bool:
+    """Whether a value of type `found` cannot be taken for one of type `claimed`.  Dimensions that
+    are not proven equal may be."""
+    return base_check(claimed, found) <= BaseCheckResult.FAIL_L1
+
+
+# The walk
+
+
+class _Walk:
+    """Goes through a module in order and keeps what rules ask for.
+
+    Attributes:
+        function, variable: name and GlobalVar of the function of the module.
+        visible: variables that may be used here.
+        owners: every variable defined so far -> name of the function it is in.
+        in_dataflow: whether the binding is in a dataflow block.
+        pure: whether the innermost function may not have effects.
+        forced: whether it is pure by decree.
+        symbols: global_symbol -> name of the function that has it.
+        is_module: whether a module is checked, not a function of one that is not known.
+    """
+
+    def __init__(self, module: IRModule, check_ty: bool, is_module: bool) -> None:
+        self.module = module
+        self.found: list[Violation] = []
+        self.function = ""
+        self.variable: GlobalVar | None = None
+        self.visible: set[Var] = set()
+        self.owners: dict[Var, str] = {}
+        self.in_dataflow = False
+        self.pure = False
+        self.forced = False
+        self.symbols: dict[str, str] = {}
+        self.is_module = is_module
+        self.binding: Binding | None = None
+        self.scope: list[Var] = []
+        rules = [r for r in RULES if check_ty or not r.about_types]
+        self.rules: dict[str, list[Rule]] = {event: [] for event in _EVENTS}
+        for r in rules:
+            self.rules[r.event].append(r)
+
+    def ask(self, event: str, node: Any) -> None:
+        """Ask the rules of an event."""
+        for r in self.rules[event]:
+            answer = r.check(self, node)
+            if answer is not None:
+                self.report(r, node, answer)
+
+    def report(self, broken: Rule, node: Any, answer: str | tuple[str, str]) -> None:
+        problem, hint = (answer, "") if isinstance(answer, str) else answer
+        binding = self.binding
+        span = getattr(node, "span", None)
+        if binding is not None:
+            span = binding.span or span
+        text = "" if binding is None else _text(binding)
+        self.found.append(Violation(broken.name, self.function, problem, text, span, hint))
+
+    # Scopes
+
+    def define(self, var: Var) -> None:
+        self.ask("definition", var)
+        self.owners.setdefault(var, self.function)
+        self.show(var)
+
+    def show(self, var: Var) -> None:
+        """Let a variable be seen until the scope ends."""
+        if var not in self.visible:
+            self.visible.add(var)
+            self.scope.append(var)
+
+    def close(self, start: int) -> None:
+        """End the scope that began with `start` variables."""
+        self.visible.difference_update(self.scope[start:])
+        del self.scope[start:]
+
+    def define_symbols(self, ty: Any) -> None:
+        for var in definable_tir_vars_in_type(ty):
+            if var not in self.visible and self.owners.setdefault(var, self.function) == (
+                self.function
+            ):
+                self.show(var)
+
+    def use(self, var: Var) -> None:
+        if var not in self.visible:
+            self.ask("use", var)
+
+    def type_(self, ty: Any) -> None:
+        """The symbolic variables of a type are defined."""
+        kind = type(ty)
+        if kind is TensorType:
+            shape = ty.shape
+            if shape is None:
+                return
+            if type(shape) is not ShapeExpr:
+                self.expression(shape)
+                return
+            dims = shape.values
+        elif kind is ShapeType:
+            dims = ty.values or ()
+        else:
+            if kind is TupleType or kind is FuncType:
+                for var in type_free_vars(ty):
+                    self.symbol(var)
+            return
+        for dim in dims:
+            if type(dim) is not IntImm:
+                self.scalar(dim)
+
+    def scalar(self, dim: Expr) -> None:
+        for var in (dim,) if isinstance(dim, Var) else free_vars(dim):
+            self.symbol(var)
+
+    def symbol(self, var: Var) -> None:
+        if var not in self.visible:
+            self.ask("symbol", var)
+
+    # Nodes
+
+    def module_(self) -> None:
+        for var, func in self.module.functions.items():
+            self.function, self.variable, self.binding = var.name_hint, var, None
+            self.ask("function", func)
+            if type(func) is Function:
+                self.function_(func)
+
+    def function_(self, func: Function) -> None:
+        outer = self.pure, self.forced, self.in_dataflow, self.binding
+        self.forced = bool(func.attrs.get("relax.force_pure"))
+        self.pure = func.is_pure and not self.forced
+        self.in_dataflow = False
+        start = len(self.scope)
+        for param in func.params:
+            self.ask("parameter", param)
+            self.define(param)
+        for param in func.params:
+            self.define_symbols(param.ty)
+        for param in func.params:
+            self.type_(param.ty)
+        self.seq(func.body, close=False)
+        self.type_(func.ret_ty)
+        self.close(start)
+        self.pure, self.forced, self.in_dataflow, self.binding = outer
+
+    def seq(self, seq: Any, close: bool = True) -> None:
+        start = len(self.scope)
+        if type(seq) is not SeqExpr:
+            self.expression(seq)
+            return
+        outer = self.binding
+        for block in seq.blocks:
+            self.block(block)
+        self.binding = outer
+        self.leaf(seq.body)
+        if close:
+            self.close(start)
+
+    def block(self, block: BindingBlock) -> None:
+        outer = self.in_dataflow
+        self.in_dataflow = type(block) is DataflowBlock
+        for binding in block.bindings:
+            self.binding = binding
+            self.bind(binding)
+        if self.in_dataflow:
+            self.visible.difference_update(
+                b.var for b in block.bindings if type(b.var) is DataflowVar
+            )
+        self.in_dataflow = outer
+
+    def bind(self, binding: Binding) -> None:
+        var, value = binding.var, binding.value
+        is_function = type(value) is Function
+        if is_function:
+            self.define(var)  # a local function may call itself
+        self.ask("value", value)
+        if self.in_dataflow:
+            self.ask("dataflow", value)
+        if type(binding) is MatchCast:
+            self.leaf(value)
+            self.define_symbols(binding.ty)
+            self.type_(binding.ty)
+        else:
+            self.expression(value)
+        self.ask("binding", binding)
+        if not is_function:
+            self.define(var)
+        self.type_(var.ty)
+
+    def expression(self, expr: Any) -> None:
+        """The value of a binding, or any expression in one."""
+        visit = _VISIT.get(type(expr))
+        if visit is not None:
+            visit(self, expr)
+        elif _is_scalar(expr):
+            self.scalar(expr)
+
+    def leaf(self, expr: Any) -> None:
+        """An operand."""
+        self.ask("leaf", expr)
+        self.expression(expr)
+
+    def call(self, call: Call) -> None:
+        if _is_scalar(call):
+            self.scalar(call)
+            return
+        self.leaf(call.op)
+        for arg in call.args:
+            self.leaf(arg)
+        for ty in call.ty_args:
+            self.type_(ty)
+        self.ask("call", call)
+
+    def tuple_(self, expr: Tuple) -> None:
+        for field in expr.fields:
+            self.leaf(field)
+
+    def element(self, expr: TupleGetItem) -> None:
+        self.leaf(expr.tuple_value)
+
+    def shape(self, expr: ShapeExpr) -> None:
+        for value in expr.values:
+            if type(value) is not IntImm:
+                self.scalar(value)
+
+    def if_(self, expr: If) -> None:
+        self.leaf(expr.cond)
+        self.ask("if", expr)
+        self.seq(expr.true_branch)
+        self.seq(expr.false_branch)
+
+    def constant(self, constant: Constant) -> None:
+        self.ask("constant", constant)
+
+    def global_var(self, var: GlobalVar) -> None:
+        if var not in self.module.functions:
+            self.ask("global", var)
+
+
+_EVENTS: Final = (
+    "function", "parameter", "definition", "use", "symbol", "leaf", "value", "binding", "dataflow",
+    "if", "call", "constant", "global",
+)  # fmt: skip
+
+_VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
+    Var: _Walk.use,
+    DataflowVar: _Walk.use,
+    Call: _Walk.call,
+    Tuple: _Walk.tuple_,
+    TupleGetItem: _Walk.element,
+    ShapeExpr: _Walk.shape,
+    If: _Walk.if_,
+    Constant: _Walk.constant,
+    GlobalVar: _Walk.global_var,
+    Function: _Walk.function_,
+    SeqExpr: _Walk.seq,
+}
+
+
+def _text(node: Any) -> str:
+    """A node as text; one that breaks rules may be too broken to be printed."""
+    try:
+        text = str(node).strip()
+    except Exception as error:
+        return f"<{type(node).__name__}, which cannot be printed: {type(error).__name__}>"
+    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + " ..."
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n        ")
