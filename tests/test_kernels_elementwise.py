@@ -48,11 +48,11 @@ def test_erf_of_float64() -> None:
     np.testing.assert_allclose(result("erf", x), want, rtol=1e-15)
 
 
-def test_erf_of_float32_is_rounded_correctly_but_for_half_a_unit() -> None:
+def test_erf_of_float32() -> None:
     x = np.concatenate([np.linspace(-5, 5, 40_001), normal(1000) * 1e-3]).astype(np.float32)
     want = per_element(math.erf)(x)
     error = np.abs(result("erf", x) - want)
-    assert (error <= 0.5001 * np.spacing(np.abs(want).astype(np.float32))).all()
+    assert (error <= 1.5 * np.spacing(np.abs(want).astype(np.float32))).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
