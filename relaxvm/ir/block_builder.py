@@ -312,7 +312,13 @@ class BlockBuilder:
     @staticmethod
     def _close(scope: _Scope) -> None:
         if scope.open is not None and scope.open.bindings:
-            scope.blocks.append(scope.open.finish())
+            block = scope.open.finish()
+            last = scope.blocks[-1] if scope.blocks else None
+            if last is not None and type(last) is BindingBlock and type(block) is BindingBlock:
+                # An empty dataflow block stood between them.
+                scope.blocks[-1] = BindingBlock(last.bindings + block.bindings)
+            else:
+                scope.blocks.append(block)
         scope.open = None
 
     def dataflow(self) -> _DataflowScope:

@@ -174,6 +174,8 @@ def _gives_back(expr: Any, cls: type) -> bool:
         return not (logic and a.ty.dtype == "bool")
     if _constants(expr) or a.ty.dtype != b.ty.dtype:
         return False
+    if x is IntImm and (cls is prim.LShift or cls is prim.RShift):
+        return False  # Python's numbers have no shift by an expression
     if cls is prim.Div and not prim.is_float(a.ty.dtype):
         return True
     made: Any = _MAKE[cls](a, b)

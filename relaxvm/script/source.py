@@ -159,7 +159,7 @@ def _definitions(statements: list[Any]) -> Iterator[Definition]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Context manager: the collector of cycles waits.  While a large script is read it would look at
+    """Context manager: the collector of cycles waits.  While a script is read it would look at
     the growing tree over and over, which takes half of the time."""
     if not gc.isenabled():
         yield
