@@ -446,8 +446,10 @@ def _type_of_function_call(call: Call, signature: FuncType, params: tuple[Type, 
                 f"{name}: argument {position} is {arg} of type {arg.ty}, expected {param}{hint}"
             )
     mentioned = {v for p in params for v in type_free_vars(p)}
-    unknown = mentioned.difference(variables)
     ret = signature.ret
+    if type(call.op) is GlobalVar:  # of its variables, the caller knows those of parameters' types
+        mentioned.update(type_free_vars(ret))
+    unknown = mentioned.difference(variables)
     if unknown:
         ret = erase_type(ret, lambda v: v not in unknown)
     return substitute_type(ret, variables)  # type: ignore[no-any-return]
@@ -502,10 +504,8 @@ def _type_outside(seq: Any, in_scope: Collection[Var]) -> Any:
 
 def function_ret_type(params: Iterable[Var], body: Any, in_scope: Collection[Var] = ()) -> Any:
     """The type of a function's result as its caller sees it: in terms of what the parameters' types
-    mention, scalar parameters, and `in_scope`."""
-    params = list(params)
+    mention, and `in_scope`.  Parameters themselves are not part of a function's type."""
     known = {v for p in params for v in type_free_vars(p.ty)}
-    known.update(p for p in params if type(p.ty) in (PrimType, ShapeType))
     return erase_type(body.ty, lambda v: v in known or v in in_scope)
 
 
