@@ -12,6 +12,8 @@ from .canonicalize_bindings import *
 from .compute_prim_value import *
 from .dead_code_elimination import *
 from .eliminate_common_subexpr import *
+from .fold_constant import *
+from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *
 from .lambda_lift import *

@@ -110,9 +110,12 @@ class _Bounds:
     def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
         """Bytes of a tensor, each bounded dimension at its greatest."""
         size: Expr = int_imm(1)
-        for dim in shape.values:
-            size = size * self._greatest(dim)
-        return int_imm(as_dtype(dtype).itemsize) * size  # type: ignore[no-any-return]
+        dims = [self._greatest(dim) for dim in shape.values]
+        for dim in dims:
+            size = size * dim
+        size = int_imm(as_dtype(dtype).itemsize) * size
+        is_bounded = any(a is not b for a, b in zip(dims, shape.values, strict=True))
+        return self._analyzer.simplify(size) if is_bounded else size
 
     def _greatest(self, dim: Expr) -> Expr:
         if type(dim) is IntImm or not self._bounded:

@@ -1,0 +1,214 @@
+"""InlinePrivateFunctions: calls of private functions become their bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import (
+    BaseCheckResult,
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    ExprMutator,
+    ExprVisitor,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+    bind_type,
+    substitute_type,
+    substitute_vars,
+    type_free_vars,
+)
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["InlinePrivateFunctions"]
+
+
+class _Renewer(ExprMutator):
+    """Gives every variable that is bound a new object, of the class that the place asks for."""
+
+    def __init__(self, cls: type[Var] | None) -> None:
+        super().__init__()
+        self._cls = cls
+
+    def visit_var_def(self, var: Var) -> Var:
+        cls = self._cls or (Var if self._cls is None and type(var) is DataflowVar else type(var))
+        new = cls(var.name, var.ty, var.span)
+        self.var_map[var] = new
+        return new
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        new = super().visit_binding(binding)
+        if isinstance(new, Binding) and new.var is not binding.var:
+            self.var_map[binding.var] = new.var
+        return new
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        new = super().visit_block(block)
+        return BindingBlock(new.bindings, new.span)
+
+
+class _Facts(ExprVisitor):
+    """What a function calls, and whether it may stand in a dataflow block."""
+
+    def __init__(self) -> None:
+        self.called: set[GlobalVar] = set()
+        self.has_control_flow = False
+
+    def visit_global_var(self, var: GlobalVar) -> None:
+        self.called.add(var)
+
+    def visit_if(self, expr: If) -> None:
+        self.has_control_flow = True
+        super().visit_if(expr)
+
+    def visit_function(self, func: Function) -> None:
+        if func.params:
+            self.has_control_flow = self.has_control_flow or self._depth > 0
+        self._depth += 1
+        super().visit_function(func)
+        self._depth -= 1
+
+    _depth = 0
+
+
+class _Inliner(ExprMutator):
+    def __init__(self, bodies: dict[GlobalVar, tuple[Function, bool]]) -> None:
+        super().__init__()
+        self._bodies = bodies
+        self._in_dataflow = False
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        outer, self._in_dataflow = self._in_dataflow, type(block) is DataflowBlock
+        new = super().visit_block(block)
+        self._in_dataflow = outer
+        return new
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        value = binding.value
+        if type(binding) is VarBinding and type(value) is Call and type(value.op) is GlobalVar:
+            found = self._bodies.get(value.op)
+            if found is not None and not (self._in_dataflow and found[1]):
+                call = self.visit_call(value)
+                assert type(call) is Call
+                return self._inlined(binding, call, found[0])
+        return super().visit_binding(binding)
+
+    def _inlined(self, binding: Binding, call: Call, func: Function) -> list[Binding]:
+        cls = DataflowVar if self._in_dataflow else Var
+        values: dict[Var, Any] = {}
+        out: list[Binding] = []
+        for param, arg in zip(func.params, call.args, strict=True):
+            symbolic = {v: e for v, e in values.items() if v in type_free_vars(param.ty)}
+            if bind_type(param.ty, arg.ty, symbolic) is BaseCheckResult.PASS:
+                values.update(symbolic)
+                values[param] = arg
+                continue
+            # The callee's own check of the argument.
+            fresh = {v: Var(v.name, v.ty) for v in type_free_vars(param.ty) if v not in values}
+            values.update(fresh)
+            ty = substitute_type(param.ty, values)
+            var = cls(param.name, ty, param.span)
+            out.append(MatchCast(var, arg, ty, binding.span))
+            values[param] = var
+        renewed = _Renewer(cls if self._in_dataflow else None).visit(func.body)
+        body = substitute_vars(renewed, values)
+        assert type(body) is SeqExpr
+        for block in body.blocks:
+            for inner in block.bindings:
+                inner.span = binding.span if inner.span is None else inner.span
+                out.append(inner)
+        out.append(self.rebind(binding, body.body))
+        return out
+
+
+def InlinePrivateFunctions() -> Pass:
+    """Calls of private Relax functions (without "global_symbol") that do not call themselves, also
+    by way of others, become their bodies; functions that nothing calls any more are removed.
+
+    A function with an If or a local function stays a call within dataflow blocks.
+    """
+
+    @module_pass(name="InlinePrivateFunctions", opt_level=1)
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        facts: dict[GlobalVar, _Facts] = {}
+        for var, func in mod.functions.items():
+            if type(func) is Function:
+                facts[var] = _Facts()
+                facts[var].visit(func)
+        private = [
+            v for v in facts
+            if "global_symbol" not in mod.functions[v].attrs and not _reaches(v, v, facts)
+        ]  # fmt: skip
+        bodies: dict[GlobalVar, tuple[Function, bool]] = {}
+        new = mod.copy()
+        for var in _callees_first(private, facts):
+            func: Any = _Inliner(bodies).visit(mod.functions[var])
+            new[var] = func
+            bodies[var] = (func, facts[var].has_control_flow or not func.is_pure)
+        for var in facts:
+            if var not in bodies:
+                new[var] = _Inliner(bodies).visit(mod.functions[var])
+        return _without_unused(new, bodies)
+
+    return run  # type: ignore[no-any-return]
+
+
+def _reaches(start: GlobalVar, goal: GlobalVar, facts: dict[GlobalVar, _Facts]) -> bool:
+    seen: set[GlobalVar] = set()
+    pending = list(facts[start].called)
+    while pending:
+        var = pending.pop()
+        if var is goal:
+            return True
+        if var not in seen and var in facts:
+            seen.add(var)
+            pending += facts[var].called
+    return False
+
+
+def _callees_first(wanted: list[GlobalVar], facts: dict[GlobalVar, _Facts]) -> list[GlobalVar]:
+    order: list[GlobalVar] = []
+    seen: set[GlobalVar] = set()
+
+    def visit(var: GlobalVar) -> None:
+        if var in seen:
+            return
+        seen.add(var)
+        for callee in wanted:
+            if callee in facts[var].called:
+                visit(callee)
+        order.append(var)
+
+    for var in wanted:
+        visit(var)
+    return order
+
+
+def _without_unused(mod: IRModule, bodies: Any) -> IRModule:
+    called: set[GlobalVar] = set()
+    for var, func in mod.functions.items():
+        if var not in bodies and type(func) is Function:
+            facts = _Facts()
+            facts.visit(func)
+            called |= facts.called
+    pending = [v for v in called if v in bodies]
+    alive = set(pending)
+    while pending:
+        facts = _Facts()
+        facts.visit(mod.functions[pending.pop()])
+        for var in facts.called:
+            if var in bodies and var not in alive:
+                alive.add(var)
+                pending.append(var)
+    for var in bodies:
+        if var not in alive:
+            del mod[var]
+    return mod
