@@ -51,6 +51,14 @@ def outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def outside_of_the_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels that the tests compile are kept for this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RELAXVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str | bytes], None]:
     """``golden(name, got)``: compare with ``tests/golden/name`` or, with --bless, write it."""

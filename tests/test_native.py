@@ -33,10 +33,8 @@ Kernels = dict[str, NativeFunction]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RELAXVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "kernels"))
-        return toolchain.compile_c(SOURCE.read_text("utf-8"), name="kernels", flags=WARNINGS)
+def library() -> Path:
+    return toolchain.compile_c(SOURCE.read_text("utf-8"), name="kernels", flags=WARNINGS)
 
 
 @pytest.fixture(scope="module")
@@ -777,10 +775,7 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path) -> None:
         load_function(tmp_path / "text.so", "f")
 
 
-def test_a_library_that_does_not_list_its_kernels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path / "cache"))
+def test_a_library_that_does_not_list_its_kernels() -> None:
     text = "#include <relaxvm/kernel.h>\nRVM_KERNEL(one) { return rvm_return_int(ret, 1); }\n"
     library = toolchain.compile_c(text, name="one", flags=["-fvisibility=hidden"])
     with pytest.raises(LinkError, match=r"does not list its kernels; pass `names`, or add RVM_KER"):
@@ -788,8 +783,7 @@ def test_a_library_that_does_not_list_its_kernels(
     assert load_kernels(library, ["one"])["one"]() == 1
 
 
-def test_libraries_without_the_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path / "cache"))
+def test_libraries_without_the_header() -> None:
     text = "int f(void *self, const void *args, int n, void *ret) { return n == 1 ? 0 : -1; }\n"
     f = load_function(toolchain.compile_c(text, name="bare"), "f")
     assert f(1) is None
@@ -805,9 +799,8 @@ def test_the_public_names() -> None:
 # The example
 
 
-def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example() -> None:
     example = Path(__file__).parent.parent / "examples" / "native_kernel"
-    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path / "cache"))
     library = toolchain.compile_c(
         (example / "kernels.c").read_text("utf-8"), name="kernels", flags=["-Wall", "-Werror"]
     )
