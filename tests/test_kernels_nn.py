@@ -259,3 +259,30 @@ def test_attention_refuses() -> None:
     refused(
         q, k, k.astype(np.float32), None, None, None, error=TypeError, message="expected floats"
     )
+
+
+# Narrow floats of ml_dtypes
+
+
+def test_types_of_ml_dtypes() -> None:
+    """Computed in float32, and rounded once."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x, v = normal(2, 4, 3, 3), [normal(4), normal(4), normal(4), positive(4)]
+    ones, pad = Shape([1, 1]), Shape([1, 1, 1, 1])
+    for name, args in (
+        ("nn.softmax", (x, 1)), ("nn.log_softmax", (x, 1)),
+        ("nn.layer_norm", (x, v[0], v[1], Shape([1]), 1e-5, True, True)),
+        ("nn.rms_norm", (x, v[0], Shape([1]), 1e-5)),
+        ("nn.batch_norm", (x, *v, 1, 1e-5, True, True)),
+        ("nn.attention", (x, x, x, None, None, None)),
+        ("nn.conv2d", (x, normal(4, 4, 3, 3), ones, pad, ones, 1)),
+        ("nn.conv2d", (x, normal(4, 1, 3, 3), ones, pad, ones, 4)),
+        ("nn.avg_pool2d", (x, Shape([3, 3]), ones, pad, ones, False, True)),
+        ("nn.max_pool2d", (x, Shape([3, 3]), ones, pad, ones, False)),
+    ):  # fmt: skip
+        narrow = [a.astype(ml_dtypes.bfloat16) if isinstance(a, np.ndarray) else a for a in args]
+        wide = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in narrow]
+        out, want = np.empty(x.shape, ml_dtypes.bfloat16), np.empty(x.shape, np.float32)
+        run(name, *narrow, out)
+        run(name, *wide, want)
+        np.testing.assert_array_equal(out, want.astype(ml_dtypes.bfloat16), err_msg=name)
