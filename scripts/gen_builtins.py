@@ -127,7 +127,8 @@ def markdown(doc: str) -> str:
 
 
 KERNEL_FAMILIES = (
-    "elementwise", "reductions", "search", "products", "movement", "nn", "convolution", "pooling",
+    "elementwise", "fused", "reductions", "search", "products", "movement", "nn", "convolution",
+    "pooling",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "ir",
         "op",
         "executable shape_program",
-        "_build _memory _native",
+        "_build _fused _memory _native",
         "_code",
         "_translate",
         "_core memory",

@@ -28,6 +28,7 @@ read-only.  IndexError: `take` is asked for what is not there.
 from . import (  # noqa: F401
     convolution,
     elementwise,
+    fused,
     movement,
     nn,
     pooling,

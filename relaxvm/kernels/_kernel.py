@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..registry import GLOBAL, PackedFunc, Signature
+from ..registry import GLOBAL, PackedFunc, Signature, StaticCheck
 from ..values import describe
 
 __all__ = [
@@ -43,7 +43,11 @@ _ufuncs: Final[dict[str, np.ufunc]] = {}
 
 
 def kernel(
-    name: str, signature: str, *aliases: str, ufunc: np.ufunc | None = None
+    name: str,
+    signature: str,
+    *aliases: str,
+    ufunc: np.ufunc | None = None,
+    check: StaticCheck | None = None,
 ) -> Callable[[F], F]:
     """Decorator: register a function as ``relaxvm.kernel.<name>``.
 
@@ -52,10 +56,11 @@ def kernel(
         signature: of the call, `out` included.
         aliases: further names, without the prefix.
         ufunc: what `ufunc_of` answers.
+        check: further load-time check, as in `relaxvm.registry.Signature`.
     """
 
     def register(func: F) -> F:
-        takes = Signature.parse(signature, result="none")
+        takes = Signature.parse(signature, result="none", check=check)
         doc = inspect.cleandoc(func.__doc__ or "")
         for each in (name, *aliases):
             GLOBAL.register(PREFIX + each, func, signature=takes, effect=False, doc=doc)

@@ -1,0 +1,19 @@
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+def find_loop(ufunc: np.ufunc, dtypes: Sequence[np.dtype[Any]]) -> int: ...
+def has_cast(from_dtype: np.dtype[Any], to_dtype: np.dtype[Any]) -> bool: ...
+def mode_of(x: NDArray[Any], out: NDArray[Any]) -> int | None: ...
+@final
+class FusedPlan:
+    def __init__(
+        self,
+        inputs: list[tuple[np.dtype[Any], int]],
+        numbers: list[bytes],
+        steps: list[Any],
+        results: list[int],
+    ) -> None: ...
+    def run(self, operands: tuple[Any, ...]) -> bool: ...

@@ -1,0 +1,503 @@
+"""Chains of elementwise kernels in one.
+
+A chain is written as its steps, in order, and the steps whose results are wanted::
+
+    exp($0); add(%0, $1); where($2, %1, 0.5); cast(%2, float16) -> %3
+
+``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel of this package
+without its `out`: any that is one numpy ufunc, ``where``, ``cast`` with a data type, and `relu`,
+`rsqrt`, `sigmoid` and `nn.silu`.  A number goes with the data type of the first tensor beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._fused import FusedPlan, find_loop, has_cast, mode_of
+from ..registry import GLOBAL, StaticArg
+from ..values import as_dtype
+from ._kernel import (
+    PREFIX,
+    Dims,
+    as_operand,
+    broadcast,
+    check_out,
+    check_tensors,
+    kernel,
+    native,
+    result_dtype,
+    ufunc_of,
+)
+
+__all__ = ["Fused", "Ref", "Step", "can_fuse", "parse"]
+
+
+class Ref(NamedTuple):
+    """An operand: an input (kind ``"$"``) or the result of a step (``"%"``), by its number."""
+
+    kind: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.number}"
+
+
+Operand = Ref | bool | int | float | str
+
+
+class Step(NamedTuple):
+    """A call of a kernel.
+
+    Attributes:
+        name: of the kernel, without its prefix.
+        operands: what it takes; the last one of ``cast`` is the name of a data type.
+    """
+
+    name: str
+    operands: tuple[Operand, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(_written, self.operands))})"
+
+
+class Fused(NamedTuple):
+    """A chain; ``str()`` writes it as `parse` reads it.
+
+    Attributes:
+        steps: its steps.
+        results: the steps whose results are wanted, in the order of the outputs.
+    """
+
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    @property
+    def num_inputs(self) -> int:
+        refs = [ref for step in self.steps for ref in step.operands if isinstance(ref, Ref)]
+        return max((ref.number + 1 for ref in refs if ref.kind == "$"), default=0)
+
+    def __str__(self) -> str:
+        results = ", ".join(f"%{index}" for index in self.results)
+        return f"{'; '.join(map(str, self.steps))} -> {results}"
+
+
+def _written(operand: Operand) -> str:
+    if isinstance(operand, (Ref, str)):
+        return str(operand)
+    return repr(operand).lower() if isinstance(operand, bool) else repr(operand)
+
+
+# Chains as text
+
+_COMPOSITE: Final[dict[str, str]] = {
+    "relu": "maximum($0, 0) -> %0",
+    "rsqrt": "sqrt($0); reciprocal(%0) -> %1",
+    "sigmoid": "negative($0); exp!(%0); add(%1, 1); reciprocal(%2) -> %3",
+    "nn.silu": "negative($0); exp!(%0); add(%1, 1); reciprocal(%2); multiply($0, %3) -> %4",
+}
+"""Kernels of several ufuncs.  An exclamation mark: an overflow is not reported."""
+
+_COMPOSITE["nn.relu"] = _COMPOSITE["relu"]
+
+_OVERFLOW: Final = 2
+
+_INNER: Final[dict[str, np.ufunc]] = {"reciprocal": np.reciprocal}
+"""What only the steps of composites call."""
+
+MAX_STEPS: Final = 32
+MAX_INPUTS: Final = 64
+MAX_RESULTS: Final = 16
+
+_STEP: Final = re.compile(r"\s*([\w.]+!?)\s*\(([^()]*)\)\s*")
+_REF: Final = re.compile(r"([$%])(0|[1-9]\d{0,3})")
+_NUMBER: Final = re.compile(r"-?(inf|nan|\d+(\.\d*)?([eE][-+]?\d+)?)")
+
+
+def can_fuse(name: str) -> bool:
+    """Whether a kernel, by its name without the prefix, may be a step of a chain."""
+    return name in _COMPOSITE or name in ("where", "cast") or ufunc_of(PREFIX + name) is not None
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Fused:
+    """Read a chain.
+
+    Raises:
+        ValueError: it is none: the message says what is wrong.
+    """
+    return _parse(text, can_fuse)
+
+
+def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
+    body, arrow, wanted = text.partition("->")
+    if not arrow:
+        raise ValueError("fused: expected '-> %RESULT' at the end")
+    steps: list[Step] = []
+    for part in body.split(";"):
+        match = _STEP.fullmatch(part)
+        if match is None:
+            raise ValueError(f"fused: step {len(steps)}: expected NAME(OPERANDS), got {part!r}")
+        steps.append(_step(len(steps), match[1], match[2], is_step))
+    results = tuple(_result(item.strip(), len(steps)) for item in wanted.split(","))
+    if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
+        raise ValueError(f"fused: expected at most {MAX_STEPS} steps and {MAX_RESULTS} results, "
+                         f"got {len(steps)} and {len(results)}")
+    fused = Fused(tuple(steps), results)
+    used = {ref.number for step in steps for ref in step.operands
+            if isinstance(ref, Ref) and ref.kind == "$"}  # fmt: skip
+    if used != set(range(len(used))) or len(used) > MAX_INPUTS:
+        raise ValueError(f"fused: expected inputs $0 to ${MAX_INPUTS - 1} at most, without gaps, "
+                         f"got {', '.join(f'${i}' for i in sorted(used)) or 'none'}")
+    return fused
+
+
+def _step(index: int, name: str, args: str, is_step: Callable[[str], bool]) -> Step:
+    if not is_step(name):
+        raise ValueError(f"fused: step {index}: {name!r} is no kernel that can be a step")
+    items = [item.strip() for item in args.split(",")]
+    operands = [_operand(f"fused: step {index}", item, index) for item in items[:-1]]
+    if name == "cast":
+        operands.append(_dtype_name(index, items[-1]))
+    else:
+        operands.append(_operand(f"fused: step {index}", items[-1], index))
+    if len(operands) != _arity(name):
+        raise ValueError(f"fused: step {index}: {name} takes {_arity(name)} operands, "
+                         f"got {len(operands)}")
+    tensors = operands[1:] if name == "where" else operands
+    refs = sum(isinstance(operand, Ref) for operand in tensors)
+    if not refs or (not isinstance(operands[0], Ref) and _arity(name) != 2):
+        raise ValueError(f"fused: step {index}: {name}: expected a tensor among {args!r}")
+    return Step(name, tuple(operands))
+
+
+def _arity(name: str) -> int:
+    """Operands of a step."""
+    ufunc = _ufunc(name)
+    if ufunc is not None:
+        return int(ufunc.nin)
+    return {"where": 3, "cast": 2}.get(name, 1)
+
+
+def _ufunc(name: str) -> np.ufunc | None:
+    name = name.removesuffix("!")
+    return _INNER.get(name) or ufunc_of(PREFIX + name)
+
+
+def _operand(subject: str, text: str, index: int) -> Operand:
+    ref = _REF.fullmatch(text)
+    if ref is not None:
+        if ref[1] == "%" and int(ref[2]) >= index:
+            raise ValueError(f"{subject}: {text}: expected the result of an earlier step")
+        return Ref(ref[1], int(ref[2]))
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"{subject}: expected $INPUT, %STEP or a number, got {text!r}")
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def _dtype_name(index: int, text: str) -> str:
+    try:
+        dtype = as_dtype(text)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"fused: step {index}: {error}") from None
+    if dtype.hasobject:
+        raise ValueError(f"fused: step {index}: expected a data type of numbers, got {text!r}")
+    return text
+
+
+def _result(text: str, steps: int) -> int:
+    match = _REF.fullmatch(text)
+    if match is None or match[1] != "%" or int(match[2]) >= steps:
+        raise ValueError(f"fused: expected results %0 to %{steps - 1}, got {text!r}")
+    return int(match[2])
+
+
+# The kernel
+
+
+def _check(args: Sequence[StaticArg]) -> Iterator[str]:
+    """Faults of a call as far as the code shows it."""
+    texts = [(i, value) for i, (kind, value) in enumerate(args) if kind == "str"]
+    if any(kind == "any" for kind, _ in args) and not texts:
+        return
+    if len(texts) != 1:
+        yield f"expected one string among the arguments, the chain, got {len(texts)}"
+        return
+    ((position, text),) = texts
+    if text is None:
+        return
+    try:
+        program = parse(text)
+    except ValueError as error:
+        yield str(error).removeprefix("fused: ")
+        return
+    yield from _count_faults(program, position, len(args))
+
+
+def _count_faults(program: Fused, inputs: int, given: int) -> Iterator[str]:
+    outs = given - inputs - 1
+    if (inputs, outs) != (program.num_inputs, len(program.results)):
+        yield (f"expected {program.num_inputs} inputs, the chain and {len(program.results)} "
+               f"outputs, got {inputs} before it and {outs} after it")
+
+
+_plans: Final[dict[str, list[FusedPlan]]] = {}
+_MOST_CHAINS: Final = 4096
+_MOST_PLANS: Final = 8
+"""Plans kept of a chain."""
+
+
+@kernel("fused", "*operands: tensor|str, out: tensor", check=_check)
+def fused(*operands: Any) -> None:
+    """``fused(inputs..., chain, outs...)``: outs = the results of a chain of elementwise kernels,
+    bit for bit what these give one after the other.
+
+    Large tensors are computed in blocks that stay in the cache, and nothing of their size is
+    allocated, if all inputs and outputs are contiguous, the outputs have one shape, and inputs have
+    that shape, hold one element, or repeat along leading or trailing axes, the latter beside
+    operations that are exact.  Other chains are computed kernel by kernel.  What floating-point
+    errors there were is reported step by step when all is done.
+
+    Raises:
+        ValueError: the string is no chain, or does not go with the number of arguments.
+    """
+    position = next((i for i, operand in enumerate(operands) if type(operand) is str), None)
+    if position is None:
+        raise TypeError("fused: expected a string among the arguments, the chain, got none")
+    text = operands[position]
+    for plan in _plans.get(text, ()):
+        if plan.run(operands):
+            return
+    _run_new(text, position, operands)
+
+
+def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
+    """Run a chain that no plan has been made for."""
+    program = parse(text)
+    for fault in _count_faults(program, position, len(operands)):
+        raise ValueError(f"fused: {fault}")
+    inputs, outs = operands[:position], operands[position + 1 :]
+    check_tensors("fused", **{f"${i}": x for i, x in enumerate(inputs)})
+    check_tensors("fused", **{f"out {i}": out for i, out in enumerate(outs)})
+    plan = _plan(program, inputs, outs)
+    if plan is not None and plan.run(operands):
+        if len(_plans) >= _MOST_CHAINS:
+            _plans.clear()
+        plans = _plans.setdefault(text, [])
+        plans.insert(0, plan)
+        del plans[_MOST_PLANS:]
+        return
+    _run_apart(program, inputs, outs)
+
+
+def _run_apart(program: Fused, inputs: Sequence[NDArray[Any]], outs: Sequence[Any]) -> None:
+    """The meaning of a chain: its kernels, one after the other."""
+    results: list[NDArray[Any]] = []
+    for step in program.steps:
+        operands = [_value(operand, inputs, results) for operand in step.operands]
+        if step.name == "cast":
+            operands.pop()
+        out = np.empty(_shape(step.name, operands), _dtype(step, operands))
+        GLOBAL.get(PREFIX + step.name)(*operands, out)
+        results.append(out)
+    for index, out in zip(program.results, outs, strict=True):
+        check_out("fused", out, results[index].dtype, results[index].shape)
+    for index, out in zip(program.results, outs, strict=True):
+        np.copyto(out, results[index])
+
+
+def _value(operand: Operand, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+    if isinstance(operand, Ref):
+        return (inputs if operand.kind == "$" else results)[operand.number]
+    return operand
+
+
+def _shape(name: str, operands: Sequence[Any]) -> Dims:
+    tensors = [x for x in operands if isinstance(x, np.ndarray)]
+    return broadcast(name, **{f"operand {i}": x for i, x in enumerate(tensors)})
+
+
+def _dtype(step: Step, operands: Sequence[Any]) -> np.dtype[Any]:
+    """Data type of the result of a step on tensors and numbers.
+
+    Raises:
+        TypeError: there is none for these operands.
+    """
+    name = step.name
+    if name == "cast":
+        return as_dtype(str(step.operands[1]))
+    tensors = [x for x in operands[name == "where" :] if isinstance(x, np.ndarray)]
+    dtype = native(tensors[0].dtype)
+    ufunc = _ufunc(name)
+    if ufunc is None or _keeps_integers(name, dtype):
+        return dtype
+    like = [x if isinstance(x, np.ndarray) else tensors[0] for x in operands]
+    return result_dtype(name, ufunc, **{f"operand {i}": x for i, x in enumerate(like)})
+
+
+def _keeps_integers(name: str, dtype: np.dtype[Any]) -> bool:
+    """Whether a kernel is of another mind than numpy about integers, and keeps them."""
+    kinds = {"divide": "iu", "ceil": "iub", "floor": "iub", "round": "iub", "trunc": "iub"}
+    return dtype.kind in kinds.get(name, "")
+
+
+# Plans
+
+_FULL, _ONE, _SPREAD = range(3)
+
+_EXACT: Final = frozenset({
+    "abs", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "divide",
+    "equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "not_equal", "sqrt",
+    "square", "subtract", "where",
+})  # fmt: skip
+"""Steps whose result depends on the elements alone, and not on how they lie in memory either: other
+functions are computed in more than one way, with bits that differ."""
+
+
+class _Unplanned(Exception):
+    """A chain that is left to its kernels."""
+
+
+class _Planner:
+    """Collects the parts of a plan.  Places of operands count inputs, numbers, steps; until the
+    numbers are all known, a step's place is written as ``("%", index)``."""
+
+    def __init__(self, inputs: Sequence[NDArray[Any]], modes: Sequence[int]) -> None:
+        self.inputs = [(_plain(x.dtype), mode) for x, mode in zip(inputs, modes, strict=True)]
+        self.numbers: list[bytes] = []
+        self.steps: list[tuple[Any, list[Any], np.dtype[Any], int, str]] = []
+        self.modes: list[int] = []
+
+    def add(self, step: Step, operands: Sequence[Any]) -> Any:
+        """Add a step on places and numbers; answers the place of its result."""
+        composite = _COMPOSITE.get(step.name)
+        if composite is not None:
+            return self._add_composite(composite, operands[0])
+        name = step.name.removesuffix("!")
+        refs = [x for x in operands[: 1 if name == "cast" else None] if isinstance(x, Ref)]
+        modes = [self._mode(ref) for ref in refs]
+        if _FULL not in modes and not (_SPREAD in modes and name in _EXACT):
+            raise _Unplanned  # one element for all of the step
+        if _SPREAD in modes and name not in _EXACT:
+            raise _Unplanned
+        loop, dtype = self._loop(name, step, refs, operands)
+        number_dtype = self._dtype(refs[name == "where"]) if len(refs) > (name == "where") else None
+        args = [
+            x if isinstance(x, Ref) else self._number(name, x, number_dtype)
+            for x in operands[: len(operands) - (name == "cast")]
+        ]
+        label = "cast" if name == "cast" else "where" if loop is None else loop[0].__name__
+        ignored = _OVERFLOW if step.name.endswith("!") else 0
+        self.steps.append((loop, args, dtype, ignored, label))
+        self.modes.append(_FULL if _FULL in modes else _SPREAD)
+        return Ref("%", len(self.steps) - 1)
+
+    def _add_composite(self, text: str, operand: Any) -> Ref:
+        if self._dtype(operand) not in (np.float32, np.float64) and "maximum" not in text:
+            raise _Unplanned  # its kernel converts
+        made: list[Ref] = []
+        for step in _composite(text).steps:
+            operands = [
+                x if not isinstance(x, Ref) else operand if x.kind == "$" else made[x.number]
+                for x in step.operands
+            ]
+            made.append(self.add(step, operands))
+        return made[-1]
+
+    def _loop(
+        self, name: str, step: Step, refs: Sequence[Ref], operands: Sequence[Any]
+    ) -> tuple[Any, np.dtype[Any]]:
+        """The loop of a step, None for conversions and choices; the data type of its result."""
+        dtype = self._dtype(refs[name == "where"] if len(refs) > (name == "where") else refs[0])
+        if name == "cast":
+            to = as_dtype(str(operands[1]))
+            if not has_cast(dtype, _plain(to)):
+                raise _Unplanned
+            return None, to
+        if name == "where":
+            if self._dtype(refs[0]) != np.bool_ or dtype.itemsize not in (1, 2, 4, 8):
+                raise _Unplanned
+            if any(self._dtype(ref) is not dtype for ref in refs[1:]):
+                raise _Unplanned
+            return None, dtype
+        ufunc = _ufunc(name)
+        assert ufunc is not None
+        if any(self._dtype(ref) is not dtype for ref in refs):
+            raise _Unplanned
+        result = result_dtype(name, ufunc, **{f"operand {i}": np.empty(0, dtype)
+                                              for i in range(ufunc.nin)})  # fmt: skip
+        # As in the core: where numpy's table has more, kernels may be of another mind.
+        raises = name == "power" and dtype.kind in "iu"
+        if raises or (result is not dtype and result != np.bool_):
+            raise _Unplanned
+        index = find_loop(ufunc, [*[dtype] * ufunc.nin, result])
+        if index < 0:
+            raise _Unplanned
+        return (ufunc, index), result
+
+    def _dtype(self, ref: Ref) -> np.dtype[Any]:
+        return self.inputs[ref.number][0] if ref.kind == "$" else self.steps[ref.number][2]
+
+    def _mode(self, ref: Ref) -> int:
+        return self.inputs[ref.number][1] if ref.kind == "$" else self.modes[ref.number]
+
+    def _number(self, name: str, value: Any, dtype: Any) -> int:
+        """Place of a number."""
+        self.numbers.append(as_operand(name, "number", value, dtype).tobytes())
+        return len(self.inputs) + len(self.numbers) - 1
+
+    def plan(self, results: Sequence[Ref]) -> FusedPlan:
+        first = len(self.inputs) + len(self.numbers)
+
+        def place(arg: Any) -> int:
+            if isinstance(arg, Ref):
+                return arg.number + (first if arg.kind == "%" else 0)
+            return int(arg)
+
+        steps = [(loop, list(map(place, args)), *rest) for loop, args, *rest in self.steps]
+        return FusedPlan(self.inputs, self.numbers, steps, [ref.number for ref in results])
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "biufc" or np.dtype(dtype.char) is not dtype:
+        raise _Unplanned  # of another byte order, say
+    return dtype
+
+
+@lru_cache
+def _composite(text: str) -> Fused:
+    return _parse(text, lambda name: _ufunc(name) is not None)
+
+
+def _plan(
+    program: Fused, inputs: Sequence[NDArray[Any]], outs: Sequence[NDArray[Any]]
+) -> FusedPlan | None:
+    """A plan for tensors like these, None where the chain is left to its kernels."""
+    if any(out.shape != outs[0].shape for out in outs):
+        return None
+    modes = [mode_of(np.asarray(x), np.asarray(outs[0])) for x in inputs]
+    if None in modes:
+        return None
+    made: list[Ref] = []
+    try:
+        planner = _Planner(inputs, [mode for mode in modes if mode is not None])
+        for step in program.steps:
+            operands = [made[x.number] if isinstance(x, Ref) and x.kind == "%" else x
+                        for x in step.operands]  # fmt: skip
+            made.append(planner.add(step, operands))
+    except (_Unplanned, TypeError, ValueError):
+        return None  # its kernels do it, or say what is wrong
+    results = [made[index] for index in program.results]
+    if any(planner.modes[ref.number] != _FULL for ref in results):
+        return None
+    return planner.plan(results)
+
+
