@@ -144,7 +144,10 @@ def kernels_page() -> str:
     ]
     for family in KERNEL_FAMILIES:
         module = importlib.import_module(f"relaxvm.kernels.{family}")
-        out.append(f"## {inspect.cleandoc(module.__doc__ or '').rstrip('.')}\n")
+        title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n")
+        out.append(f"## {title.rstrip('.')}\n")
+        if rest.strip():
+            out.append(markdown(rest.strip()) + "\n")
         out.append("| kernel | arguments | |\n|---|---|---|")
         out += [kernel_row(record) for record in kernel_records(module.__name__)]
         out.append("")

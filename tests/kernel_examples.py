@@ -321,6 +321,10 @@ EXAMPLES: dict[str, Example] = (
         "clip": Example((_M, -0.5, 0.25), clipped),
         "where": Example((bools(3, 3), normal(3), 0), np.where),
         "cast": Example((_M,), lambda x: x + 0, takes_any=("dtype",)),
+        "fused": Example(
+            (_M, normal(3, 3), "multiply($0, $1); add(%0, 2.0) -> %1"), lambda x, y, _: x * y + 2,
+            (0, 1),
+        ),
         "fill": Example((1,), lambda v: np.full((3, 3), float(v)), None, _ANY_FILL),
         "full": Example((1,), lambda v: np.full((3, 3), float(v)), None, _ANY_FILL),
         "zeros": Example((), lambda: np.zeros((3, 3)), None, _ANY_FILL),

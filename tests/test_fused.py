@@ -166,7 +166,7 @@ def test_the_number_of_arguments(inputs: int, outs: int) -> None:
 
 
 def test_the_chain_is_a_string() -> None:
-    with pytest.raises(TypeError, match="fused: expected a string among the arguments"):
+    with pytest.raises(TypeError, match="fused: chain: expected a string among the arguments"):
         FUSED(np.ones(2), np.ones(2))
     b = ExecBuilder()
     with b.function("main", num_inputs=2):
@@ -346,8 +346,8 @@ def test_floating_point_errors(size: int) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda a: [a[0], None, *a[2:]], TypeError, r"fused: \$1: expected a tensor, got None"),
-        (lambda a: [*a[:3], 1], TypeError, "fused: out 0: expected a tensor, got int"),
+        (lambda a: [a[0], None, *a[2:]], TypeError, r"fused: inputs\[1\]: expected a tensor"),
+        (lambda a: [*a[:3], 1], TypeError, r"fused: outs\[0\]: expected a tensor, got"),
         (lambda a: [*a[:3], a[3][:2]], ValueError, r"fused: out: expected float64\[3\]"),
         (lambda a: [*a[:3], a[3].astype("f4")], ValueError, r"fused: out: expected float64\[3\]"),
         (lambda a: [a[0].astype("f4"), *a[1:]], TypeError, "add: expected equal data types"),

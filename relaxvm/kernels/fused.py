@@ -4,9 +4,9 @@ A chain is written as its steps, in order, and the steps whose results are wante
 
     exp($0); add(%0, $1); where($2, %1, 0.5); cast(%2, float16) -> %3
 
-``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel of this package
-without its `out`: any that is one numpy ufunc, ``where``, ``cast`` with a data type, and `relu`,
-`rsqrt`, `sigmoid` and `nn.silu`.  A number goes with the data type of the first tensor beside it.
+``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel without its
+`out`: any that is one numpy ufunc, ``where``, ``cast`` with a data type, and `relu`, `rsqrt`,
+`sigmoid` and `nn.silu`.  A number goes with the data type of the first tensor beside it.
 """
 
 from __future__ import annotations
@@ -262,16 +262,16 @@ def fused(*operands: Any) -> None:
     Large tensors are computed in blocks that stay in the cache, and nothing of their size is
     allocated, if all inputs and outputs are contiguous, the outputs have one shape, and inputs have
     that shape, hold one element, or repeat along leading or trailing axes, the latter beside
-    operations that are exact.  Other chains are computed kernel by kernel.  What floating-point
-    errors there were is reported step by step when all is done.
-
-    Raises:
-        ValueError: the string is no chain, or does not go with the number of arguments.
-    """
-    position = next((i for i, operand in enumerate(operands) if type(operand) is str), None)
-    if position is None:
-        raise TypeError("fused: expected a string among the arguments, the chain, got none")
-    text = operands[position]
+    operations that are exact.  Other chains are computed kernel by kernel, with memory for the
+    results of all.  What floating-point errors there were is reported step by step when all is
+    done.  ValueError, too: the string is no chain, or does not go with the number of arguments."""
+    position = 0
+    for text in operands:
+        if type(text) is str:
+            break
+        position += 1
+    else:
+        raise TypeError("fused: chain: expected a string among the arguments, got none")
     for plan in _plans.get(text, ()):
         if plan.run(operands):
             return
@@ -284,8 +284,8 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
     for fault in _count_faults(program, position, len(operands)):
         raise ValueError(f"fused: {fault}")
     inputs, outs = operands[:position], operands[position + 1 :]
-    check_tensors("fused", **{f"${i}": x for i, x in enumerate(inputs)})
-    check_tensors("fused", **{f"out {i}": out for i, out in enumerate(outs)})
+    check_tensors("fused", **{f"inputs[{i}]": x for i, x in enumerate(inputs)})
+    check_tensors("fused", **{f"outs[{i}]": out for i, out in enumerate(outs)})
     plan = _plan(program, inputs, outs)
     if plan is not None and plan.run(operands):
         if len(_plans) >= _MOST_CHAINS:
