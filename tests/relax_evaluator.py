@@ -506,6 +506,12 @@ def _make_prim(self: Evaluator, heap: Any, code: int, operand: int) -> int:
     return operand if code == 0 else int(heap[operand])
 
 
+def _call_dyn(self: Evaluator, func: Any, *args: Any) -> Any:
+    *tensors, shape = args
+    self.apply(func.func, {}, [*tensors, *shape])
+    return ()
+
+
 def _checker(make: Callable[..., Any]) -> Callable[..., Any]:
     """A builtin that checks a value against a type, which is made of its other arguments."""
 
@@ -544,6 +550,6 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "tensor_to_shape": lambda self, x: Shape(x.tolist()),
     "make_closure": lambda self, func, *captured: Closure(func.func, captured=captured),
     "invoke_closure": lambda self, closure, *args: self.invoke(closure, list(args)),
-    "call_tir_dyn": lambda self, func, *args: self.apply(func.func, {}, [*args[:-1], *args[-1]]),
+    "call_tir_dyn": _call_dyn,
     "null_value": lambda self: None,
 }

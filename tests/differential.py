@@ -1,0 +1,320 @@
+"""One meaning, several ways to it: random programs by the evaluator, after every pass, by the VM.
+
+``python -m tests.differential --count 10000 --seed 0`` generates programs and demands of each
+
+- that it keeps the rules of programs, prints to a text that reads as the same program, and survives
+  JSON, before and after every pass of the build pipeline;
+- that no pass changes the module that it is given;
+- that the evaluator gives the same results after every pass, and after each pass that optimizes;
+- that the VM gives these results too, plain and optimized, and in the compiled mode;
+- that arguments are left as they were, and effects happen in the same order.
+
+A difference is shrunk to a small program, which is printed with the arguments that show it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import multiprocessing
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import relaxvm
+from relaxvm import VirtualMachine, analysis, ir, script, transform
+from relaxvm.pipeline import LOWERING
+from relaxvm.transform import Pass
+
+from .relax_evaluator import CheckError, Evaluator, KindError, MismatchError
+from .relax_generator import Program, generate, packed_functions
+from .shrink import shrink
+
+OPTIMIZING: tuple[Callable[[], Pass], ...] = (
+    transform.Normalize,
+    transform.CanonicalizeBindings,
+    transform.DeadCodeElimination,
+    transform.EliminateCommonSubexpr,
+    transform.FoldConstant,
+    transform.InlinePrivateFunctions,
+)
+"""Passes that may run on any program, alone, and change no result."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to: a value, or the kind of check that failed; and its effects."""
+
+    value: Any
+    error: str | None
+    log: list[Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What went wrong.
+
+    Attributes:
+        stage: where: "after LambdaLift: results".
+        what: what was expected, and what happened.
+        args: the arguments of "main", where it is about a run.
+    """
+
+    stage: str
+    what: str
+    args: list[Any] | None = None
+
+    @property
+    def kind(self) -> str:
+        """What stays the same while a program is shrunk."""
+        return f"{self.stage}: {self.what.split(':')[0]}"
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.what}"
+
+
+class Differs(Exception):
+    """Carries a `Difference`."""
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(str(difference))
+        self.difference = difference
+
+
+# Runs
+
+
+def run(function: Callable[..., Any], args: list[Any], log: list[Any]) -> Outcome:
+    """The outcome of a run, which has to leave its arguments as they are."""
+    given = copy.deepcopy(args)
+    value: Any = None
+    error: str | None = None
+    try:
+        value = copy.deepcopy(function(*given))
+    except CheckError as failed:
+        error = _kind_of_check(failed)
+    except (RuntimeError, ValueError, TypeError) as failed:
+        if "ErrorContext" not in str(failed):
+            raise
+        error = type(failed).__name__
+        error = {"InternalError": "RuntimeError"}.get(error, error)
+    if not same(given, args):
+        raise AssertionError(f"the arguments were changed to {given}")
+    return Outcome(value, error, list(log))
+
+
+def _kind_of_check(error: CheckError) -> str:
+    if isinstance(error, MismatchError):
+        return "RuntimeError"
+    return "TypeError" if isinstance(error, KindError) else "ValueError"
+
+
+def evaluate(mod: ir.IRModule, args: list[Any]) -> Outcome:
+    """By the evaluator."""
+    log: list[Any] = []
+    evaluator = Evaluator(mod, packed_functions(log))
+    return run(lambda *given: evaluator("main", *given), args, log)
+
+
+def execute(executable: Any, args: list[Any], *, optimize: bool) -> Outcome:
+    """By the VM."""
+    log: list[Any] = []
+    vm = VirtualMachine(executable, functions=packed_functions(log), optimize=optimize)
+    return run(vm["main"], args, log)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, floats up to what another order of additions changes."""
+    if isinstance(a, np.ndarray):
+        if not isinstance(b, np.ndarray) or a.dtype != b.dtype or a.shape != b.shape:
+            return False
+        if a.dtype.kind == "f":
+            return bool(np.allclose(a, b, rtol=1e-4, atol=1e-3, equal_nan=True))
+        return bool(np.array_equal(a, b))
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+# Demands
+
+
+class Checker:
+    """Checks one program."""
+
+    def __init__(self, mod: ir.IRModule, inputs: Sequence[list[Any]]) -> None:
+        self.mod = mod
+        self.inputs = inputs
+        self.expected: list[Outcome] = []
+
+    def check(self) -> None:
+        """Raises Differs at the first demand that is not met."""
+        self.attempt("the program", lambda: self.structure(self.mod))
+        self.expected = self.attempt(
+            "the program", lambda: [evaluate(self.mod, args) for args in self.inputs]
+        )
+        lowered = self.mod
+        for make, _ in LOWERING:
+            lowered = self.after(make(), lowered)
+        self.executable(lowered, "bytecode")
+        for make in OPTIMIZING:
+            self.after(make(), self.mod)
+
+    def attempt(self, stage: str, do: Callable[[], Any]) -> Any:
+        """Do something that must not fail."""
+        try:
+            return do()
+        except Differs:
+            raise
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+            raise Differs(Difference(stage, what)) from error
+
+    def after(self, the_pass: Pass, mod: ir.IRModule) -> ir.IRModule:
+        """What a pass makes of a module, checked."""
+        stage = f"after {the_pass.name}"
+        before = ir.structural_hash(mod)
+        new = self.attempt(stage, lambda: the_pass(mod))
+        if ir.structural_hash(mod) != before:
+            raise Differs(Difference(stage, "the module that was given to the pass has changed"))
+        self.attempt(stage, lambda: self.structure(new))
+        self.runs(stage, lambda args: evaluate(new, args))
+        return new
+
+    def runs(self, stage: str, outcome: Callable[[list[Any]], Outcome]) -> None:
+        """Compare the outcomes for all inputs with those of the evaluator."""
+        for args, expected in zip(self.inputs, self.expected, strict=True):
+            try:
+                got = outcome(args)
+            except Exception as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                what = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+                raise Differs(Difference(stage, what, args)) from error
+            for field in ("error", "value", "log"):
+                one, other = getattr(expected, field), getattr(got, field)
+                if not same(one, other):
+                    what = f"{field} differs: expected {one!r}, got {other!r}"
+                    raise Differs(Difference(stage, what, args))
+
+    def structure(self, mod: ir.IRModule) -> None:
+        """A program keeps the rules, equals itself, and survives print and JSON."""
+        analysis.check_well_formed(mod)
+        assert ir.structural_equal(mod, mod), "structural_equal: it does not equal itself"
+        number = ir.structural_hash(mod)
+        stored = ir.load_json(ir.save_json(mod))
+        ir.assert_structural_equal(mod, stored)
+        assert ir.structural_hash(stored) == number, "structural_hash: JSON changes it"
+        text = mod.script(show_meta=True)
+        again = script.from_source(text, check_well_formed=False)
+        ir.assert_structural_equal(mod, again)
+        assert again.script(show_meta=True) == text, "script: printed again it is another text"
+
+    def executable(self, lowered: ir.IRModule, mode: str) -> None:
+        """Build what is lowered, and run it."""
+        executable = self.attempt(
+            f"build ({mode})",
+            lambda: relaxvm.build(lowered, relax_pipeline=None, exec_mode=mode),
+        )
+        for optimize in (False, True):
+            stage = f"run ({mode}{', optimized' * optimize})"
+            self.runs(stage, lambda args, o=optimize: execute(executable, args, optimize=o))
+
+
+def difference_of(mod: ir.IRModule, inputs: Sequence[list[Any]]) -> Difference | None:
+    """What is wrong with a program, or None."""
+    try:
+        Checker(mod, inputs).check()
+    except Differs as error:
+        return error.difference
+    return None
+
+
+def check_program(program: Program) -> Difference | None:
+    """What is wrong with a random program, or None."""
+    return difference_of(program.module, program.inputs)
+
+
+def shrunk(program: Program, difference: Difference) -> tuple[ir.IRModule, list[Any], Difference]:
+    """A small program with a difference of the same kind."""
+    args = program.inputs[0] if difference.args is None else difference.args
+
+    def holds(mod: ir.IRModule, given: list[Any]) -> bool:
+        found = difference_of(mod, [given])
+        return found is not None and found.kind == difference.kind
+
+    mod = program.module
+    if holds(mod, args):
+        mod, args = shrink(mod, args, holds)
+    found = difference_of(mod, [args])
+    return mod, args, difference if found is None else found
+
+
+def report(program: Program, difference: Difference, *, small: bool = True) -> str:
+    """The difference, and the small program that shows it."""
+    lines = [f"seed {program.seed}: {difference}"]
+    if small:
+        mod, args, found = shrunk(program, difference)
+        lines += [f"smallest: {found}", f"arguments: {args}", str(mod)]
+    return "\n".join(lines)
+
+
+# The command
+
+
+def _check_seed(seed: int) -> tuple[int, str | None, str]:
+    try:
+        program = generate(seed)
+    except Exception as error:
+        return seed, f"generate: {type(error).__name__}", traceback.format_exc()
+    difference = check_program(program)
+    return seed, None if difference is None else difference.kind, str(difference)
+
+
+def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, str | None, str]]:
+    if jobs == 1:
+        yield from map(_check_seed, seeds)
+        return
+    with multiprocessing.Pool(jobs) as pool:
+        yield from pool.imap_unordered(_check_seed, seeds, chunksize=8)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--count", type=int, default=500, help="how many programs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes")
+    parser.add_argument("--reports", type=int, default=5, help="how many differences to shrink")
+    parser.add_argument("--no-shrink", action="store_true", help="print differences as they are")
+    options = parser.parse_args(argv)
+    kinds: dict[str, list[int]] = {}
+    begin = time.perf_counter()
+    seeds = range(options.seed, options.seed + options.count)
+    for seed, kind, text in _outcomes(seeds, options.jobs):
+        if kind is None:
+            continue
+        kinds.setdefault(kind, []).append(seed)
+        if len(kinds[kind]) == 1 and len(kinds) <= options.reports:
+            if options.no_shrink or kind.startswith("generate"):
+                print(f"seed {seed}: {text}\n", flush=True)
+            else:
+                program = generate(seed)
+                difference = check_program(program)
+                assert difference is not None
+                print(report(program, difference), end="\n\n", flush=True)
+    seconds = time.perf_counter() - begin
+    wrong = sum(map(len, kinds.values()))
+    print(f"{options.count} programs from seed {options.seed}, {wrong} differ, {seconds:.0f} s")
+    for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        print(f"  {len(found)} x {kind} (seeds {', '.join(map(str, found[:5]))})")
+    return 1 if kinds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

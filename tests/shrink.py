@@ -1,0 +1,262 @@
+"""Smaller programs that still show a difference.
+
+Every edit of `smaller` gives a program that is well typed if the one before is: functions and
+bindings that nobody uses go, values become simpler ones of the same type, an If becomes one of its
+branches, "main" gives less.  `shrink` goes on as long as an edit keeps what is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from relaxvm import ir, op
+from relaxvm.tir import PrimFunc
+
+Edit = Callable[[Any], Any]
+
+
+def shrink(
+    mod: ir.IRModule, args: list[Any], holds: Callable[[ir.IRModule, list[Any]], bool]
+) -> tuple[ir.IRModule, list[Any]]:
+    """The module and the arguments of "main", as small as edits one by one make them while `holds`
+    is true of them."""
+    changed = True
+    while changed:
+        changed = False
+        for smaller_mod, smaller_args in smaller(mod, args):
+            if holds(smaller_mod, smaller_args):
+                mod, args, changed = smaller_mod, smaller_args, True
+                break
+    return mod, args
+
+
+def smaller(mod: ir.IRModule, args: list[Any]) -> Iterator[tuple[ir.IRModule, list[Any]]]:
+    """Programs with one edit, the boldest first."""
+    pruned = without_unused(mod)
+    if pruned is not None:
+        yield pruned, args
+    for edit in (*_fewer_results(mod["main"]),):
+        yield _with(mod, "main", edit), args
+    for name in [var.name_hint for var, f in mod.items() if isinstance(f, ir.Function)]:
+        for rewrite in (_If, _Simpler, _Plain):
+            for position in reversed(range(_count(mod[name], rewrite))):
+                for choice in range(rewrite.CHOICES):
+                    func = rewrite(position, choice).visit(mod[name])
+                    if func is not mod[name] and func is not None:
+                        yield _with(mod, name, func), args
+    main = mod["main"]
+    for position, param in enumerate(main.params):
+        if param not in _used(main):
+            rest = [p for p in main.params if p is not param]
+            fewer = [arg for i, arg in enumerate(args) if i != position]
+            yield _with(mod, "main", main.replace(params=rest)), fewer
+
+
+def _with(mod: ir.IRModule, name: str, func: Any) -> ir.IRModule:
+    new = mod.copy()
+    new[name] = func
+    return new
+
+
+# What is used
+
+
+class _Uses(ir.ExprVisitor):
+    def __init__(self) -> None:
+        self.found: set[Any] = set()
+
+    def visit_var(self, var: ir.Var) -> None:
+        self.found.add(var)
+
+    def visit_global_var(self, var: ir.GlobalVar) -> None:
+        self.found.add(var.name_hint)
+
+    def visit_scalar(self, scalar: ir.Expr) -> None:
+        self.found.update(ir.free_vars(scalar))
+
+    def visit_type(self, ty: Any) -> None:
+        self.found.update(ir.type_free_vars(ty))
+
+
+def _used(func: ir.Function) -> set[Any]:
+    uses = _Uses()
+    uses.visit(func)
+    return uses.found
+
+
+class _Sweep(ir.ExprMutator):
+    """Removes bindings that nobody uses, whatever they do."""
+
+    def __init__(self, used: set[Any]) -> None:
+        super().__init__()
+        self._used = used
+        self.removed = False
+
+    def visit_binding(self, binding: ir.Binding) -> Any:
+        defined = [binding.var]
+        if isinstance(binding, ir.MatchCast):
+            defined += ir.type_free_vars(binding.ty)
+        if not any(var in self._used for var in defined):
+            self.removed = True
+            return []
+        return super().visit_binding(binding)
+
+
+def without_unused(mod: ir.IRModule) -> ir.IRModule | None:
+    """Without functions and bindings that nobody uses; None if there are none such."""
+    new = mod.copy()
+    changed = False
+    for var, func in mod.items():
+        if isinstance(func, ir.Function):
+            sweep = _Sweep(_used(func))
+            rest = sweep.visit(func)
+            if sweep.removed:
+                new[var] = rest
+                changed = True
+    while True:
+        called = {"main"}
+        for _, func in new.items():
+            if not isinstance(func, PrimFunc):
+                called |= {v for v in _used(func) if isinstance(v, str)}
+        dead = [var for var in new if var.name_hint not in called]
+        if not dead:
+            return new if changed else None
+        changed = True
+        for var in dead:
+            del new[var]
+
+
+# Edits
+
+
+def _fewer_results(main: ir.Function) -> Iterator[ir.Function]:
+    body = main.body.body
+    candidates: list[Any] = list(body.fields) if isinstance(body, ir.Tuple) else []
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            if not isinstance(binding.var, ir.DataflowVar) and binding.var is not body:
+                candidates.append(binding.var)
+    for value in candidates:
+        if isinstance(value.ty, (ir.TensorType, ir.ShapeType, ir.TupleType)):
+            seq = ir.SeqExpr(main.body.blocks, value)
+            yield main.replace(body=seq, ret_ty=ir.function_ret_type(main.params, seq))
+
+
+class _Rewrite(ir.ExprMutator):
+    """Rewrites the binding of a number, in one of several ways."""
+
+    CHOICES = 1
+
+    def __init__(self, position: int, choice: int) -> None:
+        super().__init__()
+        self.position = position
+        self.choice = choice
+        self.seen = 0
+        self.scope: list[Any] = []
+
+    def visit_function(self, func: ir.Function) -> Any:
+        depth = len(self.scope)
+        self.scope += func.params
+        new = super().visit_function(func)
+        del self.scope[depth:]
+        return new
+
+    def visit_binding(self, binding: ir.Binding) -> Any:
+        if self.applies(binding):
+            self.seen += 1
+            if self.seen - 1 == self.position:
+                new = self.rewrite(binding)
+                if new is not None:
+                    return new
+        depth = len(self.scope)
+        new = super().visit_binding(binding)
+        del self.scope[depth:]
+        self.scope.append(new.var if isinstance(new, ir.Binding) else binding.var)
+        return new
+
+    def applies(self, binding: ir.Binding) -> bool:
+        """Whether it is one of those that are numbered."""
+        return isinstance(binding, ir.VarBinding)
+
+    def rewrite(self, binding: ir.Binding) -> Any:
+        """What stands in its place, or None for the same."""
+        raise NotImplementedError
+
+
+def _count(func: ir.Function, rewrite: type[_Rewrite]) -> int:
+    counter = rewrite(-1, 0)
+    counter.visit(func)
+    return counter.seen
+
+
+class _If(_Rewrite):
+    """``v = if ...`` becomes the bindings of a branch."""
+
+    CHOICES = 2
+
+    def applies(self, binding: ir.Binding) -> bool:
+        return isinstance(binding.value, ir.If)
+
+    def rewrite(self, binding: ir.Binding) -> Any:
+        value: Any = binding.value
+        branch = value.false_branch if self.choice else value.true_branch
+        bindings = [b for block in branch.blocks for b in block.bindings]
+        if any(isinstance(b.var, ir.DataflowVar) for b in bindings):
+            return None
+        if not ir.is_base_of(binding.var.ty, branch.ty):
+            return None
+        new = ir.Var(binding.var.name, branch.ty)
+        self.var_map[binding.var] = new
+        return [*bindings, ir.VarBinding(new, branch.body)]
+
+
+class _Simpler(_Rewrite):
+    """A value becomes a variable of the same type, or a tensor of zeros."""
+
+    CHOICES = 3
+
+    def applies(self, binding: ir.Binding) -> bool:
+        return isinstance(binding, ir.VarBinding) and isinstance(
+            binding.var.ty, (ir.TensorType, ir.TupleType)
+        )
+
+    def rewrite(self, binding: ir.Binding) -> Any:
+        ty = binding.var.ty
+        if self.choice == 2:
+            return self._zeros(binding)
+        if isinstance(binding.value, (ir.Var, ir.Constant)):
+            return None
+        alike = [v for v in self.scope if v is not binding.var and _same_type(v.ty, ty)]
+        if len(alike) <= self.choice:
+            return None
+        value = self.visit(alike[0] if self.choice == 0 else alike[-1])
+        return ir.VarBinding(binding.var, value)
+
+    @staticmethod
+    def _zeros(binding: ir.Binding) -> Any:
+        ty = binding.var.ty
+        if type(ty) is not ir.TensorType or ty.dims is None or ty.dtype is None:
+            return None
+        value: Any = binding.value
+        if isinstance(value, ir.Call) and value.op is op.zeros((1,), "int8").op:
+            return None
+        return ir.VarBinding(binding.var, op.zeros(list(ty.dims), ty.dtype))
+
+
+class _Plain(_Rewrite):
+    """A dataflow variable becomes a plain one."""
+
+    def applies(self, binding: ir.Binding) -> bool:
+        return isinstance(binding.var, ir.DataflowVar)
+
+    def rewrite(self, binding: ir.Binding) -> Any:
+        new = ir.Var(binding.var.name, binding.var.ty)
+        self.var_map[binding.var] = new
+        if isinstance(binding, ir.MatchCast):
+            return ir.MatchCast(new, self.visit(binding.value), binding.ty)
+        return ir.VarBinding(new, self.visit(binding.value))
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    return ir.is_base_of(a, b) and ir.is_base_of(b, a)
