@@ -2,7 +2,9 @@
 
 A program is checked in one walk; at each node the rules of `RULES` for this kind of node are asked.
 A rule is a function of the walk and the node that returns None, or what is wrong, or a pair of that
-and a hint.  The first line of its docstring is what it says in messages.
+and a hint.  Its docstring says what is right.
+
+Rules about types do not hold in functions whose dimensions have been moved to a shape heap.
 
 Source: WellFormedChecker of apache-tvm 0.27, and what the passes here rely on.
 """
@@ -164,8 +166,8 @@ class Rule(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says."""
-        return (self.check.__doc__ or "").partition("\n")[0]
+        """What it says is right."""
+        return self.check.__doc__ or ""
 
 
 RULES: Final[list[Rule]] = []
@@ -565,10 +567,9 @@ class _Walk:
         self.is_module = is_module
         self.binding: Binding | None = None
         self.scope: list[Var] = []
-        rules = [r for r in RULES if check_ty or not r.about_types]
-        self.rules: dict[str, list[Rule]] = {event: [] for event in _EVENTS}
-        for r in rules:
-            self.rules[r.event].append(r)
+        self.check_ty = check_ty
+        self.typed = check_ty
+        self.rules = _TABLES[check_ty]
 
     def ask(self, event: str, node: Any) -> None:
         """Ask the rules of an event."""
@@ -585,6 +586,11 @@ class _Walk:
             span = binding.span or span
         text = "" if binding is None else _text(binding)
         self.found.append(Violation(broken.name, self.function, problem, text, span, hint))
+
+    def expect_types(self, expected: bool) -> None:
+        """Whether rules about types hold from here on."""
+        self.typed = self.check_ty and expected
+        self.rules = _TABLES[self.typed]
 
     # Scopes
 
@@ -617,6 +623,8 @@ class _Walk:
 
     def type_(self, ty: Any) -> None:
         """The symbolic variables of a type are defined."""
+        if not self.typed:
+            return
         kind = type(ty)
         if kind is TensorType:
             shape = ty.shape
@@ -650,6 +658,7 @@ class _Walk:
     def module_(self) -> None:
         for var, func in self.module.functions.items():
             self.function, self.variable, self.binding = var.name_hint, var, None
+            self.expect_types(not _has_shape_heap(func))
             self.ask("function", func)
             if type(func) is Function:
                 self.function_(func)
@@ -784,6 +793,29 @@ _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     Function: _Walk.function_,
     SeqExpr: _Walk.seq,
 }
+
+
+_TABLES: Final[dict[bool, dict[str, list[Rule]]]] = {
+    typed: {
+        event: [r for r in RULES if r.event == event and (typed or not r.about_types)]
+        for event in _EVENTS
+    }
+    for typed in (False, True)
+}
+
+
+def _has_shape_heap(func: Any) -> bool:
+    """Whether the dimensions of a function are computed on a shape heap (`VMShapeLower`).  Then no
+    variable stands for them, and its types only tell what they were."""
+    if type(func) is not Function or not func.body.blocks or not func.body.blocks[0].bindings:
+        return False
+    value = func.body.blocks[0].bindings[0].value
+    return (
+        type(value) is Call
+        and len(value.args) == 2
+        and type(value.args[0]) is ExternFunc
+        and value.args[0].global_symbol == "vm.builtin.alloc_shape_heap"
+    )
 
 
 def _text(node: Any) -> str:

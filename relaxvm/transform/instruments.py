@@ -112,11 +112,11 @@ class WellFormedInstrument(PassInstrument):
     """Checks the module after each pass, and names the pass that broke it."""
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
-        from ..analysis import check_well_formed
+        from ..analysis import IllFormedError, well_formed
 
         try:
-            check_well_formed(mod)
-        except Exception as error:
+            well_formed(mod)
+        except IllFormedError as error:
             error.add_note(f"after pass {info.name}")
             raise
 
