@@ -14,8 +14,6 @@ from ..executable import VMExecutable
 from ..ir import Function, GlobalVar, IRModule
 from ..pipeline import get_pipeline
 from ..tir import PrimFunc
-from ..tir.build import build_prim_funcs
-from ..tir.shape_func import shape_program_of
 from ..transform import Pass
 from ..values import Shape
 from .codegen import generate_bytecode, symbol_of
@@ -93,6 +91,8 @@ def _check_target(target: Any) -> None:
 
 def _shape_programs(mod: IRModule) -> dict[GlobalVar, Shape]:
     """Functions that only compute on the shape heap, as programs for the VM."""
+    from ..tir.shape_func import shape_program_of
+
     found: dict[GlobalVar, Shape] = {}
     for var, func in mod.functions.items():
         if isinstance(func, PrimFunc) and func.attrs.get("tirx.is_host_func"):
@@ -144,4 +144,6 @@ def vmlink(
     }  # fmt: skip
     if not funcs:
         return executable
+    from ..tir.build import build_prim_funcs
+
     return executable.with_kernels(build_prim_funcs(funcs))

@@ -1,0 +1,98 @@
+"""Shape functions as shape programs: integer arithmetic on slots of the shape heap needs no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..ir import prim
+from ..ir.expr import Expr, IntImm, PrimType
+from ..shape_program import Step, encode
+from ..values import Shape
+from .buffer import Buffer, BufferLoad
+from .function import PrimFunc
+from .stmt import BufferStore, SeqStmt, Stmt
+
+__all__ = ["shape_program_of"]
+
+_BINARY: Final[dict[type, str]] = {
+    prim.Add: "add",
+    prim.Sub: "sub",
+    prim.Mul: "mul",
+    prim.FloorDiv: "floordiv",
+    prim.FloorMod: "floormod",
+    prim.Min: "min",
+    prim.Max: "max",
+    prim.EQ: "eq",
+    prim.NE: "ne",
+    prim.LT: "lt",
+    prim.LE: "le",
+    prim.GT: "gt",
+    prim.GE: "ge",
+    prim.And: "and",
+    prim.Or: "or",
+}
+
+
+class _NotOne(Exception):
+    """The function does something else."""
+
+
+def shape_program_of(func: PrimFunc) -> Shape | None:
+    """The program for ``relaxvm.builtin.compute_shape`` that does what a function does; None if it
+    does anything but store int64 and bool arithmetic of slots into slots of its one buffer."""
+    if len(func.params) != 1 or func.ret_type is not None:
+        return None
+    (heap,) = func.params
+    if not isinstance(heap, Buffer) or heap.ty.dtype != "int64" or len(heap.ty.shape) != 1:
+        return None
+    try:
+        return encode(_steps_of(func.body, heap))
+    except _NotOne:
+        return None
+
+
+def _steps_of(stmt: Stmt, heap: Buffer) -> Iterator[Step]:
+    if type(stmt) is SeqStmt:
+        for each in stmt.seq:
+            yield from _steps_of(each, heap)
+    elif type(stmt) is BufferStore and stmt.buffer is heap:
+        yield from _value(stmt.value, heap)
+        yield "store", _slot(stmt.indices, heap)
+    else:
+        raise _NotOne
+
+
+def _value(expr: Expr, heap: Buffer) -> Iterator[Step]:
+    if type(expr.ty) is not PrimType or expr.ty.dtype not in ("int64", "bool"):
+        raise _NotOne
+    kind = type(expr)
+    if isinstance(expr, IntImm):
+        yield "const", expr.value
+    elif isinstance(expr, BufferLoad) and expr.buffer is heap:
+        yield "load", _slot(expr.indices, heap)
+    elif isinstance(expr, prim.BinaryOpExpr) and kind in _BINARY:
+        yield from _value(expr.a, heap)
+        yield from _value(expr.b, heap)
+        yield _BINARY[kind]
+    elif isinstance(expr, prim.Not):
+        yield from _value(expr.a, heap)
+        yield "not"
+    elif isinstance(expr, prim.Select):
+        for part in (expr.condition, expr.true_value, expr.false_value):
+            yield from _value(part, heap)
+        yield "select"
+    elif isinstance(expr, prim.Cast) and expr.value.dtype == "bool" and expr.dtype == "int64":
+        yield from _value(expr.value, heap)
+    else:
+        raise _NotOne
+
+
+def _slot(indices: Any, heap: Buffer) -> int:
+    (index,) = indices
+    size = heap.ty.shape[0]
+    if not isinstance(index, IntImm) or not isinstance(size, IntImm):
+        raise _NotOne
+    if not 0 <= index.value < size.value:
+        raise _NotOne
+    return index.value
