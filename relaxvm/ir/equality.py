@@ -29,6 +29,7 @@ from .expr import (
     Constant,
     DataflowVar,
     FloatImm,
+    Function,
     FuncType,
     IntImm,
     PrimType,
@@ -214,7 +215,10 @@ class _Comparer:
         return True
 
     def binding(self, a: Any, b: Any, define: bool) -> bool:
-        if self.fields(a, b, define):
+        # A local function may call itself: its variable is known in it.
+        if type(a.value) is Function and not self.same(a.var, b.var, True):
+            self.path.append(".var")
+        elif self.fields(a, b, define):
             return True
         if self.bindings is None:
             self.bindings = a, b
@@ -466,6 +470,11 @@ class _Hasher:
         for field, defines in _layout(type(x)):
             self.add(getattr(x, field), define or defines)
 
+    def binding(self, x: Any, define: bool) -> None:
+        if type(x.value) is Function:
+            self.add(x.var, True)
+        self.fields(x, define)
+
     def scoped(self, x: Any, define: bool) -> None:
         start = len(self.defined)
         self.fields(x, define)
@@ -549,6 +558,7 @@ def _hashing(kind: type) -> _Hash:
         (Var, _Hasher.var),
         (BinaryOpExpr, _Hasher.operation),
         (BaseFunc, _Hasher.scoped),
+        (Binding, _Hasher.binding),
         (Node, _Hasher.fields),
         (Mapping, _Hasher.mapping),
         ((tuple, list), _Hasher.sequence),
