@@ -160,7 +160,7 @@ class Printer:
             return
         from .tir_printer import prim_func_lines
 
-        self.lines += [self._indent + line for line in prim_func_lines(func, self.names)]
+        self.lines += [self._indent + line for line in prim_func_lines(func, self.names, name)]
 
     # Functions
 
@@ -363,6 +363,8 @@ class Printer:
         """The text of an expression, a type or a global info by itself."""
         if isinstance(node, Type):
             return self.type(node)
+        if type(node).__module__.startswith("relaxvm.tir."):
+            return self._of_tir(node)
         return self.expr(node) if isinstance(node, Expr) else self.value(node)
 
     def expr(self, expr: Any) -> str:
@@ -397,7 +399,12 @@ class Printer:
 
     def _other_scalar(self, expr: Expr) -> str:
         method = _EXPR.get(type(expr))
-        return f"<{type(expr).__name__}>" if method is None else method(self, expr)
+        return self._of_tir(expr) if method is None else method(self, expr)
+
+    def _of_tir(self, node: Node) -> str:
+        from .tir_printer import tir_text
+
+        return tir_text(node, self.names)
 
     def _global_var(self, var: GlobalVar) -> str:
         if self._module is not None and var.name_hint in self._module:

@@ -1,12 +1,30 @@
-"""``T``: scalars and functions of loops."""
+"""``T``: scalars and functions of loops.
+
+Scalar functions are those of `relaxvm.tir.intrinsics`; data types are names here, as ``T.int64``.
+
+Source: ``tvm.script.tirx`` of apache-tvm 0.27.
+"""
 
 from __future__ import annotations
 
 import builtins
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..ir import prim as _prim
-from ..ir.expr import Expr
+from ..ir.expr import Call as _Call
+from ..ir.expr import Expr, prim_type
+from ..ir.op import Op as _Op
+from ..tir import intrinsics as _intrinsics
+from ..tir.buffer import IterVar as _IterVar
+from ..tir.buffer import Range as _Range
+from ..tir.buffer import as_index as _as_index
+from ..tir.stmt import ForKind as _ForKind
+from . import tir_forms as _forms
+from .entry import checked as _checked
+from .entry import decorated_function as _decorated_function
+from .markers import FunctionAttrs as _FunctionAttrs
 from .type_forms import DTypeMaker
 
 _RAW: Final = {
@@ -16,23 +34,90 @@ _RAW: Final = {
 }
 
 
+def prim_func(
+    func: Any = None,
+    *,
+    private: builtins.bool = False,
+    check_well_formed: builtins.bool = True,
+    s_tir: builtins.bool = True,
+) -> Any:
+    """Decorator: the function is the text of a `PrimFunc`, which takes its place.
+
+    Args:
+        func: the function, where the decorator is not called.
+        private: whether it has no name of its own (no attribute "global_symbol").
+        check_well_formed: whether to refuse a function that is not well-formed.
+        s_tir: taken for compatibility; blocks are always allowed.
+
+    Raises:
+        DiagnosticError: the script is wrong.
+    """
+    if func is not None:
+        found = _decorated_function(func, sys._getframe(1), "T.prim_func")
+        return found if found is func else _checked(found, check_well_formed)
+
+    def decorate(func: Any) -> Any:
+        found = _decorated_function(func, sys._getframe(1), "T.prim_func")
+        return found if found is func else _checked(found, check_well_formed)
+
+    return decorate
+
+
+prim_func.script_kind = "tir"  # type: ignore[attr-defined]
+
+
+# Scalars
+
+
 def _raw(cls: Any) -> Any:
-    """A node just as it is, without folding: of numbers, constants of int64 or the other's type."""
+    """A node just as it is, without folding: of numbers, constants of the other's data type."""
 
     def make(*operands: Any) -> Any:
-        dtype = next((o.dtype for o in operands if isinstance(o, Expr)), None)
-        return cls(
-            *[_prim.as_scalar(o, None if isinstance(o, builtins.bool) else dtype) for o in operands]
-        )
+        dtype = next((o.dtype for o in operands if isinstance(o, Expr)), _forms.PLAIN_INT.get())
+        return cls(*[_number(o, dtype) for o in operands])
 
     make.__name__ = cls.__name__
     make.__doc__ = cls.__doc__
     return make
 
 
+def _number(value: Any, dtype: str) -> Expr:
+    if isinstance(value, builtins.bool) or (isinstance(value, float) and not _prim.is_float(dtype)):
+        return _prim.as_scalar(value)
+    return _prim.as_scalar(value, dtype)
+
+
 def Cast(dtype: str, value: Any) -> Expr:
     """A scalar in another data type."""
-    return _prim.Cast(dtype, _prim.as_scalar(value))
+    return _prim.Cast(str(dtype), _number(value, _forms.PLAIN_INT.get()))
+
+
+def cast(value: Any, dtype: str) -> Expr:
+    """A scalar in another data type; a constant is converted at once."""
+    return _prim.cast(value, str(dtype))
+
+
+def Select(condition: Any, true_value: Any, false_value: Any) -> Expr:
+    """One of two values; both may be evaluated."""
+    values = (true_value, false_value)
+    dtype = next((v.dtype for v in values if isinstance(v, Expr)), _forms.PLAIN_INT.get())
+    return _prim.Select(_prim.as_scalar(condition), *[_number(v, dtype) for v in values])
+
+
+def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
+    """`expr`, in which variables stand for values."""
+    result = _prim.as_scalar(expr)
+    for var, value in reversed(list(where.items())):
+        result = _prim.Let(var, _prim.as_scalar(value, var.ty.dtype), result)
+    return result
+
+
+def Call(dtype: str, op: Any, args: Sequence[Any]) -> Expr:
+    """A call of an operator, by the operator or its name, without inference."""
+    if isinstance(op, str):
+        op = _Op.get(op)
+    parts = [a if isinstance(a, Expr) else _number(a, _forms.PLAIN_INT.get()) for a in args]
+    return _Call(op, parts, ty=prim_type(str(dtype)))
 
 
 min = _prim.minimum  # noqa: A001
@@ -41,13 +126,207 @@ truncdiv = _prim.truncdiv
 truncmod = _prim.truncmod
 floordiv = _prim.floordiv
 floormod = _prim.floormod
+fabs = _intrinsics.abs
 bool = DTypeMaker("bool")  # noqa: A001
+boolean = bool
 handle = DTypeMaker("handle")
+
+
+# Buffers
+
+
+class Buffer:
+    """``T.Buffer(shape, dtype)``: the type of a parameter that is a buffer."""
+
+    def __new__(cls, shape: Any, dtype: str = "float32", **layout: Any) -> Any:
+        """A buffer; strings in the shape are expressions of symbolic variables."""
+        return _forms.make_buffer(shape, dtype, **layout)
+
+
+def match_buffer(param: Any, shape: Any = None, dtype: str = "float32", **layout: Any) -> Any:
+    """``A = T.match_buffer(a, shape, dtype)``: what a parameter of type ``T.handle`` points to, or in
+    a block what a region of another buffer is called."""
+    return _forms.Match(param, _forms.make_buffer(_match_shape(param, shape), dtype, **layout))
+
+
+def _match_shape(param: Any, shape: Any) -> Any:
+    if shape is None:
+        return [r.extent for r in _forms.Regions(True, [param]).regions[0].region]
+    return shape
+
+
+def sblock_alloc_buffer(shape: Any, dtype: str = "float32", **layout: Any) -> Any:
+    """``D = T.sblock_alloc_buffer(shape, dtype)``: a buffer that lives within the block."""
+    return _forms.BlockAlloc(_forms.make_buffer(shape, dtype, **layout))
+
+
+def alloc_buffer(
+    shape: Any, dtype: str = "float32", *, annotations: Any = None, **layout: Any
+) -> Any:
+    """``D = T.alloc_buffer(shape, dtype)``: a buffer for the statements that follow."""
+    return _forms.Alloc(_forms.make_buffer(shape, dtype, **layout), annotations)
+
+
+def alloc_local(shape: Any, dtype: str = "float32") -> Any:
+    """``D = T.alloc_local(shape, dtype)``: a small buffer for the statements that follow."""
+    return alloc_buffer(shape, dtype, scope="local")
+
+
+# Loops
+
+
+def _loop(kind: _ForKind) -> Any:
+    def make(
+        start: Any,
+        stop: Any = None,
+        step: Any = None,
+        *,
+        annotations: Mapping[str, Any] | None = None,
+        extent: Any = None,
+    ) -> Any:
+        span = _Range(start, extent) if extent is not None else _forms.range_to(start, stop)
+        return _forms.LoopFrame(
+            kind, [span], None if step is None else _as_index(step), annotations
+        )
+
+    make.__name__ = kind.name.lower()
+    make.__doc__ = f"A loop of kind {kind.name.lower()}: ``(stop)``, ``(start, stop)`` or ``(start, stop, step)``."
+    return make
+
+
+serial = _loop(_ForKind.SERIAL)
+parallel = _loop(_ForKind.PARALLEL)
+vectorized = _loop(_ForKind.VECTORIZED)
+unroll = _loop(_ForKind.UNROLLED)
+
+
+def thread_binding(
+    start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
+) -> Any:
+    """A loop over the threads of a device; run one after the other here."""
+    return _forms.LoopFrame(
+        _ForKind.THREAD_BINDING, [_forms.range_to(start, stop)], None, annotations, thread
+    )
+
+
+def grid(*extents: Any) -> Any:
+    """Loops one within the other, of the given extents or ``(start, stop)`` pairs."""
+    return _forms.LoopFrame(
+        _ForKind.SERIAL,
+        [_forms.range_to(*e) if isinstance(e, tuple) else _forms.range_to(e) for e in extents],
+    )
+
+
+# Blocks
+
+
+def sblock(name: str = "", no_realize: builtins.bool = False) -> Any:
+    """``with T.sblock(name):`` a block."""
+    return _forms.BlockFrame(name)
+
+
+block = sblock
+
+
+def init() -> Any:
+    """``with T.init():`` what a block does on the first step of its reduction."""
+    return _forms.InitFrame()
+
+
+def reads(*regions: Any) -> Any:
+    """What a block reads; found out where it is not said."""
+    return _forms.Regions(True, _listed(regions))
+
+
+def writes(*regions: Any) -> Any:
+    """What a block writes; found out where it is not said."""
+    return _forms.Regions(False, _listed(regions))
+
+
+def _listed(regions: Sequence[Any]) -> Sequence[Any]:
+    return regions[0] if len(regions) == 1 and isinstance(regions[0], (list, tuple)) else regions
+
+
+def where(condition: Any) -> Any:
+    """When a block runs."""
+    return _forms.Where(condition)
+
+
+def sblock_attr(attrs: Mapping[str, Any]) -> Any:
+    """Annotations of a block."""
+    return _forms.BlockAttrs(attrs)
+
+
+block_attr = sblock_attr
+
+
+class axis:
+    """Iteration variables of a block: ``v = T.axis.spatial(extent, value)``; the domain is an extent
+    or a pair (start, stop)."""
+
+    @staticmethod
+    def _make(kind: int) -> Any:
+        def make(dom: Any, binding: Any, dtype: str | None = None) -> Any:
+            span = _forms.range_to(*dom) if isinstance(dom, tuple) else _forms.range_to(dom)
+            return _forms.Axis(kind, span, _as_index(binding))
+
+        return make
+
+    @staticmethod
+    def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
+        """Several variables of the kinds S (spatial) and R (reduce), over the ranges of loops.
+
+        Raises:
+            ValueError: there are not as many bindings as kinds, or a kind is neither S nor R.
+        """
+        if len(kinds) != len(bindings) or set(kinds) - {"S", "R"}:
+            raise ValueError(
+                f"T.axis.remap: expected one of S and R for each of {len(bindings)} bindings, got "
+                f"{kinds!r}"
+            )
+        which = {"S": _IterVar.DATA_PAR, "R": _IterVar.COMM_REDUCE}
+        return _forms.Axes(
+            [_forms.Axis(which[k], None, b) for k, b in zip(kinds, bindings, strict=True)]
+        )
+
+
+axis.spatial = axis.S = staticmethod(axis._make(_IterVar.DATA_PAR))  # type: ignore[attr-defined]
+axis.reduce = axis.R = staticmethod(axis._make(_IterVar.COMM_REDUCE))  # type: ignore[attr-defined]
+axis.scan = staticmethod(axis._make(_IterVar.ORDERED))  # type: ignore[attr-defined]
+axis.opaque = staticmethod(axis._make(_IterVar.OPAQUE))  # type: ignore[attr-defined]
+
+
+# Other statements
+
+
+def evaluate(value: Any) -> Any:
+    """Evaluate an expression for its effect; ``T.evaluate(0)`` does nothing."""
+    return _forms.EvaluateForm(value)
+
+
+def func_attr(attrs: Mapping[str, Any]) -> Any:
+    """Attributes of the function."""
+    return _FunctionAttrs(attrs)
+
+
+def attr(node: Any, key: str, value: Any) -> Any:
+    """``with T.attr(node, key, value):`` statements with an annotation."""
+    return _forms.Attribute(node, key, value)
+
+
+let = _forms.LetType()
+
+
+def bind(value: Any) -> Any:
+    """``v = T.bind(value)``: a name for a value."""
+    return _forms.Let(value)
 
 
 def __getattr__(name: str) -> Any:
     if name in _RAW:
         found: Any = _raw(_RAW[name])
+    elif name in _intrinsics.__all__ and name not in ("INTRINSICS", "Intrinsic"):
+        found = getattr(_intrinsics, name)
     else:
         from ..values import as_dtype, dtype_name
 

@@ -39,7 +39,51 @@ from .stmt import (
 __all__ = ["Names", "Writer"]
 
 _KEYWORDS: Final = frozenset(
-    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "self", "args", "num_args", "ret", "fault", "asm", "typeof", "linux", "unix"]
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "self",
+        "args",
+        "num_args",
+        "ret",
+        "fault",
+        "asm",
+        "typeof",
+        "linux",
+        "unix",
+    ]
 )
 
 
