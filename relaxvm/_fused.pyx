@@ -145,12 +145,10 @@ cdef class FusedPlan:
     cdef int* _results              # places of what is asked for
     cdef tuple _owned, _names
 
-    def __init__(self, list inputs, list numbers, list steps, list results):
+    def __cinit__(self, list inputs, list numbers, list steps, list results):
         cdef int i, k, first
         cdef Place* place
         cdef Step* step
-        if self._places is not NULL:
-            raise TypeError("FusedPlan: it has been made, and does not change")
         first = len(inputs) + len(numbers)
         self._num_inputs = len(inputs)
         self._num_steps = len(steps)

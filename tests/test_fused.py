@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaxvm import ExecBuilder, VirtualMachine, get_func
+from relaxvm._fused import FusedPlan
 from relaxvm.errors import VerifyError
 from relaxvm.kernels import fused as module
 from relaxvm.kernels import ufunc_of
@@ -365,6 +366,11 @@ def test_an_output_that_is_read_only() -> None:
     out.flags.writeable = False
     with pytest.raises(ValueError, match="fused: out: expected a tensor that can be written to"):
         FUSED(np.ones(3), "exp($0) -> %0", out)
+
+
+def test_plans_are_made_whole() -> None:
+    with pytest.raises(TypeError):
+        FusedPlan.__new__(FusedPlan)
 
 
 def test_threads() -> None:

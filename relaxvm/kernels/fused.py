@@ -286,7 +286,7 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
     inputs, outs = operands[:position], operands[position + 1 :]
     check_tensors("fused", **{f"inputs[{i}]": x for i, x in enumerate(inputs)})
     check_tensors("fused", **{f"outs[{i}]": out for i, out in enumerate(outs)})
-    plan = _plan(program, inputs, outs)
+    plan = _plan(text, inputs, outs)
     if plan is not None and plan.run(operands):
         if len(_plans) >= _MOST_CHAINS:
             _plans.clear()
@@ -370,8 +370,8 @@ class _Planner:
     """Collects the parts of a plan.  Places of operands count inputs, numbers, steps; until the
     numbers are all known, a step's place is written as ``("%", index)``."""
 
-    def __init__(self, inputs: Sequence[NDArray[Any]], modes: Sequence[int]) -> None:
-        self.inputs = [(_plain(x.dtype), mode) for x, mode in zip(inputs, modes, strict=True)]
+    def __init__(self, dtypes: Sequence[np.dtype[Any]], modes: Sequence[int]) -> None:
+        self.inputs = [(_plain(dtype), mode) for dtype, mode in zip(dtypes, modes, strict=True)]
         self.numbers: list[bytes] = []
         self.steps: list[tuple[Any, list[Any], np.dtype[Any], int, str]] = []
         self.modes: list[int] = []
@@ -478,17 +478,29 @@ def _composite(text: str) -> Fused:
 
 
 def _plan(
-    program: Fused, inputs: Sequence[NDArray[Any]], outs: Sequence[NDArray[Any]]
+    text: str, inputs: Sequence[NDArray[Any]], outs: Sequence[NDArray[Any]]
 ) -> FusedPlan | None:
     """A plan for tensors like these, None where the chain is left to its kernels."""
     if any(out.shape != outs[0].shape for out in outs):
         return None
-    modes = [mode_of(np.asarray(x), np.asarray(outs[0])) for x in inputs]
+    modes = tuple(mode_of(x, outs[0]) for x in inputs)
     if None in modes:
         return None
+    dtypes = tuple(x.dtype for x in inputs)
+    return _plan_for(text, dtypes, modes, tuple(dtype.num for dtype in dtypes))
+
+
+@lru_cache(maxsize=4096)
+def _plan_for(
+    text: str,
+    dtypes: tuple[np.dtype[Any], ...],
+    modes: tuple[int, ...],
+    nums: tuple[int, ...],  # C's long and long long are equal data types
+) -> FusedPlan | None:
+    program = parse(text)
     made: list[Ref] = []
     try:
-        planner = _Planner(inputs, [mode for mode in modes if mode is not None])
+        planner = _Planner(dtypes, modes)
         for step in program.steps:
             operands = [made[x.number] if isinstance(x, Ref) and x.kind == "%" else x
                         for x in step.operands]  # fmt: skip
