@@ -5,7 +5,9 @@ Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from .. import transform
@@ -48,6 +50,17 @@ def build(
         TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
             function and binding.
     """
+    with _without_collector():
+        return _build(mod, target, params, relax_pipeline, exec_mode)
+
+
+def _build(
+    mod: Any,
+    target: Any,
+    params: Mapping[str, Any] | None,
+    relax_pipeline: str | Pass | None,
+    exec_mode: str,
+) -> VMExecutable:
     mod = _as_module(mod)
     _check_target(target)
     if exec_mode not in EXEC_MODES:
@@ -66,6 +79,19 @@ def build(
         return build_compiled(builder, mod, programs)
     rest = generate_bytecode(builder, mod, programs)
     return vmlink(builder, target, _without(rest, programs))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """The cyclic garbage collector off: programs are large graphs without garbage cycles, which it
+    would walk over and over."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 compile = build  # noqa: A001  (TVM's name)

@@ -287,8 +287,8 @@ class Expr(Node):
             return ty.dtype
         raise AttributeError(f"{self} has no data type: its type is {ty}")
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    # Two expressions are the same only if they are one object.  In C: every table of variables asks.
+    __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
         if self is other:

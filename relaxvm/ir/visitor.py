@@ -62,20 +62,33 @@ _METHODS: Final[dict[type, str]] = {
 left alone."""
 
 
-def _method(cls: type) -> str:
-    name = _METHODS.get(cls)
-    if name is None:
-        name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
-        _METHODS[cls] = name
-    return name
+class _Dispatch(dict[type, Callable[[Any], Any]]):
+    """Class of expressions -> the bound method that handles it; found once per class, since a walk
+    spends its time here."""
+
+    def __init__(self, visitor: object) -> None:
+        self._visitor = visitor
+
+    def __missing__(self, cls: type) -> Callable[[Any], Any]:
+        name = _METHODS.get(cls)
+        if name is None:
+            name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
+        method: Callable[[Any], Any] = getattr(self._visitor, name)
+        self[cls] = method
+        return method
 
 
 class ExprVisitor:
     """Walks an expression, every part of it once per place where it stands, in order of evaluation."""
 
+    _dispatch: _Dispatch | None = None
+
     def visit(self, expr: Expr) -> None:
         """Walk any expression."""
-        getattr(self, _METHODS.get(type(expr)) or _method(type(expr)))(expr)
+        dispatch = self._dispatch
+        if dispatch is None:
+            dispatch = self._dispatch = _Dispatch(self)
+        dispatch[type(expr)](expr)
 
     def visit_var(self, var: Var) -> None:
         """A use of a variable."""
@@ -177,10 +190,11 @@ class ExprMutator:
 
     def __init__(self) -> None:
         self.var_map: dict[Var, Expr] = {}
+        self._dispatch = _Dispatch(self)
 
     def visit(self, expr: Expr) -> Any:
         """Rewrite any expression."""
-        return getattr(self, _METHODS.get(type(expr)) or _method(type(expr)))(expr)
+        return self._dispatch[type(expr)](expr)
 
     def visit_var(self, var: Var) -> Expr:
         return self.var_map.get(var, var)
@@ -214,8 +228,8 @@ class ExprMutator:
 
     def visit_all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Rewrite each; the same tuple if nothing changed."""
-        visit = self.visit
-        new = [visit(e) for e in exprs]
+        dispatch = self._dispatch
+        new = [dispatch[type(e)](e) for e in exprs]
         for old, now in zip(exprs, new, strict=True):
             if old is not now:
                 return tuple(new)
