@@ -25,6 +25,7 @@ __all__ = [
     "print_values",
     "register_py_func",
     "seconds",
+    "value_text",
 ]
 
 
@@ -183,7 +184,12 @@ def print_values(*values: Any) -> None:
     Of tuples within tuples at most a thousand elements and fifty levels are printed: a few
     instructions make a tuple that no output could hold.
     """
-    print(*(_text(value, iter(range(_MOST_PRINTED)), 0) for value in values))
+    print(*map(value_text, values))
+
+
+def value_text(value: Any) -> str:
+    """What `print_values` prints of a value."""
+    return _text(value, iter(range(_MOST_PRINTED)), 0)
 
 
 def _text(value: Any, budget: Iterator[int], depth: int) -> str:

@@ -483,7 +483,11 @@ def to_vdevice(data: Expr, dst_vdevice: VDevice) -> Call:
     return make_call("to_vdevice", [data], {"dst_vdevice": dst_vdevice})
 
 
-@constructor("hint_on_device", lambda call: _tensor_of("data", call.args[0]))
+@constructor(
+    "hint_on_device",
+    lambda call: _tensor_of("data", call.args[0]),
+    lower=lambda builder, call: call.args[0],
+)
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
     """A tensor as it is, and the advice to have it on a device.
 

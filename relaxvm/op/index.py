@@ -9,7 +9,7 @@ from ..ir import prim
 from ..ir.arith import Analyzer, free_vars
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
-from .kinds import IllTyped, IllValued, Operand, Scalars
+from .kinds import IllTyped, IllValued, Operand, Integers
 from .registry import operator
 from .rules import axes_of, axis_of, common_vdevice, like, need_integers
 
@@ -67,10 +67,10 @@ def _slice_inputs(call: Call) -> list[Any]:
 @operator("strided_slice", takes=_slice_inputs)
 def strided_slice(
     x: TensorType,
-    axes: Scalars,
-    begin: Scalars,
-    end: Scalars,
-    strides: Scalars | None = None,
+    axes: Integers,
+    begin: Integers,
+    end: Integers,
+    strides: Integers | None = None,
     assume_inbound: bool = False,
 ) -> Type:
     """x from begin to before end in steps of strides, for each of axes; as Python slices.

@@ -43,7 +43,7 @@ __all__ = [
     "Kind",
     "Operand",
     "Scalar",
-    "Scalars",
+    "Integers",
     "ShapeLike",
     "StrValue",
     "Tensors",
@@ -62,8 +62,8 @@ ShapeLike: TypeAlias = Expr
 """A shape, an expression of `ShapeType`, or a sequence of dimensions; the rule sees the former."""
 Scalar: TypeAlias = Any
 """A scalar, an expression of `PrimType`, or a number; the rule sees the former."""
-Scalars: TypeAlias = Any
-"""A tuple of scalars; the rule sees a tuple of expressions."""
+Integers: TypeAlias = Any
+"""A tuple of integers; the rule sees a tuple of expressions."""
 Value: TypeAlias = Expr
 """Any value; the rule sees the expression."""
 Ints: TypeAlias = "tuple[int, ...]"
@@ -139,10 +139,21 @@ def _to_tensors(name: str, value: Any) -> Expr:
 def _to_shape(name: str, value: Any) -> Expr:
     if isinstance(value, Expr) and type(value.ty) is not PrimType:
         return value
-    try:
-        return ShapeExpr([value] if isinstance(value, (int, Expr)) else value)
-    except TypeError as error:
-        raise IllTyped(f"{name}: {error}") from None
+    if isinstance(value, (int, Expr)):
+        value = (value,)
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise IllTyped(f"{name}: expected a shape, got {describe(value)}")
+    dims = tuple(value)
+    for i, dim in enumerate(dims):
+        if not _is_dim(dim):
+            raise IllTyped(f"{name}[{i}]: expected an integer, got {_got(dim)}")
+    return ShapeExpr(dims)
+
+
+def _is_dim(value: Any) -> bool:
+    if isinstance(value, Expr):
+        return type(value.ty) is PrimType and "int" in value.ty.dtype
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _to_scalar(name: str, value: Any) -> Expr:
@@ -204,18 +215,19 @@ def _view_scalar(name: str, arg: Expr) -> Expr:
     return arg
 
 
-def _to_scalars(name: str, value: Any) -> Expr:
+def _to_integers(name: str, value: Any) -> Expr:
     if isinstance(value, Expr) and type(value.ty) is not PrimType:
         return value if not isinstance(value, ShapeExpr) else Tuple(value.values)
     items = value if isinstance(value, (tuple, list)) else [value]
     return Tuple([_to_scalar(f"{name}[{i}]", item) for i, item in enumerate(items)])
 
 
-def _view_scalars(name: str, arg: Expr) -> tuple[Expr, ...]:
+def _view_integers(name: str, arg: Expr) -> tuple[Expr, ...]:
     if type(arg) is not Tuple:
-        raise IllTyped(f"{name}: expected a tuple of scalars, written out, got {_got(arg)}")
+        raise IllTyped(f"{name}: expected a tuple of integers, written out, got {_got(arg)}")
     for i, item in enumerate(arg.fields):
-        _view_scalar(f"{name}[{i}]", item)
+        if not _is_dim(item):
+            raise IllTyped(f"{name}[{i}]: expected an integer, got {_got(item)}")
     return arg.fields
 
 
@@ -338,7 +350,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "ShapeLike": Kind("a shape", _to_shape, _view_shape),
     "Scalar": Kind("a scalar", _to_scalar, _view_scalar),
     "DTypeValue": Kind("a data type", _to_dtype_value, _view_dtype),
-    "Scalars": Kind("a tuple of scalars", _to_scalars, _view_scalars),
+    "Integers": Kind("a tuple of integers", _to_integers, _view_integers),
     "StrValue": Kind("a string", _to_str_value, _view_value),
     "Value": Kind("a value", _to_value, _view_value),
     "int": Kind("int", _to_int, None),

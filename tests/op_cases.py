@@ -1,0 +1,115 @@
+"""What type tests and kernel tests of operators are written in.
+
+A case is a call as a user writes it, of tensors that are made on the spot: ``add(f(n, 3), f(3))``
+adds a float32 tensor of a symbolic shape to a vector.  f, h, d are float32, float16 and float64, i
+and j int64 and int32, b bool, t of unknown data type; without dimensions they are of rank 0.  Of
+``rank(2)`` only the rank is known, of ``tensor()`` nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from relaxvm import op
+from relaxvm.ir import (
+    ANY,
+    Call,
+    Constant,
+    Expr,
+    ExternFunc,
+    FuncType,
+    GlobalVar,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    Var,
+    VDevice,
+    const,
+)
+
+SYMBOLS = {name: Var(name, "int64") for name in ("n", "m", "k")}
+DTYPES = {
+    "f": "float32", "h": "float16", "d": "float64", "i": "int64", "j": "int32", "u8": "uint8",
+    "b": "bool", "t": None,
+}  # fmt: skip
+DEVICES = {"here": VDevice("llvm", 0), "there": VDevice("llvm", 1)}
+
+
+class Namespace(dict[str, Any]):
+    """Names that a case may use: makers of tensors, symbols, and the operators.  Gathers the
+    variables that are made, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(SYMBOLS)
+        self.made: list[Var] = []
+        for name, dtype in DTYPES.items():
+            self[name] = self._maker(dtype)
+        for name, vdevice in DEVICES.items():
+            self[name] = vdevice
+        self["on"] = lambda vdevice, *dims: self._var(TensorType(dims, "float32", vdevice))
+        self["rank"] = lambda ndim, dtype="float32": self._var(TensorType(None, dtype, ndim=ndim))
+        self["tensor"] = lambda dtype="float32": self._var(TensorType(None, dtype))
+        self["shape"] = lambda *dims: ShapeExpr(dims)
+        self["shape_var"] = lambda ndim: self._var(ShapeType(ndim=ndim))
+        self["of_shape"] = lambda shape: self._var(TensorType(shape, "float32"))
+        self["pair"] = lambda *types: self._var(TupleType([self._type_of(t) for t in types]))
+        self["any"] = lambda: self._var(ANY)
+        self["scalar"] = lambda dtype: self._var(Var("s", dtype).ty)
+        self["func"] = lambda: GlobalVar("callee", FuncType.opaque_func())
+        self["packed"] = ExternFunc("packed")
+        self["const"] = const
+        self["T"] = TensorType
+        self["array"] = Constant
+
+    def _maker(self, dtype: str | None) -> Any:
+        return lambda *dims: self._var(TensorType(dims, dtype))
+
+    def _type_of(self, var: Var) -> Any:
+        self.made.remove(var)
+        return var.ty
+
+    def _var(self, ty: Any) -> Var:
+        var = Var("abcdefgh"[len(self.made)], ty)
+        self.made.append(var)
+        return var
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            return getattr(op, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+
+def evaluate(case: str) -> tuple[Expr, list[Var]]:
+    """The call that a case is, and the variables it is of."""
+    names = Namespace()
+    # Locals come before builtins, so that ``max`` is the operator.
+    call = eval(case, {}, names)
+    assert isinstance(call, (Call, Tuple))
+    return call, names.made
+
+
+def lines(table: str) -> Iterator[tuple[str, str]]:
+    """Pairs of a table with ``case | expected`` per line; a line that begins with blanks goes on
+    with the one before."""
+    for line in table.strip().replace("\n    ", " ").splitlines():
+        if line and not line.startswith("#"):
+            case, bar, expected = line.partition(" | ")
+            assert bar, line
+            yield case.strip(), expected.strip()
+
+
+def operators_in(call: Expr) -> Iterator[str]:
+    """Names, without prefix, of the operators that an expression calls."""
+    if isinstance(call, Call):
+        name = getattr(call.op, "name", "")
+        if isinstance(call.op, Expr) and name.startswith("relax."):
+            yield name.removeprefix("relax.")
+        for arg in call.args:
+            yield from operators_in(arg)
+    elif isinstance(call, Tuple):
+        for field in call.fields:
+            yield from operators_in(field)
