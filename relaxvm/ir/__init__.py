@@ -11,8 +11,8 @@ from .block_builder import *
 from .equality import *
 from .expr import *
 from .infer import *
-from .keys import *
 from .json import *
+from .keys import *
 from .module import *
 from .node import *
 from .op import *

@@ -858,8 +858,8 @@ class _Simplifier:
         if isinstance(atom, _Maximum):
             rest: Polynomial = {}
             return self._extreme_of(Max, [dict(c) for c in atom.choices], rest, dtype)
-        assert atom.expr is not None
-        return atom.expr
+        expr: Expr = atom.expr
+        return expr
 
     def _extreme(
         self, atom: _Maximum, rest: Polynomial, monomial: Monomial, dtype: str
