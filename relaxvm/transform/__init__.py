@@ -13,6 +13,7 @@ from .compute_prim_value import *
 from .dead_code_elimination import *
 from .eliminate_common_subexpr import *
 from .fold_constant import *
+from .fuse_ops import *
 from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *

@@ -1,0 +1,194 @@
+"""FuseOps: chains of elementwise kernels become one kernel that runs block by block."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExprMutator,
+    ExternFunc,
+    FloatImm,
+    Function,
+    IntImm,
+    IRModule,
+    Op,
+    StringImm,
+    TensorType,
+    Tuple,
+    Var,
+    VarBinding,
+    prove_equal,
+)
+from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, can_fuse
+from ..op import base
+from ..op.lowering import KERNEL_PREFIX
+from .kill_after_last_use import uses
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["FuseOps"]
+
+_CALL_DPS: Final = Op.get("relax.call_dps_packed")
+
+
+class _Member:
+    """A call of a kernel that may be a step of a chain; `chain` is the one that it is in."""
+
+    __slots__ = ("binding", "chain", "name", "operands")
+
+    def __init__(self, binding: Binding, name: str, operands: tuple[Expr, ...]) -> None:
+        self.binding = binding
+        self.name = name
+        self.operands = operands
+        self.chain: list[_Member] = [self]
+
+
+def _member(binding: Binding) -> _Member | None:
+    value = binding.value
+    if type(value) is not Call or value.op is not _CALL_DPS:
+        return None
+    callee, packed = value.args
+    if type(callee) is not ExternFunc or type(packed) is not Tuple:
+        return None
+    symbol = callee.global_symbol
+    if not symbol.startswith(KERNEL_PREFIX) or type(value.ty) is not TensorType:
+        return None
+    name, operands = symbol.removeprefix(KERNEL_PREFIX), packed.fields
+    if name in ("astype", "cast"):
+        if value.ty.dtype is None:
+            return None
+        name, operands = "cast", (*operands, DataTypeImm(value.ty.dtype))
+    if not can_fuse(name) or not all(map(_is_operand, operands)):
+        return None
+    if name == "where" and any(type(operand.ty) is not TensorType for operand in operands):
+        return None
+    return _Member(binding, name, operands)
+
+
+def _is_operand(expr: Expr) -> bool:
+    return type(expr.ty) is TensorType or type(expr) in (IntImm, FloatImm, DataTypeImm)
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    x, y = a.dims, b.dims
+    return x is not None and y is not None and len(x) == len(y) and all(map(prove_equal, x, y))
+
+
+def _chains(block: BindingBlock, min_length: int) -> dict[Var, list[_Member]]:
+    """The chains of a block, each under the variable of its last member.
+
+    From the end: a member joins the chain of its users if all of them are in one, and it has the
+    shape of the chain's result.  So nothing outside depends on a member but the last, and the whole
+    can be computed where the last one stands.
+    """
+    members: dict[Var, _Member] = {}
+    users: dict[Var, list[Binding]] = {}
+    for binding in block.bindings:
+        for var in uses(binding.value):
+            users.setdefault(var, []).append(binding)
+        member = _member(binding)
+        if member is not None:
+            members[binding.var] = member
+    for member in reversed(list(members.values())):
+        var = member.binding.var
+        if type(var) is not DataflowVar:
+            continue
+        using = [members.get(b.var) for b in users.get(var, ())]
+        if not using or any(u is None for u in using):
+            continue
+        chain = using[0].chain  # type: ignore[union-attr]
+        if any(u.chain is not chain for u in using):  # type: ignore[union-attr]
+            continue
+        last = chain[0].binding.var
+        if len(chain) < MAX_STEPS and _same_shape(var.ty, last.ty):
+            chain.append(member)
+            member.chain = chain
+    found: dict[Var, list[_Member]] = {}
+    for member in members.values():
+        chain = member.chain
+        if chain[0] is member and len(chain) >= min_length:
+            steps = chain[::-1]  # gathered from the end
+            if len(_inputs(steps)) <= MAX_INPUTS:
+                found[member.binding.var] = steps
+    return found
+
+
+def _inputs(steps: list[_Member]) -> list[Expr]:
+    inside = {step.binding.var for step in steps}
+    found: dict[Expr, None] = {}
+    for step in steps:
+        for operand in step.operands:
+            if type(operand.ty) is TensorType and operand not in inside:
+                found[operand] = None
+    return list(found)
+
+
+def _fused(steps: list[_Member]) -> Call:
+    inputs = _inputs(steps)
+    refs: dict[Expr, Ref] = {expr: Ref("$", i) for i, expr in enumerate(inputs)}
+    refs.update((step.binding.var, Ref("%", i)) for i, step in enumerate(steps))
+    chain = Fused(
+        tuple([Step(s.name, tuple([_operand(o, refs) for o in s.operands])) for s in steps]),
+        (len(steps) - 1,),
+    )
+    last = steps[-1].binding
+    call = base.call_dps_packed(
+        f"{KERNEL_PREFIX}fused", Tuple([*inputs, StringImm(str(chain))]), out_ty=last.value.ty
+    )
+    call.span = last.value.span
+    return call
+
+
+def _operand(expr: Any, refs: dict[Expr, Ref]) -> Any:
+    if type(expr.ty) is TensorType:
+        return refs[expr]
+    if type(expr) is IntImm and expr.ty.dtype == "bool":
+        return bool(expr.value)
+    return expr.value
+
+
+class _Fuser(ExprMutator):
+    def __init__(self, min_length: int) -> None:
+        super().__init__()
+        self._min_length = min_length
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        if type(block) is DataflowBlock:
+            chains = _chains(block, self._min_length)
+            inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
+            if chains:
+                bindings: list[Binding] = []
+                for binding in block.bindings:
+                    if binding.var in inner:
+                        continue
+                    steps = chains.get(binding.var)
+                    if steps is not None:
+                        binding = VarBinding(binding.var, _fused(steps), binding.span)
+                    bindings.append(binding)
+                block = DataflowBlock(bindings, block.span)
+        return super().visit_block(block)
+
+
+def FuseOps(fuse_opt_level: int = -1, *, min_length: int = 2) -> Pass:
+    """Within dataflow blocks, elementwise kernels whose results nothing else uses are computed
+    together with what uses them: by ``relaxvm.kernel.fused``, which goes through memory block by
+    block, so that intermediate results stay in the cache.  Results are the same, bit for bit.
+
+    Requires: LegalizeOps.  Results in a chain have one shape; its inputs may broadcast.
+
+    Args:
+        fuse_opt_level: 0 fuses nothing; other values are accepted for compatibility.
+        min_length: kernels that a chain has at least.
+    """
+
+    @function_pass(name="FuseOps", opt_level=1)
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        return func if fuse_opt_level == 0 else _Fuser(min_length).visit(func)
+
+    return run  # type: ignore[no-any-return]
