@@ -56,6 +56,9 @@ UPWARD = {
     # Both register their functions when they are imported, which looking one up brings about.
     ("registry", "builtins"),
     ("registry", "kernels"),
+    # Both register their operators when they are imported, which looking one up brings about.
+    ("ir", "op"),
+    ("ir", "tir"),
     # A node prints itself, and the builder of programs offers tensor expressions.
     ("ir", "script"),
     ("ir", "te"),

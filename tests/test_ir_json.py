@@ -6,6 +6,8 @@ import copy
 import json
 import math
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -291,3 +293,15 @@ def test_mutated_documents_load_or_are_refused() -> None:
 def test_kinds_of_functions() -> None:
     for node in (FuncType(None, ANY), FuncType([ANY], ANY), GlobalVar("f"), tir.ForKind(1) + 0):
         round_trip(node)
+
+
+def test_operators_are_registered_when_a_program_is_loaded() -> None:
+    x = Var("x", TensorType((2,), F32))
+    text = save_json(Call(Op.get("relax.add"), [x, x]))
+    program = (
+        "import sys; from relaxvm.ir import load_json\nprint(load_json(sys.stdin.read()).op.name)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "relax.add\n"

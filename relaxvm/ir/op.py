@@ -73,6 +73,9 @@ class Op(Expr):
         """
         found = _OPS.get(name)
         if found is None:
+            _fill()
+            found = _OPS.get(name)
+        if found is None:
             raise ValueError(f"unknown operator {name!r}{did_you_mean(name, _OPS)}")
         return found
 
@@ -84,6 +87,12 @@ class Op(Expr):
 
     def __reduce__(self) -> Any:
         return Op.get, (self.name,)
+
+
+def _fill() -> None:
+    """Register all operators, as importing the packages that define them does: a program that is
+    loaded names operators before anyone has used them."""
+    from .. import op, tir  # noqa: F401
 
 
 def op_names(prefix: str = "") -> list[str]:
