@@ -1,0 +1,56 @@
+/* Kernels of compare_programs.py, for both virtual machines: elementwise float32, flags and counters. */
+#include <relaxvm/kernel.h>
+
+#define BINARY(name, expression)                                                   \
+  RVM_KERNEL(name) {                                                               \
+    const RvmTensor *x = rvm_any_tensor(args, 0), *y = rvm_any_tensor(args, 1);                \
+    RvmTensor *out = rvm_any_tensor(args, 2);                                            \
+    const float *a = rvm_f32(x), *b = rvm_f32(y);                                  \
+    float *c = rvm_f32(out);                                                       \
+    for (int64_t i = 0, n = rvm_numel(out); i < n; i++) c[i] = expression;         \
+    return RVM_OK;                                                                 \
+  }
+
+BINARY(add, a[i] + b[i])
+BINARY(mul, a[i] * b[i])
+
+/* less(i, n, flag): counters are int64 without dimensions. */
+RVM_KERNEL(less) {
+  *(uint8_t *)rvm_any_tensor(args, 2)->data =
+      *(int64_t *)rvm_any_tensor(args, 0)->data < *(int64_t *)rvm_any_tensor(args, 1)->data;
+  return RVM_OK;
+}
+
+/* next(i, out): out = i + 1 */
+RVM_KERNEL(next) {
+  *(int64_t *)rvm_any_tensor(args, 1)->data = *(int64_t *)rvm_any_tensor(args, 0)->data + 1;
+  return RVM_OK;
+}
+
+/* rows(x, out): out[i] = x[i mod rows of x], of float32 matrices. */
+RVM_KERNEL(rows) {
+  const RvmTensor *x = rvm_any_tensor(args, 0);
+  RvmTensor *out = rvm_any_tensor(args, 1);
+  int64_t m = out->shape[1];
+  for (int64_t i = 0; i < out->shape[0]; i++)
+    for (int64_t j = 0; j < m; j++)
+      rvm_f32(out)[i * m + j] = rvm_f32(x)[i % x->shape[0] * m + j];
+  return RVM_OK;
+}
+
+/* matmul(x, w, out), of float32 matrices. */
+RVM_KERNEL(matmul) {
+  const RvmTensor *x = rvm_any_tensor(args, 0), *w = rvm_any_tensor(args, 1);
+  RvmTensor *out = rvm_any_tensor(args, 2);
+  int64_t n = x->shape[0], k = x->shape[1], m = w->shape[1];
+  for (int64_t i = 0; i < n; i++) {
+    float *c = rvm_f32(out) + i * m;
+    for (int64_t j = 0; j < m; j++) c[j] = 0;
+    for (int64_t p = 0; p < k; p++)
+      for (int64_t j = 0; j < m; j++)
+        c[j] += rvm_f32(x)[i * k + p] * rvm_f32(w)[p * m + j];
+  }
+  return RVM_OK;
+}
+
+RVM_KERNEL_NAMES("add", "mul", "less", "next", "rows", "matmul")
