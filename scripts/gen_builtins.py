@@ -21,22 +21,27 @@ if "relaxvm" not in sys.modules:  # run as a script: the builtins are those of t
     sys.path.insert(0, str(ROOT))
 
 from relaxvm import kernels  # noqa: E402
-from relaxvm.builtins import OWN_PREFIX, PREFIX  # noqa: E402
+from relaxvm.builtins import (  # noqa: E402
+    OWN_PREFIX,
+    PREFIX,
+    RUN_PREFIX,
+    RUNTIME_PREFIX,
+)
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
 
-FAMILIES = ("shape", "checks", "memory", "data", "call", "lm", "tensor_cache")
+FAMILIES = ("shape", "checks", "memory", "data", "call", "run", "lm", "tensor_cache")
 """Modules of relaxvm.builtins, in the order of the page."""
 
-_PREFIXES = (PREFIX, OWN_PREFIX)
+_PREFIXES = (PREFIX, OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX)
 
 INTRODUCTION = """\
 <!-- Generated from relaxvm/builtins by scripts/gen_builtins.py - do not edit. -->
 
 # Builtins
 
-The packed functions that every virtual machine has: `vm.builtin.*`, those of TVM, and
-`relaxvm.builtin.*`, which TVM does not have. `relaxvm.get_func(name)` gives any of them as a Python
-function.
+The packed functions that every virtual machine has: `vm.builtin.*`, `relax.run.*` and `runtime.*`,
+those of TVM, and `relaxvm.builtin.*`, which TVM does not have. `relaxvm.get_func(name)` gives any
+of them as a Python function.
 
 A signature reads as in `relaxvm.registry`: `name: kind`, several kinds separated by `|`, `*name`
 for any number of arguments, `= ...` for one that may be left out. The verifier checks the calls of

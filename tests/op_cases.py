@@ -42,8 +42,9 @@ class Namespace(dict[str, Any]):
     """Names that a case may use: makers of tensors, symbols, and the operators.  Gathers the
     variables that are made, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, symbolic: bool = False) -> None:
         super().__init__(SYMBOLS)
+        self.symbols: dict[int, Var] | None = {} if symbolic else None
         self.made: list[Var] = []
         for name, dtype in DTYPES.items():
             self[name] = self._maker(dtype)
@@ -65,7 +66,12 @@ class Namespace(dict[str, Any]):
         self["array"] = Constant
 
     def _maker(self, dtype: str | None) -> Any:
-        return lambda *dims: self._var(TensorType(dims, dtype))
+        return lambda *dims: self._var(TensorType([self._dim(dim) for dim in dims], dtype))
+
+    def _dim(self, dim: Any) -> Any:
+        if self.symbols is None or not isinstance(dim, int) or dim < 2:
+            return dim
+        return self.symbols.setdefault(dim, Var(f"n{dim}", "int64"))
 
     def _type_of(self, var: Var) -> Any:
         self.made.remove(var)
@@ -83,9 +89,10 @@ class Namespace(dict[str, Any]):
             raise KeyError(name) from None
 
 
-def evaluate(case: str) -> tuple[Expr, list[Var]]:
-    """The call that a case is, and the variables it is of."""
-    names = Namespace()
+def evaluate(case: str, symbolic: bool = False) -> tuple[Expr, list[Var]]:
+    """The call that a case is, and the variables it is of.  With `symbolic`, dimensions of 2 and
+    more are symbols, one for each length."""
+    names = Namespace(symbolic)
     # Locals come before builtins, so that ``max`` is the operator.
     call = eval(case, {}, names)
     assert isinstance(call, (Call, Tuple))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine, get_func, list_funcs, verify
-from relaxvm.builtins import OWN_PREFIX, PREFIX, is_reference
+from relaxvm.builtins import OWN_PREFIX, PREFIX, RUN_PREFIX, RUNTIME_PREFIX, is_reference
 from relaxvm.errors import InternalError, LimitError, RelaxVMError
 from relaxvm.registry import GLOBAL, Registry
 from relaxvm.values import kind_of
@@ -927,7 +927,8 @@ def test_is_reference() -> None:
 
 
 def builtins() -> list[str]:
-    return [name for name in list_funcs() if name.startswith((PREFIX, OWN_PREFIX))]
+    prefixes = (PREFIX, OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX)
+    return [name for name in list_funcs() if name.startswith(prefixes)]
 
 
 @pytest.mark.parametrize("name", builtins())

@@ -16,7 +16,8 @@ tvm = pytest.importorskip("tvm")
 
 DIFFERENT = {
     "TVM takes no Python numbers as tensors, and takes others for int32": (
-        "add(f(n), 1)", "add(2, h(n))", "1.0 - f(n)", "f(n) < 1", "i(n) % 3", "floor_divide(i(n), 2)",
+        "add(f(n), 1)", "add(2, h(n))", "1.0 - f(n)", "f(n) < 1", "i(n) % 3",
+        "floor_divide(i(n), 2)",
         "floor_mod(i(n), 2)", "power(f(n), 2.0)", "bitwise_or(i(n), 1)", "left_shift(i(n), 1)",
         "less(f(n), 0)", "where(b(n), h(n), 0.0)", "full((2, n), 1.0)", "full_like(f(n), 0)",
         'full_like(f(n), 0, "int8")', 'full(shape_var(2), n, "int32")',

@@ -423,8 +423,8 @@ strided_slice(f(3), [0], [0], [1], [0]) | ValueError: relax.strided_slice: strid
     other than 0, got [0]
 strided_slice(f(3), [0], [0], [1], [n]) | TypeError: relax.strided_slice: strides: expected known
     integers, got n
-strided_slice(f(3), [0], [1.5], [2]) | TypeError: relax.strided_slice: begin[0]: expected an integer,
-    got T.float64(1.5)
+strided_slice(f(3), [0], [1.5], [2]) | TypeError: relax.strided_slice: begin[0]: expected an
+    integer, got T.float64(1.5)
 sum(b(3)) | TypeError: relax.sum: x: expected numbers, got R.Tensor((3,), "bool"); R.astype converts
 sum(f(3), [0, 0]) | ValueError: relax.sum: axis: expected each axis once, got [0, 0]
 mean(i(3)) | TypeError: relax.mean: x: expected floats

@@ -10,12 +10,21 @@ from __future__ import annotations
 
 from . import call, checks, data, memory, run, shape  # noqa: F401  (they register)
 from .lm import AttentionKVCache
-from .registration import OWN_PREFIX, PREFIX, builtin, is_reference
+from .registration import (
+    OWN_PREFIX,
+    PREFIX,
+    RUN_PREFIX,
+    RUNTIME_PREFIX,
+    builtin,
+    is_reference,
+)
 from .tensor_cache import ParamModule, read_tensor_cache
 
 __all__ = [
     "OWN_PREFIX",
     "PREFIX",
+    "RUNTIME_PREFIX",
+    "RUN_PREFIX",
     "AttentionKVCache",
     "ParamModule",
     "builtin",

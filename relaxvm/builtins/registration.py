@@ -8,13 +8,24 @@ from typing import Any, Final, TypeVar
 
 from ..registry import GLOBAL, PackedFunc, Signature, StaticCheck
 
-__all__ = ["OWN_PREFIX", "PREFIX", "builtin", "is_reference"]
+__all__ = [
+    "OWN_PREFIX",
+    "PREFIX",
+    "RUNTIME_PREFIX",
+    "RUN_PREFIX",
+    "builtin",
+    "is_reference",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 PREFIX: Final = "vm.builtin."
 OWN_PREFIX: Final = "relaxvm.builtin."
 """Of builtins that TVM's virtual machine does not have."""
+RUN_PREFIX: Final = "relax.run."
+"""Of functions that operators of Relax are lowered to."""
+RUNTIME_PREFIX: Final = "runtime."
+"""Of functions that TVM has in its runtime."""
 
 _references: Final[dict[str, Callable[..., Any]]] = {}
 

@@ -1,23 +1,20 @@
-"""The functions ``relax.run.*``, which operators of Relax are lowered to that have no kernel."""
+"""What operators of Relax are lowered to that have no kernel: ``relax.run.*``, and views."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..values import Shape, describe
-from .arguments import as_str
+from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
 from .call import value_text
-from .registration import builtin
+from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
 
 __all__: list[str] = []
 
-_PREFIX: Final = "relax.run."
-
-
-@builtin("print", "format: str, *values: any", result="none", prefix=_PREFIX)
+@builtin("print", "format: str, *values: any", result="none", prefix=RUN_PREFIX)
 def print_formatted(*args: Any) -> None:
     """Print values to the standard output: as `format`, of `str.format`, says, or if it
     is empty with blanks between them.
@@ -30,7 +27,7 @@ def print_formatted(*args: Any) -> None:
     print(text.format(*values) if text else " ".join(values))
 
 
-@builtin("assert_op", "condition: any, format: str, *values: any", result="none", prefix=_PREFIX)
+@builtin("assert_op", "condition: any, format: str, *values: any", result="none", prefix=RUN_PREFIX)
 def assert_op(*args: Any) -> None:
     """Raise unless a condition, a bool or a bool tensor of rank 0, is true.
 
@@ -61,7 +58,7 @@ def _format_of(name: str, args: Any) -> tuple[str, list[str]]:
     return as_str(template, f"{name}: format"), [value_text(value) for value in values]
 
 
-@builtin("shape_to_tensor", "shape: shape", result="tensor", prefix=_PREFIX)
+@builtin("shape_to_tensor", "shape: shape", result="tensor", prefix=RUN_PREFIX)
 def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
     """A shape as an int64 tensor of rank 1.
 
@@ -71,3 +68,32 @@ def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
     if not isinstance(shape, Shape):
         raise TypeError(f"shape_to_tensor: expected a shape, got {describe(shape)}")
     return np.array(shape, np.int64)
+
+
+@builtin(
+    "TVMTensorCreateView",
+    "x: tensor, shape: shape|tuple, dtype: dtype|none, byte_offset: int",
+    result="tensor",
+    prefix=RUNTIME_PREFIX,
+)
+def create_view(x: Any, shape: Any, dtype: Any, byte_offset: Any) -> NDArray[Any]:
+    """The memory of a contiguous tensor, from an offset in bytes on, as a tensor of another shape
+    and data type.  An empty tuple stands for x's shape, None for its data type.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        ValueError: x is not contiguous, or the view reaches beyond it.
+    """
+    tensor = as_array(x, "create_view")
+    dims = tensor.shape if type(shape) is tuple and not shape else as_shape(shape, "create_view")
+    new_dtype = tensor.dtype if dtype is None else as_data_type(dtype, "create_view: dtype")
+    offset = as_int(byte_offset, "create_view: byte_offset")
+    if not tensor.flags.c_contiguous or tensor.dtype.hasobject or new_dtype.hasobject:
+        raise ValueError(f"create_view: expected a contiguous tensor, got {describe(x)}")
+    end = offset + size_of(dims) * new_dtype.itemsize
+    if offset < 0 or min(dims, default=0) < 0 or end > tensor.nbytes:
+        raise ValueError(
+            f"create_view: expected a view within the {tensor.nbytes} bytes of {describe(x)}, got "
+            f"{describe(Shape(dims))} of {new_dtype} at byte {offset}"
+        )
+    return np.ndarray(dims, new_dtype, tensor, offset)

@@ -53,7 +53,6 @@ __all__ = [
     "print_",
     "shape_of",
     "shape_to_tensor",
-    "size",
     "tensor_to_shape",
     "to_vdevice",
 ]
@@ -351,12 +350,6 @@ def shape_of(expr: TensorType) -> Type:
         return ShapeType(ndim=expr.ndim)
     ty: Type = shape.ty
     return ty
-
-
-@operator("size")
-def size(expr: TensorType) -> Type:
-    """How many elements a tensor has: an int64 tensor of rank 0."""
-    return TensorType((), "int64", expr.vdevice)
 
 
 @operator("tensor_to_shape", kernel=False)

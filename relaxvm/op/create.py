@@ -11,9 +11,9 @@ from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type
 from ..ir.prim import is_float
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
 from .registry import operator
-from .rules import like
+from .rules import like, product
 
-__all__ = ["arange", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = ["arange", "full", "full_like", "ones", "ones_like", "size", "zeros", "zeros_like"]
 
 
 def _value(call: Call) -> Sequence[Expr]:
@@ -106,3 +106,17 @@ def arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType) -> Type:
 
 def _number(value: Expr) -> int | float | None:
     return value.value if isinstance(value, (IntImm, FloatImm)) else None
+
+
+def _count_as_tensor(builder: Any, call: Call) -> Expr:
+    dims = call.args[0].ty.dims
+    if dims is None:
+        return call
+    count: Expr = full((), product(dims), "int64")
+    return count
+
+
+@operator("size", lower=_count_as_tensor)
+def size(expr: TensorType) -> Type:
+    """How many elements a tensor has: an int64 tensor of rank 0."""
+    return TensorType((), "int64", expr.vdevice)

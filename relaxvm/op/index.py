@@ -9,7 +9,7 @@ from ..ir import prim
 from ..ir.arith import Analyzer, free_vars
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
-from .kinds import IllTyped, IllValued, Operand, Integers
+from .kinds import IllTyped, IllValued, Integers, Operand
 from .registry import operator
 from .rules import axes_of, axis_of, common_vdevice, like, need_integers
 

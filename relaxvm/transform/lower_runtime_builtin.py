@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..ir import (
     Call,
+    DataTypeImm,
     Expr,
     ExprMutator,
     ExternFunc,
@@ -67,7 +68,7 @@ def _call_tir_dyn(call: Call) -> Expr:
     func, args = call.args
     fields = args.fields if type(args) is Tuple else tuple(args)
     return Call(
-        ExternFunc("vm.builtin.call_tir_dyn"), [func, *fields], None, (), call.ty, call.span
+        ExternFunc("vm.builtin.call_tir_dyn"), [func, *fields], None, [call.ty], call.ty, call.span
     )
 
 
@@ -87,6 +88,18 @@ def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
     return lower
 
 
+def _view(call: Call) -> Expr:
+    data, shape, dtype, offset = call.args
+    if call.ty.shape is not None:
+        shape = call.ty.shape
+    if call.ty.dtype is not None:
+        dtype = DataTypeImm(call.ty.dtype)
+    if type(offset) is Tuple:
+        offset = int_imm(0)
+    callee = ExternFunc("runtime.TVMTensorCreateView")
+    return Call(callee, [data, shape, dtype, offset], None, [call.ty], call.ty, call.span)
+
+
 def _refuse_alloc(call: Call) -> Expr:
     raise RuntimeError(
         f"LowerRuntimeBuiltin: {call} is left; run LowerAllocTensor before this pass"
@@ -99,6 +112,9 @@ _RULES: Final[dict[str, Callable[[Call], Expr]]] = {
     "relax.memory.kill_storage": _kill,
     "relax.memory.kill_tensor": _kill,
     "relax.builtin.alloc_tensor": _refuse_alloc,
+    "relax.memory.view": _view,
+    "relax.memory.ensure_zero_offset": _packed("ensure_zero_offset"),
+    "relax.call_py_func": _packed("call_py_func"),
     "relax.reshape": _packed("reshape"),
     "relax.shape_of": _packed("shape_of"),
     "relax.tensor_to_shape": _packed("tensor_to_shape"),
@@ -126,9 +142,9 @@ class _Lowerer(ExprMutator):
 
 
 def LowerRuntimeBuiltin() -> Pass:
-    """memory.* become vm.* (storages of uint8, kills of objects); reshape, shape_of,
-    tensor_to_shape, to_vdevice, call_tir_dyn, make_closure and invoke_closure become calls of
-    packed functions of the VM.
+    """memory.* become vm.* (storages of uint8, kills of objects); reshape, views, shape_of,
+    tensor_to_shape, to_vdevice, call_py_func, call_tir_dyn, make_closure and invoke_closure become
+    calls of packed functions of the VM.
 
     Raises:
         RuntimeError: a builtin.alloc_tensor is left.

@@ -1,0 +1,322 @@
+"""The registration of operators: what comes of one, what has to be there, what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import pkgutil
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import op
+from relaxvm.errors import RelaxVMWarning
+from relaxvm.ir import BlockBuilder, Call, Expr, Op, TensorType, Type, Var, op_names
+from relaxvm.op import CONSTRUCTORS, OPERATORS
+from relaxvm.op.kinds import kind_named
+from relaxvm.op.lowering import KERNEL_PREFIX
+from relaxvm.op.registry import operator
+from relaxvm.op.rules import axis_of, need_floats
+from relaxvm.registry import GLOBAL, Signature
+from relaxvm.transform import LegalizeOps, register_legalize
+from relaxvm.transform.legalize_ops import _RULES
+from relaxvm.vm_build import build
+
+from .op_cases import evaluate, lines
+from .test_op_types import TYPES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def registered() -> Any:
+    """Names that a test registers, which are removed when it ends."""
+    from relaxvm.ir.op import _OPS
+
+    names: list[str] = []
+    yield names
+    for name in names:
+        OPERATORS.pop(name, None)
+        CONSTRUCTORS.pop(name, None)
+        _OPS.pop(f"relax.{name}", None)
+        GLOBAL.remove(KERNEL_PREFIX + name)
+
+
+def test_one_registration_gives_everything(registered: list[str]) -> None:
+    """The example of the module's documentation, from type to result."""
+    registered.append("nn.softest")
+
+    @operator("nn.softest")
+    def softest(data: TensorType, axis: int = -1) -> Type:
+        """exp(data - max) along an axis."""
+        need_floats(data=data)
+        axis_of("axis", axis, data.ndim)
+        return data
+
+    def kernel(data: Any, axis: int, out: Any) -> None:
+        np.exp(data - data.max(axis, keepdims=True), out=out)
+
+    takes = Signature.parse("data: tensor, axis: int, out: tensor", "none")
+    GLOBAL.register(KERNEL_PREFIX + "nn.softest", kernel, signature=takes)
+
+    x = Var("x", TensorType((Var("n", "int64"), 3), "float32"))
+    call = op.nn.softest(x, axis=0)
+    assert call.op is Op.get("relax.nn.softest")
+    assert call.attrs == {"axis": 0}
+    assert call.ty is x.ty
+    assert op.nn.softest is softest
+    assert str(inspect.signature(softest)) == "(data: 'TensorType', axis: 'int' = -1) -> 'Call'"
+    assert Op.get("relax.nn.softest").doc == "exp(data - max) along an axis."
+    with pytest.raises(ValueError, match=r"relax\.nn\.softest: axis: expected an axis in -2 to 1"):
+        op.nn.softest(x, 2)
+    a = np.array([[1, 2, 3], [4, 5, 6]], "float32")
+    np.testing.assert_allclose(run(call, x)(a), np.exp(a - a.max(0)))
+
+
+def run(result: Expr, *params: Var) -> Any:
+    """A compiled function of an expression."""
+    builder = BlockBuilder()
+    with builder.function("main", list(params)):
+        builder.emit_func_output(builder.emit(result))
+    return relaxvm.VirtualMachine(build(builder.get()))["main"]
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(ValueError, match=r"operator 'relax\.exp' is registered twice: 'e to the"):
+
+        @operator("exp")
+        def exp(x: TensorType) -> Type:
+            """Another one."""
+            return x
+
+
+def test_a_kind_has_to_be_known() -> None:
+    with pytest.raises(ValueError, match="no kind of parameter is named 'Tensor'; there are Tens"):
+
+        @operator("no_such_kind")
+        def rule(x: Tensor) -> Type:  # type: ignore[name-defined]  # noqa: F821
+            """Nothing."""
+            return x
+
+    assert "no_such_kind" not in OPERATORS
+
+
+def test_operands_that_may_be_left_out_come_last() -> None:
+    with pytest.raises(ValueError, match="operands that may be left out come last"):
+
+        @operator("bad_order")
+        def rule(x: TensorType | None, y: TensorType) -> Type:
+            """Nothing."""
+            return y
+
+
+def test_every_operator_is_documented() -> None:
+    for name, record in OPERATORS.items():
+        assert record.doc, name
+        assert record.doc.rstrip()[-1] in ".`", name
+        assert record.op.doc == record.doc.partition("\n\n")[0].replace("\n", " ")
+
+
+def test_every_operator_is_offered() -> None:
+    for name in OPERATORS:
+        place: Any = op
+        for part in name.split("."):
+            place = getattr(place, part)
+        assert place is CONSTRUCTORS[name]
+        assert Op.get(f"relax.{name}").record is OPERATORS[name]
+    assert {name.removeprefix("relax.") for name in op_names("relax.")} == set(OPERATORS)
+
+
+def test_no_module_hides_an_operator() -> None:
+    for package, prefix in ((op, ""), (op.nn, "nn.")):
+        modules = {prefix + info.name for info in pkgutil.iter_modules(package.__path__)}
+        assert not {name for name in modules if name in CONSTRUCTORS}
+
+
+def test_what_is_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"no operator 'nn\.sofmax'; did you mean 'nn\.softm"):
+        op.nn.sofmax  # noqa: B018
+    with pytest.raises(AttributeError, match="there is no operator 'sqareroot'"):
+        op.sqareroot  # noqa: B018
+    assert "softmax" in dir(op.nn)
+    assert "matmul" in dir(op)
+
+
+KERNELS = sorted(record.kernel for record in OPERATORS.values() if record.kernel is not None)
+
+
+@pytest.mark.parametrize("name", sorted({*KERNELS, "nn.conv1d", "nn.conv2d", "nn.batch_norm"}))
+def test_kernels_are_there(name: str) -> None:
+    record = GLOBAL.lookup(KERNEL_PREFIX + name)
+    assert record is not None
+    assert record.signature is not None
+
+
+@pytest.mark.parametrize("case", [case for case, _ in lines(TYPES)])
+def test_kernels_take_what_they_are_given(case: str) -> None:
+    """The legalization of a call fits the signature of the kernel it names."""
+    call, made = evaluate(case)
+    if not isinstance(call, Call) or type(call.op) is not Op or call.op.record.kernel is None:
+        return
+    builder = BlockBuilder()
+    with builder.function("main", made):
+        builder.emit_func_output(builder.emit(call))
+    for value in values_of(LegalizeOps()(builder.get())):
+        if isinstance(value, Call) and value.op is Op.get("relax.call_dps_packed"):
+            name = value.args[0].global_symbol  # type: ignore[attr-defined]
+            outputs = len(getattr(value.ty, "fields", (value.ty,)))
+            count = len(value.args[1].fields) + outputs  # type: ignore[attr-defined]
+            record = GLOBAL.lookup(name)
+            assert record is not None
+            signature = record.signature
+            assert signature is not None
+            assert signature.min_args <= count
+            assert signature.max_args is None or count <= signature.max_args
+
+
+def values_of(module: Any) -> list[Expr]:
+    return [b.value for block in module["main"].body.blocks for b in block.bindings]
+
+
+def test_attributes_are_kinds() -> None:
+    assert kind_named("Literal['a', 'b'] | None").convert("x", "b") == "b"
+    assert kind_named("int | None").optional
+    assert kind_named("Ints").convert("x", 3) == (3,)
+    assert kind_named("bool").convert("x", 1) is True
+    assert kind_named("DType").convert("x", np.dtype("int8")) == "int8"
+    for kind, value in (("float", "x"), ("float", True), ("str", 3), ("bool", 2), ("int", True)):
+        with pytest.raises(TypeError, match="x: expected"):
+            kind_named(kind).convert("x", value)
+
+
+# LegalizeOps
+
+
+def legalized(result: Expr, *params: Var, **options: Any) -> str:
+    builder = BlockBuilder()
+    with builder.function("main", list(params)):
+        with builder.dataflow():
+            out = builder.emit_output(result)
+        builder.emit_func_output(out)
+    return str(LegalizeOps(**options)(builder.get())["main"])
+
+
+def tensor(*dims: Any, name: str = "x") -> Var:
+    return Var(name, TensorType(dims, "float32"))
+
+
+def test_a_call_becomes_a_call_of_its_kernel() -> None:
+    x = tensor(Var("n", "int64"), 3)
+    text = legalized(op.nn.softmax(x, axis=0), x)
+    assert (
+        'R.call_dps_packed("relaxvm.kernel.nn.softmax", (x, 0), out_ty=R.Tensor((n, 3), "float32"))'
+        in text
+    )
+
+
+def test_views_need_no_kernel() -> None:
+    x = tensor(2, 3)
+    for call in (op.flatten(x), op.expand_dims(x, 0), op.squeeze(tensor(1, 2, 3), 0)):
+        text = legalized(call, *({v for v in call.args if isinstance(v, Var)}))
+        assert "R.reshape(x, R.shape([" in text
+        assert "call_dps_packed" not in text
+
+
+def test_what_cannot_be_allocated_stays() -> None:
+    n, m = Var("n", "int64"), Var("m", "int64")
+    x, y = tensor(n), tensor(m, name="y")
+    with pytest.warns(RelaxVMWarning, match=r"LegalizeOps: main: relax\.add stays"):
+        text = legalized(op.add(x, y), x, y, enable_warning=True)
+    assert "R.add(x, y)" in text
+
+
+def test_names_for_dimensions_are_made_once() -> None:
+    x = Var("x", TensorType(None, "float32", ndim=1))
+    text = legalized(op.concat([x, op.exp(x), op.add(x, x)]), x)
+    assert text.count("match_cast") == 1
+    assert "concat" in text
+    assert "R.Tensor((x_0 * 3,)" in text
+
+
+def test_customized() -> None:
+    x = tensor(3)
+    rules = {"relax.exp": lambda builder, call: op.sqrt(builder.emit(op.exp(call.args[0])))}
+    text = legalized(op.exp(x), x, customize_legalize_map=rules)
+    assert "R.exp(x)" in text, "the rule's own call of the operator stays"
+    assert "relaxvm.kernel.sqrt" in text
+    assert "R.exp(x)" in legalized(op.exp(x), x, skip_ops=["relax.exp"])
+    with pytest.raises(ValueError, match=r"unknown operator 'relax\.expp'"):
+        LegalizeOps({"relax.expp": rules["relax.exp"]})
+
+
+def test_register_legalize() -> None:
+    try:
+
+        @register_legalize("relax.tan")
+        def rule(builder: BlockBuilder, call: Call) -> Expr:
+            return op.divide(op.sin(call.args[0]), op.cos(call.args[0]))
+
+        x = tensor(3)
+        text = legalized(op.tan(x), x)
+        assert re.findall(r"relaxvm\.kernel\.(\w+)", text) == ["sin", "cos", "divide"]
+        a = np.array([0.1, 0.2, 0.3], "float32")
+        np.testing.assert_allclose(run(op.tan(x), x)(a), np.tan(a), rtol=1e-6)
+    finally:
+        del _RULES["relax.tan"]
+
+
+def test_spans_are_kept() -> None:
+    x = tensor(2, 3)
+    builder = BlockBuilder()
+    span = object()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(op.cumsum(x, dtype="float64"), span=span))
+    (block,) = LegalizeOps()(builder.get())["main"].body.blocks
+    assert len(block.bindings) > 1
+    assert all(binding.span is span for binding in block.bindings)
+
+
+def test_what_is_legalized_already_stays_the_same_object() -> None:
+    x = tensor(2, 3)
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(op.exp(x)))
+    once = LegalizeOps()(builder.get())
+    assert LegalizeOps()(once)["main"] is once["main"]
+
+
+# The page
+
+
+def load_generator() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("gen_ops", ROOT / "scripts" / "gen_ops.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_fresh() -> None:
+    generator = load_generator()
+    text = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    assert text == generator.page(), "docs/operators.md is stale: run python scripts/gen_ops.py"
+    rows = re.findall(r"^\| `([\w.]+)\(", text, re.MULTILINE)
+    assert sorted(rows) == sorted(CONSTRUCTORS)
+
+
+def test_the_generator_reports_a_stale_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = load_generator()
+    monkeypatch.setattr(generator, "ROOT", tmp_path)
+    monkeypatch.setattr(generator, "PAGE", tmp_path / "operators.md")
+    assert generator.main(["--check"]) == 1
+    assert generator.main([]) == 0
+    assert generator.main(["--check"]) == 0
+    assert capsys.readouterr().out == "stale: operators.md\nwrote: operators.md\n"
