@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeGuard
 
+from ..ir.arith import simplify
 from ..ir.expr import Expr, IntImm, PrimType, Type, Var, prim_type
 from ..ir.node import Node
 from ..ir.prim import as_scalar, cast
@@ -169,7 +170,7 @@ def _range_of(index: Any, dim: Expr) -> Range:
             raise ValueError("the slice of a region has no step")
         start = as_index(0, dim.dtype) if index.start is None else as_index(index.start)
         stop = dim if index.stop is None else as_index(index.stop)
-        return Range(start, stop - start)
+        return Range(start, simplify(stop - start))
     return Range.point(as_index(index))
 
 

@@ -80,7 +80,7 @@ class Helpers:
         suffix = "f" if f == "float" else ""
         # The least float above the range, and the least within.
         above = f"0x1p{int(high).bit_length()}{suffix}"
-        below = f"{float_text(float(low), 'float64')}{suffix}" if low else f"0.0{suffix}"
+        below = float_text(float(low), "float32" if f == "float" else "float64")
         return self.use(
             f"{f}_to_{dtype}",
             f"{t} {f}_to_{dtype}({f} x) {{\n"

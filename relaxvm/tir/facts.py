@@ -60,6 +60,10 @@ class Facts:
         high = min(MAX_DIM, int(_range(var.ty.dtype)[1]))
         self._set(var, IntImm("int64", 0), IntImm("int64", high), (0, high))
 
+    def copy(self, var: Var, other: Var) -> None:
+        """`var` is one of the values of `other`."""
+        self._intervals[var] = self._intervals[other]
+
     @contextmanager
     def loop(self, var: Var, least: Expr, extent: Expr) -> Iterator[None]:
         """Inside: a loop runs with `var` from `least`, below `least` + `extent`."""

@@ -39,7 +39,8 @@ from .stmt import (
 )
 from .visitor import Visitor, _Substitute
 
-__all__ = ["Dim", "Kernel", "Param", "normalize"]
+__all__ = ["Dim", "Kernel", "Param", "exchange", "is_affine_step", "loads_of", "normalize",
+           "same_indices", "uses"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +292,13 @@ class _Flatten(_Substitute):
             return For(var, least, extent, ForKind.SERIAL, inner, None, None, step, loop.span)
 
         if isinstance(body, _Piece):
-            axes = [a for a in body.guard.axes if not _mentions(a[0], var)]
-            own = [a for a in body.guard.axes if _mentions(a[0], var)]
+            axes = [a for a in body.guard.axes if not uses(a[0], var)]
+            own = [a for a in body.guard.axes if uses(a[0], var)]
             if (
                 len(own) == 1
                 and own[0][0] is var
                 and _same_value(own[0][1], least)
-                and not _uses(body.guard.init, var)
+                and not uses(body.guard.init, var)
             ):
                 return _Piece(_Guard(axes, body.guard.init), around(body.rest))
             body = _settle(body)
@@ -436,11 +437,7 @@ def _same_value(a: Expr, b: Expr) -> bool:
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value)
 
 
-def _mentions(e: Expr, var: Var) -> bool:
-    return _uses(e, var)
-
-
-def _uses(node: Node, var: Var) -> bool:
+def uses(node: Node, var: Var) -> bool:
     """Whether a variable is used in a statement or an expression."""
     found = False
 
@@ -500,25 +497,25 @@ class _Exchanger:
             inner = inner.body
         if not (nest and isinstance(init, BufferStore) and isinstance(inner, BufferStore)):
             return None
-        if any(_uses(x, var) for n in nest for x in (n.min, n.extent)) or any(
+        if any(uses(x, var) for n in nest for x in (n.min, n.extent)) or any(
             n.step is not None for n in nest
         ):
             return None
         target = inner.buffer
-        if init.buffer is not target or not _same_indices(init.indices, inner.indices):
+        if init.buffer is not target or not same_indices(init.indices, inner.indices):
             return None
         if not _indexed_by(inner.indices, var) or any(
-            _uses(i, n.loop_var) for i in inner.indices for n in nest
+            uses(i, n.loop_var) for i in inner.indices for n in nest
         ):
             return None
-        loads = _loads(inner.value)
-        if any(l.buffer is target and not _same_indices(l.indices, inner.indices) for l in loads):
+        loads = loads_of(inner.value)
+        if any(x.buffer is target and not same_indices(x.indices, inner.indices) for x in loads):
             return None
-        if any(l.buffer is target for l in _loads(init.value)) or any(
-            l.buffer is target for n in nest for x in (n.min, n.extent) for l in _loads(x)
+        if any(x.buffer is target for x in loads_of(init.value)) or any(
+            load.buffer is target for n in nest for x in (n.min, n.extent) for load in loads_of(x)
         ):
             return None
-        if not self._always and not all(_runs_along(l.indices, var) for l in [*loads, inner]):
+        if not self._always and not all(_runs_along(x.indices, var) for x in [*loads, inner]):
             return None
         rest: Stmt = _with_body(loop, inner)
         for n in reversed(nest):
@@ -545,7 +542,8 @@ def _with_body(loop: For, body: Stmt) -> For:
                loop.span)  # fmt: skip
 
 
-def _loads(e: Expr) -> list[BufferLoad]:
+def loads_of(e: Node) -> list[BufferLoad]:
+    """The loads within an expression or a statement."""
     found: list[BufferLoad] = []
 
     class Loads(Visitor):
@@ -557,7 +555,8 @@ def _loads(e: Expr) -> list[BufferLoad]:
     return found
 
 
-def _same_indices(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+def same_indices(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Whether indices are the same as they are written."""
     return all(same(i, j) for i, j in zip(a, b, strict=True))
 
 
@@ -568,9 +567,9 @@ def _indexed_by(indices: Sequence[Expr], var: Var) -> bool:
 
 def _runs_along(indices: Sequence[Expr], var: Var) -> bool:
     """Whether `var` goes to the next element in memory, or nowhere."""
-    if not any(_uses(i, var) for i in indices):
+    if not any(uses(i, var) for i in indices):
         return True
-    return not any(_uses(i, var) for i in indices[:-1]) and is_affine_step(indices[-1], var)
+    return not any(uses(i, var) for i in indices[:-1]) and is_affine_step(indices[-1], var)
 
 
 def is_affine_step(index: Expr, var: Var) -> bool:
@@ -578,7 +577,7 @@ def is_affine_step(index: Expr, var: Var) -> bool:
     if index is var:
         return True
     if isinstance(index, Add):
-        return (is_affine_step(index.a, var) and not _uses(index.b, var)) or (
-            is_affine_step(index.b, var) and not _uses(index.a, var)
+        return (is_affine_step(index.a, var) and not uses(index.b, var)) or (
+            is_affine_step(index.b, var) and not uses(index.a, var)
         )
-    return isinstance(index, Sub) and is_affine_step(index.a, var) and not _uses(index.b, var)
+    return isinstance(index, Sub) and is_affine_step(index.a, var) and not uses(index.b, var)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..ir.arith import simplify
 from ..ir.expr import Expr, PrimType, Type, Var
 from ..ir.node import Node
 from ..ir.op import Op
@@ -126,7 +127,8 @@ class _Substitute(Mutator):
         offset = self._change(ty.elem_offset)
         if shape is ty.shape and strides is ty.strides and offset is ty.elem_offset:
             return ty
-        return BufferType(shape, ty.dtype, strides, offset, ty.storage_scope, ty.data_alignment,
+        shape, strides = map(simplify, shape), map(simplify, strides)
+        return BufferType(tuple(shape), ty.dtype, tuple(strides), offset, ty.storage_scope, ty.data_alignment,
                           ty.offset_factor, ty.span)  # fmt: skip
 
 

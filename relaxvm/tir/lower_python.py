@@ -1,0 +1,570 @@
+"""PrimFuncs as Python: innermost loops whose turns are independent become operations of numpy on
+arrays, the others loops of Python.
+
+Results are those of the C, except that functions such as exp are numpy's, which may differ in the
+last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ..ir import prim
+from ..ir.arith import substitute
+from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
+from ..ir.node import Node
+from ..ir.prim import is_float
+from .buffer import Buffer, BufferLoad
+from .c_prelude import bits_of
+from .c_writer import Names
+from .facts import Facts
+from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
+from .lower_c import longest_of
+from .normalize import Dim, Kernel, exchange, is_affine_step, loads_of, same_indices, uses
+from .stmt import (
+    AssertStmt,
+    Bind,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .visitor import Visitor
+
+__all__ = ["python_source"]
+
+NARROW: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+"""Integers that can be exact: Python's, or int64 arrays."""
+
+
+class _Text(NamedTuple):
+    """An expression as text; `exact` tells integers of Python from values of numpy, `vector` arrays
+    from single values."""
+
+    code: str
+    exact: bool
+    vector: bool = False
+
+
+class _Vector(NamedTuple):
+    """The loop that is done at once: its variable, first value and number of turns, and the name of
+    the array of its values."""
+
+    var: Var
+    first: str
+    count: str
+    array: str
+
+
+def python_source(kernel: Kernel) -> str:
+    """The text of a kernel, that defines `function`, a `PythonFunction`, in the namespace of
+    `python_runtime`.
+
+    Raises:
+        NotImplementedError: an expression that there is no Python for.
+    """
+    return _Writer(kernel).text()
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._names = Names()
+        self._facts = Facts()
+        for var in (*(p.var for p in kernel.params), *kernel.dims):
+            self._names.of(var)
+        for dim in kernel.dims:
+            self._facts.bind_dim(dim)
+        self._lines: list[str] = []
+        self._depth = 1
+        self._constants: dict[tuple[str, str], str] = {}
+        self._bound: dict[Var, _Text] = {}
+        self._vector: _Vector | None = None
+        self._slices = True
+        self._used_array = False
+
+    def text(self) -> str:
+        kernel = self._kernel
+        for i, p in enumerate(kernel.params):
+            for d, dim in enumerate(p.dims or ()):
+                if _dim_of(dim, kernel) == ("free", 0):
+                    length = f"{self._names.of(p.var)}.shape[{d}]"
+                    self._line(f"check_dim({kernel.name!r}, {i}, {p.name!r}, {d}, {length}, "
+                               f"{self._index(dim.value)})")  # fmt: skip
+        for buffer in kernel.allocs:
+            dims = "".join(f"{self._index(dim)}, " for dim in buffer.ty.shape)
+            self._line(f"{self._names.of(buffer)} = allocate({kernel.name!r}, {buffer.name!r}, "
+                       f"({dims}), {self._dtype(buffer.ty.dtype)})")  # fmt: skip
+        self.statement(exchange(kernel.body, always=True))
+        names = [self._names.of(v) for v in (*(p.var for p in kernel.params), *kernel.dims)]
+        params = tuple(
+            (p.name, p.dtype, None if p.dims is None else tuple(_dim_of(d, kernel) for d in p.dims),
+             p.written)
+            for p in kernel.params
+        )  # fmt: skip
+        variables = tuple((dim.name, longest_of(dim)) for dim in kernel.dims)
+        constants = [f"{name} = {text}" for (_, text), name in self._constants.items()]
+        return "\n".join([
+            *constants,
+            "",
+            f"def body({', '.join(names)}):",
+            *(self._lines or ["    pass"]),
+            "",
+            f"function = PythonFunction({kernel.name!r}, {params!r}, {variables!r}, body)",
+            "",
+        ])  # fmt: skip
+
+    # Statements
+
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._depth + text)
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write a statement."""
+        _STATEMENTS[type(stmt)](self, stmt)
+
+    def _block(self, stmt: Stmt) -> None:
+        self._depth += 1
+        before = len(self._lines)
+        self.statement(stmt)
+        if len(self._lines) == before:
+            self._line("pass")
+        self._depth -= 1
+
+    def _seq(self, stmt: SeqStmt) -> None:
+        for part in stmt.seq:
+            self.statement(part)
+
+    def _for(self, loop: For) -> None:
+        if _is_parallel(loop):
+            self._at_once(loop)
+            return
+        least, extent = self._index(loop.min), self._index(loop.extent)
+        first = f"{least}, " if least != "0" or loop.step is not None else ""
+        stop = extent if least == "0" else f"{least} + {extent}"
+        step = ""
+        if loop.step is not None:
+            step = f", {self._index(loop.step)}"
+            if type(loop.step) is not IntImm:
+                place = f"{self._kernel.name}: loop {loop.loop_var.name}"
+                self._line(f"step = {self._index(loop.step)}")
+                self._line(f'if step <= 0: raise ValueError(f"{place}: the step is {{step}}")')
+        self._line(f"for {self._names.of(loop.loop_var)} in range({first}{stop}{step}):")
+        with self._facts.loop(loop.loop_var, loop.min, loop.extent):
+            self._block(loop.body)
+
+    def _at_once(self, loop: For) -> None:
+        """A loop whose turns are independent, as operations on arrays."""
+        name = self._names.of(loop.loop_var)
+        first, count, array = f"{name}first", f"{name}count", f"{name}all"
+        self._line(f"{first} = {self._index(loop.min)}")
+        self._line(f"{count} = max({self._index(loop.extent)}, 0)")
+        self._vector, self._used_array = _Vector(loop.loop_var, first, count, array), False
+        at = len(self._lines)
+        with self._facts.loop(loop.loop_var, loop.min, loop.extent):
+            # Without turns nothing is computed, nor checked.
+            self._line(f"if {count}:")
+            self._block(loop.body)
+        if self._used_array:
+            line = f"{'    ' * self._depth}{array} = np.arange({first}, {first} + {count})"
+            self._lines.insert(at, line)
+        self._vector = None
+
+    def _while(self, stmt: While) -> None:
+        self._line(f"while {self.expression(stmt.condition).code}:")
+        self._block(stmt.body)
+
+    def _if(self, stmt: IfThenElse) -> None:
+        self._line(f"if {self.expression(stmt.condition).code}:")
+        with self._facts.given(stmt.condition, True):
+            self._block(stmt.then_case)
+        if stmt.else_case is not None:
+            self._line("else:")
+            with self._facts.given(stmt.condition, False):
+                self._block(stmt.else_case)
+
+    def _bind(self, stmt: Bind) -> None:
+        value, name = self.expression(stmt.value), self._names.of(stmt.var)
+        self._bound[stmt.var] = value._replace(code=name)
+        self._line(f"{name} = {value.code}")
+
+    def _assert(self, stmt: AssertStmt) -> None:
+        message = "".join(part.value for part in stmt.message_parts)
+        self._line(f"if not {self.expression(stmt.condition).code}:")
+        self._line(f"    raise error({stmt.kind.value!r}, {f'{self._kernel.name}: {message}'!r})")
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        value = stmt.value
+        if isinstance(value, Call) and value.op is RET:
+            dtype = value.args[0].dtype
+            kind = "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
+            self._line(f"return {kind}({self.expression(value.args[0]).code})")
+
+    def _store(self, stmt: BufferStore) -> None:
+        value = self.expression(stmt.value)
+        element = self._element(stmt.buffer, stmt.indices)
+        self._line(f"{element.code} = {value.code}")
+
+    # Memory
+
+    def _element(self, buffer: Buffer, indices: Iterable[Expr]) -> _Text:
+        """Elements of a buffer, indices checked where they are not certain to be within bounds."""
+        indices = tuple(indices)
+        vector = self._vector
+        name = self._names.of(buffer)
+        depends = [] if vector is None else [i for i in indices if self._is_vector(i)]
+        parts = []
+        for d, (index, dim) in enumerate(zip(indices, buffer.ty.shape, strict=True)):
+            place = repr(f"{self._kernel.name}: buffer {buffer.name}, dimension {d}")
+            proven = self._facts.in_bounds(index, dim)
+            if vector is not None and index in depends and self._is_span(index, depends):
+                start = self._start(index)
+                if proven:
+                    parts.append(f"{start}:{start} + {vector.count}")
+                else:
+                    parts.append(f"span({start}, {vector.count}, {self._index(dim)}, {place})")
+                continue
+            text = self.expression(index)
+            parts.append(text.code if proven else f"at({text.code}, {self._index(dim)}, {place})")
+        return _Text(f"{name}[{', '.join(parts) or '()'}]", False, bool(depends))
+
+    def _is_vector(self, e: Expr) -> bool:
+        """Whether the value of an expression is an array."""
+        assert self._vector is not None
+        return uses(e, self._vector.var)
+
+    def _is_span(self, index: Expr, depends: list[Expr]) -> bool:
+        assert self._vector is not None
+        return (
+            self._slices
+            and len(depends) == 1
+            and is_affine_step(index, self._vector.var)
+            and self._facts.fits(index)
+        )
+
+    def _start(self, index: Expr) -> str:
+        """An index at the first turn."""
+        assert self._vector is not None
+        if index is self._vector.var:
+            return self._vector.first
+        var = self._vector.var
+        first = Var(self._vector.first, var.ty)
+        self._bound[first] = _Text(self._vector.first, True)
+        self._facts.copy(first, var)
+        return f"({self._index(substitute(index, {var: first}))})"
+
+    # Expressions
+
+    def _index(self, e: Expr) -> str:
+        """An integer expression as an exact integer."""
+        text = self.expression(e)
+        return text.code if text.exact else f"exact({text.code})"
+
+    def expression(self, e: Expr) -> _Text:
+        """An expression as text that may stand anywhere."""
+        kind = type(e)
+        if isinstance(e, Buffer):
+            raise NotImplementedError(f"{self._kernel.name}: buffer {e.name} is used as a value")
+        if isinstance(e, Var):
+            return self._var(e)
+        if isinstance(e, IntImm):
+            if e.dtype == "bool":
+                return _Text(str(bool(e.value)), False)
+            if e.dtype in NARROW:
+                return _Text(f"({e.value})" if e.value < 0 else str(e.value), True)
+            return _Text(self._constant(e.dtype, str(e.value)), False)
+        if isinstance(e, FloatImm):
+            return _Text(self._constant(e.dtype, _float_text(e.value)), False)
+        if isinstance(e, BufferLoad):
+            return self._element(e.buffer, e.indices)
+        if isinstance(e, Call):
+            return self._call(e)
+        method = _EXPRESSIONS.get(kind)
+        if method is None:
+            raise NotImplementedError(
+                f"{self._kernel.name}: expressions of class {kind.__name__} cannot be lowered"
+            )
+        return method(self, e)
+
+    def _var(self, var: Var) -> _Text:
+        vector = self._vector
+        if vector is not None and var is vector.var:
+            self._used_array = True
+            return _Text(vector.array, True, True)
+        bound = self._bound.get(var)
+        if bound is not None:
+            return bound
+        return _Text(self._names.of(var), var.ty.dtype in NARROW)
+
+    def _dtype(self, dtype: str) -> str:
+        """A data type of numpy, by a name of the module."""
+        key = (dtype, f"dtype({dtype!r})")
+        return self._constants.setdefault(key, f"t_{dtype}")
+
+    def _constant(self, dtype: str, text: str) -> str:
+        kind = f"{self._dtype(dtype)}.type"
+        key = (dtype, f"{kind}({text})")
+        return self._constants.setdefault(key, f"c{len(self._constants)}")
+
+    def _typed(self, text: _Text, dtype: str) -> str:
+        """A value as numpy's of its data type."""
+        return f"typed({text.code}, {self._dtype(dtype)})" if text.exact else text.code
+
+    def _wrapped(self, code: str, e: Expr, vector: bool) -> _Text:
+        fits = self._facts.fits(e)
+        return _Text(f"({code})" if fits else f"wrap({code}, {e.dtype!r})", True, vector)
+
+    def _operands(self, e: Any) -> tuple[str, str, bool, bool]:
+        """Two operands, both exact or both numpy's; whether exact; whether one is an array."""
+        a, b = self.expression(e.a), self.expression(e.b)
+        vector = a.vector or b.vector
+        if a.exact and b.exact:
+            return a.code, b.code, True, vector
+        dtype = e.a.dtype
+        if dtype == "bool":
+            return a.code, b.code, False, vector
+        return self._typed(a, dtype), self._typed(b, dtype), False, vector
+
+    def _arithmetic(self, e: Any) -> _Text:
+        a, b, exact, vector = self._operands(e)
+        code = f"{a} {e.SYMBOL} {b}"
+        return self._wrapped(code, e, vector) if exact else _Text(f"({code})", False, vector)
+
+    def _divide(self, e: Any) -> _Text:
+        a, b, exact, vector = self._operands(e)
+        kind = {prim.Div: "truncdiv", prim.Mod: "truncmod", prim.FloorDiv: "floordiv",
+                prim.FloorMod: "floormod"}[type(e)]  # fmt: skip
+        if is_float(e.dtype):
+            code = {
+                "truncdiv": f"({a} / {b})",
+                "truncmod": f"np.fmod({a}, {b})",
+                "floordiv": f"np.floor({a} / {b})",
+                "floormod": f"float_mod({a}, {b})",
+            }[kind]
+            return _Text(code, False, vector)
+        if exact and kind.startswith("floor") and self._facts.is_nonzero(e.b):
+            return self._wrapped(f"{a} {'//' if kind == 'floordiv' else '%'} {b}", e, vector)
+        code = f"divide({kind!r}, {a}, {b}, {self._kernel.name!r})"
+        return self._wrapped(code, e, vector) if exact else _Text(code, False, vector)
+
+    def _extreme(self, e: Any) -> _Text:
+        a, b, exact, vector = self._operands(e)
+        is_max = type(e) is prim.Max
+        if exact:
+            return _Text(f"{'greatest' if is_max else 'least'}({a}, {b})", True, vector)
+        return _Text(f"{'maximum' if is_max else 'minimum'}({a}, {b})", False, vector)
+
+    def _bitwise(self, e: Any) -> _Text:
+        a, b, exact, vector = self._operands(e)
+        return _Text(f"({a} {e.SYMBOL} {b})", exact, vector)
+
+    def _shift(self, e: Any) -> _Text:
+        a, b = self.expression(e.a), self.expression(e.b)
+        name = "left_shift" if type(e) is prim.LShift else "right_shift"
+        code = f"np.{name}({self._typed(a, e.dtype)}, {self._typed(b, e.dtype)})"
+        return _Text(code, False, a.vector or b.vector)
+
+    def _compare(self, e: Any) -> _Text:
+        a, b, _, vector = self._operands(e)
+        return _Text(f"({a} {e.SYMBOL} {b})", False, vector)
+
+    def _logic(self, e: Any) -> _Text:
+        is_and = type(e) is prim.And
+        if self._vector is None or not (self._is_vector(e.a) or self._is_vector(e.b)):
+            a = self.expression(e.a)
+            with self._facts.given(e.a, is_and):
+                b = self.expression(e.b)
+            return _Text(f"({a.code} {'and' if is_and else 'or'} {b.code})", False)
+        if is_and:
+            return self._choose(e.a, e.b, IntImm("bool", 0))
+        return self._choose(e.a, IntImm("bool", 1), e.b)
+
+    def _not(self, e: Any) -> _Text:
+        a = self.expression(e.a)
+        return _Text(
+            f"np.logical_not({a.code})" if a.vector else f"(not {a.code})", False, a.vector
+        )
+
+    def _invert(self, e: Any) -> _Text:
+        a = self.expression(e.a)
+        if a.exact:
+            return _Text(f"wrap(~{a.code}, {e.dtype!r})", True, a.vector)
+        return _Text(f"(~{a.code})", False, a.vector)
+
+    def _select(self, e: Any) -> _Text:
+        return self._choose(e.condition, e.true_value, e.false_value)
+
+    def _choose(self, condition: Expr, true_value: Expr, false_value: Expr) -> _Text:
+        test = self.expression(condition)
+        dtype = true_value.dtype
+        if not test.vector:
+            with self._facts.given(condition, True):
+                yes = self.expression(true_value)
+            with self._facts.given(condition, False):
+                no = self.expression(false_value)
+            exact = yes.exact and no.exact
+            texts = [
+                t.code if exact or dtype == "bool" else self._typed(t, dtype) for t in (yes, no)
+            ]
+            return _Text(f"({texts[0]} if {test.code} else {texts[1]})", exact,
+                         yes.vector or no.vector)  # fmt: skip
+        # Each side is computed for its own turns only: the other's may be out of bounds.
+        assert self._vector is not None
+        self._used_array = self._used_array or self._slices
+        array = self._vector.array
+        with self._by_index():
+            with self._facts.given(condition, True):
+                yes = self.expression(true_value)
+            with self._facts.given(condition, False):
+                no = self.expression(false_value)
+        exact = yes.exact and no.exact
+        texts = [t.code if exact or dtype == "bool" else self._typed(t, dtype) for t in (yes, no)]
+        kind = "np.int64" if exact else self._dtype(dtype)
+        code = (f"choose({test.code}, lambda {array}: {texts[0]}, lambda {array}: {texts[1]}, "
+                f"{array}, {kind})")  # fmt: skip
+        return _Text(code, exact, True)
+
+    @contextmanager
+    def _by_index(self) -> Iterator[None]:
+        """Inside: the variable of the vector is any array of indices, not a span."""
+        before, self._slices = self._slices, False
+        used = self._used_array
+        yield
+        self._slices, self._used_array = before, used
+
+    def _let(self, e: Any) -> _Text:
+        value, name = self.expression(e.value), self._names.of(e.var)
+        self._bound[e.var] = value._replace(code=name)
+        body = self.expression(e.body)
+        return _Text(f"(lambda {name}: {body.code})({value.code})", body.exact,
+                     value.vector or body.vector)  # fmt: skip
+
+    def _cast(self, e: Any) -> _Text:
+        source, dtype, value = e.value.dtype, e.dtype, self.expression(e.value)
+        if dtype == "bool":
+            return _Text(f"({value.code} != 0)", False, value.vector)
+        if is_float(dtype) or dtype not in NARROW:
+            if dtype == "uint64" and is_float(source):
+                return _Text(f"to_int({value.code}, {dtype!r})", False, value.vector)
+            code = f"typed({value.code}, {self._dtype(dtype)})"
+            return _Text(code, False, value.vector)
+        if is_float(source):
+            return _Text(f"to_int({value.code}, {dtype!r})", False, value.vector)
+        if value.exact:
+            low, high = prim._range(dtype)
+            interval = self._facts.interval(e.value)
+            if low <= interval[0] and interval[1] <= high:
+                return value
+            return _Text(f"wrap({value.code}, {dtype!r})", True, value.vector)
+        return _Text(f"typed({value.code}, {self._dtype(dtype)})", False, value.vector)
+
+    def _call(self, call: Call) -> _Text:
+        op, args = call.op, call.args
+        if op is IF_THEN_ELSE:
+            return self._choose(args[0], args[1], args[2])
+        if op is LIKELY:
+            return self.expression(args[0])
+        row = INTRINSICS.get(getattr(op, "name", ""))
+        if row is not None:
+            values = [self.expression(a) for a in args]
+            name = row.numpy if row.numpy.startswith("_") else f"np.{row.numpy}"
+            code = f"{name}({', '.join(v.code for v in values)})"
+            return _Text(code, False, any(v.vector for v in values))
+        if op is POPCOUNT or op is CLZ:
+            name = "popcount" if op is POPCOUNT else "clz"
+            value = self.expression(args[0])
+            code = f"{name}({value.code}, {bits_of(args[0].dtype)})"
+            exact = call.dtype in NARROW
+            return _Text(code if exact else f"typed({code}, {self._dtype(call.dtype)})", exact,
+                         value.vector)  # fmt: skip
+        if op is REINTERPRET:
+            value = self.expression(args[0])
+            typed = self._typed(value, args[0].dtype)
+            return _Text(f"reinterpret({typed}, {self._dtype(call.dtype)})", False, value.vector)
+        raise NotImplementedError(
+            f"{self._kernel.name}: {getattr(op, 'name', op)} cannot be lowered"
+        )
+
+
+def _float_text(value: float) -> str:
+    return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
+
+
+def _dim_of(dim: Dim, kernel: Kernel) -> Any:
+    value = dim.value
+    if type(value) is IntImm:
+        return value.value
+    if isinstance(value, Var) and value in kernel.dims:
+        return ("binds" if dim.binds else "same", kernel.dims.index(value))
+    return ("free", 0)
+
+
+def _is_parallel(loop: For) -> bool:
+    """Whether a loop is of stores only, none of which another turn sees."""
+    body, var = loop.body, loop.loop_var
+    stores = body.seq if isinstance(body, SeqStmt) else (body,)
+    if loop.step is not None or not stores:
+        return False
+    written: dict[Buffer, tuple[Expr, ...]] = {}
+    for stmt in stores:
+        if not isinstance(stmt, BufferStore):
+            return False
+        if not any(is_affine_step(i, var) for i in stmt.indices):
+            return False
+        before = written.setdefault(stmt.buffer, stmt.indices)
+        if not same_indices(before, stmt.indices):
+            return False
+    for stmt in stores:
+        if _has_binding(stmt):
+            return False
+        for load in loads_of(stmt):
+            indices = written.get(load.buffer)
+            if indices is not None and not same_indices(indices, load.indices):
+                return False
+    return True
+
+
+def _has_binding(node: Node) -> bool:
+    found = False
+
+    class Bindings(Visitor):
+        def visit_Let(self, let: Any) -> None:
+            nonlocal found
+            found = True
+
+    Bindings().visit(node)
+    return found
+
+
+_STATEMENTS: Final[dict[type, Callable[[_Writer, Any], None]]] = {
+    SeqStmt: _Writer._seq,
+    For: _Writer._for,
+    While: _Writer._while,
+    IfThenElse: _Writer._if,
+    Bind: _Writer._bind,
+    AssertStmt: _Writer._assert,
+    Evaluate: _Writer._evaluate,
+    BufferStore: _Writer._store,
+}
+
+_EXPRESSIONS: Final[dict[type, Callable[[_Writer, Any], _Text]]] = {
+    **dict.fromkeys((prim.Add, prim.Sub, prim.Mul), _Writer._arithmetic),
+    **dict.fromkeys((prim.Div, prim.Mod, prim.FloorDiv, prim.FloorMod), _Writer._divide),
+    **dict.fromkeys((prim.Max, prim.Min), _Writer._extreme),
+    **dict.fromkeys((prim.BitwiseAnd, prim.BitwiseOr, prim.BitwiseXor), _Writer._bitwise),
+    **dict.fromkeys((prim.LShift, prim.RShift), _Writer._shift),
+    **dict.fromkeys((prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE), _Writer._compare),
+    **dict.fromkeys((prim.And, prim.Or), _Writer._logic),
+    prim.Not: _Writer._not,
+    prim.BitwiseNot: _Writer._invert,
+    prim.Select: _Writer._select,
+    prim.Let: _Writer._let,
+    prim.Cast: _Writer._cast,
+}

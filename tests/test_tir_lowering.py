@@ -1,0 +1,343 @@
+"""PrimFuncs run: as C and as Python, against a plain evaluator and numpy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxvm.tir import PrimFunc
+from relaxvm.tir.build import KernelLibrary, build_prim_funcs, compile_prim_func
+from relaxvm.toolchain import compiler
+
+from . import tir_kernels
+from .tir_evaluator import run_prim_func
+
+FUNCS: dict[str, PrimFunc] = {
+    name: value for name, value in vars(tir_kernels).items() if isinstance(value, PrimFunc)
+}
+
+BACKENDS = [
+    pytest.param("c", marks=pytest.mark.skipif(compiler() is None, reason="needs a C compiler")),
+    "python",
+]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def library(request: pytest.FixtureRequest) -> KernelLibrary:
+    return build_prim_funcs(FUNCS, prefer=request.param)
+
+
+def _random(*shape: int, dtype: str = "float32", seed: int = 0) -> Any:
+    rng = np.random.default_rng([seed, *shape])
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(-100 if dtype[0] == "i" else 0, 100, shape, dtype)
+    return (rng.standard_normal(shape) * 4).astype(dtype)
+
+
+def _zeros(*shape: int, dtype: str = "float32") -> Any:
+    return np.zeros(shape, dtype)
+
+
+SPECIAL = np.array(
+    [
+        0.0,
+        -0.0,
+        1.5,
+        -2.5,
+        0.5,
+        -0.5,
+        2.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e30,
+        -1e30,
+        1e-40,
+        3.0,
+        -3.0,
+        7.25,
+    ],
+    "float32",
+)
+FLOATS = np.concatenate([SPECIAL, _random(48)])
+OTHERS = np.concatenate([SPECIAL[::-1], _random(48, seed=1)])
+INT32 = np.array([2**31 - 1, -(2**31), -(2**31), 7, -7, 100, 0], "int32")
+DIVISORS = np.array([2, -1, 3, -3, 3, 7, -5], "int32")
+INT64 = np.array([1, -1, 2**62, -(2**63), 5], "int64")
+UINT64 = np.array([2**64 - 1, 2**63, 5, 0, 17], "uint64")
+
+EXACT: dict[str, tuple[Any, ...]] = {
+    "matmul": (_random(5, 7), _random(7, 6), _zeros(5, 6)),
+    "transposed_matmul": (_random(5, 7), _random(6, 7), _zeros(5, 6)),
+    "conv2d": (_random(1, 3, 9, 8), _random(4, 3, 3, 3), _zeros(1, 4, 4, 8)),
+    "concat": (_random(3, dtype="int32"), _random(5, dtype="int32"), _zeros(8, dtype="int32")),
+    "gather": (_random(4, 3), np.array([3, 0, 0, 2, 1]), _zeros(5, 3)),
+    "scatter": (np.array([1, 1, 0, 3, 1], "int32"), _random(4, dtype="int32")),
+    "reversed_rows": (_random(3, 4, dtype="uint8"), _zeros(3, 4, dtype="uint8")),
+    "running_sum": (_random(9, dtype="float64"), _zeros(9, dtype="float64")),
+    "total": (_random(33), _zeros()),
+    "integer_arithmetic": (INT32, DIVISORS, _zeros(14, 7, dtype="int32")),
+    "small_integers": (
+        np.array([127, -128, 5, -5, 100, -1], "int8"),
+        np.array([127, -128, -7, 7, 100, 1], "int8"),
+        _zeros(6, 6, dtype="int8"),
+    ),
+    "unsigned": (UINT64, np.array([2, 3, 7, 1, 16], "uint64"), _zeros(6, 5, dtype="uint64")),
+    "half_precision": (
+        _random(64, dtype="float16"),
+        _random(64, dtype="float16", seed=1),
+        _zeros(5, 64, dtype="float16"),
+    ),
+    "control": (_random(12), 6.0, 4, _zeros(12)),
+    "loops": (_zeros(40, dtype="int32"), 5, 9),
+    "matched": (_random(4, 6, 5),),
+    "predicated": (_zeros(10, dtype="int32"),),
+    "blocked_sum": (_random(4, 8, dtype="int64"), _zeros(4, dtype="int64")),
+    "big_local": (_random(64, 64, dtype="float64"), _zeros(64, 64, dtype="float64")),
+    "logic": (
+        _random(8, dtype="bool"),
+        _random(8, dtype="bool", seed=2),
+        _zeros(6, 8, dtype="bool"),
+    ),
+    "answer": (5,),
+}
+"""Arguments; results are the same bit for bit everywhere."""
+
+
+def _copied(args: tuple[Any, ...]) -> list[Any]:
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+
+def _same(a: Any, b: Any) -> None:
+    if isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(a), np.signbit(b), "signs of zeros")
+    else:
+        assert a == b
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_results_are_those_of_the_evaluator(library: KernelLibrary, name: str) -> None:
+    expected, got = _copied(EXACT[name]), _copied(EXACT[name])
+    result = run_prim_func(FUNCS[name], expected)
+    with np.errstate(all="ignore"):
+        assert library[name](*got) == result
+    for a, b in zip(got, expected, strict=True):
+        _same(a, b)
+
+
+def test_every_kernel_is_run_by_some_test() -> None:
+    others = {"float_arithmetic", "softmax", "casts", "functions", "shifts", "checked", "bits"}
+    assert set(EXACT) | others == set(FUNCS)
+
+
+def test_matmul_is_numpys(library: KernelLibrary) -> None:
+    a, b, c = _random(33, 17), _random(17, 29), _zeros(33, 29)
+    library["matmul"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_softmax(library: KernelLibrary) -> None:
+    a, b = _random(6, 11), _zeros(6, 11)
+    library["softmax"](a, b)
+    e = np.exp(a - a.max(1, keepdims=True))
+    np.testing.assert_allclose(b, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_functions_agree_with_double_precision(library: KernelLibrary) -> None:
+    a = np.linspace(0.05, 3.0, 64, dtype="float32")
+    c = _zeros(18, 64)
+    library["functions"](a, c)
+    x = a.astype("float64")
+    expected = [
+        np.exp(x), np.log(x), np.tanh(x), 1 / (1 + np.exp(-x)), [math.erf(v) for v in x], np.sin(x),
+        np.cos(x), np.tan(x), x**1.5, np.log2(x), np.log10(x), np.log1p(x), np.exp2(x),
+        np.arctan(x), np.sinh(x), np.cosh(x), np.arctan2(x, 2), np.arcsinh(x),
+    ]  # fmt: skip
+    for row, exact in zip(c, expected, strict=True):
+        np.testing.assert_array_max_ulp(row, np.asarray(exact, "float32"), 4)
+
+
+def test_arithmetic_of_floats_is_numpys(library: KernelLibrary) -> None:
+    a, b, c = FLOATS, OTHERS, _zeros(16, 64)
+    library["float_arithmetic"](a, b, c)
+    with np.errstate(all="ignore"):
+        expected = [
+            a + b * a, a - b, a / b, np.where(a > b, a, b), np.where(a < b, a, b), np.floor(a),
+            np.ceil(a), np.trunc(a), np.rint(a), np.abs(a), np.sqrt(np.abs(a)),
+            np.float32(1) / np.sqrt(np.abs(a)), np.fmod(a, b), np.copysign(a, b),
+            np.where(np.isnan(a), np.float32(1), np.floor(a / b)), a - np.floor(a / b) * b,
+        ]  # fmt: skip
+    for row, exact in zip(c, expected, strict=True):
+        assert exact.dtype == "float32"
+        np.testing.assert_array_equal(row, exact)
+
+
+def test_casts_stay_in_range(library: KernelLibrary) -> None:
+    values = np.array([0.0, 1.9, -1.9, 1e10, -1e10, np.inf, -np.inf, np.nan, 65519.0], "float32")
+    dtypes = ("int8", "int32", "int64", "uint16", "float16", "float64", "bool", "float32")
+    outs = [_zeros(9, dtype=t) for t in dtypes]
+    library["casts"](values, *outs)
+    to8, to32, to64, unsigned, half, double, truth, back = outs
+    assert to8.tolist() == [0, 1, -1, 127, -128, 127, -128, 0, 127]
+    assert to32.tolist() == [0, 1, -1, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 0, 65519]
+    assert to64.tolist() == [0, 1, -1, 10**10, -(10**10), 2**63 - 1, -(2**63), 0, 65519]
+    assert unsigned.tolist() == [0, 1, 0, 65535, 0, 65535, 0, 0, 65519]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(half, values.astype("float16"))
+    np.testing.assert_array_equal(double, values.astype("float64"))
+    assert truth.tolist() == [False, *[True] * 8]
+    expected = half.astype("float32") + truth.astype("float32") + np.arange(9, dtype="float32")
+    np.testing.assert_array_equal(back, expected)
+
+
+def test_every_half_goes_through_float_and_back(library: KernelLibrary) -> None:
+    halves = np.arange(2**16, dtype="uint16").view("float16")
+    one = np.ones(64, "float16")
+    with np.errstate(all="ignore"):
+        for chunk in halves.reshape(-1, 64):
+            c = _zeros(5, 64, dtype="float16")
+            library["half_precision"](chunk.copy(), one, c)
+            np.testing.assert_array_equal(c[2], chunk)
+            np.testing.assert_array_equal(c[0], chunk + one)
+
+
+def test_shifts_beyond_the_width(library: KernelLibrary) -> None:
+    a = np.array([5, -5, 5, -5, 1], "int64")
+    b = np.array([2, 2, 64, 70, -1], "int64")
+    c = _zeros(4, 5, dtype="int64")
+    library["shifts"](a, b, c)
+    assert c[0].tolist() == [20, -20, 0, 0, 0]
+    assert c[1].tolist() == [1, -2, 0, -1, 0]
+    assert c[2].tolist() == [2, 63, 2, 63, 1]
+    assert c[3].tolist() == [61, 0, 61, 0, 63]
+
+
+def test_bits(library: KernelLibrary) -> None:
+    a, b, c = _random(6), _zeros(6, dtype="int32"), _zeros(6)
+    library["bits"](a, b, c)
+    np.testing.assert_array_equal(b, a.view("int32") ^ 1)
+    np.testing.assert_array_equal(c, (a.view("int32") ^ 1).view("float32") ** 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1)])
+def test_empty_dimensions(library: KernelLibrary, shape: tuple[int, int, int]) -> None:
+    n, k, m = shape
+    a, b, c = _random(n, k), _random(k, m), np.full((n, m), 7, "float32")
+    library["matmul"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-6)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "error", "message"),
+    [
+        ("matmul", (1, 2), TypeError, r"matmul: expected 3 arguments \(A, B, C\), got 2"),
+        ("matmul", (_zeros(2, 2), 3, _zeros(2, 2)), TypeError,
+         r"matmul: argument 1 \(B\): expected a tensor, got an int"),
+        ("matmul", (_zeros(2, 2), _zeros(2, 2, dtype="float64"), _zeros(2, 2)), TypeError,
+         r"matmul: argument 1 \(B\): expected data type float32, got float64"),
+        ("matmul", (_zeros(2, 2), _zeros(2), _zeros(2, 2)), ValueError,
+         r"matmul: argument 1 \(B\): expected 2 dimensions, got 1"),
+        ("matmul", (_zeros(2, 2), _zeros(3, 2), _zeros(2, 2)), ValueError,
+         r"matmul: argument 1 \(B\): dimension 0: expected k = 2, got 3"),
+        ("conv2d", (_zeros(1, 3, 9, 7), _zeros(4, 3, 3, 3), _zeros(1, 4, 4, 8)), ValueError,
+         r"conv2d: argument 0 \(X\): dimension 3: expected 8, got 7"),
+        ("concat", (_zeros(2, dtype="int32"), _zeros(3, dtype="int32"), _zeros(4, dtype="int32")),
+         ValueError, r"concat: argument 2 \(C\): dimension 0: expected 5, got 4"),
+        ("checked", (2**31, _zeros(4, dtype="int32")), ValueError,
+         r"checked: argument 0 \(n\): 2147483648 does not fit int32"),
+        ("checked", (1.5, _zeros(4, dtype="int32")), TypeError,
+         r"checked: argument 0 \(n\): expected int32, got a float"),
+        ("checked", (0, _zeros(4, dtype="int32")), ValueError, "checked: n has to be positive"),
+        ("checked", (4, _zeros(4, dtype="int32")), IndexError,
+         "checked: buffer B, dimension 0: index 4 is out of bounds for length 4"),
+        ("gather", (_zeros(4, 3), np.array([0, 4]), _zeros(2, 3)), IndexError,
+         "gather: buffer A, dimension 0: index 4 is out of bounds for length 4"),
+        ("gather", (_zeros(4, 3), np.array([0, -1]), _zeros(2, 3)), IndexError,
+         "gather: buffer A, dimension 0: index -1 is out of bounds for length 4"),
+        ("scatter", (np.array([9], "int32"), _zeros(2, dtype="int32")), IndexError,
+         "scatter: buffer B, dimension 0: index 9 is out of bounds for length 2"),
+        ("loops", (_zeros(40, dtype="int32"), 38, 42), IndexError,
+         "loops: buffer A, dimension 0: index 40 is out of bounds for length 40"),
+        ("integer_arithmetic", (INT32, DIVISORS * 0, _zeros(14, 7, dtype="int32")),
+         ZeroDivisionError, "integer_arithmetic: integer division by zero"),
+    ],
+)  # fmt: skip
+def test_mistakes(
+    library: KernelLibrary, name: str, args: tuple[Any, ...], error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        library[name](*_copied(args))
+
+
+def test_arrays_that_are_only_to_be_read(library: KernelLibrary) -> None:
+    c = _zeros(2, 2)
+    c.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        library["matmul"](_zeros(2, 2), _zeros(2, 2), c)
+
+
+def test_arrays_of_any_strides(library: KernelLibrary) -> None:
+    a, b, c = _random(7, 5).T, _random(14, 6)[::2], np.zeros((6, 5), "float32").T
+    library["matmul"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_an_input_that_overlaps_the_output_is_read_as_it_was(library: KernelLibrary) -> None:
+    a = _random(4, 4)
+    expected = _zeros(4, 4)
+    library["matmul"](a, a, expected)
+    library["matmul"](a, a, a)
+    _same(a, expected)
+
+
+def test_outputs_that_overlap_are_refused(library: KernelLibrary) -> None:
+    values = _random(9)
+    outs = [_zeros(9, dtype=t) for t in
+            ("int8", "int32", "int64", "uint16", "float16", "float64", "bool", "float32")]  # fmt: skip
+    outs[1] = outs[7].view("int32")
+    with pytest.raises(ValueError, match=r"overlaps argument 8 \(back\), and both are written"):
+        library["casts"](values, *outs)
+
+
+# Building
+
+
+def test_without_a_compiler_it_is_python_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.warns(UserWarning, match="no C compiler: total will run as Python"):
+        function = compile_prim_func(FUNCS["total"])
+    s = _zeros()
+    function(np.ones(5, "float32"), s)
+    assert s == 5
+
+
+def test_a_library_is_made_again_from_its_state(library: KernelLibrary) -> None:
+    import json
+
+    again = KernelLibrary(json.loads(json.dumps(library.state())))
+    assert list(again) == list(library)
+    s = _zeros()
+    again["total"](np.ones(5, "float32"), s)
+    assert s == 5
+
+
+def test_names_of_any_kind(library: KernelLibrary) -> None:
+    prefer: Any = "c" if library.c_sources else "python"
+    built = build_prim_funcs({"<lambda>": FUNCS["total"], 'a"b\\c?': FUNCS["total"]}, prefer=prefer)
+    for function in built.values():
+        s = _zeros()
+        function(np.ones(5, "float32"), s)
+        assert s == 5
+    with pytest.raises(TypeError, match="<lambda>: expected 2 arguments"):
+        built["<lambda>"]()
