@@ -4,7 +4,9 @@ The plan is made in two steps: `_Lives` finds the allocations that may be planne
 is used; `_Planner` goes through the program once more and hands out storages, taking back those
 whose tensor was used for the last time.
 
-Source: the pass of the same name in apache-tvm 0.27.
+Source: the pass of the same name in apache-tvm 0.27.  It is not followed where that overwrites what
+is still read: it reuses an argument's memory while the result of a packed function lives, which may be
+that argument; and it uses a storage outside of the branch that allocates it.  `PlanMemory` goes further.
 """
 
 from __future__ import annotations
@@ -57,10 +59,14 @@ _PLAN_OUTPUTS: Final = "relax.memory_plan_dynamic_func_output"
 class _Token:
     """An allocation that is to be planned."""
 
-    __slots__ = ("block", "dtype", "nbytes", "scope", "storage", "uses")
+    __slots__ = ("block", "dtype", "is_result", "nbytes", "scope", "shape", "storage", "uses")
 
-    def __init__(self, block: int, nbytes: Expr, dtype: str, scope: tuple[Any, ...]) -> None:
+    def __init__(
+        self, block: int, shape: ShapeExpr, nbytes: Expr, dtype: str, scope: tuple[Any, ...]
+    ) -> None:
         self.block = block
+        self.is_result = False
+        self.shape = shape
         self.nbytes = nbytes
         self.dtype = dtype
         self.scope = scope
@@ -69,12 +75,13 @@ class _Token:
 
 
 class _Storage:
-    """Memory that tokens share one after the other."""
+    """Memory that tokens share one after the other.  It is allocated in sequence `seq`."""
 
-    __slots__ = ("nbytes", "var")
+    __slots__ = ("nbytes", "seq", "var")
 
-    def __init__(self, nbytes: Expr) -> None:
+    def __init__(self, nbytes: Expr, seq: SeqExpr) -> None:
         self.nbytes = nbytes
+        self.seq = seq
         self.var: Var | None = None
 
 
@@ -109,13 +116,23 @@ class _Bounds:
 
     def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
         """Bytes of a tensor, each bounded dimension at its greatest."""
+        constant = as_dtype(dtype).itemsize
+        rest: Expr | None = None
+        for dim in map(self._greatest, shape.values):
+            if type(dim) is IntImm:
+                constant *= dim.value
+            else:
+                rest = dim if rest is None else rest * dim
+        if rest is None or constant == 0:
+            return int_imm(constant)
+        return rest if constant == 1 else int_imm(constant) * rest
+
+    def nbytes_of_result(self, shape: ShapeExpr, dtype: str) -> Expr:
+        """The same, written as it is for results."""
         size: Expr = int_imm(1)
-        dims = [self._greatest(dim) for dim in shape.values]
-        for dim in dims:
+        for dim in map(self._greatest, shape.values):
             size = size * dim
-        size = int_imm(as_dtype(dtype).itemsize) * size
-        is_bounded = any(a is not b for a, b in zip(dims, shape.values, strict=True))
-        return self._analyzer.simplify(size) if is_bounded else size
+        return size * int_imm(as_dtype(dtype).itemsize)
 
     def _greatest(self, dim: Expr) -> Expr:
         if type(dim) is IntImm or not self._bounded:
@@ -147,10 +164,12 @@ class _Lives:
         self.of_binding: dict[Var, _Token] = {}
         self._seq(func.body)
         for token in _each(self._of(func.body.body)):
-            if not (self._plans_outputs and type(token.nbytes) is not IntImm):
-                self._discarded.add(token)
-            else:
+            if self._plans_outputs and any(type(dim) is not IntImm for dim in token.shape.values):
+                token.is_result = True
                 token.uses += 1  # never given back
+                token.nbytes = self._bounds.nbytes_of_result(token.shape, token.dtype)
+            else:
+                self._discarded.add(token)
         self.of_binding = {
             var: token for var, token in self.of_binding.items() if token not in self._discarded
         }
@@ -228,7 +247,7 @@ class _Lives:
             return None
         nbytes = self._bounds.nbytes(shape, dtype.value)
         where = (int(device), scope.value)  # type: ignore[call-overload, attr-defined]
-        token = _Token(self._block, nbytes, dtype.value, where)
+        token = _Token(self._block, shape, nbytes, dtype.value, where)
         self.of_binding[var] = token
         return token
 
@@ -260,15 +279,15 @@ class _Planner:
     def __init__(self, func: Function, lives: _Lives) -> None:
         self._lives = lives
         self._free: dict[Any, list[_Storage]] = {}
+        self._inside: list[SeqExpr] = []
         self._seq(func.body)
 
     def _seq(self, seq: SeqExpr) -> None:
+        self._inside.append(seq)
         for block in seq.blocks:
-            # Storages are shared within a block only, so that a branch not taken costs nothing.
-            outer, self._free = self._free, {}
             for binding in block.bindings:
                 self._binding(binding)
-            self._free = outer
+        self._inside.pop()
 
     def _binding(self, binding: Binding) -> None:
         value = binding.value
@@ -291,10 +310,15 @@ class _Planner:
                         self._give_back(used)
 
     def _take(self, token: _Token) -> _Storage:
+        if token.is_result:
+            return _Storage(token.nbytes, self._inside[-1])
         free = self._free.get((token.scope, token.dtype), [])
-        found = _fitting(free, token.nbytes)
+        # What a branch allocates is not there outside of it.
+        found = _fitting(
+            [s for s in free if any(s.seq is seq for seq in self._inside)], token.nbytes
+        )
         if found is None:
-            return _Storage(token.nbytes)
+            return _Storage(token.nbytes, self._inside[-1])
         free.remove(found)
         if type(found.nbytes) is IntImm and found.nbytes.value < int(token.nbytes):  # type: ignore[call-overload]
             found.nbytes = token.nbytes
@@ -315,8 +339,8 @@ def _fitting(free: list[_Storage], nbytes: Expr) -> _Storage | None:
     larger = [(n, i) for n, i in known if size <= n <= size * _RANGE]
     if larger:
         return free[min(larger)[1]]
-    smaller = [(n, -i) for n, i in known if size // _RANGE <= n < size]
-    return free[-max(smaller)[1]] if smaller else None
+    smaller = [(n, i) for n, i in known if size // _RANGE <= n < size]
+    return free[max(smaller)[1]] if smaller else None
 
 
 def _is_view(call: Call) -> bool:
@@ -352,8 +376,8 @@ def StaticPlanBlockMemory() -> Pass:
     allocation, in one block.
 
     Not planned: what is returned, used in another block, decides an If or is its result, or is
-    handed to anything but a PrimFunc or a packed function without result.  Sizes may be symbolic:
-    they are shared if provably equal.  The function attributes "tir_var_upper_bound" and
+    handed to anything but a PrimFunc or a packed function whose result is not used.  Sizes may be
+    symbolic: they are shared if provably equal.  The function attributes "tir_var_upper_bound" and
     "tir_var_lower_bound" (name of a symbolic variable of the signature -> int) and
     "tir_non_negative_var" (names) bound dimensions; with "relax.memory_plan_dynamic_func_output"
     results of dynamic shape are planned too, and the attribute goes.
