@@ -15,6 +15,7 @@ from typing import Any, Final
 from ..ir import prim as _prim
 from ..ir.expr import Call as _Call
 from ..ir.expr import Expr, prim_type
+from ..ir.expr import StringImm as _StringImm
 from ..ir.op import Op as _Op
 from ..tir import intrinsics as _intrinsics
 from ..tir.buffer import IterVar as _IterVar
@@ -112,12 +113,19 @@ def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
     return result
 
 
-def Call(dtype: str, op: Any, args: Sequence[Any]) -> Expr:
-    """A call of an operator, by the operator or its name, without inference."""
+def Call(*parts: Any, ret_ty: Any = None) -> Expr:
+    """A call of an operator, by the operator or its name, without inference:
+    ``T.Call(dtype, op, args)`` or ``T.Call(op, args, ret_ty=dtype)``."""
+    dtype, op, args = parts if ret_ty is None else (ret_ty, *parts)
     if isinstance(op, str):
         op = _Op.get(op)
-    parts = [a if isinstance(a, Expr) else _number(a, _forms.PLAIN_INT.get()) for a in args]
-    return _Call(op, parts, ty=prim_type(str(dtype)))
+    return _Call(op, [_argument(a) for a in args], ty=prim_type(str(getattr(dtype, "dtype", dtype))))
+
+
+def _argument(value: Any) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    return _StringImm(value) if isinstance(value, str) else _number(value, _forms.PLAIN_INT.get())
 
 
 min = _prim.minimum  # noqa: A001

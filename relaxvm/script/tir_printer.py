@@ -18,7 +18,16 @@ from ..tir.buffer import (
     Range,
 )
 from ..tir.function import PrimFunc
-from ..tir.intrinsics import CALL_EXTERN, CALL_PACKED, REINTERPRET, RET
+from ..tir.intrinsics import (
+    ANYLIST_RESETITEM,
+    ANYLIST_SETITEM_CALL_CPACKED,
+    ANYLIST_SETITEM_CALL_PACKED,
+    CALL_CPACKED,
+    CALL_EXTERN,
+    CALL_PACKED,
+    REINTERPRET,
+    RET,
+)
 from ..tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -41,6 +50,15 @@ from .names import Names, identifier, quoted
 from .scalars import ScalarText
 
 __all__ = ["prim_func_lines", "tir_text"]
+
+_FOR_EFFECT: Final = (
+    CALL_PACKED,
+    CALL_CPACKED,
+    ANYLIST_RESETITEM,
+    ANYLIST_SETITEM_CALL_PACKED,
+    ANYLIST_SETITEM_CALL_CPACKED,
+)
+"""Operators whose calls are statements as they are."""
 
 _LOOPS: Final = {
     ForKind.SERIAL: "T.serial",
@@ -313,6 +331,8 @@ class _Printer:
         value = stmt.value
         if isinstance(value, Call) and value.op is RET:
             self._line(f"return {self._scalar_value(value.args[0])}")
+        elif isinstance(value, Call) and value.op in _FOR_EFFECT and value.dtype == "int32":
+            self._line(self._call(value))
         else:
             self._line(f"T.evaluate({self._scalar_value(value)})")
 
@@ -432,7 +452,7 @@ class _Printer:
             return f'T.reinterpret("{call.dtype}", {", ".join(args)})'
         if op is RET or op is CALL_PACKED:
             return f'T.Call("{call.dtype}", {quoted(name)}, [{", ".join(args)}])'
-        short = name.partition(".")[2]
+        short = name.partition(".")[2].removeprefix("tvm_")
         if not short:
             return f"<Call {op}>"
         return f"T.{short}({', '.join(args)})"

@@ -28,6 +28,10 @@ __all__ = [
     "acosh",
     "all",
     "any",
+    "anylist_getitem",
+    "anylist_resetitem",
+    "anylist_setitem_call_cpacked",
+    "anylist_setitem_call_packed",
     "asin",
     "asinh",
     "atan",
@@ -37,6 +41,7 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "call_cpacked",
     "call_extern",
     "call_intrin",
     "call_packed",
@@ -345,6 +350,29 @@ CALL_EXTERN: Final = Op.register(
 CALL_PACKED: Final = Op.register(
     "tirx.tvm_call_packed", _infer_given, doc="a call of a packed function by name", is_pure=False
 )
+CALL_CPACKED: Final = Op.register(
+    "tirx.tvm_call_cpacked", _infer_given, doc="a call of a function of the module", is_pure=False
+)
+
+# Lists of any values: what code of the VM has as TIR.
+ANYLIST_GETITEM: Final = Op.register(
+    "tirx.anylist_getitem", _infer_given, doc="an item of a list of values"
+)
+ANYLIST_RESETITEM: Final = Op.register(
+    "tirx.anylist_resetitem", _infer_given, doc="None in the place of an item", is_pure=False
+)
+ANYLIST_SETITEM_CALL_PACKED: Final = Op.register(
+    "tirx.anylist_setitem_call_packed",
+    _infer_given,
+    doc="the result of a call of a packed function as an item",
+    is_pure=False,
+)
+ANYLIST_SETITEM_CALL_CPACKED: Final = Op.register(
+    "tirx.anylist_setitem_call_cpacked",
+    _infer_given,
+    doc="the result of a call of a function of the module as an item",
+    is_pure=False,
+)
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
@@ -389,13 +417,14 @@ def popcount(x: Any, span: Any = None) -> Expr:
     return Call(POPCOUNT, (x,), ty=x.ty, span=span)
 
 
-def reinterpret(dtype: str, value: Any, span: Any = None) -> Expr:
+def reinterpret(dtype: str | PrimType, value: Any, span: Any = None) -> Expr:
     """The bits of a value as another data type of the same size.
 
     Raises:
         TypeError: the sizes differ.
     """
     value = as_scalar(value)
+    dtype = getattr(dtype, "dtype", dtype)
     if _bits(dtype) != _bits(value.dtype):
         raise TypeError(f"reinterpret: {value.dtype} and {dtype} have different sizes")
     if dtype == value.dtype:
@@ -404,6 +433,8 @@ def reinterpret(dtype: str, value: Any, span: Any = None) -> Expr:
 
 
 def _bits(dtype: str) -> int:
+    if dtype == "handle":
+        return 64
     return 8 if dtype == "bool" else int("".join(c for c in dtype if c.isdigit()))
 
 
@@ -413,7 +444,7 @@ def ret(value: Any, span: Any = None) -> Expr:
     return Call(RET, (value,), ty=value.ty, span=span)
 
 
-def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -> Expr:
+def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -> Call:
     parts: list[Expr] = [StringImm(name)]
     for arg in args:
         if isinstance(arg, str):
@@ -431,6 +462,36 @@ def call_extern(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
 def call_packed(name: str, *args: Any, span: Any = None) -> Expr:
     """A call of a packed function by name.  The lowerings here refuse it."""
     return _call_named(CALL_PACKED, "int32", name, args, span)
+
+
+def call_cpacked(name: str, *args: Any, span: Any = None) -> Expr:
+    """A call of a function of the same module, as a packed function.  The lowerings refuse it."""
+    return _call_named(CALL_CPACKED, "int32", name, args, span)
+
+
+def anylist_getitem(list_handle: Expr, index: Any) -> Expr:
+    """An item of a list of any values: a register, constant or function of the VM."""
+    return Call(ANYLIST_GETITEM, (list_handle, _number(index)), ty=prim_type("handle"))
+
+
+def anylist_resetitem(list_handle: Expr, index: Any) -> Expr:
+    """None in the place of an item."""
+    return Call(ANYLIST_RESETITEM, (list_handle, _number(index)), ty=prim_type("int32"))
+
+
+def anylist_setitem_call_packed(list_handle: Expr, index: Any, name: str, *args: Any) -> Expr:
+    """``list[index] = name(*args)`` with a packed function."""
+    return _set_item(ANYLIST_SETITEM_CALL_PACKED, list_handle, index, name, args)
+
+
+def anylist_setitem_call_cpacked(list_handle: Expr, index: Any, name: str, *args: Any) -> Expr:
+    """``list[index] = name(*args)`` with a function of the same module."""
+    return _set_item(ANYLIST_SETITEM_CALL_CPACKED, list_handle, index, name, args)
+
+
+def _set_item(op: Op, list_handle: Expr, index: Any, name: str, args: Sequence[Any]) -> Expr:
+    call = _call_named(op, "int32", name, args, None)
+    return Call(op, (list_handle, _number(index), *call.args), ty=call.ty)
 
 
 def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
