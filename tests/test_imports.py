@@ -62,6 +62,8 @@ UPWARD = {
     # A node prints itself, and the builder of programs offers tensor expressions.
     ("ir", "script"),
     ("ir", "te"),
+    # A script that is not well-formed is refused.
+    ("script", "analysis"),
 }
 """(importing, imported) where a function may import against the order."""
 

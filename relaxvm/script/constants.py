@@ -86,7 +86,7 @@ def _nested(array: NDArray[Any], of: Any) -> Any:
 def _shortest(value: Any) -> float:
     """The float of fewest digits that is rounded to a value of a narrower type."""
     short = float(str(value))
-    return short if value.dtype.type(short) == value else float(value)
+    return short if value != value or value.dtype.type(short) == value else float(value)
 
 
 def _list_text(values: Any) -> str:

@@ -16,6 +16,7 @@ from .source import Source
 __all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
 
 Program = IRModule | BaseFunc
+_Program = TypeVar("_Program", IRModule, BaseFunc, Program)
 
 
 def is_in_class(frame: FrameType) -> bool:
@@ -23,7 +24,9 @@ def is_in_class(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def decorated_function(func: Any, frame: FrameType, name: str) -> Any:
+def decorated_function(
+    func: Any, frame: FrameType, name: str, check_well_formed: bool = True
+) -> Any:
     """What a decorator gives for a function that Python has defined in a frame: the function of the
     program; or, in a class, `func` itself.
 
@@ -38,10 +41,11 @@ def decorated_function(func: Any, frame: FrameType, name: str) -> Any:
     if is_in_class(frame):
         return func
     source = Source.of_file(func.__code__.co_filename, func.__globals__)
-    return parse_function(source, source.function_at(func.__code__), _around(frame, [func]))
+    parsed = parse_function(source, source.function_at(func.__code__), _around(frame, [func]))
+    return _checked(parsed, source, check_well_formed)
 
 
-def decorated_class(cls: Any, frame: FrameType) -> IRModule:
+def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) -> IRModule:
     """The module that a class is the text of, which Python has defined in a frame.
 
     Raises:
@@ -58,7 +62,8 @@ def decorated_class(cls: Any, frame: FrameType) -> IRModule:
     source = Source.of_file(file, frame.f_globals)
     line = vars(cls).get("__firstlineno__", frame.f_lineno)
     node = source.class_at(cls.__name__, line, [code.co_firstlineno for code in inner])
-    return parse_module(source, node, _around(frame, functions))
+    parsed = parse_module(source, node, _around(frame, functions))
+    return _checked(parsed, source, check_well_formed)
 
 
 def _around(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
@@ -101,17 +106,30 @@ def from_source(
     """
     frame = sys._getframe(1)
     if isinstance(program, type):
-        parsed: Program = decorated_class(program, frame)
-    elif not isinstance(program, str):
-        parsed = decorated_function(program, frame, "from_source")
-    else:
-        parsed = _of_text(Source(program, path), dict(extra_vars or {}))
-    return checked(parsed, check_well_formed)
+        return decorated_class(program, frame, check_well_formed)
+    if not isinstance(program, str):
+        return decorated_function(program, frame, "from_source", check_well_formed)
+    source = Source(program, path)
+    return _checked(_of_text(source, dict(extra_vars or {})), source, check_well_formed)
 
 
-def checked(program: Any, check_well_formed: bool) -> Any:
+def _checked(program: _Program, source: Source, check_well_formed: bool) -> _Program:
     """A program that was read, refused if it is not well-formed."""
+    if not check_well_formed:
+        return program
+    from ..analysis import violations
+
+    found = violations(program)
+    if found:
+        first, *others = found
+        hint = f"; {first.hint}" if first.hint else ""
+        text = f"{first.problem}{hint} [{first.rule}; check_well_formed=False lets it pass]"
+        place = Span(source.file, 1, 1) if first.span is None else first.span
+        source.fail(place, text, [str(other) for other in others[:_MOST_SHOWN]])
     return program
+
+
+_MOST_SHOWN: Final = 10
 
 
 def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ..errors import DiagnosticError, did_you_mean
 from ..ir import prim
 from ..ir.expr import (
+    SCALAR_OPERATORS,
     Call,
     Constant,
     Expr,
@@ -60,6 +61,15 @@ _COMPARE: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
+}
+
+_SCALAR_COMPARE: Final = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
 }
 
 _UNARY: Final[dict[type, Callable[[Any], Any]]] = {
@@ -265,8 +275,11 @@ class Evaluator:
         if type(op) in (ast.Eq, ast.NotEq) and any(
             isinstance(side, Expr) and type(side.ty) is not PrimType for side in (left, right)
         ):
-            name = "equal" if type(op) is ast.Eq else "not_equal"
-            raise TypeError(f"== and != compare scalars; write R.{name} for tensors")
+            instead = "equal" if type(op) is ast.Eq else "not_equal"
+            raise TypeError(f"== and != compare scalars; write R.{instead} for tensors")
+        name = _SCALAR_COMPARE.get(type(op))
+        if name is not None and isinstance(right, Expr) and not isinstance(left, Expr):
+            return SCALAR_OPERATORS[name](left, right)  # Python would exchange the sides
         return _COMPARE[type(op)](left, right)
 
     def _if(self, node: ast.IfExp) -> Any:

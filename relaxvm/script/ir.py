@@ -9,7 +9,7 @@ from typing import Any
 from ..ir.expr import GlobalVar
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.op import Op
-from .entry import checked, decorated_class
+from .entry import decorated_class
 from .markers import MetaVar, ModuleAttrs, ModuleGlobalInfos
 
 __all__ = [
@@ -38,11 +38,10 @@ def ir_module(
     """
     frame = sys._getframe(1)
     if cls is not None:
-        return checked(decorated_class(cls, frame), check_well_formed)
+        return decorated_class(cls, frame, check_well_formed)
 
     def decorate(cls: type) -> IRModule:
-        module: IRModule = checked(decorated_class(cls, sys._getframe(1)), check_well_formed)
-        return module
+        return decorated_class(cls, sys._getframe(1), check_well_formed)
 
     decorator: Callable[[type], IRModule] = decorate
     return decorator

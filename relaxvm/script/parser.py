@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import DiagnosticError, did_you_mean
 from ..ir.block_builder import BlockBuilder, is_leaf
+from ..ir.equality import structural_equal
 from ..ir.expr import (
     ANY,
     BaseFunc,
@@ -526,8 +527,8 @@ class _BodyParser:
 
     def _annotate(self, node: Any, written: Type, inferred: Any) -> Type:
         """The type of a variable that is annotated."""
-        if is_base_of(written, inferred):
-            return inferred if is_base_of(inferred, written) else written
+        if is_base_of(written, inferred) or structural_equal(written, inferred):
+            return written
         if base_check(written, inferred) is BaseCheckResult.FAIL_L0:
             self.error(node, f"the value is of type {inferred}, which is never {written}")
         self.error(

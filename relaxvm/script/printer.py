@@ -46,6 +46,7 @@ from ..ir.expr import (
     Var,
     VarBinding,
 )
+from ..ir.infer import type_free_vars
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.node import Node
 from ..ir.op import Op
@@ -524,7 +525,7 @@ class Printer:
         elif ty.shape is not None:
             parts.append(self.expr(ty.shape))
         if ty.dtype is not None:
-            parts.append(f'"{ty.dtype}"' if parts else f'dtype="{ty.dtype}"')
+            parts.append(f'dtype="{ty.dtype}"')
         if ty.shape is None and ty.ndim != -1:
             parts.append(f"ndim={ty.ndim}")
         if ty.vdevice is not None:
@@ -607,6 +608,17 @@ class _Uses(ExprVisitor):
     def visit_var(self, var: Var) -> None:
         if var.name == "_":
             self._found.add(var)
+
+    def visit_var_def(self, var: Var) -> None:
+        self.visit_type(var.ty)
+
+    def visit_scalar(self, scalar: Expr) -> None:
+        for var in free_vars(scalar):
+            self.visit_var(var)
+
+    def visit_type(self, ty: Any) -> None:
+        for var in type_free_vars(ty):
+            self.visit_var(var)
 
 
 def _last_binding(seq: SeqExpr) -> Binding | None:

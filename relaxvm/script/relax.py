@@ -34,7 +34,7 @@ from ..ir.op import Op
 from ..values import as_dtype, device, dtype_name
 from . import type_forms
 from .constants import array_of_bytes
-from .entry import checked, decorated_function
+from .entry import decorated_function
 from .markers import Dataflow, FunctionAttrs, MatchCastPair, Output
 from .scope import CURRENT
 
@@ -100,12 +100,10 @@ def function(
     """
     # Options are read from the text by the parser, which sees functions of classes as well.
     if func is not None:
-        found = decorated_function(func, sys._getframe(1), "R.function")
-        return found if found is func else checked(found, check_well_formed)
+        return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
 
     def decorate(func: typing.Any) -> typing.Any:
-        found = decorated_function(func, sys._getframe(1), "R.function")
-        return found if found is func else checked(found, check_well_formed)
+        return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
 
     return decorate
 

@@ -109,8 +109,9 @@ class ScalarText:
         if cls in _INFIX:
             return self._infix(expr, cls)
         if cls in _BY_NAME:
-            name = _BY_NAME[cls] if _gives_back(expr, cls) else cls.__name__
-            return f"T.{name}({self(expr.a)}, {self(expr.b)})", _ATOM
+            if _gives_back(expr, cls):
+                return f"T.{_BY_NAME[cls]}({self(expr.a)}, {self(expr.b)})", _ATOM
+            return self._raw(cls.__name__, expr.a, expr.b)
         if cls is FloatImm:
             return f"{self._dtype(expr.ty.dtype)}({float_text(expr.value)})", _ATOM
         if cls is prim.Not:
@@ -119,11 +120,20 @@ class ScalarText:
             plain = type(expr.a) is not IntImm and expr.ty.dtype != "bool"
             return self._unary(expr, "~", _UNARY, plain)
         if cls is prim.Cast:
-            return f'T.Cast("{expr.ty.dtype}", {self(expr.value)})', _ATOM
+            return f'T.Cast("{expr.ty.dtype}", {self._typed(expr.value)})', _ATOM
         if cls is prim.Select:
-            parts = (expr.condition, expr.true_value, expr.false_value)
-            return f"T.Select({', '.join(map(self, parts))})", _ATOM
+            return self._raw("Select", expr.condition, expr.true_value, expr.false_value)
         return self._other(expr), _ATOM
+
+    def _raw(self, name: str, *operands: Expr) -> tuple[str, int]:
+        """A node by the name of its class: as it is, where operators would make another."""
+        return f"T.{name}({', '.join(map(self._typed, operands))})", _ATOM
+
+    def _typed(self, expr: Any) -> str:
+        """The text where no other operand tells the data type of a number."""
+        if type(expr) is IntImm and expr.ty.dtype != "bool":
+            return f"{self._dtype(expr.ty.dtype)}({expr.value})"
+        return self(expr)
 
     def _int(self, expr: IntImm) -> tuple[str, int]:
         dtype, value = expr.ty.dtype, expr.value
@@ -138,7 +148,9 @@ class ScalarText:
         b, right = self._text(expr.b)
         symbol, precedence, chains = _INFIX[cls]
         if (symbol == "/" and not prim.is_float(expr.ty.dtype)) or not _gives_back(expr, cls):
-            return f"T.{'truncdiv' if _is_truncdiv(expr, cls) else cls.__name__}({a}, {b})", _ATOM
+            if _is_truncdiv(expr, cls):
+                return f"T.truncdiv({a}, {b})", _ATOM
+            return self._raw(cls.__name__, expr.a, expr.b)
         if left < precedence or (left == precedence and not chains):
             a = f"({a})"
         if right <= precedence:
@@ -146,9 +158,9 @@ class ScalarText:
         return f"{a} {symbol} {b}", precedence
 
     def _unary(self, expr: Any, symbol: str, precedence: int, plain: bool) -> tuple[str, int]:
-        text, inner = self._text(expr.a)
         if not plain:
-            return f"T.{type(expr).__name__}({text})", _ATOM
+            return self._raw(type(expr).__name__, expr.a)
+        text, inner = self._text(expr.a)
         return f"{symbol}{text if inner >= precedence else f'({text})'}", precedence
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import linecache
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final, NoReturn
@@ -72,8 +72,9 @@ class Source:
         """Raise a `DiagnosticError` that points to a node of the syntax tree (or to a `Span`)."""
         self.fail(node if isinstance(node, Span) else self.span(node), message)
 
-    def fail(self, span: Span, message: str) -> NoReturn:
-        """Raise a `DiagnosticError`: the place, the message, the line and carets under it."""
+    def fail(self, span: Span, message: str, others: Sequence[str] = ()) -> NoReturn:
+        """Raise a `DiagnosticError`: the place, the message, the line and carets under it, and
+        lines of what else is wrong."""
         text = f"{span}: {message}"
         if span.line <= len(self.lines):
             line = self.lines[span.line - 1]
@@ -81,7 +82,7 @@ class Source:
             shown, carets = underlined(line, span.column, end)
             margin = f"{span.line:5} | "
             text += f"\n{margin}{shown}\n{' ' * (len(margin) - 2)}| {carets}"
-        raise DiagnosticError(text)
+        raise DiagnosticError("\n".join([text, *others]))
 
     @classmethod
     def of_file(cls, file: str, namespace: Mapping[str, Any]) -> Source:

@@ -23,7 +23,6 @@ from ..tir.buffer import Range as _Range
 from ..tir.buffer import as_index as _as_index
 from ..tir.stmt import ForKind as _ForKind
 from . import tir_forms as _forms
-from .entry import checked as _checked
 from .entry import decorated_function as _decorated_function
 from .markers import FunctionAttrs as _FunctionAttrs
 from .type_forms import DTypeMaker
@@ -54,12 +53,10 @@ def prim_func(
         DiagnosticError: the script is wrong.
     """
     if func is not None:
-        found = _decorated_function(func, sys._getframe(1), "T.prim_func")
-        return found if found is func else _checked(found, check_well_formed)
+        return _decorated_function(func, sys._getframe(1), "T.prim_func", check_well_formed)
 
     def decorate(func: Any) -> Any:
-        found = _decorated_function(func, sys._getframe(1), "T.prim_func")
-        return found if found is func else _checked(found, check_well_formed)
+        return _decorated_function(func, sys._getframe(1), "T.prim_func", check_well_formed)
 
     return decorate
 
