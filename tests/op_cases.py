@@ -28,6 +28,7 @@ from relaxvm.ir import (
     Var,
     VDevice,
     const,
+    prim,
 )
 
 SYMBOLS = {name: Var(name, "int64") for name in ("n", "m", "k")}
@@ -97,6 +98,33 @@ def evaluate(case: str, symbolic: bool = False) -> tuple[Expr, list[Var]]:
     call = eval(case, {}, names)
     assert isinstance(call, (Call, Tuple))
     return call, names.made
+
+
+class Script:
+    """The part of the script that types are written in, as in ``R.Tensor((n, T.max(m, 1)))``."""
+
+    Any = ANY
+    max, min = staticmethod(prim.maximum), staticmethod(prim.minimum)
+
+    @staticmethod
+    def Tensor(
+        shape: Any = None, dtype: Any = None, ndim: int = -1, vdevice: Any = None
+    ) -> TensorType:
+        return TensorType(shape, dtype, vdevice, ndim)
+
+    @staticmethod
+    def Tuple(*fields: Any) -> TupleType:
+        return TupleType(fields)
+
+    @staticmethod
+    def Shape(values: Any = None, ndim: int = -1) -> ShapeType:
+        return ShapeType(values, ndim)
+
+
+def type_named(text: str, made: list[Var]) -> Any:
+    """The type that a text says, of symbols, devices and the variables that a case has made."""
+    names = {**SYMBOLS, **DEVICES, **{var.name: var for var in made}, "R": Script, "T": Script}
+    return eval(text, names)
 
 
 def lines(table: str) -> Iterator[tuple[str, str]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.expr import Call, Expr, IntImm, TensorType, Type
+from ..ir.expr import Call, Expr, IntImm, TensorType, Type, Var
 from . import manipulate
 from .elementwise import astype
 from .kinds import DType, IllTyped, IllValued, Tensors
-from .registry import CONSTRUCTORS, composite, operator
+from .lowering import is_allocatable, kernel_call
+from .registry import CONSTRUCTORS, OPERATORS, composite, operator
 from .rules import (
+    axes_of,
     broadcast,
     common_dtype,
     common_vdevice,
@@ -21,13 +23,34 @@ from .rules import (
 __all__ = ["einsum", "linear", "matmul"]
 
 
-def _in_out_dtype(call: Call) -> list[Expr]:
-    """The operands, in the data type that the result is asked for in."""
+def _lower_matmul(builder: Any, call: Call) -> Expr:
+    """The operands, in the data type that the result is asked for in, multiplied; where the second
+    is a transposition, the kernel that takes what is transposed, which needs no copy."""
+    if not is_allocatable(call.ty):
+        return call
     dtype = call.attrs["out_dtype"]
-    return [arg if dtype in (None, arg.dtype) else astype(arg, dtype) for arg in call.args]
+    if any(dtype not in (None, arg.dtype) for arg in call.args):
+        operands = [arg if arg.dtype == dtype else astype(arg, dtype) for arg in call.args]
+        return kernel_call("matmul", operands, call.ty)
+    x1, x2 = call.args
+    matrix = _transposed(builder.lookup_binding(x2)) if isinstance(x2, Var) else None
+    if matrix is None:
+        return kernel_call("matmul", (x1, x2), call.ty)
+    return kernel_call("matmul_nt", (x1, matrix), call.ty)
 
 
-@operator("matmul", takes=_in_out_dtype)
+def _transposed(value: Expr | None) -> Expr | None:
+    """What a call of permute_dims transposes, if it does just that: exchanges the last two axes."""
+    if type(value) is not Call or value.op is not OPERATORS["permute_dims"].op:
+        return None
+    ndim, axes = value.ty.ndim, value.attrs["axes"]
+    if axes is None:
+        return value.args[0] if ndim == 2 else None
+    swapped = (*range(ndim - 2), ndim - 1, ndim - 2)
+    return value.args[0] if ndim >= 2 and axes_of("axes", axes, ndim) == swapped else None
+
+
+@operator("matmul", kernel="matmul", lower=_lower_matmul)
 def matmul(x1: TensorType, x2: TensorType, out_dtype: DType | None = None) -> Type:
     """The product of matrices, which are the last two dimensions; those before broadcast.
 

@@ -10,6 +10,7 @@ from ..ir.expr import (
     Expr,
     ShapeExpr,
     ShapeType,
+    TensorType,
     Tuple,
     TupleGetItem,
     TupleType,
@@ -19,6 +20,7 @@ from ..ir.expr import (
 from ..ir.infer import infer_type
 from .base import call_dps_packed, null_value
 from .registry import Operator
+from .rules import broadcast_dims, like
 
 __all__ = ["KERNEL_PREFIX", "is_allocatable", "kernel_call", "lower_call"]
 
@@ -77,11 +79,22 @@ def lower_call(record: Operator, call: Call) -> Call:
         record: of the operator, which has a kernel.
         call: the call.
     """
-    if not is_allocatable(call.ty):
+    ty = _type_to_allocate(record, call)
+    if not is_allocatable(ty):
         return call
     assert record.kernel is not None
     inputs = _inputs(call) if record.takes is None else record.takes(call)
-    return kernel_call(record.kernel, inputs, call.ty)
+    return kernel_call(record.kernel, inputs, ty)
+
+
+def _type_to_allocate(record: Operator, call: Call) -> Any:
+    """The type of the result; of an elementwise operator with all dimensions, if those of the
+    operands are known, where it is left to them which broadcasts."""
+    ty: Any = call.ty
+    if not record.is_elementwise or type(ty) is not TensorType or ty.shape is not None:
+        return ty
+    operands = [arg.ty for arg in call.args if type(arg.ty) is TensorType]
+    return like(ty, broadcast_dims(*operands), ndim=ty.ndim)
 
 
 def _inputs(call: Call) -> list[Any]:

@@ -92,9 +92,9 @@ class Operator:
         doc: its documentation.
         parameters: operands and attributes in the order of the rule's parameters; empty if the
             constructor is written by hand.
-        lower: its legalization; None if there is none, as the compiler knows the operator.
-        kernel: name, without prefix, of the kernel that the legalization calls; None if it does
-            something else.
+        lower: its legalization, if that is more than a call of `kernel`.
+        kernel: name, without prefix, of the kernel that the legalization calls; None if it calls
+            none, or there is none as the compiler knows the operator.
         takes: gives what the kernel takes before the outputs; None if that is the operands, tuples
             element by element and without shapes, and the attributes.
         is_elementwise: every element of the result depends on the elements of the operands at the
@@ -171,7 +171,8 @@ def operator(
     Args:
         name: without "relax.".
         pure: whether a call has no effect but its result.
-        kernel: name of the kernel if it is not the operator's; False if there is none.
+        kernel: name of the kernel if it is not the operator's; False if there is none, which with
+            `lower` goes without saying.
         takes: gives what the kernel takes before the outputs, if that is not the operands, tuples
             element by element and without shapes, and then the attributes, all in order.
         lower: the legalization, if it is not a call of the kernel.
@@ -182,7 +183,7 @@ def operator(
             is, by `composite`.
     """
     if kernel is True:
-        kernel = name
+        kernel = name if lower is None else False
 
     def register(rule: Rule) -> Constructor:
         parameters = _parameters_of(rule)
@@ -193,7 +194,7 @@ def operator(
             is_pure=pure,
             parameters=parameters,
             lower=lower,
-            kernel=None if lower is not None or kernel is False else str(kernel),
+            kernel=None if kernel is False else str(kernel),
             takes=takes,
             is_elementwise=elementwise,
         )

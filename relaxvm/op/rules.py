@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from ..ir import prim
 from ..ir.arith import prove_equal, simplify
 from ..ir.expr import Expr, IntImm, PrimType, TensorType, TupleType, int_imm
 from ..ir.module import VDevice
@@ -23,6 +24,7 @@ __all__ = [
     "axes_of",
     "axis_of",
     "broadcast",
+    "broadcast_dims",
     "common_dtype",
     "common_vdevice",
     "differ",
@@ -286,6 +288,24 @@ def _broadcast_dim(a: Expr, b: Expr) -> Expr | None:
     if type(a) is IntImm or prove_equal(a, b):
         return a
     return None
+
+
+def broadcast_dims(*operands: Any) -> list[Expr] | None:
+    """The dimensions that operands broadcast to, as expressions that choose where it is not known
+    which of two it will be; None if a rank is not known."""
+    dims: list[Any] = []
+    for ty in operands:
+        if type(ty) is PrimType:
+            continue
+        if ty.dims is None:
+            return None
+        longer, shorter = (dims, ty.dims) if len(dims) > len(ty.dims) else (ty.dims, dims)
+        start = len(longer) - len(shorter)
+        dims = list(longer)
+        for i, other in enumerate(shorter, start):
+            dim = _broadcast_dim(dims[i], other)
+            dims[i] = prim.select(dims[i] == 1, other, dims[i]) if dim is None else dim
+    return dims
 
 
 def _no_broadcast(operands: dict[str, Any], i: int, a: Expr, b: Expr) -> str:

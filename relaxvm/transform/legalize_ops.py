@@ -17,6 +17,7 @@ from ..ir import (
     Expr,
     ExprMutator,
     Function,
+    If,
     IRModule,
     MatchCast,
     Op,
@@ -25,6 +26,7 @@ from ..ir import (
     Var,
     VarBinding,
     int_imm,
+    post_order_visit,
 )
 from ..ir.block_builder import is_leaf
 from ..op.lowering import is_allocatable, lower_call
@@ -59,8 +61,28 @@ def register_legalize(op_name: str, legal_func: Rule | None = None) -> Any:
     return register if legal_func is None else register(legal_func)
 
 
+_IN_PLACE: Final = frozenset({"relax.call_tir_inplace", "relax.call_inplace_packed"})
+
+
+class _Builder(BlockBuilder):
+    """A builder that rules ask what a variable is bound to before it is legalized, as long as
+    nothing can have written to what that is made of."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self.calls: dict[Expr, Call] = {}
+        self.asked: set[Expr] = set()
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        found = self.calls.get(var)
+        if found is None:
+            return super().lookup_binding(var)
+        self.asked.add(var)
+        return found
+
+
 class _Legalizer(ExprMutator):
-    def __init__(self, builder: BlockBuilder, rules: Mapping[str, Rule], skipped: set[str]) -> None:
+    def __init__(self, builder: _Builder, rules: Mapping[str, Rule], skipped: set[str]) -> None:
         super().__init__()
         self.builder = builder
         self.rules = rules
@@ -74,16 +96,23 @@ class _Legalizer(ExprMutator):
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         outer = self.in_dataflow, self.with_dims
         self.in_dataflow, self.with_dims = isinstance(block, DataflowBlock), {}
+        self.builder.calls = {}
         new = super().visit_block(block)
         self.in_dataflow, self.with_dims = outer
+        self.builder.calls = {}
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if type(value) is not Call or type(value.op) is not Op or type(binding) is MatchCast:
+            if type(value) in (Call, If):
+                self.builder.calls = {}
             return super().visit_binding(binding)
         call: Any = self.visit(value)
         name = value.op.name
+        if not value.op.is_pure or name in _IN_PLACE:
+            self.builder.calls = {}
+        self.builder.calls[binding.var] = call
         rule = self.rules.get(name)
         if rule is not None:
             return self.expanded(binding, call, rule, name)
@@ -93,7 +122,9 @@ class _Legalizer(ExprMutator):
         if record.lower is not None:
             return self.expanded(binding, call, record.lower)
         lowered = lower_call(record, call)
-        if lowered is not call and _is_flat(lowered):
+        if lowered is call:
+            return self.named_dims(binding, call)
+        if _is_flat(lowered):
             return self.rebind(binding, lowered)
         return self.expanded(binding, call, lambda builder, call: lowered)
 
@@ -140,7 +171,7 @@ class _Legalizer(ExprMutator):
         if casts or any(a is not b for a, b in zip(args, call.args, strict=True)):
             better = Call(call.op, args, call.attrs, call.ty_args, span=call.span)
             self.infer(better)
-            if is_allocatable(better.ty):
+            if self.has_result(better):
                 new = self.visit_binding(VarBinding(binding.var, better, binding.span))
                 return [*casts, *(new if isinstance(new, list) else [new])]
         for cast in casts:
@@ -148,6 +179,14 @@ class _Legalizer(ExprMutator):
         assert type(call.op) is Op
         self.kept.setdefault(call.op.name, call)
         return [self.rebind(binding, call)]
+
+    def has_result(self, call: Call) -> bool:
+        """Whether the result of a call can be allocated, if necessary by what is known of it when
+        the program runs."""
+        assert type(call.op) is Op
+        if is_allocatable(call.ty):
+            return True
+        return call.op.record.lower is None and lower_call(call.op.record, call) is not call
 
     def with_named_dims(self, arg: Expr, casts: list[Binding], binding: Binding) -> Expr:
         ty = arg.ty
@@ -174,6 +213,23 @@ def _is_legalized(record: Any) -> bool:
 def _is_flat(call: Any) -> bool:
     """Whether a call of a kernel is in normal form."""
     return all(map(is_leaf, call.args[1].fields))
+
+
+class _Remover(ExprMutator):
+    def __init__(self, unused: set[Expr]) -> None:
+        super().__init__()
+        self.unused = unused
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        return [] if binding.var in self.unused else super().visit_binding(binding)
+
+
+def _without_unused(func: Function, candidates: set[Expr]) -> Function:
+    """The function without bindings of those variables that nothing uses any more."""
+    used: set[Expr] = set()
+    post_order_visit(func, lambda expr: used.add(expr) if isinstance(expr, Var) else None)
+    unused = candidates - used
+    return _Remover(unused).visit(func) if unused else func
 
 
 def LegalizeOps(
@@ -204,12 +260,15 @@ def LegalizeOps(
     @module_pass(opt_level=0, name="LegalizeOps")
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         rules = {name: rule for name, rule in {**_RULES, **own}.items() if name not in skipped}
-        builder = BlockBuilder(mod)
+        builder = _Builder(mod)
         for var, func in mod.items():
             if not isinstance(func, Function):
                 continue
             legalizer = _Legalizer(builder, rules, skipped)
             new = legalizer.visit(func)
+            if builder.asked:
+                new = _without_unused(new, builder.asked)
+                builder.asked = set()
             if new is not func:
                 builder.update_func(var, new)
             if enable_warning:

@@ -145,7 +145,7 @@ def convolution(name: str, spatial: str) -> Constructor:
     rule.__doc__ = _DOC.format(
         axes=" and ".join(spatial), data="NC" + spatial, weight="OI" + spatial
     )
-    return operator(name, arguments=arguments, lower=_lowering(name, spatial))(rule)
+    return operator(name, kernel=name, arguments=arguments, lower=_lowering(name, spatial))(rule)
 
 
 convolution("nn.conv1d", "W")

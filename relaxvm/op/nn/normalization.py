@@ -111,7 +111,7 @@ def _lower_batch_norm(builder: Any, call: Call) -> Expr:
     )
 
 
-@operator("nn.batch_norm", lower=_lower_batch_norm)
+@operator("nn.batch_norm", kernel="nn.batch_norm", lower=_lower_batch_norm)
 def batch_norm(
     data: TensorType,
     gamma: TensorType,

@@ -115,7 +115,7 @@ def pool(
     rule.__doc__ = _DOC.format(
         what=what, axes=" and ".join(spatial), layout=default_layout, more=more
     )
-    return operator(name, arguments=arguments, lower=lower)(rule)
+    return operator(name, kernel=name, arguments=arguments, lower=lower)(rule)
 
 
 _COUNT: Final = """  With `count_include_pad`, elements of the
