@@ -29,12 +29,14 @@ from relaxvm.ir import (
     Type,
     Var,
     const,
+    prim,
     prim_value,
 )
-from relaxvm.ir import prim
 from relaxvm.ir.infer import function_ret_type
 
-NAMES = st.sampled_from(["x", "y", "lv", "gv", "x_1", "n", "_", "for", "R", "float", "é", "a b", ""])
+NAMES = st.sampled_from(
+    ["x", "y", "lv", "gv", "x_1", "n", "_", "for", "R", "float", "é", "a b", ""]
+)
 DTYPES = st.sampled_from(["float32", "float64", "int32", "int64", "bool", "float16", "uint8"])
 
 
@@ -233,7 +235,9 @@ class Builder:
         params = [self.fresh(TensorType([symbol], "float32")) for symbol in symbols]
         scalar = [self.fresh("int64") for _ in range(self.draw(st.integers(0, 1)))]
         self.symbols += symbols + scalar
-        return params + scalar + [self.fresh(self.type()) for _ in range(self.draw(st.integers(0, 2)))]
+        return (
+            params + scalar + [self.fresh(self.type()) for _ in range(self.draw(st.integers(0, 2)))]
+        )
 
     def local_function(self) -> Function:
         outer = list(self.values), list(self.symbols)

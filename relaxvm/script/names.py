@@ -8,7 +8,7 @@ import re
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-__all__ = ["Names", "identifier", "quoted"]
+__all__ = ["Names", "identifier", "is_throwaway", "quoted"]
 
 _OTHER: Final = re.compile(r"\W", re.ASCII)
 _RESERVED: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {
@@ -21,6 +21,11 @@ def identifier(hint: str) -> str:
     if not name or name[0].isdigit():
         name = f"v{name}" if name else "v"
     return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def is_throwaway(name: str) -> bool:
+    """Whether a name is that of a value which is not used: "_", or with a number."""
+    return name == "_" or (name[:1] == "_" and name[1:].isdecimal())
 
 
 def quoted(text: str) -> str:

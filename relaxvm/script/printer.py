@@ -53,7 +53,7 @@ from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
 from .constants import constant_text
-from .names import Names, identifier, quoted
+from .names import Names, identifier, is_throwaway, quoted
 from .scalars import ScalarText, float_text
 
 __all__ = ["Printer", "as_script"]
@@ -312,7 +312,7 @@ class Printer:
         return type(value) in _EVIDENT and self.type(value.ty) == self.type(ty)
 
     def _define(self, var: Var) -> str:
-        if var.name == "_" and var not in self._uses():
+        if is_throwaway(var.name) and var not in self._uses():
             return "_"
         return self.names.define(var, var.name)
 
@@ -320,7 +320,7 @@ class Printer:
         return self.names.get(var) or self._define(var)
 
     def _uses(self) -> set[Var]:
-        """Variables that are used; only those named "_" are asked for."""
+        """Variables with names of what is not used that are used all the same."""
         if self._used is None:
             self._used = set()
             if self._root is not None:
@@ -600,13 +600,13 @@ class Printer:
 
 
 class _Uses(ExprVisitor):
-    """Collects the variables named "_" that are used."""
+    """Collects used variables whose names say they are not."""
 
     def __init__(self, found: set[Var]) -> None:
         self._found = found
 
     def visit_var(self, var: Var) -> None:
-        if var.name == "_":
+        if is_throwaway(var.name):
             self._found.add(var)
 
     def visit_var_def(self, var: Var) -> None:
