@@ -38,6 +38,10 @@ call is made, and names the operator, the argument, what was expected and what i
 The column *lowered to* says what `LegalizeOps` makes of a call: a kernel (see
 [kernels](kernels.md)), something else (*expression*), or nothing, as the compiler knows the
 operator itself.
+
+An operator is one registration: `relaxvm/op/registry.py` begins with an example. It and the kernel
+in `relaxvm/kernels` are all that a new one needs, and lines in `tests/test_op_types.py` and
+`tests/test_op_kernels.py`, without which the tests fail.
 """
 
 

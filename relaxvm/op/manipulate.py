@@ -125,7 +125,7 @@ def reshape(x: TensorType, shape: ShapeLike) -> Type:
     place.  The result is a view of x: it shares its memory.
     """
     old, new = x.dims, shape.ty.values
-    if old is not None and new is not None:
+    if old is not None and new is not None and all(isinstance(d, IntImm) for d in (*old, *new)):
         before, after = product(old), product(new)
         if differ(before, after):
             raise IllValued(

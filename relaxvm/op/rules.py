@@ -8,6 +8,7 @@ tensors, it may be a `PrimType`, which counts as a tensor of rank 0.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -151,10 +152,16 @@ def shape_text(dims: Iterable[Expr]) -> str:
 
 def product(dims: Iterable[Expr]) -> Expr:
     """How many elements a shape has."""
-    total: Expr = int_imm(1)
+    known = 1
+    total: Expr | None = None
     for dim in dims:
-        total = total * dim
-    return simplify(total)
+        if type(dim) is IntImm:
+            known *= dim.value
+        else:
+            total = dim if total is None else total * dim
+    if total is None:
+        return int_imm(known)
+    return simplify(total if known == 1 else total * known)
 
 
 def like(
@@ -254,6 +261,9 @@ def broadcast(dtype: str | None, **operands: Any) -> TensorType:
     for ty in tensors[1:]:
         other = ty.dims
         dims = None if dims is None or other is None else _broadcast_dims(dims, other, operands)
+    for ty in tensors:
+        if dims is not None and ty.ndim == ndim and all(map(operator.is_, dims, ty.dims)):
+            return like(ty, dtype=dtype, vdevice=vdevice)
     return TensorType(dims, dtype, vdevice, ndim)
 
 
