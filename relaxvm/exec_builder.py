@@ -177,6 +177,7 @@ class ExecBuilder:
         self._constants: list[Any] = []
         self._constant_index: dict[tuple[Any, ...], int] = {}
         self._bodies: dict[str, _Body] = {}
+        self._compiled: dict[str, FunctionInfo] = {}
         self._sources: dict[str, str | Mapping[int, str]] = {}
         self._open: _OpenFunction | None = None
         self._num_instructions = 0
@@ -316,6 +317,27 @@ class ExecBuilder:
                 f"{subject}: expected distinct parameter names, got {', '.join(names)}"
             )
         return _Scope(self, func_name, count, names)
+
+    def add_compiled(
+        self, func_name: str, num_inputs: int, num_registers: int, param_names: Sequence[str]
+    ) -> None:
+        """Define a function whose code is not in the executable.
+
+        Args:
+            func_name: its name; what runs is called ``"__vmtir__" + func_name``.
+            num_inputs: number of parameters.
+            num_registers: registers that its code uses, parameters included.
+            param_names: one per parameter.
+
+        Raises:
+            InternalError: the name is declared as another kind of function, or defined already.
+        """
+        if func_name in self._compiled:
+            raise InternalError(f"function {func_name!r}: defined already")
+        self.declare_function(func_name, FuncKind.COMPILED)
+        self._compiled[func_name] = FunctionInfo(
+            FuncKind.COMPILED, func_name, 0, 0, num_inputs, num_registers, tuple(param_names)
+        )
 
     def label(self, name: str | None = None) -> Label:
         """A new label of the open function.  Its name is for messages.
@@ -518,14 +540,18 @@ class ExecBuilder:
         starts = np.cumsum([0, *(len(body.words) for body in bodies)], dtype=np.int64)
         return VMExecutable(
             [
-                self._bodies[name].info if name in self._bodies else FunctionInfo(kind, name)
-                for name, kind in self._kinds.items()
+                self._info(name, kind) for name, kind in self._kinds.items()
             ],
             self._constants,
             _join([body.offsets + start for body, start in zip(bodies, starts, strict=False)]),
             _join([body.words for body in bodies]),
             debug=debug,
         )
+
+    def _info(self, name: str, kind: FuncKind) -> FunctionInfo:
+        if name in self._bodies:
+            return self._bodies[name].info
+        return self._compiled.get(name) or FunctionInfo(kind, name)
 
     def __repr__(self) -> str:
         now = "" if self._open is None else f", inside of {readable(self._open.name)!r}"
