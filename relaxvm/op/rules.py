@@ -261,8 +261,9 @@ def broadcast(dtype: str | None, **operands: Any) -> TensorType:
     for ty in tensors[1:]:
         other = ty.dims
         dims = None if dims is None or other is None else _broadcast_dims(dims, other, operands)
-    for ty in tensors:
-        if dims is not None and ty.ndim == ndim and all(map(operator.is_, dims, ty.dims)):
+    for ty in tensors if dims is not None else ():
+        known = ty.dims or ()
+        if len(known) == ndim and all(map(operator.is_, dims, known)):
             return like(ty, dtype=dtype, vdevice=vdevice)
     return TensorType(dims, dtype, vdevice, ndim)
 
