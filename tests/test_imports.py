@@ -34,6 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "module toolchain",
         "tir",
         "te",
+        "topi",
         "script",
         "analysis",
         "transform",

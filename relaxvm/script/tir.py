@@ -116,7 +116,9 @@ def Call(*parts: Any, ret_ty: Any = None) -> Expr:
     dtype, op, args = parts if ret_ty is None else (ret_ty, *parts)
     if isinstance(op, str):
         op = _Op.get(op)
-    return _Call(op, [_argument(a) for a in args], ty=prim_type(str(getattr(dtype, "dtype", dtype))))
+    return _Call(
+        op, [_argument(a) for a in args], ty=prim_type(str(getattr(dtype, "dtype", dtype)))
+    )
 
 
 def _argument(value: Any) -> Expr:

@@ -1,0 +1,37 @@
+"""Tensor expressions, and loops of them."""
+
+from .create import create_prim_func
+from .emit import call_of_te
+from .tensor import (
+    Compute,
+    Reduce,
+    Tensor,
+    TensorLoad,
+    compute,
+    max,
+    min,
+    placeholder,
+    prod,
+    reduce_axis,
+    size_var,
+    sum,
+    var,
+)
+
+__all__ = [
+    "Compute",
+    "Reduce",
+    "Tensor",
+    "TensorLoad",
+    "call_of_te",
+    "compute",
+    "create_prim_func",
+    "max",
+    "min",
+    "placeholder",
+    "prod",
+    "reduce_axis",
+    "size_var",
+    "sum",
+    "var",
+]

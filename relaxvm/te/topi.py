@@ -1,0 +1,533 @@
+"""Operators of tensor expressions, by formula.
+
+Numbers and scalars may stand for tensors; shapes broadcast as numpy's do, where dimensions are equal
+for certain or 1.
+
+Source: ``tvm.topi`` of apache-tvm 0.27, the subset that programs of Relax use.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+from ..ir import prim
+from ..ir.arith import prove_equal, simplify
+from ..ir.expr import Expr, IntImm
+from ..ir.prim import as_scalar, is_float
+from ..tir import intrinsics
+from ..tir.buffer import as_index
+from . import tensor as te
+from .tensor import INDEX_DTYPE, Tensor, compute
+
+__all__ = [
+    "abs",
+    "add",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "broadcast_to",
+    "cast",
+    "ceil",
+    "clip",
+    "concatenate",
+    "cos",
+    "divide",
+    "equal",
+    "erf",
+    "exp",
+    "expand_dims",
+    "floor",
+    "floor_divide",
+    "floor_mod",
+    "full",
+    "full_like",
+    "greater",
+    "greater_equal",
+    "identity",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "matmul",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "nn",
+    "not_equal",
+    "power",
+    "prod",
+    "reshape",
+    "right_shift",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sqrt",
+    "squeeze",
+    "strided_slice",
+    "subtract",
+    "sum",
+    "take",
+    "tan",
+    "tanh",
+    "transpose",
+    "trunc",
+    "where",
+]
+
+
+# Elementwise
+
+
+def _is_one(dim: Expr) -> bool:
+    return type(dim) is IntImm and dim.value == 1
+
+
+def _broadcast(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
+    """The shape of both together."""
+    rank = builtins.max(len(a), len(b))
+    result: list[Expr] = []
+    for place in range(-rank, 0):
+        x = a[place] if -place <= len(a) else None
+        y = b[place] if -place <= len(b) else None
+        if x is None or y is None:
+            result.append(x if y is None else y)  # type: ignore[arg-type]
+        elif _is_one(x):
+            result.append(y)
+        elif _is_one(y) or prove_equal(x, y):
+            result.append(x)
+        elif type(x) is IntImm and type(y) is IntImm:
+            raise ValueError(f"{what}: dimensions {x} and {y} do not broadcast")
+        else:
+            # One that is not known may be 1 or the other: they are taken to be equal.
+            result.append(y if type(y) is IntImm else x)
+    return result
+
+
+def _element(tensor: Any, indices: Sequence[Expr]) -> Expr:
+    """The element that broadcasting gives for indices of the result; a scalar is itself."""
+    if not isinstance(tensor, Tensor):
+        scalar: Expr = tensor
+        return scalar
+    own = indices[len(indices) - tensor.ndim :]
+    places = [
+        as_index(0, i.dtype) if _is_one(dim) and not _is_index_of_one(i) else i
+        for i, dim in zip(own, tensor.shape, strict=True)
+    ]
+    return tensor[tuple(places)]
+
+
+def _is_index_of_one(index: Expr) -> bool:
+    return type(index) is IntImm
+
+
+def _binary(name: str, formula: Callable[[Expr, Expr], Any], doc: str) -> Callable[..., Any]:
+    def make(lhs: Any, rhs: Any) -> Any:
+        a, b = _operands(lhs, rhs)
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            return formula(a, b)
+        shapes = [t.shape if isinstance(t, Tensor) else () for t in (a, b)]
+        shape = _broadcast(*shapes, name)
+        return compute(
+            shape,
+            lambda *i: formula(_element(a, i), _element(b, i)),
+            f"T_{name}",
+            varargs_names=_axes("ax", len(shape)),
+        )
+
+    make.__name__ = name
+    make.__doc__ = doc
+    return make
+
+
+def _axes(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{i}" for i in range(count)]
+
+
+def _operands(lhs: Any, rhs: Any) -> tuple[Any, Any]:
+    """Numbers take the data type of the other side."""
+    dtype = next((x.dtype for x in (lhs, rhs) if isinstance(x, (Tensor, Expr))), None)
+
+    def operand(x: Any) -> Any:
+        if isinstance(x, (Tensor, Expr)):
+            return x
+        if dtype is not None and is_float(dtype):
+            return as_scalar(float(x), dtype)
+        if isinstance(x, builtins.float):
+            return as_scalar(x)
+        return as_scalar(x, dtype)
+
+    return operand(lhs), operand(rhs)
+
+
+def _divide(a: Expr, b: Expr) -> Expr:
+    return intrinsics.div(a, b)
+
+
+add = _binary("add", lambda a, b: a + b, "a + b")
+subtract = _binary("subtract", lambda a, b: a - b, "a - b")
+multiply = _binary("multiply", lambda a, b: a * b, "a * b")
+divide = _binary("divide", _divide, "a / b; of integers rounded towards zero")
+floor_divide = _binary("floor_divide", prim.floordiv, "a // b, rounded towards minus infinity")
+mod = _binary("mod", intrinsics.floormod, "a % b, with the sign of b")
+floor_mod = mod
+power = _binary("power", intrinsics.pow, "a to the power of b, of floats")
+maximum = _binary("maximum", intrinsics.max, "the greater of both")
+minimum = _binary("minimum", intrinsics.min, "the lesser of both")
+equal = _binary("equal", prim.equal, "a == b")
+not_equal = _binary("not_equal", prim.not_equal, "a != b")
+less = _binary("less", lambda a, b: a < b, "a < b")
+less_equal = _binary("less_equal", lambda a, b: a <= b, "a <= b")
+greater = _binary("greater", lambda a, b: a > b, "a > b")
+greater_equal = _binary("greater_equal", lambda a, b: a >= b, "a >= b")
+logical_and = _binary("logical_and", prim.logical_and, "a and b, of bools")
+logical_or = _binary("logical_or", prim.logical_or, "a or b, of bools")
+bitwise_and = _binary("bitwise_and", lambda a, b: a & b, "a & b")
+bitwise_or = _binary("bitwise_or", lambda a, b: a | b, "a | b")
+bitwise_xor = _binary("bitwise_xor", lambda a, b: a ^ b, "a ^ b")
+left_shift = _binary("left_shift", lambda a, b: a << b, "a << b")
+right_shift = _binary("right_shift", lambda a, b: a >> b, "a >> b")
+
+
+def _unary(name: str, formula: Callable[[Expr], Any], doc: str) -> Callable[..., Any]:
+    def make(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return formula(x)
+        return compute(
+            x.shape, lambda *i: formula(x[i]), "compute", varargs_names=_axes("i", x.ndim)
+        )
+
+    make.__name__ = name
+    make.__doc__ = doc
+    return make
+
+
+identity = _unary("identity", lambda x: x, "the tensor itself, copied")
+exp = _unary("exp", intrinsics.exp, "e to the power of x")
+log = _unary("log", intrinsics.log, "natural logarithm")
+sqrt = _unary("sqrt", intrinsics.sqrt, "square root")
+rsqrt = _unary("rsqrt", intrinsics.rsqrt, "1 / sqrt(x)")
+tanh = _unary("tanh", intrinsics.tanh, "hyperbolic tangent")
+sigmoid = _unary("sigmoid", intrinsics.sigmoid, "1 / (1 + exp(-x))")
+erf = _unary("erf", intrinsics.erf, "error function")
+sin = _unary("sin", intrinsics.sin, "sine")
+cos = _unary("cos", intrinsics.cos, "cosine")
+tan = _unary("tan", intrinsics.tan, "tangent")
+floor = _unary("floor", intrinsics.floor, "greatest integer not above x")
+ceil = _unary("ceil", intrinsics.ceil, "least integer not below x")
+trunc = _unary("trunc", intrinsics.trunc, "x without its fraction")
+round = _unary("round", intrinsics.round, "nearest integer, of two the even one")
+abs = _unary("abs", intrinsics.abs, "absolute value")
+bitwise_not = _unary("bitwise_not", prim.bitwise_not, "~x")
+logical_not = _unary("logical_not", prim.logical_not, "not x, of bools")
+negative = _unary(
+    "negative", lambda x: x * as_scalar(-1.0 if is_float(x.dtype) else -1, x.dtype), "-x"
+)
+
+
+def cast(x: Any, dtype: str) -> Any:
+    """The tensor in another data type."""
+    return _unary("cast", lambda e: prim.cast(e, str(dtype)), "")(x)
+
+
+def clip(x: Tensor, a_min: builtins.float, a_max: builtins.float) -> Tensor:
+    """x, but not below `a_min` nor above `a_max`."""
+    low, high = _operands(x, a_min)[1], _operands(x, a_max)[1]
+    result: Tensor = _unary("clip", lambda e: intrinsics.max(intrinsics.min(e, high), low), "")(x)
+    return result
+
+
+def where(condition: Tensor, x: Any, y: Any) -> Tensor:
+    """x where the condition is true, else y."""
+    a, b = _operands(x, y)
+    shape = list(condition.shape)
+    for t in (a, b):
+        if isinstance(t, Tensor):
+            shape = _broadcast(shape, t.shape, "where")
+
+    def formula(*i: Expr) -> Expr:
+        test = _element(condition, i)
+        if test.dtype != "bool":
+            test = prim.not_equal(test, 0)
+        return prim.select(test, _element(a, i), _element(b, i))
+
+    return compute(shape, formula, "T_where", varargs_names=_axes("ax", len(shape)))
+
+
+def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
+    """A tensor of one number."""
+    value = (
+        as_scalar(builtins.float(fill_value) if is_float(dtype) else fill_value, dtype)
+        if not isinstance(fill_value, Expr)
+        else prim.cast(fill_value, dtype)
+    )
+    rank = 1 if isinstance(shape, (int, Expr)) else len(shape)
+    return compute(shape, lambda *i: value, "T_full", varargs_names=_axes("ax", rank))
+
+
+def full_like(x: Tensor, fill_value: Any) -> Tensor:
+    """A tensor of one number, as another one by shape and data type."""
+    return full(x.shape, x.dtype, fill_value)
+
+
+# Shapes
+
+
+def broadcast_to(x: Tensor, shape: Sequence[Any]) -> Tensor:
+    """The tensor repeated along dimensions that are 1 or missing."""
+    dims = [as_index(d, INDEX_DTYPE.get()) for d in shape]
+    return compute(
+        dims, lambda *i: _element(x, i), "T_broadcast_to", varargs_names=_axes("ax", len(dims))
+    )
+
+
+def _axis(axis: int, rank: int, what: str) -> int:
+    if not -rank <= axis < rank:
+        raise ValueError(f"{what}: axis {axis} of a tensor of {rank} dimensions")
+    return axis % rank
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """The dimensions in another order, by default reversed."""
+    order = (
+        list(range(x.ndim))[::-1] if axes is None else [_axis(a, x.ndim, "transpose") for a in axes]
+    )
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"transpose: {axes} is no order of {x.ndim} dimensions")
+
+    def formula(*i: Expr) -> Expr:
+        places: list[Any] = [None] * x.ndim
+        for at, axis in enumerate(order):
+            places[axis] = i[at]
+        return x[tuple(places)]
+
+    return compute(
+        [x.shape[a] for a in order], formula, "T_transpose", varargs_names=_axes("ax", x.ndim)
+    )
+
+
+def expand_dims(x: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
+    """Dimensions of 1 added before an axis."""
+    at = _axis(axis, x.ndim + 1, "expand_dims")
+    one = IntImm(INDEX_DTYPE.get(), 1)
+    shape = [*x.shape[:at], *[one] * num_newaxis, *x.shape[at:]]
+    return compute(
+        shape,
+        lambda *i: x[(*i[:at], *i[at + num_newaxis :])],
+        "T_expand_dims",
+        varargs_names=_axes("ax", len(shape)),
+    )
+
+
+def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Dimensions of 1 left out: those given, by default all."""
+    if axis is None:
+        gone = {a for a, dim in enumerate(x.shape) if _is_one(dim)}
+    else:
+        axes = [axis] if isinstance(axis, int) else axis
+        gone = {_axis(a, x.ndim, "squeeze") for a in axes}
+        for a in gone:
+            if type(x.shape[a]) is IntImm and not _is_one(x.shape[a]):
+                raise ValueError(f"squeeze: dimension {a} is {x.shape[a]}, expected 1")
+    shape = [dim for a, dim in enumerate(x.shape) if a not in gone]
+
+    def formula(*i: Expr) -> Expr:
+        rest = iter(i)
+        return x[tuple(0 if a in gone else next(rest) for a in range(x.ndim))]
+
+    return compute(shape, formula, "T_squeeze", varargs_names=_axes("ax", len(shape)))
+
+
+def reshape(x: Tensor, newshape: Sequence[Any]) -> Tensor:
+    """The same elements in another shape."""
+    dims = [as_index(d, INDEX_DTYPE.get()) for d in newshape]
+
+    def formula(*i: Expr) -> Expr:
+        flat: Expr = as_index(0, dims[0].dtype if dims else INDEX_DTYPE.get())
+        for index, dim in zip(i, dims, strict=True):
+            flat = flat * dim + index
+        places: list[Expr] = []
+        for at in reversed(range(x.ndim)):
+            places.append(flat % x.shape[at] if at else flat)
+            flat = flat // x.shape[at]
+        return x[tuple(simplify(p) for p in reversed(places))]
+
+    return compute(dims, formula, "T_reshape", varargs_names=_axes("ax", len(dims)))
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Tensors one after the other along an axis."""
+    first = tensors[0]
+    at = _axis(axis, first.ndim, "concatenate")
+    ends: list[Expr] = []
+    for t in tensors:
+        ends.append(t.shape[at] if not ends else simplify(ends[-1] + t.shape[at]))
+    shape = [*first.shape[:at], ends[-1], *first.shape[at + 1 :]]
+
+    def formula(*i: Expr) -> Expr:
+        result: Expr | None = None
+        for k in reversed(range(len(tensors))):
+            place = i[at] if k == 0 else i[at] - ends[k - 1]
+            element = tensors[k][(*i[:at], place, *i[at + 1 :])]
+            if result is None:
+                result = element
+            else:
+                result = intrinsics.if_then_else(i[at] < ends[k], element, result)
+        assert result is not None
+        return result
+
+    return compute(shape, formula, "T_concat", varargs_names=_axes("ax", first.ndim))
+
+
+def take(x: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
+    """The slices of an axis that `indices` name; without an axis, elements of the flat tensor."""
+    if axis is None:
+        total: Expr = as_index(1, INDEX_DTYPE.get())
+        for dim in x.shape:
+            total = total * dim
+        x, axis = reshape(x, [simplify(total)]), 0
+    at = _axis(axis, x.ndim, "take")
+    source, rank = x, indices.ndim
+    shape = [*x.shape[:at], *indices.shape, *x.shape[at + 1 :]]
+
+    def formula(*i: Expr) -> Expr:
+        place = indices[i[at : at + rank]]
+        return source[(*i[:at], place, *i[at + rank :])]
+
+    return compute(shape, formula, "T_take", varargs_names=_axes("ax", len(shape)))
+
+
+def strided_slice(
+    x: Tensor, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None
+) -> Tensor:
+    """Every `strides`-th element from `begin` to before `end`, for the first dimensions.
+
+    Raises:
+        ValueError: a step that is not positive, or bounds known to be outside of the tensor.
+    """
+    steps = [1] * len(begin) if strides is None else list(strides)
+    shape, starts = list(x.shape), []
+    for d, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
+        if step <= 0:
+            raise ValueError(f"strided_slice: the step of dimension {d} is {step}")
+        low, high = as_index(first, INDEX_DTYPE.get()), as_index(last, INDEX_DTYPE.get())
+        starts.append(low)
+        shape[d] = simplify(intrinsics.max((high - low + (step - 1)) // step, 0))
+
+    def formula(*i: Expr) -> Expr:
+        places = [starts[d] + i[d] * steps[d] if d < len(starts) else i[d] for d in range(x.ndim)]
+        return x[tuple(places)]
+
+    return compute(shape, formula, "T_strided_slice", varargs_names=_axes("ax", x.ndim))
+
+
+# Reductions
+
+
+def _reduction(name: str, reduce: Callable[..., Expr], doc: str) -> Callable[..., Tensor]:
+    def make(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+        if axis is None:
+            gone = list(range(data.ndim))
+        else:
+            axes = [axis] if isinstance(axis, int) else axis
+            gone = sorted({_axis(a, data.ndim, name) for a in axes})
+        reduced = {a: te.reduce_axis((0, data.shape[a]), f"k{a}") for a in gone}
+        one = IntImm(INDEX_DTYPE.get(), 1)
+        shape = [
+            one if a in reduced else dim
+            for a, dim in enumerate(data.shape)
+            if keepdims or a not in reduced
+        ]
+
+        def formula(*i: Expr) -> Expr:
+            rest = iter(i)
+            places: list[Any] = []
+            for a in range(data.ndim):
+                if a in reduced:
+                    places.append(reduced[a].var)
+                    if keepdims:
+                        next(rest)
+                else:
+                    places.append(next(rest))
+            return reduce(data[tuple(places)], list(reduced.values()))
+
+        if not gone:
+            result: Tensor = identity(data)
+            return result
+        return compute(shape, formula, f"{data.name}_red", varargs_names=_axes("ax", len(shape)))
+
+    make.__name__ = name
+    make.__doc__ = doc
+    return make
+
+
+_REDUCTION_DOC: Final = " over an axis, several, or all; `keepdims` leaves them as 1."
+
+sum = _reduction("sum", te.sum, "The sum" + _REDUCTION_DOC)
+prod = _reduction("prod", te.prod, "The product" + _REDUCTION_DOC)
+max = _reduction("max", te.max, "The greatest value" + _REDUCTION_DOC)
+min = _reduction("min", te.min, "The least value" + _REDUCTION_DOC)
+
+
+def matmul(
+    a: Tensor, b: Tensor, transp_a: builtins.bool = False, transp_b: builtins.bool = False
+) -> Tensor:
+    """The product of two matrices, either of which may be given transposed."""
+    rows, inner = (a.shape[1], a.shape[0]) if transp_a else (a.shape[0], a.shape[1])
+    columns = b.shape[0] if transp_b else b.shape[1]
+    k = te.reduce_axis((0, inner), "k")
+
+    def formula(i: Expr, j: Expr) -> Expr:
+        x = a[k.var, i] if transp_a else a[i, k.var]
+        y = b[j, k.var] if transp_b else b[k.var, j]
+        return te.sum(x * y, k)
+
+    return compute((rows, columns), lambda ax0, ax1: formula(ax0, ax1), "T_matmul")
+
+
+# Layers
+
+
+def _relu(x: Tensor) -> Tensor:
+    """max(x, 0)"""
+    zero = as_scalar(0.0 if is_float(x.dtype) else 0, x.dtype)
+    result: Tensor = _unary("relu", lambda e: intrinsics.max(e, zero), "")(x)
+    return result
+
+
+def _softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x - greatest) / total, along an axis."""
+    at = _axis(axis, x.ndim, "softmax")
+    rest = [dim for a, dim in enumerate(x.shape) if a != at]
+    names = _axes("i", len(rest))
+
+    def spread(i: Sequence[Expr], k: Expr) -> tuple[Expr, ...]:
+        return (*i[:at], k, *i[at:])
+
+    def without(i: Sequence[Expr]) -> tuple[Expr, ...]:
+        return (*i[:at], *i[at + 1 :])
+
+    k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
+    greatest = compute(rest, lambda *i: te.max(x[spread(i, k1.var)], k1), "T_softmax_maxelem",
+                       varargs_names=names)  # fmt: skip
+    powers = compute(x.shape, lambda *i: intrinsics.exp(x[i] - greatest[without(i)]),
+                     "T_softmax_exp", varargs_names=_axes("i", x.ndim))  # fmt: skip
+    total = compute(rest, lambda *i: te.sum(powers[spread(i, k2.var)], k2), "T_softmax_expsum",
+                    varargs_names=names)  # fmt: skip
+    return compute(x.shape, lambda *i: powers[i] / total[without(i)], "T_softmax_norm",
+                   attrs={"axis": at}, varargs_names=_axes("i", x.ndim))  # fmt: skip
+
+
+nn: Final = SimpleNamespace(relu=_relu, softmax=_softmax)
+"""``topi.nn.relu``, ``topi.nn.softmax``."""

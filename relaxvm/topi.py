@@ -1,0 +1,3 @@
+"""Operators of tensor expressions: `relaxvm.te.topi` under TVM's name."""
+
+from .te.topi import *
