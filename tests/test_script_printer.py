@@ -222,7 +222,7 @@ TYPES: list[tuple[Type, str]] = [
     (FuncType.opaque_func(), "R.Callable"),
     (FuncType.opaque_func(ret=TensorType(), purity=True),
      "R.Callable(ret=R.Tensor, purity=True)"),
-    (FuncType([], TupleType()), "R.Callable((), R.Tuple)"),
+    (FuncType([], TupleType()), "R.Callable((), R.Tuple, True)"),
     (FuncType([TensorType()], TensorType(), False),
      "R.Callable((R.Tensor,), R.Tensor, False)"),
 ]  # fmt: skip

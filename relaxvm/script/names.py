@@ -23,8 +23,11 @@ def identifier(hint: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def is_throwaway(name: str) -> bool:
+def is_throwaway(hint: str) -> bool:
     """Whether a name is that of a value which is not used: "_", or with a number."""
+    if "a" <= hint[:1].lower() <= "z":
+        return False
+    name = identifier(hint)
     return name == "_" or (name[:1] == "_" and name[1:].isdecimal())
 
 

@@ -341,8 +341,10 @@ class _BodyParser:
     def _ret_type(self, node: ast.FunctionDef, signature: Signature, body: SeqExpr) -> Type:
         inferred: Type = function_ret_type(signature.params, body)
         written = signature.ret
-        if written is None or is_base_of(written, inferred):
+        if written is None:
             return inferred
+        if is_base_of(written, inferred):
+            return written if structural_equal(written, inferred) else inferred
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
             self.error(
                 node.returns,

@@ -555,8 +555,7 @@ class Printer:
                 return "R.Callable"
             return f"R.Callable(ret={self.type(ty.ret)}, purity={ty.purity})"
         params = ", ".join(map(self.type, ty.params)) + "," * (len(ty.params) == 1)
-        purity = "" if ty.purity else ", False"
-        return f"R.Callable(({params}), {self.type(ty.ret)}{purity})"
+        return f"R.Callable(({params}), {self.type(ty.ret)}, {ty.purity})"
 
     def _prim_type(self, ty: PrimType) -> str:
         return f'R.Prim("{ty.dtype}")'

@@ -151,8 +151,8 @@ class Buffer:
 
 
 def match_buffer(param: Any, shape: Any = None, dtype: str = "float32", **layout: Any) -> Any:
-    """``A = T.match_buffer(a, shape, dtype)``: what a parameter of type ``T.handle`` points to, or in
-    a block what a region of another buffer is called."""
+    """``A = T.match_buffer(a, shape, dtype)``: what a parameter of type ``T.handle`` points to, or
+    in a block what a region of another buffer is called."""
     return _forms.Match(param, _forms.make_buffer(_match_shape(param, shape), dtype, **layout))
 
 
@@ -197,7 +197,10 @@ def _loop(kind: _ForKind) -> Any:
         )
 
     make.__name__ = kind.name.lower()
-    make.__doc__ = f"A loop of kind {kind.name.lower()}: ``(stop)``, ``(start, stop)`` or ``(start, stop, step)``."
+    make.__doc__ = (
+        f"A loop of kind {kind.name.lower()}: ``(stop)``, ``(start, stop)`` or "
+        "``(start, stop, step)``."
+    )
     return make
 
 
@@ -268,8 +271,8 @@ block_attr = sblock_attr
 
 
 class axis:
-    """Iteration variables of a block: ``v = T.axis.spatial(extent, value)``; the domain is an extent
-    or a pair (start, stop)."""
+    """Iteration variables of a block: ``v = T.axis.spatial(extent, value)``; the domain is an
+    extent or a pair (start, stop)."""
 
     @staticmethod
     def _make(kind: int) -> Any:

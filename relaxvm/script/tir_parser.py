@@ -185,7 +185,7 @@ class _Parser:
         return param
 
     def _declare_dims(self, annotation: ast.expr) -> None:
-        """A name in quotes in a shape declares an int64 variable, unless the body says otherwise."""
+        """A name in quotes in a shape declares an int64 variable, unless the body declares it."""
         for inner in ast.walk(annotation):
             if isinstance(inner, ast.Tuple):
                 for item in inner.elts:
