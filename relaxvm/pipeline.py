@@ -9,6 +9,7 @@ Source: ``relax.pipeline`` of apache-tvm 0.27.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from . import transform
@@ -29,7 +30,8 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerAllocTensor, "what was not planned gets a storage of its own"),
     (transform.KillAfterLastUse, "memory is let go as early as possible"),
     (transform.LowerRuntimeBuiltin, "operators of the VM become calls of its builtins"),
-    (transform.ComputePrimValue, "scalar computations become functions"),
+    (partial(transform.ComputePrimValue, use_heap=True),
+     "scalar computations become functions, where they are no arithmetic of shapes"),
     (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
     (transform.ReuseShapes, "equal shapes are made once"),
     (transform.AttachGlobalSymbol, "functions know the names they are called by"),

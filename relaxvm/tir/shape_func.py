@@ -1,4 +1,4 @@
-"""Shape functions as shape programs: integer arithmetic on slots of the shape heap needs no kernel."""
+"""Shape functions as shape programs: arithmetic on slots of the shape heap needs no kernel."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..ir import prim
-from ..ir.expr import Expr, IntImm, PrimType
+from ..ir.expr import Expr, IntImm, PrimType, Var
 from ..shape_program import Step, encode
 from ..values import Shape
 from .buffer import Buffer, BufferLoad
 from .function import PrimFunc
 from .stmt import BufferStore, SeqStmt, Stmt
 
-__all__ = ["shape_program_of"]
+__all__ = ["is_shape_arithmetic", "shape_program_of"]
 
 _BINARY: Final[dict[type, str]] = {
     prim.Add: "add",
@@ -32,6 +32,35 @@ _BINARY: Final[dict[type, str]] = {
     prim.And: "and",
     prim.Or: "or",
 }
+
+
+_DIVISIONS: Final = (prim.FloorDiv, prim.FloorMod)
+
+
+def is_shape_arithmetic(expr: Expr) -> bool:
+    """Whether a shape program can compute a scalar of int64 variables at any time: without
+    divisions by what may be zero, for a program computes what it can, whether it is needed or
+    not."""
+    if type(expr.ty) is not PrimType or expr.ty.dtype not in ("int64", "bool"):
+        return False
+    if isinstance(expr, IntImm):
+        return True
+    if isinstance(expr, Var):
+        return expr.ty.dtype == "int64"
+    if isinstance(expr, _DIVISIONS):
+        return isinstance(expr.b, IntImm) and expr.b.value != 0 and is_shape_arithmetic(expr.a)
+    if isinstance(expr, prim.BinaryOpExpr):
+        return type(expr) in _BINARY and is_shape_arithmetic(expr.a) and is_shape_arithmetic(expr.b)
+    if isinstance(expr, prim.Not):
+        return is_shape_arithmetic(expr.a)
+    if isinstance(expr, prim.Select):
+        parts = (expr.condition, expr.true_value, expr.false_value)
+        return all(map(is_shape_arithmetic, parts))
+    return (
+        isinstance(expr, prim.Cast)
+        and expr.value.ty.dtype == "bool"
+        and is_shape_arithmetic(expr.value)
+    )
 
 
 class _NotOne(Exception):

@@ -13,6 +13,7 @@ from ..ir import (
     FloatImm,
     Function,
     GlobalVar,
+    If,
     IntImm,
     IRModule,
     ShapeExpr,
@@ -22,15 +23,17 @@ from ..ir import (
     substitute,
 )
 from ..tir import Evaluate, PrimFunc, ret
+from ..tir.shape_func import is_shape_arithmetic
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["ComputePrimValue"]
 
 
 class _Computer(ExprMutator):
-    def __init__(self, module: IRModule) -> None:
+    def __init__(self, module: IRModule, use_heap: bool) -> None:
         super().__init__()
         self._module = module
+        self._use_heap = use_heap
         self._out: list[Binding] = []
 
     def visit_seq(self, seq: Any) -> Any:
@@ -53,8 +56,22 @@ class _Computer(ExprMutator):
     def visit_shape(self, expr: ShapeExpr) -> Expr:
         return expr  # for the shape heap
 
+    def visit_if(self, expr: If) -> Expr:
+        cond = expr.cond if self._is_for_heap(expr.cond) else self.visit(expr.cond)
+        then = self.visit(expr.true_branch)
+        orelse = self.visit(expr.false_branch)
+        if cond is expr.cond and then is expr.true_branch and orelse is expr.false_branch:
+            return expr
+        return If(cond, then, orelse, expr.ty, expr.span)
+
+    def _is_for_heap(self, expr: Expr) -> bool:
+        return self._use_heap and is_shape_arithmetic(expr)
+
     def visit_scalar(self, scalar: Expr) -> Expr:
         if type(scalar) in (IntImm, FloatImm):
+            return scalar
+        # What comes off the heap is an int: good enough for a condition, but not for a bool.
+        if scalar.ty.dtype == "int64" and self._is_for_heap(scalar):
             return scalar
         variables = free_vars(scalar)
         params = [Var(v.name, v.ty) for v in variables]
@@ -74,10 +91,14 @@ def _block(bindings: list[Binding]) -> Any:
     return BindingBlock(bindings)
 
 
-def ComputePrimValue() -> Pass:
+def ComputePrimValue(*, use_heap: bool = False) -> Pass:
     """A scalar that is computed where a value is expected (an argument, a condition) becomes a call
     of a private PrimFunc "compute_symbolic_expr" of the variables that it mentions.  Constants,
     variables and the dimensions of shapes stay.
+
+    Args:
+        use_heap: leave int64 arithmetic, and conditions of it, to VMShapeLower, which has them
+            computed on the shape heap.
 
     Why: the VM calls, it does not compute.
     """
@@ -87,7 +108,7 @@ def ComputePrimValue() -> Pass:
         new = mod.copy()
         for var, func in mod.functions.items():
             if type(func) is Function:
-                rewritten = _Computer(new).visit(func)
+                rewritten = _Computer(new, use_heap).visit(func)
                 if rewritten is not func:
                     new[var] = rewritten
         return new

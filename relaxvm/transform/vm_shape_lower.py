@@ -47,6 +47,7 @@ from ..ir import (
     is_base_of,
     substitute,
 )
+from ..ir.prim import Cast
 from ..op import base
 from ..script.printer import as_script
 from ..shape_codes import MakeShapeCode, MatchShapeCode
@@ -126,7 +127,7 @@ class _Slots(ExprVisitor):
             self._add(value)
 
     def visit_scalar(self, scalar: Expr) -> None:
-        if type(scalar.ty) is PrimType and scalar.ty.dtype == "int64":
+        if type(scalar.ty) is PrimType and scalar.ty.dtype in ("int64", "bool"):
             self._add(scalar)
 
 
@@ -514,7 +515,8 @@ class _ModuleLowerer:
             for v in slot.variables
         }
         stores = [
-            BufferStore(heap, substitute(slot.expr, loads), [int_imm(slot.index)]) for slot in ready
+            BufferStore(heap, _as_int64(substitute(slot.expr, loads)), [int_imm(slot.index)])
+            for slot in ready
         ]
         body = stores[0] if len(stores) == 1 else SeqStmt(stores)
         func = PrimFunc([heap], body, attrs=Attrs({"tirx.is_host_func": True}))
@@ -539,6 +541,10 @@ class _ModuleLowerer:
                 yield var, func
 
 
+def _as_int64(scalar: Expr) -> Expr:
+    return Cast("int64", scalar) if scalar.dtype == "bool" else scalar
+
+
 def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
     """Symbolic shapes and scalars become slots of the shape heap; parameters, results of match_cast
     and the function's result are checked against their types.
@@ -550,8 +556,8 @@ def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
     Args:
         emit_err_ctx: whether checks carry the text that begins the messages of their errors.
 
-    Requires: ANF, no local functions; scalar computations other than of int64 lifted
-    (ComputePrimValue).
+    Requires: ANF, no local functions; scalar computations lifted (ComputePrimValue), but those of
+    int64, and conditions of these.
     """
 
     @module_pass(name="VMShapeLower")
