@@ -947,7 +947,7 @@ def const(value: Any, dtype: Any = None) -> Constant:
         array = array if default is None else array.astype(default)
     else:
         array = np.array(value, None if dtype is None else as_dtype(dtype))
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "OSUMm":
         raise TypeError(f"const: expected numbers, got {type(value).__name__}")
     return Constant(array)
 

@@ -7,7 +7,7 @@ gives it its type, so that an ill-typed program is refused at the place where it
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -324,9 +324,8 @@ class _BodyParser:
         statements = node.body
         last = statements[-1]
         if not isinstance(last, ast.Return):
-            for statement in statements:
-                if isinstance(statement, ast.Return):
-                    self.error(statement, "return must be the last statement of a function")
+            for inner in _returns(statements):
+                self._return(inner)
             self.error(last, f"function {node.name!r} does not end with a return")
         self._statements(statements[:-1])
         self._no_declaration()
@@ -751,6 +750,16 @@ class _BodyParser:
         if plain and (ty is None or (is_base_of(ty, value.ty) and is_base_of(value.ty, ty))):
             return value
         return self._emit(hint, target, value, ty, node)
+
+
+def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
+    """Return statements, also in branches and blocks."""
+    for statement in statements:
+        if isinstance(statement, ast.Return):
+            yield statement
+        elif isinstance(statement, (ast.If, ast.With)):
+            yield from _returns(statement.body)
+            yield from _returns(getattr(statement, "orelse", ()))
 
 
 def _last_targets(body: Sequence[ast.stmt], names: Sequence[str]) -> dict[str, ast.AST]:
