@@ -608,6 +608,8 @@ class Generator:
         scope.items.append(Item(var, replace(x.facts, own=False)))
 
     def scalar_value(self, scope: Scope) -> None:
+        if scope.is_dataflow:
+            raise Skip
         var = self.pick(scope.dims)
         value = self.pick([var + 1, var * 2, var // 2])
         bound = self.bb.emit(value)
@@ -657,6 +659,8 @@ class Generator:
             more = replace(self._bounded(facts, facts.bound + 1), own=False)
             self.emit(scope, call("test.pair", x.expr, ty_args=both), Facts(fields=(more, more)))
         elif kind == "count":
+            if scope.is_dataflow:
+                raise Skip
             shape = ir.ShapeExpr(self.dims(scope, 2))
             count = self.bb.emit(call("test.count", shape, ty_args=ir.PrimType("int64")))
             self.max_of[count] = 3
@@ -1033,7 +1037,9 @@ class Generator:
             raise Skip
         if callee.facts.result is None:
             raise Skip
-        variables: dict[ir.Var, Any] = {}
+        # A local function may mention dimensions around it; here they are what they are there.
+        mentioned = {v for p in callee.ty.params for v in ir.type_free_vars(p)}
+        variables: dict[ir.Var, Any] = {d: d for d in scope.dims if d in mentioned}
         args = []
         recursive = isinstance(callee.expr, ir.GlobalVar) and "recursive" in callee.expr.name_hint
         for position, param in enumerate(callee.ty.params):

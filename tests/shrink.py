@@ -1,56 +1,91 @@
 """Smaller programs that still show a difference.
 
-Every edit of `smaller` gives a program that is well typed if the one before is: functions and
+Every edit gives a program that is well typed if the one before is: functions and
 bindings that nobody uses go, values become simpler ones of the same type, an If becomes one of its
 branches, "main" gives less.  `shrink` goes on as long as an edit keeps what is asked for.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from relaxvm import ir, op
 from relaxvm.tir import PrimFunc
 
-Edit = Callable[[Any], Any]
+Holds = Callable[[ir.IRModule, list[Any]], bool]
 
 
 def shrink(
-    mod: ir.IRModule, args: list[Any], holds: Callable[[ir.IRModule, list[Any]], bool]
+    mod: ir.IRModule, args: list[Any], holds: Holds, *, seconds: float = 60
 ) -> tuple[ir.IRModule, list[Any]]:
-    """The module and the arguments of "main", as small as edits one by one make them while `holds`
-    is true of them."""
-    changed = True
-    while changed:
+    """The module and the arguments of "main", as small as edits make them in the time given while
+    `holds` is true of them."""
+    shrinker = _Shrinker(mod, args, holds, time.monotonic() + seconds)
+    shrinker.run()
+    return shrinker.mod, shrinker.args
+
+
+class _Shrinker:
+    """Keeps the smallest program so far."""
+
+    def __init__(self, mod: ir.IRModule, args: list[Any], holds: Holds, end: float) -> None:
+        self.mod = mod
+        self.args = args
+        self.holds = holds
+        self.end = end
+
+    def run(self) -> None:
+        """Rounds of edits, until none of them does anything."""
+        changed = True
+        while changed and time.monotonic() < self.end:
+            changed = self.keep(without_unused(self.mod), self.args)
+            changed = self.fewer_results() or changed
+            for rewrite in (_If, _Simpler, _Plain):
+                for name in [v.name_hint for v, f in self.mod.items() if type(f) is ir.Function]:
+                    changed = self.rewrites(name, rewrite) or changed
+            changed = self.fewer_params() or changed
+
+    def keep(self, mod: ir.IRModule | None, args: list[Any]) -> bool:
+        """Go on from here, if it still holds."""
+        if mod is None or time.monotonic() > self.end or not self.holds(mod, args):
+            return False
+        self.mod, self.args = mod, args
+        return True
+
+    def keep_function(self, name: str, func: ir.Function) -> bool:
+        mod = _with(self.mod, name, func)
+        return self.keep(without_unused(mod), self.args) or self.keep(mod, self.args)
+
+    def fewer_results(self) -> bool:
+        return any(self.keep_function("main", main) for main in _fewer_results(self.mod["main"]))
+
+    def rewrites(self, name: str, rewrite: type[_Rewrite]) -> bool:
         changed = False
-        for smaller_mod, smaller_args in smaller(mod, args):
-            if holds(smaller_mod, smaller_args):
-                mod, args, changed = smaller_mod, smaller_args, True
-                break
-    return mod, args
+        position = _count(self.mod[name], rewrite) if name in self.mod else 0
+        while position > 0:
+            position -= 1
+            for choice in range(rewrite.CHOICES):
+                if name not in self.mod:
+                    return changed
+                func = rewrite(position, choice).visit(self.mod[name])
+                if func is not self.mod[name] and self.keep_function(name, func):
+                    changed = True
+                    position = min(position, _count(self.mod[name], rewrite))
+                    break
+        return changed
 
-
-def smaller(mod: ir.IRModule, args: list[Any]) -> Iterator[tuple[ir.IRModule, list[Any]]]:
-    """Programs with one edit, the boldest first."""
-    pruned = without_unused(mod)
-    if pruned is not None:
-        yield pruned, args
-    for edit in (*_fewer_results(mod["main"]),):
-        yield _with(mod, "main", edit), args
-    for name in [var.name_hint for var, f in mod.items() if isinstance(f, ir.Function)]:
-        for rewrite in (_If, _Simpler, _Plain):
-            for position in reversed(range(_count(mod[name], rewrite))):
-                for choice in range(rewrite.CHOICES):
-                    func = rewrite(position, choice).visit(mod[name])
-                    if func is not mod[name] and func is not None:
-                        yield _with(mod, name, func), args
-    main = mod["main"]
-    for position, param in enumerate(main.params):
-        if param not in _used(main):
-            rest = [p for p in main.params if p is not param]
-            fewer = [arg for i, arg in enumerate(args) if i != position]
-            yield _with(mod, "main", main.replace(params=rest)), fewer
+    def fewer_params(self) -> bool:
+        changed = False
+        for position in reversed(range(len(self.args))):
+            main = self.mod["main"]
+            if main.params[position] not in _used(main):
+                rest = [p for i, p in enumerate(main.params) if i != position]
+                args = [arg for i, arg in enumerate(self.args) if i != position]
+                mod = _with(self.mod, "main", main.replace(params=rest))
+                changed = self.keep(mod, args) or changed
+        return changed
 
 
 def _with(mod: ir.IRModule, name: str, func: Any) -> ir.IRModule:

@@ -46,7 +46,12 @@ def _block(dims: Sequence[Any], body: Body, reduced: int = 0, init: Body | None 
     return _loops(dims, inside)
 
 
-def _func(params: Sequence[ir.Var], body: tir.Stmt, *, noalias: bool = True) -> tir.PrimFunc:
+def _func(
+    params: Sequence[ir.Var], body: tir.Stmt, *, noalias: bool = True, block: bool = False
+) -> tir.PrimFunc:
+    if block:  # what has blocks is in one itself
+        root = tir.SBlock([], [], [], "root", body)
+        body = tir.SBlockRealize([], ir.IntImm("bool", 1), root)
     return tir.PrimFunc(params, body, attrs={"tirx.noalias": True} if noalias else {})
 
 
@@ -68,7 +73,7 @@ def elementwise(dtype: str, ndim: int, kind: str, *, block: bool = False) -> tir
     def body(*indices: ir.Var) -> tir.Stmt:
         return tir.BufferStore(out, functions[kind](tir.BufferLoad(x, indices)), indices)
 
-    return _func([x, out], (_block if block else _loops)(dims, body))
+    return _func([x, out], (_block if block else _loops)(dims, body), block=block)
 
 
 def add(dtype: str, ndim: int) -> tir.PrimFunc:
@@ -92,7 +97,7 @@ def transpose(dtype: str) -> tir.PrimFunc:
     def body(i: ir.Var, j: ir.Var) -> tir.Stmt:
         return tir.BufferStore(out, tir.BufferLoad(x, [i, j]), [j, i])
 
-    return _func([x, out], _block([rows, columns], body))
+    return _func([x, out], _block([rows, columns], body), block=True)
 
 
 def row_sums(dtype: str) -> tir.PrimFunc:
@@ -107,7 +112,7 @@ def row_sums(dtype: str) -> tir.PrimFunc:
     def init(i: ir.Var, j: ir.Var) -> tir.Stmt:
         return tir.BufferStore(out, _one(dtype, 0), [i])
 
-    return _func([x, out], _block([rows, columns], body, reduced=1, init=init))
+    return _func([x, out], _block([rows, columns], body, reduced=1, init=init), block=True)
 
 
 def shifted(dtype: str, ndim: int) -> tir.PrimFunc:

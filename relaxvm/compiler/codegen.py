@@ -128,6 +128,7 @@ class _FunctionEmitter:
         self._words: dict[Var, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
+        self._is_checked = _has_shape_heap(func)
         used = _Used()
         used.visit(func)
         self._used = used.found
@@ -228,7 +229,7 @@ class _FunctionEmitter:
 
     def _binding(self, binding: Binding) -> None:
         var = binding.var
-        if type(binding) is MatchCast:
+        if type(binding) is MatchCast and not self._is_checked:
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
         span = binding.span
         if span is not None:
@@ -303,13 +304,13 @@ class _FunctionEmitter:
 
     def _global_var(self, var: Any) -> int:
         func = self._mod[var]
-        kind = FuncKind.VM_FUNC if type(func) is Function else FuncKind.PACKED_FUNC
+        kind = FuncKind.BYTECODE if type(func) is Function else FuncKind.PACKED
         symbol = symbol_of(func, var)
         self._builder.declare_function(symbol, kind)
         return self._builder.f(symbol)
 
     def _extern_func(self, func: Any) -> int:
-        self._builder.declare_function(func.global_symbol, FuncKind.PACKED_FUNC)
+        self._builder.declare_function(func.global_symbol, FuncKind.PACKED)
         return self._builder.f(func.global_symbol)
 
     # Calls
@@ -393,6 +394,21 @@ class _FunctionEmitter:
         builder.emit_call("vm.builtin.copy", [false_word], merged)
         builder.bind(done)
         return merged
+
+
+def _has_shape_heap(func: Function) -> bool:
+    """Whether VMShapeLower has been here: its checks stand before each match_cast."""
+    if not func.body.blocks:
+        return False
+    value = func.body.blocks[0].bindings[0].value
+    return type(value) is Call and (
+        value.op is _NULL_VALUE
+        or (
+            value.op is _WITH_CONTEXT
+            and type(value.args[0]) is ExternFunc
+            and value.args[0].global_symbol == "vm.builtin.alloc_shape_heap"
+        )
+    )
 
 
 def _is_kill(binding: Binding) -> bool:

@@ -140,7 +140,7 @@ def _check_dims(
     if base is None or base is derived:
         return _PASS
     if derived is None:
-        return _FAIL_L1
+        return _FAIL_L2
     return _least(map(_check_dim, base, derived))
 
 
@@ -204,7 +204,7 @@ def _bind_dims(
     params: tuple[Expr, ...], args: tuple[Expr, ...] | None, variables: dict[Var, Expr]
 ) -> BaseCheckResult:
     if args is None:
-        return _FAIL_L1
+        return _FAIL_L2
     result = _PASS
     for param, arg in zip(params, args, strict=True):
         if isinstance(param, Var) and param not in variables:

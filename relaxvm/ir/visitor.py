@@ -270,7 +270,7 @@ class ExprMutator:
         orelse = self.visit(expr.false_branch)
         if cond is expr.cond and then is expr.true_branch and orelse is expr.false_branch:
             return expr
-        return self.infer(If(cond, then, orelse, span=expr.span))
+        return self.infer(If(cond, then, orelse, span=expr.span), expr.ty)
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         blocks: list[BindingBlock] = []
@@ -360,12 +360,12 @@ class ExprMutator:
             return func
         return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
 
-    def infer(self, expr: Expr) -> Expr:
-        """The expression with its type inferred."""
-        from .infer import infer_type
+    def infer(self, expr: Expr, before: Any = None) -> Expr:
+        """The expression with its type inferred.  Of an If, `before` is the type that it had: the
+        variables that are mentioned there are known outside of the branches."""
+        from .infer import infer_type, type_free_vars
 
-        infer_type(expr)
-        return expr
+        return infer_type(expr, () if before is None else type_free_vars(before))  # type: ignore[no-any-return]
 
 
 def _is_same(a: object, b: object) -> bool:

@@ -213,13 +213,13 @@ class _Retype(ExprMutator):
             return invoke(new.op, Tuple(new.args), ty_args=call.ty)  # type: ignore[no-any-return]
         return new
 
-    def infer(self, expr: Any) -> Expr:
+    def infer(self, expr: Any, before: Any = None) -> Expr:
         if isinstance(expr, Call) and type(expr.op) is not GlobalVar and not isinstance(
             expr.op.ty, FuncType
         ) and isinstance(expr.op, Var):  # fmt: skip
             expr.ty = ANY
             return expr
-        return super().infer(expr)
+        return super().infer(expr, before)
 
 
 def _run(mod: IRModule) -> IRModule:

@@ -1,8 +1,8 @@
 """VMShapeLower: symbolic shapes move to the shape heap, and types of arguments are checked.
 
 Each function gets a heap of int64 slots, one for each scalar expression that its types and shapes
-mention.  Slots of variables are stored by matching the shapes of arguments, others are computed from
-them by a private PrimFunc `shape_func` over the heap as soon as that is possible.
+mention.  Slots of variables are stored by matching the shapes of arguments, others are computed
+from them by a private PrimFunc `shape_func` over the heap as soon as that is possible.
 
 Source: the pass of the same name in apache-tvm 0.27.
 """
@@ -30,6 +30,7 @@ from ..ir import (
     IntImm,
     IRModule,
     MatchCast,
+    Op,
     PrimType,
     SeqExpr,
     ShapeExpr,
@@ -93,9 +94,9 @@ class _Slots(ExprVisitor):
             return
         key = expr_key(expr)
         if key not in self.by_key:
-            for var in () if isinstance(expr, Var) else free_vars(expr):
+            slot = self.by_key[key] = _Slot(len(self.by_key), expr)
+            for var in slot.variables:
                 self._add(var)
-            self.by_key[key] = _Slot(len(self.by_key), expr)
 
     def visit_type(self, ty: Any) -> None:
         if type(ty) is TensorType:
@@ -239,7 +240,9 @@ class _FunctionLowerer(ExprMutator):
             value = self._emit("gv", value)
         self._check(value, binding.ty, context, matches, known=binding.value.ty)
         self._match(matches)
-        return VarBinding(binding.var, value, binding.span)
+        if value is binding.value:
+            return binding
+        return MatchCast(binding.var, value, binding.ty, binding.span)
 
     # Uses of symbolic scalars
 
@@ -275,7 +278,10 @@ class _FunctionLowerer(ExprMutator):
         args = self.visit_all(call.args)
         if op is call.op and args is call.args:
             return call
-        return Call(op, args, call.attrs, call.ty_args, call.ty, call.span)
+        new = Call(op, args, call.attrs, call.ty_args, call.ty, call.span)
+        if type(op) is Op:
+            new.ty = op.infer(new)  # a shape that is a variable now tells its rank only
+        return new
 
     def visit_if(self, expr: Any) -> Expr:
         cond = self.visit(expr.cond)
@@ -316,19 +322,20 @@ class _FunctionLowerer(ExprMutator):
         value: Expr,
         ty: Any,
         context: str,
-        matches: list[_Match],
+        matches: list[_Match] | None,
         *,
         known: Any = None,
         dynamic_only: bool = False,
     ) -> None:
-        """Emit what can be checked of a value without its dimensions; add these to `matches`.  What
-        `known` implies is not checked."""
+        """Emit what can be checked of a value without its dimensions; add these to `matches`, or
+        if that is None compare them at once.  What `known` implies is not checked."""
         if type(ty) is AnyType:
             return
         ctx = StringImm(context)
         if type(ty) is TensorType:
             unshaped = TensorType(None, ty.dtype, ndim=ty.ndim)
-            if not dynamic_only and (known is None or not is_base_of(unshaped, known)):
+            is_wanted = not dynamic_only or _is_dynamic(ty)
+            if is_wanted and (known is None or not is_base_of(unshaped, known)):
                 self._check_tensor(value, ty, ctx)
             shape = ty.shape
             if type(shape) is ShapeExpr:
@@ -348,7 +355,7 @@ class _FunctionLowerer(ExprMutator):
         elif type(ty) is PrimType:
             if known is None or not is_base_of(ty, known):
                 self._call("vm.builtin.check_prim_value_info", value, DataTypeImm(ty.dtype), ctx)
-            if isinstance(value, Var) and expr_key(value) in self._slots.by_key:
+            if matches is not None and expr_key(value) in self._slots.by_key:
                 matches.append(_Match(value, (value,), context, is_scalar=True))
         elif type(ty) is TupleType:
             self._check_tuple(value, ty, context, matches, known, dynamic_only)
@@ -371,7 +378,7 @@ class _FunctionLowerer(ExprMutator):
         value: Expr,
         ty: TupleType,
         context: str,
-        matches: list[_Match],
+        matches: list[_Match] | None,
         known: Any,
         dynamic_only: bool,
     ) -> None:
@@ -385,10 +392,8 @@ class _FunctionLowerer(ExprMutator):
                 continue
             if dynamic_only and not _is_dynamic(field):
                 continue
-            item = TupleGetItem(value, index)
-            item.ty = field
             self._check(
-                self._emit("gv", item),
+                self._element(value, index),
                 field,
                 context,
                 matches,
@@ -396,18 +401,31 @@ class _FunctionLowerer(ExprMutator):
                 dynamic_only=dynamic_only,
             )
 
+    def _element(self, value: Expr, index: int) -> Expr:
+        """An element of a tuple, or of what was checked to be one."""
+        if type(value) is Tuple:
+            return value.fields[index]
+        if type(value.ty) is TupleType:
+            return self._emit("gv", TupleGetItem(value, index))
+        args = [value, int_imm(index)]
+        return self._emit("gv", _packed("vm.builtin.tuple_getitem", args, ANY))
+
     def _add_match(
         self,
         value: Expr,
         dims: tuple[Expr, ...],
         context: str,
-        matches: list[_Match],
+        matches: list[_Match] | None,
         dynamic_only: bool,
         same: bool,
     ) -> None:
-        if same or (dynamic_only and all(type(d) is IntImm for d in dims)):
+        if same or not dims or (dynamic_only and all(type(d) is IntImm for d in dims)):
             return
-        matches.append(_Match(value, dims, context))
+        match = _Match(value, dims, context)
+        if matches is None:
+            self._match([match])
+        else:
+            matches.append(match)
 
     def _match(self, matches: list[_Match]) -> None:
         """Emit the matches, then compute what can be computed, then check what could not before."""
@@ -424,9 +442,9 @@ class _FunctionLowerer(ExprMutator):
         self._rechecks += rechecks
 
     def _emit_match(self, match: _Match) -> bool:
-        """Whether something is left to be checked later."""
+        """Whether something is left to be checked later.  If that is all, nothing is emitted."""
         codes: list[Expr] = []
-        later = False
+        later = is_known = False
         for dim in match.pattern:
             if type(dim) is IntImm:
                 code, operand = MatchShapeCode.ASSERT_EQUAL_TO_IMM, dim.value
@@ -440,7 +458,10 @@ class _FunctionLowerer(ExprMutator):
                     slot.computed = True
                 else:
                     code, operand, later = MatchShapeCode.NO_OP, 0, True
+            is_known = is_known or code != MatchShapeCode.NO_OP
             codes += (int_imm(code), int_imm(operand))
+        if not is_known:
+            return True
         if match.is_scalar:
             self._call("vm.builtin.match_prim_value", match.value, self._heap, *codes,
                        StringImm(match.context))  # fmt: skip
@@ -474,9 +495,7 @@ class _FunctionLowerer(ExprMutator):
             if self._module.emit_err_ctx
             else ""
         )
-        matches: list[_Match] = []
-        self._check(lowered, ret_ty, context, matches, known=result.ty)
-        self._match(matches)
+        self._check(lowered, ret_ty, context, None, known=result.ty)
 
 
 def _is_dynamic(ty: Any) -> bool:
@@ -508,7 +527,7 @@ class _ModuleLowerer:
         self.module = mod.copy()
 
     def add_shape_func(self, size: int, ready: list[_Slot], slots: _Slots) -> GlobalVar:
-        heap = Buffer("H", BufferType((size,), "int64"))
+        heap = Buffer("H", BufferType((int_imm(size),), "int64"))
         loads = {
             v: BufferLoad(heap, [int_imm(slots.get(v).index)])
             for slot in ready
@@ -550,8 +569,8 @@ def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
     and the function's result are checked against their types.
 
     First all static checks (kind, rank, data type, length of tuples), then the dimensions.  A
-    variable's first appearance stores it, later ones compare.  Computed dimensions are compared once
-    their variables are known.
+    variable's first appearance stores it, later ones compare.  Computed dimensions are compared
+    once their variables are known.  A match_cast stays, behind its checks, as another name.
 
     Args:
         emit_err_ctx: whether checks carry the text that begins the messages of their errors.
