@@ -165,10 +165,10 @@ class IRModule(Node):
         """`name`, or with the least number appended that makes it new."""
         if name not in self._by_name:
             return name
-        number = 0
-        while f"{name}_{number}" in self._by_name:
+        number = 1
+        while f"{name}{number}" in self._by_name:
             number += 1
-        return f"{name}_{number}"
+        return f"{name}{number}"
 
     def with_attr(self, key: str, value: Any) -> IRModule:
         """The module with an attribute set."""
