@@ -29,6 +29,7 @@ import numpy as np
 from . import builtins, kernels
 from .errors import LinkError, did_you_mean
 from .executable import VMExecutable
+from .generated import PREFIX
 from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from .registry import GLOBAL, PackedFunc, Registry
 from .values import readable
@@ -139,8 +140,8 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
     """Find the callables of all packed functions.
 
     Raises:
-        LinkError: one or more are missing, or the executable has compiled functions (VM-TIR), which
-            this version cannot run.  Names all of them.
+        LinkError: one or more are missing.  Names all of them, those of compiled functions without
+            code (see `relaxvm.generated`) by the name of the function.
     """
     callables: list[Callable[..., Any] | None] = []
     quick: list[str | np.ufunc | None] = []
@@ -164,19 +165,26 @@ def _quick(record: PackedFunc) -> str | np.ufunc | None:
 
 def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:
     table = executable.functions
-    packed = [i for i in missing if table[i].kind == FuncKind.PACKED]
-    compiled = [i for i in missing if table[i].kind != FuncKind.PACKED]
+    compiled = [table[i].name.removeprefix(PREFIX) for i in missing if _is_code(executable, i)]
+    packed = [i for i in missing if not _is_code(executable, i)]
     lines = []
     if packed:
-        total = sum(info.kind == FuncKind.PACKED for info in table)
+        total = sum(f.kind == FuncKind.PACKED for f in table)
         lines.append(f"cannot link: {len(packed)} of {total} packed functions missing")
         lines.extend(_missing_lines(executable, scope, packed))
         lines.append("  register with relaxvm.register_func(name, func), or give this VM its own: "
                      "VirtualMachine(..., functions={name: func})")
     if compiled:
-        names = _listing([table[i].name for i in compiled])
-        lines.append(f"cannot link: compiled functions (VM-TIR) are not supported: {names}")
-    return LinkError("\n".join(lines), tuple(table[i].name for i in missing))
+        lines.append(f"cannot link: compiled functions without their code: {_listing(compiled)}")
+        lines.append("  it is in the file that relaxvm.load(path, native=True) reads, or given as "
+                     f"functions={{'{PREFIX}NAME': func}}")
+    return LinkError("\n".join(lines), (*(table[i].name for i in packed), *compiled))
+
+
+def _is_code(executable: VMExecutable, index: int) -> bool:
+    """Whether an entry of the table stands for the code of a compiled function."""
+    name = executable.functions[index].name
+    return name.startswith(PREFIX) and executable.has_function(name.removeprefix(PREFIX))
 
 
 def _missing_lines(

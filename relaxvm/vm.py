@@ -18,6 +18,7 @@ from .calling import BoundFunction, Parameters, SavedFunction, signature_of
 from .errors import did_you_mean
 from .executable import FunctionInfo, VMExecutable
 from .isa import FuncKind
+from .generated import CompiledFunctions, Program, with_entries
 from .limits import Limits
 from .linking import Functions, link, scope_of
 from .memory import (
@@ -111,7 +112,13 @@ class VirtualMachine(Machine):
         self._scope.add_kernels(executable.kernels)
         self._allocators = make_allocators(devices, memory_cfg, limits)
         ensure_verified(executable, limits=limits, registry=self._scope)
-        linked = link(executable, self._scope)
+        running = with_entries(executable)
+        if running is not executable:
+            ensure_verified(running, limits=limits, registry=self._scope)
+        linked = link(running, self._scope)
+        callables = linked.callables
+        if isinstance(executable.kernels, CompiledFunctions):
+            callables = Program(executable.kernels.code, running, linked).callables
 
         self._executable = executable
         self._limits = limits
@@ -122,13 +129,14 @@ class VirtualMachine(Machine):
         self._index = {
             info.name: index
             for index, info in enumerate(executable.functions)
-            if info.kind == FuncKind.BYTECODE
+            if info.kind != FuncKind.PACKED
         }
         self._packed = {
             info.name: func
-            for info, func in zip(executable.functions, linked.callables, strict=True)
+            for info, func in zip(running.functions, callables, strict=True)
             if func is not None
         }
+        self._cancellations = 0
         self._parameters: dict[int, Parameters] = {}
         self._notes: ErrorNotes | None = None
         self._saved: dict[str, _Saved] = {}
@@ -137,9 +145,7 @@ class VirtualMachine(Machine):
         self._instrument: Hook | None = None
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
-        self._setup(
-            executable, linked.callables, linked.quick, self._allocators, limits, optimize
-        )
+        self._setup(running, callables, linked.quick, self._allocators, limits, optimize)
         track(self)
 
     # What it consists of
@@ -392,13 +398,21 @@ class VirtualMachine(Machine):
         try:
             if self._notes is None:
                 self._notes = ErrorNotes(self._executable)
-            self._notes.add_to(exc, frames, total)
+            # Compiled functions have noted their frames themselves.
+            size = len(self._executable)
+            own = [frame for frame in frames if frame is None or frame[0] < size]
+            self._notes.add_to(exc, own, total - len(frames) + len(own))
         except Exception as failure:
             # Out of memory or of stack, most likely; then even this note may fail.
             with contextlib.suppress(Exception):
                 note = f"in a relaxvm program ({type(failure).__name__} while noting where)"
                 if note not in getattr(exc, "__notes__", ()):
                     exc.add_note(note)
+
+    def cancel(self) -> None:
+        """Stop the runs in progress, in whatever thread: they raise `CancelledError`."""
+        self._cancellations += 1
+        super().cancel()
 
     def time_evaluator(
         self,

@@ -41,7 +41,8 @@ from ..ir import (
 from ..isa import FuncKind, decode_arg
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
 from ..source import Span
-from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, prim_type, seq
+from ..ir.expr import prim_type
+from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
 from ..tir.intrinsics import (
     CALL_PACKED,
     anylist_getitem,

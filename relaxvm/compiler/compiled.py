@@ -1,0 +1,330 @@
+"""Functions of VM-TIR become Python text, which a virtual machine runs.
+
+The text has one Python function per function of the program, whose variables are called as those of
+the program are; see `relaxvm.generated` for how it is run.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..exec_builder import ExecBuilder
+from ..executable import VMExecutable
+from ..generated import CompiledFunctions, GeneratedCode
+from ..ir import Call, Expr, FloatImm, GlobalVar, IntImm, IRModule
+from ..isa import decode_arg
+from ..script.names import Names
+from ..source import DebugInfo, Span
+from ..tir import Evaluate, IfThenElse, PrimFunc, SeqStmt, Stmt
+from ..tir.intrinsics import (
+    ANYLIST_GETITEM,
+    ANYLIST_SETITEM_CALL_CPACKED,
+    ANYLIST_SETITEM_CALL_PACKED,
+)
+from ..values import Shape, describe
+from .codegen import symbol_of
+from .vm_tir import VMTIRFunction, emit_vm_tir
+
+__all__ = ["build_compiled", "python_text"]
+
+_COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
+_INVOKE: Final = "vm.builtin.invoke_closure"
+_COPY: Final = "vm.builtin.copy"
+_NULL_VALUE: Final = "vm.builtin.null_value"
+_MAKE_TUPLE: Final = "vm.builtin.make_tuple"
+_INLINE: Final = frozenset({_COPY, _INVOKE, _MAKE_TUPLE, _NULL_VALUE})
+"""What Python does itself."""
+_WITHOUT_EFFECT: Final = frozenset({_COPY, _MAKE_TUPLE, _NULL_VALUE})
+_SETTING: Final = (ANYLIST_SETITEM_CALL_PACKED, ANYLIST_SETITEM_CALL_CPACKED)
+_INDENT: Final = "    "
+_SHOWN: Final = 60
+"""Characters of a string that is shown as it is."""
+
+_Rest = tuple[()] | tuple[Sequence[Stmt], "_Rest"]
+"""What follows a statement: the rest of its block, and what follows that."""
+
+
+def build_compiled(
+    builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, Shape]
+) -> VMExecutable:
+    """The executable of a lowered module in compiled mode, with its PrimFuncs.
+
+    Args:
+        builder: gets constants and the function table.
+        programs: functions on the shape heap, and what they compute; a call of one is
+            ``relaxvm.builtin.compute_shape``.
+
+    Raises:
+        TypeError: an expression that lowering should have removed; the note says where.
+    """
+    functions = emit_vm_tir(builder, mod)
+    steps = {symbol_of(mod[var], var): program for var, program in programs.items()}
+    code = python_text(builder, functions, steps, mod.sources)
+    kernels: Mapping[str, Callable[..., Any]] = {}
+    funcs = {
+        symbol_of(func, var): func
+        for var, func in mod.functions.items()
+        if isinstance(func, PrimFunc) and var not in programs
+    }
+    if funcs:
+        from ..tir.build import build_prim_funcs
+
+        kernels = build_prim_funcs(funcs)
+    return builder.get().with_kernels(CompiledFunctions(code, kernels))
+
+
+def python_text(
+    builder: ExecBuilder,
+    functions: Sequence[VMTIRFunction],
+    programs: Mapping[str, Shape],
+    sources: Mapping[str, str],
+) -> GeneratedCode:
+    """VM-TIR as Python.
+
+    Args:
+        builder: has the constants and the function table that the code refers to.
+        programs: functions on the shape heap, by name.
+        sources: texts of the files that spans name.
+    """
+    module = _Module(builder, functions, programs)
+    for function in functions:
+        _FunctionWriter(module, function).write()
+    return module.finish(sources)
+
+
+class _Module:
+    """The text of a module as it grows."""
+
+    def __init__(
+        self,
+        builder: ExecBuilder,
+        functions: Sequence[VMTIRFunction],
+        programs: Mapping[str, Shape],
+    ) -> None:
+        self._builder = builder
+        self._executable = builder.get()
+        self._programs = programs
+        self._lines = [
+            "# Functions of a program for relaxvm.  `vm` is the virtual machine, `c` the constants:",
+            *(f"#   c[{i}]: {describe(x)}" for i, x in enumerate(self._executable.constants)),
+        ]
+        self._locations: list[tuple[int, Span | None, str | None]] = []
+        self.names = Names(("vm", "c", "function", "Again"))
+        self.functions = {f.name: self.names.define(f.name, f.name) for f in functions}
+        self.packed: dict[str, str] = {}
+        for function in functions:
+            for call in _calls(function.func.body):
+                name = self._called(_name_and_args(call)[0])
+                if name not in self.packed and name not in _INLINE:
+                    short = name.rpartition(".")[2]
+                    self.packed[name] = self.names.define(("packed", name), short)
+
+    def _called(self, name: str) -> str:
+        return _COMPUTE_SHAPE if name in self._programs else name
+
+    def line(self, text: str, span: Span | None = None, variable: str | None = None) -> None:
+        """Add a line, which comes from a place in the source."""
+        self._lines.append(text)
+        self._locations.append((len(self._lines), span, variable))
+
+    def name_at(self, index: int) -> str | None:
+        """A function of the table by its name, None if it is not in the text."""
+        name = self._executable.functions[index].name
+        return name if name in self.functions else None
+
+    def call(self, name: str, args: Sequence[str]) -> str:
+        """A call of a packed function."""
+        program = self._programs.get(name)
+        if program is not None:
+            _, index = decode_arg(self._builder.convert_constant(program))
+            args = [*args, f"c[{index}]"]
+        return f"{self.packed[self._called(name)]}({', '.join(args)})"
+
+    def constant(self, index: int) -> str:
+        """A constant of the pool; short text is shown as it is."""
+        value = self._executable.constants[index]
+        if type(value) in (bool, int, type(None)) or (type(value) is str and len(value) <= _SHOWN):
+            return repr(value)
+        return f"c[{index}]"
+
+    def finish(self, sources: Mapping[str, str]) -> GeneratedCode:
+        files = {span.file for _, span, _ in self._locations if span is not None}
+        texts = {file: sources.get(file) or "".join(linecache.getlines(file)) for file in files}
+        debug = DebugInfo.of(self._locations, texts) or None
+        text = "".join([f"{line}\n" for line in self._lines])
+        return GeneratedCode(text, self.functions, self.packed, debug)
+
+
+class _FunctionWriter:
+    """Writes one function."""
+
+    def __init__(self, module: _Module, function: VMTIRFunction) -> None:
+        self._module = module
+        self._function = function
+        self._result = function.num_params
+        self._context, self._registers, self._constants, self._functions = function.func.params
+        self._locals: list[str] = []
+        self._read = {
+            self._register_of(arg)
+            for call in _calls(function.func.body)
+            for arg in _name_and_args(call)[1]
+        }
+
+    def write(self) -> None:
+        module, function, names = self._module, self._function, self._module.names
+        names.push()
+        self._locals = [
+            names.define(("register", i), name or f"r{i}")
+            for i, name in enumerate(function.variables)
+        ]
+        module.line("")
+        module.line("")
+        params = ", ".join(["vm", *self._locals[: function.num_params]])
+        module.line(f"def {module.functions[function.name]}({params}):")
+        if not self._block(function.func.body, _INDENT, ()):
+            module.line(f"{_INDENT}return None")
+        names.pop()
+
+    def _block(self, body: Stmt, indent: str, rest: _Rest) -> bool:
+        """Write statements, after which `rest` follows; whether they end with a return."""
+        statements = _listed(body)
+        for i, stmt in enumerate(statements):
+            following = (statements[i + 1 :], rest)
+            if type(stmt) is IfThenElse:
+                self._if(stmt, indent, following)
+            elif type(stmt) is Evaluate and self._evaluate(stmt, indent, following):
+                return True
+        return False
+
+    def _if(self, stmt: IfThenElse, indent: str, rest: _Rest) -> None:
+        line = self._module.line
+        line(f"{indent}if {self._call(stmt.condition)}:", stmt.span)
+        for case in (stmt.then_case, stmt.else_case):
+            if case is not stmt.then_case:
+                line(f"{indent}else:", stmt.span)
+            self._block(case, indent + _INDENT, rest)
+
+    def _evaluate(self, stmt: Evaluate, indent: str, rest: _Rest) -> bool:
+        """Write a statement; whether it is a return."""
+        call = stmt.value
+        if type(call) is not Call:
+            return False
+        register, span = _destination(call), stmt.span
+        name, args = _name_and_args(call)
+        if register not in self._read and register != self._result and name in _WITHOUT_EFFECT:
+            return False
+        text = self._call(call)
+        variable = None
+        if register == self._result:
+            text = f"return {text}"
+        elif register is not None and self._is_tail_call(call, register, rest):
+            text = f"return Again({_tuple(map(self._value, args[2:]))})"
+        elif register in self._read:
+            text = f"{self._locals[register]} = {text}"
+            if name != _NULL_VALUE:
+                variable = self._function.variables[register]
+        self._module.line(indent + text, span, variable)
+        return text.startswith("return ")
+
+    def _is_tail_call(self, call: Call, register: int, rest: _Rest) -> bool:
+        """Whether a function calls itself, and does nothing afterwards but to return the result."""
+        name, args = _name_and_args(call)
+        if name != _INVOKE or self._called_function(args[1]) != self._function.name:
+            return False
+        while rest:
+            statements, rest = rest
+            for stmt in statements:
+                later = stmt.value if type(stmt) is Evaluate else None
+                if type(later) is not Call:
+                    return False
+                target = _destination(later)
+                name, args = _name_and_args(later)
+                if name == _COPY and self._register_of(args[0]) == register and target is not None:
+                    register = target
+                elif name != _NULL_VALUE or target == register:
+                    return False
+        return register == self._result
+
+    def _called_function(self, callee: Expr) -> str | None:
+        """The function of the program that a value is."""
+        if type(callee) is Call and callee.args[0] is self._functions:
+            return self._module.name_at(_index(callee))
+        return None
+
+    def _register_of(self, value: Expr) -> int | None:
+        if type(value) is Call and value.op is ANYLIST_GETITEM:
+            return _index(value) if value.args[0] is self._registers else None
+        return None
+
+    # Expressions
+
+    def _call(self, call: Any) -> str:
+        name, args = _name_and_args(call)
+        values = [self._value(arg) for arg in args]
+        if name == _NULL_VALUE:
+            return "None"
+        if name == _COPY:
+            return values[0]
+        if name == _MAKE_TUPLE:
+            return _tuple(values)
+        if name == _INVOKE:
+            function = self._called_function(args[1])
+            callee = values[1] if function is None else self._module.functions[function]
+            return f"yield {callee}, {', '.join(values[2:])}".removesuffix(" ")
+        return self._module.call(name, values)
+
+    def _value(self, value: Expr) -> str:
+        if value is self._context:
+            return "vm"
+        if type(value) is IntImm:
+            return repr(value.value)
+        if type(value) is FloatImm:
+            return repr(value.value) if math.isfinite(value.value) else f"float('{value.value}')"
+        if type(value) is not Call or value.op is not ANYLIST_GETITEM:
+            return "None"
+        index = _index(value)
+        if value.args[0] is self._registers:
+            return self._locals[index]
+        if value.args[0] is self._constants:
+            return self._module.constant(index)
+        return f"function(vm, {index})"
+
+
+def _tuple(values: Iterable[str]) -> str:
+    items = list(values)
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _listed(stmt: Stmt) -> Sequence[Stmt]:
+    return stmt.seq if type(stmt) is SeqStmt else (stmt,)
+
+
+def _calls(stmt: Stmt) -> Iterator[Call]:
+    """The calls of a function, in order."""
+    for each in _listed(stmt):
+        if type(each) is IfThenElse:
+            yield each.condition  # type: ignore[misc]
+            yield from _calls(each.then_case)
+            if each.else_case is not None:
+                yield from _calls(each.else_case)
+        elif type(each) is Evaluate and type(each.value) is Call:
+            yield each.value
+
+
+def _destination(call: Call) -> int | None:
+    """The register that the result of a call goes to."""
+    return _index(call) if call.op in _SETTING else None
+
+
+def _index(call: Call) -> int:
+    number: Any = call.args[1]
+    return int(number.value)
+
+
+def _name_and_args(call: Call) -> tuple[str, Sequence[Expr]]:
+    """What is called, and with what."""
+    name, *args = call.args[2:] if call.op in _SETTING else call.args
+    return name.value, args  # type: ignore[attr-defined]
