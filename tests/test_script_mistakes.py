@@ -1,4 +1,4 @@
-"""Scripts that are wrong: each is refused with a message that says where and what, and how to do it."""
+"""Scripts that are wrong: each is refused with a message that says where, what, and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class Mistake(NamedTuple):
     message: str
 
 
-HEAD = '@R.function\ndef f(x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), k: T.int64):\n'
+HEAD = """@R.function
+def f(x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), k: T.int64):
+"""
 
 BODIES = [
     Mistake("return y", "y", "undefined variable 'y'"),
@@ -48,7 +50,8 @@ BODIES = [
             "which is never R.Tensor((3, 3)"),
     Mistake("y: R.Tensor((n, n), 'float32') = R.add(x, x)\nreturn y", "R.Tensor((n, n), 'float32')",
             'write R.match_cast(value, R.Tensor((n, n), dtype="float32")) to have it checked'),
-    Mistake("y: 3 = x\nreturn y", "3", "expected a type such as R.Tensor((2, 3), \"float32\"), got"),
+    Mistake("y: 3 = x\nreturn y", "3",
+            "expected a type such as R.Tensor((2, 3), \"float32\"), got"),
     Mistake("y: R.Tensor(('m',), 'float32') = x\nreturn y", "R.Tensor(('m',), 'float32')",
             "dimension 'm': 'm' is not defined"),
     Mistake("a, b: R.Tensor = (x, x)\nreturn a", "a, b: R.Tensor = (x, x)",
@@ -66,7 +69,8 @@ BODIES = [
     Mistake("if c:\n    y = x\nreturn y", "if c:", "an if needs an else"),
     Mistake("if c:\n    y = x\nelse:\n    z = x\nreturn y", "z = x",
             "the same variable; the first defines 'y', this one 'z'"),
-    Mistake("if x:\n    y = x\nelse:\n    y = x\nreturn y", "x", "of an If is of type R.Tensor((n, 4)"),
+    Mistake("if x:\n    y = x\nelse:\n    y = x\nreturn y", "x",
+            "of an If is of type R.Tensor((n, 4)"),
     Mistake("if c:\n    a = x\n    y = a\nelse:\n    a = x\n    y = a\nreturn a", "a",
             "it was defined in a branch of the if at line 3, which defines 'y' alone"),
     Mistake("if c:\n    return x\nelse:\n    return x", "return x",
@@ -105,7 +109,7 @@ BODIES = [
     Mistake("with R.dataflow():\n    return x", "return x", "return must be the last statement"),
     Mistake("x = T.int64()\nreturn x", "x", "a symbolic variable needs another name"),
     Mistake("n = T.int64()\nif c:\n    n = T.int32()\n    y = x\nelse:\n    y = x\nreturn y", "n",
-            "symbolic variable 'n' is of type R.Prim(\"int64\"), it cannot be R.Prim(\"int32\") too"),
+            'is of type R.Prim("int64"), it cannot be R.Prim("int32") too'),
     Mistake("y = k if c else k\nreturn y", "c", "cannot choose here; write an if statement"),
     Mistake("return x == x", "x == x", "== and != compare scalars; write R.equal for tensors"),
     Mistake("return k / k", "k / k", "division of integers"),
@@ -114,7 +118,7 @@ BODIES = [
     Mistake("@R.function\ndef g(y: R.Tensor):\n    return y\nreturn g(x, x)", "g(x, x)",
             "g: expected 1 argument, got 2"),
     Mistake("@R.function\ndef g(y: R.Tensor((3,))):\n    return y\nreturn g(x)", "g(x)",
-            "g: argument 0 is x of type R.Tensor((n, 4), dtype=\"float32\"), expected R.Tensor((3,))"),
+            'of type R.Tensor((n, 4), dtype="float32"), expected R.Tensor((3,))'),
     Mistake("@R.function\ndef g(y: R.Tensor):\n    return y\nreturn g(y=x)", "g(y=x)",
             "expected arguments by position, got y="),
     Mistake("def g(y: R.Tensor):\n    return y\nreturn x", "def g(y: R.Tensor):",
@@ -136,23 +140,28 @@ BODIES = [
 ]  # fmt: skip
 
 TEXTS = [
-    Mistake("@R.function\ndef f(x):\n    return x", "x", "parameter 'x' has no type; expected as in x:"),
+    Mistake("@R.function\ndef f(x):\n    return x", "x",
+            "parameter 'x' has no type; expected as in x:"),
     Mistake("@R.function\ndef f(x: 5):\n    return x", "5", "expected a type such as"),
     Mistake("@R.function\ndef f(x: R.Tensor = 3):\n    return x", "3", "has no default"),
-    Mistake("@R.function\ndef f(*x: R.Tensor):\n    return x", "x: R.Tensor", "positional parameters"),
+    Mistake("@R.function\ndef f(*x: R.Tensor):\n    return x", "x: R.Tensor",
+            "positional parameters"),
     Mistake("@R.function\ndef f(*, x: R.Tensor):\n    return x", "x: R.Tensor",
             "positional parameters only"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n * m',))):\n    return x", "R.Tensor(('n * m',))",
             "'n' is not defined; a dimension that is \"n\" alone declares it"),
-    Mistake("@R.function\ndef f(x: R.Tensor(('n', 'n +'))):\n    return x", "R.Tensor(('n', 'n +'))",
+    Mistake("@R.function\ndef f(x: R.Tensor(('n', 'n +'))):\n    return x",
+            "R.Tensor(('n', 'n +'))",
             "dimension 'n +' is no expression"),
-    Mistake("@R.function\ndef f(x: R.Tensor, y: R.Tensor(('x',))):\n    return x", "R.Tensor(('x',))",
+    Mistake("@R.function\ndef f(x: R.Tensor, y: R.Tensor(('x',))):\n    return x",
+            "R.Tensor(('x',))",
             "dimension 'x' is of type R.Tensor"),
     Mistake("@R.function\ndef f(x: R.Tensor(5)):\n    return x", "R.Tensor(5)",
             "R.Tensor: shape: expected a tuple of dimensions, got"),
     Mistake("@R.function\ndef f(x: R.Tensor((2,), 5)):\n    return x", "R.Tensor((2,), 5)",
             "R.Tensor: dtype: expected a string"),
-    Mistake("@R.function\ndef f(x: R.Prim()):\n    return x", "R.Prim()", "expected a data type, as"),
+    Mistake("@R.function\ndef f(x: R.Prim()):\n    return x", "R.Prim()",
+            "expected a data type, as"),
     Mistake("@R.function\ndef f(x: R.Tensor((2,), vdevice='gpu')):\n    return x",
             "R.Tensor((2,), vdevice='gpu')", "vdevice 'gpu': the module has 0 of target"),
     Mistake("@R.function\ndef f(x: R.Callable(derive_func='g')):\n    return x",
@@ -169,9 +178,11 @@ TEXTS = [
     Mistake("import numpy", "import numpy", "give 'numpy' in extra_vars"),
     Mistake("from relaxvm.script import nothing", "from relaxvm.script import nothing",
             "imports are not followed; give 'nothing' in extra_vars"),
-    Mistake("@R.function\ndef f(x: R.Tensor)\n    return x", "", "expected ':'; a script is Python"),
+    Mistake("@R.function\ndef f(x: R.Tensor)\n    return x", "",
+            "expected ':'; a script is Python"),
     Mistake("", "", "expected one class or function, got 0"),
-    Mistake("@I.ir_module\nclass M:\n    x = 5", "x = 5", "expected a function, I.module_attrs(...)"),
+    Mistake("@I.ir_module\nclass M:\n    x = 5", "x = 5",
+            "expected a function, I.module_attrs(...)"),
     Mistake("@I.ir_module\nclass M:\n    class N: pass", "class N: pass", "expected a function"),
     Mistake(
         "@I.ir_module\nclass M:\n    @R.function\n    def f(x: R.Tensor):\n        return M.g(x)",
