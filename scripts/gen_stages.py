@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Write docs/relax-compilation.md: the program of examples/stages.py at every stage.
+
+python scripts/gen_stages.py          write the file if it has changed
+python scripts/gen_stages.py --check  write nothing; fail if it is stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if "relaxvm" not in sys.modules:  # run as a script: the passes are those of this checkout
+    sys.path.insert(0, str(ROOT))
+
+PAGE = ROOT / "docs" / "relax-compilation.md"
+EXAMPLE = ROOT / "examples" / "stages.py"
+
+HEAD = """\
+<!-- generated from examples/stages.py by scripts/gen_stages.py - do not edit -->
+
+# A program on its way to bytecode
+
+[examples/stages.py](../examples/stages.py) has a loop over a buffer, `tirexp`, and a function of
+Relax that calls it and then the packed function "flatten". The shape of the matrix is symbolic:
+(n, m) is known when the program runs. This is the program as it is printed:
+"""
+
+WHY = """
+Two things the machine cannot run. `call_tir` and `call_dps_packed` return tensors, but kernels
+write into memory that they are given (destination-passing style); so memory has to be allocated,
+planned, and let go. And `(n, m)` are names: the machine has integers only in tensors, so shapes
+move to a small int64 tensor, the *shape heap*. Each pass of the pipeline does one step; those
+that change this program follow, as `relaxvm.pipeline.LOWERING` has them, with what they make of
+`myfunc`.
+"""
+
+TAIL = """
+Everything is a call now, of what the machine knows or of a kernel, and the code generator gives
+each binding a register:
+"""
+
+END = """
+`shape_func` is not called as a kernel: its arithmetic is a constant of the executable, the words
+of a *shape program*, which `relaxvm.builtin.compute_shape` runs inside the dispatch loop.
+`tirexp` was compiled by the system's C compiler, and stands beside the bytecode as a packed
+function.
+
+Any of these stages can be printed, checked (`relaxvm.analysis.well_formed`) and built by itself
+(`relaxvm.build(mod, relax_pipeline=...)`); `RELAXVM_DUMP_IR=folder` writes all of them to files.
+"""
+
+
+def page() -> Iterator[str]:
+    example = _example()
+    yield HEAD
+    yield from _block("python", example.MyIRModule.script())
+    yield WHY
+    for name, reason, text in example.stages():
+        yield f"\n## {name}\n\n{reason[0].upper()}{reason[1:]}.\n"
+        yield from _block("python", text)
+    yield TAIL
+    import relaxvm
+
+    executable = relaxvm.build(example.MyIRModule)
+    listing = executable.as_text()
+    yield from _block("text", listing[: listing.index("\n@vm.builtin")].rstrip())
+    yield END
+
+
+def _block(language: str, text: str) -> Iterator[str]:
+    skip = "<!-- skip: as it is printed -->\n" if language == "python" else ""
+    yield f"\n{skip}```{language}\n{text.rstrip()}\n```\n"
+
+
+def _example() -> Any:
+    spec = importlib.util.spec_from_file_location("stages", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["stages"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="fail if the file is stale")
+    options = parser.parse_args()
+    text = "".join(page())
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    if options.check:
+        print(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/gen_stages.py")
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
