@@ -1,3 +1,3 @@
 """Operators of tensor expressions: `relaxvm.te.topi` under TVM's name."""
 
-from .te.topi import *
+from .te.topi import *  # noqa: F403

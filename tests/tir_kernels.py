@@ -10,9 +10,9 @@ def matmul(a: T.handle, b: T.handle, c: T.handle):
     A = T.match_buffer(a, (n, k), "float32")
     B = T.match_buffer(b, (k, m), "float32")
     C = T.match_buffer(c, (n, m), "float32")
-    for i, j, l in T.grid(n, m, k):
+    for i, j, x in T.grid(n, m, k):
         with T.sblock("matmul"):
-            vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+            vi, vj, vl = T.axis.remap("SSR", [i, j, x])
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vl] * B[vl, vj]
@@ -24,9 +24,9 @@ def transposed_matmul(a: T.handle, b: T.handle, c: T.handle):
     A = T.match_buffer(a, (n, k), "float32")
     B = T.match_buffer(b, (m, k), "float32")
     C = T.match_buffer(c, (n, m), "float32")
-    for i, j, l in T.grid(n, m, k):
+    for i, j, x in T.grid(n, m, k):
         with T.sblock("matmul"):
-            vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+            vi, vj, vl = T.axis.remap("SSR", [i, j, x])
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vl] * B[vj, vl]
@@ -263,8 +263,8 @@ def float_arithmetic(
         C[11, i] = T.rsqrt(T.fabs(A[i]))
         C[12, i] = T.fmod(A[i], B[i])
         C[13, i] = T.copysign(A[i], B[i])
-        C[14, i] = T.if_then_else(T.isnan(A[i]), T.float32(1), T.floordiv(A[i], B[i]))
-        C[15, i] = T.floormod(A[i], B[i])
+        C[14, i] = T.if_then_else(T.isnan(A[i]), T.float32(1), T.floor(A[i] / B[i]))
+        C[15, i] = A[i] - T.floor(A[i] / B[i]) * B[i]
 
 
 @T.prim_func
@@ -329,7 +329,9 @@ def matched(A: T.Buffer((4, 6, 5), "float32")):
     for i, j in T.grid(4, 3):
         with T.sblock("outer"):
             vi, vj = T.axis.remap("SS", [i, j])
-            part = T.match_buffer(A[vi, vj * 2 : vj * 2 + 2, 0:5], (2, 5), "float32")
+            part = T.match_buffer(
+                A[vi, vj * 2 : vj * 2 + 2, 0:5], (2, 5), "float32", offset_factor=1
+            )
             for x, y in T.grid(2, 5):
                 with T.sblock("inner"):
                     vx, vy = T.axis.remap("SS", [x, y])

@@ -208,7 +208,7 @@ def make_buffer(
     elem_offset: Any = None,
     scope: str = "global",
     align: int = -1,
-    offset_factor: int = 1,
+    offset_factor: int = 0,
 ) -> Buffer:
     """A buffer without a name, of a shape in which strings are expressions."""
     if isinstance(shape, (str, int, Expr)):

@@ -106,7 +106,7 @@ class _Parser:
         self._define("range", self._range)
         for name, dtype in _declarations(self._evaluator, node).items():
             self._declare(name, dtype)
-        params = [self._param(arg) for arg in self._arguments()]
+        params = self._params()
         body = self._body(node.body)
         result = None if node.returns is None else self._ret_type(node.returns)
         attrs = {} if options["private"] else {"global_symbol": node.name}
@@ -143,6 +143,16 @@ class _Parser:
         for default in args.defaults:
             self.error(default, "a parameter of a PrimFunc has no default")
         return [*args.posonlyargs, *args.args]
+
+    def _params(self) -> list[Var]:
+        """The parameters: scalars first, since shapes may name one that comes later."""
+        args = self._arguments()
+        found: dict[str, Var] = {}
+        for is_call in (False, True):
+            for arg in args:
+                if isinstance(arg.annotation, ast.Call) == is_call:
+                    found[arg.arg] = self._param(arg)
+        return [found[arg.arg] for arg in args]
 
     def _declare(self, name: str, dtype: str) -> Var:
         var = self._declared[name] = Var(name, dtype)
@@ -326,9 +336,12 @@ class _Parser:
             if frame.kind == ForKind.THREAD_BINDING
             else None
         )
-        for var, span in reversed(list(zip(variables, frame.ranges, strict=True))):
-            body = For(var, span.min, span.extent, frame.kind, body, thread, frame.annotations,
-                       frame.step, self._source.span(node))  # fmt: skip
+        try:
+            for var, span in reversed(list(zip(variables, frame.ranges, strict=True))):
+                body = For(var, span.min, span.extent, frame.kind, body, thread,
+                           frame.annotations, frame.step, self._source.span(node))  # fmt: skip
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node.iter, error)
         return body
 
     def _with(self, node: ast.With) -> Stmt | None:

@@ -163,13 +163,14 @@ class _Printer:
         parts = [self._dims(ty.shape), f'"{ty.dtype}"']
         if ty.strides:
             parts.append(f"strides={self._dims(ty.strides)}")
-        if ty.elem_offset is not None:
+        own_offset = isinstance(ty.elem_offset, Var) and self._names.get(ty.elem_offset) is None
+        if ty.elem_offset is not None and not own_offset:
             parts.append(f"elem_offset={self._dim(ty.elem_offset)}")
         if ty.storage_scope != "global":
             parts.append(f"scope={quoted(ty.storage_scope)}")
         if ty.data_alignment != DEFAULT_ALIGNMENT:
             parts.append(f"align={ty.data_alignment}")
-        if ty.offset_factor != 1:
+        if ty.offset_factor != 1 or own_offset:
             parts.append(f"offset_factor={ty.offset_factor}")
         return ", ".join(parts)
 

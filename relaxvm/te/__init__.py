@@ -8,13 +8,13 @@ from .tensor import (
     Tensor,
     TensorLoad,
     compute,
-    max,
-    min,
+    max,  # noqa: A004
+    min,  # noqa: A004
     placeholder,
     prod,
     reduce_axis,
     size_var,
-    sum,
+    sum,  # noqa: A004
     var,
 )
 

@@ -121,8 +121,8 @@ class _Arguments:
         if arg is None or isinstance(arg, (bool, int, float, str, Type)):
             return arg
         raise TypeError(
-            "emit_te: expected tensors, shapes, scalars, strings, types, or lists, tuples and dicts "
-            f"of these, got {type(arg).__name__}"
+            "emit_te: expected tensors, shapes, scalars, strings, types, or lists, tuples and "
+            f"dicts of these, got {type(arg).__name__}"
         )
 
     def _expr(self, arg: Expr) -> Any:

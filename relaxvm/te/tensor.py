@@ -110,7 +110,8 @@ class Tensor:
         """The tensor in another data type."""
         from . import topi
 
-        return topi.cast(self, dtype)
+        result: Tensor = topi.cast(self, dtype)
+        return result
 
 
 class TensorLoad(Expr):
@@ -300,15 +301,15 @@ def _number(dtype: str, value: int) -> Expr:
     return as_scalar(float(value) if is_float(dtype) else value, dtype)
 
 
-sum: Final = _reduction(
+sum: Final = _reduction(  # noqa: A001
     lambda a, b: a + b, lambda t: _number(t, 0), "The sum over axes made by `reduce_axis`."
 )
 prod: Final = _reduction(
     lambda a, b: a * b, lambda t: _number(t, 1), "The product over axes made by `reduce_axis`."
 )
-max: Final = _reduction(
+max: Final = _reduction(  # noqa: A001
     intrinsics.max, intrinsics.min_value, "The greatest value over axes made by `reduce_axis`."
 )
-min: Final = _reduction(
+min: Final = _reduction(  # noqa: A001
     intrinsics.min, intrinsics.max_value, "The least value over axes made by `reduce_axis`."
 )

@@ -1,7 +1,7 @@
 """Operators of tensor expressions, by formula.
 
-Numbers and scalars may stand for tensors; shapes broadcast as numpy's do, where dimensions are equal
-for certain or 1.
+Numbers and scalars may stand for tensors; shapes broadcast as numpy's do, where dimensions are
+equal for certain or 1.
 
 Source: ``tvm.topi`` of apache-tvm 0.27, the subset that programs of Relax use.
 """
@@ -137,8 +137,8 @@ def _binary(name: str, formula: Callable[[Expr, Expr], Any], doc: str) -> Callab
         a, b = _operands(lhs, rhs)
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             return formula(a, b)
-        shapes = [t.shape if isinstance(t, Tensor) else () for t in (a, b)]
-        shape = _broadcast(*shapes, name)
+        x, y = [t.shape if isinstance(t, Tensor) else () for t in (a, b)]
+        shape = _broadcast(x, y, name)
         return compute(
             shape,
             lambda *i: formula(_element(a, i), _element(b, i)),
@@ -227,8 +227,8 @@ tan = _unary("tan", intrinsics.tan, "tangent")
 floor = _unary("floor", intrinsics.floor, "greatest integer not above x")
 ceil = _unary("ceil", intrinsics.ceil, "least integer not below x")
 trunc = _unary("trunc", intrinsics.trunc, "x without its fraction")
-round = _unary("round", intrinsics.round, "nearest integer, of two the even one")
-abs = _unary("abs", intrinsics.abs, "absolute value")
+round = _unary("round", intrinsics.round, "nearest integer, of two the even one")  # noqa: A001
+abs = _unary("abs", intrinsics.abs, "absolute value")  # noqa: A001
 bitwise_not = _unary("bitwise_not", prim.bitwise_not, "~x")
 logical_not = _unary("logical_not", prim.logical_not, "not x, of bools")
 negative = _unary(
@@ -474,10 +474,10 @@ def _reduction(name: str, reduce: Callable[..., Expr], doc: str) -> Callable[...
 
 _REDUCTION_DOC: Final = " over an axis, several, or all; `keepdims` leaves them as 1."
 
-sum = _reduction("sum", te.sum, "The sum" + _REDUCTION_DOC)
+sum = _reduction("sum", te.sum, "The sum" + _REDUCTION_DOC)  # noqa: A001
 prod = _reduction("prod", te.prod, "The product" + _REDUCTION_DOC)
-max = _reduction("max", te.max, "The greatest value" + _REDUCTION_DOC)
-min = _reduction("min", te.min, "The least value" + _REDUCTION_DOC)
+max = _reduction("max", te.max, "The greatest value" + _REDUCTION_DOC)  # noqa: A001
+min = _reduction("min", te.min, "The least value" + _REDUCTION_DOC)  # noqa: A001
 
 
 def matmul(

@@ -182,10 +182,13 @@ def decl_buffer(
     elem_offset: Any = None,
     scope: str = "global",
     data_alignment: int = -1,
-    offset_factor: int = 1,
+    offset_factor: int = 0,
     span: Any = None,
 ) -> Buffer:
-    """A new buffer of the given shape and data type (float32 unless said)."""
+    """A new buffer of the given shape and data type (float32 unless said).  With an `offset_factor`
+    and no offset, the offset is a variable of its own."""
+    if offset_factor and elem_offset is None:
+        elem_offset = Var(f"{name}_elem_offset", DEFAULT_INT)
     ty = BufferType(
         as_dims(shape), dtype or "float32", strides or (), elem_offset, scope, data_alignment,
         offset_factor,
@@ -237,13 +240,13 @@ class Range(Node):
     min: Expr
     extent: Expr
 
-    def __init__(self, min: Any, extent: Any, span: Any = None) -> None:
+    def __init__(self, min: Any, extent: Any, span: Any = None) -> None:  # noqa: A002
         self.min = as_index(min)
         self.extent = as_index(extent)
         self.span = span
 
     @classmethod
-    def from_min_extent(cls, min: Any, extent: Any) -> Range:
+    def from_min_extent(cls, min: Any, extent: Any) -> Range:  # noqa: A002
         """The integers from `min`, `extent` many."""
         return cls(min, extent)
 

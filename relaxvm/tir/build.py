@@ -164,7 +164,8 @@ def _compile(text: str, names: Sequence[str]) -> Any:
 def _warn_no_compiler(names: Sequence[str]) -> None:
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     warnings.warn(
-        f"there is no C compiler: {listed} will run as Python, which is slower; install cc or set CC",
+        f"there is no C compiler: {listed} will run as Python, which is slower; install cc or set "
+        "CC",
         RelaxVMWarning,
         stacklevel=4,
     )

@@ -30,8 +30,8 @@ HALVES: Final = ("float16", "bfloat16")
 
 
 def scalar_type(dtype: str) -> str:
-    """C type of a scalar parameter or variable: integers are wide, whatever their data type, so that
-    sums that fit need no conversion."""
+    """C type of a scalar parameter or variable: integers are wide, whatever their data type, so
+    that sums that fit need no conversion."""
     if prim.is_float(dtype) or dtype == "uint64":
         return VALUES[dtype]
     return "int64_t"
@@ -278,7 +278,8 @@ static const char *kind_of(const RvmAny *x) {
 }
 
 static void dtype_name(RvmDtype t, char *out, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat",
+                                      "complex", "bool"};
   if (t.code == RVM_BOOLEAN) snprintf(out, size, "bool");
   else if (t.code <= RVM_COMPLEX) snprintf(out, size, "%s%d", names[t.code], t.bits);
   else snprintf(out, size, "a data type of code %d", t.code);
@@ -305,7 +306,8 @@ static int take_scalar(const Function *f, int i, const RvmAny *arg, Value *value
   return RVM_OK;
 }
 
-static int take_tensor(const Function *f, int i, const RvmAny *arg, Value *value, int64_t *variables) {
+static int take_tensor(const Function *f, int i, const RvmAny *arg, Value *value,
+                       int64_t *variables) {
   const Param *p = &f->params[i];
   if (arg->type != RVM_TENSOR) REFUSE("TypeError", "expected a tensor, got %s", kind_of(arg));
   const RvmTensor *x = arg->as_tensor;
@@ -327,8 +329,8 @@ static int take_tensor(const Function *f, int i, const RvmAny *arg, Value *value
         break;
       case DIM_SAME:
         if (length != variables[expected])
-          REFUSE("ValueError", "dimension %d: expected %s = %lld, got %lld", d, f->variables[expected],
-                 (long long)variables[expected], (long long)length);
+          REFUSE("ValueError", "dimension %d: expected %s = %lld, got %lld", d,
+                 f->variables[expected], (long long)variables[expected], (long long)length);
         break;
       case DIM_BINDS:
         if (length > f->longest[expected])
@@ -352,7 +354,7 @@ static int overlap(const RvmAny *a, const RvmAny *b) {
   return x < y + (uint64_t)nbytes(b) && y < x + (uint64_t)nbytes(a);
 }
 
-/* Buffers do not overlap within a body.  What is only read and lies in what is written is copied. */
+/* Within a body buffers do not overlap: what is only read and lies in what is written is copied. */
 static int separate(const Function *f, const RvmAny *args, Value *values, void **copies) {
   for (int i = 0; i < f->count; i++) {
     const Param *p = &f->params[i];
@@ -362,7 +364,8 @@ static int separate(const Function *f, const RvmAny *args, Value *values, void *
       if (j == i || f->params[j].ndim < 0 || !f->params[j].written || !overlap(&args[i], &args[j]))
         continue;
       if (p->written)
-        REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j, f->params[j].name);
+        REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j,
+               f->params[j].name);
       copies[i] = malloc((size_t)nbytes(&args[i]));
       if (!copies[i]) REFUSE("MemoryError", "no memory for a %s", "copy");
       values[i].data = memcpy(copies[i], values[i].data, (size_t)nbytes(&args[i]));

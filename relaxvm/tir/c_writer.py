@@ -171,8 +171,9 @@ class Writer:
             self._line(f"const int64_t {var}by = {step};")
             step = f"{var}by"
             place = f"{self._name}: loop {loop.loop_var.name}"
-            self._line(f"if (UNLIKELY({step} <= 0)) return rvm_error(\"ValueError\", "
-                       f"\"%s: the step is %lld\", {c_string(place)}, (long long){step});")  # fmt: skip
+            self._line(f"if (UNLIKELY({step} <= 0))")
+            self._line("  return rvm_error(\"ValueError\", \"%s: the step is %lld\", "
+                       f"{c_string(place)}, (long long){step});")  # fmt: skip
         advance = f"{var}++" if step == "1" else f"{var} += {step}"
         self._line(f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{")
         self._depth += 1
@@ -273,8 +274,8 @@ class Writer:
         for d in unproven:
             site = self._site(buffer, d)
             length = self.expression(buffer.ty.shape[d])
-            self._line(f"if (UNLIKELY((uint64_t)i{d} >= (uint64_t)({length}))) return fail(&(Fault){{"
-                       f"{site}, i{d}, {length}}}, {self._symbol}_sites);")  # fmt: skip
+            self._line(f"if (UNLIKELY((uint64_t)i{d} >= (uint64_t)({length})))")
+            self._line(f"  return fail(&(Fault){{{site}, i{d}, {length}}}, {self._symbol}_sites);")
         self._line(f"{self._element(buffer, names)} = {self._to_memory('value', dtype)};")
         self._depth -= 1
         self._line("}")
@@ -407,7 +408,8 @@ class Writer:
 
     def _extreme(self, e: Any) -> str:
         kind = "max" if type(e) is prim.Max else "min"
-        return f"{self._helpers.extreme(kind, e.dtype)}({self.expression(e.a)}, {self.expression(e.b)})"
+        name = self._helpers.extreme(kind, e.dtype)
+        return f"{name}({self.expression(e.a)}, {self.expression(e.b)})"
 
     def _bitwise(self, e: Any) -> str:
         return f"(({VALUES[e.dtype]})({self.expression(e.a)} {e.SYMBOL} {self.expression(e.b)}))"
@@ -465,7 +467,8 @@ class Writer:
             return f"({text} != 0)"
         if is_float(dtype):
             if dtype == "float16":
-                return f"{self._helpers.round_half(dtype)}({text if is_float(source) else f'(float){text}'})"
+                exact = text if is_float(source) else f"(float){text}"
+                return f"{self._helpers.round_half(dtype)}({exact})"
             value = f"(({VALUES[dtype]}){text})"
             return (
                 value
@@ -501,7 +504,8 @@ class Writer:
                 return f"__builtin_popcountll({text})"
             name = self._helpers.use(
                 f"clz_{bits}",
-                f"int clz_{bits}(uint64_t x) {{ return x ? __builtin_clzll(x) - {64 - bits} : {bits}; }}",
+                f"int clz_{bits}(uint64_t x) {{\n"
+                f"  return x ? __builtin_clzll(x) - {64 - bits} : {bits};\n}}",
             )
             return f"{name}({text})"
         if op is REINTERPRET:

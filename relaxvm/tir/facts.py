@@ -8,7 +8,7 @@ intermediate result overflows; `Facts.fits` says where.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -85,7 +85,8 @@ class Facts:
         """Inside: a condition is true, or false.  Of use are comparisons of a variable."""
         saved: list[tuple[Var, tuple[Expr | None, Expr | None], Interval]] = []
         for var, lower, upper in _consequences(condition, holds):
-            if var not in self._bounds or not self.fits(lower if upper is None else upper):
+            bound = lower if upper is None else upper
+            if var not in self._bounds or bound is None or not self.fits(bound):
                 continue
             saved.append((var, self._bounds[var], self._intervals[var]))
             old_lower, old_upper = self._bounds[var]
@@ -151,7 +152,7 @@ class Facts:
         return low <= high
 
     def interval(self, e: Expr) -> Interval:
-        """Least and greatest value of an integer expression as it is computed, overflow included."""
+        """Least and greatest value of an integer expression as it is computed, with overflow."""
         low, high = self._interval(e)
         return (low, high) if low <= high else _whole(e)
 
@@ -231,7 +232,7 @@ def _remainder(a: Interval, b: Interval) -> Interval:
     return a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1)
 
 
-_COMBINE: Final = {
+_COMBINE: Final[dict[type, Callable[[Interval, Interval], Interval]]] = {
     Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
     Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
     Mul: _product,

@@ -268,24 +268,24 @@ def _of_integers_too(function: Callable[..., Expr], doc: str) -> Callable[..., E
 floor = _of_integers_too(_floor, "Greatest integer not above x.")
 ceil = _of_integers_too(_ceil, "Least integer not below x.")
 trunc = _of_integers_too(_trunc, "x without its fraction.")
-round = _of_integers_too(_round, "Nearest integer, of two the even one.")
+round = _of_integers_too(_round, "Nearest integer, of two the even one.")  # noqa: A001
 nearbyint = _of_integers_too(_nearbyint, "Nearest integer, of two the even one.")
 
 
-def abs(x: Any, span: Any = None) -> Expr:
+def abs(x: Any, span: Any = None) -> Expr:  # noqa: A001
     """Absolute value; of integers as ``select(x >= 0, x, 0 - x)``."""
-    x = as_scalar(x)
-    if is_float(x.dtype):
-        return _fabs(x, span=span)
-    if x.dtype.startswith(("uint", "bool")):
-        return x
-    return prim.select(x >= 0, x, prim.subtract(0, x))
+    value: Expr = as_scalar(x)
+    if is_float(value.dtype):
+        return _fabs(value, span=span)
+    if value.dtype.startswith(("uint", "bool")):
+        return value
+    return prim.select(value >= 0, value, prim.subtract(0, value))
 
 
 fabs = abs
 
 
-def pow(x: Any, y: Any, span: Any = None) -> Expr:
+def pow(x: Any, y: Any, span: Any = None) -> Expr:  # noqa: A001
     """x to the power of y, of floats."""
     return _pow_float(x, y, span=span)
 
@@ -380,10 +380,10 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = 
     condition = as_scalar(condition)
     if condition.dtype != "bool":
         condition = prim.not_equal(condition, 0)
-    true_value, false_value = _index_pair(true_value, false_value)
+    then, orelse = _index_pair(true_value, false_value)
     if type(condition) is IntImm:
-        return true_value if condition.value else false_value
-    return Call(IF_THEN_ELSE, (condition, true_value, false_value), ty=true_value.ty, span=span)
+        return then if condition.value else orelse
+    return Call(IF_THEN_ELSE, (condition, then, orelse), ty=then.ty, span=span)
 
 
 def _index_pair(a: Any, b: Any) -> tuple[Expr, Expr]:
@@ -417,19 +417,19 @@ def popcount(x: Any, span: Any = None) -> Expr:
     return Call(POPCOUNT, (x,), ty=x.ty, span=span)
 
 
-def reinterpret(dtype: str | PrimType, value: Any, span: Any = None) -> Expr:
+def reinterpret(dtype: Any, value: Any, span: Any = None) -> Expr:
     """The bits of a value as another data type of the same size.
 
     Raises:
         TypeError: the sizes differ.
     """
-    value = as_scalar(value)
-    dtype = getattr(dtype, "dtype", dtype)
-    if _bits(dtype) != _bits(value.dtype):
-        raise TypeError(f"reinterpret: {value.dtype} and {dtype} have different sizes")
-    if dtype == value.dtype:
-        return value
-    return Call(REINTERPRET, (value,), ty=prim_type(dtype), span=span)
+    operand: Expr = as_scalar(value)
+    dtype = str(getattr(dtype, "dtype", dtype))
+    if _bits(dtype) != _bits(operand.dtype):
+        raise TypeError(f"reinterpret: {operand.dtype} and {dtype} have different sizes")
+    if dtype == operand.dtype:
+        return operand
+    return Call(REINTERPRET, (operand,), ty=prim_type(dtype), span=span)
 
 
 def _bits(dtype: str) -> int:
@@ -500,8 +500,7 @@ def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
     Raises:
         ValueError: there is no such operator.
     """
-    op = name if isinstance(name, Op) else Op.get(name)
-    return Call(op, [a if isinstance(a, Expr) else _number(a) for a in args],
+    return Call(Op.get(name), [a if isinstance(a, Expr) else _number(a) for a in args],
                 ty=prim_type(dtype), span=span)  # fmt: skip
 
 
@@ -524,8 +523,8 @@ truncdiv = _binary(prim.truncdiv, "a / b of integers, rounded towards zero.")
 truncmod = _binary(prim.truncmod, "What `truncdiv` leaves.")
 indexdiv = floordiv
 indexmod = floormod
-max = _binary(prim.maximum, "The greater of a and b: a if a > b, else b.")
-min = _binary(prim.minimum, "The lesser of a and b: a if a < b, else b.")
+max = _binary(prim.maximum, "The greater of a and b: a if a > b, else b.")  # noqa: A001
+min = _binary(prim.minimum, "The lesser of a and b: a if a < b, else b.")  # noqa: A001
 bitwise_and = _binary(lambda a, b: a & b, "a & b")
 bitwise_or = _binary(lambda a, b: a | b, "a | b")
 bitwise_xor = _binary(lambda a, b: a ^ b, "a ^ b")
@@ -550,7 +549,7 @@ def ceildiv(a: Any, b: Any, span: Any = None) -> Expr:
     return prim.floordiv(prim.subtract(prim.add(a, b), 1), b)
 
 
-def all(*conditions: Any, span: Any = None) -> Expr:
+def all(*conditions: Any, span: Any = None) -> Expr:  # noqa: A001
     """Whether all conditions are true."""
     result = as_scalar(conditions[0])
     for condition in conditions[1:]:
@@ -558,7 +557,7 @@ def all(*conditions: Any, span: Any = None) -> Expr:
     return result
 
 
-def any(*conditions: Any, span: Any = None) -> Expr:
+def any(*conditions: Any, span: Any = None) -> Expr:  # noqa: A001
     """Whether one of the conditions is true."""
     result = as_scalar(conditions[0])
     for condition in conditions[1:]:

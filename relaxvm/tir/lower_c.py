@@ -1,8 +1,8 @@
 """PrimFuncs as C, against ``relaxvm/kernel.h``.
 
 A kernel checks its arguments and runs the body.  Within a body no two buffers overlap: pointers are
-``restrict``, and reductions are exchanged so that inner loops run along memory.  An argument that is
-only read and overlaps one that is written is copied before.
+``restrict``, and reductions are exchanged so that inner loops run along memory.  An argument
+that is only read and overlaps one that is written is copied before.
 
 What may go wrong is checked: arguments when the kernel is called, an index where it is not certain
 to be within bounds, a divisor where it is not certainly no zero.  Integers wrap; floats are rounded
@@ -127,7 +127,8 @@ class _KernelText:
             f"  Value values[{max(count, 1)}];",
             f"  int64_t variables[{max(slots, 1)}];",
             f"  void *copies[{max(count, 1)}] = {{NULL}};",
-            f"  int status = take(&{self.symbol}_function, args, num_args, values, variables, copies);",
+            f"  int status = take(&{self.symbol}_function, args, num_args, values, variables, "
+            "copies);",
         ]
         lines += [
             f"  int64_t {names.of(dim)} UNUSED = status ? 0 : variables[{i}];"
@@ -143,8 +144,8 @@ class _KernelText:
             for d, dim in enumerate(p.dims or ()):
                 if _dim_kind(dim, kernel) == "DIM_FREE":
                     text = self._plain(dim.value, f"parameter {p.name}")
-                    lines.append(f"  if (!status) status = check_dim(&{self.symbol}_function, args, "
-                                 f"{i}, {d}, {text});")  # fmt: skip
+                    lines.append(f"  if (!status) status = check_dim(&{self.symbol}_function, "
+                                 f"args, {i}, {d}, {text});")  # fmt: skip
         for buffer in self.on_heap:
             lines += self._allocation(buffer)
         lines.append(f"  if (!status) status = {self.symbol}_body({', '.join(self._arguments())});")
@@ -167,8 +168,9 @@ class _KernelText:
         shape = f"(const int64_t[]){{{', '.join(dims)}}}" if dims else "NULL"
         return [
             f"  {STORED[dtype]} *{name} = NULL;",
-            f"  if (!status && !({name} = allocate(&{self.symbol}_function, {c_string(buffer.name)}, "
-            f"{len(dims)}, {shape}, {bits_of(dtype) // 8}))) status = RVM_FAILED;",
+            f"  if (!status && !({name} = allocate(&{self.symbol}_function, "
+            f"{c_string(buffer.name)}, {len(dims)}, {shape}, {bits_of(dtype) // 8})))",
+            "    status = RVM_FAILED;",
         ]
 
     def _arguments(self) -> list[str]:

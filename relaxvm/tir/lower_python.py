@@ -59,7 +59,7 @@ class _Vector(NamedTuple):
 
     var: Var
     first: str
-    count: str
+    turns: str
     array: str
 
 
@@ -227,9 +227,9 @@ class _Writer:
             if vector is not None and index in depends and self._is_span(index, depends):
                 start = self._start(index)
                 if proven:
-                    parts.append(f"{start}:{start} + {vector.count}")
+                    parts.append(f"{start}:{start} + {vector.turns}")
                 else:
-                    parts.append(f"span({start}, {vector.count}, {self._index(dim)}, {place})")
+                    parts.append(f"span({start}, {vector.turns}, {self._index(dim)}, {place})")
                 continue
             text = self.expression(index)
             parts.append(text.code if proven else f"at({text.code}, {self._index(dim)}, {place})")

@@ -96,7 +96,7 @@ def normalize(func: PrimFunc, name: str) -> Kernel:
             parameter has strides or an offset.
         NotImplementedError: a statement or expression that the lowerings do not know.
     """
-    flatten = _Flatten(name)
+    flatten = _Flatten(name, _offsets(func))
     body = flatten.visit(func.body)
     written = _written(body)
     params, dims = _params(func, name, written)
@@ -112,6 +112,16 @@ def normalize(func: PrimFunc, name: str) -> Kernel:
     _CheckDefined(name, defined | set(flatten.allocs)).visit(body)
     returns = _returned(func, body)
     return Kernel(name, params, dims, tuple(flatten.allocs), body, returns)
+
+
+def _offsets(func: PrimFunc) -> dict[Var, Expr]:
+    """The offsets of parameters that are variables: 0."""
+    found: dict[Var, Expr] = {}
+    for param in func.params:
+        offset = param.ty.elem_offset if isinstance(param, Buffer) else None
+        if isinstance(offset, Var):
+            found[offset] = IntImm(offset.ty.dtype, 0)
+    return found
 
 
 def _returned(func: PrimFunc, body: Stmt) -> str | None:
@@ -143,7 +153,7 @@ def _params(
         if not isinstance(param, Buffer):
             params.append(Param(param.name, param, param.ty.dtype, None, False))
             continue
-        if param.ty.strides or param.ty.elem_offset is not None:
+        if param.ty.strides or not _starts_at_0(param):
             raise ValueError(
                 f"{name}: parameter {param.name} has strides or an offset; the lowerings take "
                 "compact buffers"
@@ -166,6 +176,11 @@ def _params(
                         "dimension of its own"
                     )
     return tuple(params), tuple(dims)
+
+
+def _starts_at_0(buffer: Buffer) -> bool:
+    """Whether the first element is where the memory begins: a variable offset is 0."""
+    return buffer.ty.elem_offset is None or isinstance(buffer.ty.elem_offset, Var)
 
 
 class _Written(Visitor):
@@ -247,8 +262,8 @@ class _Flatten(_Substitute):
     """Blocks become plain statements.  `visit` of a statement gives a statement; on the way up from
     a block with an initialization, `_flatten` gives a `_Piece`."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__({})
+    def __init__(self, name: str, values: dict[Var, Expr]) -> None:
+        super().__init__(values)
         self._name = name
         self.allocs: list[Buffer] = []
         self._views: dict[Buffer, _View] = {}
@@ -364,7 +379,7 @@ class _Flatten(_Substitute):
         return IfThenElse(predicate, _settle(piece))
 
     def _allocate(self, buffer: Buffer) -> None:
-        if buffer.ty.strides or buffer.ty.elem_offset is not None:
+        if buffer.ty.strides or not _starts_at_0(buffer):
             raise ValueError(
                 f"{self._name}: local buffer {buffer.name} has strides or an offset; the lowerings "
                 "take compact buffers"
@@ -457,8 +472,8 @@ class _Exchanger:
     """Loops in another order, where that makes them run along memory.
 
     ``for j: init C[j]; for k: C[j] = f(C[j], ...)`` becomes ``for j: init C[j]``, then
-    ``for k: for j: C[j] = f(C[j], ...)``.  Every element sees the same operations in the same order,
-    as long as buffers do not overlap.
+    ``for k: for j: C[j] = f(C[j], ...)``.  Every element sees the same operations in the same
+    order, as long as buffers do not overlap.
     """
 
     def __init__(self, *, always: bool) -> None:
@@ -515,7 +530,9 @@ class _Exchanger:
             load.buffer is target for n in nest for x in (n.min, n.extent) for load in loads_of(x)
         ):
             return None
-        if not self._always and not all(_runs_along(x.indices, var) for x in [*loads, inner]):
+        if not self._always and not all(
+            _runs_along(indices, var) for indices in [inner.indices, *[x.indices for x in loads]]
+        ):
             return None
         rest: Stmt = _with_body(loop, inner)
         for n in reversed(nest):

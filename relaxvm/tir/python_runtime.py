@@ -29,8 +29,8 @@ class PythonFunction:
     Args:
         name: for messages.
         params: of each parameter name, data type, dimensions (None for a scalar) and whether it is
-            written.  A dimension is a number, or a pair: ("binds" | "same", number of a variable) or
-            ("free", 0).
+            written.  A dimension is a number, or a pair: ("binds" | "same", number of a variable)
+            or ("free", 0).
         variables: of each variable of shapes its name and what it is at most.
         body: takes the arguments, then the variables.
     """
@@ -286,9 +286,20 @@ def least(a: Any, b: Any) -> Any:
 
 
 def divide(kind: str, a: Any, b: Any, name: str) -> Any:
-    """Division of integers, exact ones or of one data type: floordiv, floormod, truncdiv, truncmod."""
+    """Division of integers, exact ones or of one data type.
+
+    Args:
+        kind: floordiv, floormod, truncdiv or truncmod.
+        a, b: the operands.
+        name: of the function, for the message.
+
+    Raises:
+        ZeroDivisionError: a divisor is 0.
+    """
     if np.any(np.equal(b, 0)):
         raise ZeroDivisionError(f"{name}: integer division by zero")
+    quotient: Any
+    rest: Any
     if isinstance(a, int) and isinstance(b, int):
         quotient, rest = divmod(a, b)
     else:
@@ -296,8 +307,8 @@ def divide(kind: str, a: Any, b: Any, name: str) -> Any:
         rest = a - quotient * b
     if kind.startswith("trunc"):
         # One up where the quotient was rounded down below zero.
-        up = (rest != 0) & ((np.less(a, 0)) != (np.less(b, 0)))
-        if isinstance(quotient, int):
+        up: Any = (rest != 0) & ((np.less(a, 0)) != (np.less(b, 0)))
+        if isinstance(a, int) and isinstance(b, int):
             quotient, rest = quotient + int(up), rest - b * int(up)
         else:
             up = up.astype(quotient.dtype)

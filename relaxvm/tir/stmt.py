@@ -81,7 +81,7 @@ class For(Stmt):
     def __init__(
         self,
         loop_var: Var,
-        min: Any,
+        min: Any,  # noqa: A002
         extent: Any,
         kind: int,
         body: Stmt,
@@ -99,8 +99,11 @@ class For(Stmt):
         self.thread_binding = thread_binding
         self.annotations = Attrs(annotations or {})
         self.step = None if step is None else cast_index(as_index(step, dtype), dtype)
-        if type(self.step) is IntImm and self.step.value == 1:
-            self.step = None
+        if type(self.step) is IntImm:
+            if self.step.value <= 0:
+                raise ValueError(f"loop {loop_var.name}: the step is {self.step.value}")
+            if self.step.value == 1:
+                self.step = None
         self.span = span
 
 

@@ -95,7 +95,7 @@ def _is_same(a: object, b: object) -> bool:
 def replace(node: Any, changed: Mapping[str, Any]) -> Any:
     """A copy of a node with some fields exchanged; its type follows from them."""
     cls = type(node)
-    new = cls.__new__(cls)
+    new = object.__new__(cls)
     for base in cls.__mro__:
         for slot in getattr(base, "__slots__", ()):
             setattr(new, slot, getattr(node, slot, None))
@@ -128,7 +128,8 @@ class _Substitute(Mutator):
         if shape is ty.shape and strides is ty.strides and offset is ty.elem_offset:
             return ty
         shape, strides = map(simplify, shape), map(simplify, strides)
-        return BufferType(tuple(shape), ty.dtype, tuple(strides), offset, ty.storage_scope, ty.data_alignment,
+        return BufferType(tuple(shape), ty.dtype, tuple(strides), offset, ty.storage_scope,
+                          ty.data_alignment,
                           ty.offset_factor, ty.span)  # fmt: skip
 
 
