@@ -251,9 +251,14 @@ class _ModuleParser(_Parser):
     def _read(self, name: str) -> None:
         """Read the body of a function, unless that is done or being done."""
         found = self._open.pop(name, None)
-        if found is not None:
-            self._done[name] = self.function(*found)
-            self._vars[name].ty = self._done[name].ty
+        if found is None:
+            return
+        node, signature, decoration = found
+        var = self._vars[name]
+        if var.ty is None:
+            var.ty = signature.func_type(ANY, decoration.is_pure)  # as it is seen by itself
+        func = self._done[name] = self.function(node, signature, decoration)
+        var.ty = func.ty
 
     def global_var(self, name: str) -> GlobalVar:
         """A function by name.
@@ -267,19 +272,20 @@ class _ModuleParser(_Parser):
                 f"the module has no function {name!r}{did_you_mean(name, self._vars)}"
             )
         if var.ty is None:
-            _, signature, decoration = self._open[name]
-            var.ty = signature.func_type(ANY, decoration.is_pure)  # as seen by itself
-            scope = self.scope
-            self.scope = Scope(scope.outside)
-            self.scope.vars.update({self._node.name: scope.vars[self._node.name]})
-            self.scope.vdevices = scope.vdevices
-            self.evaluator = Evaluator(self.source, self.scope)
-            try:
-                self._read(name)
-            finally:
-                self.scope = scope
-                self.evaluator = Evaluator(self.source, scope)
+            self._read_aside(name)
         return var
+
+    def _read_aside(self, name: str) -> None:
+        """Read the body of a function in the middle of another: in a scope of its own."""
+        outer = self.scope, self.evaluator
+        self.scope = Scope(outer[0].outside)
+        self.scope.vdevices = outer[0].vdevices
+        self.scope.define(self._node.name, _Module(self))
+        self.evaluator = Evaluator(self.source, self.scope)
+        try:
+            self._read(name)
+        finally:
+            self.scope, self.evaluator = outer
 
 
 class _BodyParser:
