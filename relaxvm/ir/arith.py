@@ -1202,6 +1202,15 @@ class Analyzer:
         n = self._normalizer
         return n.interval(n.polynomial(e))
 
+    def normal_form(self, e: Expr) -> Polynomial:
+        """The polynomial that an integer is, its atoms numbered by this analyzer; not to be
+        changed.  Expressions with equal ones are equal."""
+        return self._normalizer.polynomial(e)
+
+    def bounds_of(self, p: Polynomial) -> tuple[int | float, int | float]:
+        """`const_bounds` of a polynomial over this analyzer's atoms."""
+        return self._normalizer.interval(p)
+
 
 def _operands(a: Any, b: Any) -> Sequence[Expr]:
     return (

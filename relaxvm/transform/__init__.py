@@ -23,9 +23,11 @@ from .lower_alloc_tensor import *
 from .lower_runtime_builtin import *
 from .normalize import *
 from .pass_infra import *
+from .plan_memory import *
 from .remove_purity_checking import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
 from .static_plan_block_memory import *
 from .to_non_dataflow import *
 from .vm_shape_lower import *
+from .write_in_place import *

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..analysis.allocations import uses
 from ..ir import (
     Binding,
     BindingBlock,
@@ -29,7 +30,6 @@ from ..ir import (
 from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, can_fuse
 from ..op import base
 from ..op.lowering import KERNEL_PREFIX
-from .kill_after_last_use import uses
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FuseOps"]

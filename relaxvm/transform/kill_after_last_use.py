@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..analysis.allocations import uses
 from ..ir import (
     Binding,
     BindingBlock,
@@ -11,7 +12,6 @@ from ..ir import (
     Constant,
     DataflowVar,
     Expr,
-    ExprVisitor,
     ExternFunc,
     Function,
     FuncType,
@@ -42,37 +42,6 @@ _KILLS: Final = (
     Op.get("relax.vm.kill_object"),
 )
 _TRIVIAL: Final = (Var, DataflowVar, Constant, Tuple, TupleGetItem)
-
-
-class _Uses(ExprVisitor):
-    """Variables that an expression uses, in order."""
-
-    def __init__(self) -> None:
-        self.found: dict[Var, None] = {}
-
-    def visit_var(self, var: Var) -> None:
-        self.found[var] = None
-
-    def visit_scalar(self, scalar: Expr) -> None:
-        """Symbolic variables are no objects."""
-
-    def visit_shape(self, expr: Any) -> None:
-        """As above."""
-
-
-def uses(expr: Expr) -> dict[Var, None]:
-    """Variables that an expression uses, nested bodies included, in order of first use."""
-    kind = type(expr)
-    if isinstance(expr, Var):
-        return {expr: None}
-    if kind is Call and not any(type(a) is Tuple for a in expr.args):  # type: ignore[attr-defined]
-        found = {a: None for a in expr.args if isinstance(a, Var)}  # type: ignore[attr-defined]
-        if isinstance(expr.op, Var):  # type: ignore[attr-defined]
-            found[expr.op] = None  # type: ignore[attr-defined]
-        return found
-    visitor = _Uses()
-    visitor.visit(expr)
-    return visitor.found
 
 
 def _insert_kills(seq: SeqExpr) -> SeqExpr:

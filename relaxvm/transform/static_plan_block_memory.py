@@ -5,8 +5,9 @@ is used; `_Planner` goes through the program once more and hands out storages, t
 whose tensor was used for the last time.
 
 Source: the pass of the same name in apache-tvm 0.27.  It is not followed where that overwrites what
-is still read: it reuses an argument's memory while the result of a packed function lives, which may be
-that argument; and it uses a storage outside of the branch that allocates it.  `PlanMemory` goes further.
+is still read: it reuses an argument's memory while the result of a packed function lives, which may
+be that argument; and it uses a storage outside of the branch that allocates it.  `PlanMemory` goes
+further.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..analysis.allocations import uses
 from ..ir import (
     ANY,
     Analyzer,
@@ -53,7 +55,7 @@ _VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "relax.memory.e
 _PACKED_VIEWS: Final = frozenset({"vm.builtin.reshape"})
 _RANGE: Final = 16
 """A storage is taken for a tensor of at least a 16th of its size."""
-_PLAN_OUTPUTS: Final = "relax.memory_plan_dynamic_func_output"
+DYNAMIC_OUTPUT: Final = "relax.memory_plan_dynamic_func_output"
 
 
 class _Token:
@@ -97,11 +99,11 @@ def _each(tokens: _Tokens) -> Iterator[_Token]:
             yield from _each(item)
 
 
-class _Bounds:
+class SizeBounds:
     """Sizes in bytes, with the bounds that a function declares for its symbolic variables."""
 
     def __init__(self, func: Function) -> None:
-        self._analyzer = Analyzer()
+        self.analyzer = Analyzer()
         upper = _attribute(func, "tir_var_upper_bound")
         lower = _attribute(func, "tir_var_lower_bound")
         non_negative = {str(name) for name in func.attrs.get("tir_non_negative_var", ())}
@@ -109,10 +111,15 @@ class _Bounds:
         for var in dict.fromkeys(v for p in func.params for v in type_free_vars(p.ty)):
             low = lower.get(var.name, 0)
             if var.name in upper:
-                self._analyzer.bind(var, low, upper[var.name])
+                self.analyzer.bind(var, low, upper[var.name])
                 self._bounded.add(var)
             elif var.name in lower or var.name in non_negative:
-                self._analyzer.bind(var, low, None)
+                self.analyzer.bind(var, low, None)
+
+    def bind_dimension(self, var: Var) -> None:
+        """Have it known that a variable is a dimension of a tensor."""
+        if self.analyzer.const_bounds(var)[0] < 0:
+            self.analyzer.bind(var, 0, None)
 
     def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
         """Bytes of a tensor, each bounded dimension at its greatest."""
@@ -129,15 +136,16 @@ class _Bounds:
 
     def nbytes_of_result(self, shape: ShapeExpr, dtype: str) -> Expr:
         """The same, written as it is for results."""
-        size: Expr = int_imm(1)
+        size: Any = int_imm(1)
         for dim in map(self._greatest, shape.values):
             size = size * dim
-        return size * int_imm(as_dtype(dtype).itemsize)
+        total: Expr = size * int_imm(as_dtype(dtype).itemsize)
+        return total
 
     def _greatest(self, dim: Expr) -> Expr:
         if type(dim) is IntImm or not self._bounded:
             return dim
-        high = self._analyzer.const_bounds(dim)[1]
+        high = self.analyzer.const_bounds(dim)[1]
         return dim if high == math.inf else int_imm(int(high))
 
 
@@ -154,8 +162,8 @@ class _Lives:
 
     def __init__(self, func: Function, mod: IRModule) -> None:
         self._mod = mod
-        self._bounds = _Bounds(func)
-        self._plans_outputs = bool(func.attrs.get(_PLAN_OUTPUTS))
+        self._bounds = SizeBounds(func)
+        self._plans_outputs = bool(func.attrs.get(DYNAMIC_OUTPUT))
         self._tokens: dict[Var, _Tokens] = {}
         self._block = 0
         self._num_blocks = 0
@@ -253,8 +261,6 @@ class _Lives:
 
 
 def _used_variables(func: Function) -> set[Var]:
-    from .kill_after_last_use import uses
-
     found: set[Var] = set()
 
     def walk(seq: SeqExpr) -> None:
@@ -314,9 +320,8 @@ class _Planner:
             return _Storage(token.nbytes, self._inside[-1])
         free = self._free.get((token.scope, token.dtype), [])
         # What a branch allocates is not there outside of it.
-        found = _fitting(
-            [s for s in free if any(s.seq is seq for seq in self._inside)], token.nbytes
-        )
+        there = [s for s in free if any(s.seq is seq for seq in self._inside)]
+        found = _fitting(there, token.nbytes)
         if found is None:
             return _Storage(token.nbytes, self._inside[-1])
         free.remove(found)
@@ -389,6 +394,6 @@ def StaticPlanBlockMemory() -> Pass:
         if lives.of_binding:
             _Planner(func, lives)
             func = _Rewriter(lives).visit(func)
-        return func.without_attr(_PLAN_OUTPUTS) if _PLAN_OUTPUTS in func.attrs else func
+        return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func
 
     return run  # type: ignore[no-any-return]

@@ -1,0 +1,299 @@
+"""The tensors that a function allocates: where each is used, and whether anything may keep it.
+
+A function that has its allocations spelled out (after CallTIRRewrite) is numbered through: each
+binding is a *point*, those inside of a branch follow the If that they belong to.  Of two branches
+only one runs, so what is used in the first one only is not alive in the second.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ..ir.expr import (
+    Binding,
+    Call,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+)
+from ..ir.module import IRModule
+from ..ir.op import Op
+from ..ir.visitor import ExprVisitor
+
+__all__ = ["Allocation", "Allocations", "Region", "dimensions", "each", "uses"]
+
+ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
+VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "vm.builtin.reshape"})
+"""Operators and packed functions whose result shares the memory of their first argument."""
+_READERS: Final = frozenset(
+    {"relax.shape_of", "relax.tensor_to_shape", "relax.print", "relax.assert_op",
+     "relax.vm.call_tir_dyn", "vm.builtin.shape_of"}
+)  # fmt: skip
+"""Those that are done with their arguments when they return."""
+_CALLING: Final = frozenset(
+    {"relax.invoke_closure", "relax.invoke_pure_closure", "relax.call_builtin_with_ctx"}
+)
+"""Operators that run code of the program."""
+KERNELS: Final = "relaxvm.kernel."
+"""What the names of kernels begin with: they are done with their arguments, too."""
+
+
+class _Uses(ExprVisitor):
+    def __init__(self) -> None:
+        self.found: dict[Var, None] = {}
+
+    def visit_var(self, var: Var) -> None:
+        self.found[var] = None
+
+    def visit_scalar(self, scalar: Expr) -> None:
+        """Symbolic variables hold no tensors."""
+
+    def visit_shape(self, expr: Any) -> None:
+        """As above."""
+
+
+def uses(expr: Expr) -> dict[Var, None]:
+    """Variables that an expression uses as values, nested bodies included, by their first use."""
+    if isinstance(expr, Var):
+        return {expr: None}
+    if type(expr) is Call and not any(type(arg) is Tuple for arg in expr.args):
+        found: dict[Var, None] = {arg: None for arg in expr.args if isinstance(arg, Var)}
+        if isinstance(expr.op, Var):
+            found[expr.op] = None
+        return found
+    visitor = _Uses()
+    visitor.visit(expr)
+    return visitor.found
+
+
+class Region:
+    """A sequence of bindings: the body of the function, or a branch.
+
+    Attributes:
+        parent: the region around it, None for the body.
+        bindings: its bindings, blocks joined.
+        starts: the point of each.
+        end: the point behind all that is inside.
+        branches: regions inside, by the index of their If.
+    """
+
+    __slots__ = ("bindings", "branches", "end", "parent", "starts")
+
+    def __init__(self, parent: Region | None) -> None:
+        self.parent = parent
+        self.bindings: list[Binding] = []
+        self.starts: list[int] = []
+        self.end = 0
+        self.branches: dict[int, tuple[Region, Region]] = {}
+
+    def index_at(self, point: int) -> int:
+        """Index of the binding that a point belongs to, itself or by a branch of it."""
+        return bisect_right(self.starts, point) - 1
+
+    def start(self, index: int) -> int:
+        """Point of a binding; behind the last one, the end."""
+        return self.starts[index] if index < len(self.starts) else self.end
+
+    def is_around(self, other: Region | None) -> bool:
+        """Whether `other` is this region or inside of it."""
+        while other is not None and other is not self:
+            other = other.parent
+        return other is self
+
+
+class Allocation:
+    """A tensor that is allocated by builtin.alloc_tensor.
+
+    Attributes:
+        var: the variable that it is bound to first.
+        shape, dtype: of the tensor.
+        device, scope: arguments of the allocation.
+        region, start: where it is allocated.
+        first, end: the first and the last point that mentions it.
+        escapes: whether it may be reached after that: it is returned, or something may keep it.
+    """
+
+    __slots__ = ("device", "dtype", "end", "escapes", "first", "into", "region", "scope", "shape",
+                 "start", "var")  # fmt: skip
+
+    device: Any
+    scope: Any
+
+    def __init__(self, var: Var, call: Call, region: Region, start: int) -> None:
+        shape, dtype, self.device, self.scope = call.args
+        assert type(shape) is ShapeExpr
+        assert type(dtype) is DataTypeImm
+        self.var = var
+        self.shape = shape
+        self.dtype = dtype.value
+        self.region = region
+        self.start = self.first = self.end = start
+        self.escapes = False
+        self.into: Allocation | None = None
+
+    @property
+    def where(self) -> tuple[int, str]:
+        """Device and memory scope."""
+        return int(self.device), self.scope.value
+
+    @property
+    def last(self) -> int:
+        """The last point at which its memory is held: the end of the If, if `end` is inside one."""
+        region = self.region
+        return region.start(region.index_at(self.end) + 1) - 1
+
+    def __repr__(self) -> str:
+        return f"<allocation {self.var.name}, points {self.start} to {self.end}>"
+
+
+Held = Any
+"""What a variable holds: an Allocation, a tuple of these, or None."""
+
+
+def each(held: Held) -> Iterator[Allocation]:
+    """The allocations that a variable holds."""
+    if type(held) is Allocation:
+        while held.into is not None:
+            held = held.into
+        yield held
+    elif type(held) is tuple:
+        for item in held:
+            yield from each(item)
+
+
+class Allocations:
+    """The allocations of a function.
+
+    What a variable holds is followed through renamings, tuples and views.  An allocation escapes if
+    it is the result of the function or of a branch, is captured, or is an argument of anything that
+    could return or keep it: a function of the program, a closure, a packed function.  PrimFuncs and
+    kernels do not, nor do calls that write into a tensor that is new at this point, which is how
+    destination-passing calls look.
+
+    Attributes:
+        all: in order.
+        body: the region of the whole function.
+        regions: the region of each point.
+        calls: points at which code of the program runs, that allocates by itself.
+    """
+
+    def __init__(self, func: Function, mod: IRModule) -> None:
+        self._functions = mod.functions
+        self.all: list[Allocation] = []
+        self.regions: list[Region] = []
+        self.calls: list[int] = []
+        self._held: dict[Var, Held] = {}
+        self._kept_by: dict[Var, list[Allocation]] = {}
+        """Result of a call that writes its outputs -> what it may be, if it is anything at all."""
+        self.body = self._sequence(func.body, None)
+
+    def of(self, expr: Expr) -> Held:
+        """What an expression holds; use `each` on it."""
+        if isinstance(expr, Var):
+            return self._held.get(expr)
+        if type(expr) is Tuple:
+            return tuple([self.of(field) for field in expr.fields])
+        if type(expr) is TupleGetItem:
+            inner = self.of(expr.tuple_value)
+            return inner[expr.index] if type(inner) is tuple else inner
+        return None
+
+    def _sequence(self, seq: SeqExpr, parent: Region | None) -> Region:
+        region = Region(parent)
+        for block in seq.blocks:
+            for binding in block.bindings:
+                region.bindings.append(binding)
+                region.starts.append(len(self.regions))
+                self.regions.append(region)
+                self._binding(binding, region)
+        region.end = len(self.regions)
+        self._escape(seq.body)
+        return region
+
+    def _binding(self, binding: Binding, region: Region) -> None:
+        value = binding.value
+        if type(value) is If:
+            self._mention(value.cond)
+            index = len(region.bindings) - 1
+            yes = self._sequence(value.true_branch, region)
+            region.branches[index] = yes, self._sequence(value.false_branch, region)
+        elif type(value) is Call and type(binding) is not MatchCast:
+            self._call(binding.var, value, region)
+        elif isinstance(value, (Var, Tuple, TupleGetItem)):
+            self._mention(value)
+            self._held[binding.var] = self.of(value)
+        else:
+            self._escape(value)
+
+    def _call(self, var: Var, call: Call, region: Region) -> None:
+        op = call.op
+        point = len(self.regions) - 1
+        if op is ALLOC_TENSOR and type(call.args[0]) is ShapeExpr:
+            if type(call.args[1]) is DataTypeImm:
+                made = Allocation(var, call, region, point)
+                self._held[var] = made
+                self.all.append(made)
+            return
+        name = op.name if type(op) is Op else ""
+        if type(op) is ExternFunc:
+            name = op.global_symbol
+        if name in VIEWS and call.args and isinstance(call.args[0], Var):
+            self._mention(call)
+            self._held[var] = self.of(call.args[0])
+            return
+        is_prim_func = type(op) is GlobalVar and type(self._functions.get(op)) is not Function
+        if is_prim_func or name in _READERS:
+            self._mention(call)
+        elif type(op) is ExternFunc and (name.startswith(KERNELS) or self._has_new(call, point)):
+            self._mention(call)
+            self._kept_by[var] = [held for arg in call.args for held in each(self.of(arg))]
+        else:
+            self._escape(call)
+            if type(op) is GlobalVar or isinstance(op, Var) or name in _CALLING:
+                self.calls.append(point)
+
+    def _has_new(self, call: Call, point: int) -> bool:
+        """Whether an argument is a tensor that nothing has been done with: the call writes it."""
+        return any(
+            type(held) is Allocation and held.first == held.start
+            for held in map(self.of, call.args)
+        )
+
+    def _mention(self, expr: Expr) -> None:
+        point = len(self.regions) - 1
+        for var in uses(expr):
+            for held in each(self._held.get(var)):
+                if held.first == held.start:
+                    held.first = point
+                held.end = point
+            for held in self._kept_by.get(var, ()):
+                held.escapes = True
+
+    def _escape(self, expr: Expr) -> None:
+        self._mention(expr)
+        for var in uses(expr):
+            for held in each(self._held.get(var)):
+                held.escapes = True
+
+
+def dimensions(types: Iterable[Type]) -> Iterator[Var]:
+    """Variables that stand alone as a dimension of a tensor: their values are not negative."""
+    for ty in types:
+        if type(ty) is TupleType:
+            yield from dimensions(ty.fields)
+        elif type(ty) is TensorType:
+            yield from (dim for dim in ty.dims or () if isinstance(dim, Var))

@@ -1,0 +1,146 @@
+"""WriteInPlace: an elementwise kernel writes over an input that is not needed any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, each
+from ..ir import (
+    Binding,
+    Call,
+    Expr,
+    ExprMutator,
+    ExternFunc,
+    Function,
+    IRModule,
+    StringImm,
+    TensorType,
+    Var,
+    prove_equal,
+)
+from ..kernels import ufunc_of
+from ..kernels.fused import parse
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["WriteInPlace"]
+
+ELEMENTWISE: Final = frozenset(
+    f"{KERNELS}{name}"
+    for name in ("clip", "erf", "nn.gelu", "nn.gelu_tanh", "nn.relu", "nn.silu", "relu", "rsqrt",
+                 "sigmoid")
+)  # fmt: skip
+"""Kernels that read an element before they write it, and only that one; besides those that are one
+ufunc, and `fused`.  Any kernel may be called with an input as output, but others copy it first."""
+
+_FUSED: Final = f"{KERNELS}fused"
+
+
+def _writes_in_place(call: Call) -> bool:
+    """Whether the last argument of a call is its only output, and may be an input."""
+    if type(call.op) is not ExternFunc:
+        return False
+    name = call.op.global_symbol
+    if name == _FUSED:
+        (chain,) = [arg.value for arg in call.args if type(arg) is StringImm]
+        return len(parse(chain).results) == 1
+    return name in ELEMENTWISE or ufunc_of(name) is not None
+
+
+def _is_same_tensor(a: Any, b: Any) -> bool:
+    """Whether two types certainly describe tensors of one shape and data type."""
+    if type(a) is not TensorType or type(b) is not TensorType or a.dtype != b.dtype:
+        return False
+    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+        return False
+    return all(map(prove_equal, a.dims, b.dims))
+
+
+class _Finder:
+    """Goes through a function in order; `replaced` tells which variable an allocation becomes."""
+
+    def __init__(self, allocations: Allocations) -> None:
+        self._allocations = allocations
+        self._point = 0
+        self.replaced: dict[Var, Expr] = {}
+        self._region(allocations.body)
+
+    def _region(self, region: Region) -> None:
+        for index, binding in enumerate(region.bindings):
+            if index in region.branches:
+                for branch in region.branches[index]:
+                    self._region(branch)
+            elif type(binding.value) is Call and _writes_in_place(binding.value):
+                self._call(binding.value, region.starts[index], region)
+
+    def _call(self, call: Call, point: int, region: Region) -> None:
+        *inputs, out = call.args
+        made = self._allocations.of(out)
+        if type(made) is not Allocation or made.var is not out or made.region is not region:
+            return
+        if made.first != point:
+            return  # what it holds may be read
+        for arg in inputs:
+            donor = self._donor(arg, made, inputs, point)
+            if donor is not None:
+                self.replaced[made.var] = self.replaced.get(arg, arg)  # type: ignore[call-overload]
+                donor.end = max(donor.end, made.end)
+                donor.escapes |= made.escapes
+                made.into = donor
+                return
+
+    def _donor(
+        self, arg: Expr, made: Allocation, inputs: list[Expr], point: int
+    ) -> Allocation | None:
+        """The allocation of an argument that may become the output."""
+        if not isinstance(arg, Var) or not _is_same_tensor(arg.ty, made.var.ty):
+            return None
+        donors = list(each(self._allocations.of(arg)))
+        if len(donors) != 1 or donors[0].escapes or donors[0].end != point:
+            return None
+        (donor,) = donors
+        # As another tensor it may be read where it has been written to already.
+        shared = [x for x in inputs if any(h is donor for h in each(self._allocations.of(x)))]
+        if donor.where != made.where or not all(_is_same_tensor(x.ty, arg.ty) for x in shared):
+            return None
+        # All of the memory is used again, and by nothing that starts elsewhere in it.
+        is_whole = donor.dtype == made.dtype and all(
+            map(prove_equal, _count(donor.shape.values), _count(made.shape.values))
+        )
+        return donor if is_whole else None
+
+
+def _count(dims: tuple[Expr, ...]) -> Iterator[Expr]:
+    """The number of elements, as the only item."""
+    count: Any = 1
+    for dim in dims:
+        count = dim * count
+    yield count
+
+
+class _Rewriter(ExprMutator):
+    def __init__(self, replaced: dict[Var, Expr]) -> None:
+        super().__init__()
+        self.var_map.update(replaced)
+        self._replaced = replaced
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        if binding.var in self._replaced:
+            return []
+        return super().visit_binding(binding)
+
+
+def WriteInPlace() -> Pass:
+    """The output of an elementwise kernel becomes an input of the same shape and data type, if that
+    is a tensor of this function which nothing uses after the call; its own allocation goes.
+
+    Requires: allocations spelled out (CallTIRRewrite).  Why: one tensor less lives at the call, and
+    one less is allocated; a chain of elementwise kernels needs one in all, its result included.
+    """
+
+    @function_pass(name="WriteInPlace")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        replaced = _Finder(Allocations(func, mod)).replaced
+        return _Rewriter(replaced).visit(func) if replaced else func
+
+    return run  # type: ignore[no-any-return]
