@@ -56,9 +56,9 @@ def lowered(program: Program) -> dict[str, Any]:
 
 
 def _names() -> dict[str, Any]:
-    from tvm.script import ir as I  # noqa: N812
-    from tvm.script import relax as R  # noqa: N812
-    from tvm.script import tirx as T  # noqa: N812
+    from tvm.script import ir as I
+    from tvm.script import relax as R
+    from tvm.script import tirx as T
 
     return {"I": I, "R": R, "T": T}
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..ir import (
     Attrs,
     Binding,
+    BindingBlock,
     Call,
     Expr,
     ExprMutator,
@@ -16,6 +17,7 @@ from ..ir import (
     If,
     IntImm,
     IRModule,
+    SeqExpr,
     ShapeExpr,
     Var,
     VarBinding,
@@ -36,14 +38,12 @@ class _Computer(ExprMutator):
         self._use_heap = use_heap
         self._out: list[Binding] = []
 
-    def visit_seq(self, seq: Any) -> Any:
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         outer, self._out = self._out, []
-        body_out: list[Binding] = []
         new = super().visit_seq(seq)
-        body_out, self._out = self._out, outer
-        if body_out:  # the result itself was a computation
-            block = type(seq)([_block(body_out)], new.body)
-            return type(seq)([*new.blocks, *block.blocks], new.body, span=seq.span)
+        of_result, self._out = self._out, outer
+        if of_result:  # the result itself was a computation
+            return SeqExpr([*new.blocks, BindingBlock(of_result)], new.body, span=seq.span)
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
@@ -51,6 +51,8 @@ class _Computer(ExprMutator):
         if not self._out:
             return new
         before, self._out = self._out, []
+        if isinstance(new, VarBinding) and new.value is before[-1].var:
+            new = VarBinding(new.var, before.pop().value, new.span)
         return [*before, *([new] if isinstance(new, Binding) else new)]
 
     def visit_shape(self, expr: ShapeExpr) -> Expr:
@@ -83,12 +85,6 @@ class _Computer(ExprMutator):
         var = Var("gv", scalar.ty)
         self._out.append(VarBinding(var, Call(callee, variables, ty=scalar.ty)))
         return var
-
-
-def _block(bindings: list[Binding]) -> Any:
-    from ..ir import BindingBlock
-
-    return BindingBlock(bindings)
 
 
 def ComputePrimValue(*, use_heap: bool = False) -> Pass:

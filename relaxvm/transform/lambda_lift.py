@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..analysis import definable_tir_vars_in_type
 from ..ir import (
     ANY,
     Binding,
@@ -67,7 +68,7 @@ class _FreeVars(ExprVisitor):
 
     def visit_function(self, func: Function) -> None:
         for param in func.params:
-            self.defined.update(type_free_vars(param.ty))
+            self.defined.update(definable_tir_vars_in_type(param.ty))
         super().visit_function(func)
 
 
@@ -79,6 +80,11 @@ def free_vars_of(func: Function) -> list[Var]:
     values = [v for v in found.used if v not in found.defined]
     symbolic = [v for v in found.symbolic if v not in found.defined and v not in found.used]
     return values + symbolic
+
+
+def _returns_function(binding: Binding) -> bool:
+    """Whether a variable is a function that a call gave."""
+    return type(binding.value) is Call and type(binding.var.ty) is FuncType
 
 
 class _Closure:
@@ -100,10 +106,13 @@ class _Lifter(ExprMutator):
         self._module = module
         self._outer = outer
         self._closures = closures
+        self._from_calls: set[Var] = set()
         self._unnamed = 0
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         if type(binding.value) is not Function:
+            if _returns_function(binding):
+                self._from_calls.add(binding.var)
             return super().visit_binding(binding)
         closure = self._lift(binding.var, binding.value)
         if not closure.captures:
@@ -124,12 +133,12 @@ class _Lifter(ExprMutator):
 
     def _lift(self, var: Var, func: Function) -> _Closure:
         captures = [v for v in free_vars_of(func) if v is not var and self._is_captured(v)]
-        name = self._module.unique_name(f"{self._outer}_{var.name}")
+        name = self._new_name(var)
         params = [_param(capture, self.var_map.get(capture, capture)) for capture in captures]
         renamed = dict(zip(captures, params, strict=True))
         gv = GlobalVar(name)
         closure = self._closures[var] = _Closure(gv, captures, func.ty)
-        inner = _Lifter(self._module, name, {**self._closures, var: closure})
+        inner = _Lifter(self._module, self._outer, {**self._closures, var: closure})
         inner.var_map.update(renamed)
         symbolic = {c: p for c, p in renamed.items() if type(c.ty) is PrimType}
         lifted = substitute_vars(func, symbolic)
@@ -144,6 +153,14 @@ class _Lifter(ExprMutator):
         gv.ty = new.ty
         self._module[gv] = new
         return closure
+
+    def _new_name(self, var: Var) -> str:
+        name = base_name = f"{self._outer}_{var.name}"
+        number = 0
+        while name in self._module:
+            name = f"{base_name}_{number}"
+            number += 1
+        return name
 
     def _is_captured(self, var: Var) -> bool:
         closure = self._closures.get(var)
@@ -168,7 +185,7 @@ class _Lifter(ExprMutator):
             captured = [self.visit(c) for c in closure.captures]
             return Call(closure.gv, [*args, *captured], None, (), call.ty, call.span)
         callee = self.visit(op)
-        if callee is op and type(op.ty) is FuncType:
+        if callee is op and type(op.ty) is FuncType and op not in self._from_calls:
             if args is call.args:
                 return call
             return self.infer(Call(op, args, call.attrs, call.ty_args, span=call.span))
@@ -193,78 +210,24 @@ def _without_closures(ty: Any, actual: Any) -> Any:
     return ty
 
 
-class _Retype(ExprMutator):
-    """Puts functions whose result type has changed in place of the old, and infers again."""
-
-    def __init__(self, renewed: dict[GlobalVar, GlobalVar]) -> None:
-        super().__init__()
-        self._renewed = renewed
-
-    def visit_global_var(self, var: GlobalVar) -> Expr:
-        return self._renewed.get(var, var)
-
-    def visit_call(self, call: Call) -> Expr:
-        op = call.op
-        new = super().visit_call(call)
-        if isinstance(op, Var) and type(new) is Call and type(new.op.ty) is not FuncType:
-            if type(op.ty) is not FuncType:
-                return new
-            invoke = base.invoke_pure_closure if op.ty.purity else base.invoke_closure
-            return invoke(new.op, Tuple(new.args), ty_args=call.ty)  # type: ignore[no-any-return]
-        return new
-
-    def infer(self, expr: Any, before: Any = None) -> Expr:
-        if isinstance(expr, Call) and type(expr.op) is not GlobalVar and not isinstance(
-            expr.op.ty, FuncType
-        ) and isinstance(expr.op, Var):  # fmt: skip
-            expr.ty = ANY
-            return expr
-        return super().infer(expr, before)
-
-
 def _run(mod: IRModule) -> IRModule:
     new = mod.copy()
-    changed: dict[GlobalVar, Function] = {}
-    renewed: dict[GlobalVar, GlobalVar] = {}
     for var, func in mod.functions.items():
-        if type(func) is not Function or not _has_local(func):
-            continue
-        lifter = _Lifter(new, var.name_hint, {})
-        body = lifter.visit(func.body)
-        ret_ty = _without_closures(func.ret_ty, body.ty)
-        changed[var] = func.replace(body=body, ret_ty=ret_ty)
-        if ret_ty is not func.ret_ty:
-            renewed[var] = GlobalVar(var.name_hint, changed[var].ty, var.span)
-    if not changed:
-        return mod
-    if not renewed:
-        for var, func in changed.items():
-            new[var] = func
-        return new
-    return _retyped(new, changed, renewed)
+        if type(func) is Function and _has_work(func):
+            body = _Lifter(new, var.name_hint, {}).visit(func.body)
+            new[var] = func.replace(body=body)
+    return new
 
 
-def _retyped(
-    mod: IRModule, changed: dict[GlobalVar, Function], renewed: dict[GlobalVar, GlobalVar]
-) -> IRModule:
-    result = IRModule(attrs=mod.attrs, global_infos=mod.global_infos)
-    result.sources = mod.sources
-    result.span = mod.span
-    for var, func in mod.functions.items():
-        func = changed.get(var, func)  # type: ignore[arg-type]
-        if type(func) is Function:
-            func = _Retype(renewed).visit(func)
-        result[renewed.get(var, var)] = func
-    return result
+def _has_work(func: Function) -> bool:
+    finder = _Finder()
+    finder.visit(func.body)
+    return finder.found
 
 
-def _has_local(func: Function) -> bool:
-    found = _LocalFinder()
-    found.visit(func.body)
-    return found.found
+class _Finder(ExprVisitor):
+    """Whether there is a local function, or a call of a function that a call gave."""
 
-
-class _LocalFinder(ExprVisitor):
     def __init__(self) -> None:
         self.found = False
 
@@ -272,8 +235,9 @@ class _LocalFinder(ExprVisitor):
         self.found = True
 
     def visit_binding(self, binding: Binding) -> None:
-        if type(binding.value) is not Call:
-            super().visit_binding(binding)
+        if _returns_function(binding):
+            self.found = True
+        super().visit_binding(binding)
 
 
 def LambdaLift() -> Pass:
@@ -283,8 +247,8 @@ def LambdaLift() -> Pass:
     invoke_pure_closure (or invoke_closure).  One that captures nothing is used as it is.
 
     A symbolic variable is captured, as a scalar, only if the function's own parameters cannot
-    define it again.  A result that is a closure now has type R.Any.  Why: the VM has functions on
-    the top level only.
+    define it again.  A lifted function that gives a closure gives R.Any; functions of the module
+    keep their types.  Why: the VM has functions on the top level only.
     """
 
     @module_pass(name="LambdaLift")

@@ -14,6 +14,7 @@ from ..ir import (
     Function,
     IRModule,
     Op,
+    StringImm,
     Tuple,
     int_imm,
 )
@@ -78,7 +79,7 @@ def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
         index = next((i for i, d in enumerate(devices) if d is device), device.vdevice_id)
         return Call(
             ExternFunc("vm.builtin.to_device"),
-            [call.args[0], int_imm(1), int_imm(index)],
+            [call.args[0], int_imm(1), int_imm(index), StringImm(device.memory_scope)],
             None,
             [call.ty],
             call.ty,
