@@ -84,10 +84,15 @@ def test_code_runs(page: Path, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     code = tmp_path / "code.py"
     code.write_text(python_of(read(page)), encoding="utf-8")
-    # Compiled under the name of the page: a traceback quotes its lines.
+    # Compiled under the name of the page: a traceback quotes its lines.  Scripts of Relax are read
+    # from what linecache has under that name.
     program = (
-        f"source = open({str(code)!r}, encoding='utf-8').read()\n"
-        f"exec(compile(source, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
+        "import linecache\n"
+        f"page = {str(page)!r}\n"
+        f"with open({str(code)!r}, encoding='utf-8') as file:\n"
+        "    source = file.read()\n"
+        "linecache.cache[page] = (len(source), None, source.splitlines(True), page)\n"
+        "exec(compile(source, page, 'exec'), {'__name__': '__main__'})"
     )
     package = str(Path(relaxvm.__file__).parent.parent)
     run([sys.executable, "-P", "-W", "error", "-c", program], tmp_path / "code", PYTHONPATH=package)
