@@ -5,11 +5,13 @@ per VM frame, innermost first::
 
     in main, pc 7: call vm.builtin.match_shape in: %0, %2, i2, ... dst: %void
       with float32[2, 3], int64[4], int 2
+      h[1]: dimension 1 of x (pc 3)
       binding y at model.py:12:5
         y = R.match_cast(x, R.Tensor((n, 4), "float32"))
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-The last lines are there as far as the executable has debug information.
+A heap slot that was compared with is followed by what set it.  The last lines are there as far as
+the executable has debug information.
 
 Notes are text: they keep no argument alive.  Their number and length are bounded, and no code of an
 argument's class is called to write them.
@@ -25,6 +27,7 @@ from ._core import VMFunction
 from .executable import FunctionInfo, VMExecutable
 from .formats import text
 from .formats.places import excerpt, place_text
+from .heap_origins import checked_slots, origins
 from .isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from .values import describe, readable
 
@@ -81,7 +84,7 @@ class ErrorNotes:
         start = int(self._executable.instr_offset[pc])
         words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
-        return note + self._values(words, args) + self._place(pc)
+        return note + self._values(words, args) + self._heap(pc) + self._place(pc)
 
     def _values(self, words: Sequence[int], args: Sequence[Any]) -> str:
         if not args:
@@ -96,6 +99,17 @@ class ErrorNotes:
             values.append(f"... {count - len(values):,} more")
         return f"\n  with {', '.join(values)}"
 
+    def _heap(self, pc: int) -> str:
+        """What set the dimensions that this instruction compared with."""
+        slots = checked_slots(self._executable, pc)
+        if not slots:
+            return ""
+        lines = origins(self._executable, self._info(pc), slots)
+        return "".join(f"\n  {line}" for line in lines)
+
+    def _info(self, pc: int) -> FunctionInfo:
+        return self._functions[bisect_right(self._starts, pc) - 1]
+
     def _place(self, pc: int) -> str:
         """Where in the source the instruction comes from."""
         debug = self._executable.debug
@@ -106,7 +120,7 @@ class ErrorNotes:
         return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
 
     def _function_of(self, pc: int) -> str:
-        return readable(self._functions[bisect_right(self._starts, pc) - 1].name, MAX_NAME)
+        return readable(self._info(pc).name, MAX_NAME)
 
     def _instruction(self, pc: int, words: Sequence[int]) -> str:
         if words[0] == Opcode.CALL and words[_CALL_HEAD - 1] > MAX_ARGS:

@@ -155,6 +155,8 @@ class _FunctionLowerer(ExprMutator):
         self._out: list[Binding] = []
         self._rechecks: list[_Match] = []
         self._registers: set[Var] = set(func.params)
+        self._span = func.span
+        """Where what is emitted comes from."""
 
     def lower(self) -> Function:
         func = self._func
@@ -169,10 +171,27 @@ class _FunctionLowerer(ExprMutator):
                 else ""
             )
             is_weight = num_input is not None and position >= int(num_input)
+            self._span = param.span or func.span
             self._check(param, param.ty, context, matches, dynamic_only=is_weight)
+        self._span = func.span
         self._match(matches)
+        self._check_upper_bounds()
         body = self._body(func.body)
         return Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+
+    def _check_upper_bounds(self) -> None:
+        """Emit the checks of the bounds that the function declares, since memory is planned by
+        them."""
+        bounds = self._func.attrs.get("tir_var_upper_bound") or {}
+        context = f"ErrorContext(fn={self._name}) " if self._module.emit_err_ctx else ""
+        types = [param.ty for param in self._func.params] if bounds else ()
+        for var in dict.fromkeys(v for ty in types for v in type_free_vars(ty)):
+            slot = self._slots.get(var)
+            if var.name in bounds and slot.computed:
+                self._call(
+                    "relaxvm.builtin.check_upper_bound", self._heap, int_imm(slot.index),
+                    int_imm(int(bounds[var.name])), StringImm(var.name), StringImm(context),
+                )  # fmt: skip
 
     def _bind_heap(self) -> None:
         if len(self._slots):
@@ -188,6 +207,7 @@ class _FunctionLowerer(ExprMutator):
     def _body(self, seq: SeqExpr) -> SeqExpr:
         """The body of the function: as any sequence, then the check of the result."""
         self._sequence(seq)
+        self._span = seq.body.span or self._func.span
         body = self.visit(seq.body)
         self._check_result(seq.body, body)
         return SeqExpr([BindingBlock(self._out)], body, span=seq.span)
@@ -221,6 +241,7 @@ class _FunctionLowerer(ExprMutator):
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         self._registers.add(binding.var)
+        self._span = binding.span
         if type(binding) is not MatchCast:
             new = super().visit_binding(binding)
             if type(binding.var.ty) is PrimType and expr_key(binding.var) in self._slots.by_key:
@@ -307,7 +328,7 @@ class _FunctionLowerer(ExprMutator):
 
     def _emit(self, name: str, value: Expr) -> Var:
         var = Var(name, value.ty)
-        self._out.append(VarBinding(var, value))
+        self._out.append(VarBinding(var, value, self._span))
         self._registers.add(var)
         return var
 
@@ -315,7 +336,7 @@ class _FunctionLowerer(ExprMutator):
 
     def _call(self, name: str, *args: Any) -> None:
         call = _packed(name, args, _VOID)
-        self._out.append(VarBinding(Var("_", _VOID), call))
+        self._out.append(VarBinding(Var("_", _VOID), call, self._span))
 
     def _check(
         self,
@@ -484,7 +505,7 @@ class _FunctionLowerer(ExprMutator):
             slot.computed = True
         gv = self._module.add_shape_func(len(self._slots), ready, self._slots)
         call = Call(gv, [self._heap], ty=_VOID)
-        self._out.append(VarBinding(Var("_", _VOID), call))
+        self._out.append(VarBinding(Var("_", _VOID), call, self._span))
 
     def _check_result(self, result: Expr, lowered: Expr) -> None:
         ret_ty = self._func.ret_ty
@@ -571,6 +592,8 @@ def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
     First all static checks (kind, rank, data type, length of tuples), then the dimensions.  A
     variable's first appearance stores it, later ones compare.  Computed dimensions are compared
     once their variables are known.  A match_cast stays, behind its checks, as another name.
+
+    Bounds that a function declares by "tir_var_upper_bound" are checked when it is entered.
 
     Args:
         emit_err_ctx: whether checks carry the text that begins the messages of their errors.
