@@ -33,7 +33,7 @@ def test_json(name: str) -> None:
 def test_forms() -> None:
     text = """@T.prim_func(private=True, s_tir=True)
 def main(
-    A: T.Buffer(("n", "n + T.int32(1)"), "float32", scope="shared"),
+    A: T.Buffer(("n", "n + 1"), "float32", scope="shared"),
     n: T.int32,
     B: T.Buffer((T.int64(4),), "int8", strides=(2,), elem_offset=8, align=16, offset_factor=4),
     h: T.handle,
@@ -41,7 +41,7 @@ def main(
     T.func_attr({"tirx.noalias": True, "list": [1, "two", (3.5,)], "number": T.int32(3)})
     for i, j in T.grid(n, n):
         for k in T.parallel(n, annotations={"pragma": 1}):
-            for l in T.serial(i, extent=n):
+            for l in range(i, i + n):
                 with T.sblock("block"):
                     vi = T.axis.opaque(n, i)
                     vj = T.axis.scan((1, 5), j)

@@ -33,7 +33,6 @@ from ..tir.stmt import (
     While,
     seq,
 )
-from ..tir.visitor import Visitor
 from . import tir_forms as forms
 from .evaluate import Evaluator
 from .markers import FunctionAttrs, MetaVar
@@ -215,14 +214,12 @@ class _Parser:
         self.error(node, "expected the data type of the result, such as T.int32, or None")
 
     def _with_root(self, body: Stmt) -> Stmt:
-        """A function with blocks has one around everything, which holds its allocations."""
+        """What belongs to a block and stands outside of all is of one around everything."""
         root = self._root
-        if isinstance(body, SBlockRealize) and not body.iter_values and not root.allocs:
-            return body
-        if not root.allocs and not root.annotations and not root.reads and not _has_blocks(body):
+        if not (root.allocs or root.annotations or root.reads or root.writes):
             return body
         block = SBlock((), root.reads or (), root.writes or (), "root", body, None, root.allocs,
-                       root.matches, root.annotations)  # fmt: skip
+                       (), root.annotations)  # fmt: skip
         return SBlockRealize((), True, block)
 
     # Names
@@ -571,19 +568,6 @@ def _as_load(target: Any) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return ast.Name(target.id, ast.Load())
-
-
-class _Blocks(Visitor):
-    found = False
-
-    def visit_SBlockRealize(self, stmt: SBlockRealize) -> None:
-        self.found = True
-
-
-def _has_blocks(body: Stmt) -> bool:
-    visitor = _Blocks()
-    visitor.visit(body)
-    return visitor.found
 
 
 _STATEMENTS: Final[dict[type, Callable[[_Parser, Any], Any]]] = {

@@ -183,7 +183,7 @@ class _Printer:
         return text if type(dim) is IntImm or not self._in_signature else quoted(text)
 
     def _root(self, body: Stmt) -> None:
-        """The body; the block around everything goes without saying."""
+        """The body; a block around everything that only allocates goes without saying."""
         if not _is_plain_root(body):
             self.statement(body)
             return
@@ -485,7 +485,7 @@ def _is_plain_root(body: Stmt) -> bool:
     if not isinstance(body, SBlockRealize):
         return False
     block = body.block
-    if (
+    return bool(block.alloc_buffers) and not (
         block.name_hint != "root"
         or block.iter_vars
         or block.reads
@@ -494,24 +494,7 @@ def _is_plain_root(body: Stmt) -> bool:
         or block.annotations
         or block.init is not None
         or not (type(body.predicate) is IntImm and body.predicate.value)
-    ):
-        return False
-    inner = block.body
-    if isinstance(inner, SBlockRealize) and not inner.iter_values and not block.alloc_buffers:
-        return False
-    return bool(block.alloc_buffers) or _has_blocks(inner)
-
-
-def _has_blocks(body: Stmt) -> bool:
-    found = False
-
-    class Blocks(Visitor):
-        def visit_SBlockRealize(self, stmt: SBlockRealize) -> None:
-            nonlocal found
-            found = True
-
-    Blocks().visit(body)
-    return found
+    )
 
 
 def _grid(loop: For) -> list[For]:

@@ -42,7 +42,7 @@ def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
         statements.append(_block(tensor, buffers))
     params = [buffers[a] if isinstance(a, Tensor) else a for a in args]
     body: Stmt = seq(statements)
-    if inner or statements:
+    if inner:
         root = SBlock((), (), (), "root", body, None, inner)
         body = SBlockRealize((), True, root)
     return PrimFunc(params, body, None, {"global_symbol": "main", "tirx.noalias": True})
