@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from ..errors import DiagnosticError, did_you_mean
 from ..ir import prim
@@ -116,7 +116,7 @@ class Evaluator:
             self.undefined(node, name)
         return found
 
-    def undefined(self, node: Any, name: str) -> Any:
+    def undefined(self, node: Any, name: str) -> NoReturn:
         """Say that a name means nothing."""
         why = self.scope.gone.get(name)
         if why is not None:
@@ -158,7 +158,7 @@ class Evaluator:
             value.span = self.source.span(node)
         return value
 
-    def failed(self, node: Any, error: Exception) -> Any:
+    def failed(self, node: Any, error: Exception) -> NoReturn:
         """Say that what a node asks for raised an error."""
         if isinstance(error, DiagnosticError):
             raise error
@@ -176,7 +176,6 @@ class Evaluator:
             return list(value)
         except Exception as error:
             self.failed(node, error)
-        return []
 
     def _sequence(self, node: ast.Tuple | ast.List) -> list[Any]:
         values: list[Any] = []

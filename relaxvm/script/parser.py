@@ -341,7 +341,6 @@ class _BodyParser:
             return self._builder.end_scope(result)
         except (TypeError, ValueError) as error:
             self._evaluator.failed(last, error)
-            raise
 
     def _ret_type(self, node: ast.FunctionDef, signature: Signature, body: SeqExpr) -> Type:
         inferred: Type = function_ret_type(signature.params, body)
@@ -424,7 +423,6 @@ class _BodyParser:
             return type_of(value)
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node, error)
-            raise
 
     def _bind(self, target: ast.expr, value: Any, ty: Type | None, node: Any) -> None:
         if isinstance(target, ast.Name):
@@ -479,7 +477,6 @@ class _BodyParser:
             return convert_to_expr(value)
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node, error)
-            raise
 
     def _number(self, node: Any, value: Any, ty: Type | None) -> Expr:
         """A bare number is a tensor, unless the annotation says it is a scalar."""
@@ -489,7 +486,6 @@ class _BodyParser:
             return const(value)
         except (TypeError, OverflowError) as error:
             self._evaluator.failed(node, error)
-            raise
 
     def _declare_symbol(self, target: ast.Name, symbol: Var) -> None:
         """``n = T.int64()``: the variable of that name, a new one if there is none."""
@@ -521,7 +517,6 @@ class _BodyParser:
             raise
         except (TypeError, ValueError, IndexError) as error:
             self._evaluator.failed(node, error)
-            raise
 
     def _emit(self, name: str, target: Any, value: Expr, ty: Type | None, node: Any) -> Var:
         value = self._normal(value, node.value)

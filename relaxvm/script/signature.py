@@ -104,7 +104,6 @@ class _Reader:
             return annotation(value)
         except TypeError as error:
             self._evaluator.failed(node, error)
-            raise
 
     def _define(self, name: str, var: Var) -> None:
         self._names[name] = var
@@ -135,7 +134,6 @@ class _Reader:
             return ty.resolve(lambda text: dimension(self._evaluator, text))
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node, error)
-            raise
 
 
 def _names_in(node: ast.FunctionDef) -> Iterator[ast.Name]:
