@@ -81,7 +81,7 @@ def _call(executable: VMExecutable, pc: int) -> tuple[str, list[int]] | None:
 
 
 def _pairs(name: str, args: Sequence[int]) -> Iterator[tuple[int | None, int, int]]:
-    """(dimension, code, slot) of what a match instruction does; of a scalar there is no dimension."""
+    """(dimension, code, slot) of what a match instruction does; a scalar has no dimension."""
     first = {_MATCH_SHAPE: 3, _MATCH_SCALAR: 2}.get(name)
     if first is None:
         return

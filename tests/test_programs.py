@@ -1,4 +1,4 @@
-"""Whole programs, from script to result: control flow, closures, shapes; and what users get wrong."""
+"""Whole programs, from script to result: control flow, closures, shapes, and users' mistakes."""
 
 from __future__ import annotations
 
@@ -156,7 +156,9 @@ def test_closure_as_result() -> None:
 class Tuples:
     @R.function
     def main(
-        t: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "float32"), R.Shape(["n"]))),
+        t: R.Tuple(
+            R.Tensor(("n",), "float32"), R.Tuple(R.Tensor(("n",), "float32"), R.Shape(["n"]))
+        ),
     ) -> R.Tuple(R.Tuple(R.Tensor(("n",), "float32")), R.Shape(["n", 2])):
         n = T.int64()
         a = t[0]
@@ -179,7 +181,7 @@ def test_tuple_of_another_length() -> None:
 
 
 def test_dimension_inside_a_tuple() -> None:
-    with pytest.raises(RuntimeError, match="expected 3 .*got 4") as caught:
+    with pytest.raises(RuntimeError, match=r"expected 3 .*got 4") as caught:
         vm_of(Tuples).main((floats(3), (floats(4), Shape((3,)))))
     assert "h[0]: dimension 0 of" in "\n".join(caught.value.__notes__)
 
@@ -252,7 +254,7 @@ class Checked:
 def mistake(function: str, *args: Any) -> tuple[BaseException, str]:
     """The exception of a call, and its text with notes."""
     vm = vm_of(Checked)
-    with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+    with pytest.raises(Exception) as caught:
         vm[function](*args)
     assert vm.main(floats(1, 2), floats(2, 3)).shape == (1, 3)  # the machine is usable
     error = caught.value
@@ -275,11 +277,15 @@ MISTAKES = {
     ),
     "cast, dimension": (
         ("cast", floats(2), floats(2, 5)), RuntimeError,
-        ["match_cast, ty=R.Tensor", r"dimension 1 of float32\[2, 5\]: expected 4, got 5|expected 4",
+        ["match_cast, ty=R.Tensor", r"dimension 1 of float32\[2, 5\]: expected 4",
          r"h\[1\]: h\[0\] \* 2", r"h\[0\]: dimension 0 of x"],
     ),
-    "cast, rank": (("cast", floats(2), floats(2)), ValueError, ["match_cast", "ndim 2, got ndim 1"]),
-    "cast, kind": (("cast", floats(2), "a"), TypeError, ["match_cast", "expected a tensor, got str"]),
+    "cast, rank": (
+        ("cast", floats(2), floats(2)), ValueError, ["match_cast", "ndim 2, got ndim 1"],
+    ),
+    "cast, kind": (
+        ("cast", floats(2), "a"), TypeError, ["match_cast", "expected a tensor, got str"],
+    ),
 }  # fmt: skip
 
 
