@@ -44,6 +44,7 @@ from .registration import OWN_PREFIX, builtin
 __all__ = [
     "alloc_heap",
     "alloc_shape_heap",
+    "check_upper_bound",
     "compute_shape",
     "load_shape",
     "make_prim_value",
@@ -375,6 +376,30 @@ def make_prim_value(heap: Any, code: Any, value: Any) -> int:
     """
     as_array(heap, "make_prim_value: shape heap")
     return _make(heap, code, value, "make_prim_value")
+
+
+@builtin(
+    "check_upper_bound",
+    "heap: tensor, slot: int, bound: int, name: str, err: str|none",
+    result="none",
+    prefix=OWN_PREFIX,
+)
+def check_upper_bound(heap: Any, slot: Any, bound: Any, name: Any, err: Any) -> None:
+    """Check that a dimension, which a heap slot holds, is not beyond the bound that its function
+    declares.  Memory is planned by these bounds.
+
+    Raises:
+        ValueError: it is.
+        TypeError: `heap` is no int64 heap.
+        IndexError: the heap has no such slot.
+    """
+    value = _load(heap, slot, "check_upper_bound")
+    most = as_int(bound, "check_upper_bound: bound")
+    if value > most:
+        raise ValueError(
+            f"{as_context(err)}dimension {name}: expected at most {most}, the upper bound that the "
+            f"function declares, got {value}"
+        )
 
 
 # Computing

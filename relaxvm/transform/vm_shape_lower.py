@@ -47,6 +47,7 @@ from ..ir import (
     int_imm,
     is_base_of,
     substitute,
+    type_free_vars,
 )
 from ..ir.prim import Cast
 from ..op import base
@@ -606,4 +607,4 @@ def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> Any:
         return _ModuleLowerer(mod, emit_err_ctx).run()
 
-    return run  # type: ignore[no-any-return]
+    return run
