@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isgeneratorfunction
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -177,14 +177,14 @@ class _Function:
 
     def __init__(self, run: Callable[..., Any], info: FunctionInfo, index: int) -> None:
         self.run = run
-        self.code: CodeType = run.__code__  # type: ignore[attr-defined]
+        self.code: CodeType = run.__code__
         self.name = info.name
         self.index = index
         self.num_args = info.num_args
         self.is_generator = isgeneratorfunction(run)
 
 
-_Frame = tuple[_Function, Generator[Any, Any, Any]]
+_Frame = tuple[_Function, "GeneratorType[Any, Any, Any]"]
 _Note = tuple[_Function, int, Mapping[str, Any]]
 """A frame to describe: function, line of the text, variables."""
 
@@ -241,7 +241,7 @@ class Program:
         run = self._run
 
         def entry(vm: VirtualMachine, *args: Any) -> Any:
-            return run(vm, function, args)
+            return run(vm, function, list(args))
 
         return entry
 
@@ -252,7 +252,7 @@ class Program:
 
     # Running
 
-    def _run(self, vm: VirtualMachine, function: _Function, args: Sequence[Any]) -> Any:
+    def _run(self, vm: VirtualMachine, function: _Function, args: list[Any]) -> Any:
         """Call a function, and all that it calls, to its result."""
         stack: list[_Frame] = []
         running: _Function | None = None
@@ -284,7 +284,7 @@ class Program:
                         break
                     value = to_value(callee(*args))
                 else:
-                    args = value
+                    args = list(value)
         except BaseException as error:
             raised = _without_wrapping(error)
             self._add_notes(raised, running, stack)
@@ -293,8 +293,8 @@ class Program:
             raise raised from None
 
     def _target(self, vm: VirtualMachine, callee: Any, args: list[Any]) -> _Function | None:
-        """The function of this program that a call leads to, None if it leads elsewhere.  Values that
-        closures have captured are added to the arguments.
+        """The function of this program that a call leads to, None if it leads elsewhere.  What
+        closures have captured is added to the arguments.
 
         Raises:
             TypeError: `callee` cannot be called.
@@ -313,9 +313,7 @@ class Program:
             vm._raise_arity(function.index, given, len(args) - given)
         return function
 
-    def _of_closure(
-        self, vm: VirtualMachine, callee: Any
-    ) -> tuple[_Function | None, list[Any]]:
+    def _of_closure(self, vm: VirtualMachine, callee: Any) -> tuple[_Function | None, list[Any]]:
         captured: list[Any] = []
         while type(callee) is Closure:
             captured += callee.captured
@@ -394,9 +392,7 @@ def _without_wrapping(error: BaseException) -> BaseException:
     return error
 
 
-def _converting(
-    func: Callable[..., Any], convert: Callable[[Any], Any]
-) -> Callable[..., Any]:
+def _converting(func: Callable[..., Any], convert: Callable[[Any], Any]) -> Callable[..., Any]:
     """A packed function whose result is a run-time value."""
 
     def call(*args: Any) -> Any:

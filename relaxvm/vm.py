@@ -17,8 +17,8 @@ from ._core import Closure, Machine, VMFunction
 from .calling import BoundFunction, Parameters, SavedFunction, signature_of
 from .errors import did_you_mean
 from .executable import FunctionInfo, VMExecutable
-from .isa import FuncKind
 from .generated import CompiledFunctions, Program, with_entries
+from .isa import FuncKind
 from .limits import Limits
 from .linking import Functions, link, scope_of
 from .memory import (

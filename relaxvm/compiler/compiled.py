@@ -108,7 +108,7 @@ class _Module:
         self._executable = builder.get()
         self._programs = programs
         self._lines = [
-            "# Functions of a program for relaxvm.  `vm` is the virtual machine, `c` the constants:",
+            "# Functions of a program for relaxvm; `vm` is the virtual machine, `c` the constants:",
             *(f"#   c[{i}]: {describe(x)}" for i, x in enumerate(self._executable.constants)),
         ]
         self._locations: list[tuple[int, Span | None, str | None]] = []
@@ -129,6 +129,11 @@ class _Module:
         """Add a line, which comes from a place in the source."""
         self._lines.append(text)
         self._locations.append((len(self._lines), span, variable))
+
+    @property
+    def size(self) -> int:
+        """Number of lines."""
+        return len(self._lines)
 
     def name_at(self, index: int) -> str | None:
         """A function of the table by its name, None if it is not in the text."""
@@ -171,7 +176,7 @@ class _FunctionWriter:
             self._register_of(arg)
             for call in _calls(function.func.body)
             for arg in _name_and_args(call)[1]
-        }
+        } - {None}
 
     def write(self) -> None:
         module, function, names = self._module, self._function, self._module.names
@@ -202,10 +207,16 @@ class _FunctionWriter:
     def _if(self, stmt: IfThenElse, indent: str, rest: _Rest) -> None:
         line = self._module.line
         line(f"{indent}if {self._call(stmt.condition)}:", stmt.span)
-        for case in (stmt.then_case, stmt.else_case):
-            if case is not stmt.then_case:
-                line(f"{indent}else:", stmt.span)
-            self._block(case, indent + _INDENT, rest)
+        self._branch(stmt.then_case, indent + _INDENT, rest)
+        if stmt.else_case is not None:
+            line(f"{indent}else:", stmt.span)
+            self._branch(stmt.else_case, indent + _INDENT, rest)
+
+    def _branch(self, case: Stmt, indent: str, rest: _Rest) -> None:
+        start = self._module.size
+        self._block(case, indent, rest)
+        if self._module.size == start:
+            self._module.line(f"{indent}pass")
 
     def _evaluate(self, stmt: Evaluate, indent: str, rest: _Rest) -> bool:
         """Write a statement; whether it is a return."""
@@ -218,9 +229,11 @@ class _FunctionWriter:
             return False
         text = self._call(call)
         variable = None
-        if register == self._result:
+        if register is None:
+            pass
+        elif register == self._result:
             text = f"return {text}"
-        elif register is not None and self._is_tail_call(call, register, rest):
+        elif self._is_tail_call(call, register, rest):
             text = f"return Again({_tuple(map(self._value, args[2:]))})"
         elif register in self._read:
             text = f"{self._locals[register]} = {text}"

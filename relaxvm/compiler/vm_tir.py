@@ -1,17 +1,17 @@
 """Code generation for the compiled mode: functions of a lowered module become VM-TIR.
 
 A Relax function ``f`` becomes the PrimFunc ``__vmtir__f(ctx_ptr, r, c, f)``: the VM, and its
-registers, constants and functions as lists.  The first registers hold the parameters, the one behind
-them the result.
+registers, constants and functions as lists.  The first registers hold the parameters, the one
+behind them the result.
 
 Source: CodeGenVMTIR of apache-tvm 0.27.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Iterator
+from typing import Any, Final
 
 from ..exec_builder import ExecBuilder
 from ..ir import (
@@ -38,10 +38,10 @@ from ..ir import (
     TupleType,
     Var,
 )
+from ..ir.expr import prim_type
 from ..isa import FuncKind, decode_arg
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
 from ..source import Span
-from ..ir.expr import prim_type
 from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
 from ..tir.intrinsics import (
     CALL_PACKED,
