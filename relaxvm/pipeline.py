@@ -1,7 +1,7 @@
 """Pipelines: passes in order, by name.
 
-`LOWERING` is what every program goes through on its way to bytecode.  ``get_pipeline("default")`` is
-that and nothing else; "zero" optimizes and leaves the program in Relax.
+`LOWERING` is what every program goes through on its way to bytecode.  ``get_pipeline("default")``
+is that and nothing else; "zero" optimizes and leaves the program in Relax.
 
 Source: ``relax.pipeline`` of apache-tvm 0.27.
 """
@@ -31,8 +31,10 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerAllocTensor, "what was not planned gets a storage of its own"),
     (transform.KillAfterLastUse, "memory is let go as early as possible"),
     (transform.LowerRuntimeBuiltin, "operators of the VM become calls of its builtins"),
-    (partial(transform.ComputePrimValue, use_heap=True),
-     "scalar computations become functions, where they are no arithmetic of shapes"),
+    (
+        partial(transform.ComputePrimValue, use_heap=True),
+        "scalar computations become functions, where they are no arithmetic of shapes",
+    ),
     (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
     (transform.ReuseShapes, "equal shapes are made once"),
     (transform.AttachGlobalSymbol, "functions know the names they are called by"),

@@ -5,7 +5,7 @@ Nodes are in `expr`, scalars in `prim`, the record of an operator in `op`, modul
 `json` stores, `block_builder` builds.
 """
 
-# ruff: noqa: F403, F405
+# ruff: noqa: F403
 from .arith import *
 from .block_builder import *
 from .equality import *

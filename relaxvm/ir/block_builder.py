@@ -1,7 +1,7 @@
 """BlockBuilder: write a program binding by binding, normalized and typed as it is written.
 
-Normal form (ANF): arguments of calls, tuple elements, conditions and results are leaves (variables,
-constants, scalars, shapes, functions; tuples of these as arguments); everything else gets a binding.
+Normal form (ANF): arguments of calls, tuple elements, conditions and results are leaves: variables,
+constants, scalars, shapes, functions, and as arguments tuples of these.  All else gets a binding.
 
 Source: ``relax.BlockBuilder`` of apache-tvm 0.27.
 """
@@ -427,11 +427,11 @@ class BlockBuilder:
             return self._call(expr)
         if kind in _LEAVES:
             return expr
-        if kind is Tuple:
+        if type(expr) is Tuple:
             fields = self._arguments(expr.fields)
             if fields is not expr.fields:
                 expr = Tuple(fields, expr.span)
-        elif kind is TupleGetItem:
+        elif type(expr) is TupleGetItem:
             value = self._argument(expr.tuple_value)
             if value is not expr.tuple_value:
                 expr = TupleGetItem(value, expr.index, expr.span)
@@ -450,10 +450,9 @@ class BlockBuilder:
         return expr
 
     def _argument(self, expr: Expr) -> Expr:
-        kind = type(expr)
-        if kind in _LEAVES:
+        if type(expr) in _LEAVES:
             return expr
-        if kind is Tuple:
+        if type(expr) is Tuple:
             fields = self._arguments(expr.fields)
             return self.infer(expr if fields is expr.fields else Tuple(fields, expr.span))
         if is_leaf(expr):

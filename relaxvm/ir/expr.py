@@ -1,7 +1,7 @@
 """The tree of a program: types, expressions, bindings, functions.
 
-One `Expr` serves tensors and scalars: a symbolic dimension is an expression of `PrimType`, so it may
-stand wherever an expression may.  Every expression has a type `ty`; it is None only between the
+One `Expr` serves tensors and scalars: a symbolic dimension is an expression of `PrimType`, so it
+may stand wherever an expression may.  Every expression has a type `ty`; it is None only between the
 making of a node and its normalization (`relaxvm.ir.infer_type`).
 
 Source: Relax IR of apache-tvm 0.27, with its names.

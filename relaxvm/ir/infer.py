@@ -4,7 +4,8 @@
 symbolic variables of the callee's signature, they are bound by the arguments' types; what cannot be
 expressed by the caller's variables is erased to what can, a shape to its rank.
 
-Source: the rules of Relax in apache-tvm 0.27 (StructInfoBaseCheck, StructInfoLCA, EraseToWellDefined).
+Source: the rules of Relax in apache-tvm 0.27 (StructInfoBaseCheck, StructInfoLCA,
+EraseToWellDefined).
 """
 
 from __future__ import annotations

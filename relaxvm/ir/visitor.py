@@ -1,8 +1,8 @@
 """The one way to walk expressions (`ExprVisitor`) and the one way to rewrite them (`ExprMutator`).
 
-Both dispatch by class: a method ``visit_call`` handles `Call`, and so on; a subclass overrides those
-it is about and calls the base for the rest.  Scalars that are arguments or dimensions are visited as
-leaves by `visit_scalar`; types by `visit_type`, which by default does nothing.
+Both dispatch by class: a method ``visit_call`` handles `Call`, and so on; a subclass overrides
+those it is about and calls the base for the rest.  Scalars that are arguments or dimensions are
+visited as leaves by `visit_scalar`; types by `visit_type`, which by default does nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Dispatch(dict[type, Callable[[Any], Any]]):
 
 
 class ExprVisitor:
-    """Walks an expression, every part of it once per place where it stands, in order of evaluation."""
+    """Walks an expression in order of evaluation, every part once per place where it stands."""
 
     _dispatch: _Dispatch | None = None
 
@@ -270,7 +270,7 @@ class ExprMutator:
         orelse = self.visit(expr.false_branch)
         if cond is expr.cond and then is expr.true_branch and orelse is expr.false_branch:
             return expr
-        return self.infer(If(cond, then, orelse, span=expr.span), expr.ty)
+        return self.infer(If(cond, then, orelse, span=expr.span), self.visit_type(expr.ty))
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         blocks: list[BindingBlock] = []

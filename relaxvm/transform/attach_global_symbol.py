@@ -24,4 +24,4 @@ def AttachGlobalSymbol() -> Pass:
                 new[var] = func.with_attr("global_symbol", var.name_hint)
         return new
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -85,7 +85,7 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
             values[param] = expr
         return _bound(mod, func_name, func, values, symbolic)
 
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def _bound(
@@ -138,4 +138,4 @@ def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = Non
                 mod = _bound(mod, name, func, {}, bound)
         return mod
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -130,4 +130,4 @@ def CallTIRRewrite() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Rewriter(mod).visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -136,4 +136,4 @@ def CanonicalizeBindings() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return canonicalize_bindings(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

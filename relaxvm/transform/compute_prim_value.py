@@ -109,4 +109,4 @@ def ComputePrimValue(*, use_heap: bool = False) -> Pass:
                     new[var] = rewritten
         return new
 
-    return run  # type: ignore[no-any-return]
+    return run

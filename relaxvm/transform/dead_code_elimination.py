@@ -173,4 +173,4 @@ def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
                     del new[var]
         return new
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -100,4 +100,4 @@ def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Eliminator(func, call_only).visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

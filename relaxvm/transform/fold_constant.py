@@ -178,4 +178,4 @@ def FoldConstant() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Folder().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -138,7 +138,7 @@ def _fused(steps: list[_Member]) -> Call:
         (len(steps) - 1,),
     )
     last = steps[-1].binding
-    call = base.call_dps_packed(
+    call: Call = base.call_dps_packed(
         f"{KERNEL_PREFIX}fused", Tuple([*inputs, StringImm(str(chain))]), out_ty=last.value.ty
     )
     call.span = last.value.span
@@ -191,4 +191,4 @@ def FuseOps(fuse_opt_level: int = -1, *, min_length: int = 2) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return func if fuse_opt_level == 0 else _Fuser(min_length).visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -150,15 +150,15 @@ def InlinePrivateFunctions() -> Pass:
         bodies: dict[GlobalVar, tuple[Function, bool]] = {}
         new = mod.copy()
         for var in _callees_first(private, facts):
-            func: Any = _Inliner(bodies).visit(mod.functions[var])
-            new[var] = func
-            bodies[var] = (func, facts[var].has_control_flow or not func.is_pure)
+            inlined = _Inliner(bodies).visit(mod.functions[var])
+            new[var] = inlined
+            bodies[var] = (inlined, facts[var].has_control_flow or not inlined.is_pure)
         for var in facts:
             if var not in bodies:
                 new[var] = _Inliner(bodies).visit(mod.functions[var])
         return _without_unused(new, bodies)
 
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def _reaches(start: GlobalVar, goal: GlobalVar, facts: dict[GlobalVar, _Facts]) -> bool:

@@ -146,4 +146,4 @@ def KillAfterLastUse() -> Pass:
         func = canonicalize_bindings(func)
         return func.replace(body=_insert_kills(func.body))
 
-    return run  # type: ignore[no-any-return]
+    return run

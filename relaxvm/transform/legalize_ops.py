@@ -281,4 +281,4 @@ def LegalizeOps(
                     )
         return builder.get()
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -86,4 +86,4 @@ def LowerAllocTensor() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Lowerer().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -36,26 +36,29 @@ def _packed(name: str) -> Callable[[Call], Expr]:
 
 def _alloc_storage(call: Call) -> Expr:
     size, device, scope, _dtype = call.args
-    return vm.alloc_storage(size, device, "uint8", scope)  # type: ignore[no-any-return]
+    new: Call = vm.alloc_storage(size, device, "uint8", scope)
+    return new
 
 
 def _alloc_tensor(call: Call) -> Expr:
-    new = vm.alloc_tensor(*call.args)
+    new: Call = vm.alloc_tensor(*call.args)
     new.ty = call.ty
-    return new  # type: ignore[no-any-return]
+    return new
 
 
 def _kill(call: Call) -> Expr:
-    return vm.kill_object(call.args[0])  # type: ignore[no-any-return]
+    new: Call = vm.kill_object(call.args[0])
+    return new
 
 
 def _invoke_closure(call: Call) -> Expr:
     func, args = call.args
     fields = args.fields if type(args) is Tuple else tuple(args)
     ty = call.ty_args or [call.ty]
-    return base.call_builtin_with_ctx(
+    new: Call = base.call_builtin_with_ctx(
         "vm.builtin.invoke_closure", Tuple([func, *fields]), ty_args=ty
     )
+    return new
 
 
 def _make_closure(call: Call) -> Expr:
@@ -157,7 +160,7 @@ def LowerRuntimeBuiltin() -> Pass:
         rules["relax.to_vdevice"] = _to_vdevice(mod.global_infos.get("vdevice", []))
         return _Lowerer(rules).visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def VMBuiltinLower() -> Pass:

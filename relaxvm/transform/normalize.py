@@ -17,4 +17,4 @@ def Normalize() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return BlockBuilder(mod).normalize(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 from ..ir import (
     BindingBlock,
@@ -277,9 +277,23 @@ class Sequential(Pass):
         return mod
 
 
-def _decorator(cls: Any, method: str, function: Any, opt_level: int, name: str | None) -> Any:
-    """A decorator of a function, or of a class with a method `method`; see `module_pass`."""
+ModuleFunction = Callable[[IRModule, PassContext], Any]
+FunctionFunction = Callable[[Function, IRModule, PassContext], Any]
+BlockFunction = Callable[[DataflowBlock, IRModule, PassContext], Any]
+_Target = TypeVar("_Target", contravariant=True)
 
+
+class _Decorator(Protocol[_Target]):
+    """Makes a pass of a function, a maker of passes of a class."""
+
+    @overload
+    def __call__(self, target: _Target) -> Pass: ...
+
+    @overload
+    def __call__(self, target: type) -> Callable[..., Pass]: ...
+
+
+def _decorator(cls: Any, method: str, function: Any, opt_level: int, name: str | None) -> Any:
     def decorate(target: Any) -> Any:
         if not isinstance(target, type):
             return cls(target, name or target.__name__, opt_level)
@@ -294,17 +308,53 @@ def _decorator(cls: Any, method: str, function: Any, opt_level: int, name: str |
     return decorate if function is None else decorate(function)
 
 
+@overload
+def module_pass(
+    function: None = None, *, opt_level: int = 0, name: str | None = None
+) -> _Decorator[ModuleFunction]: ...
+@overload
+def module_pass(
+    function: type, *, opt_level: int = 0, name: str | None = None
+) -> Callable[..., Pass]: ...
+@overload
+def module_pass(
+    function: ModuleFunction, *, opt_level: int = 0, name: str | None = None
+) -> Pass: ...
 def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Decorator: ``f(mod, ctx) -> mod`` becomes a pass; a class with a method `transform_module`
     becomes a maker of passes, whose arguments are those of the class."""
     return _decorator(ModulePass, "transform_module", function, opt_level, name)
 
 
+@overload
+def function_pass(
+    function: None = None, *, opt_level: int = 0, name: str | None = None
+) -> _Decorator[FunctionFunction]: ...
+@overload
+def function_pass(
+    function: type, *, opt_level: int = 0, name: str | None = None
+) -> Callable[..., Pass]: ...
+@overload
+def function_pass(
+    function: FunctionFunction, *, opt_level: int = 0, name: str | None = None
+) -> Pass: ...
 def function_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Decorator: ``f(func, mod, ctx) -> func``, or a class with a method `transform_function`."""
     return _decorator(FunctionPass, "transform_function", function, opt_level, name)
 
 
+@overload
+def dataflowblock_pass(
+    function: None = None, *, opt_level: int = 0, name: str | None = None
+) -> _Decorator[BlockFunction]: ...
+@overload
+def dataflowblock_pass(
+    function: type, *, opt_level: int = 0, name: str | None = None
+) -> Callable[..., Pass]: ...
+@overload
+def dataflowblock_pass(
+    function: BlockFunction, *, opt_level: int = 0, name: str | None = None
+) -> Pass: ...
 def dataflowblock_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Decorator: ``f(block, mod, ctx) -> block``, or a class with `transform_dataflowblock`."""
     return _decorator(DataflowBlockPass, "transform_dataflowblock", function, opt_level, name)

@@ -504,4 +504,4 @@ def PlanMemory(*, small: int = SMALL) -> Pass:
             func = _Rewriter(places).visit(func)
         return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func
 
-    return run  # type: ignore[no-any-return]
+    return run

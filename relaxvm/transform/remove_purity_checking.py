@@ -46,4 +46,4 @@ def RemovePurityChecking() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Remover().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -60,4 +60,4 @@ def ReuseShapes() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Reuser().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

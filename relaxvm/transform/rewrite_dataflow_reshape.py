@@ -15,6 +15,7 @@ from ..ir import (
     Op,
     TensorType,
     Tuple,
+    VarBinding,
 )
 from ..op import base  # noqa: F401  (registers the operators named here)
 from .pass_infra import Pass, PassContext, function_pass
@@ -29,7 +30,8 @@ class _Rewriter(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if (
-            type(binding.var) is DataflowVar
+            type(binding) is VarBinding
+            and type(binding.var) is DataflowVar
             and type(value) is Call
             and value.op is _CALL_DPS
             and type(value.args[0]) is ExternFunc
@@ -37,7 +39,7 @@ class _Rewriter(ExprMutator):
         ):
             view = _as_reshape(value)
             if view is not None:
-                binding = type(binding)(binding.var, view, binding.span)
+                binding = VarBinding(binding.var, view, binding.span)
         return super().visit_binding(binding)
 
 
@@ -63,4 +65,4 @@ def RewriteDataflowReshape() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Rewriter().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

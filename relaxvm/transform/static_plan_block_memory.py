@@ -396,4 +396,4 @@ def StaticPlanBlockMemory() -> Pass:
             func = _Rewriter(lives).visit(func)
         return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func
 
-    return run  # type: ignore[no-any-return]
+    return run

@@ -46,4 +46,4 @@ def ToNonDataflow() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         return _Rewriter().visit(func)
 
-    return run  # type: ignore[no-any-return]
+    return run

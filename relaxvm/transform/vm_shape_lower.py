@@ -27,6 +27,7 @@ from ..ir import (
     Function,
     FuncType,
     GlobalVar,
+    If,
     IntImm,
     IRModule,
     MatchCast,
@@ -305,21 +306,22 @@ class _FunctionLowerer(ExprMutator):
             new.ty = op.infer(new)  # a shape that is a variable now tells its rank only
         return new
 
-    def visit_if(self, expr: Any) -> Expr:
+    def visit_if(self, expr: If) -> Expr:
         cond = self.visit(expr.cond)
         then = self.visit(expr.true_branch)
         orelse = self.visit(expr.false_branch)
-        return type(expr)(cond, then, orelse, expr.ty, expr.span)
+        return If(cond, then, orelse, expr.ty, expr.span)
 
     def _load_scalar(self, scalar: Expr) -> Expr:
         slot = self._slot(scalar)
-        args = [self._heap, int_imm(MakeShapeCode.LOAD_SHAPE), int_imm(slot.index)]
+        args = (self._heap, int_imm(MakeShapeCode.LOAD_SHAPE), int_imm(slot.index))
         return self._emit("gv", _packed("vm.builtin.make_prim_value", args, scalar.ty))
 
     def _slot(self, expr: Expr) -> _Slot:
         slot = self._slots.get(expr)
         if not slot.computed:
-            missing = [v for v in free_vars(expr) if not self._slots.get(v).computed] or [expr]
+            missing: list[Expr] = []
+            missing += [v for v in free_vars(expr) if not self._slots.get(v).computed] or [expr]
             raise TypeError(
                 f"function {self._name!r}: symbolic variable "
                 f"{', '.join(str(v) for v in missing)} has no value here: no parameter's type "
@@ -521,9 +523,9 @@ class _FunctionLowerer(ExprMutator):
 
 
 def _is_dynamic(ty: Any) -> bool:
-    if type(ty) is TensorType or type(ty) is ShapeType:
-        dims = ty.dims if type(ty) is TensorType else ty.values
-        return any(type(d) is not IntImm for d in dims or ())
+    dims = ty.dims if type(ty) is TensorType else ty.values if type(ty) is ShapeType else None
+    if dims is not None:
+        return any(type(d) is not IntImm for d in dims)
     return type(ty) is TupleType and any(map(_is_dynamic, ty.fields))
 
 

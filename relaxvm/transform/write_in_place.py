@@ -143,4 +143,4 @@ def WriteInPlace() -> Pass:
         replaced = _Finder(Allocations(func, mod)).replaced
         return _Rewriter(replaced).visit(func) if replaced else func
 
-    return run  # type: ignore[no-any-return]
+    return run
