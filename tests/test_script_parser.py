@@ -580,6 +580,9 @@ CALLS = [
     "R.invoke_pure_closure(c, (), ty_args=(R.Any, R.Any))",
     'R.print(x, 1, "s", format="{}")',
     'R.assert_op(R.const(True, "bool"), [x, 2], format="{}")',
+    'R.assert_op(R.prim_value(True), format="no")',
+    'R.add(R.const([1, 2], "int64"), R.prim_value(2))',
+    'R.add(x, R.const(2.0, "float32"))',
     "R.shape_of(x)",
     "R.shape_to_tensor(R.shape([1, 2]))",
     'R.hint_on_device(x, "cpu:2")',
@@ -674,9 +677,7 @@ def test_places_of_decorated_code_are_those_of_the_file() -> None:
 
 
 def test_messages_of_decorated_code_name_the_file() -> None:
-    with pytest.raises(
-        DiagnosticError, match=r"parser.py:\d+:20: undefined variable 'z'"
-    ):
+    with pytest.raises(DiagnosticError, match=r"parser.py:\d+:20: undefined variable 'z'"):
 
         @R.function
         def main(x: R.Tensor((2,), "float32")):

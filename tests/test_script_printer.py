@@ -43,6 +43,7 @@ from relaxvm.script import as_script, from_source
 from relaxvm.script.names import Names, identifier, quoted
 from relaxvm.script.source import Source
 
+from . import relax_generator
 from . import script_programs as programs
 
 N, M = Var("n", "int64"), Var("m", "int64")
@@ -59,6 +60,16 @@ def parsed(text: str) -> IRModule:
 @settings(max_examples=150)
 @given(programs.modules())
 def test_printing_and_parsing_gives_the_module_back(module: IRModule) -> None:
+    text = module.script()
+    again = parsed(text)
+    assert_structural_equal(module, again)
+    assert again.script() == text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_programs_that_run_come_back(seed: int) -> None:
+    """Programs of operators and kernels, as the tests of the compiler generate them."""
+    module = relax_generator.generate(seed).module
     text = module.script()
     again = parsed(text)
     assert_structural_equal(module, again)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..ir.expr import Call, Expr, ExternFunc, StringImm, Tuple
 from ..ir.op import Op
+from ..op.kinds import kind_named
 from ..values import Device
 from .names import quoted
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from .printer import Printer
 
 __all__ = ["CALLS", "operator_arguments"]
+
+
+_OPERAND: Final = kind_named("Operand").view
+"""Of parameters at which a bare number is a tensor."""
 
 
 def operator_arguments(printer: Printer, op: Op, call: Call) -> list[str] | None:
@@ -38,7 +43,8 @@ def operator_arguments(printer: Printer, op: Op, call: Call) -> list[str] | None
             if operand is None:
                 by_position = False
                 continue
-            text = printer.bare((operand,))
+            is_operand = parameter.kind.view is _OPERAND
+            text = printer.bound(operand) if is_operand else printer.bare((operand,))
         elif name not in call.attrs or _same(call.attrs[name], parameter.default):
             by_position = False
             continue
@@ -108,7 +114,7 @@ def _print(printer: Printer, call: Call) -> str:
 
 def _assert_op(printer: Printer, call: Call) -> str:
     condition, template, *values = call.args
-    parts = [printer.expr(condition)]
+    parts = [printer.bound(condition)]
     if values:
         parts.append(f"[{printer.bare(values)}]")
     return f"R.assert_op({', '.join(parts + _format(printer, template))})"

@@ -283,7 +283,7 @@ class Printer:
             self.function(value, name, f"@R.function{options}")
             self.lines.append("")
             return
-        text = self._bound(value)
+        text = self.bound(value)
         ends_branch = name is not None
         name = name or self._defined(var)
         ty = var.ty
@@ -299,8 +299,9 @@ class Printer:
             self._line(line)
         self._pending.clear()
 
-    def _bound(self, value: Expr) -> str:
-        """The right-hand side of an assignment, where a bare number would be a tensor."""
+    def bound(self, value: Expr) -> str:
+        """The text of an expression where a bare number would be a tensor, as on the right side
+        of an assignment."""
         if type(value) is IntImm and value.ty.dtype in ("int64", "bool"):
             return f"R.prim_value({self.scalar(value)})"
         return self.expr(value)
@@ -353,7 +354,7 @@ class Printer:
         if last is not None:
             self.binding(last, name)
         else:
-            self._statement(f"{name} = {self._bound(seq.body)}")
+            self._statement(f"{name} = {self.bound(seq.body)}")
         self.names.pop()
         self._types.clear()
         self._indent = self._indent[: -len(_INDENT)]
