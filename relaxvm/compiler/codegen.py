@@ -128,7 +128,7 @@ class _FunctionEmitter:
         self._words: dict[Var, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
-        self._is_checked = _has_shape_heap(func)
+        self._is_checked = has_shape_heap(func)
         used = _Used()
         used.visit(func)
         self._used = used.found
@@ -396,7 +396,7 @@ class _FunctionEmitter:
         return merged
 
 
-def _has_shape_heap(func: Function) -> bool:
+def has_shape_heap(func: Function) -> bool:
     """Whether VMShapeLower has been here: its checks stand before each match_cast."""
     if not func.body.blocks:
         return False

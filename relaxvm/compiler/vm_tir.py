@@ -53,7 +53,7 @@ from ..tir.intrinsics import (
     reinterpret,
 )
 from ..values import Shape, as_dtype
-from .codegen import symbol_of
+from .codegen import has_shape_heap, symbol_of
 
 __all__ = ["PREFIX", "VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
 
@@ -135,6 +135,7 @@ class _FunctionEmitter:
         self._functions = Var("f", handle)
         self._values: dict[Var, Expr | None] = {}
         self._variables: list[str | None] = []
+        self._is_checked = has_shape_heap(func)
         self._body: list[Stmt] = []
         self._span: Span | None = None
 
@@ -200,7 +201,7 @@ class _FunctionEmitter:
 
     def _binding(self, binding: Binding) -> None:
         var = binding.var
-        if type(binding) is MatchCast:
+        if type(binding) is MatchCast and not self._is_checked:
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
         self._span = binding.span
         value = self._value(binding.value)
