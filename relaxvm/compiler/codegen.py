@@ -38,7 +38,7 @@ from ..ir import (
     TupleType,
     Var,
 )
-from ..ir.visitor import ExprVisitor
+from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
 from ..values import Shape, as_dtype
@@ -71,9 +71,12 @@ def generate_bytecode(
         if type(func) is not Function:
             continue
         symbol = symbol_of(func, var)
+        emitter = _FunctionEmitter(builder, mod, symbol, func, programs or {})
         try:
-            _FunctionEmitter(builder, mod, symbol, func, programs or {}).emit()
+            emitter.emit()
         except Exception as error:
+            if emitter.current is not None:
+                note_binding(error, emitter.current)
             error.add_note(f"in the code generator, function {symbol!r}")
             raise
         del rest[var]
@@ -128,6 +131,7 @@ class _FunctionEmitter:
         self._words: dict[Var, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
+        self.current: Binding | None = None
         self._is_checked = has_shape_heap(func)
         used = _Used()
         used.visit(func)
@@ -228,6 +232,7 @@ class _FunctionEmitter:
         builder.emit_goto(self._start)
 
     def _binding(self, binding: Binding) -> None:
+        self.current = binding
         var = binding.var
         if type(binding) is MatchCast and not self._is_checked:
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")

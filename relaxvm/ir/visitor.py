@@ -7,6 +7,7 @@ visited as leaves by `visit_scalar`; types by `visit_type`, which by default doe
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,10 +35,11 @@ from .expr import (
     Type,
     Var,
     VarBinding,
+    joined_blocks,
 )
 from .op import Op
 
-__all__ = ["ExprMutator", "ExprVisitor", "post_order_visit"]
+__all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
 
 _METHODS: Final[dict[type, str]] = {
     Call: "visit_call",
@@ -166,6 +168,20 @@ class ExprVisitor:
         """A function that is not of Relax: a leaf."""
 
 
+def note_binding(error: Exception, binding: Binding) -> None:
+    """Say in a note which binding an error is about, and its line of source; the first that says so
+    is right, those around it add nothing."""
+    start = "in the binding of "
+    if any(note.startswith(start) for note in getattr(error, "__notes__", ())):
+        return
+    note = f"{start}{binding.var.name!r}"
+    span = binding.span
+    if span is not None:
+        line = linecache.getline(span.file, span.line).strip()
+        note += f", {span}" + (f"\n    {line}" if line else "")
+    error.add_note(note)
+
+
 class _PostOrder(ExprVisitor):
     def __init__(self, visit: Callable[[Expr], Any]) -> None:
         self._visit = visit
@@ -277,24 +293,25 @@ class ExprMutator:
         changed = False
         for block in seq.blocks:
             new = self.visit_block(block)
-            changed = changed or new is not block
-            if new.bindings:
-                blocks.append(new)
-            else:
-                changed = True
+            changed = changed or new is not block or not new.bindings
+            blocks.append(new)
         body = self.visit(seq.body)
         if not changed and body is seq.body:
             return seq
         if type(body) is SeqExpr:
             blocks += body.blocks
             body = body.body
-        return SeqExpr(blocks, body, span=seq.span)
+        return SeqExpr(joined_blocks(blocks), body, span=seq.span)
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         bindings: list[Binding] = []
         changed = False
         for binding in block.bindings:
-            new = self.visit_binding(binding)
+            try:
+                new = self.visit_binding(binding)
+            except Exception as error:
+                note_binding(error, binding)
+                raise
             if new is binding:
                 bindings.append(binding)
                 continue

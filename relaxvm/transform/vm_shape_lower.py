@@ -47,6 +47,7 @@ from ..ir import (
     free_vars,
     int_imm,
     is_base_of,
+    note_binding,
     substitute,
     type_free_vars,
 )
@@ -217,7 +218,11 @@ class _FunctionLowerer(ExprMutator):
     def _sequence(self, seq: SeqExpr) -> None:
         for block in seq.blocks:
             for binding in block.bindings:
-                new = self.visit_binding(binding)
+                try:
+                    new = self.visit_binding(binding)
+                except Exception as error:
+                    note_binding(error, binding)
+                    raise
                 if isinstance(new, Binding):
                     self._out.append(new)
                 else:
