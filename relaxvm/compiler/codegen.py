@@ -97,6 +97,18 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
     return var.name_hint if symbol is None else str(symbol)
 
 
+def param_names(func: Function) -> list[str]:
+    """Names of the parameters, made distinct where lifting has put two of one name together."""
+    names: dict[str, None] = {}
+    for param in func.params:
+        name, number = param.name, 0
+        while name in names:
+            number += 1
+            name = f"{param.name}_{number}"
+        names[name] = None
+    return list(names)
+
+
 class _Used(ExprVisitor):
     """Variables that are read somewhere in a function, and functions that it names."""
 
@@ -140,7 +152,7 @@ class _FunctionEmitter:
 
     def emit(self) -> None:
         func, builder = self._func, self._builder
-        names = [param.name for param in func.params]
+        names = param_names(func)
         with builder.function(self._symbol, len(names), names):
             for number, param in enumerate(func.params):
                 self._words[param] = builder.r(number)

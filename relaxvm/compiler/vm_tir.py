@@ -53,7 +53,7 @@ from ..tir.intrinsics import (
     reinterpret,
 )
 from ..values import Shape, as_dtype
-from .codegen import has_shape_heap, symbol_of
+from .codegen import has_shape_heap, param_names, symbol_of
 
 __all__ = ["PREFIX", "VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
 
@@ -141,10 +141,10 @@ class _FunctionEmitter:
 
     def emit(self) -> VMTIRFunction:
         func, builder = self._func, self._builder
-        names = [param.name for param in func.params]
+        names = param_names(func)
         builder.declare_function(self._symbol, FuncKind.COMPILED)
-        for param in func.params:
-            self._values[param] = self._register(self._new_register(param.name))
+        for param, name in zip(func.params, names, strict=True):
+            self._values[param] = self._register(self._new_register(name))
         result = self._new_register()
         value = self._seq(func.body)
         if value is not None:
