@@ -346,7 +346,10 @@ class _FunctionEmitter:
             if program is not None:
                 args = [*self._operands(call.args), self._builder.convert_constant(program)]
                 return self._emit_call(_COMPUTE_SHAPE, args, call, is_used)
-            symbol = symbol_of(self._mod[op], op)
+            callee = self._mod[op]
+            symbol = symbol_of(callee, op)
+            if type(callee) is Function:
+                self._builder.declare_function(symbol, FuncKind.BYTECODE)
             return self._emit_call(symbol, self._operands(call.args), call, is_used)
         args = [self._builder.vm_state(), self._operand(op), *self._operands(call.args)]
         return self._emit_call("vm.builtin.invoke_closure", args, call, is_used)
