@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 
 import relaxvm
-from relaxvm import VirtualMachine, analysis, ir, script, transform
+from relaxvm import VirtualMachine, analysis, ir, transform
 from relaxvm.pipeline import LOWERING
+from relaxvm.script import from_source
 from relaxvm.transform import Pass
 
 from .relax_evaluator import CheckError, Evaluator, KindError, MismatchError
@@ -154,6 +155,8 @@ class Checker:
         self.inputs = inputs
         self.quickly = quickly
         self.expected: list[Outcome] = []
+        self.is_on_heap = False
+        """Whether shapes are on the heap, so that the types in a text do not follow from it."""
 
     def check(self) -> None:
         """Raises Differs at the first demand that is not met."""
@@ -165,6 +168,7 @@ class Checker:
         for make, _ in LOWERING:
             lowered = self.after(make(), lowered)
         self.executable(lowered, "bytecode")
+        self.is_on_heap = False
         for make in OPTIMIZING:
             self.after(make(), self.mod)
 
@@ -186,6 +190,7 @@ class Checker:
         new = self.attempt(stage, lambda: the_pass(mod))
         if ir.structural_hash(mod) != before:
             raise Differs(Difference(stage, "the module that was given to the pass has changed"))
+        self.is_on_heap = self.is_on_heap or the_pass.name == "VMShapeLower"
         self.attempt(stage, lambda: self.structure(new))
         self.runs(stage, lambda args: evaluate(new, args))
         return new
@@ -215,8 +220,10 @@ class Checker:
         stored = ir.load_json(ir.save_json(mod))
         ir.assert_structural_equal(mod, stored)
         assert ir.structural_hash(stored) == number, "structural_hash: JSON changes it"
+        if self.is_on_heap:
+            return
         text = mod.script(show_meta=True)
-        again = script.from_source(text, check_well_formed=False)
+        again = from_source(text, check_well_formed=False)
         ir.assert_structural_equal(mod, again)
         assert again.script(show_meta=True) == text, "script: printed again it is another text"
 

@@ -675,7 +675,8 @@ class Generator:
             raise Skip
         items = [i for i in self._data(scope) if _is_exact(i.facts)]
         values = [self.pick(items).expr for _ in range(self.rng.randint(1, 2))]
-        extra = self.pick([3, "text", self.scalar(scope), self.scalar(scope) + 2])
+        scalar = self.scalar(scope)
+        extra = self.pick([3, "text", scalar, scalar + 2, scalar * 2 > 3, scalar < 1, 2.5])
         self.bb.emit(op.call_packed("test.log", *values, extra, ty_args=ir.TupleType([])))
 
     def kernel(self, maker: Callable[..., Any], *args: Any, **options: Any) -> ir.GlobalVar:

@@ -39,6 +39,7 @@ from .expr import (
     VarBinding,
     convert_to_expr,
     is_scalar,
+    joined_blocks,
 )
 from .infer import base_check, function_ret_type, infer_type, type_free_vars
 from .module import IRModule
@@ -312,13 +313,7 @@ class BlockBuilder:
     @staticmethod
     def _close(scope: _Scope) -> None:
         if scope.open is not None and scope.open.bindings:
-            block = scope.open.finish()
-            last = scope.blocks[-1] if scope.blocks else None
-            if last is not None and type(last) is BindingBlock and type(block) is BindingBlock:
-                # An empty dataflow block stood between them.
-                scope.blocks[-1] = BindingBlock(last.bindings + block.bindings)
-            else:
-                scope.blocks.append(block)
+            scope.blocks = joined_blocks([*scope.blocks, scope.open.finish()])
         scope.open = None
 
     def dataflow(self) -> _DataflowScope:

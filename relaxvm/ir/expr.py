@@ -60,6 +60,7 @@ __all__ = [
     "extern",
     "int_imm",
     "is_scalar",
+    "joined_blocks",
     "prim_type",
     "prim_value",
 ]
@@ -795,6 +796,19 @@ class SeqExpr(Expr):
         self.body = body
         self.ty = body.ty if ty is None else ty
         self.span = span
+
+
+def joined_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
+    """Blocks without empty ones; plain blocks that follow each other are one."""
+    joined: list[BindingBlock] = []
+    for block in blocks:
+        if not block.bindings:
+            continue
+        if joined and type(block) is BindingBlock and type(joined[-1]) is BindingBlock:
+            joined[-1] = BindingBlock((*joined[-1].bindings, *block.bindings), joined[-1].span)
+        else:
+            joined.append(block)
+    return joined
 
 
 def _as_seq(expr: Expr) -> SeqExpr:

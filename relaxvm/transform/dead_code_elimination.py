@@ -23,6 +23,7 @@ from ..ir import (
     Var,
     VarBinding,
     free_vars,
+    joined_blocks,
     type_free_vars,
 )
 from .pass_infra import Pass, PassContext, module_pass
@@ -68,12 +69,11 @@ class _Eliminator:
         for block in reversed(seq.blocks):
             new = self._block(block, live, mentions)
             changed = changed or new is not block
-            if new.bindings:
-                blocks.append(new)
+            blocks.append(new)
         if not changed:
             return seq
         blocks.reverse()
-        return SeqExpr(blocks, seq.body, seq.ty, seq.span)
+        return SeqExpr(joined_blocks(blocks), seq.body, seq.ty, seq.span)
 
     def _block(self, block: BindingBlock, live: set[Var], mentions: _Mentions) -> BindingBlock:
         kept: list[Binding] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from typing import Any, Final
 
 import numpy as np
 
+from ..analysis import used_vars
 from ..ir import (
     Binding,
     Call,
@@ -14,6 +16,7 @@ from ..ir import (
     DataTypeImm,
     Expr,
     ExprMutator,
+    ExprVisitor,
     ExternFunc,
     FloatImm,
     Function,
@@ -21,11 +24,13 @@ from ..ir import (
     IRModule,
     MatchCast,
     Op,
+    SeqExpr,
     ShapeExpr,
     StringImm,
     TensorType,
     Tuple,
     TupleType,
+    Var,
     VarBinding,
 )
 from ..op.lowering import KERNEL_PREFIX, is_allocatable, lower_call
@@ -40,16 +45,56 @@ _MAX_BYTES: Final = 1 << 26
 _GROWTH: Final = 16
 """A result may be larger than the constants that it comes of by this factor, or be small."""
 _SMALL: Final = 1 << 16
+_CALL_DPS: Final = Op.get("relax.call_dps_packed")
+_CALL_TIR_INPLACE: Final = Op.get("relax.call_tir_inplace")
 
 
 class _Unknown(Exception):
     """An argument is not known yet."""
 
 
+class _Overwritten(ExprVisitor):
+    """Variables whose tensors a call in place may write: they are no constants."""
+
+    def __init__(self) -> None:
+        self.found: set[Var] = set()
+
+    def visit_seq(self, seq: SeqExpr) -> None:
+        self.visit(seq.body)
+        for block in reversed(seq.blocks):
+            for binding in reversed(block.bindings):
+                self.visit_binding(binding)
+
+    def visit_binding(self, binding: Binding) -> None:
+        value = binding.value
+        if binding.var in self.found and not _is_new(value):
+            self.found.update(used_vars(value))
+        super().visit_binding(binding)
+
+    def visit_call(self, call: Call) -> None:
+        indices = call.attrs.get("inplace_indices")
+        if not indices:
+            return
+        args = call.args[1:]
+        if call.op is _CALL_TIR_INPLACE:
+            packed = args[0]
+            args = packed.fields if type(packed) is Tuple else (packed,) * len(packed.ty.fields)
+        overwritten = [args[int(i)] for i in indices if int(i) >= 0]
+        self.found.update(arg for arg in overwritten if isinstance(arg, Var))
+
+
+def _is_new(value: Expr) -> bool:
+    """Whether the tensor that an expression gives has memory of its own."""
+    if type(value) is not Call or type(value.op) is not Op:
+        return False
+    record = value.op.record
+    return value.op is _CALL_DPS or (type(record) is Operator and record.kernel is not None)
+
+
 class _Folder(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
-        if not isinstance(new, VarBinding):
+        if not isinstance(new, VarBinding) or binding.var in self._overwritten:
             return new
         if type(new.value) is Constant:
             self._known(binding, new, new.value)
@@ -68,8 +113,9 @@ class _Folder(ExprMutator):
             self._constants[binding.var] = value
             self._constants[new.var] = value
 
-    def __init__(self) -> None:
+    def __init__(self, overwritten: Set[Var]) -> None:
         super().__init__()
+        self._overwritten = overwritten
         self._constants: dict[Any, Constant] = {}
 
     def visit_call(self, call: Call) -> Expr:
@@ -176,6 +222,8 @@ def FoldConstant() -> Pass:
 
     @function_pass(name="FoldConstant", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Folder().visit(func)
+        overwritten = _Overwritten()
+        overwritten.visit(func)
+        return _Folder(overwritten.found).visit(func)
 
     return run

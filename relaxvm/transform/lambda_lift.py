@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Set
 from typing import Any
 
 from ..analysis import definable_tir_vars_in_type
 from ..ir import (
     ANY,
+    BaseCheckResult,
     Binding,
+    BindingBlock,
     Call,
+    DataflowBlock,
+    DataflowVar,
     Expr,
     ExprMutator,
     ExprVisitor,
@@ -18,17 +24,22 @@ from ..ir import (
     IRModule,
     MatchCast,
     PrimType,
+    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleType,
     Type,
     Var,
     VarBinding,
+    base_check,
+    erase_type,
     free_vars,
-    function_ret_type,
+    infer_type,
     is_base_of,
+    substitute_type,
     substitute_vars,
     type_free_vars,
+    type_of_call,
 )
 from ..op import base
 from .pass_infra import Pass, PassContext, module_pass
@@ -37,13 +48,13 @@ __all__ = ["LambdaLift"]
 
 
 class _FreeVars(ExprVisitor):
-    """Variables that a function uses and does not define, in order of first use: values, and
-    symbolic variables apart from them."""
+    """Variables that are used, in order of first use, and those that are defined; values and
+    symbolic variables alike.  `outside`: symbolic variables that are known around the function."""
 
-    def __init__(self) -> None:
+    def __init__(self, outside: Set[Var]) -> None:
         self.used: dict[Var, None] = {}
-        self.symbolic: dict[Var, None] = {}
         self.defined: set[Var] = set()
+        self._outside = outside
 
     def visit_var(self, var: Var) -> None:
         self.used[var] = None
@@ -52,34 +63,55 @@ class _FreeVars(ExprVisitor):
         self.defined.add(var)
 
     def visit_scalar(self, scalar: Expr) -> None:
-        self.symbolic.update(dict.fromkeys(free_vars(scalar)))
+        self.used.update(dict.fromkeys(free_vars(scalar)))
 
     def visit_shape(self, expr: ShapeExpr) -> None:
         for value in expr.values:
-            self.symbolic.update(dict.fromkeys(free_vars(value)))
+            self.visit_scalar(value)
 
     def visit_type(self, ty: Type) -> None:
-        self.symbolic.update(dict.fromkeys(type_free_vars(ty)))
+        self.used.update(dict.fromkeys(type_free_vars(ty)))
 
     def visit_binding(self, binding: Binding) -> None:
-        super().visit_binding(binding)
         if type(binding) is MatchCast:
-            self.defined.update(type_free_vars(binding.ty))
+            new = definable_tir_vars_in_type(binding.ty)
+            self.defined.update(v for v in new if v not in self._outside)
+        super().visit_binding(binding)
 
     def visit_function(self, func: Function) -> None:
-        for param in func.params:
-            self.defined.update(definable_tir_vars_in_type(param.ty))
-        super().visit_function(func)
+        self.used.update(dict.fromkeys(free_vars_of(func, self._outside)))
 
 
-def free_vars_of(func: Function) -> list[Var]:
+def free_vars_of(func: Function, outside: Set[Var]) -> list[Var]:
     """What a local function captures: values in order of first use, then symbolic variables that
     its own parameters cannot define again."""
-    found = _FreeVars()
-    found.visit_function(func)
-    values = [v for v in found.used if v not in found.defined]
-    symbolic = [v for v in found.symbolic if v not in found.defined and v not in found.used]
-    return values + symbolic
+    found = _FreeVars(outside)
+    for param in func.params:
+        found.defined.update(definable_tir_vars_in_type(param.ty))
+    ExprVisitor.visit_function(found, func)
+    free = [v for v in found.used if v not in found.defined]
+    return sorted(free, key=_is_symbolic)
+
+
+def _is_symbolic(var: Var) -> bool:
+    return type(var.ty) is PrimType
+
+
+class _Symbolic(ExprVisitor):
+    """Symbolic variables that a function defines itself."""
+
+    def __init__(self, func: Function) -> None:
+        self.found: set[Var] = set()
+        super().visit_function(func)
+
+    def visit_type(self, ty: Type) -> None:
+        self.found.update(definable_tir_vars_in_type(ty))
+
+    def visit_call(self, call: Call) -> None:
+        """Defines nothing."""
+
+    def visit_function(self, func: Function) -> None:
+        """What is defined within is not known around it."""
 
 
 def _returns_function(binding: Binding) -> bool:
@@ -99,60 +131,132 @@ class _Closure:
 
 
 class _Lifter(ExprMutator):
-    """Lifts what is local in one function; `outer` is its name."""
+    """Lifts what is local in one function; `outer` is its name, `symbolic` are the symbolic
+    variables that it knows.  Bindings that come before the current one go to `self._before`."""
 
-    def __init__(self, module: IRModule, outer: str, closures: dict[Var, _Closure]) -> None:
+    def __init__(
+        self, module: IRModule, outer: str, closures: dict[Var, _Closure], symbolic: Set[Var]
+    ) -> None:
         super().__init__()
         self._module = module
         self._outer = outer
         self._closures = closures
+        self._symbolic = symbolic
         self._from_calls: set[Var] = set()
         self._unnamed = 0
+        self._before: list[Binding] = []
+        self._is_dataflow = False
+
+    # Bindings
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        outer, self._is_dataflow = self._is_dataflow, type(block) is DataflowBlock
+        new = super().visit_block(block)
+        self._is_dataflow = outer
+        return new
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        outer, self._before = self._before, []
+        new = super().visit_seq(seq)
+        before, self._before = self._before, outer
+        if before:  # of the result
+            new = SeqExpr([*new.blocks, BindingBlock(before)], new.body, span=seq.span)
+        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
-        if type(binding.value) is not Function:
-            if _returns_function(binding):
-                self._from_calls.add(binding.var)
-            return super().visit_binding(binding)
-        closure = self._lift(binding.var, binding.value)
+        if type(binding.value) is Function:
+            return self._visit_local(binding, binding.value)
+        if _returns_function(binding):
+            self._from_calls.add(binding.var)
+        outer, self._before = self._before, []
+        new = self._keep_type(super().visit_binding(binding))
+        before, self._before = self._before, outer
+        if not before:
+            return new
+        return [*before, *([new] if isinstance(new, Binding) else new)]
+
+    def _visit_local(self, binding: Binding, func: Function) -> Binding | list[Binding]:
+        closure = self._lift(binding.var, func)
         if not closure.captures:
             return []
-        value = base.make_closure(closure.gv, Tuple([self.visit(c) for c in closure.captures]))
         var = type(binding.var)(binding.var.name, ANY, binding.var.span)
+        value = self._make_closure(closure)
         self.var_map[binding.var] = var
         return VarBinding(var, value, binding.span)
+
+    def _keep_type(self, new: Binding | list[Binding]) -> Binding | list[Binding]:
+        """The type of a lifted function cannot say what depends on dimensions that it captures:
+        where it is called by name, a cast says so."""
+        if not isinstance(new, VarBinding) or type(new.value) is not Call:
+            return new
+        call = new.value
+        if type(call.op) is not GlobalVar or is_base_of(new.var.ty, type_of_call(call)):
+            return new
+        call = infer_type(Call(call.op, call.args, call.attrs, call.ty_args, span=call.span))
+        result = self._new_var(new.var.name, call.ty)
+        cast = MatchCast(new.var, result, new.var.ty, new.span)
+        return [VarBinding(result, call, new.span), cast]
+
+    def _new_var(self, name: str, ty: Any) -> Var:
+        return (DataflowVar if self._is_dataflow else Var)(name, ty)
+
+    # Functions
 
     def visit_function(self, func: Function) -> Expr:
         """A function that is not bound to a name, as a result or an argument."""
         self._unnamed += 1
-        closure = self._lift(Var(f"lambda_{self._unnamed - 1}" if self._unnamed > 1 else "lambda",
-                                 func.ty), func)  # fmt: skip
+        name = "lambda" if self._unnamed == 1 else f"lambda_{self._unnamed - 1}"
+        return self._value_of(self._lift(Var(name, func.ty), func))
+
+    def _value_of(self, closure: _Closure) -> Expr:
+        """The function where it has no name yet, as a leaf."""
         if not closure.captures:
             return closure.gv
-        return base.make_closure(closure.gv, Tuple([self.visit(c) for c in closure.captures]))
+        var = self._new_var("closure", ANY)
+        self._before.append(VarBinding(var, self._make_closure(closure)))
+        return var
+
+    def _make_closure(self, closure: _Closure) -> Expr:
+        captured = Tuple([self.visit(c) for c in closure.captures])
+        return base.make_closure(closure.gv, captured)  # type: ignore[no-any-return]
 
     def _lift(self, var: Var, func: Function) -> _Closure:
-        captures = [v for v in free_vars_of(func) if v is not var and self._is_captured(v)]
-        name = self._new_name(var)
-        params = [_param(capture, self.var_map.get(capture, capture)) for capture in captures]
-        renamed = dict(zip(captures, params, strict=True))
-        gv = GlobalVar(name)
-        closure = self._closures[var] = _Closure(gv, captures, func.ty)
-        inner = _Lifter(self._module, self._outer, {**self._closures, var: closure})
-        inner.var_map.update(renamed)
-        symbolic = {c: p for c, p in renamed.items() if type(c.ty) is PrimType}
+        captures = self._captures(var, func)
+        symbolic = {c: Var(c.name, c.ty, c.span) for c in captures if _is_symbolic(c)}
+        params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
         lifted = substitute_vars(func, symbolic)
-        body = inner.visit(lifted.body)
         all_params = [*lifted.params, *params]
-        ret_ty = _without_closures(lifted.ret_ty, body.ty)
-        known = function_ret_type(all_params, body)
-        if not is_base_of(ret_ty, known):
-            ret_ty = known if type(known) is type(ret_ty) else ret_ty
+        known = {v for p in all_params for v in type_free_vars(p.ty)}
+        ret_ty = erase_type(lifted.ret_ty, known.__contains__)
+        gv = GlobalVar(self._new_name(var))
+        gv.ty = FuncType([p.ty for p in all_params], ret_ty, func.is_pure)
+        closure = self._closures[var] = _Closure(gv, captures, func.ty)
+        known_symbolic = {*_Symbolic(lifted).found, *symbolic.values()}
+        closures = {**self._closures, var: closure}
+        inner = _Lifter(self._module, self._outer, closures, known_symbolic)
+        inner.var_map.update(zip(captures, params, strict=True))
+        body = inner.visit(lifted.body)
+        ret_ty = _without_closures(ret_ty, body.ty)
         attrs = {k: v for k, v in func.attrs.items() if k != "global_symbol"}
         new = Function(all_params, body, ret_ty, func.is_pure, attrs, func.span)
         gv.ty = new.ty
         self._module[gv] = new
         return closure
+
+    def _captures(self, var: Var, func: Function) -> list[Var]:
+        free = free_vars_of(func, self._symbolic)
+        captures = [v for v in free if v is not var and self._is_captured(v)]
+        # Dimensions that the types of captured values mention, and that no parameter tells.
+        types = [*(p.ty for p in func.params), *(c.ty for c in captures)]
+        defined = {v for ty in types for v in definable_tir_vars_in_type(ty)}
+        mentioned = dict.fromkeys(v for c in captures for v in type_free_vars(c.ty))
+        known = defined.union(captures)
+        return captures + [v for v in mentioned if v not in known and _is_symbolic(v)]
+
+    def _param(self, capture: Var, symbolic: dict[Var, Var]) -> Var:
+        ty = self.var_map.get(capture, capture).ty
+        ty = substitute_type(capture.ty if ty is None else ty, symbolic)
+        return Var(capture.name, ty, capture.span)
 
     def _new_name(self, var: Var) -> str:
         name = base_name = f"{self._outer}_{var.name}"
@@ -170,35 +274,55 @@ class _Lifter(ExprMutator):
         closure = self._closures.get(var)
         if closure is None or var in self.var_map:
             return super().visit_var(var)
-        if not closure.captures:
-            return closure.gv
         # Within its own body the closure does not exist yet: it is made again.
-        return base.make_closure(closure.gv, Tuple([self.visit(c) for c in closure.captures]))
+        return self._value_of(closure)
+
+    # Calls
 
     def visit_call(self, call: Call) -> Expr:
         op = call.op
         if not isinstance(op, Var):
-            return super().visit_call(call)
-        args = self.visit_all(call.args)
+            return self._call(call)
         closure = self._closures.get(op)
         if closure is not None and op not in self.var_map:
             captured = [self.visit(c) for c in closure.captures]
-            return Call(closure.gv, [*args, *captured], None, (), call.ty, call.span)
+            args = self._fitting(closure.gv, (*self.visit_all(call.args), *captured))
+            return Call(closure.gv, args, None, (), call.ty, call.span)
         callee = self.visit(op)
         if callee is op and type(op.ty) is FuncType and op not in self._from_calls:
-            if args is call.args:
-                return call
-            return self.infer(Call(op, args, call.attrs, call.ty_args, span=call.span))
+            return self._call(call)
+        args = self.visit_all(call.args)
         if type(callee) is GlobalVar:
-            return Call(callee, args, None, (), call.ty, call.span)
+            return Call(callee, self._fitting(callee, args), None, (), call.ty, call.span)
         invoke = base.invoke_pure_closure if op.ty.purity else base.invoke_closure
         new = invoke(callee, Tuple(args), ty_args=call.ty)
         new.span = call.span
         return new  # type: ignore[no-any-return]
 
+    def _call(self, call: Call) -> Expr:
+        """A call whose callee stays."""
+        args = self._fitting(call.op, self.visit_all(call.args))
+        if args is call.args:
+            return call
+        return self.infer(Call(call.op, args, call.attrs, call.ty_args, span=call.span))
 
-def _param(capture: Var, value: Any) -> Var:
-    return Var(capture.name, value.ty if value.ty is not None else capture.ty, capture.span)
+    def _fitting(self, callee: Expr, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The arguments; where a function is expected and there is a closure, with a cast."""
+        params = callee.ty.params if type(callee.ty) is FuncType else None
+        if params is None or len(params) != len(args):
+            return args
+        new = list(args)
+        for i, (param, arg) in enumerate(zip(params, args, strict=True)):
+            if _has_function(param) and base_check(param, arg.ty) == BaseCheckResult.FAIL_L1:
+                new[i] = var = self._new_var("closure", param)
+                self._before.append(MatchCast(var, arg, param))
+        return args if all(map(operator.is_, new, args)) else tuple(new)
+
+
+def _has_function(ty: Any) -> bool:
+    if type(ty) is TupleType:
+        return any(map(_has_function, ty.fields))
+    return type(ty) is FuncType
 
 
 def _without_closures(ty: Any, actual: Any) -> Any:
@@ -214,7 +338,7 @@ def _run(mod: IRModule) -> IRModule:
     new = mod.copy()
     for var, func in mod.functions.items():
         if type(func) is Function and _has_work(func):
-            body = _Lifter(new, var.name_hint, {}).visit(func.body)
+            body = _Lifter(new, var.name_hint, {}, _Symbolic(func).found).visit(func.body)
             new[var] = func.replace(body=body)
     return new
 
@@ -255,4 +379,4 @@ def LambdaLift() -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> Any:
         return _run(mod)
 
-    return run  # type: ignore[no-any-return]
+    return run
