@@ -182,7 +182,12 @@ def load_shape(heap: Any, *slots: Any) -> Shape:
 
 
 def _check_pattern(
-    args: Sequence[StaticArg], heap: int, start: int, count: int, codes: range, slots: set[int]
+    args: Sequence[StaticArg],
+    heap: int,
+    start: int,
+    count: int,
+    codes: range,
+    slots: frozenset[int],
 ) -> Iterator[str]:
     """Faults of `count` pairs of code and value that begin at argument `start`."""
     for i in range(count):
@@ -201,8 +206,8 @@ def _check_pattern(
             yield f"argument {at + 1}: expected a heap slot of 0 to 2**31 - 1, got {value}"
 
 
-_MATCH_SLOTS: Final = {STORE, EQUAL_SLOT}
-_MAKE_SLOTS: Final = {SLOT}
+_MATCH_SLOTS: Final[frozenset[int]] = frozenset({STORE, EQUAL_SLOT})
+_MAKE_SLOTS: Final[frozenset[int]] = frozenset({SLOT})
 
 
 def _check_match_shape(args: Sequence[StaticArg]) -> Iterator[str]:

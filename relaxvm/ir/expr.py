@@ -387,6 +387,12 @@ class Expr(Node):
     def __rshift__(self, other: Any) -> Any:
         return _operator("right_shift", self, other)
 
+    def __rlshift__(self, other: Any) -> Any:
+        return _operator("left_shift", other, self)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _operator("right_shift", other, self)
+
     def astype(self, dtype: str) -> Any:
         """The value in another data type."""
         return (
@@ -996,7 +1002,7 @@ def convert_to_expr(value: Any) -> Expr:
     )
 
 
-def _dims(values: Sequence[Any]) -> tuple[Expr, ...]:
+def _dims(values: Any) -> tuple[Expr, ...]:
     if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
         raise TypeError(f"a shape is a sequence of dimensions, got {values!r}")
     dims = tuple([v if isinstance(v, Expr) else int_imm(v) for v in values])

@@ -68,7 +68,7 @@ class BinaryOpExpr(Expr):
 
     SYMBOL: ClassVar[str] = ""
     """How it is written between (or, a name, before) its operands."""
-    EVALUATE: ClassVar[Callable[[Any, Any], Any]]
+    EVALUATE: ClassVar[Any]
     """What it is, in Python numbers of unlimited width."""
 
     a: Expr
@@ -551,36 +551,36 @@ def _is(x: Expr, value: int) -> bool:
 
 def add(a: Any, b: Any) -> Expr:
     """a + b"""
-    a, b = _pair(a, b)
-    if type(a.ty) is PrimType and not is_float(a.ty.dtype):
-        if _is(a, 0):
-            return b
-        if _is(b, 0):
-            return a
-    return _fold(Add, a, b)
+    x, y = _pair(a, b)
+    if type(x.ty) is PrimType and not is_float(x.ty.dtype):
+        if _is(x, 0):
+            return y
+        if _is(y, 0):
+            return x
+    return _fold(Add, x, y)
 
 
 def subtract(a: Any, b: Any) -> Expr:
     """a - b"""
-    a, b = _pair(a, b)
-    if _is(b, 0):
-        return a
-    return _fold(Sub, a, b)
+    x, y = _pair(a, b)
+    if _is(y, 0):
+        return x
+    return _fold(Sub, x, y)
 
 
 def multiply(a: Any, b: Any) -> Expr:
     """a * b"""
-    a, b = _pair(a, b)
-    if _is(a, 1):
-        return b
-    if _is(b, 1):
-        return a
-    if not is_float(a.dtype):
-        if _is(a, 0):
-            return a
-        if _is(b, 0):
-            return b
-    return _fold(Mul, a, b)
+    x, y = _pair(a, b)
+    if _is(x, 1):
+        return y
+    if _is(y, 1):
+        return x
+    if not is_float(x.dtype):
+        if _is(x, 0):
+            return x
+        if _is(y, 0):
+            return y
+    return _fold(Mul, x, y)
 
 
 def divide(a: Any, b: Any) -> Expr:
@@ -589,29 +589,29 @@ def divide(a: Any, b: Any) -> Expr:
     Raises:
         TypeError: of integers; `//` or `truncdiv` says which way to round.
     """
-    a, b = _pair(a, b)
-    if not is_float(a.dtype):
+    x, y = _pair(a, b)
+    if not is_float(x.dtype):
         raise TypeError(
-            f"{a} / {b}: division of integers; write // (rounds towards minus infinity) or truncdiv "
+            f"{x} / {y}: division of integers; write // (rounds towards minus infinity) or truncdiv "
             "(towards zero)"
         )
-    return _fold(Div, a, b)
+    return _fold(Div, x, y)
 
 
 def floordiv(a: Any, b: Any) -> Expr:
     """a // b, rounded towards minus infinity."""
-    a, b = _pair(a, b)
-    if _is(b, 1) and not is_float(a.dtype):
-        return a
-    return _fold(FloorDiv, a, b)
+    x, y = _pair(a, b)
+    if _is(y, 1) and not is_float(x.dtype):
+        return x
+    return _fold(FloorDiv, x, y)
 
 
 def floormod(a: Any, b: Any) -> Expr:
     """a % b, with the sign of b."""
-    a, b = _pair(a, b)
-    if _is(b, 1) and not is_float(a.dtype):
-        return immediate(a.dtype, 0)
-    return _fold(FloorMod, a, b)
+    x, y = _pair(a, b)
+    if _is(y, 1) and not is_float(x.dtype):
+        return immediate(x.dtype, 0)
+    return _fold(FloorMod, x, y)
 
 
 def truncdiv(a: Any, b: Any) -> Expr:
@@ -626,8 +626,8 @@ def truncmod(a: Any, b: Any) -> Expr:
 
 def _extreme(cls: Any) -> Callable[[Any, Any], Expr]:
     def make(a: Any, b: Any) -> Expr:
-        a, b = _pair(a, b)
-        return a if a is b else _fold(cls, a, b)
+        x, y = _pair(a, b)
+        return x if x is y else _fold(cls, x, y)
 
     return make
 
@@ -638,8 +638,9 @@ maximum = _extreme(Max)
 
 def negative(a: Expr) -> Expr:
     """-a"""
-    return subtract(0 if not is_float(a.dtype) else -0.0, a) if type(a) not in (
-        IntImm, FloatImm) else immediate(a.dtype, -a.value)  # type: ignore[attr-defined]  # fmt: skip
+    if isinstance(a, (IntImm, FloatImm)):
+        return immediate(a.dtype, -a.value)
+    return subtract(-0.0 if is_float(a.dtype) else 0, a)
 
 
 def equal(a: Any, b: Any) -> Expr:
@@ -653,65 +654,63 @@ def not_equal(a: Any, b: Any) -> Expr:
 
 
 def _bool(a: Any) -> Expr:
-    a = as_scalar(a, "bool" if isinstance(a, bool) else None)
-    if a.dtype != "bool":
-        raise TypeError(f"expected a bool scalar, got {a} of type {a.ty}")
-    return a
+    scalar = as_scalar(a, "bool" if isinstance(a, bool) else None)
+    if scalar.dtype != "bool":
+        raise TypeError(f"expected a bool scalar, got {scalar} of type {scalar.ty}")
+    return scalar
 
 
 def logical_and(a: Any, b: Any) -> Expr:
     """a and b, of bools."""
-    a, b = _bool(a), _bool(b)
-    if type(a) is IntImm:
-        return b if a.value else a
-    if type(b) is IntImm:
-        return a if b.value else b
-    node: Expr = And(a, b)
-    return node
+    x, y = _bool(a), _bool(b)
+    if type(x) is IntImm:
+        return y if x.value else x
+    if type(y) is IntImm:
+        return x if y.value else y
+    return And(x, y)
 
 
 def logical_or(a: Any, b: Any) -> Expr:
     """a or b, of bools."""
-    a, b = _bool(a), _bool(b)
-    if type(a) is IntImm:
-        return a if a.value else b
-    if type(b) is IntImm:
-        return b if b.value else a
-    node: Expr = Or(a, b)
-    return node
+    x, y = _bool(a), _bool(b)
+    if type(x) is IntImm:
+        return x if x.value else y
+    if type(y) is IntImm:
+        return y if y.value else x
+    return Or(x, y)
 
 
 def logical_not(a: Any) -> Expr:
     """not a, of a bool."""
-    a = _bool(a)
-    return IntImm("bool", not a.value) if type(a) is IntImm else Not(a)
+    x = _bool(a)
+    return IntImm("bool", not x.value) if type(x) is IntImm else Not(x)
 
 
 def cast(a: Any, dtype: str) -> Expr:
     """a converted to another data type; constants are converted at once where they fit."""
-    a = as_scalar(a)
-    if a.dtype == dtype:
-        return a
-    if type(a) is IntImm and dtype != "handle":
+    x = as_scalar(a)
+    if x.dtype == dtype:
+        return x
+    if type(x) is IntImm and dtype != "handle":
         if is_float(dtype):
-            return FloatImm(dtype, a.value)
+            return FloatImm(dtype, x.value)
         low, high = _range(dtype)
         if dtype == "bool":
-            return IntImm("bool", a.value != 0)
-        if low <= a.value <= high:
-            return IntImm(dtype, a.value)
-    if type(a) is FloatImm and dtype == "float64" and a.dtype in ("float32", "float16"):
-        return FloatImm(dtype, a.value)
-    return Cast(dtype, a)
+            return IntImm("bool", x.value != 0)
+        if low <= x.value <= high:
+            return IntImm(dtype, x.value)
+    if type(x) is FloatImm and dtype == "float64" and x.dtype in ("float32", "float16"):
+        return FloatImm(dtype, x.value)
+    return Cast(dtype, x)
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> Expr:
     """One of two values."""
-    condition = _bool(condition)
-    true_value, false_value = _pair(true_value, false_value)
-    if type(condition) is IntImm:
-        return true_value if condition.value else false_value
-    return Select(condition, true_value, false_value)
+    which = _bool(condition)
+    x, y = _pair(true_value, false_value)
+    if type(which) is IntImm:
+        return x if which.value else y
+    return Select(which, x, y)
 
 
 def _logic(bits: Any, logical: Any) -> Callable[[Any, Any], Expr]:
