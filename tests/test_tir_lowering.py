@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxvm import ir, tir
 from relaxvm.tir import PrimFunc
 from relaxvm.tir.build import KernelLibrary, build_prim_funcs, compile_prim_func
 from relaxvm.toolchain import compiler
@@ -345,3 +346,71 @@ def test_names_of_any_kind(library: KernelLibrary) -> None:
         assert s == 5
     with pytest.raises(TypeError, match="<lambda>: expected 2 arguments"):
         built["<lambda>"]()
+
+
+def test_what_there_is_no_c_for_is_python_and_says_so() -> None:
+    pytest.importorskip("ml_dtypes")
+    A = tir.decl_buffer((3,), "float8_e4m3fn", "A")
+    i = ir.Var("i", "int32")
+    func = tir.PrimFunc([A], tir.For(i, 0, 3, 0, tir.BufferStore(A, A[0], [i])))
+    if compiler() is None:
+        pytest.skip("needs a C compiler")
+    with pytest.warns(UserWarning, match="there is no C for data type float8_e4m3fn; it runs as"):
+        library = build_prim_funcs({"small": func, "total": FUNCS["total"]})
+    import ml_dtypes
+
+    values = np.array([1, 2, 3], ml_dtypes.float8_e4m3fn)
+    library["small"](values)
+    assert values.tolist() == [1, 1, 1]
+
+
+def test_bfloat16_rounds_after_every_operation(library: KernelLibrary) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    n = ir.Var("n", "int64")
+    A, B, C = (tir.decl_buffer((n,), "bfloat16", name) for name in "ABC")
+    i = ir.Var("i", "int64")
+    body = tir.BufferStore(C, A[i] * B[i] + tir.Cast("bfloat16", tir.Cast("float32", A[i])), [i])
+    prefer: Any = "c" if library.c_sources else "python"
+    function = compile_prim_func(tir.PrimFunc([A, B, C], tir.For(i, 0, n, 0, body)), prefer=prefer)
+    a, b = (_random(50, seed=s).astype(ml_dtypes.bfloat16) for s in (1, 2))
+    c = np.zeros(50, ml_dtypes.bfloat16)
+    function(a, b, c)
+    np.testing.assert_array_equal(c, a * b + a)
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "message"),
+    [
+        (lambda A, n: tir.Evaluate(tir.call_extern("int32", "puts", "x")), NotImplementedError,
+         "f: tirx.call_extern cannot be lowered"),
+        (lambda A, n: tir.BufferStore(A, A[n], [0]), ValueError,
+         "f: variable n has no value where it is used"),
+        (lambda A, n: tir.BufferStore(tir.decl_buffer((2,), "float32", "B"), A[0], [0]), ValueError,
+         "f: buffer B is no parameter and is not allocated"),
+        (lambda A, n: tir.AllocBuffer(tir.decl_buffer((n,), "float32", "B")), ValueError,
+         "f: the shape of buffer B has n, which is no parameter"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_lowered(statement: Any, error: type, message: str) -> None:
+    A, n = tir.decl_buffer((2,), "float32", "A"), ir.Var("n", "int32")
+    with pytest.raises(error, match=message):
+        build_prim_funcs({"f": tir.PrimFunc([A], statement(A, n))})
+
+
+def test_a_dimension_that_nothing_tells() -> None:
+    n = ir.Var("n", "int64")
+    A = tir.decl_buffer((n * 2,), "float32", "A")
+    with pytest.raises(ValueError, match="f: nothing gives n a value"):
+        build_prim_funcs({"f": tir.PrimFunc([A], tir.Evaluate(0))})
+
+
+def test_local_memory_that_cannot_be_had(library: KernelLibrary) -> None:
+    n = ir.Var("n", "int64")
+    A, B = tir.decl_buffer((2,), "float64", "A"), tir.decl_buffer((n, n), "float64", "B")
+    body = tir.SeqStmt([tir.AllocBuffer(B), tir.BufferStore(A, A[1], [0])])
+    prefer: Any = "c" if library.c_sources else "python"
+    function = compile_prim_func(tir.PrimFunc([A, n], body), "f", prefer=prefer)
+    with pytest.raises(MemoryError, match="f: buffer B: no memory"):
+        function(_zeros(2, dtype="float64"), 2**40)
+    with pytest.raises(ValueError, match="f: buffer B: dimension 0 is -1"):
+        function(_zeros(2, dtype="float64"), -1)

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from ..errors import RelaxVMWarning
@@ -16,74 +17,114 @@ from .lower_python import python_source
 from .normalize import Kernel, normalize
 from .python_runtime import namespace
 
-__all__ = ["KernelLibrary", "build_prim_funcs", "compile_prim_func"]
+__all__ = ["KernelLibrary", "LibraryState", "build_prim_funcs", "compile_prim_func"]
 
-CHUNK: Final = 16
-"""Functions in one text of C.  Texts are compiled side by side."""
+CHUNK: Final = (4, 32)
+"""At least and at most so many functions are in one text of C; texts are compiled side by side."""
 
 Backend = Literal["c", "python"]
 
 
-class _FunctionState(TypedDict):
+class FunctionState(TypedDict):
+    """What a function of a library is made from.
+
+    `symbol` is its name in C, `writes` the numbers of the parameters that it writes, `python` its
+    text in Python.
+    """
+
     symbol: str
     writes: list[int]
     python: str
+
+
+class SourceState(TypedDict):
+    """A text of C, and the names of the functions in it."""
+
+    text: str
+    names: list[str]
 
 
 class LibraryState(TypedDict):
     """What a library is made from, in plain values for JSON."""
 
     version: int
-    sources: list[dict[str, Any]]
-    functions: dict[str, _FunctionState]
+    sources: list[SourceState]
+    functions: dict[str, FunctionState]
 
 
 class KernelLibrary(Mapping[str, Callable[..., Any]]):
     """The functions of a module, by name, as callables that take tensors and scalars.
 
-    Attributes:
-        c_sources: texts of C, each with the names of its functions; empty where Python runs.
+    It can be stored: ``KernelLibrary(library.state())`` is made of the same texts, on this machine
+    or another one.  Making it runs them, so load what you trust.
+
+    Args:
+        state: what `state` gave.
+
+    Raises:
+        CompilerError: the compiler fails.
+        ValueError: the state is of a version that is not known.
     """
 
     def __init__(self, state: LibraryState) -> None:
-        """Make callables of what `state` gave; compiles unless the cache has it.
-
-        Raises:
-            CompilerError: the compiler fails.
-        """
-        self._state = state
+        if state["version"] != 1:
+            raise ValueError(f"kernel library: expected version 1, got {state['version']}")
+        self._sources = list(state["sources"])
+        self._states = dict(state["functions"])
+        self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
-        self.c_sources = [(s["text"], tuple(s["names"])) for s in state["sources"]]
-        if self.c_sources and compiler() is None:
-            _warn_no_compiler([name for _, names in self.c_sources for name in names])
-            self.c_sources = []
-        self._load_native()
-        for name, function in state["functions"].items():
+        self._load()
+
+    @classmethod
+    def of_kernels(cls, kernels: Sequence[Kernel], sources: list[SourceState]) -> KernelLibrary:
+        """The library of functions in normal form.  Those that are in no text of C are Python."""
+        library = cls.__new__(cls)
+        library._sources = sources
+        library._kernels = {kernel.name: kernel for kernel in kernels}
+        library._states = {kernel.name: _state_of(kernel) for kernel in kernels}
+        library._functions = {}
+        library._load()
+        return library
+
+    def _load(self) -> None:
+        if self._sources and compiler() is None:
+            _warn_no_compiler([name for source in self._sources for name in source["names"]])
+        elif self._sources:
+            self._load_native()
+        for name in self._states:
             if name not in self._functions:
-                self._functions[name] = load_python(function["python"])
+                self._functions[name] = load_python(self.python_source(name))
 
     def _load_native(self) -> None:
-        if not self.c_sources:
-            return
-        if len(self.c_sources) == 1:
-            paths = [_compile(*self.c_sources[0])]
+        if len(self._sources) == 1:
+            paths = [_compile(self._sources[0])]
         else:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                paths = list(pool.map(lambda source: _compile(*source), self.c_sources))
-        for (_, names), path in zip(self.c_sources, paths, strict=True):
-            for name in names:
-                function = self._state["functions"][name]
+                paths = list(pool.map(_compile, self._sources))
+        for source, path in zip(self._sources, paths, strict=True):
+            for name in source["names"]:
+                state = self._states[name]
                 self._functions[name] = load_function(
-                    path, function["symbol"], name=name, writes=function["writes"]
+                    path, state["symbol"], name=name, writes=state["writes"]
                 )
 
     def state(self) -> LibraryState:
-        """What `KernelLibrary` makes an equal library of, also on another machine."""
-        return self._state
+        """What `KernelLibrary` makes an equal library of."""
+        for name in self._states:
+            self.python_source(name)
+        return {"version": 1, "sources": self._sources, "functions": self._states}
+
+    @property
+    def c_sources(self) -> list[str]:
+        """The texts of C; none where everything is Python."""
+        return [source["text"] for source in self._sources]
 
     def python_source(self, name: str) -> str:
-        """The function as Python."""
-        return self._state["functions"][name]["python"]
+        """A function as Python."""
+        state = self._states[name]
+        if not state["python"]:
+            state["python"] = python_source(self._kernels[name])
+        return state["python"]
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._functions[name]
@@ -95,8 +136,13 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         return len(self._functions)
 
     def __repr__(self) -> str:
-        how = "C" if self.c_sources else "Python"
+        how = "C" if self._sources else "Python"
         return f"<KernelLibrary of {len(self)} functions in {how}>"
+
+
+def _state_of(kernel: Kernel) -> FunctionState:
+    writes = [i for i, p in enumerate(kernel.params) if p.written]
+    return {"symbol": symbol_of(kernel.name), "writes": writes, "python": ""}
 
 
 def build_prim_funcs(funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c") -> KernelLibrary:
@@ -110,25 +156,16 @@ def build_prim_funcs(funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c") ->
         ValueError, NotImplementedError: a function cannot be lowered; the message names it.
         CompilerError: the compiler fails.
     """
+    if prefer not in ("c", "python"):
+        raise ValueError(f"build_prim_funcs: prefer: expected 'c' or 'python', got {prefer!r}")
     kernels = [normalize(func, name) for name, func in funcs.items()]
-    sources: list[dict[str, Any]] = []
+    sources: list[SourceState] = []
     if prefer == "c" and kernels:
         if compiler() is None:
             _warn_no_compiler([kernel.name for kernel in kernels])
         else:
-            sources = [
-                {"text": c_source(chunk), "names": [kernel.name for kernel in chunk]}
-                for chunk in _chunks(_with_c(kernels))
-            ]
-    functions: dict[str, _FunctionState] = {
-        kernel.name: {
-            "symbol": symbol_of(kernel.name),
-            "writes": [i for i, p in enumerate(kernel.params) if p.written],
-            "python": python_source(kernel),
-        }
-        for kernel in kernels
-    }
-    return KernelLibrary({"version": 1, "sources": sources, "functions": functions})
+            sources = _sources_of(kernels)
+    return KernelLibrary.of_kernels(kernels, sources)
 
 
 def compile_prim_func(
@@ -140,25 +177,41 @@ def compile_prim_func(
     return build_prim_funcs({name: func}, prefer=prefer)[name]
 
 
-def _with_c(kernels: Sequence[Kernel]) -> list[Kernel]:
+def _sources_of(kernels: Sequence[Kernel]) -> list[SourceState]:
+    least, most = CHUNK
+    size = min(max(least, -(-len(kernels) // (os.cpu_count() or 1))), most)
+    sources: list[SourceState] = []
+    for start in range(0, len(kernels), size):
+        chunk = kernels[start : start + size]
+        try:
+            text = c_source(chunk)
+        except NotImplementedError:
+            chunk = _those_with_c(chunk)
+            if not chunk:
+                continue
+            text = c_source(chunk)
+        sources.append({"text": text, "names": [kernel.name for kernel in chunk]})
+    return sources
+
+
+def _those_with_c(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Those that there is C for; of the others a warning says that they are Python."""
     found = []
     for kernel in kernels:
         try:
             c_source([kernel])
         except NotImplementedError as reason:
-            warnings.warn(f"{reason}; it runs as Python", RelaxVMWarning, stacklevel=4)
+            warnings.warn(f"{reason}; it runs as Python", RelaxVMWarning, stacklevel=5)
         else:
             found.append(kernel)
     return found
 
 
-def _chunks(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:
-    return [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
-
-
-def _compile(text: str, names: Sequence[str]) -> Any:
-    return compile_c(text, name="kernels" if len(names) > 1 else symbol_of(names[0])[:64])
+def _compile(source: SourceState) -> Path:
+    names = source["names"]
+    return compile_c(
+        source["text"], name="kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
+    )
 
 
 def _warn_no_compiler(names: Sequence[str]) -> None:
@@ -175,6 +228,7 @@ def load_python(text: str) -> Callable[..., Any]:
     """The function that a text of `python_source` defines."""
     names = namespace()
     exec(compile(text, "<kernel>", "exec"), names)
-    function: Callable[..., Any] = names["function"]
-    function.source = text  # type: ignore[attr-defined]
-    return function
+    function: Any = names["function"]
+    function.source = text
+    loaded: Callable[..., Any] = function
+    return loaded

@@ -17,13 +17,20 @@ from typing import Any, Final
 
 from ..ir import prim
 from ..ir.expr import Expr, IntImm, Var
-from .buffer import Buffer
+from ..ir.node import Node
+from ..ir.prim import BinaryOpExpr, Select
+from .buffer import Buffer, BufferLoad
 from .c_prelude import HEAD, STORED, Helpers, bits_of, c_string, int_text, scalar_type
 from .c_writer import Names, Writer
 from .facts import MAX_DIM
-from .normalize import Kernel, exchange
+from .normalize import Kernel, exchange, loads_of, uses
+from .stmt import BufferStore, For, Stmt
+from .visitor import Visitor
 
 __all__ = ["c_source", "symbol_of"]
+
+CLONED_FROM: Final = 4
+"""Operations in a statement from which it is compiled for wider vector units as well."""
 
 STACK_BYTES: Final = 4096
 """Local buffers up to this size together are on the stack."""
@@ -92,12 +99,13 @@ class _KernelText:
             f"{STORED[b.ty.dtype]} {self.names.of(b)}[{max(size, 1)}] = {{0}};"
             for b, size in self.on_stack
         ]
-        writer.statement(exchange(self.kernel.body, always=False))
+        statement = exchange(self.kernel.body, always=False)
+        writer.statement(statement)
         if writer.faults:
             lines.append("Fault fault = {0, 0, 0};")
         lines += [*writer.lines, "return RVM_OK;"]
         inner = "\n".join(f"  {line}" for line in lines)
-        clones = "RVM_CLONES " if writer.has_loops else ""
+        clones = "RVM_CLONES " if writer.has_loops and _is_worth_clones(statement) else ""
         return f"{clones}{self._signature()} {{\n{inner}\n}}\n"
 
     def _signature(self) -> str:
@@ -222,6 +230,53 @@ class _KernelText:
                      f"{c_string(listed)}, {len(kernel.params)}, {params}, {variables}, "
                      f"{longest}}};\n")  # fmt: skip
         return "\n".join(lines)
+
+
+class _Arithmetic(Visitor):
+    """Counts operations on elements, of the statement that has most."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._count = 0
+
+    def visit_BufferStore(self, stmt: BufferStore) -> None:
+        self._count = 0
+        self.visit(stmt.value)
+        self.most = max(self.most, self._count)
+
+    def visit(self, node: Node) -> None:
+        self._count += isinstance(node, (BinaryOpExpr, Select))
+        super().visit(node)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        """Arithmetic of indices does not count."""
+
+
+def _is_worth_clones(body: Stmt) -> bool:
+    """Whether wide vector units may help: a loop of one or two operations waits for memory.  A
+    function with clones takes three times as long to compile."""
+    arithmetic = _Arithmetic()
+    arithmetic.visit(body)
+    return arithmetic.most >= CLONED_FROM or _has_exchanged(body)
+
+
+def _has_exchanged(body: Stmt) -> bool:
+    """Whether an innermost loop adds to elements of a buffer, as an exchanged reduction does."""
+    found = False
+
+    class Sums(Visitor):
+        def visit_For(self, loop: For) -> None:
+            nonlocal found
+            inner = loop.body
+            if isinstance(inner, BufferStore):
+                found = found or (
+                    uses(inner, loop.loop_var)
+                    and any(load.buffer is inner.buffer for load in loads_of(inner.value))
+                )
+            self.visit(inner)
+
+    Sums().visit(body)
+    return found
 
 
 def _dim_kind(dim: Any, kernel: Kernel) -> str:

@@ -353,7 +353,9 @@ class _Flatten(_Substitute):
         value = stmt.value
         if isinstance(value, Call) and value.op is RET:
             return Evaluate(self.visit(value), stmt.span)
-        self.visit(value)  # refuses what cannot be lowered
+        impure = _impure_call(value)
+        if impure is not None:
+            raise NotImplementedError(f"{self._name}: {impure} cannot be lowered")
         return Evaluate(0)
 
     def _flatten_SBlockRealize(self, stmt: SBlockRealize) -> Stmt | _Piece:
@@ -427,6 +429,20 @@ class _Flatten(_Substitute):
     def visit_BufferLoad(self, load: BufferLoad) -> Expr:
         buffer, indices = self._access(load.buffer, [self.visit(i) for i in load.indices])
         return BufferLoad(buffer, indices, load.span)
+
+
+def _impure_call(e: Expr) -> str | None:
+    """The name of what an expression calls and has an effect, None if there is none."""
+    found: list[str] = []
+
+    class Calls(Visitor):
+        def visit_Call(self, call: Call) -> None:
+            if not getattr(call.op, "is_pure", False):
+                found.append(getattr(call.op, "name", str(call.op)))
+            self.visit_parts(call)
+
+    Calls().visit(e)
+    return found[0] if found else None
 
 
 def _settle(piece: Stmt | _Piece) -> Stmt:
