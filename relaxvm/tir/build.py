@@ -119,6 +119,9 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         """The texts of C; none where everything is Python."""
         return [source["text"] for source in self._sources]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KernelLibrary, (self._state,)
+
     def python_source(self, name: str) -> str:
         """A function as Python."""
         state = self._states[name]

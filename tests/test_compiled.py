@@ -1,0 +1,456 @@
+"""The compiled mode: functions as VM-TIR, and running them as Python."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import (
+    ExecBuilder,
+    FuncKind,
+    Limits,
+    VirtualMachine,
+    build,
+    ir,
+    script,
+    transform,
+)
+from relaxvm.errors import ArityError, CancelledError, InternalError, LimitError, LinkError
+from relaxvm.generated import PREFIX, CompiledFunctions
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tir as T
+from relaxvm.vm_build import vmcodegen
+
+from .relax_generator import generate, packed_functions
+
+F32 = np.float32
+
+
+@I.ir_module
+class Program:
+    """A bit of everything."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def double(x: T.handle, y: T.handle):
+        n = T.int64()
+        A = T.match_buffer(x, (n,), "float32")
+        B = T.match_buffer(y, (n,), "float32")
+        for i in range(n):
+            with T.sblock("b"):
+                v = T.axis.spatial(n, i)
+                B[v] = A[v] * T.float32(2)
+
+    @R.function
+    def count_down(
+        n: R.Tensor((), "int64"), total: R.Tensor((), "int64")
+    ) -> R.Tensor((), "int64"):
+        is_done = R.less_equal(n, R.const(0, "int64"))
+        if is_done:
+            result = total
+        else:
+            less = R.subtract(n, R.const(1, "int64"))
+            more = R.add(total, n)
+            result = Program.count_down(less, more)
+        return result
+
+    @R.function
+    def total(n: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        is_done = R.less_equal(n, R.const(0, "int64"))
+        if is_done:
+            result = n
+        else:
+            less = R.subtract(n, R.const(1, "int64"))
+            below = Program.total(less)
+            result = R.add(below, n)
+        return result
+
+    @R.function
+    def adder(x: R.Tensor(("n",), "float32")) -> R.Any:
+        n = T.int64()
+
+        @R.function
+        def add(y: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            return R.add(x, y)
+
+        return add
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")):
+        n = T.int64()
+        m = T.int64()
+        z = R.add(x, y)
+
+        @R.function
+        def scale(a: R.Tensor((n, m), "float32")) -> R.Tensor((n, m), "float32"):
+            return R.multiply(a, z)
+
+        w = scale(x)
+        flat = R.reshape(w, (n * m,))
+        twice = R.call_tir(Program.double, (flat,), out_ty=R.Tensor((n * m,), "float32"))
+        s = R.call_packed("t.seen", twice, 3, 1.5, "text", ty_args=R.Any)
+        return (twice, s, (x, R.shape([n, m + 1])))
+
+
+@pytest.fixture(scope="module")
+def program() -> relaxvm.VMExecutable:
+    return build(Program, exec_mode="compiled")
+
+
+@pytest.fixture(scope="module")
+def bytecode() -> relaxvm.VMExecutable:
+    return build(Program)
+
+
+def functions() -> dict[str, Any]:
+    return {"t.seen": lambda *args: args[1:]}
+
+
+def machine(executable: relaxvm.VMExecutable, **options: Any) -> VirtualMachine:
+    return VirtualMachine(executable, functions=functions(), **options)
+
+
+X = np.arange(6, dtype=F32).reshape(2, 3)
+
+
+# Results
+
+
+def test_results_are_those_of_bytecode(program: Any, bytecode: Any) -> None:
+    for executable in (program, bytecode):
+        twice, seen, (x, shape) = machine(executable)["main"](X, X)
+        np.testing.assert_array_equal(twice, (X * 2 * X * 2).ravel())
+        assert seen == (3, 1.5, "text")
+        assert x is X
+        assert shape == (2, 4)
+
+
+def test_the_executable_is_as_tvm_has_it(program: Any) -> None:
+    kinds = {f.name: f.kind for f in program.functions if f.kind != FuncKind.PACKED}
+    assert set(kinds.values()) == {FuncKind.COMPILED}
+    assert len(program) == 0
+    assert program.function("main").param_names == ("x", "y")
+    assert "@main num_inputs=2 vm_tir_func;\n" in program.as_text()
+    assert program == relaxvm.loads(program.to_bytes())
+
+
+def test_one_python_function_per_function(program: Any) -> None:
+    text = program.kernels.code.text
+    assert re.findall(r"^def (\w+)\(", text, re.M) == list(program.kernels.code.functions)
+    assert "def count_down(vm, n, total" in text
+    assert "below = yield total, less" in text.replace("alloc_1", "less")
+    assert "return Again((" in text
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs(seed: int) -> None:
+    made = generate(seed)
+    executables = [build(made.module, exec_mode=mode) for mode in ("bytecode", "compiled")]
+    for args in made.inputs:
+        outcomes = []
+        for executable in executables:
+            log: list[Any] = []
+            vm = VirtualMachine(executable, functions=packed_functions(log))
+            try:
+                outcome: Any = vm["main"](*args)
+            except (RuntimeError, ValueError, TypeError) as error:
+                outcome = type(error), str(error)
+            outcomes.append((outcome, log))
+        np.testing.assert_equal(outcomes[1], outcomes[0])
+
+
+# What surrounds a run
+
+
+def test_a_function_that_calls_itself_last_is_a_loop(program: Any) -> None:
+    vm = machine(program, limits=Limits(call_depth=2))
+    assert vm["count_down"](np.array(5000), np.array(0)) == 5000 * 5001 // 2
+
+
+def test_recursion_is_as_deep_as_the_limit(program: Any, bytecode: Any) -> None:
+    for executable in (program, bytecode):
+        vm = machine(executable, limits=Limits(call_depth=3001))
+        assert vm["total"](np.array(3000)) == 3000 * 3001 // 2
+        with pytest.raises(LimitError, match="total: calls are nested deeper than 3001") as caught:
+            vm["total"](np.array(3001))
+        assert caught.value.limit == "call_depth"
+        assert any("more frames" in note for note in caught.value.__notes__)
+        assert vm["total"](np.array(2)) == 3
+
+
+@pytest.mark.parametrize(("limit", "value"), [("fuel", 100), ("wall_time", 0.05)])
+def test_limits_on_a_run(program: Any, limit: str, value: float) -> None:
+    vm = machine(program, limits=Limits(**{limit: value}))
+    with pytest.raises(LimitError) as caught:
+        vm["count_down"](np.array(10**9), np.array(0))
+    assert caught.value.limit == limit
+
+
+def test_cancel(program: Any) -> None:
+    vm = machine(program)
+    timer = threading.Timer(0.05, vm.cancel)
+    timer.start()
+    with pytest.raises(CancelledError):
+        vm["count_down"](np.array(10**9), np.array(0))
+    timer.join()
+
+
+def test_closures(program: Any) -> None:
+    vm = machine(program)
+    closure = vm["adder"](X[0])
+    np.testing.assert_array_equal(closure(X[1]), X[0] + X[1])
+    np.testing.assert_array_equal(vm.invoke_closure(closure, X[1]), X[0] + X[1])
+    with pytest.raises(ArityError, match="got 3"):
+        closure(X[1], X[1])
+
+
+def test_stateful_and_saved_functions(program: Any) -> None:
+    vm = machine(program)
+    vm.set_input("count_down", n=np.array(4), total=np.array(0))
+    vm.invoke_stateful("count_down")
+    assert vm.get_outputs("count_down") == 10
+    vm.save_function("total", "saved", np.array(4))
+    assert vm["saved"]() == 10
+    assert vm.total(n=np.array(4)) == 10
+    assert vm.module["get_function_arity"]("main") == 2
+
+
+def test_wrong_arguments(program: Any) -> None:
+    vm = machine(program)
+    with pytest.raises(ArityError, match=r"main: expects 2 arguments \(x, y\), got 1"):
+        vm["main"](X)
+    with pytest.raises(ValueError, match="loc=param"):
+        vm["main"](X, X[0])
+
+
+# Errors
+
+
+def test_notes_on_an_error(program: Any) -> None:
+    vm = VirtualMachine(program, functions={"t.seen": lambda *args: 1 / 0})
+    with pytest.raises(ZeroDivisionError) as caught:
+        vm["main"](X, X)
+    (note,) = caught.value.__notes__
+    assert re.match(r"in main, line \d+ of its Python: s = seen\(", note)
+    assert "float32[6]" in note
+    assert "binding s at " in note
+    assert 's = R.call_packed("t.seen"' in note
+    assert caught.traceback[-1].path.name == "test_compiled.py"
+
+
+@I.ir_module
+class Nested:
+    @R.function(pure=False)
+    def inner(x: R.Tensor((3,), "float32")) -> R.Any:
+        y = R.call_packed("t.seen", x, ty_args=R.Any)
+        return (x, y)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((3,), "float32")) -> R.Any:
+        y = Nested.inner(x)
+        return (y, y)
+
+
+def test_a_note_per_frame() -> None:
+    def fail(x: Any) -> Any:
+        raise StopIteration("of the callee")
+
+    vm = VirtualMachine(build(Nested, exec_mode="compiled"), functions={"t.seen": fail})
+    with pytest.raises(StopIteration, match="of the callee") as caught:
+        vm["main"](X[0])
+    assert [note.split(",")[0] for note in caught.value.__notes__] == ["in inner", "in main"]
+    assert "with x: float32[3]" in caught.value.__notes__[1]
+
+
+def test_a_callback_into_the_vm() -> None:
+    executable = build(Nested, exec_mode="compiled")
+    depth = 0
+
+    def again(x: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        return vm["main"](x) if depth < 3 else x
+
+    vm = VirtualMachine(executable, functions={"t.seen": again})
+    ((x, inner), _) = vm["main"](X[0])
+    assert np.shares_memory(x, X)
+    assert inner[0][1][0][1] is x
+
+    def fail(x: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        return failing["main"](x) if depth < 6 else [][0]
+
+    failing = VirtualMachine(executable, functions={"t.seen": fail})
+    with pytest.raises(IndexError) as caught:
+        failing["main"](X[0])
+    assert [n.split(",")[0] for n in caught.value.__notes__] == ["in inner", "in main"] * 3
+
+
+def test_what_is_missing_is_said_before_a_run(program: Any) -> None:
+    with pytest.raises(LinkError, match=r"'t.seen', .*not registered") as caught:
+        VirtualMachine(program)
+    assert caught.value.missing == ("t.seen",)
+    with pytest.raises(LinkError, match="without their code: .*'main'.*\n.*native=True") as caught:
+        VirtualMachine(relaxvm.loads(program.to_bytes()))
+    assert "total" in caught.value.missing
+
+
+def test_code_can_be_given() -> None:
+    builder = ExecBuilder()
+    builder.add_compiled("main", 1, 2, ["x"])
+    vm = VirtualMachine(builder.get(), functions={f"{PREFIX}main": lambda vm, x: (x, x)})
+    assert vm.main(x=3) == (3, 3)
+    with pytest.raises(InternalError, match="defined already"):
+        builder.add_compiled("main", 1, 2, ["x"])
+
+
+def test_pickle(program: Any) -> None:
+    again = pickle.loads(pickle.dumps(program))
+    assert again == program
+    np.testing.assert_array_equal(machine(again)["main"](X, X)[0], (X * 2 * X * 2).ravel())
+
+
+def test_names_that_python_has() -> None:
+    x = ir.Var("for", ir.TensorType((3,), "float32"))
+    vm = ir.Var("vm", ir.TensorType((3,), "float32"))
+    bb = ir.BlockBuilder()
+    with bb.function("class", [x, vm]):
+        y = bb.emit(ir.Call(ir.ExternFunc("t.a-b"), [x, vm], ty_args=[ir.ANY]), "c")
+        bb.emit_func_output(ir.Tuple([y, x]))
+    executable = build(bb.get(), exec_mode="compiled")
+    machine = VirtualMachine(executable, functions={"t.a-b": lambda a, b: a + b})
+    np.testing.assert_array_equal(machine["class"](X[0], X[1])[0], X[0] + X[1])
+
+
+def test_kernels_are_a_mapping(program: Any) -> None:
+    assert isinstance(program.kernels, CompiledFunctions)
+    assert f"{PREFIX}main" in program.kernels
+    assert len(list(program.kernels)) == len(program.kernels)
+    with pytest.raises(TypeError, match="runs in a VirtualMachine"):
+        program.kernels[f"{PREFIX}main"]()
+
+
+# VM-TIR
+
+
+def lowered(mod: Any) -> ir.IRModule:
+    for the_pass in (
+        transform.LegalizeOps(), transform.ToNonDataflow(), transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+        transform.LowerAllocTensor(), transform.LowerRuntimeBuiltin(), transform.ComputePrimValue(),
+        transform.VMShapeLower(), transform.AttachGlobalSymbol(),
+    ):  # fmt: skip
+        mod = the_pass(mod)
+    return mod
+
+
+def test_vm_tir_of_an_if() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function(pure=False)
+        def ife(cond: R.Tensor((), "bool"), x: R.Any) -> R.Any:
+            R.func_attr({"global_symbol": "ife"})
+            if cond:
+                w = R.call_packed("test.identity", x, ty_args=R.Any)
+            else:
+                w = R.call_packed("test.identity", x, x, ty_args=R.Any)
+            return w
+
+    @I.ir_module
+    class Expected:
+        @T.prim_func(s_tir=True)
+        def __vmtir__ife(ctx_ptr: T.handle, r: T.handle, c: T.handle, f: T.handle):
+            T.func_attr({"global_symbol": "__vmtir__ife"})
+            if T.Call(
+                ir.Op.get("tirx.tvm_call_packed"),
+                ["vm.builtin.read_if_cond", T.anylist_getitem(r, T.int32(0))],
+                ret_ty="bool",
+            ):
+                T.anylist_setitem_call_packed(
+                    r, T.int32(4), "test.identity", T.anylist_getitem(r, T.int32(1))
+                )
+                T.anylist_setitem_call_packed(
+                    r, T.int32(3), "vm.builtin.copy", T.anylist_getitem(r, T.int32(4))
+                )
+            else:
+                T.anylist_setitem_call_packed(
+                    r, T.int32(5), "test.identity", T.anylist_getitem(r, T.int32(1)),
+                    T.anylist_getitem(r, T.int32(1)),
+                )  # fmt: skip
+                T.anylist_setitem_call_packed(
+                    r, T.int32(3), "vm.builtin.copy", T.anylist_getitem(r, T.int32(5))
+                )
+            T.anylist_setitem_call_packed(
+                r, T.int32(2), "vm.builtin.copy", T.anylist_getitem(r, T.int32(3))
+            )
+
+    builder = ExecBuilder()
+    ir.assert_structural_equal(vmcodegen(builder, Mod, "compiled"), Expected)
+    info = builder.get().function("ife")
+    assert (info.num_args, info.register_file_size) == (2, 6)
+
+
+def test_vm_tir_prints_and_parses() -> None:
+    left = vmcodegen(ExecBuilder(), lowered(transform.LambdaLift()(Program)), "compiled")
+    ir.assert_structural_equal(script.from_source(left.script()), left)
+    assert {v.name_hint for v in left.get_global_vars()} >= {"__vmtir__main", "double"}
+
+
+def test_what_lowering_should_have_removed() -> None:
+    for mode in ("compiled", "bytecode"):
+        with pytest.raises((TypeError, ValueError), match="LambdaLift|VMShapeLower|lowered|cannot"):
+            vmcodegen(ExecBuilder(), transform.AttachGlobalSymbol()(Program), mode)
+
+
+def _tvm_vm_tir(text: str) -> str:
+    """VM-TIR as TVM prints it, with what its print leaves out: conditions are bools."""
+    call = r'if T.Call("bool", "tirx.tvm_call_packed", [\1]):'
+    return re.sub(r"if T\.call_packed\((.*)\):", call, text)
+
+
+def _tvm_programs() -> Any:
+    try:
+        from .tvm_programs import PROGRAMS
+    except ImportError:
+        return []
+    return [name for name in PROGRAMS if name != "constants"]  # its text has no constants
+
+
+@pytest.mark.parametrize("name", _tvm_programs())
+def test_vm_tir_is_that_of_tvm(name: str) -> None:
+    tvm = pytest.importorskip("tvm")
+    from tvm.relax import transform as passes
+    from tvm.relax import vm_build
+
+    from .tvm_programs import PROGRAMS
+
+    mod = passes.LambdaLift()(PROGRAMS[name])
+    for the_pass in (
+        passes.LegalizeOps(), passes.RewriteDataflowReshape(), passes.ToNonDataflow(),
+        passes.RemovePurityChecking(), passes.CallTIRRewrite(), passes.StaticPlanBlockMemory(),
+        passes.LowerAllocTensor(), passes.KillAfterLastUse(), passes.LowerRuntimeBuiltin(),
+        passes.ComputePrimValue(), passes.VMShapeLower(), passes.AttachGlobalSymbol(),
+    ):  # fmt: skip
+        mod = the_pass(mod)
+    builder = tvm.relax.ExecBuilder()
+    theirs = script.from_source(
+        _tvm_vm_tir(vm_build._vmcodegen(builder, mod, "compiled").script()),
+        check_well_formed=False,
+    )
+    same = script.from_source(mod.script(), check_well_formed=False)
+    order = [var.name_hint for var in mod.functions]
+    same = ir.IRModule({same.get_global_var(name): same[name] for name in order})
+    own = ExecBuilder()
+    ours = vmcodegen(own, same, "compiled")
+    found = [v.name_hint for v in theirs.get_global_vars() if v.name_hint.startswith(PREFIX)]
+    assert found
+    for function in found:
+        ir.assert_structural_equal(ours[function], theirs[function])
+    assert own.get().as_text() == builder.get().as_text()
