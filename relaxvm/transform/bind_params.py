@@ -15,12 +15,14 @@ from ..ir import (
     Function,
     IRModule,
     PrimType,
+    TensorType,
     Var,
     bind_type,
     prim_value,
     substitute_vars,
     type_free_vars,
 )
+from ..values import as_dtype
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["BindParams", "BindSymbolicVars"]
@@ -54,6 +56,8 @@ def _as_expr(value: Any, param: Var) -> Expr:
         return value
     if type(param.ty) is PrimType:
         return prim_value(value)
+    if type(param.ty) is TensorType and param.ty.dtype is not None and not hasattr(value, "dtype"):
+        return Constant(np.asarray(value, as_dtype(param.ty.dtype)))
     return Constant(np.asarray(value))
 
 
@@ -62,7 +66,8 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
     bound as well.
 
     Args:
-        params: parameter, or its name -> array, number or expression.
+        params: parameter, or its name -> array, expression, or Python's numbers and lists, which
+            become of the parameter's data type.
 
     Raises:
         ValueError: there is no such function or parameter.

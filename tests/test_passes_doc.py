@@ -1,0 +1,74 @@
+"""The page of the passes: its table is the pipeline, its examples are what the passes do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from relaxvm import transform
+from relaxvm.ir import IRModule
+from relaxvm.pipeline import LOWERING
+from relaxvm.script import from_source
+
+from .passes import check
+
+PAGE = (Path(__file__).parent.parent / "docs" / "passes.md").read_text(encoding="utf-8")
+IN_DEPTH_ELSEWHERE = {"Normalize", "VMBuiltinLower"}
+"""A pass whose effect a script cannot show, and the older name of one."""
+
+
+class Example(NamedTuple):
+    """A program before and after a pass.
+
+    Attributes:
+        call: what makes the pass, as Python.
+    """
+
+    call: str
+    before: str
+    after: str
+
+
+def examples() -> dict[str, Example]:
+    found = {}
+    for section in re.split(r"^### ", PAGE, flags=re.M)[1:]:
+        name = section.split("\n", 1)[0]
+        blocks = re.findall(r"```python\n(.*?)```", section, re.S)
+        call = re.search(r"^`(\w+\(.*\))`$", section, re.M)
+        if blocks:
+            before, after = blocks
+            found[name] = Example(call[1] if call else f"{name}()", before, after)
+    return found
+
+
+EXAMPLES = examples()
+
+
+def test_the_table_is_the_pipeline() -> None:
+    rows = re.findall(r"^\| (\w+) \| (.*) \|$", PAGE, re.M)
+    assert rows[1:] == [(make().name, why) for make, why in LOWERING]
+
+
+def test_every_pass_has_an_example() -> None:
+    made = {
+        name for name, value in vars(transform).items()
+        if inspect.isfunction(value) and name[0].isupper()
+    }  # fmt: skip
+    assert made - IN_DEPTH_ELSEWHERE == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example(name: str) -> None:
+    example = EXAMPLES[name]
+    check(eval(example.call, vars(transform)), example.before, example.after)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_as_it_is_printed(name: str) -> None:
+    for text in EXAMPLES[name][1:]:
+        module: IRModule = from_source(text)
+        assert str(module).split("\n\n\n", 1)[1] + "\n" == text
