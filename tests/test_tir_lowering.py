@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 from relaxvm import ir, tir
+from relaxvm.script import tir as T
 from relaxvm.tir import PrimFunc
 from relaxvm.tir.build import KernelLibrary, build_prim_funcs, compile_prim_func
 from relaxvm.toolchain import compiler
@@ -339,7 +341,9 @@ def test_a_library_is_made_again_from_its_state(library: KernelLibrary) -> None:
 
 def test_names_of_any_kind(library: KernelLibrary) -> None:
     prefer: Any = "c" if library.c_sources else "python"
-    built = build_prim_funcs({"<lambda>": FUNCS["total"], 'a"b\\c?': FUNCS["total"]}, prefer=prefer)
+    names = ["<lambda>", 'a"b\\c??/', "a b", "a_x20_b", "1d", "int", "größe"]
+    built = build_prim_funcs(dict.fromkeys(names, FUNCS["total"]), prefer=prefer)
+    assert list(built) == names
     for function in built.values():
         s = _zeros()
         function(np.ones(5, "float32"), s)
@@ -397,6 +401,28 @@ def test_what_cannot_be_lowered(statement: Any, error: type, message: str) -> No
         build_prim_funcs({"f": tir.PrimFunc([A], statement(A, n))})
 
 
+def test_a_bound_that_changes_proves_nothing(library: KernelLibrary) -> None:
+    @T.prim_func
+    def changing(N: T.Buffer((1,), "int64"), A: T.Buffer((8,), "int32")):
+        for _ in range(8):
+            for i in range(N[0]):
+                N[0] = N[0] - T.int64(5)
+                A[T.min(N[0] - T.int64(1) - i, T.int64(7))] = 1
+
+    prefer: Any = "c" if library.c_sources else "python"
+    function = compile_prim_func(changing, prefer=prefer)
+    with pytest.raises(IndexError, match="buffer A, dimension 0: index -4 is out of bounds"):
+        function(np.array([8]), _zeros(8, dtype="int32"))
+
+
+def test_a_function_without_parameters(library: KernelLibrary) -> None:
+    prefer: Any = "c" if library.c_sources else "python"
+    function = compile_prim_func(tir.PrimFunc([], tir.Evaluate(0)), prefer=prefer)
+    assert function() is None
+    with pytest.raises(TypeError, match=r"main: expected 0 arguments \(\), got 1"):
+        function(1)
+
+
 def test_a_dimension_that_nothing_tells() -> None:
     n = ir.Var("n", "int64")
     A = tir.decl_buffer((n * 2,), "float32", "A")
@@ -414,3 +440,11 @@ def test_local_memory_that_cannot_be_had(library: KernelLibrary) -> None:
         function(_zeros(2, dtype="float64"), 2**40)
     with pytest.raises(ValueError, match="f: buffer B: dimension 0 is -1"):
         function(_zeros(2, dtype="float64"), -1)
+
+
+def test_libraries_are_pickled_as_texts(library: KernelLibrary) -> None:
+    again = pickle.loads(pickle.dumps(library))
+    assert again.state() == library.state()
+    s = _zeros()
+    again["total"](np.ones(5, "float32"), s)
+    assert s == 5

@@ -120,7 +120,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         return [source["text"] for source in self._sources]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KernelLibrary, (self._state,)
+        return KernelLibrary, (self.state(),)
 
     def python_source(self, name: str) -> str:
         """A function as Python."""

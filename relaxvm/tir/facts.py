@@ -36,6 +36,7 @@ from ..ir.prim import (
 )
 from .buffer import BufferLoad
 from .intrinsics import IF_THEN_ELSE, LIKELY
+from .normalize import loads_of
 
 __all__ = ["MAX_DIM", "Facts"]
 
@@ -104,9 +105,10 @@ class Facts:
                 self._set(var, *bounds, interval)
 
     def _set(self, var: Var, lower: Expr | None, upper: Expr | None, interval: Interval) -> None:
-        # A bound that mentions the variable itself says nothing.
+        # A bound that mentions the variable itself says nothing, and an element may change.
         lower, upper = (
-            None if x is None or any(v is var for v in free_vars(x)) else x for x in (lower, upper)
+            None if x is None or any(v is var for v in free_vars(x)) or loads_of(x) else x
+            for x in (lower, upper)
         )
         self._bounds[var] = lower, upper
         self._intervals[var] = interval

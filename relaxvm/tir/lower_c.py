@@ -40,8 +40,9 @@ _CODES: Final = {"int": "RVM_SIGNED", "uint": "RVM_UNSIGNED", "float": "RVM_FLOA
 
 
 def symbol_of(name: str) -> str:
-    """The C symbol of a function: its name, other characters than letters and digits escaped."""
-    return re.sub(r"[^0-9A-Za-z]", lambda m: "_" if m[0] == "_" else f"_x{ord(m[0]):x}_", name)
+    """The C symbol of a function: its name, with what C does not allow escaped as ``_x2e_``.
+    Different names have different symbols."""
+    return re.sub(r"^\d|[^0-9A-Za-z_]|_(?=x)", lambda m: f"_x{ord(m[0]):x}_", name)
 
 
 def c_source(kernels: Sequence[Kernel]) -> str:
