@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .arith import substitute
-from .expr import Expr, ShapeExpr, Var
+from .expr import Call, Expr, ShapeExpr, Var
 from .infer import substitute_type
 from .visitor import ExprMutator
 
@@ -21,6 +21,17 @@ class _Substituter(ExprMutator):
 
     def visit_type(self, ty: Any) -> Any:
         return substitute_type(ty, self._variables)
+
+    def visit_var_def(self, var: Var) -> Var:
+        ty = self.visit_type(var.ty)
+        return var if ty is var.ty else type(var)(var.name, ty, var.span)
+
+    def visit_call(self, call: Call) -> Expr:
+        new = super().visit_call(call)
+        ty = self.visit_type(call.ty)
+        if new is not call or ty is call.ty:
+            return new
+        return Call(call.op, call.args, call.attrs, call.ty_args, ty, call.span)
 
     def visit_scalar(self, scalar: Expr) -> Expr:
         return substitute(scalar, self._variables)

@@ -324,6 +324,8 @@ class ExprMutator:
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         """The binding rewritten: itself, another, or a list of bindings."""
+        if type(binding.value) is Function:
+            return self._visit_local_function(binding)
         value = self.visit(binding.value)
         if type(binding) is MatchCast:
             ty = self.visit_type(binding.ty)
@@ -339,15 +341,26 @@ class ExprMutator:
             return VarBinding(var, value, binding.span)
         return self.rebind(binding, value)
 
+    def _visit_local_function(self, binding: Binding) -> Binding:
+        # Its variable is known in its own body.
+        var = self.visit_var_def(binding.var)
+        if var is not binding.var:
+            self.var_map[binding.var] = var
+        value = self.visit(binding.value)
+        if value is binding.value and var is binding.var:
+            return binding
+        if not _same_type(value.ty, var.ty):
+            from .substitution import substitute_vars
+
+            new = self.var_map[binding.var] = type(var)(var.name, value.ty, var.span)
+            value, var = substitute_vars(value, {var: new}), new
+        return VarBinding(var, value, binding.span)
+
     def rebind(self, binding: Binding, value: Expr) -> VarBinding:
         """``var = value`` in place of a binding: with the same variable if the type is the same
         object or equal, else with a new one of the same name."""
-        from .equality import structural_equal
-
         var = self.visit_var_def(binding.var)
-        if value.ty is not var.ty and not (
-            var.ty is not None and value.ty is not None and structural_equal(var.ty, value.ty)
-        ):
+        if not _same_type(value.ty, var.ty):
             var = type(var)(var.name, value.ty, var.span)
         if var is not binding.var:
             self.var_map[binding.var] = var
@@ -383,6 +396,12 @@ class ExprMutator:
         from .infer import infer_type, type_free_vars
 
         return infer_type(expr, () if before is None else type_free_vars(before))  # type: ignore[no-any-return]
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    from .equality import structural_equal
+
+    return a is b or (a is not None and b is not None and structural_equal(a, b))
 
 
 def _is_same(a: object, b: object) -> bool:

@@ -46,9 +46,19 @@ class _Canonicalizer(ExprMutator):
         return super().visit_tuple_getitem(expr)
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        if type(block) is DataflowBlock:
-            block = _promote_outputs(block)
-        return super().visit_block(block)
+        if type(block) is not DataflowBlock:
+            return super().visit_block(block)
+        tuples, items = dict(self._tuples), dict(self._items)
+        new = super().visit_block(_promote_outputs(block))
+        # What is known by variables of the block is not known behind it.
+        for var, fields in self._tuples.items():
+            if var not in tuples and not any(type(f) is DataflowVar for f in fields):
+                tuples[var] = fields
+        for key, item in self._items.items():
+            if key not in items and type(item) is not DataflowVar:
+                items[key] = item
+        self._tuples, self._items = tuples, items
+        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..analysis import definable_tir_vars_in_type
 from ..ir import (
     BaseCheckResult,
     Binding,
@@ -53,6 +54,26 @@ class _Renewer(ExprMutator):
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         new = super().visit_block(block)
         return BindingBlock(new.bindings, new.span)
+
+
+class _Declarations(ExprVisitor):
+    def __init__(self) -> None:
+        self.found: dict[Var, None] = {}
+
+    def visit_binding(self, binding: Binding) -> None:
+        if type(binding) is MatchCast:
+            self.found.update(dict.fromkeys(definable_tir_vars_in_type(binding.ty)))
+        super().visit_binding(binding)
+
+    def visit_call(self, call: Call) -> None:
+        """Declares nothing."""
+
+
+def _declared(func: Function) -> list[Var]:
+    """Symbolic variables that casts in a function declare, or compare."""
+    declarations = _Declarations()
+    declarations.visit(func.body)
+    return list(declarations.found)
 
 
 class _Facts(ExprVisitor):
@@ -119,6 +140,8 @@ class _Inliner(ExprMutator):
             out.append(MatchCast(var, arg, ty, binding.span))
             values[param] = var
         renewed = _Renewer(cls if self._in_dataflow else None).visit(func.body)
+        for var in _declared(func):
+            values.setdefault(var, Var(var.name, var.ty, var.span))
         body = substitute_vars(renewed, values)
         assert type(body) is SeqExpr
         for block in body.blocks:
