@@ -5,6 +5,12 @@ passes.  Names are those of ``tvm.relax.analysis``.
 """
 
 from ..ir.visitor import post_order_visit
+from .memory import (
+    FunctionMemory,
+    MemoryReport,
+    estimate_memory_usage,
+    memory_report,
+)
 from .purity import contains_impure_call, is_impure_call
 from .structure import detect_recursion, remove_all_unused
 from .types import (
@@ -44,7 +50,9 @@ from .well_formed import (
 __all__ = [
     "RULES",
     "BaseCheckResult",
+    "FunctionMemory",
     "IllFormedError",
+    "MemoryReport",
     "TypeBaseCheckResult",
     "Violation",
     "all_global_vars",
@@ -59,11 +67,13 @@ __all__ = [
     "derive_call_ret_type",
     "detect_recursion",
     "erase_to_well_defined",
+    "estimate_memory_usage",
     "free_symbolic_vars",
     "free_vars",
     "get_static_type",
     "get_var2val",
     "is_impure_call",
+    "memory_report",
     "name_to_binding",
     "post_order_visit",
     "remove_all_unused",

@@ -8,7 +8,7 @@ only one runs, so what is used in the first one only is not alive in the second.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ..ir.expr import (
@@ -34,7 +34,7 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
-__all__ = ["Allocation", "Allocations", "Region", "dimensions", "each", "uses"]
+__all__ = ["Allocation", "Allocations", "Either", "Region", "dimensions", "each", "uses"]
 
 ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
 VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "vm.builtin.reshape"})
@@ -108,6 +108,10 @@ class Region:
         """Point of a binding; behind the last one, the end."""
         return self.starts[index] if index < len(self.starts) else self.end
 
+    def last_of(self, point: int) -> int:
+        """The last point of the binding that a point belongs to."""
+        return self.start(self.index_at(point) + 1) - 1
+
     def is_around(self, other: Region | None) -> bool:
         """Whether `other` is this region or inside of it."""
         while other is not None and other is not self:
@@ -124,24 +128,28 @@ class Allocation:
         device, scope: arguments of the allocation.
         region, start: where it is allocated.
         first, end: the first and the last point that mentions it.
+        sure: the last point that certainly does, and not perhaps something else instead.
         escapes: whether it may be reached after that: it is returned, or something may keep it.
     """
 
     __slots__ = ("device", "dtype", "end", "escapes", "first", "into", "region", "scope", "shape",
-                 "start", "var")  # fmt: skip
+                 "start", "sure", "var")  # fmt: skip
 
-    device: Any
-    scope: Any
-
-    def __init__(self, var: Var, call: Call, region: Region, start: int) -> None:
-        shape, dtype, self.device, self.scope = call.args
-        assert type(shape) is ShapeExpr
-        assert type(dtype) is DataTypeImm
+    def __init__(
+        self,
+        var: Var,
+        shape: ShapeExpr,
+        dtype: str,
+        where: tuple[Any, Any],
+        region: Region,
+        start: int,
+    ) -> None:
         self.var = var
         self.shape = shape
-        self.dtype = dtype.value
+        self.dtype = dtype
+        self.device, self.scope = where
         self.region = region
-        self.start = self.first = self.end = start
+        self.start = self.first = self.sure = self.end = start
         self.escapes = False
         self.into: Allocation | None = None
 
@@ -152,27 +160,57 @@ class Allocation:
 
     @property
     def last(self) -> int:
-        """The last point at which its memory is held: the end of the If, if `end` is inside one."""
+        """The last point at which its memory is held: where `end` is inside of an If that it is not
+        inside of itself, the end of that."""
+        return self._last_of(self.end)
+
+    def _last_of(self, point: int) -> int:
         region = self.region
-        return region.start(region.index_at(self.end) + 1) - 1
+        while point >= region.end and region.parent is not None:
+            region = region.parent
+        return region.last_of(point)
+
+    def lives(self) -> Iterator[tuple[int, int, bool]]:
+        """First and last points of pieces of its life, and whether it is certain that it lives
+        there.  Branches that are not run with its own are no part of it."""
+        sure, last = self._last_of(self.sure), self.last
+        region, first = self.region, self.start
+        while region.parent is not None and last >= region.end:
+            yield from _cut(first, region.end - 1, sure)
+            first = region.parent.last_of(region.starts[0]) + 1
+            region = region.parent
+        yield from _cut(first, last, sure)
 
     def __repr__(self) -> str:
         return f"<allocation {self.var.name}, points {self.start} to {self.end}>"
 
 
+def _cut(first: int, last: int, sure: int) -> Iterator[tuple[int, int, bool]]:
+    if first <= sure:
+        yield first, min(last, sure), True
+    if sure < last:
+        yield max(first, sure + 1), last, False
+
+
+class Either(tuple[Any, Any]):
+    """What the result of an If holds: the one or the other."""
+
+    __slots__ = ()
+
+
 Held = Any
-"""What a variable holds: an Allocation, a tuple of these, or None."""
+"""What a variable holds: an Allocation, a tuple of these, Either, or None."""
 
 
-def each(held: Held) -> Iterator[Allocation]:
-    """The allocations that a variable holds."""
+def each(held: Held, *, is_sure: bool = False) -> Iterator[Allocation]:
+    """The allocations that a variable holds; with `is_sure` those that it holds in any case."""
     if type(held) is Allocation:
         while held.into is not None:
             held = held.into
         yield held
-    elif type(held) is tuple:
+    elif held is not None and not (is_sure and type(held) is Either):
         for item in held:
-            yield from each(item)
+            yield from each(item, is_sure=is_sure)
 
 
 class Allocations:
@@ -188,18 +226,50 @@ class Allocations:
         all: in order.
         body: the region of the whole function.
         regions: the region of each point.
+        joins: what results of Ifs hold, inner ones first.
         calls: points at which code of the program runs, that allocates by itself.
     """
+
+    _views = VIEWS
 
     def __init__(self, func: Function, mod: IRModule) -> None:
         self._functions = mod.functions
         self.all: list[Allocation] = []
         self.regions: list[Region] = []
         self.calls: list[int] = []
+        self.joins: list[Either] = []
         self._held: dict[Var, Held] = {}
         self._kept_by: dict[Var, list[Allocation]] = {}
         """Result of a call that writes its outputs -> what it may be, if it is anything at all."""
         self.body = self._sequence(func.body, None)
+        self._escape(func.body.body)
+
+    def lives(
+        self, is_same: Callable[[Allocation, Allocation], bool]
+    ) -> Iterator[tuple[Allocation, int, int, bool]]:
+        """Pieces of the lives of all allocations: the first point, the last, and whether it is
+        certain.  Where the result of an If is one of two allocations of which `is_same` says that
+        they are of one size, the first one stands for both."""
+        of_join: dict[int, Allocation | None] = {}
+
+        def one(held: Held) -> Allocation | None:
+            if type(held) is Either:
+                return of_join[id(held)]
+            return next(each(held)) if type(held) is Allocation else None
+
+        stands: set[Allocation] = set()
+        stood_for: set[Allocation] = set()
+        for join in self.joins:
+            a, b = map(one, join)
+            of_join[id(join)] = None
+            if a is not None and b is not None and a is not b and is_same(a, b):
+                of_join[id(join)] = a
+                stands.add(a)
+                stood_for.add(b)
+        for allocation in self.all:
+            for first, last, is_certain in allocation.lives():
+                if is_certain or allocation not in stood_for:
+                    yield allocation, first, last, is_certain or allocation in stands
 
     def of(self, expr: Expr) -> Held:
         """What an expression holds; use `each` on it."""
@@ -221,7 +291,7 @@ class Allocations:
                 self.regions.append(region)
                 self._binding(binding, region)
         region.end = len(self.regions)
-        self._escape(seq.body)
+        self._mention(seq.body)
         return region
 
     def _binding(self, binding: Binding, region: Region) -> None:
@@ -231,6 +301,7 @@ class Allocations:
             index = len(region.bindings) - 1
             yes = self._sequence(value.true_branch, region)
             region.branches[index] = yes, self._sequence(value.false_branch, region)
+            self._joined(binding.var, value)
         elif type(value) is Call and type(binding) is not MatchCast:
             self._call(binding.var, value, region)
         elif isinstance(value, (Var, Tuple, TupleGetItem)):
@@ -242,16 +313,15 @@ class Allocations:
     def _call(self, var: Var, call: Call, region: Region) -> None:
         op = call.op
         point = len(self.regions) - 1
-        if op is ALLOC_TENSOR and type(call.args[0]) is ShapeExpr:
-            if type(call.args[1]) is DataTypeImm:
-                made = Allocation(var, call, region, point)
-                self._held[var] = made
-                self.all.append(made)
+        made = self._allocation(var, call, region, point)
+        if made is not None:
+            self._held[var] = made
+            self.all.append(made)
             return
         name = op.name if type(op) is Op else ""
         if type(op) is ExternFunc:
             name = op.global_symbol
-        if name in VIEWS and call.args and isinstance(call.args[0], Var):
+        if name in self._views and call.args and isinstance(call.args[0], Var):
             self._mention(call)
             self._held[var] = self.of(call.args[0])
             return
@@ -262,9 +332,30 @@ class Allocations:
             self._mention(call)
             self._kept_by[var] = [held for arg in call.args for held in each(self.of(arg))]
         else:
-            self._escape(call)
+            self._unknown(var, call)
             if type(op) is GlobalVar or isinstance(op, Var) or name in _CALLING:
                 self.calls.append(point)
+
+    def _allocation(self, var: Var, call: Call, region: Region, point: int) -> Allocation | None:
+        """The allocation that a call is, if it is one."""
+        if call.op is not ALLOC_TENSOR:
+            return None
+        shape, dtype, device, scope = call.args
+        if type(shape) is not ShapeExpr or type(dtype) is not DataTypeImm:
+            return None
+        return Allocation(var, shape, dtype.value, (device, scope), region, point)
+
+    def _unknown(self, var: Var, call: Call) -> None:
+        """A call that may do anything with its arguments."""
+        self._escape(call)
+
+    def _joined(self, var: Var, value: If) -> None:
+        """The result of an If, which is that of one of its branches."""
+        results = value.true_branch.body, value.false_branch.body
+        self._held[var] = Either(map(self.of, results))
+        self.joins.append(self._held[var])
+        for result in results:
+            self._escape(result)
 
     def _has_new(self, call: Call, point: int) -> bool:
         """Whether an argument is a tensor that nothing has been done with: the call writes it."""
@@ -280,6 +371,8 @@ class Allocations:
                 if held.first == held.start:
                     held.first = point
                 held.end = point
+            for held in each(self._held.get(var), is_sure=True):
+                held.sure = point
             for held in self._kept_by.get(var, ()):
                 held.escapes = True
 

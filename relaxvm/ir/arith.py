@@ -1211,6 +1211,10 @@ class Analyzer:
         """`const_bounds` of a polynomial over this analyzer's atoms."""
         return self._normalizer.interval(p)
 
+    def expression_of(self, p: Polynomial) -> Expr:
+        """A polynomial over this analyzer's atoms as an int64 expression."""
+        return _Simplifier(self._normalizer).expression(p, "int64")
+
 
 def _operands(a: Any, b: Any) -> Sequence[Expr]:
     return (

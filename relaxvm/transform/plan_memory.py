@@ -5,10 +5,10 @@ the least peak that a plan can have, and the most allocations.  So tensors are p
 as no run of the function holds more for it at any time than that program would at its worst:
 
 - Of constant size: many in one *arena*, each at an offset of its own, where none overlaps one that
-  lives at the same time, whatever their data types.  An arena that would raise the peak is split in
-  time.
-- Of symbolic size: one after the other in a storage, if the one size is provably not above the
-  other.
+  lives at the same time, whatever their data types.  Where an arena would raise the peak, those of
+  shorter times are tried.
+- The others: one after the other in a storage, if the one size is provably not above the other.
+  The last one may be a result, if it fills the storage.
 
 The most that may be held is figured for each path through the branches, since only one of two
 branches runs, and where the function calls another one, which needs memory as well, nothing may be
@@ -17,10 +17,12 @@ held but what is alive.  Tensors that something may keep are not planned, see `A
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 from ..analysis.allocations import Allocation, Allocations, Region, dimensions
+from ..analysis.amounts import Amounts, plus
 from ..ir import (
     ANY,
     Binding,
@@ -31,7 +33,6 @@ from ..ir import (
     IRModule,
     MatchCast,
     ShapeExpr,
-    TensorType,
     Var,
     VarBinding,
     arith,
@@ -56,13 +57,10 @@ _ALIGNMENTS: Final = (64, 16)
 they leave raise the peak it is the size of the elements."""
 
 _LOOK_BACK: Final = 16
-"""Storages of symbolic size that are looked at for a tensor, the latest first."""
+"""Storages that are looked at for a tensor, the latest first."""
 
 _LOOK_AROUND: Final = 256
 """Points that are looked at to see whether a storage may be held for longer."""
-
-_MOST_PEAKS: Final = 8
-"""Symbolic amounts that are kept as the greatest of a region, of which none is known to be it."""
 
 
 class _Storage:
@@ -90,25 +88,17 @@ Places = dict[Var, tuple[_Storage, int]]
 """Variable of an allocation -> its storage and offset."""
 
 
-class _Sizes:
+class _Sizes(Amounts):
     """Sizes of allocations, and what is known of them."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: Function, regions: Iterable[Region]) -> None:
         self._bounds = SizeBounds(func)
-        self.analyzer = self._bounds.analyzer
-        self._known: dict[Any, bool] = {}
+        super().__init__(self._bounds.analyzer)
         types = [param.ty for param in func.params]
         self.signature = frozenset(v for ty in types for v in type_free_vars(ty))
+        types += [b.ty for r in regions for b in r.bindings if type(b) is MatchCast]
         for var in dimensions(types):
             self._bounds.bind_dimension(var)
-
-    def bind_casts(self, regions: Iterable[Region]) -> None:
-        """Dimensions that a match_cast defines are not negative either."""
-        for region in regions:
-            for binding in region.bindings:
-                if type(binding) is MatchCast and type(binding.ty) is TensorType:
-                    for var in dimensions([binding.ty]):
-                        self._bounds.bind_dimension(var)
 
     def nbytes(self, allocation: Allocation) -> Expr:
         return self._bounds.nbytes(allocation.shape, allocation.dtype)
@@ -116,119 +106,101 @@ class _Sizes:
     def polynomial(self, nbytes: Expr) -> Polynomial:
         return self.analyzer.normal_form(nbytes)
 
-    def at_most(self, p: Polynomial, q: Polynomial) -> bool:
-        """Whether p <= q for sure."""
-        if p == q:
-            return True
-        difference = _plus(q, p, -1)
-        key = tuple(sorted(difference.items()))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self.analyzer.bounds_of(difference)[0] >= 0
-        return known
-
-
-def _plus(p: Polynomial, q: Polynomial, scale: int = 1) -> Polynomial:
-    """p + scale * q"""
-    if not q:
-        return p
-    total = dict(p)
-    for monomial, coefficient in q.items():
-        value = total.get(monomial, 0) + scale * coefficient
-        if value:
-            total[monomial] = value
-        else:
-            total.pop(monomial, None)
-    return total
-
 
 class _Held:
-    """What is held at each point, and the most that may be: by constant and symbolic sizes."""
+    """What is held at each point, and the most that may be."""
 
-    def __init__(self, allocations: Allocations, sizes: _Sizes) -> None:
+    def __init__(self, sizes: _Sizes, allocations: Allocations) -> None:
+        self._sizes = sizes
         self._regions = allocations.regions
         self._calls = frozenset(allocations.calls)
-        self._sizes = sizes
-        count = len(self._regions)
-        self.constant = [0] * count
-        self.symbolic: list[Polynomial] = [{}] * count
-        self._live_constant: list[int] = []
-        self._live_symbolic: list[Polynomial] = []
+        self._constant: list[int] = []
+        self._symbolic: list[Polynomial] = []
+        self._live: dict[int, Polynomial] = {}
         self._most: dict[Region | None, int] = {}
         self._peaks: dict[Region | None, list[Polynomial]] = {}
 
-    def live(
-        self, constant: Sequence[Block], symbolic: Sequence[tuple[int, int, Polynomial]]
-    ) -> None:
-        """Let it be what is alive, and find out the most of it."""
+    def start(self, lives: list[tuple[int, int, Polynomial, bool]]) -> None:
+        """Let it be what is alive: bytes from a first to a last point, and whether that is certain.
+        The program with a storage for each tensor holds that, so its most is what may be held."""
+        self._constant, self._symbolic = self._alive(lives)
+        if not all(certain for *_, certain in lives):
+            least = self._alive([life for life in lives if life[-1]])
+        else:
+            least = self._constant, self._symbolic
+        for point in self._calls:
+            self._live[point] = _amount(least[0][point], least[1][point])
+        self._find_most(*least)
+
+    def _alive(
+        self, lives: list[tuple[int, int, Polynomial, bool]]
+    ) -> tuple[list[int], list[Polynomial]]:
+        """What is alive at each point, of constant sizes and of others."""
         count = len(self._regions)
         changes: list[list[tuple[int, Polynomial]]] = [[] for _ in range(count + 1)]
-        steps = [0] * (count + 1)
-        for start, end, nbytes in constant:
-            steps[start] += nbytes
-            steps[end + 1] -= nbytes
-        for start, end, size in symbolic:
-            changes[start].append((1, size))
-            changes[end + 1].append((-1, size))
-        level = 0
-        amount: Polynomial = {}
+        for first, last, size, _ in lives:
+            changes[first].append((1, size))
+            changes[last + 1].append((-1, size))
+        total: Polynomial = {}
+        parts = []
         for point in range(count):
-            level += steps[point]
             for sign, size in changes[point]:
-                amount = _plus(amount, size, sign)
-            self.constant[point] = level
-            self.symbolic[point] = amount
-        self._live_constant = list(self.constant)
-        self._live_symbolic = list(self.symbolic)
-        self._find_most()
+                total = plus(total, size, sign)
+            parts.append(_parts(total))
+        return [constant for constant, _ in parts], [symbolic for _, symbolic in parts]
 
-    def _find_most(self) -> None:
+    def _find_most(self, constants: list[int], symbolics: list[Polynomial]) -> None:
         """The most that is alive on the way to and inside of each region, other branches left
         out."""
         greatest: dict[Region, dict[Any, tuple[int, Polynomial]]] = {}
         for point, region in enumerate(self._regions):
             own = greatest.setdefault(region, {})
-            amount = self.symbolic[point]
-            key = tuple(sorted(amount.items())) if amount else ()
-            if key not in own or own[key][0] < self.constant[point]:
-                own[key] = self.constant[point], amount
+            constant, symbolic = constants[point], symbolics[point]
+            key = tuple(sorted(symbolic.items())) if symbolic else ()
+            if key not in own or own[key][0] < constant:
+                own[key] = constant, symbolic
         for region, own in greatest.items():  # those around come first
             peaks = list(self._peaks.get(region.parent, ()))
-            for constant, amount in own.values():
-                peaks.append(_plus(amount, {(): constant} if constant else {}))
-            self._peaks[region] = self._without_lesser(peaks)
+            peaks += (_amount(*parts) for parts in own.values())
+            self._peaks[region] = self._sizes.greatest(peaks)
             most = max(constant for constant, _ in own.values())
             self._most[region] = max(most, self._most.get(region.parent, 0))
 
-    def _without_lesser(self, peaks: list[Polynomial]) -> list[Polynomial]:
-        kept: list[Polynomial] = []
-        for p in peaks:
-            if any(self._sizes.at_most(p, q) for q in kept):
-                continue
-            kept = [q for q in kept if not self._sizes.at_most(q, p)]
-            kept.append(p)
-        return kept[:_MOST_PEAKS]
-
-    def allows(self, point: int, constant: int, more: Polynomial) -> bool:
-        """Whether so many bytes of constant sizes may be held at a point, and `more` of symbolic
-        ones than are."""
-        amount = _plus(self.symbolic[point], more)
-        if point in self._calls:
-            return constant <= self._live_constant[point] and self._sizes.at_most(
-                amount, self._live_symbolic[point]
-            )
+    def allows(self, point: int, more: Polynomial) -> bool:
+        """Whether so many more bytes may be held at a point."""
+        constant, symbolic = _parts(more)
+        constant += self._constant[point]
         region = self._regions[point]
-        if not amount and constant <= self._most[region]:
-            return True
-        total = _plus(amount, {(): constant} if constant else {})
-        return any(self._sizes.at_most(total, peak) for peak in self._peaks[region])
+        if not symbolic and not self._symbolic[point] and point not in self._live:
+            return constant <= self._most[region]
+        total = _amount(constant, plus(self._symbolic[point], symbolic))
+        most = [self._live[point]] if point in self._live else self._peaks[region]
+        return any(self._sizes.at_most(total, peak) for peak in most)
+
+    def hold(self, point: int, more: Polynomial) -> None:
+        """Hold so many more bytes at a point."""
+        constant, symbolic = _parts(more)
+        self._constant[point] += constant
+        self._symbolic[point] = plus(self._symbolic[point], symbolic)
 
 
-# Symbolic sizes
+def _parts(amount: Polynomial) -> tuple[int, Polynomial]:
+    """The constant part of an amount, and the rest."""
+    constant = amount.get((), 0)
+    if not constant:
+        return 0, amount
+    return constant, {m: c for m, c in amount.items() if m} if len(amount) > 1 else {}
+
+
+def _amount(constant: int, symbolic: Polynomial) -> Polynomial:
+    return plus(symbolic, {(): constant}) if constant else symbolic
+
+
+# One after the other
 
 
 class _Sharing:
-    """Puts tensors of symbolic size into storages, one after the other."""
+    """Puts tensors into storages, one after the other."""
 
     def __init__(self, sizes: _Sizes, held: _Held, places: Places) -> None:
         self._sizes = sizes
@@ -238,17 +210,20 @@ class _Sharing:
         self._users: dict[_Storage, list[Allocation]] = {}
 
     def add(self, allocation: Allocation, nbytes: Expr, size: Polynomial) -> None:
-        """Find a storage for an allocation; they are added in order."""
+        """Find a storage for an allocation; they are added in order.  One that escapes may only be
+        the last in a storage, which has to be of its size."""
         found = self._find(allocation, nbytes, size)
-        if found is None:
+        if found is not None:
+            self._storages.remove(found)
+        elif not allocation.escapes:
             found = _Storage(allocation, allocation.region, nbytes)
             found.size = size
             found.last = allocation.last
             self._users[found] = []
-        else:
-            self._storages.remove(found)
-        self._storages.append(found)
-        self._users[found].append(allocation)
+        if found is not None:
+            self._users[found].append(allocation)
+            if not allocation.escapes:
+                self._storages.append(found)
 
     def finish(self) -> None:
         """Storages of one tensor are no plan."""
@@ -257,10 +232,16 @@ class _Sharing:
                 self._places.update((user.var, (storage, 0)) for user in users)
 
     def _find(self, allocation: Allocation, nbytes: Expr, size: Polynomial) -> _Storage | None:
-        for storage in self._storages[: -_LOOK_BACK - 1 : -1]:
-            users = self._users[storage]
-            if users[-1].end >= allocation.start or not storage.region.is_around(allocation.region):
-                continue
+        free = [
+            storage
+            for storage in self._storages[: -_LOOK_BACK - 1 : -1]
+            if self._users[storage][-1].end < allocation.start
+            and storage.region.is_around(allocation.region)
+        ]
+        for storage in free:
+            if storage.size == size and self._extend(storage, allocation, size, size):
+                return storage
+        for storage in free if not allocation.escapes else ():
             if self._sizes.at_most(size, storage.size):
                 if self._extend(storage, allocation, storage.size, size):
                     return storage
@@ -282,35 +263,33 @@ class _Sharing:
     ) -> bool:
         """Hold `held` bytes from the first user's start to the last point of the new one, unless
         that is too much."""
-        region = storage.region
-        last = max(storage.last, region.start(region.index_at(allocation.end) + 1) - 1)
-        first = self._users[storage][0].start
+        last = max(storage.last, allocation.last)
+        if allocation.end < storage.region.end:
+            last = max(last, storage.region.last_of(allocation.end))
         more: list[tuple[int, Polynomial]] = []
-        if held is not storage.size:
-            growth = _plus(held, storage.size, -1)
+        if held is not storage.size and held != storage.size:
+            growth = plus(held, storage.size, -1)
+            first = self._users[storage][0].start
             more += ((point, growth) for point in range(first, storage.last + 1))
-        slack = _plus(held, size, -1)
-        for point in range(storage.last + 1, last + 1):
-            is_alive = allocation.start <= point <= allocation.last
-            if not is_alive:
-                more.append((point, held))
-            elif slack:
-                more.append((point, slack))
+        slack = plus(held, size, -1)
+        alive = range(allocation.start, allocation.last + 1)
+        if slack or last > allocation.last or storage.last + 1 < allocation.start:
+            for point in range(storage.last + 1, last + 1):
+                extra = slack if point in alive else held
+                if extra:
+                    more.append((point, extra))
         # The new user may start while the storage is still held for the If around the former one.
-        for point in range(allocation.start, min(storage.last, allocation.last) + 1):
-            more.append((point, _plus({}, size, -1)))
-        if len(more) > _LOOK_AROUND:
+        less = plus({}, size, -1)
+        more += ((p, less) for p in range(allocation.start, min(storage.last, alive[-1]) + 1))
+        if len(more) > _LOOK_AROUND or not all(self._held.allows(*entry) for entry in more):
             return False
-        constant, symbolic = self._held.constant, self._held.symbolic
-        if not all(self._held.allows(point, constant[point], extra) for point, extra in more):
-            return False
-        for point, extra in more:
-            symbolic[point] = _plus(symbolic[point], extra)
+        for entry in more:
+            self._held.hold(*entry)
         storage.last = last
         return True
 
 
-# Constant sizes
+# Beside each other
 
 
 class _Arenas:
@@ -322,9 +301,10 @@ class _Arenas:
         self._places = places
         self._nbytes: dict[Allocation, int] = {}
 
-    def plan(self, body: Region, blocks: dict[Allocation, int]) -> None:
-        self._nbytes = blocks
-        self._region(body, list(blocks))
+    def plan(self, body: Region, users: dict[Allocation, int]) -> None:
+        """Find places for allocations, in order, that need so many bytes."""
+        self._nbytes = users
+        self._region(body, list(users))
 
     def _region(self, region: Region, users: list[Allocation]) -> None:
         """Plan what starts inside of a region.  Calls of other functions cut it."""
@@ -357,32 +337,32 @@ class _Arenas:
         """Place all in one arena; whether that was possible without holding too much."""
         nbytes = self._nbytes
         start = region.start(region.index_at(users[0].start))
-        last = max(region.start(region.index_at(u.end) + 1) - 1 for u in users)
+        last = max(region.last_of(u.end) for u in users)
         alive = [0] * (last + 2 - start)
         for user in users:
             alive[user.start - start] += nbytes[user]
             alive[user.last + 1 - start] -= nbytes[user]
-        for point in range(1, len(alive)):
-            alive[point] += alive[point - 1]
+        alive = list(accumulate(alive[:-1]))
+        if not self._is_allowed(start, alive, max(alive)):
+            return False
         blocks = [Block(u.start, u.end, nbytes[u]) for u in users]
         for alignment in (*_ALIGNMENTS, max(as_dtype(u.dtype).itemsize for u in users)):
             layout = pack(blocks, alignment)
-            if self._is_allowed(start, alive[:-1], layout.nbytes):
+            if self._is_allowed(start, alive, layout.nbytes):
                 break
         else:
             return False
         storage = _Storage(users[0], region, int_imm(layout.nbytes))
         for user, offset in zip(users, layout.offsets, strict=True):
             self._places[user.var] = storage, offset
-        for point, own in enumerate(alive[:-1], start):
-            self._held.constant[point] += layout.nbytes - own
+        for point, own in enumerate(alive, start):
+            self._held.hold(point, {(): layout.nbytes - own} if layout.nbytes != own else {})
         return True
 
     def _is_allowed(self, start: int, alive: list[int], nbytes: int) -> bool:
         """Whether `nbytes` may be held instead of what is alive, from `start` on."""
-        held = self._held
         return all(
-            own >= nbytes or held.allows(point, held.constant[point] + nbytes - own, {})
+            own >= nbytes or self._held.allows(point, {(): nbytes - own})
             for point, own in enumerate(alive, start)
         )
 
@@ -399,8 +379,7 @@ def _best_cut(
     for user in users:
         crossing[region.index_at(user.start) + 1 - first] += nbytes[user]
         crossing[region.index_at(user.last) + 1 - first] -= nbytes[user]
-    for index in range(1, len(crossing)):
-        crossing[index] += crossing[index - 1]
+    crossing = list(accumulate(crossing))
     quarter = (behind - first) // 4
     candidates = range(first + max(1, quarter), behind - quarter)
     return min(candidates, key=lambda cut: crossing[cut - first])
@@ -416,32 +395,34 @@ class _Plan:
         self.places: Places = {}
         self._small = small
         allocations = Allocations(func, mod)
-        planned = [a for a in allocations.all if not a.escapes]
-        if len(planned) > 1:
-            sizes = _Sizes(func)
-            sizes.bind_casts(dict.fromkeys(allocations.regions))
-            for group in _by_device(planned):
+        if len(allocations.all) > 1:
+            sizes = _Sizes(func, dict.fromkeys(allocations.regions))
+            for group in _by_device(allocations.all):
                 self._plan(group, allocations, sizes)
 
     def _plan(self, group: list[Allocation], allocations: Allocations, sizes: _Sizes) -> None:
-        constant: dict[Allocation, int] = {}
-        symbolic: list[tuple[Allocation, Expr, Polynomial]] = []
-        for allocation in group:
-            nbytes = sizes.nbytes(allocation)
-            if type(nbytes) is not IntImm:
-                symbolic.append((allocation, nbytes, sizes.polynomial(nbytes)))
-            elif nbytes.value > self._small or not _is_constant(allocation.shape):
-                constant[allocation] = nbytes.value
-        held = _Held(allocations, sizes)
-        held.live(
-            [Block(a.start, a.last, n) for a, n in constant.items()],
-            [(a.start, a.last, size) for a, _, size in symbolic],
+        known = {a: (n, sizes.polynomial(n)) for a in group for n in [sizes.nbytes(a)]}
+        lives = allocations.lives(
+            lambda a, b: a in known and b in known and known[a][1] == known[b][1]
         )
-        sharing = _Sharing(sizes, held, self.places)
-        for item in symbolic:
-            sharing.add(*item)
-        sharing.finish()
+        held = _Held(sizes, allocations)
+        held.start(
+            [(first, last, known[a][1], sure) for a, first, last, sure in lives if a in known]
+        )
+        planned = [
+            (a, nbytes, size)
+            for a, (nbytes, size) in known.items()
+            if not (
+                type(nbytes) is IntImm and nbytes.value <= self._small and _is_constant(a.shape)
+            )
+        ]
+        constant = {a: n.value for a, n, _ in planned if type(n) is IntImm and not a.escapes}
         _Arenas(held, allocations.calls, self.places).plan(allocations.body, constant)
+        sharing = _Sharing(sizes, held, self.places)
+        for allocation, nbytes, size in planned:
+            if allocation.var not in self.places:
+                sharing.add(allocation, nbytes, size)
+        sharing.finish()
 
 
 def _is_constant(shape: ShapeExpr) -> bool:
