@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,18 +304,3 @@ def test_te_mistakes() -> None:
 
 def test_an_unequal_function_is_unequal() -> None:
     assert not structural_equal(FUNCS["matmul"], FUNCS["transposed_matmul"])
-
-
-def test_the_page_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "tir.md").read_text(encoding="utf-8")
-    matmul, sums = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    path = tmp_path / "page.py"
-    path.write_text(
-        "import numpy as np\n"
-        "a, b, c = np.eye(3, dtype='f'), np.eye(3, dtype='f'), np.zeros((3, 3), 'f')\n" + matmul,
-        encoding="utf-8",
-    )
-    names = runpy.run_path(str(path))
-    assert (names["c"] == names["a"]).all()
-    path.write_text(sums, encoding="utf-8")
-    assert len(runpy.run_path(str(path))["func"].params) == 2
