@@ -16,7 +16,10 @@ from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("RELAXVM_DEBUG_BUILD", "0") not in ("", "0")
 
-MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_26_API_VERSION")]
+MACROS = [
+    ("NPY_NO_DEPRECATED_API", "NPY_1_26_API_VERSION"),
+    ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION"),  # fields of arrays that _header_impl.h looks at
+]
 DEBUG_MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1"), ("RELAXVM_DEBUG", "1")]
 
 CHECKED = {"boundscheck": True, "linetrace": True}

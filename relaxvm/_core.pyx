@@ -32,7 +32,8 @@ from .values import Shape, readable, to_own_value, to_value
 cimport numpy as cnp
 
 from ._code cimport *
-from ._memory cimport Storage, newfunc, set_new, storage_array, take_storage
+from ._memory cimport Storage, newfunc, set_new, take_storage
+from ._native cimport call_native
 
 cnp.import_array()
 
@@ -61,6 +62,7 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
     void rvm_store(PyObject**, PyObject*) noexcept
+    void rvm_kill(PyObject**) noexcept
     void rvm_gather(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_gather_tuple(PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_push_args(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
@@ -79,6 +81,7 @@ cdef extern from "_core_impl.h" nogil:
     PyObject* rvm_make_prim(PyObject*, int64_t, int64_t) noexcept
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
     void* rvm_array_data(PyObject*) noexcept
+    PyObject* rvm_reshape(PyObject*, PyObject*) noexcept
     PyObject* rvm_vectorcall(PyObject*, PyObject**, int64_t) noexcept
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
     rvm_chunk* rvm_new_chunk(rvm_chunk*, int64_t) noexcept
@@ -87,6 +90,12 @@ cdef extern from "_core_impl.h" nogil:
                               int64_t) noexcept
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
+
+cdef extern from "_header_impl.h" nogil:
+    PyTypeObject* rvm_storage_type
+
+    PyObject* rvm_new_array(PyObject*, char*, int, const cnp.npy_intp*, cnp.PyArray_Descr*,
+                            bint) noexcept
 
 cdef extern from "_ufunc_impl.h" nogil:
     enum:
@@ -147,10 +156,15 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_CheckExact(PyObject*) noexcept
 
 rvm_shape_type = <PyTypeObject*>Shape
+rvm_storage_type = <PyTypeObject*>Storage
 cdef object _int64_dtype = np.dtype(np.int64)
 cdef object _bool_dtype = np.dtype(np.bool_)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
 rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
+
+# Without an exception for Cython to look after: the loop breaks off where it gets NULL.
+ctypedef PyObject* (*native_call)(PyObject*, PyObject* const*, Py_ssize_t) noexcept
+cdef native_call _call_native = <native_call>call_native
 
 cdef enum:
     POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
@@ -158,6 +172,7 @@ cdef enum:
     PYTHON_TICKS = 8    # and one of a Python function, which looks at signals itself
     YIELD_POLLS = 16    # polls between chances for other threads
     DEADLINE_BLOCKS = 64
+    ALIGNMENT = 64      # of storages, in bytes
     MAX_FRAME_WORDS = 1 << 26  # frames alive at once: 512 MiB
 
 cdef enum:
@@ -604,6 +619,26 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     break
             ip += 5 + count
 
+        elif op == OP_CALL_NATIVE:
+            cell = fp + ip[4]
+            count = ip[3]
+            rvm_gather(cell, fp, pool_end, ip + 5, count)
+            other = pool_end[ip[2]]
+            value = _call_native(other, cell, count)
+            if rvm_unlikely(value is NULL):
+                break
+            if rvm_unlikely(value is not Py_None and not _is_plain(machine, value)):
+                value = _as_value(machine, other, value)
+                if value is NULL:
+                    break
+            rvm_store(fp + ip[1], value)
+            ticks -= CALL_TICKS
+            if rvm_unlikely(ticks < 0):
+                ticks = POLL_TICKS
+                if _poll(machine, run) < 0:
+                    break
+            ip += 5 + count
+
         elif op == OP_CALL_VM:
             func = <rvm_func*>ip[2]
             count = ip[3]
@@ -671,7 +706,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             ip += 3
 
         elif op == OP_NULL:
-            rvm_store(fp + ip[1], NULL)
+            rvm_kill(fp + ip[1])
             ip += 2
 
         elif op == OP_MAKE_TUPLE:
@@ -855,6 +890,15 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 continue
             rvm_store(fp + ip[1], value)
             ip += 10
+
+        elif op == OP_RESHAPE:
+            value = rvm_reshape(rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]))
+            if rvm_unlikely(value is NULL):
+                PyErr_Clear()
+                ip += ip[2]
+                continue
+            rvm_store(fp + ip[1], value)
+            ip += 5
 
         elif op == OP_MAKE_CLOSURE:
             count = ip[4]
@@ -1072,7 +1116,7 @@ cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
         return NULL
     if not _fits((<Storage>storage).nbytes, offset, rank, dims, PyDataType_ELSIZE(descr)):
         return NULL
-    return storage_array(storage, offset, <int>rank, dims, descr)
+    return _array_at(storage, offset, <int>rank, dims, descr)
 
 
 cdef PyObject* _view_of(PyObject* storage, int64_t offset, int64_t end, cnp.PyArray_Descr* descr,
@@ -1080,7 +1124,13 @@ cdef PyObject* _view_of(PyObject* storage, int64_t offset, int64_t end, cnp.PyAr
     """An array of known dimensions over the bytes from `offset` to `end` of a storage."""
     if Py_TYPE(storage) is not <PyTypeObject*>Storage or (<Storage>storage).nbytes < end:
         return NULL
-    return storage_array(storage, offset, <int>rank, dims, descr)
+    return _array_at(storage, offset, <int>rank, dims, descr)
+
+
+cdef inline PyObject* _array_at(PyObject* storage, int64_t offset, int rank,
+                                const cnp.npy_intp* dims, cnp.PyArray_Descr* descr) noexcept:
+    return rvm_new_array(storage, (<Storage>storage).data + offset, rank, dims, descr,
+                         offset & (ALIGNMENT - 1) == 0)
 
 
 cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes, int64_t offset,

@@ -13,6 +13,7 @@
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 #include "_code.h"
+#include "_header_impl.h"
 
 #if defined(_WIN32)
 #include <windows.h>
@@ -58,6 +59,14 @@ static inline void rvm_store(PyObject **cell, PyObject *value) {
     Py_XDECREF(old);
 }
 
+/* The same for what a program kills. */
+static inline void rvm_kill(PyObject **cell) {
+    PyObject *old = *cell;
+    if (old == NULL) return;
+    *cell = NULL;
+    rvm_drop(old);
+}
+
 static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
                               const int64_t *words, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] = rvm_load(fp, pool_end, words[i]);
@@ -91,7 +100,7 @@ static inline void rvm_clear_registers(PyObject **fp, int64_t count) {
         PyObject *value = fp[i];
         if (value != NULL) {
             fp[i] = NULL;
-            Py_DECREF(value);
+            rvm_drop(value);
         }
     }
 }
@@ -436,6 +445,23 @@ static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
         rvm_store(&site->object, heap);
     }
     return heap;
+}
+
+/* vm.builtin.reshape of a contiguous array to a Shape of as many elements: a view of it.  A new
+ * reference, or NULL, perhaps with an exception. */
+static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    npy_intp dims[RVM_MAX_DIMS], size = 1;
+    int64_t rank;
+    if (!PyArray_CheckExact(x) || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY)) return NULL;
+    if (!rvm_shape_dims(shape, -1, dims, &rank)) return NULL;
+    for (int64_t i = 0; i < rank; i++) {
+        if (dims[i] < 0 || !rvm_mul_fits(size, dims[i], &size)) return NULL;
+    }
+    if (size == 0 || size != PyArray_SIZE(array)) return NULL;
+    PyObject *base = PyArray_BASE(array); /* views refer to what owns the memory, as numpy's do */
+    if (base == NULL || !PyArray_CheckExact(base)) base = x;
+    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)rank, dims, PyArray_DESCR(array), 1);
 }
 
 /* ---- calls -----------------------------------------------------------------------------------

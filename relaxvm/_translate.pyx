@@ -33,6 +33,7 @@ from ._isa cimport (
     VOID_REGISTER,
 )
 from ._memory cimport Allocator
+from ._native cimport NativeFunction
 
 
 def translate(machine, executable, list callables, list quick, tuple allocators, **options):
@@ -76,7 +77,9 @@ cdef enum:
     AS_ALLOC_TENSOR
     AS_MAKE_CLOSURE
     AS_INVOKE_CLOSURE
+    AS_RESHAPE
     AS_UFUNC
+    AS_NATIVE
 
 cdef dict _QUICK = {
     "vm.builtin.copy": AS_COPY,
@@ -97,6 +100,7 @@ cdef dict _QUICK = {
     "vm.builtin.alloc_shape_heap": AS_ALLOC_HEAP,
     "vm.builtin.alloc_storage": AS_ALLOC_STORAGE,
     "vm.builtin.alloc_tensor": AS_ALLOC_TENSOR,
+    "vm.builtin.reshape": AS_RESHAPE,
     "vm.builtin.make_closure": AS_MAKE_CLOSURE,
     "vm.builtin.invoke_closure": AS_INVOKE_CLOSURE,
 }
@@ -234,6 +238,8 @@ cdef class Translator:
             return AS_CALL
         if isinstance(quick, np.ufunc):
             return AS_UFUNC if quick.nin <= 2 and quick.nout == 1 and not quick.signature else AS_CALL
+        if type(self.callables[index]) is NativeFunction:
+            return AS_NATIVE
         return _QUICK.get(quick, AS_CALL)
 
     cdef int _finish(self) except -1:
@@ -429,19 +435,22 @@ cdef class Translator:
             self._operands(args, count)
             if dst == VOID_REGISTER:
                 self._emit2(OP_NULL, self.scratch)
+        elif kind == AS_NATIVE and level >= QUICK:
+            self._plain_call(OP_CALL_NATIVE, register, callee, count, args)
         elif kind == AS_CALL or level < QUICK or not self._quick(pc, kind, dst, count, args):
-            self._plain_call(dst, callee, count, args)
+            self._plain_call(OP_CALL if dst != VOID_REGISTER else OP_CALL_VOID, dst, callee, count,
+                             args)
         if hook:
             self._mark(pc)
             self._hook_operation(OP_HOOK_AFTER, register, self.scratch, pc, callee, count, args)
             self.code.data[before + 2] = self.code.count - before
-        if self.fueled and kind in (AS_CALL, AS_UFUNC):
+        if self.fueled and kind in (AS_CALL, AS_UFUNC, AS_NATIVE):
             self._append(OP_DEADLINE)
         return 0
 
-    cdef int _plain_call(self, int64_t dst, int64_t callee, int64_t count,
+    cdef int _plain_call(self, int64_t op, int64_t dst, int64_t callee, int64_t count,
                          const int64_t* args) except -1:
-        self._append(OP_CALL if dst != VOID_REGISTER else OP_CALL_VOID)
+        self._append(op)
         self._append(dst)
         self._append(self._function_operand(callee))
         self._append(count)
@@ -632,6 +641,9 @@ cdef class Translator:
             return self._quick_storage(dst, count, args)
         elif kind == AS_ALLOC_TENSOR:
             return self._quick_tensor(dst, count, args)
+        elif kind == AS_RESHAPE and count == 2:
+            self._emit_slow(OP_RESHAPE, dst)
+            self._operands(args, 2)
         elif kind == AS_MAKE_CLOSURE and count >= 1:
             self._emit_slow(OP_MAKE_CLOSURE, dst)
             self._operands(args, 1)
