@@ -11,6 +11,7 @@ from .memory import (
     estimate_memory_usage,
     memory_report,
 )
+from .overwritten import overwritten_vars
 from .purity import contains_impure_call, is_impure_call
 from .structure import detect_recursion, remove_all_unused
 from .types import (
@@ -75,6 +76,7 @@ __all__ = [
     "is_impure_call",
     "memory_report",
     "name_to_binding",
+    "overwritten_vars",
     "post_order_visit",
     "remove_all_unused",
     "tir_vars_in_type",

@@ -15,6 +15,7 @@ from ..ir import (
     Function,
     IRModule,
     MatchCast,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -86,10 +87,10 @@ class _Canonicalizer(ExprMutator):
         self.var_map[new.var] = value
         return []
 
-    def visit_if(self, expr: Any) -> Expr:
-        # What is learned in a branch does not hold after it.
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        # What is learned in a branch or a local function does not hold outside of it.
         tuples, items = dict(self._tuples), dict(self._items)
-        new = super().visit_if(expr)
+        new = super().visit_seq(seq)
         self._tuples, self._items = tuples, items
         return new
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
+from ..analysis import contains_impure_call, overwritten_vars
 from ..ir import (
     Binding,
     BindingBlock,
@@ -12,9 +13,9 @@ from ..ir import (
     DataflowVar,
     Expr,
     ExprMutator,
-    ExprVisitor,
     Function,
     IRModule,
+    Op,
     SeqExpr,
     Tuple,
     TupleGetItem,
@@ -27,26 +28,16 @@ from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["EliminateCommonSubexpr"]
 
-
-class _Written(ExprVisitor):
-    """Variables that a call may write into: their values must not be shared."""
-
-    def __init__(self) -> None:
-        self.found: set[Expr] = set()
-
-    def visit_call(self, call: Call) -> None:
-        super().visit_call(call)
-        if "inplace_indices" in call.attrs:
-            for arg in call.args:
-                self.found.update(arg.fields if type(arg) is Tuple else (arg,))
+_ALLOCATIONS: Final = frozenset(
+    map(Op.get, ("relax.builtin.alloc_tensor", "relax.memory.alloc_storage",
+                 "relax.memory.alloc_tensor", "relax.vm.alloc_storage", "relax.vm.alloc_tensor"))
+)  # fmt: skip
 
 
 class _Eliminator(ExprMutator):
     def __init__(self, func: Function, call_only: bool) -> None:
         super().__init__()
-        written = _Written()
-        written.visit(func)
-        self._written = written.found
+        self._written = overwritten_vars(func)
         self._kinds = (Call,) if call_only else (Call, Tuple, TupleGetItem)
         self._known: dict[Hashable, Var] = {}
 
@@ -68,7 +59,7 @@ class _Eliminator(ExprMutator):
         new = super().visit_binding(binding)
         if not isinstance(new, VarBinding) or type(new.value) not in self._kinds:
             return new
-        if binding.var in self._written or not self._is_pure(new.value):
+        if binding.var in self._written or not _is_shareable(new.value):
             return new
         key = expr_key(new.value)
         earlier = self._known.get(key)
@@ -81,16 +72,18 @@ class _Eliminator(ExprMutator):
             return []
         return VarBinding(new.var, earlier, new.span)
 
-    def _is_pure(self, value: Expr) -> bool:
-        from ..analysis import contains_impure_call
 
-        return type(value) is not Call or not contains_impure_call(value)
+def _is_shareable(value: Expr) -> bool:
+    """Whether one value can stand for two: it is no memory, and computing it has no effect."""
+    if type(value) is not Call:
+        return True
+    return value.op not in _ALLOCATIONS and not contains_impure_call(value)
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
     """A pure call, tuple or tuple element that was bound before, with the same arguments, becomes
-    that variable.  What a branch computes is not known after it; what is written in place is not
-    shared.
+    that variable.  What a branch computes is not known after it; memory, and what is written in
+    place, is not shared.
 
     Args:
         call_only: leave tuples and their elements alone.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..analysis import used_vars
+from ..analysis import overwritten_vars
 from ..ir import (
     Binding,
     Call,
@@ -16,7 +16,6 @@ from ..ir import (
     DataTypeImm,
     Expr,
     ExprMutator,
-    ExprVisitor,
     ExternFunc,
     FloatImm,
     Function,
@@ -24,7 +23,6 @@ from ..ir import (
     IRModule,
     MatchCast,
     Op,
-    SeqExpr,
     ShapeExpr,
     StringImm,
     TensorType,
@@ -45,50 +43,10 @@ _MAX_BYTES: Final = 1 << 26
 _GROWTH: Final = 16
 """A result may be larger than the constants that it comes of by this factor, or be small."""
 _SMALL: Final = 1 << 16
-_CALL_DPS: Final = Op.get("relax.call_dps_packed")
-_CALL_TIR_INPLACE: Final = Op.get("relax.call_tir_inplace")
 
 
 class _Unknown(Exception):
     """An argument is not known yet."""
-
-
-class _Overwritten(ExprVisitor):
-    """Variables whose tensors a call in place may write: they are no constants."""
-
-    def __init__(self) -> None:
-        self.found: set[Var] = set()
-
-    def visit_seq(self, seq: SeqExpr) -> None:
-        self.visit(seq.body)
-        for block in reversed(seq.blocks):
-            for binding in reversed(block.bindings):
-                self.visit_binding(binding)
-
-    def visit_binding(self, binding: Binding) -> None:
-        value = binding.value
-        if binding.var in self.found and not _is_new(value):
-            self.found.update(used_vars(value))
-        super().visit_binding(binding)
-
-    def visit_call(self, call: Call) -> None:
-        indices = call.attrs.get("inplace_indices")
-        if not indices:
-            return
-        args = call.args[1:]
-        if call.op is _CALL_TIR_INPLACE:
-            packed = args[0]
-            args = packed.fields if type(packed) is Tuple else (packed,) * len(packed.ty.fields)
-        overwritten = [args[int(i)] for i in indices if int(i) >= 0]
-        self.found.update(arg for arg in overwritten if isinstance(arg, Var))
-
-
-def _is_new(value: Expr) -> bool:
-    """Whether the tensor that an expression gives has memory of its own."""
-    if type(value) is not Call or type(value.op) is not Op:
-        return False
-    record = value.op.record
-    return value.op is _CALL_DPS or (type(record) is Operator and record.kernel is not None)
 
 
 class _Folder(ExprMutator):
@@ -222,8 +180,6 @@ def FoldConstant() -> Pass:
 
     @function_pass(name="FoldConstant", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        overwritten = _Overwritten()
-        overwritten.visit(func)
-        return _Folder(overwritten.found).visit(func)
+        return _Folder(overwritten_vars(func)).visit(func)
 
     return run

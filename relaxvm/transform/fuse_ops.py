@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..analysis import overwritten_vars
 from ..analysis.allocations import uses
 from ..ir import (
     Binding,
@@ -49,7 +50,9 @@ class _Member:
         self.chain: list[_Member] = [self]
 
 
-def _member(binding: Binding) -> _Member | None:
+def _member(binding: Binding, overwritten: set[Var]) -> _Member | None:
+    """The call as a step, if it may be one.  It is computed later than it stands, so it must not
+    read what may have been written over by then."""
     value = binding.value
     if type(value) is not Call or value.op is not _CALL_DPS:
         return None
@@ -66,6 +69,8 @@ def _member(binding: Binding) -> _Member | None:
         name, operands = "cast", (*operands, DataTypeImm(value.ty.dtype))
     if not can_fuse(name) or not all(map(_is_operand, operands)):
         return None
+    if not overwritten.isdisjoint(operands):
+        return None
     if name == "where" and any(type(operand.ty) is not TensorType for operand in operands):
         return None
     return _Member(binding, name, operands)
@@ -80,7 +85,9 @@ def _same_shape(a: Any, b: Any) -> bool:
     return x is not None and y is not None and len(x) == len(y) and all(map(prove_equal, x, y))
 
 
-def _chains(block: BindingBlock, min_length: int) -> dict[Var, list[_Member]]:
+def _chains(
+    block: BindingBlock, min_length: int, overwritten: set[Var]
+) -> dict[Var, list[_Member]]:
     """The chains of a block, each under the variable of its last member.
 
     From the end: a member joins the chain of its users if all of them are in one, and it has the
@@ -92,7 +99,7 @@ def _chains(block: BindingBlock, min_length: int) -> dict[Var, list[_Member]]:
     for binding in block.bindings:
         for var in uses(binding.value):
             users.setdefault(var, []).append(binding)
-        member = _member(binding)
+        member = _member(binding, overwritten)
         if member is not None:
             members[binding.var] = member
     for member in reversed(list(members.values())):
@@ -154,13 +161,14 @@ def _operand(expr: Any, refs: dict[Expr, Ref]) -> Any:
 
 
 class _Fuser(ExprMutator):
-    def __init__(self, min_length: int) -> None:
+    def __init__(self, func: Function, min_length: int) -> None:
         super().__init__()
+        self._overwritten = overwritten_vars(func)
         self._min_length = min_length
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         if type(block) is DataflowBlock:
-            chains = _chains(block, self._min_length)
+            chains = _chains(block, self._min_length, self._overwritten)
             inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
             if chains:
                 bindings: list[Binding] = []
@@ -189,6 +197,6 @@ def FuseOps(fuse_opt_level: int = -1, *, min_length: int = 2) -> Pass:
 
     @function_pass(name="FuseOps", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return func if fuse_opt_level == 0 else _Fuser(min_length).visit(func)
+        return func if fuse_opt_level == 0 else _Fuser(func, min_length).visit(func)
 
     return run

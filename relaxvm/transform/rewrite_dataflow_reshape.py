@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Final
 
+from ..analysis import overwritten_vars
 from ..ir import (
     Binding,
     Call,
@@ -15,6 +17,7 @@ from ..ir import (
     Op,
     TensorType,
     Tuple,
+    Var,
     VarBinding,
 )
 from ..op import base  # noqa: F401  (registers the operators named here)
@@ -27,6 +30,14 @@ _KERNEL: Final = "relaxvm.kernel.reshape"
 
 
 class _Rewriter(ExprMutator):
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        self._func = func
+
+    @cached_property
+    def _overwritten(self) -> set[Var]:
+        return overwritten_vars(self._func)
+
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if (
@@ -38,7 +49,7 @@ class _Rewriter(ExprMutator):
             and value.args[0].global_symbol == _KERNEL
         ):
             view = _as_reshape(value)
-            if view is not None:
+            if view is not None and self._overwritten.isdisjoint((binding.var, view.args[0])):
                 binding = VarBinding(binding.var, view, binding.span)
         return super().visit_binding(binding)
 
@@ -58,11 +69,11 @@ def RewriteDataflowReshape() -> Pass:
     R.reshape again, which shares the memory of its argument.
 
     Why: nothing in a dataflow block writes a tensor that it did not make, so that the copy is not
-    needed; what leaves the block gets memory of its own.
+    needed; what leaves the block, or is written in place, gets memory of its own.
     """
 
     @function_pass(name="RewriteDataflowReshape")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Rewriter().visit(func)
+        return _Rewriter(func).visit(func)
 
     return run
