@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from ..analysis import overwritten_vars
@@ -36,6 +37,10 @@ from .pass_infra import Pass, PassContext, function_pass
 __all__ = ["FuseOps"]
 
 _CALL_DPS: Final = Op.get("relax.call_dps_packed")
+
+
+MIN_ELEMENTS: Final = 1 << 14
+"""Where chains begin to be faster than their kernels (bench/bench_fused.py)."""
 
 
 class _Member:
@@ -86,7 +91,7 @@ def _same_shape(a: Any, b: Any) -> bool:
 
 
 def _chains(
-    block: BindingBlock, min_length: int, overwritten: set[Var]
+    block: BindingBlock, min_length: int, min_elements: int, overwritten: set[Var]
 ) -> dict[Var, list[_Member]]:
     """The chains of a block, each under the variable of its last member.
 
@@ -119,11 +124,21 @@ def _chains(
     found: dict[Var, list[_Member]] = {}
     for member in members.values():
         chain = member.chain
-        if chain[0] is member and len(chain) >= min_length:
+        if (
+            chain[0] is member
+            and len(chain) >= min_length
+            and _may_have(member.binding.var.ty, min_elements)
+        ):
             steps = chain[::-1]  # gathered from the end
             if len(_inputs(steps)) <= MAX_INPUTS:
                 found[member.binding.var] = steps
     return found
+
+
+def _may_have(ty: Any, elements: int) -> bool:
+    """Whether a tensor may be of so many elements: symbolic dimensions may be anything."""
+    known = [dim.value for dim in ty.dims if type(dim) is IntImm]
+    return len(known) < len(ty.dims) or math.prod(known) >= elements
 
 
 def _inputs(steps: list[_Member]) -> list[Expr]:
@@ -161,14 +176,15 @@ def _operand(expr: Any, refs: dict[Expr, Ref]) -> Any:
 
 
 class _Fuser(ExprMutator):
-    def __init__(self, func: Function, min_length: int) -> None:
+    def __init__(self, func: Function, min_length: int, min_elements: int) -> None:
         super().__init__()
         self._overwritten = overwritten_vars(func)
         self._min_length = min_length
+        self._min_elements = min_elements
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         if type(block) is DataflowBlock:
-            chains = _chains(block, self._min_length, self._overwritten)
+            chains = _chains(block, self._min_length, self._min_elements, self._overwritten)
             inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
             if chains:
                 bindings: list[Binding] = []
@@ -183,7 +199,9 @@ class _Fuser(ExprMutator):
         return super().visit_block(block)
 
 
-def FuseOps(fuse_opt_level: int = -1, *, min_length: int = 2) -> Pass:
+def FuseOps(
+    fuse_opt_level: int = -1, *, min_length: int = 2, min_elements: int = MIN_ELEMENTS
+) -> Pass:
     """Within dataflow blocks, elementwise kernels whose results nothing else uses are computed
     together with what uses them: by ``relaxvm.kernel.fused``, which goes through memory block by
     block, so that intermediate results stay in the cache.  Results are the same, bit for bit.
@@ -193,10 +211,14 @@ def FuseOps(fuse_opt_level: int = -1, *, min_length: int = 2) -> Pass:
     Args:
         fuse_opt_level: 0 fuses nothing; other values are accepted for compatibility.
         min_length: kernels that a chain has at least.
+        min_elements: elements that its result has at least, as far as they are known: small tensors
+            stay in the cache anyway, and one call of a chain costs more than a few of kernels.
     """
 
     @function_pass(name="FuseOps", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return func if fuse_opt_level == 0 else _Fuser(func, min_length).visit(func)
+        if fuse_opt_level == 0:
+            return func
+        return _Fuser(func, min_length, min_elements).visit(func)
 
     return run
