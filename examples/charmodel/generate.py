@@ -1,6 +1,7 @@
 """Write text with a character model that `train.py` has saved.
 
-    python examples/charmodel/generate.py [FILE] [--prompt TEXT] [--length N] [--temperature T] [--seed N]
+    python examples/charmodel/generate.py [FILE] [--prompt TEXT] [--length N]
+                                          [--temperature T] [--seed N] [--time]
 
 All of it happens in one call: the loop over the characters is in the program.
 """
@@ -20,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", nargs="?", default="charmodel.vmexec", metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="what the text begins with")
-    parser.add_argument("--length", type=int, default=400, metavar="N", help="characters to write")
+    parser.add_argument("--length", type=int, default=400, metavar="N", help="of the rest")
     parser.add_argument("--temperature", type=float, default=0.5, metavar="T",
                         help="0: always the likeliest character; 1: as likely as it is")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="N")

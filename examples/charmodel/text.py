@@ -1,4 +1,4 @@
-"""The text: documentation strings of Python's standard library, and what characters cost by counting."""
+"""The text: documentation strings of Python's standard library; and what counting makes of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = {char: number for number, char in enumerate(ALPHABET)}
 
 
 def encode(text: str) -> np.ndarray:
-    """The numbers of the characters of a text as int64[n]; what is not in the alphabet is left out."""
+    """The numbers of the characters of a text, int64[n]; others than the alphabet's are left out."""
     return np.array([_NUMBER[char] for char in text if char in _NUMBER], np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Fit the character model to the documentation of Python's standard library, and save it as a program.
+"""Fit the character model to the documentation of Python's standard library, and save it.
 
     python examples/charmodel/train.py [--out DIR] [--steps N]
 
