@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     )
     from .isa import FuncKind
     from .limits import Limits
-    from .loading import load, loads, parse_text
+    from .loading import load, load_library, loads, parse_text
     from .native import NativeFunction, load_kernels
     from .observe.profiler import profile
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
@@ -171,6 +171,7 @@ __all__ = [
     "list_funcs",
     "load",
     "load_kernels",
+    "load_library",
     "loads",
     "op",
     "parse_text",
@@ -263,6 +264,7 @@ _HOME: Final = {
     "list_funcs": "registry",
     "load": "loading",
     "load_kernels": "native",
+    "load_library": "loading",
     "loads": "loading",
     "parse_text": "loading",
     "prim_value": "ir",

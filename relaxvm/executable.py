@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,10 @@ from .isa import FuncKind, Instruction
 from .source import DebugInfo
 from .values import Shape, readable
 
-__all__ = ["FunctionInfo", "Located", "VMExecutable"]
+if TYPE_CHECKING:
+    from .module import ExecutableModule
+
+__all__ = ["FunctionInfo", "Located", "StoredKernels", "VMExecutable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,45 @@ class Located(NamedTuple):
 
     pc: int
     instruction: Instruction
+
+
+class StoredKernels(Mapping[str, Callable[..., Any]]):
+    """The kernels of a file that `VMExecutable.export_library` wrote, not loaded: there are none to
+    call.
+
+    Attributes:
+        parts: what the file holds of them, see `relaxvm.library`.
+        source: the file's name, for messages.
+    """
+
+    __slots__ = ("parts", "source")
+
+    def __init__(self, parts: Mapping[str, bytes], source: str) -> None:
+        self.parts = dict(parts)
+        self.source = source
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the kernels are called, as far as that can be read without loading them."""
+        try:
+            return frozenset(json.loads(self.parts["kernels"])["functions"])
+        except (KeyError, TypeError, ValueError, RecursionError):
+            return frozenset()
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredKernels, (self.parts, self.source)
+
+    def __repr__(self) -> str:
+        return f"<StoredKernels of {readable(self.source)}: {', '.join(map(readable, self.parts))}>"
 
 
 class VMExecutable:
@@ -241,6 +284,48 @@ class VMExecutable:
 
         binary.save(self, path, debug=debug)
 
+    def export_library(
+        self, path: str | PathLike[str], *, debug: bool = True, native: bool = True
+    ) -> None:
+        """Write the executable together with its kernels to one file, under any name.
+
+        It is the binary form with one more section behind it, so `relaxvm.load` reads it as any
+        other; ``relaxvm.load(path, native=True)`` loads the kernels, too.  They are stored as text of
+        C and Python, and as machine code of this platform, which saves the compiler.
+
+        Args:
+            path: the file; a ``.so`` in the name is just a name.
+            debug: whether debug information is written.
+            native: whether machine code is.
+
+        Raises:
+            FormatError: the stream cannot hold something; nothing has been written.
+            TypeError: there is a kernel that is not made of text.
+            OSError: the file cannot be written.
+        """
+        from .library import export_library
+
+        export_library(self, path, debug=debug, native=native)
+
+    @property
+    def mod(self) -> ExecutableModule:
+        """The executable behind TVM's module interface."""
+        from .module import ExecutableModule
+
+        return ExecutableModule(self)
+
+    def jit(self) -> ExecutableModule:
+        """The same as `mod`: kernels are compiled when a program is built."""
+        return self.mod
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A function of `mod`, for example ``executable["as_text"]()``.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self.mod[name]
+
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _from_pickle, (self.to_bytes(), self.kernels)
 
@@ -333,4 +418,4 @@ def _from_pickle(
 
     executable = binary.loads(data)
     verify(executable).check()
-    return executable.with_kernels(kernels) if kernels else executable
+    return executable if kernels is None else executable.with_kernels(kernels)

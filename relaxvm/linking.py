@@ -28,7 +28,7 @@ import numpy as np
 
 from . import builtins, kernels
 from .errors import LinkError, did_you_mean
-from .executable import VMExecutable
+from .executable import StoredKernels, VMExecutable
 from .generated import PREFIX
 from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from .registry import GLOBAL, PackedFunc, Registry
@@ -97,6 +97,8 @@ class Scope(Registry):
         """The reason why `lookup` gave nothing."""
         if GLOBAL.lookup(name) is not None:
             return "registered, but `functions` does not allow it"
+        if isinstance(self._kernels, StoredKernels) and name in self._kernels.names:
+            return "it is in the file, but relaxvm.load(path, native=True) is what loads it"
         return "not registered" if self._functions is None else "not among `functions`"
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .executable import VMExecutable
+from .executable import StoredKernels, VMExecutable
 from .formats import binary
 from .limits import Limits
 
-__all__ = ["load", "loads", "parse_text"]
+__all__ = ["load", "load_library", "loads", "parse_text"]
 
 
 def load(
@@ -21,10 +21,11 @@ def load(
     limits: Limits | None = None,
     mmap: bool = False,
     strict: bool = True,
+    native: bool = False,
 ) -> VMExecutable:
     """Read an executable from a file or from memory, and verify it.
 
-    No code of the file runs, and no other file is opened.
+    No code of the file runs, and no other file is opened, unless `native` is true.
 
     Args:
         source: path, file opened for reading bytes (read from its position to its end), or anything
@@ -35,6 +36,9 @@ def load(
             numpy handles (slower).  While the executable lives, the file must not be changed in
             place; replacing it, as ``VMExecutable.save`` does, is fine (Windows does not let you).
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
+        native: whether to load the kernels that ``VMExecutable.export_library`` has put into the
+            file, which is to run their code with all rights of the process: for files you trust.
+            Without it the program is read alone, and a VM of it says which kernels are missing.
 
     Raises:
         OSError: the file cannot be read.
@@ -44,9 +48,30 @@ def load(
         MissingExtraError: it holds a data type of ml_dtypes, which is not installed.
         TypeError: `source` is none of these.
         ValueError: `mmap` with something that cannot be mapped.
+        CompilerError: its kernels have to be compiled, and the compiler fails.
     """
-    ex = binary.load(source, limits=limits, mmap=mmap, strict=strict)
-    return _verified(ex, limits)
+    ex = _verified(binary.load(source, limits=limits, mmap=mmap, strict=strict), limits)
+    return _with_kernels(ex) if native else ex
+
+
+def load_library(
+    source: binary.Source,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+) -> VMExecutable:
+    """`load` with ``native=True``: the program and the kernels of its file, whose code runs with
+    all rights of the process."""
+    return load(source, limits=limits, mmap=mmap, strict=strict, native=True)
+
+
+def _with_kernels(ex: VMExecutable) -> VMExecutable:
+    if not isinstance(ex.kernels, StoredKernels):
+        return ex
+    from .library import load_kernels
+
+    return ex.with_kernels(load_kernels(ex.kernels))
 
 
 def loads(

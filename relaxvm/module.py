@@ -1,4 +1,4 @@
-"""`vm.module`: the VM behind TVM's module interface, where everything goes by a string.
+"""`vm.module` and `executable.mod`: TVM's module interface, where everything goes by a string.
 
 Programs written for TVM call ``vm.module["get_output"]("main", 0)`` or look a kernel up in
 ``vm.module.imports``; new ones use the methods of `VirtualMachine`.
@@ -6,7 +6,8 @@ Programs written for TVM call ``vm.module["get_output"]("main", 0)`` or look a k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .builtins.registration import PREFIX
@@ -16,9 +17,10 @@ from .values import Shape, describe
 
 if TYPE_CHECKING:
     from ._core import Closure, VMFunction
+    from .executable import VMExecutable
     from .vm import VirtualMachine
 
-__all__ = ["KernelModule", "VMModule"]
+__all__ = ["ExecutableModule", "KernelModule", "LibraryModule", "VMModule"]
 
 
 class _Module:
@@ -76,6 +78,68 @@ class KernelModule(_Module):
 
     def _names(self) -> list[str]:
         return [name for name in self._vm._packed if not name.startswith(PREFIX)]
+
+
+class LibraryModule(_Module):
+    """The kernels that were compiled with an executable."""
+
+    kind = "relaxvm.Kernels"
+
+    def __init__(self, kernels: Mapping[str, Callable[..., Any]]) -> None:
+        self._kernels = kernels
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        return self._kernels.get(name)
+
+    def _names(self) -> list[str]:
+        return list(self._kernels)
+
+
+class ExecutableModule(_Module):
+    """The interface of an executable by names; a `VirtualMachine` takes it in its place."""
+
+    kind = "relax.VMExecutable"
+
+    def __init__(self, executable: VMExecutable) -> None:
+        self.executable = executable
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        if name in ("vm_load_executable", "vm_profiler_load_executable"):
+            return self._vm
+        if name in _OF_EXECUTABLE:
+            method: Callable[..., Any] = getattr(self.executable, name)
+            return method
+        return None
+
+    def _names(self) -> list[str]:
+        return [*_OF_EXECUTABLE, "vm_load_executable", "vm_profiler_load_executable"]
+
+    def _vm(self) -> VMModule:
+        """The module of a VM on the CPU."""
+        from .vm import VirtualMachine
+
+        return VirtualMachine(self.executable).module
+
+    @property
+    def imports(self) -> tuple[_Module, ...]:
+        """One module with the kernels that were compiled with the executable, if there are any."""
+        kernels = self.executable.kernels
+        return (LibraryModule(kernels),) if kernels else ()
+
+    def export_library(self, path: str | PathLike[str]) -> None:
+        """See `VMExecutable.export_library`."""
+        self.executable.export_library(path)
+
+
+_OF_EXECUTABLE: Final = (
+    "as_text",
+    "as_python",
+    "stats",
+    "has_function",
+    "get_function_arity",
+    "get_function_param_name",
+)
+"""Methods of an executable that its module has too."""
 
 
 class VMModule(_Module):

@@ -32,7 +32,7 @@ from .memory import (
     memory_stats,
     track,
 )
-from .module import VMModule
+from .module import ExecutableModule, VMModule
 from .notes import ErrorNotes, Frame
 from .timing import Evaluator
 from .values import Device, Shape, cpu, describe, dtype_name, readable, to_value
@@ -69,7 +69,7 @@ class VirtualMachine(Machine):
     the program it was raised.
 
     Args:
-        executable: what to run.
+        executable: what to run, or its `mod`.
         device: a `Device` or a sequence of them; the CPU if None.  A CPU is added at the end if the
             last device is another one: the last is the host, where shapes are computed.
         memory_cfg: ``"pooled"`` (the default) or ``"naive"``, or a dict from Device to one of them.
@@ -93,7 +93,7 @@ class VirtualMachine(Machine):
 
     def __init__(
         self,
-        executable: VMExecutable,
+        executable: VMExecutable | ExecutableModule,
         device: Device | Sequence[Device] | None = None,
         memory_cfg: MemoryConfig = None,
         *,
@@ -101,6 +101,8 @@ class VirtualMachine(Machine):
         functions: Functions = None,
         optimize: bool = True,
     ) -> None:
+        if isinstance(executable, ExecutableModule):
+            executable = executable.executable
         if not isinstance(executable, VMExecutable):
             raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable, got "
                              f"{type(executable).__name__}; read a file with relaxvm.load(path)")

@@ -34,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "calling linking loading native notes timing versions",
         "module toolchain",
         "tir",
-        "te",
+        "library te",
         "topi",
         "script",
         "analysis",
@@ -55,6 +55,12 @@ UPWARD = {
     # Methods of data that hand over to the forms it has outside memory.
     ("executable", "formats"),
     ("executable", "verify"),
+    ("executable", "library"),
+    ("executable", "module"),
+    # Kernels in a file are loaded when they are asked for.
+    ("loading", "library"),
+    # TVM's interface has a function that makes a VM.
+    ("module", "vm"),
     # Both register their functions when they are imported, which looking one up brings about.
     ("registry", "builtins"),
     ("registry", "kernels"),

@@ -10,6 +10,7 @@ Little endian, no padding; ``string`` is a u64 count of bytes and that many byte
     offsets         u64 count, i64 each
     words           u64 count, i64 each
     debug section   optional, and no part of TVM's stream, whose readers stop before it
+    kernel section  optional as well
 
 ``docs/format.md`` has the payloads and every rule.  What this module reads is well-formed as a
 container; whether it may run is for `relaxvm.verify` (`relaxvm.load` does both).  Every length is
@@ -21,6 +22,7 @@ Source: TVM's ``VMExecutable::SaveToBytes`` and ``LoadFromBytes``.
 
 from __future__ import annotations
 
+import hashlib
 import mmap as _mmap
 import os
 import struct
@@ -32,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FormatError, RelaxVMWarning
-from ..executable import FunctionInfo, VMExecutable
+from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..isa import WORD_MAX, WORD_MIN, FuncKind
 from ..limits import Limits
 from ..source import DebugInfo
@@ -60,6 +62,9 @@ TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
 DEBUG_MAGIC: Final = 0x6775_6265_646D_7672
 """``rvmdebug``: begins the debug section."""
 DEBUG_VERSION: Final = 1
+KERNELS_MAGIC: Final = 0x736C_6E72_6B6D_7672
+"""``rvmkrnls``: begins the kernel section."""
+KERNELS_VERSION: Final = 1
 CPU: Final = (1, 0)
 """Device type and index that tensors are stored with."""
 
@@ -85,6 +90,8 @@ _FUNCTION: Final = struct.Struct("<qqqqQ")
 _DTYPE: Final = struct.Struct("<BBH")
 _TENSOR: Final = struct.Struct("<QQiiiBBH")
 _DEBUG: Final = struct.Struct("<QQQ")
+_KERNELS: Final = struct.Struct("<QQQ32s")
+_LEAST_PART: Final = 2 * _U64.size
 
 # Least bytes of an entry of each section: a count that cannot fit is refused before anything else.
 _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
@@ -474,10 +481,51 @@ def _load_strings(read: _Reader, count: int, limit: str | None = None) -> list[s
     return strings
 
 
+# Kernel section
+
+
+def _save_kernels(to: _Writer, parts: Mapping[str, bytes]) -> None:
+    to.place = "kernel section"
+    content = _Writer()
+    content.put(_U64.pack(len(parts)))
+    for name, data in parts.items():
+        content.name(name, "part")
+        content.put(_U64.pack(len(data)) + data)
+    payload = b"".join(content.pieces)  # type: ignore[arg-type]  # no arrays
+    digest = hashlib.sha256(payload).digest()
+    to.put(_KERNELS.pack(KERNELS_MAGIC, KERNELS_VERSION, len(payload), digest) + payload)
+
+
+def _load_kernels(read: _Reader) -> StoredKernels | None:
+    """The kernel section, if one follows.  Nothing of it is run."""
+    read.section = "kernel section"
+    if read.stream.peek(_U64.size) != _U64.pack(KERNELS_MAGIC):
+        return None
+    _, version, size, digest = read.unpack(_KERNELS)
+    if version != KERNELS_VERSION:
+        raise FormatError(f"expected version {KERNELS_VERSION}, got {version}")
+    read.fits(size, 1)
+    payload = bytes(read.stream.take(size))
+    if hashlib.sha256(payload).digest() != digest:
+        raise FormatError("its content is not what was written: the checksum differs")
+    inner = _Reader(BufferStream(memoryview(payload), False), read.name, read.limits)
+    parts: dict[str, bytes] = {}
+    for _ in inner.entries("part", inner.count(_LEAST_PART)):
+        name = inner.name_of(inner.count(1))
+        if name in parts:
+            raise FormatError(f"two parts are called {name!r}")
+        parts[name] = bytes(inner.stream.take(inner.count(1)))
+    if inner.stream.position != size:
+        raise FormatError(f"{size - inner.stream.position} bytes follow its last part")
+    return StoredKernels(parts, read.name)
+
+
 # The whole
 
 
-def _encode(ex: VMExecutable, debug: bool) -> list[bytes | NDArray[Any]]:
+def _encode(
+    ex: VMExecutable, debug: bool, kernels: Mapping[str, bytes] | None = None
+) -> list[bytes | NDArray[Any]]:
     """The stream in pieces.  All that can be refused is refused here, before a byte is written."""
     to = _Writer()
     try:
@@ -489,6 +537,8 @@ def _encode(ex: VMExecutable, debug: bool) -> list[bytes | NDArray[Any]]:
         _save_words(to, ex.instr_data)
         if debug and ex.debug is not None:
             _save_debug(to, ex.debug)
+        if kernels:
+            _save_kernels(to, kernels)
     except FormatError as fault:
         raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
     return to.pieces
@@ -506,10 +556,11 @@ def _decode(
         offsets = _load_words(read, "instruction offsets", "instructions")
         words = _load_words(read, "instruction words")
         debug = _load_debug(read, strict)
+        kernels = _load_kernels(read)
         _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
-    return VMExecutable(functions, constants, offsets, words, scopes, debug)
+    return VMExecutable(functions, constants, offsets, words, scopes, debug, kernels)
 
 
 def _check_end(read: _Reader, strict: bool) -> None:
@@ -641,7 +692,11 @@ def dumps(ex: VMExecutable, *, debug: bool = True) -> bytes:
 
 
 def save(
-    ex: VMExecutable, target: str | os.PathLike[str] | IO[bytes], *, debug: bool = True
+    ex: VMExecutable,
+    target: str | os.PathLike[str] | IO[bytes],
+    *,
+    debug: bool = True,
+    kernels: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write the stream of an executable.
 
@@ -651,13 +706,14 @@ def save(
     Args:
         target: path, or file opened for writing bytes.
         debug: whether debug information, if there is any, follows the stream.
+        kernels: the parts of a kernel section, by name.
 
     Raises:
         FormatError: the stream cannot hold something; nothing has been written.
         OSError: the file cannot be written; an old one at a path is as it was.
         TypeError: `target` is neither a path nor a file.
     """
-    pieces = _encode(ex, debug)
+    pieces = _encode(ex, debug, kernels)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
             write_all(file, _runs(pieces))

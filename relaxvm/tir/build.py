@@ -58,22 +58,30 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
     It can be stored: ``KernelLibrary(library.state())`` is made of the same texts, on this machine
     or another one.  Making it runs them, so load what you trust.
 
+    Attributes:
+        binaries: the shared libraries that the texts of C were compiled to, as paths or as their
+            content; none where Python runs.
+
     Args:
         state: what `state` gave.
+        binaries: shared libraries of the texts of C, one each, as `binaries` named them; None to
+            compile the texts.
 
     Raises:
         CompilerError: the compiler fails.
+        LinkError: a binary cannot be loaded here.
         ValueError: the state is of a version that is not known.
     """
 
-    def __init__(self, state: LibraryState) -> None:
+    def __init__(self, state: LibraryState, binaries: Sequence[Path] | None = None) -> None:
         if state["version"] != 1:
             raise ValueError(f"kernel library: expected version 1, got {state['version']}")
         self._sources = list(state["sources"])
         self._states = dict(state["functions"])
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._load()
+        self.binaries: Sequence[Path | bytes] = []
+        self._load(binaries)
 
     @classmethod
     def of_kernels(cls, kernels: Sequence[Kernel], sources: list[SourceState]) -> KernelLibrary:
@@ -83,25 +91,31 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         library._kernels = {kernel.name: kernel for kernel in kernels}
         library._states = {kernel.name: _state_of(kernel) for kernel in kernels}
         library._functions = {}
-        library._load()
+        library.binaries = []
+        library._load(None)
         return library
 
-    def _load(self) -> None:
-        if self._sources and compiler() is None:
+    def _load(self, binaries: Sequence[Path] | None) -> None:
+        if binaries is not None:
+            self._open(binaries)
+        elif self._sources and compiler() is None:
             _warn_no_compiler([name for source in self._sources for name in source["names"]])
         elif self._sources:
-            self._load_native()
+            paths = self._compiled()
+            self.binaries = paths
+            self._open(paths)
         for name in self._states:
             if name not in self._functions:
                 self._functions[name] = load_python(self.python_source(name))
 
-    def _load_native(self) -> None:
+    def _compiled(self) -> list[Path]:
         if len(self._sources) == 1:
-            paths = [_compile(self._sources[0])]
-        else:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                paths = list(pool.map(_compile, self._sources))
-        for source, path in zip(self._sources, paths, strict=True):
+            return [_compile(self._sources[0])]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(_compile, self._sources))
+
+    def _open(self, binaries: Sequence[Path]) -> None:
+        for source, path in zip(self._sources, binaries, strict=True):
             for name in source["names"]:
                 state = self._states[name]
                 self._functions[name] = load_function(

@@ -1,0 +1,239 @@
+"""Kernels of an executable in a file: what `VMExecutable.export_library` stores of them.
+
+The kernel section of the binary form has parts by name:
+
+=====================  ===========================================================================
+``kernels``            JSON: the PrimFuncs as text of C and Python, `relaxvm.tir.build.LibraryState`
+``functions``          JSON: the functions of the compiled mode, `relaxvm.generated.GeneratedCode`
+``native/PLATFORM/I``  the shared library that the I-th text of C was compiled to
+=====================  ===========================================================================
+
+Reading a file keeps the parts as they are.  `load_kernels` makes callables of them, which is to run
+what the file brings along: for files that are trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from .errors import FormatError, LinkError, RelaxVMWarning
+from .executable import StoredKernels, VMExecutable
+from .formats import binary
+from .generated import CompiledFunctions, GeneratedCode
+from .source import DebugInfo
+from .tir.build import KernelLibrary
+from .values import describe, readable
+
+__all__ = ["export_library", "load_kernels", "parts_of", "platform_name"]
+
+_KERNELS: Final = "kernels"
+_FUNCTIONS: Final = "functions"
+
+
+def platform_name() -> str:
+    """What machine code is for: ``linux-x86_64-64``."""
+    bits = sys.maxsize.bit_length() + 1
+    return f"{sys.platform}-{platform.machine() or 'unknown'}-{bits}"
+
+
+def export_library(
+    executable: VMExecutable,
+    path: str | os.PathLike[str],
+    *,
+    debug: bool = True,
+    native: bool = True,
+) -> None:
+    """See `VMExecutable.export_library`."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"export_library: expected a path, got {describe(path)}")
+    parts = parts_of(executable.kernels, native=native)
+    binary.save(executable, path, debug=debug, kernels=parts)
+
+
+# Storing
+
+
+def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) -> dict[str, bytes]:
+    """Kernels as parts of a file.
+
+    Args:
+        kernels: of an executable.
+        native: whether the machine code of this platform is a part.
+
+    Raises:
+        TypeError: there is a kernel that is not made of text.
+    """
+    if isinstance(kernels, StoredKernels):
+        return dict(kernels.parts)
+    parts: dict[str, bytes] = {}
+    if isinstance(kernels, CompiledFunctions):
+        parts[_FUNCTIONS] = _json(_state_of(kernels.code))
+        kernels = kernels.kernels
+    if isinstance(kernels, KernelLibrary):
+        parts[_KERNELS] = _json(kernels.state())
+        # Code that is for this very machine stays here.
+        if native and "native" not in os.environ.get("RELAXVM_CFLAGS", ""):
+            for i, code in enumerate(kernels.binaries):
+                code = code if isinstance(code, bytes) else code.read_bytes()
+                parts[f"native/{platform_name()}/{i}"] = code
+    elif kernels:
+        names = ", ".join(sorted(map(repr, kernels))[:3])
+        raise TypeError(
+            f"export_library: {names}: expected kernels that relaxvm has compiled, got "
+            f"{type(kernels).__name__}; leave them out, and give them to the VirtualMachine"
+        )
+    return parts
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _state_of(code: GeneratedCode) -> dict[str, Any]:
+    debug = code.debug
+    return {
+        "version": 1,
+        "text": code.text,
+        "functions": code.functions,
+        "packed": code.packed,
+        "debug": None if debug is None else {
+            "runs": debug.runs.tolist(),
+            "spans": debug.spans.tolist(),
+            "files": debug.files,
+            "variables": debug.variables,
+            "line_numbers": debug.line_numbers.tolist(),
+            "line_texts": debug.line_texts,
+        },
+    }  # fmt: skip
+
+
+# Loading
+
+
+def load_kernels(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
+    """Make the kernels of a file callable.  This runs code of the file.
+
+    Machine code is loaded if it is for this platform; else the text of C is compiled, or where
+    there is no compiler the text of Python is run.
+
+    Raises:
+        FormatError: a part is not what it should be.
+        CompilerError: the compiler fails.
+    """
+    kernels: Mapping[str, Callable[..., Any]] = {}
+    if _KERNELS in stored.parts:
+        state = _Checked(stored, _KERNELS).library_state()
+        kernels = _native(stored, state) or KernelLibrary(state)
+    if _FUNCTIONS in stored.parts:
+        return CompiledFunctions(_Checked(stored, _FUNCTIONS).generated_code(), kernels)
+    return kernels
+
+
+def _native(stored: StoredKernels, state: Any) -> KernelLibrary | None:
+    """The library with the machine code of the file, None if that cannot be loaded here."""
+    count = len(state["sources"])
+    codes = [stored.parts.get(f"native/{platform_name()}/{i}") for i in range(count)]
+    if not codes:
+        return None
+    with tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True) as folder:
+        paths = []
+        for i, code in enumerate(codes):
+            if code is None:
+                return None
+            path = Path(folder) / f"{i}.so"
+            path.write_bytes(code)
+            paths.append(path)
+        try:
+            # What is loaded stays loaded when its file is gone.
+            library = KernelLibrary(state, paths)
+        except LinkError as error:
+            warnings.warn(
+                f"{stored.source}: its machine code cannot be loaded here, so it is made anew: "
+                f"{error}", RelaxVMWarning, stacklevel=5,
+            )  # fmt: skip
+            return None
+    library.binaries = [code for code in codes if code is not None]
+    return library
+
+
+class _Checked:
+    """A part in JSON, looked at field by field."""
+
+    def __init__(self, stored: StoredKernels, part: str) -> None:
+        self._subject = f"{stored.source}: bad kernel section (part {part!r})"
+        try:
+            self._value: Any = json.loads(stored.parts[part])
+        except (ValueError, RecursionError) as error:
+            self._fail(f"not JSON: {error}")
+        self._demand(type(self._value) is dict, "an object", self._value)
+        self._demand(self._value.get("version") == 1, "version 1", self._value.get("version"))
+
+    def _fail(self, what: str) -> NoReturn:
+        raise FormatError(f"{self._subject}: {what}")
+
+    def _demand(self, is_so: bool, expected: str, got: Any) -> None:
+        if not is_so:
+            self._fail(f"expected {expected}, got {describe(got)}")
+
+    def library_state(self) -> Any:
+        sources, functions = self._value.get("sources"), self._value.get("functions")
+        self._demand(type(functions) is dict, "functions", functions)
+        for name, function in functions.items():
+            self._demand(
+                type(function) is dict
+                and type(function.get("symbol")) is str
+                and type(function.get("python")) is str
+                and type(function.get("writes")) is list
+                and all(type(i) is int for i in function["writes"]),
+                "symbol, writes and python of a function", name,
+            )  # fmt: skip
+        self._demand(type(sources) is list, "sources", sources)
+        for source in sources:
+            self._demand(
+                type(source) is dict
+                and type(source.get("text")) is str
+                and type(source.get("names")) is list
+                and all(type(name) is str and name in functions for name in source["names"]),
+                "text and names of a source", source,
+            )  # fmt: skip
+        return self._value
+
+    def generated_code(self) -> GeneratedCode:
+        text = self._value.get("text")
+        self._demand(type(text) is str, "text", text)
+        functions, packed = (self._names(key) for key in ("functions", "packed"))
+        code = GeneratedCode(text, functions, packed, self._debug())
+        try:
+            compiled = code.code
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            self._fail(f"its text is not Python: {error}")
+        missing = set(functions.values()) - set(compiled.co_names)
+        if missing:
+            self._fail(f"its text lacks {', '.join(map(readable, sorted(missing)))}")
+        return code
+
+    def _names(self, key: str) -> dict[str, str]:
+        names = self._value.get(key)
+        self._demand(
+            type(names) is dict
+            and all(type(name) is str and name.isidentifier() for name in names.values()),
+            f"names of {key}", names,
+        )  # fmt: skip
+        return dict(names)
+
+    def _debug(self) -> DebugInfo | None:
+        columns = self._value.get("debug")
+        if columns is None:
+            return None
+        try:
+            return DebugInfo(**columns)
+        except (TypeError, ValueError, OverflowError) as error:
+            self._fail(f"debug information: {error}")

@@ -1,0 +1,322 @@
+"""Executables together with their kernels, in one file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import Limits, VirtualMachine, build, library, toolchain
+from relaxvm.errors import FormatError, LimitError, LinkError, RelaxVMWarning
+from relaxvm.executable import StoredKernels
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.script import tir as T
+from relaxvm.tir.build import build_prim_funcs
+
+
+@I.ir_module
+class Program:
+    @T.prim_func(private=True, s_tir=True)
+    def double(x: T.handle, y: T.handle):
+        n = T.int64()
+        A = T.match_buffer(x, (n,), "float32")
+        B = T.match_buffer(y, (n,), "float32")
+        for i in range(n):
+            with T.sblock("b"):
+                v = T.axis.spatial(n, i)
+                B[v] = A[v] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.call_tir(Program.double, (x,), out_ty=R.Tensor((n,), "float32"))
+        return R.add(y, R.const(1.0, "float32"))
+
+
+X = np.arange(3, dtype=np.float32)
+Y = X * 2 + 1
+MODES = ("bytecode", "compiled")
+
+
+@pytest.fixture(scope="module", params=MODES)
+def executable(request: Any) -> relaxvm.VMExecutable:
+    return build(Program, exec_mode=request.param)
+
+
+@pytest.fixture
+def path(executable: Any, tmp_path: Path) -> Path:
+    """The program in a file."""
+    path = tmp_path / "model.so"
+    executable.export_library(path)
+    return path
+
+
+def check(executable: Any) -> None:
+    np.testing.assert_array_equal(VirtualMachine(executable)["main"](X), Y)
+
+
+# Saving and loading
+
+
+def test_a_file_holds_all_that_is_needed(executable: Any, path: Path) -> None:
+    loaded = relaxvm.load(path, native=True)
+    assert loaded == executable
+    assert loaded.debug == executable.debug
+    check(loaded)
+    check(relaxvm.load_library(path.read_bytes()))
+    with path.open("rb") as file:
+        check(relaxvm.load(file, native=True))
+    check(relaxvm.load(path, native=True, mmap=True))
+
+
+def test_the_file_may_be_gone(executable: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lib.so"
+        executable.export_library(str(path))
+        vm = VirtualMachine(relaxvm.load_library(path))
+    np.testing.assert_array_equal(vm["main"](X), Y)
+
+
+def test_nothing_of_a_file_runs_unasked(path: Path, monkeypatch: Any) -> None:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("kernels were loaded")
+
+    monkeypatch.setattr(library, "load_kernels", forbidden)
+    loaded = relaxvm.load(path)
+    assert not loaded.kernels
+    assert isinstance(loaded.kernels, StoredKernels)
+    assert loaded.kernels.names == {"double"}
+    with pytest.raises(LinkError, match=r"native=True"):
+        VirtualMachine(loaded)
+    with pytest.raises(AssertionError, match="were loaded"):
+        relaxvm.load(path, native=True)
+
+
+def test_kernels_may_be_given_instead(tmp_path: Path) -> None:
+    build(Program).export_library(tmp_path / "m")
+    functions = {"double": lambda x, y: np.multiply(x, 2, y)}
+    vm = VirtualMachine(relaxvm.load(tmp_path / "m"), functions=functions)
+    np.testing.assert_array_equal(vm["main"](X), Y)
+
+
+def test_writing_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
+    for i, native in enumerate((False, True)):
+        relaxvm.load(path, native=native).export_library(tmp_path / str(i))
+        assert (tmp_path / str(i)).read_bytes() == path.read_bytes()
+
+
+def test_the_stream_of_tvm_comes_first(executable: Any, path: Path) -> None:
+    assert path.read_bytes().startswith(executable.to_bytes())
+    assert relaxvm.loads(executable.to_bytes()) == executable
+
+
+def test_without_debug_information_and_machine_code(executable: Any, tmp_path: Path) -> None:
+    executable.export_library(tmp_path / "m", debug=False, native=False)
+    loaded = relaxvm.load(tmp_path / "m", native=True)
+    assert loaded.debug is None
+    assert not any(part.startswith("native/") for part in library.parts_of(
+        relaxvm.load(tmp_path / "m").kernels))  # fmt: skip
+    check(loaded)
+
+
+def test_an_executable_without_kernels(tmp_path: Path) -> None:
+    @I.ir_module
+    class Plain:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            return R.add(x, x)
+
+    executable = build(Plain)
+    executable.export_library(tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == executable.to_bytes()
+    vm = VirtualMachine(relaxvm.load(tmp_path / "m", native=True))
+    np.testing.assert_array_equal(vm["main"](X), X + X)
+
+
+def test_kernels_that_cannot_be_stored(tmp_path: Path) -> None:
+    executable = build(Program).with_kernels({"double": lambda x, y: None})
+    with pytest.raises(TypeError, match="'double': expected kernels that relaxvm has compiled"):
+        executable.export_library(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    with pytest.raises(TypeError, match="expected a path"):
+        executable.export_library(3)  # type: ignore[arg-type]
+
+
+# Where machine code is for another platform
+
+
+def test_another_platform_compiles_the_text(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
+    check(relaxvm.load(path, native=True))
+
+
+def test_without_a_compiler_the_machine_code_is_loaded(path: Path, monkeypatch: Any) -> None:
+    if toolchain.compiler() is None:
+        pytest.skip("there is no C compiler, so the file has no machine code")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    loaded = relaxvm.load(path, native=True)
+    assert " in C" in repr(loaded.kernels)
+    check(loaded)
+
+
+def test_without_both_python_runs(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    if any(p.startswith("native/") for p in relaxvm.load(path).kernels.parts):  # type: ignore[attr-defined]
+        with pytest.warns(RelaxVMWarning, match="no C compiler: double will run as Python"):
+            loaded = relaxvm.load(path, native=True)
+    else:
+        loaded = relaxvm.load(path, native=True)
+    check(loaded)
+
+
+def test_machine_code_that_cannot_be_loaded(executable: Any, tmp_path: Path) -> None:
+    parts = library.parts_of(executable.kernels)
+    name = f"native/{library.platform_name()}/0"
+    stored = StoredKernels({**parts, name: b"not a library"}, "m.so")
+    with pytest.warns(RelaxVMWarning, match=r"m\.so: its machine code cannot be loaded here"):
+        check(executable.with_kernels(library.load_kernels(stored)))
+
+
+def test_code_for_this_machine_alone_stays_here(executable: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RELAXVM_CFLAGS", "-march=native")
+    assert not any(p.startswith("native/") for p in library.parts_of(executable.kernels))
+
+
+# Files that are not as they should be
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises((FormatError, LimitError)) as caught:
+        relaxvm.loads(data)
+    return str(caught.value)
+
+
+def test_every_prefix_is_refused(executable: Any, path: Path) -> None:
+    data = path.read_bytes()
+    start = len(executable.to_bytes())
+    for end in (*range(start + 1, start + 80), *range(start + 80, len(data), 997)):
+        refused(data[:end])
+
+
+def test_every_changed_byte_is_refused(executable: Any, path: Path) -> None:
+    data = path.read_bytes()
+    start = len(executable.to_bytes())
+    rng = random.Random(0)
+    for at in (*range(start, start + 64), *rng.sample(range(start + 64, len(data)), 200)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << rng.randrange(8)
+        refused(bytes(changed))
+    changed = bytearray(data)
+    changed[-1] ^= 1
+    assert "kernel section: its content is not what was written" in refused(bytes(changed))
+    assert "bytes follow" in refused(data + b"\0")
+
+
+def with_parts(executable: Any, parts: dict[str, bytes], folder: Path) -> Path:
+    path = folder / "changed"
+    executable.with_kernels(StoredKernels(parts, "x")).export_library(path)
+    return path
+
+
+BAD_PARTS = [
+    ("kernels", lambda v: "text", "not JSON"),
+    ("kernels", lambda v: [v], "an object"),
+    ("kernels", lambda v: {**v, "version": 2}, "version 1, got int 2"),
+    ("kernels", lambda v: {**v, "functions": []}, "functions"),
+    ("kernels", lambda v: {**v, "functions": {"double": {"symbol": 1}}}, "symbol, writes and"),
+    ("kernels", lambda v: {**v, "sources": {}}, "sources"),
+    ("kernels", lambda v: {**v, "sources": [{"text": "", "names": ["other"]}]}, "text and names"),
+    ("functions", lambda v: {**v, "text": "def main(:"}, "not Python"),
+    ("functions", lambda v: {**v, "text": ""}, "text lacks main"),
+    ("functions", lambda v: {**v, "text": None}, "expected text"),
+    ("functions", lambda v: {**v, "packed": {"a": "b c"}}, "names of packed"),
+    ("functions", lambda v: {**v, "functions": ["main"]}, "names of functions"),
+    ("functions", lambda v: {**v, "debug": {"runs": 3}}, "debug information"),
+]
+
+
+@pytest.mark.parametrize(("part", "change", "message"), BAD_PARTS)
+def test_parts_are_checked(part: str, change: Any, message: str, tmp_path: Path) -> None:
+    executable = build(Program, exec_mode="compiled")
+    parts = library.parts_of(executable.kernels)
+    value = change(json.loads(parts[part]))
+    data = b"{" if value == "text" else json.dumps(value).encode()
+    path = with_parts(executable, {**parts, part: data}, tmp_path)
+    relaxvm.load(path)
+    with pytest.raises(FormatError, match=f"bad kernel section .part '{part}'.: .*{message}"):
+        relaxvm.load(path, native=True)
+
+
+def test_deep_json_is_refused(tmp_path: Path) -> None:
+    executable = build(Program)
+    path = with_parts(executable, {"kernels": b"[" * 100_000}, tmp_path)
+    assert relaxvm.load(path).kernels.names == frozenset()  # type: ignore[attr-defined]
+    with pytest.raises(FormatError, match="not JSON"):
+        relaxvm.load(path, native=True)
+
+
+def test_limits(path: Path) -> None:
+    with pytest.raises(LimitError, match="file_bytes"):
+        relaxvm.load(path, limits=Limits(file_bytes=1000))
+    with pytest.raises(LimitError, match="name_bytes"):
+        relaxvm.load(path, limits=Limits(name_bytes=4))
+
+
+# Pickle, and TVM's interface
+
+
+def test_pickle_and_copy(executable: Any, path: Path) -> None:
+    again = pickle.loads(pickle.dumps(executable))
+    assert again == executable
+    check(again)
+    stored = pickle.loads(pickle.dumps(relaxvm.load(path)))
+    assert stored.kernels.names == {"double"}
+    assert copy.deepcopy(executable) is executable
+
+
+def test_the_module_of_an_executable(executable: Any, path: Path) -> None:
+    loaded = relaxvm.load_library(path)
+    assert loaded.mod.kind == "relax.VMExecutable"
+    assert loaded["as_text"]() == executable.as_text()
+    assert loaded.jit()["has_function"]("main")
+    assert loaded.mod["get_function_arity"]("main") == 1
+    assert loaded.mod.imports[0]["double"] is loaded.kernels["double"]
+    np.testing.assert_array_equal(VirtualMachine(loaded.mod)["main"](X), Y)
+    np.testing.assert_array_equal(loaded.mod["vm_load_executable"]()["main"](X), Y)
+    with pytest.raises(AttributeError, match="has no function 'as_txt'; did you mean 'as_text'"):
+        loaded["as_txt"]
+    loaded.mod.export_library(path.with_name("again.so"))
+    assert path.with_name("again.so").read_bytes() == path.read_bytes()
+
+
+def test_a_library_of_many_kernels(tmp_path: Path) -> None:
+    funcs = {f"k{i}": Program["double"] for i in range(9)}
+    kernels = build_prim_funcs(funcs)
+    stored = StoredKernels(library.parts_of(kernels), "m")
+    loaded = library.load_kernels(stored)
+    assert set(loaded) == set(funcs)
+    for kernel in loaded.values():
+        out = np.empty_like(X)
+        kernel(X, out)
+        np.testing.assert_array_equal(out, X * 2)
+
+
+def test_the_cache_is_not_written_to(path: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    if toolchain.compiler() is None:
+        pytest.skip("there is no C compiler, so the file has no machine code")
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(cache))
+    check(relaxvm.load(path, native=True))
+    assert not cache.exists()
+    shutil.rmtree(cache, ignore_errors=True)
