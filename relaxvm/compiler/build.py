@@ -115,20 +115,20 @@ def _check_target(target: Any) -> None:
     )
 
 
-def _shape_programs(mod: IRModule) -> dict[GlobalVar, Shape]:
+def _shape_programs(mod: IRModule) -> dict[GlobalVar, tuple[Shape, ...]]:
     """Functions that only compute on the shape heap, as programs for the VM."""
-    from ..tir.shape_func import shape_program_of
+    from ..tir.shape_func import shape_programs_of
 
-    found: dict[GlobalVar, Shape] = {}
+    found: dict[GlobalVar, tuple[Shape, ...]] = {}
     for var, func in mod.functions.items():
         if isinstance(func, PrimFunc) and func.attrs.get("tirx.is_host_func"):
-            program = shape_program_of(func)
-            if program is not None:
-                found[var] = program
+            programs = shape_programs_of(func)
+            if programs is not None:
+                found[var] = programs
     return found
 
 
-def _without(mod: IRModule, programs: Mapping[GlobalVar, Shape]) -> IRModule:
+def _without(mod: IRModule, programs: Mapping[GlobalVar, Any]) -> IRModule:
     rest = mod.copy()
     for var in programs:
         del rest[var]

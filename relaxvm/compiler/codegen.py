@@ -54,14 +54,16 @@ _KILL: Final = Op.get("relax.vm.kill_object")
 
 
 def generate_bytecode(
-    builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, Shape] | None = None
+    builder: ExecBuilder,
+    mod: IRModule,
+    programs: Mapping[GlobalVar, tuple[Shape, ...]] | None = None,
 ) -> IRModule:
     """Emit every Relax function of a lowered module; returns the module of what is left, the
     PrimFuncs.
 
     Args:
         programs: functions that are called with the shape heap only, and what they compute; a call
-            of one is ``relaxvm.builtin.compute_shape``.
+            of one is a call of ``relaxvm.builtin.compute_shape`` for each of its programs.
 
     Raises:
         TypeError: an expression that lowering should have removed; the note says where.
@@ -133,7 +135,7 @@ class _FunctionEmitter:
         mod: IRModule,
         symbol: str,
         func: Function,
-        programs: Mapping[GlobalVar, Shape],
+        programs: Mapping[GlobalVar, tuple[Shape, ...]],
     ) -> None:
         self._builder = builder
         self._mod = mod
@@ -342,10 +344,13 @@ class _FunctionEmitter:
         if type(op) is ExternFunc:
             return self._emit_call(op.global_symbol, self._operands(call.args), call, is_used)
         if type(op) is GlobalVar:
-            program = self._programs.get(op)
-            if program is not None:
-                args = [*self._operands(call.args), self._builder.convert_constant(program)]
-                return self._emit_call(_COMPUTE_SHAPE, args, call, is_used)
+            programs = self._programs.get(op)
+            if programs is not None:
+                heap = self._operands(call.args)
+                for program in programs:
+                    word = self._builder.convert_constant(program)
+                    self._builder.emit_call(_COMPUTE_SHAPE, [*heap, word])
+                return self._builder.void_arg()
             callee = self._mod[op]
             symbol = symbol_of(callee, op)
             if type(callee) is Function:

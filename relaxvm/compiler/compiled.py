@@ -48,14 +48,14 @@ _Rest = tuple[()] | tuple[Sequence[Stmt], "_Rest"]
 
 
 def build_compiled(
-    builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, Shape]
+    builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, tuple[Shape, ...]]
 ) -> VMExecutable:
     """The executable of a lowered module in compiled mode, with its PrimFuncs.
 
     Args:
         builder: gets constants and the function table.
-        programs: functions on the shape heap, and what they compute; a call of one is
-            ``relaxvm.builtin.compute_shape``.
+        programs: functions on the shape heap, and what they compute; a call of one is a call of
+            ``relaxvm.builtin.compute_shape`` for each of its programs.
 
     Raises:
         TypeError: an expression that lowering should have removed; the note says where.
@@ -79,7 +79,7 @@ def build_compiled(
 def python_text(
     builder: ExecBuilder,
     functions: Sequence[VMTIRFunction],
-    programs: Mapping[str, Shape],
+    programs: Mapping[str, tuple[Shape, ...]],
     sources: Mapping[str, str],
 ) -> GeneratedCode:
     """VM-TIR as Python.
@@ -102,7 +102,7 @@ class _Module:
         self,
         builder: ExecBuilder,
         functions: Sequence[VMTIRFunction],
-        programs: Mapping[str, Shape],
+        programs: Mapping[str, tuple[Shape, ...]],
     ) -> None:
         self._builder = builder
         self._executable = builder.get()
@@ -142,11 +142,11 @@ class _Module:
 
     def call(self, name: str, args: Sequence[str]) -> str:
         """A call of a packed function."""
-        program = self._programs.get(name)
-        if program is not None:
-            _, index = decode_arg(self._builder.convert_constant(program))
-            args = [*args, f"c[{index}]"]
-        return f"{self.packed[self._called(name)]}({', '.join(args)})"
+        function = self.packed[self._called(name)]
+        if name not in self._programs:
+            return f"{function}({', '.join(args)})"
+        words = [decode_arg(self._builder.convert_constant(p)) for p in self._programs[name]]
+        return "; ".join(f"{function}({', '.join(args)}, c[{index}])" for _, index in words)
 
     def constant(self, index: int) -> str:
         """A constant of the pool; short text is shown as it is."""

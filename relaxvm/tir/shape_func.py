@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ..ir import prim
@@ -13,7 +13,12 @@ from .buffer import Buffer, BufferLoad
 from .function import PrimFunc
 from .stmt import BufferStore, SeqStmt, Stmt
 
-__all__ = ["is_shape_arithmetic", "shape_program_of"]
+__all__ = ["is_shape_arithmetic", "shape_programs_of"]
+
+_LONG: Final = 1024
+"""Words after which a program ends: `Limits.untrusted` takes as many."""
+_TOO_LONG: Final = 4096
+"""Words of one assignment that `Limits` does not take."""
 
 _BINARY: Final[dict[type, str]] = {
     prim.Add: "add",
@@ -67,27 +72,43 @@ class _NotOne(Exception):
     """The function does something else."""
 
 
-def shape_program_of(func: PrimFunc) -> Shape | None:
-    """The program for ``relaxvm.builtin.compute_shape`` that does what a function does; None if it
-    does anything but store int64 and bool arithmetic of slots into slots of its one buffer."""
+def shape_programs_of(func: PrimFunc) -> tuple[Shape, ...] | None:
+    """Programs for ``relaxvm.builtin.compute_shape`` that, one after the other, do what a function
+    does; None if it does anything but store int64 and bool arithmetic of slots into slots of its
+    one buffer."""
     if len(func.params) != 1 or func.ret_type is not None:
         return None
     (heap,) = func.params
     if not isinstance(heap, Buffer) or heap.ty.dtype != "int64" or len(heap.ty.shape) != 1:
         return None
     try:
-        return encode(_steps_of(func.body, heap))
+        return tuple(_encoded(_assignments(func.body, heap)))
     except _NotOne:
         return None
 
 
-def _steps_of(stmt: Stmt, heap: Buffer) -> Iterator[Step]:
+def _encoded(assignments: Iterable[list[Step]]) -> Iterator[Shape]:
+    """Programs of as many assignments as fit."""
+    steps: list[Step] = []
+    words = 0
+    for assignment in assignments:
+        size = sum(1 if isinstance(step, str) else len(step) for step in assignment)
+        if size > _TOO_LONG:
+            raise _NotOne
+        if steps and words + size > _LONG:
+            yield encode(steps)
+            steps, words = [], 0
+        steps += assignment
+        words += size
+    yield encode(steps)
+
+
+def _assignments(stmt: Stmt, heap: Buffer) -> Iterator[list[Step]]:
     if type(stmt) is SeqStmt:
         for each in stmt.seq:
-            yield from _steps_of(each, heap)
+            yield from _assignments(each, heap)
     elif type(stmt) is BufferStore and stmt.buffer is heap:
-        yield from _value(stmt.value, heap)
-        yield "store", _slot(stmt.indices, heap)
+        yield [*_value(stmt.value, heap), ("store", _slot(stmt.indices, heap))]
     else:
         raise _NotOne
 
