@@ -216,7 +216,7 @@ def test_mistakes(example: Example, random_weights: dict[str, np.ndarray]) -> No
     uniforms = np.zeros((2, 4), np.float32)
     with pytest.raises(RuntimeError, match=r"param=uniforms.*dimension 0.*expected 2.*got 1"):
         vm.main(prompt, uniforms[:1], temperature)
-    with pytest.raises(IndexError, match="take: indices: .* index < 96, got 96") as info:
+    with pytest.raises(IndexError, match=r"take: indices: .* index < 96, got 96") as info:
         vm.main(prompt + 96, uniforms, temperature)
     notes = "\n".join(info.value.__notes__)
     assert "model.py" in notes

@@ -22,8 +22,7 @@ def main() -> None:
     parser.add_argument("file", nargs="?", default="charmodel.vmexec", metavar="FILE")
     parser.add_argument("--prompt", default="", metavar="TEXT", help="what the text begins with")
     parser.add_argument("--length", type=int, default=400, metavar="N", help="of the rest")
-    parser.add_argument("--temperature", type=float, default=0.5, metavar="T",
-                        help="0: always the likeliest character; 1: as likely as it is")  # fmt: skip
+    parser.add_argument("--temperature", type=float, default=0.5, metavar="T", help="0: no chance")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--time", action="store_true", help="say how fast it was")
     args = parser.parse_args()

@@ -1,8 +1,8 @@
 """The character model as a program in Relax script.
 
-One block of a transformer: attention that sees the last `WINDOW` characters, then two layers.  Batch
-and length are symbolic.  `forward` runs over a whole text; `step` adds one character to it and
-remembers keys and values; `extend` calls `step` and itself until enough is written.
+One block of a transformer: attention that sees the last `WINDOW` characters, then two layers.
+Batch and length are symbolic.  `forward` runs over a whole text; `step` adds one character to it
+and remembers keys and values; `extend` calls `step` and itself until enough is written.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def forward(weights: Weights, text: np.ndarray) -> dict[str, np.ndarray]:
 def generate(
     weights: Weights, prompt: np.ndarray, uniforms: np.ndarray, temperature: float
 ) -> np.ndarray:
-    """What `main` of the program answers, the plain way: the whole text again for each character."""
+    """What `main` of the program answers, the plain way: the text again for each character."""
     text = prompt
     for uniform in uniforms.T[:, :, None]:
         logits = forward(weights, text)["logits"][:, -1]

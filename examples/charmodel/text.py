@@ -14,7 +14,7 @@ _NUMBER = {char: number for number, char in enumerate(ALPHABET)}
 
 
 def encode(text: str) -> np.ndarray:
-    """The numbers of the characters of a text, int64[n]; others than the alphabet's are left out."""
+    """The numbers of a text's characters, int64[n]; others than the alphabet's are left out."""
     return np.array([_NUMBER[char] for char in text if char in _NUMBER], np.int64)
 
 
