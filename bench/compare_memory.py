@@ -2,16 +2,17 @@
 
     python bench/compare_memory.py
 
-Each program is legalized to kernels here; TVM then plans it in a process of its own (ToNonDataflow,
-RemovePurityChecking, CallTIRRewrite, StaticPlanBlockMemory), its text is read back, and the rest of
-relaxvm's pipeline runs on both.  So both plans are of the same calls, and the same allocator counts:
+Each program is legalized to kernels here; TVM then plans it in a process of its own
+(ToNonDataflow, RemovePurityChecking, CallTIRRewrite, StaticPlanBlockMemory), its text is read back,
+and the rest of relaxvm's pipeline runs on both.  So both plans are of the same calls, and the same
+allocator counts:
 
 - peak: the most bytes that were alive at once during a call, on a VM that keeps nothing;
 - cached: what an ordinary VM has taken from the system after three calls;
 - storages: how many a call allocates.
 
-The results are compared first.  The script fails if a peak or the sum of them is above TVM's.  Needs
-the extra ``tvm``.
+The results are compared first.  The script fails if a peak or the sum of them is above TVM's.
+Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -469,7 +470,7 @@ def main() -> int:
     found = rows()
     line = "{:34} {:>9} {:>9} {:>6}   {:>9} {:>9}   {:>4} {:>7}"
     print(
-        line.format("KiB", "peak: TVM", "relaxvm", "ratio", "cached", "relaxvm", "sto.", "relaxvm")
+        line.format("KiB", "peak TVM", "relaxvm", "ratio", "cached", "relaxvm", "sto.", "relaxvm")
     )
     total = [Figures(*map(sum, zip(*(row[side] for row in found), strict=True))) for side in (1, 2)]
     named = [(program.name, tvm, own) for program, tvm, own in found]

@@ -129,11 +129,12 @@ class Allocation:
         region, start: where it is allocated.
         first, end: the first and the last point that mentions it.
         sure: the last point that certainly does, and not perhaps something else instead.
+        last: the last point at which its memory is held, see `held_until`.
         escapes: whether it may be reached after that: it is returned, or something may keep it.
     """
 
-    __slots__ = ("device", "dtype", "end", "escapes", "first", "into", "region", "scope", "shape",
-                 "start", "sure", "var")  # fmt: skip
+    __slots__ = ("device", "dtype", "end", "escapes", "first", "into", "last", "region", "scope",
+                 "shape", "start", "sure", "var")  # fmt: skip
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class Allocation:
         self.dtype = dtype
         self.device, self.scope = where
         self.region = region
-        self.start = self.first = self.sure = self.end = start
+        self.start = self.first = self.sure = self.end = self.last = start
         self.escapes = False
         self.into: Allocation | None = None
 
@@ -158,13 +159,9 @@ class Allocation:
         """Device and memory scope."""
         return int(self.device), self.scope.value
 
-    @property
-    def last(self) -> int:
-        """The last point at which its memory is held: where `end` is inside of an If that it is not
-        inside of itself, the end of that."""
-        return self._last_of(self.end)
-
-    def _last_of(self, point: int) -> int:
+    def held_until(self, point: int) -> int:
+        """The last point at which its memory is held if a point mentions it last: if that is inside of
+        an If that it is not inside of itself, the end of that."""
         region = self.region
         while point >= region.end and region.parent is not None:
             region = region.parent
@@ -173,7 +170,7 @@ class Allocation:
     def lives(self) -> Iterator[tuple[int, int, bool]]:
         """First and last points of pieces of its life, and whether it is certain that it lives
         there.  Branches that are not run with its own are no part of it."""
-        sure, last = self._last_of(self.sure), self.last
+        sure, last = self.held_until(self.sure), self.last
         region, first = self.region, self.start
         while region.parent is not None and last >= region.end:
             yield from _cut(first, region.end - 1, sure)
@@ -243,6 +240,8 @@ class Allocations:
         """Result of a call that writes its outputs -> what it may be, if it is anything at all."""
         self.body = self._sequence(func.body, None)
         self._escape(func.body.body)
+        for made in self.all:
+            made.last = made.held_until(made.end)
 
     def lives(
         self, is_same: Callable[[Allocation, Allocation], bool]

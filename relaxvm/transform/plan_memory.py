@@ -56,6 +56,9 @@ _ALIGNMENTS: Final = (64, 16)
 """Of offsets, in bytes, the best one first: that of storages, that of vectors.  If the gaps that
 they leave raise the peak it is the size of the elements."""
 
+_MOST_CUTS: Final = 4
+"""How often a span of time is cut in two where its arena would raise the peak."""
+
 _LOOK_BACK: Final = 16
 """Storages that are looked at for a tensor, the latest first."""
 
@@ -320,18 +323,27 @@ class _Arenas:
         for branch in region.branches.get(index, ()):
             self._region(branch, [u for u in users if _contains(branch, u.start)])
 
-    def _span(self, region: Region, first: int, behind: int, users: list[Allocation]) -> None:
+    def _span(
+        self,
+        region: Region,
+        first: int,
+        behind: int,
+        users: list[Allocation],
+        cuts: int = _MOST_CUTS,
+    ) -> None:
         """Plan what starts and ends within the bindings of a region from `first` to `behind`."""
         start, end = region.start(first), region.start(behind)
         users = [u for u in users if start <= u.start and u.last < end]
         if len(users) < 2 or self._has_arena(region, users):
             return
-        if behind - first == 1:
-            self._branches(region, first, users)
+        if cuts and behind - first > 1:
+            middle = _best_cut(region, first, behind, users, self._nbytes)
+            self._span(region, first, middle, users, cuts - 1)
+            self._span(region, middle, behind, users, cuts - 1)
             return
-        middle = _best_cut(region, first, behind, users, self._nbytes)
-        self._span(region, first, middle, users)
-        self._span(region, middle, behind, users)
+        for index in region.branches:
+            if first <= index < behind:
+                self._branches(region, index, users)
 
     def _has_arena(self, region: Region, users: list[Allocation]) -> bool:
         """Place all in one arena; whether that was possible without holding too much."""
