@@ -136,7 +136,7 @@ def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = Non
                 if len(found) > 1 or (not found and func_name is not None):
                     raise ValueError(
                         f"BindSymbolicVars: function {name!r} has {len(found) or 'no'} symbolic "
-                        f"variable{'s' * (len(found) != 1)} {key!s}"
+                        f"variable{'s' * (len(found) > 1)} {key!s}"
                     )
                 bound.update((v, prim_value(value)) for v in found)
             if bound:
