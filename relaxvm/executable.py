@@ -290,8 +290,8 @@ class VMExecutable:
         """Write the executable together with its kernels to one file, under any name.
 
         It is the binary form with one more section behind it, so `relaxvm.load` reads it as any
-        other; ``relaxvm.load(path, native=True)`` loads the kernels, too.  They are stored as text of
-        C and Python, and as machine code of this platform, which saves the compiler.
+        other; ``relaxvm.load(path, native=True)`` loads the kernels, too.  They are stored as text
+        of C and Python, and as machine code of this platform, which saves the compiler.
 
         Args:
             path: the file; a ``.so`` in the name is just a name.
