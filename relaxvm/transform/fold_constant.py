@@ -99,6 +99,8 @@ def _fold(call: Call) -> Expr | None:
     record = call.op.record
     try:
         args = [_value(arg) for arg in call.args]
+        if call.op.name == "relax.reshape":
+            return Constant(args[0].reshape(_outputs(call.ty, args[0].nbytes).shape))
         if type(record) is Operator and record.kernel is not None and call.op.is_pure:
             lowered: Any = lower_call(record, call)
         elif call.op.name == "relax.call_dps_packed":
