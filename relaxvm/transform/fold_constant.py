@@ -21,12 +21,12 @@ from ..ir import (
     Function,
     IntImm,
     IRModule,
-    MatchCast,
     Op,
     ShapeExpr,
     StringImm,
     TensorType,
     Tuple,
+    TupleGetItem,
     TupleType,
     Var,
     VarBinding,
@@ -50,31 +50,32 @@ class _Unknown(Exception):
 
 
 class _Folder(ExprMutator):
-    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
-        new = super().visit_binding(binding)
-        if not isinstance(new, VarBinding) or binding.var in self._overwritten:
-            return new
-        if type(new.value) is Constant:
-            self._known(binding, new, new.value)
-            return new
-        if type(new.value) is not Call:
-            return new
-        folded = _fold(new.value)
-        if folded is None:
-            return new
-        self._known(binding, new, folded)
-        return self.rebind(new, folded)
-
-    def _known(self, binding: Binding, new: Binding, value: Expr) -> None:
-        """Let later bindings see a constant in place of its variable."""
-        if type(value) is Constant and type(binding) is not MatchCast:
-            self._constants[binding.var] = value
-            self._constants[new.var] = value
-
     def __init__(self, overwritten: Set[Var]) -> None:
         super().__init__()
         self._overwritten = overwritten
         self._constants: dict[Any, Constant] = {}
+        self._tuples: dict[Any, Tuple] = {}
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        new = super().visit_binding(binding)
+        if not isinstance(new, VarBinding) or binding.var in self._overwritten:
+            return new
+        value = new.value
+        if type(value) is Call:
+            folded = _fold(value)
+        elif type(value) is TupleGetItem and value.tuple_value in self._tuples:
+            folded = self._tuples[value.tuple_value].fields[value.index]
+        else:
+            folded = value if type(value) is Constant else None
+        if folded is None:
+            return new
+        new = self.rebind(new, folded)
+        for var in (binding.var, new.var):
+            if type(folded) is Constant:
+                self._constants[var] = folded
+            elif type(folded) is Tuple:
+                self._tuples[var] = folded
+        return new
 
     def visit_call(self, call: Call) -> Expr:
         if not self._constants or type(call.op) is not Op:
