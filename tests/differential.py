@@ -47,6 +47,14 @@ OPTIMIZING: tuple[Callable[[], Pass], ...] = (
 """Passes that may run on any program, alone, and change no result."""
 
 
+PROGRAM = "the program"
+EXEC_MODES = ("bytecode", "compiled")
+
+
+def _after(the_pass: Pass) -> str:
+    return f"after {the_pass.name}"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a run came to: a value, or the kind of check that failed; and its effects."""
@@ -146,31 +154,44 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Checker:
-    """Checks one program; `quickly` without what is said of its structure alone."""
+    """Checks one program; with `only`, at that stage alone."""
 
     def __init__(
-        self, mod: ir.IRModule, inputs: Sequence[list[Any]], *, quickly: bool = False
+        self, mod: ir.IRModule, inputs: Sequence[list[Any]], *, only: str | None = None
     ) -> None:
         self.mod = mod
         self.inputs = inputs
-        self.quickly = quickly
+        self.only = only
         self.expected: list[Outcome] = []
         self.is_on_heap = False
         """Whether shapes are on the heap, so that the types in a text do not follow from it."""
 
     def check(self) -> None:
         """Raises Differs at the first demand that is not met."""
-        self.attempt("the program", lambda: self.structure(self.mod))
+        if self.only in (None, PROGRAM):
+            self.attempt(PROGRAM, lambda: self.structure(self.mod))
         self.expected = self.attempt(
-            "the program", lambda: [evaluate(self.mod, args) for args in self.inputs]
+            PROGRAM, lambda: [evaluate(self.mod, args) for args in self.inputs]
         )
+        if self.only == PROGRAM:
+            return
+        optimizing = [make() for make in OPTIMIZING]
+        if self.only is None or self.only not in [_after(each) for each in optimizing]:
+            self.lowering()
+        self.is_on_heap = False
+        for each in optimizing:
+            if self.only in (None, _after(each)):
+                self.after(each, self.mod)
+
+    def lowering(self) -> None:
+        """Check every pass of the pipeline, and what is built of the result."""
         lowered = self.mod
         for make, _ in LOWERING:
             lowered = self.after(make(), lowered)
-        self.executable(lowered, "bytecode")
-        self.is_on_heap = False
-        for make in OPTIMIZING:
-            self.after(make(), self.mod)
+            if self.only == _after(make()):
+                return
+        for mode in EXEC_MODES:
+            self.executable(lowered, mode)
 
     def attempt(self, stage: str, do: Callable[[], Any]) -> Any:
         """Do something that must not fail."""
@@ -185,7 +206,9 @@ class Checker:
 
     def after(self, the_pass: Pass, mod: ir.IRModule) -> ir.IRModule:
         """What a pass makes of a module, checked."""
-        stage = f"after {the_pass.name}"
+        stage = _after(the_pass)
+        if self.only not in (None, stage):
+            return self.attempt(stage, lambda: the_pass(mod))
         before = ir.structural_hash(mod)
         new = self.attempt(stage, lambda: the_pass(mod))
         if ir.structural_hash(mod) != before:
@@ -212,8 +235,6 @@ class Checker:
 
     def structure(self, mod: ir.IRModule) -> None:
         """A program keeps the rules, equals itself, and survives print and JSON."""
-        if self.quickly:
-            return
         analysis.check_well_formed(mod)
         assert ir.structural_equal(mod, mod), "structural_equal: it does not equal itself"
         number = ir.structural_hash(mod)
@@ -235,15 +256,16 @@ class Checker:
         )
         for optimize in (False, True):
             stage = f"run ({mode}{', optimized' * optimize})"
-            self.runs(stage, lambda args, o=optimize: execute(executable, args, optimize=o))
+            if self.only in (None, stage):
+                self.runs(stage, lambda args, o=optimize: execute(executable, args, optimize=o))
 
 
 def difference_of(
-    mod: ir.IRModule, inputs: Sequence[list[Any]], *, quickly: bool = False
+    mod: ir.IRModule, inputs: Sequence[list[Any]], *, only: str | None = None
 ) -> Difference | None:
     """What is wrong with a program, or None."""
     try:
-        Checker(mod, inputs, quickly=quickly).check()
+        Checker(mod, inputs, only=only).check()
     except Differs as error:
         return error.difference
     return None
@@ -258,15 +280,14 @@ def shrunk(program: Program, difference: Difference) -> tuple[ir.IRModule, list[
     """A small program with a difference of the same kind."""
     args = program.inputs[0] if difference.args is None else difference.args
 
-    def holds(mod: ir.IRModule, given: list[Any], quickly: bool = True) -> bool:
-        found = difference_of(mod, [given], quickly=quickly)
+    def holds(mod: ir.IRModule, given: list[Any]) -> bool:
+        found = difference_of(mod, [given], only=difference.stage)
         return found is not None and found.kind == difference.kind
 
     mod = program.module
-    quickly = holds(mod, args)
-    if quickly or holds(mod, args, False):
-        mod, args = shrink(mod, args, lambda mod, args: holds(mod, args, quickly))
-    found = difference_of(mod, [args], quickly=quickly)
+    if holds(mod, args):
+        mod, args = shrink(mod, args, holds)
+    found = difference_of(mod, [args], only=difference.stage)
     return mod, args, difference if found is None else found
 
 

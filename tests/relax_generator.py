@@ -125,8 +125,9 @@ class Scope:
     depth: int = 0
 
     def inner(self, **changes: Any) -> Scope:
-        """A scope within, that sees all of this one."""
-        return replace(self, items=list(self.items), dims=list(self.dims),
+        """A scope within, that sees all of this one, and may overwrite nothing of it."""
+        items = [replace(item, facts=replace(item.facts, own=False)) for item in self.items]
+        return replace(self, items=items, dims=list(self.dims),
                        **{"depth": self.depth + 1, **changes})  # fmt: skip
 
 
@@ -410,6 +411,7 @@ class Generator:
                 product = product * dim
             if self.maybe(0.7) and ir.prove_equal(product, total):
                 shape = candidate
+        self._disown(scope, [x])
         self.emit(scope, op.reshape(x.expr, shape), replace(x.facts, own=False, limits=()))
 
     def rearrange(self, scope: Scope) -> None:
@@ -436,6 +438,7 @@ class Generator:
             expr = op.tile(x.expr, [self.rng.randint(1, 2) for _ in range(ndim)])
         else:
             expr = op.repeat(x.expr, 2, axis)
+        self._disown(scope, [x])
         self.emit(scope, expr, facts)
 
     def concat(self, scope: Scope) -> None:
@@ -466,6 +469,7 @@ class Generator:
         parts = op.split(x.expr, where, axis)
         facts = [self.known(Item(ir.Var("part", f), Facts()).expr, replace(x.facts, own=False))
                  for f in parts.ty.fields]  # fmt: skip
+        self._disown(scope, [x])
         self.emit(scope, parts, Facts(fields=tuple(facts)))
 
     def reduce(self, scope: Scope) -> None:
@@ -510,6 +514,7 @@ class Generator:
         begin = self.rng.randint(0, 1)
         end = self.rng.randint(begin + 1, x.ty.dims[axis].value)
         facts = replace(x.facts, own=False)
+        self._disown(scope, [x])
         if self.maybe(0.5):
             self.emit(scope, op.strided_slice(x.expr, [axis], [begin], [end]), facts)
         else:
@@ -520,6 +525,7 @@ class Generator:
         x = self.tensor(scope, lambda x: x.ty.ndim < 3)
         dims = [self.dim(scope), *x.ty.dims]
         self.limits(dims)
+        self._disown(scope, [x])
         self.emit(scope, op.broadcast_to(x.expr, dims), replace(x.facts, own=False))
 
     def create(self, scope: Scope) -> None:
@@ -986,6 +992,7 @@ class Generator:
         known = [v for v in scope.dims if not isinstance(v, ir.DataflowVar)]
         ret_ty = ir.function_ret_type(params, body, known)
         func = ir.Function(params, body, ret_ty, is_pure)
+        self._disown(scope, scope.items)
         facts = Facts(result=_shared(item.facts), is_pure=is_pure)
         return self.emit(scope, func, facts, name_hint=self.pick(["inner", "f", "local"]))
 
@@ -1023,6 +1030,7 @@ class Generator:
         less = bb.emit(op.subtract(counter, ir.const(1)))
         orelse = bb.end_scope(bb.emit(ir.Call(f, [less, self.small(inner, total).expr])))
         body = bb.end_scope(bb.emit(ir.If(done, then, orelse)))
+        self._disown(scope, scope.items)
         bb.emit_normalized(ir.VarBinding(f, ir.Function([counter, x], body, x.ty, True)))
         count = ir.const(self.rng.randint(0, 4))
         self.emit(scope, ir.Call(f, [count, y.expr]), Facts(SMALL_VALUE))

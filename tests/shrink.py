@@ -41,6 +41,8 @@ class _Shrinker:
         changed = True
         while changed and time.monotonic() < self.end:
             changed = self.keep(without_unused(self.mod), self.args)
+            for name in [v.name_hint for v, f in self.mod.items() if type(f) is ir.Function]:
+                changed = self.drop_unused(name) or changed
             changed = self.fewer_results() or changed
             for rewrite in (_If, _Simpler, _Plain):
                 for name in [v.name_hint for v, f in self.mod.items() if type(f) is ir.Function]:
@@ -57,6 +59,21 @@ class _Shrinker:
     def keep_function(self, name: str, func: ir.Function) -> bool:
         mod = _with(self.mod, name, func)
         return self.keep(without_unused(mod), self.args) or self.keep(mod, self.args)
+
+    def drop_unused(self, name: str) -> bool:
+        """Remove bindings that nobody uses, in halves, quarters, ... down to one by one."""
+        changed = False
+        size = len(_unused(self.mod[name])) if name in self.mod else 0
+        while size:
+            position = 0
+            while position < len(unused := _unused(self.mod[name])):
+                sweep = _Sweep(set(unused[position : position + size]))
+                if self.keep(_with(self.mod, name, sweep.visit(self.mod[name])), self.args):
+                    changed = True
+                else:
+                    position += size
+            size //= 2
+        return changed
 
     def fewer_results(self) -> bool:
         return any(self.keep_function("main", main) for main in _fewer_results(self.mod["main"]))
@@ -120,22 +137,37 @@ def _used(func: ir.Function) -> set[Any]:
     return uses.found
 
 
-class _Sweep(ir.ExprMutator):
-    """Removes bindings that nobody uses, whatever they do."""
+class _Definitions(ir.ExprVisitor):
+    """The variables of bindings, each with those that it defines."""
 
-    def __init__(self, used: set[Any]) -> None:
-        super().__init__()
-        self._used = used
-        self.removed = False
+    def __init__(self) -> None:
+        self.found: dict[Any, list[Any]] = {}
 
-    def visit_binding(self, binding: ir.Binding) -> Any:
+    def visit_binding(self, binding: ir.Binding) -> None:
         defined = [binding.var]
         if isinstance(binding, ir.MatchCast):
             defined += ir.type_free_vars(binding.ty)
-        if not any(var in self._used for var in defined):
-            self.removed = True
-            return []
-        return super().visit_binding(binding)
+        self.found[binding.var] = defined
+        super().visit_binding(binding)
+
+
+def _unused(func: ir.Function) -> list[Any]:
+    """Variables of bindings that may go, whatever they do."""
+    used = _used(func)
+    definitions = _Definitions()
+    definitions.visit(func)
+    return [v for v, defined in definitions.found.items() if not used.intersection(defined)]
+
+
+class _Sweep(ir.ExprMutator):
+    """Removes the bindings of variables."""
+
+    def __init__(self, variables: set[Any]) -> None:
+        super().__init__()
+        self._variables = variables
+
+    def visit_binding(self, binding: ir.Binding) -> Any:
+        return [] if binding.var in self._variables else super().visit_binding(binding)
 
 
 def without_unused(mod: ir.IRModule) -> ir.IRModule | None:
@@ -144,10 +176,9 @@ def without_unused(mod: ir.IRModule) -> ir.IRModule | None:
     changed = False
     for var, func in mod.items():
         if isinstance(func, ir.Function):
-            sweep = _Sweep(_used(func))
-            rest = sweep.visit(func)
-            if sweep.removed:
-                new[var] = rest
+            unused = _unused(func)
+            if unused:
+                new[var] = _Sweep(set(unused)).visit(func)
                 changed = True
     while True:
         called = {"main"}

@@ -290,7 +290,8 @@ class _FunctionEmitter:
         return self._builder.convert_constant(expr.data)
 
     def _int(self, expr: Any) -> int:
-        return self._builder.convert_constant(int(expr.value))
+        convert = bool if expr.ty.dtype == "bool" else int
+        return self._builder.convert_constant(convert(expr.value))
 
     def _float(self, expr: Any) -> int:
         return self._builder.convert_constant(float(expr.value))

@@ -349,7 +349,7 @@ class ExprMutator:
         value = self.visit(binding.value)
         if value is binding.value and var is binding.var:
             return binding
-        if not _same_type(value.ty, var.ty):
+        if value.ty is not var.ty:
             from .substitution import substitute_vars
 
             new = self.var_map[binding.var] = type(var)(var.name, value.ty, var.span)

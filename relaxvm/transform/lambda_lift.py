@@ -26,6 +26,7 @@ from ..ir import (
     PrimType,
     SeqExpr,
     ShapeExpr,
+    TensorType,
     Tuple,
     TupleType,
     Type,
@@ -247,16 +248,21 @@ class _Lifter(ExprMutator):
         free = free_vars_of(func, self._symbolic)
         captures = [v for v in free if v is not var and self._is_captured(v)]
         # Dimensions that the types of captured values mention, and that no parameter tells.
-        types = [*(p.ty for p in func.params), *(c.ty for c in captures)]
+        captured = [self._type_here(c) for c in captures]
+        types = [*(p.ty for p in func.params), *captured]
         defined = {v for ty in types for v in definable_tir_vars_in_type(ty)}
-        mentioned = dict.fromkeys(v for c in captures for v in type_free_vars(c.ty))
+        mentioned = dict.fromkeys(v for ty in captured for v in type_free_vars(ty))
         known = defined.union(captures)
         return captures + [v for v in mentioned if v not in known and _is_symbolic(v)]
 
     def _param(self, capture: Var, symbolic: dict[Var, Var]) -> Var:
-        ty = self.var_map.get(capture, capture).ty
-        ty = substitute_type(capture.ty if ty is None else ty, symbolic)
+        ty = substitute_type(self._type_here(capture), symbolic)
         return Var(capture.name, ty, capture.span)
+
+    def _type_here(self, capture: Var) -> Any:
+        """The type of what a variable has become, in terms of dimensions."""
+        ty = self.var_map.get(capture, capture).ty
+        return _by_dims(capture.ty if ty is None else ty)
 
     def _new_name(self, var: Var) -> str:
         name = base_name = f"{self._outer}_{var.name}"
@@ -317,6 +323,15 @@ class _Lifter(ExprMutator):
                 new[i] = var = self._new_var("closure", param)
                 self._before.append(MatchCast(var, arg, param))
         return args if all(map(operator.is_, new, args)) else tuple(new)
+
+
+def _by_dims(ty: Any) -> Any:
+    """A type without variables that are whole shapes."""
+    if type(ty) is TupleType:
+        return TupleType(map(_by_dims, ty.fields))
+    if type(ty) is TensorType and isinstance(ty.shape, Var):
+        return TensorType(ty.dims, ty.dtype, ty.vdevice, ty.ndim)
+    return ty
 
 
 def _has_function(ty: Any) -> bool:
