@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..values import describe
 from ._attributes import axes_of, choice_of, flag_of, ints_of, number_of
 from ._blocks import by_rows, float_dtype, row_blocks, working_dtype
-from ._kernel import Dims, assign, axis_of, check_out, check_tensors, kernel, private
+from ._kernel import Dims, assign, at_end, axis_of, check_out, check_tensors, kernel, private
 
 __all__: list[str] = []
 
@@ -36,8 +36,7 @@ def _along(name: str, step: Any, x: NDArray[Any], axis: int, out: NDArray[Any]) 
     axis = axis_of(name, x, axis)
     check_out(name, out, dtype, x.shape)
     if x.size:
-        rows, written = np.moveaxis(x, axis, -1), np.moveaxis(out, axis, -1)
-        by_rows(step, written, rows, dtype=_working(dtype))
+        by_rows(step, at_end(out, (axis,)), at_end(x, (axis,)), dtype=_working(dtype))
 
 
 def _softmax(out: NDArray[Any], x: NDArray[Any]) -> None:
@@ -89,8 +88,8 @@ def layer_norm(
     offset = private(beta, out).astype(working, copy=False) if center else None
 
     def step(out: NDArray[Any], x: NDArray[Any]) -> None:
-        np.subtract(x, x.mean(last, keepdims=True), out=out)
-        _normalize(out, np.square(out).mean(last, keepdims=True), epsilon)
+        np.subtract(x, _mean(x, last), out=out)
+        _normalize(out, out, last, epsilon)
         if factor is not None:
             np.multiply(out, factor, out=out)
         if offset is not None:
@@ -117,27 +116,32 @@ def rms_norm(
     factor = private(weight, out).astype(working, copy=False)
 
     def step(out: NDArray[Any], x: NDArray[Any]) -> None:
-        square = np.square(x).mean(last, keepdims=True)
-        np.copyto(out, x)
-        _normalize(out, square, epsilon)
+        _normalize(out, x, last, epsilon)
         np.multiply(out, factor, out=out)
 
     _over(step, axes, x, out, working)
 
 
-def _normalize(out: NDArray[Any], variance: NDArray[Any], epsilon: float) -> None:
-    variance = np.asarray(variance)
-    variance += epsilon
-    np.sqrt(variance, out=variance)
-    np.divide(out, variance, out=out)
+def _normalize(out: NDArray[Any], x: NDArray[Any], axes: Dims, epsilon: float) -> None:
+    """out = x / sqrt(the mean of x * x over axes + epsilon); `out` may be `x`."""
+    square = _mean(np.square(x), axes)
+    square += epsilon
+    np.sqrt(square, out=square)
+    np.divide(x, square, out=out)
+
+
+def _mean(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
+    """The mean over axes, which stay with length 1.  For tensors of a few elements `x.mean` takes
+    most of the time of a kernel."""
+    total = np.asarray(np.add.reduce(x, axes, keepdims=True))
+    total /= math.prod([x.shape[axis] for axis in axes])
+    return total
 
 
 def _over(step: Any, axes: Dims, x: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any]) -> None:
     """A step over rows of several axes."""
     if x.size:
-        last = tuple(range(-len(axes), 0))
-        rows, written = np.moveaxis(x, axes, last), np.moveaxis(out, axes, last)
-        by_rows(step, written, rows, dtype=dtype, row=len(axes))
+        by_rows(step, at_end(out, axes), at_end(x, axes), dtype=dtype, row=len(axes))
 
 
 def _check_shape(name: str, parameter: str, value: NDArray[Any], shape: Dims) -> None:

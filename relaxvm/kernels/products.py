@@ -79,10 +79,15 @@ def _product(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> None:
-    if alike(out, a, b) and a.ndim == b.ndim == out.ndim == 2:
+    if alike(out, a, b) and b.ndim == 2:
         try:
-            np.matmul(a.T if transpose_a else a, b.T if transpose_b else b, out=out)
-            return
+            if a.ndim == out.ndim == 2:
+                np.matmul(a.T if transpose_a else a, b.T if transpose_b else b, out=out)
+                return
+            if a.shape[:-1] == out.shape[:-1] and _are_rows(a, out) and not transpose_a:
+                rows = a.reshape(-1, a.shape[-1])
+                np.matmul(rows, b.T if transpose_b else b, out=out.reshape(-1, out.shape[-1]))
+                return
         except ValueError:
             pass  # said better below
     left, right, dtype = _operands(
@@ -139,11 +144,16 @@ def _operands(
     return left, right, dtype
 
 
+def _are_rows(a: NDArray[Any], out: NDArray[Any]) -> bool:
+    """Whether leading dimensions can be taken for one, without copies."""
+    return a.ndim > 2 and a.flags.c_contiguous and out.flags.c_contiguous
+
+
 def _multiply(
     left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any]
 ) -> None:
     """out = left @ right, computed in a data type."""
-    if right.ndim == 2 and left.ndim > 2 and left.flags.c_contiguous and out.flags.c_contiguous:
+    if right.ndim == 2 and _are_rows(left, out):
         # One product of many rows, not many products of a few.
         left, out = left.reshape(-1, left.shape[-1]), out.reshape(-1, out.shape[-1])
     if dtype.kind == "f" and dtype.itemsize == 2:
