@@ -43,7 +43,7 @@ PROGRAMS = {
         "a = R.sigmoid(x)", "b = R.multiply(a, y)", "c = R.subtract(y, b)", "out = R.nn.relu(c)",
     )),
 }  # fmt: skip
-SIZES = (64, 1024)
+SIZES = (64, 1024, 4096)
 """Rows and columns."""
 
 
