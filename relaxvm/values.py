@@ -28,6 +28,7 @@ __all__ = [
     "dtype_from_dl",
     "dtype_name",
     "dtype_to_dl",
+    "element_dtype",
     "kind_of",
     "readable",
     "to_value",
@@ -150,6 +151,8 @@ _ML_DTYPES: Final = {
     "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8),
 }
+_NARROW: Final = frozenset({"int2", "int4", "uint1", "uint2", "uint4"})
+"""Further types of ml_dtypes, which DLPack does not know."""
 _ML_BY_DL: Final = {code: name for name, code in _ML_DTYPES.items()}
 
 
@@ -184,6 +187,22 @@ def as_dtype(spec: Any) -> np.dtype[Any]:
     if isinstance(spec, np.dtype):
         return spec
     return _dtype_of_name(spec) if isinstance(spec, str) else np.dtype(spec)
+
+
+@functools.cache
+def element_dtype(spec: str) -> str:
+    """The name of a data type that elements of a tensor in a program have: bool, an integer or a
+    float.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if spec in _ML_DTYPES:
+        return spec
+    dtype = as_dtype(spec)
+    if dtype.kind in "biuf" or dtype.name in _NARROW:
+        return dtype_name(dtype)
+    raise TypeError(f"dtype: expected bool, an integer or a float, got {spec!r}")
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:

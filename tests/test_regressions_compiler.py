@@ -10,6 +10,8 @@ import pytest
 import relaxvm
 from relaxvm import VirtualMachine
 from relaxvm.compiler.build import EXEC_MODES
+from relaxvm.errors import DiagnosticError
+from relaxvm.ir import IRModule, TensorType
 from relaxvm.script import from_source
 from relaxvm.values import Shape
 
@@ -35,3 +37,58 @@ def main(x: R.Tensor(("n",), "float32")):
 """
     found = run(text, np.zeros(3, np.float32), exec_mode=exec_mode)
     assert found == tuple(Shape((3 * (i + 2),)) for i in range(count))
+
+
+def refused(text: str) -> str:
+    """What is said about a script that is wrong."""
+    with pytest.raises(DiagnosticError) as caught:
+        from_source(text)
+    return str(caught.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", ["flaot32", "object", "complex64", "datetime64", "U5", "f,i"])
+def test_tensors_hold_bools_integers_and_floats(dtype: str) -> None:
+    said = refused(f'@R.function\ndef main(x: R.Tensor((3,), "{dtype}")):\n    return x\n')
+    assert said.startswith(
+        (
+            "<script>:2:13: dtype: expected bool, an integer or a float, got '",
+            "<script>:2:13: dtype: 'flaot32' is not a data type",
+        )
+    )
+
+
+def test_other_names_of_a_data_type_are_the_same() -> None:
+    assert TensorType((3,), "f4").dtype == "float32"
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ('return R.match_cast(x, R.Tensor((3,), "float32"))',
+     "4:5: assign what R.match_cast gives to a variable"),
+    ("return R.shape([1.5])", "4:12: expected an integer, got float 1.5"),
+    ("return R.const(2**70)", "4:12: const: 1180591620717411303424 does not fit int64"),
+    ("""with R.dataflow():
+        if R.const(True):
+            y = x
+        else:
+            y = x
+        R.output(y)
+    return y""", "5:9: an if cannot be in a dataflow block"),
+])  # fmt: skip
+def test_what_is_said_about_a_mistake(body: str, message: str) -> None:
+    text = f"\n@R.function\ndef main(x: R.Tensor(ndim=1)):\n    {body}\n"
+    assert refused(text).startswith(f"<script>:{message}")
+
+
+@pytest.mark.parametrize(("signature", "message"), [
+    ("x: R.Tensor, x: R.Shape", "parameter 'x' is given twice"),
+    ('x: R.Tensor(("n", 1.5))', "expected an integer, got float 1.5"),
+    ("x: R.Tensor(ndim=-5)", "ndim: expected a rank, or -1 if unknown, got -5"),
+    ('x: R.Prim("int65")', "'int65' is not a data type"),
+])  # fmt: skip
+def test_what_is_said_about_a_signature(signature: str, message: str) -> None:
+    assert message in refused(f"@R.function\ndef main({signature}):\n    return x\n")
+
+
+def test_a_module_holds_functions() -> None:
+    with pytest.raises(TypeError, match="IRModule: f: expected a function, got int 3"):
+        IRModule()["f"] = 3  # type: ignore[assignment]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import as_dtype, dtype_name
+from ..values import as_dtype, describe, dtype_name, element_dtype
 from .node import Attrs, Node
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class TensorType(Type):
         dtype: name of the data type, or None if unknown.
         ndim: rank, -1 if unknown.
         vdevice: the `VDevice` it lives on, or None.
+
+    Raises:
+        TypeError: `dtype` is none of a tensor.
+        ValueError: `ndim` is not that of the shape, or below -1.
     """
 
     __slots__ = ("dtype", "ndim", "shape", "vdevice")
@@ -166,7 +170,7 @@ class TensorType(Type):
         span: Any = None,
     ) -> None:
         self.span = span
-        self.dtype = dtype
+        self.dtype = dtype if dtype is None else element_dtype(dtype)
         self.vdevice = vdevice
         if shape is not None and not isinstance(shape, Expr):
             shape = ShapeExpr(shape)
@@ -174,6 +178,8 @@ class TensorType(Type):
         known = shape.ty.ndim if shape is not None and type(shape.ty) is ShapeType else -1
         if ndim != -1 and known not in (-1, ndim):
             raise ValueError(f"TensorType: ndim is {ndim}, but the shape has {known} dimensions")
+        if ndim < -1:
+            raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
         self.ndim = ndim if known == -1 else known
 
     @property
@@ -487,7 +493,10 @@ def int_imm(value: SupportsIndex) -> IntImm:
         TypeError: not an integer.
         OverflowError: it does not fit int64.
     """
-    number = value.__index__()
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise TypeError(f"expected an integer, got {describe(value)}") from None
     if 0 <= number <= 1024:
         return _SMALL_INTS[number]
     if not -(2**63) <= number < 2**63:
@@ -967,6 +976,8 @@ def const(value: Any, dtype: Any = None) -> Constant:
         array = array if default is None else array.astype(default)
     else:
         array = np.array(value, None if dtype is None else as_dtype(dtype))
+    if array.dtype.kind == "O" and isinstance(value, int):
+        raise OverflowError(f"const: {value} does not fit int64")
     if array.dtype.kind in "OSUMm":
         raise TypeError(f"const: expected numbers, got {type(value).__name__}")
     return Constant(array)

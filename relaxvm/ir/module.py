@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import did_you_mean
+from ..values import describe
 from .expr import BaseFunc, GlobalVar
 from .node import Attrs, Node
 
@@ -121,6 +122,8 @@ class IRModule(Node):
 
     def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
         name = key if isinstance(key, str) else key.name_hint
+        if not isinstance(func, BaseFunc):
+            raise TypeError(f"IRModule: {name}: expected a function, got {describe(func)}")
         var = self._by_name.get(name)
         if var is None:
             var = self._by_name[name] = GlobalVar(name) if isinstance(key, str) else key

@@ -56,6 +56,7 @@ from .type_forms import DTypeMaker, type_of
 __all__ = ["parse_function", "parse_module"]
 
 _FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed")
+_MATCH_CAST_ALONE: Final = "assign what R.match_cast gives to a variable"
 
 
 def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> IRModule:
@@ -336,6 +337,8 @@ class _BodyParser:
         self._statements(statements[:-1])
         self._no_declaration()
         value = None if last.value is None else self._value(last.value)
+        if type(value) is MatchCastPair:
+            self.error(last, _MATCH_CAST_ALONE)
         try:
             result = Tuple(()) if value is None else convert_to_expr(value)
             return self._builder.end_scope(result)
@@ -570,7 +573,7 @@ class _BodyParser:
         elif isinstance(value, Output):
             self.error(node, "R.output must be the last statement of a dataflow block")
         elif isinstance(value, MatchCastPair):
-            self.error(node, "assign what R.match_cast gives to a variable")
+            self.error(node, _MATCH_CAST_ALONE)
         elif isinstance(value, DTypeMaker) or (value is not None and not isinstance(value, str)):
             self.error(node, f"the value of the statement, {type(value).__name__}, has no effect")
 
@@ -604,15 +607,15 @@ class _BodyParser:
         """A dataflow block; gives the names of its outputs."""
         body, names = self._output_names(node.body)
         outputs = _last_targets(body, names)
-        for name in names:
-            if name not in outputs:
-                self.error(node.body[-1], f"R.output: {name!r} is not defined in this block")
         self._outputs = set(map(id, outputs.values()))
         scope = self._scope
         scope.push()
         with self._builder.dataflow():
             self._statements(body)
         self._no_declaration()
+        for name in names:
+            if name not in outputs:
+                self.error(node.body[-1], f"R.output: {name!r} is not defined in this block")
         found = [scope.vars[name] for name in names]
         scope.pop(f"in the dataflow block at line {node.lineno}, which does not output it",
                   keep_symbols=True)  # fmt: skip

@@ -60,7 +60,11 @@ def _check_parameters(evaluator: Evaluator, args: ast.arguments) -> None:
             source.error(other, "a function of Relax has positional parameters only")
     for default in args.defaults:
         source.error(default, "a parameter of a function of Relax has no default")
+    seen: set[str] = set()
     for arg in [*args.posonlyargs, *args.args]:
+        if arg.arg in seen:
+            source.error(arg, f"parameter {arg.arg!r} is given twice")
+        seen.add(arg.arg)
         if arg.annotation is None:
             source.error(
                 arg,
@@ -80,8 +84,6 @@ class _Reader:
     def read(self) -> Signature:
         annotations = [self._annotation(arg.annotation) for arg in self._args]
         for arg, ty in zip(self._args, annotations, strict=True):
-            if arg.arg in self._names:
-                self._evaluator.source.error(arg, f"parameter {arg.arg!r} is given twice")
             if isinstance(ty, PrimType):
                 self._define(arg.arg, Var(arg.arg, ty, self._evaluator.source.span(arg)))
         returns = None if self._node.returns is None else self._annotation(self._node.returns)

@@ -22,7 +22,7 @@ from ..ir.expr import (
     prim_type,
 )
 from ..ir.module import VDevice
-from ..values import describe
+from ..values import describe, element_dtype
 from .scope import CURRENT
 
 __all__ = [
@@ -210,7 +210,7 @@ def prim(dtype: Any = None) -> Type:
         dtype = dtype.dtype
     if not isinstance(dtype, str):
         raise TypeError(f'R.Prim: expected a data type, as R.Prim("int64"), got {describe(dtype)}')
-    return prim_type(dtype)
+    return prim_type(dtype if dtype == "handle" else element_dtype(dtype))
 
 
 def any_() -> Type:
