@@ -13,6 +13,7 @@ from relaxvm.compiler.build import EXEC_MODES
 from relaxvm.errors import DiagnosticError
 from relaxvm.ir import IRModule, TensorType
 from relaxvm.script import from_source
+from relaxvm.transform import PassContext, PassInstrument, Sequential
 from relaxvm.values import Shape
 
 MODES = pytest.mark.parametrize("exec_mode", EXEC_MODES)
@@ -92,3 +93,21 @@ def test_what_is_said_about_a_signature(signature: str, message: str) -> None:
 def test_a_module_holds_functions() -> None:
     with pytest.raises(TypeError, match="IRModule: f: expected a function, got int 3"):
         IRModule()["f"] = 3  # type: ignore[assignment]
+
+
+def test_a_context_that_cannot_be_entered_is_not_left_behind() -> None:
+    class Broken(PassInstrument):
+        def enter_pass_ctx(self) -> None:
+            raise OSError("no")
+
+    before = PassContext.current().instruments
+    with pytest.raises(OSError, match="no"), PassContext(instruments=[Broken()]):
+        pass
+    assert PassContext.current().instruments == before == ()
+
+
+def test_what_is_no_pass() -> None:
+    with pytest.raises(TypeError, match="sequential: expected passes, got int"):
+        Sequential([3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="relax_pipeline: expected the name of a pipeline, a pass"):
+        relaxvm.build(IRModule(), relax_pipeline=3)  # type: ignore[arg-type]

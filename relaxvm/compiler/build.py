@@ -70,6 +70,11 @@ def _build(
     if isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     if relax_pipeline is not None:
+        if not callable(relax_pipeline):
+            raise TypeError(
+                "relax_pipeline: expected the name of a pipeline, a pass or None, "
+                f"got {type(relax_pipeline).__name__}"
+            )
         mod = relax_pipeline(mod)
     builder = ExecBuilder()
     programs = _shape_programs(mod)

@@ -71,9 +71,14 @@ class PassContext:
         return _CURRENT.get() or PassContext()
 
     def __enter__(self) -> PassContext:
-        self._outer.append(_CURRENT.set(self))
-        for instrument in self.instruments:
-            instrument.enter_pass_ctx()
+        token = _CURRENT.set(self)
+        try:
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+        except BaseException:
+            _CURRENT.reset(token)
+            raise
+        self._outer.append(token)
         return self
 
     def __exit__(
@@ -262,13 +267,20 @@ def _check_block(name: str, old: DataflowBlock, new: Any) -> None:
 
 
 class Sequential(Pass):
-    """Passes one after the other.  Those that the context does not enable are left out."""
+    """Passes one after the other.  Those that the context does not enable are left out.
+
+    Raises:
+        TypeError: one of `passes` is none.
+    """
 
     def __init__(
         self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential"
     ) -> None:
         super().__init__(name, opt_level)
         self.passes = tuple(passes)
+        for each in self.passes:
+            if not isinstance(each, Pass):
+                raise TypeError(f"{name}: expected passes, got {type(each).__name__}")
 
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
         for each in self.passes:
