@@ -127,7 +127,7 @@ class Allocation:
         shape, dtype: of the tensor.
         device, scope: arguments of the allocation.
         region, start: where it is allocated.
-        first, end: the first and the last point that mentions it.
+        first, end: the first and the last point that uses it.
         sure: the last point that certainly does, and not perhaps something else instead.
         last: the last point at which its memory is held, see `held_until`.
         escapes: whether it may be reached after that: it is returned, or something may keep it.
@@ -160,8 +160,8 @@ class Allocation:
         return int(self.device), self.scope.value
 
     def held_until(self, point: int) -> int:
-        """The last point at which its memory is held if a point mentions it last: if that is inside of
-        an If that it is not inside of itself, the end of that."""
+        """The last point at which its memory is held if a point mentions it last: if that is inside
+        of an If that the allocation is not inside of, the end of that."""
         region = self.region
         while point >= region.end and region.parent is not None:
             region = region.parent
@@ -189,8 +189,8 @@ def _cut(first: int, last: int, sure: int) -> Iterator[tuple[int, int, bool]]:
         yield max(first, sure + 1), last, False
 
 
-class Either(tuple[Any, Any]):
-    """What the result of an If holds: the one or the other."""
+class Either(tuple[Any, ...]):
+    """What the result of an If holds, or that of a call of anything: one of these, or none."""
 
     __slots__ = ()
 
@@ -253,7 +253,7 @@ class Allocations:
 
         def one(held: Held) -> Allocation | None:
             if type(held) is Either:
-                return of_join[id(held)]
+                return of_join.get(id(held))
             return next(each(held)) if type(held) is Allocation else None
 
         stands: set[Allocation] = set()
@@ -304,7 +304,7 @@ class Allocations:
         elif type(value) is Call and type(binding) is not MatchCast:
             self._call(binding.var, value, region)
         elif isinstance(value, (Var, Tuple, TupleGetItem)):
-            self._mention(value)
+            # No use: where nothing uses the new name, KillAfterLastUse takes it away.
             self._held[binding.var] = self.of(value)
         else:
             self._escape(value)
@@ -345,8 +345,9 @@ class Allocations:
         return Allocation(var, shape, dtype.value, (device, scope), region, point)
 
     def _unknown(self, var: Var, call: Call) -> None:
-        """A call that may do anything with its arguments."""
+        """A call that may do anything with its arguments, return them for example."""
         self._escape(call)
+        self._held[var] = Either(tuple(self.of(used) for used in uses(call)))
 
     def _joined(self, var: Var, value: If) -> None:
         """The result of an If, which is that of one of its branches."""

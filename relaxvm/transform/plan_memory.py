@@ -214,7 +214,7 @@ class _Sharing:
 
     def add(self, allocation: Allocation, nbytes: Expr, size: Polynomial) -> None:
         """Find a storage for an allocation; they are added in order.  One that escapes may only be
-        the last in a storage, which has to be of its size."""
+        the last in a storage, which has to be of its size and of its region: it may outlive that."""
         found = self._find(allocation, nbytes, size)
         if found is not None:
             self._storages.remove(found)
@@ -240,6 +240,7 @@ class _Sharing:
             for storage in self._storages[: -_LOOK_BACK - 1 : -1]
             if self._users[storage][-1].end < allocation.start
             and storage.region.is_around(allocation.region)
+            and not (allocation.escapes and storage.region is not allocation.region)
         ]
         for storage in free:
             if storage.size == size and self._extend(storage, allocation, size, size):
