@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -551,6 +552,7 @@ def test_no_reference_is_lost(kernels: Kernels) -> None:
     x = np.arange(10.0)
     view, out, text = x[::2], np.zeros(5), "text" * 3
     values = [x, view, out, text, None]
+    gc.collect()  # else what earlier tests have left is collected in between
     before = [sys.getrefcount(value) for value in values]
     for _ in range(100):
         kernels["copy"](view, out)
