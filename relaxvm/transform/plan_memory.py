@@ -214,7 +214,7 @@ class _Sharing:
 
     def add(self, allocation: Allocation, nbytes: Expr, size: Polynomial) -> None:
         """Find a storage for an allocation; they are added in order.  One that escapes may only be
-        the last in a storage, which has to be of its size and of its region: it may outlive that."""
+        the last in a storage, which has to be of its size and region: it may outlive that."""
         found = self._find(allocation, nbytes, size)
         if found is not None:
             self._storages.remove(found)
