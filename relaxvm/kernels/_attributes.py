@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..values import describe
+from ..values import Shape, describe
 from ._kernel import Dims, axis_of
 
 __all__ = ["axes_of", "choice_of", "flag_of", "int_of", "ints_of", "number_of"]
@@ -44,7 +44,9 @@ def ints_of(
         TypeError: something else.
         ValueError: another number of ints, or one below `least`.
     """
-    if not isinstance(value, (tuple, list)) or not all(type(item) is int for item in value):
+    if type(value) is not Shape and (
+        not isinstance(value, (tuple, list)) or not all(type(item) is int for item in value)
+    ):
         raise TypeError(f"{name}: {parameter}: expected a shape of ints, got {describe(value)}")
     if count is not None and len(value) != count:
         number = "1 int" if count == 1 else f"{count} ints"
