@@ -449,7 +449,8 @@ j = F k, d -> ()
 return j"""
     before, _, behind = str(planned(main(X, body, more=more))["main"]).partition("e: R.Tensor")
     ahead, later = (set(re.findall(r"alloc_tensor\((\w+),", text)) for text in (before, behind))
-    assert ahead and later
+    assert ahead
+    assert later
     assert not ahead & later
 
 
