@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from ._core import Closure, Storage
     from .compiler.build import build, compile
+    from .compiler.decompile import decompile
     from .exec_builder import ExecBuilder
     from .executable import FunctionInfo, VMExecutable
     from .ir import (
@@ -159,6 +160,7 @@ __all__ = [
     "const",
     "convert_to_expr",
     "cpu",
+    "decompile",
     "device",
     "errors",
     "extern",
@@ -255,6 +257,7 @@ _HOME: Final = {
     "const": "ir",
     "convert_to_expr": "ir",
     "cpu": "values",
+    "decompile": "compiler.decompile",
     "device": "values",
     "extern": "ir",
     "get_func": "registry",

@@ -41,6 +41,7 @@ from ..ir import (
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
+from ..source import Span
 from ..values import Shape, as_dtype
 
 __all__ = ["generate_bytecode"]
@@ -145,6 +146,7 @@ class _FunctionEmitter:
         self._words: dict[Var, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
+        self._place: tuple[Span | None, str | None] = None, None
         self.current: Binding | None = None
         self._is_checked = has_shape_heap(func)
         used = _Used()
@@ -254,7 +256,8 @@ class _FunctionEmitter:
         if span is not None:
             self._files.add(span.file)
         is_used = var in self._used
-        self._builder.at(span, var.name if is_used else None)
+        self._place = span, var.name if is_used else None
+        self._builder.at(*self._place)
         self._words[var] = self._value(binding.value, is_used)
 
     def _value(self, value: Expr, is_used: bool) -> int:
@@ -409,14 +412,16 @@ class _FunctionEmitter:
         return orelse
 
     def _if(self, expr: If) -> int:
-        builder = self._builder
+        builder, place = self._builder, self._place
         orelse = self._begin_if(expr)
         done = builder.label("done")
         true_word = self._seq(expr.true_branch)
+        builder.at(*place)
         merged = self._in_new_register(true_word)
         builder.emit_goto(done)
         builder.bind(orelse)
         false_word = self._seq(expr.false_branch)
+        builder.at(*place)
         builder.emit_call("vm.builtin.copy", [false_word], merged)
         builder.bind(done)
         return merged

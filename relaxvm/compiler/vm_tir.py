@@ -238,6 +238,8 @@ class _FunctionEmitter:
             raise TypeError(f"variable {var} is used before it is bound") from None
 
     def _scalar(self, expr: Any) -> Expr:
+        if expr.ty.dtype == "bool":
+            return self._in_pool(bool(expr.value))
         return IntImm("int64", int(expr.value))
 
     def _float(self, expr: Any) -> Expr:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxvm.compiler.decompile import decompile
 from relaxvm.errors import RelaxVMError
 from relaxvm.executable import VMExecutable
 from relaxvm.formats import binary, text
@@ -81,6 +82,7 @@ def _survives_printing(executable: VMExecutable) -> bool:
     ex = executable
     for form in (ex.stats, ex.as_text, ex._repr_html_, ex.as_python):
         form()
+    decompile(ex)
     listing = executable.as_text(complete=True)
     copies = text.parse_text(listing), binary.loads(binary.dumps(executable))
     return all(copy == executable and copy.debug == executable.debug for copy in copies)
