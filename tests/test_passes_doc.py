@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from relaxvm import transform
-from relaxvm.ir import IRModule
+from relaxvm import ir, transform
 from relaxvm.pipeline import LOWERING
 from relaxvm.script import from_source
 
@@ -64,11 +63,11 @@ def test_every_pass_has_an_example() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example(name: str) -> None:
     example = EXAMPLES[name]
-    check(eval(example.call, vars(transform)), example.before, example.after)
+    check(eval(example.call, {**vars(ir), **vars(transform)}), example.before, example.after)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_as_it_is_printed(name: str) -> None:
     for text in EXAMPLES[name][1:]:
-        module: IRModule = from_source(text)
+        module: ir.IRModule = from_source(text)
         assert str(module).split("\n\n\n", 1)[1] + "\n" == text

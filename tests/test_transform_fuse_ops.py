@@ -16,7 +16,8 @@ from relaxvm.transform import DeadCodeElimination, FuseOps, LegalizeOps, Sequent
 
 from .passes import apply, module, run, unchanged
 
-FUSE = Sequential([LegalizeOps(), FuseOps()])
+ANY_SIZE = FuseOps(min_elements=0)
+FUSE = Sequential([LegalizeOps(), ANY_SIZE])
 
 
 def dataflow(*lines: str, params: str = 'x: R.Tensor(("n", 4), "float32")') -> IRModule:
@@ -94,7 +95,7 @@ def main(x: R.Tensor((4,), "float32")):
     b = R.abs(a)
     return b
 """))  # fmt: skip
-    assert FuseOps()(mod)["main"] is mod["main"]
+    assert ANY_SIZE(mod)["main"] is mod["main"]
 
 
 def test_levels_and_lengths() -> None:
@@ -105,7 +106,7 @@ def test_levels_and_lengths() -> None:
 
 
 def test_kernels_that_no_step_is_are_left() -> None:
-    unchanged(FuseOps(), """
+    unchanged(ANY_SIZE, """
 @R.function
 def main(x: R.Tensor((4,), "float32")):
     with R.dataflow():
@@ -120,7 +121,7 @@ def main(x: R.Tensor((4,), "float32")):
 
 def test_what_is_written_in_place_is_read_where_it_stands() -> None:
     unchanged(
-        FuseOps(),
+        ANY_SIZE,
         """
 @T.prim_func(s_tir=True, private=True)
 def clear(x: T.Buffer((4,), "float32")):
@@ -142,6 +143,14 @@ def main(x: R.Tensor((4,), "float32")):
     return d
 """,
     )
+
+
+def test_small_tensors_are_not_fused() -> None:
+    lines = ("a = R.exp(x)", "out = R.abs(a)")
+    for shape, count in (("(4, 4)", 0), ("(128, 128)", 1), ('("n", 4)', 1)):
+        mod = LegalizeOps()(dataflow(*lines, params=f'x: R.Tensor({shape}, "float32")'))
+        assert len(chains(FuseOps()(mod))) == count
+        assert len(chains(ANY_SIZE(mod))) == 1
 
 
 def test_long_chains_are_cut() -> None:

@@ -24,10 +24,12 @@ from .lower_runtime_builtin import *
 from .normalize import *
 from .pass_infra import *
 from .plan_memory import *
+from .realize_vdevice import *
 from .remove_purity_checking import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
 from .static_plan_block_memory import *
 from .to_non_dataflow import *
+from .update_vdevice import *
 from .vm_shape_lower import *
 from .write_in_place import *

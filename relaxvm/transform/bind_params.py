@@ -23,6 +23,7 @@ from ..ir import (
     type_free_vars,
 )
 from ..values import as_dtype
+from .exchange import exchange_functions
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["BindParams", "BindSymbolicVars"]
@@ -103,10 +104,8 @@ def _bound(
     params = [param for param in func.params if param not in values]
     if values:
         func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span)
-    new = mod.copy()
-    new[name] = substitute_vars(func, {**values, **symbolic})
-    new.get_global_var(name).ty = new[name].ty
-    return new
+    new = substitute_vars(func, {**values, **symbolic})
+    return exchange_functions(mod, {mod.get_global_var(name): new})
 
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:

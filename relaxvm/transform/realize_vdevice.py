@@ -1,0 +1,231 @@
+"""RealizeVDevice: every tensor has a device, as far as devices and hints tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ir import (
+    Binding,
+    Call,
+    Expr,
+    ExprMutator,
+    ExprVisitor,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    MatchCast,
+    Op,
+    SeqExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    VDevice,
+)
+from ..op import base
+from ..op.registry import Operator
+from .exchange import exchange_functions
+from .pass_infra import Pass, PassContext, module_pass
+
+__all__ = ["RealizeVDevice"]
+
+_HINT: Final = Op.get("relax.hint_on_device")
+_COPY: Final = Op.get("relax.to_vdevice")
+_TOGETHER: Final = (Op.get("relax.call_tir"), Op.get("relax.call_dps_packed"))
+
+
+class _Place:
+    """Where a tensor is: the same as others are, once they have been joined."""
+
+    __slots__ = ("parent", "vdevice")
+
+    def __init__(self, vdevice: VDevice | None = None) -> None:
+        self.parent: _Place | None = None
+        self.vdevice = vdevice
+
+    def root(self) -> _Place:
+        place = self
+        while place.parent is not None:
+            place = place.parent
+        return place
+
+
+def _join(a: Any, b: Any) -> None:
+    """Have two tensors, or tuples of such, in one place; if they are in two, leave them there."""
+    if isinstance(a, list) and isinstance(b, list):
+        for x, y in zip(a, b, strict=False):
+            _join(x, y)
+    elif isinstance(a, _Place) and isinstance(b, _Place):
+        x, y = a.root(), b.root()
+        if x is y or (x.vdevice and y.vdevice and x.vdevice is not y.vdevice):
+            return
+        x.vdevice = x.vdevice or y.vdevice
+        y.parent = x
+
+
+def _places(ty: Any, is_given: bool = True) -> Any:
+    """New places for values of a type; its devices hold if it is given, not if it follows."""
+    if type(ty) is TensorType:
+        return _Place(ty.vdevice if is_given else None)
+    if type(ty) is TupleType:
+        return [_places(field, is_given) for field in ty.fields]
+    return None
+
+
+def _tensors(places: Any) -> list[_Place]:
+    if isinstance(places, list):
+        return [tensor for place in places for tensor in _tensors(place)]
+    return [places] if isinstance(places, _Place) else []
+
+
+def _is_operator(call: Call) -> bool:
+    """Whether a call computes, where its arguments are."""
+    op = call.op
+    return type(op) is Op and type(op.record) is Operator and op is not _COPY
+
+
+def _has_own_type(binding: Binding) -> bool:
+    """Whether the type of a variable says more than what it is computed from."""
+    value = binding.value
+    if type(value) is Call:
+        return value.op is not _HINT and not _is_operator(value)
+    return type(binding) is MatchCast
+
+
+class _Collector(ExprVisitor):
+    """Finds which tensors have to be in one place."""
+
+    def __init__(self, mod: IRModule, device: Callable[[Call], VDevice]) -> None:
+        self._mod = mod
+        self._device = device
+        self._of_var: dict[Expr, Any] = {}
+
+    def of(self, expr: Expr) -> Any:
+        """The place of a value: of tuples, a list of such; None of what is no tensor."""
+        if isinstance(expr, Var):
+            if expr not in self._of_var:
+                self._of_var[expr] = _places(expr.ty)
+            return self._of_var[expr]
+        if type(expr) is Tuple:
+            return [self.of(field) for field in expr.fields]
+        if type(expr) is TupleGetItem:
+            of_tuple = self.of(expr.tuple_value)
+            return of_tuple[expr.index] if isinstance(of_tuple, list) else None
+        if type(expr) is SeqExpr:
+            return self.of(expr.body)
+        return None
+
+    def visit_binding(self, binding: Binding) -> None:
+        super().visit_binding(binding)
+        value, var = binding.value, binding.var
+        place = self._of_var[var] = _places(var.ty, is_given=_has_own_type(binding))
+        if type(value) is Call:
+            self._of_call(value, place)
+        elif type(value) is If:
+            _join(place, self.of(value.true_branch))
+            _join(place, self.of(value.false_branch))
+        else:
+            _join(place, self.of(value))
+
+    def _of_call(self, call: Call, place: Any) -> None:
+        if call.op is _HINT:
+            if place.root().vdevice is None:
+                place.root().vdevice = self._device(call)
+            _join(place, self.of(call.args[0]))
+        elif type(call.op) is GlobalVar:
+            func = self._mod.functions.get(call.op)
+            if type(func) is Function:
+                for param, arg in zip(func.params, call.args, strict=True):
+                    _join(self.of(param), self.of(arg))
+                _join(place, self.of(func.body))
+        elif _is_operator(call) or call.op in _TOGETHER:
+            tensors = _tensors([place, *map(self.of, call.args)])
+            for tensor in tensors[1:]:
+                _join(tensors[0], tensor)
+
+
+class _Realizer(ExprMutator):
+    def __init__(self, collector: _Collector, device: Callable[[Call], VDevice]) -> None:
+        super().__init__()
+        self._collector = collector
+        self._device = device
+
+    def visit_function(self, func: Function) -> Expr:
+        params = [self._on_device(param) for param in func.params]
+        self.var_map.update(zip(func.params, params, strict=True))
+        body = self.visit(func.body)
+        ret_ty = _placed(func.ret_ty, self._collector.of(func.body))
+        if body is func.body and ret_ty is func.ret_ty and params == list(func.params):
+            return func
+        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
+
+    def _on_device(self, param: Var) -> Var:
+        ty = _placed(param.ty, self._collector.of(param))
+        return param if ty is param.ty else Var(param.name, ty, param.span)
+
+    def visit_call(self, call: Call) -> Expr:
+        if call.op is not _HINT:
+            return super().visit_call(call)
+        arg, vdevice = self.visit(call.args[0]), self._device(call)
+        if arg.ty.vdevice is vdevice:
+            return arg  # type: ignore[no-any-return]
+        copy: Call = base.to_vdevice(arg, vdevice)
+        copy.span = call.span
+        return copy
+
+
+def _placed(ty: Any, place: Any) -> Any:
+    """A type with the devices that were found."""
+    if type(ty) is TensorType and isinstance(place, _Place):
+        vdevice = place.root().vdevice
+        if vdevice is ty.vdevice:
+            return ty
+        return TensorType(ty.shape, ty.dtype, vdevice, ty.ndim, ty.span)
+    if type(ty) is TupleType and isinstance(place, list):
+        fields = [_placed(field, inner) for field, inner in zip(ty.fields, place, strict=True)]
+        same = all(a is b for a, b in zip(fields, ty.fields, strict=True))
+        return ty if same else TupleType(fields, ty.span)
+    return ty
+
+
+def _devices_of(mod: IRModule) -> Callable[[Call], VDevice]:
+    """What finds the device of the module that a hint is about."""
+    devices: list[Any] = mod.global_infos.get("vdevice", [])
+
+    def find(call: Call) -> VDevice:
+        index, scope = call.attrs["index"], call.attrs["memory_scope"]
+        for device in devices:
+            if (device.vdevice_id, device.memory_scope) == (index, scope):
+                return device  # type: ignore[no-any-return]
+        raise ValueError(
+            f"{call}: the module has no device of index {index} with memory scope {scope!r}; "
+            "I.module_global_infos declares devices"
+        )
+
+    return find
+
+
+def RealizeVDevice() -> Pass:
+    """Hints become devices: R.hint_on_device puts its argument, and the tensors that are computed
+    from it and that it is computed from, on its device; so do devices in types.  Where a tensor is
+    on another one already, the hint becomes R.to_vdevice.
+
+    Raises:
+        ValueError: a hint is about a device that the module does not declare.
+        TypeError, ValueError: operands are on several devices.
+    """
+
+    @module_pass(name="RealizeVDevice")
+    def run(mod: IRModule, ctx: PassContext) -> Any:
+        device = _devices_of(mod)
+        collector = _Collector(mod, device)
+        functions = {v: f for v, f in mod.functions.items() if type(f) is Function}
+        for func in functions.values():
+            collector.visit(func)
+        realizer = _Realizer(collector, device)
+        return exchange_functions(mod, {v: realizer.visit(f) for v, f in functions.items()})
+
+    return run
