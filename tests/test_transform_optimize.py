@@ -600,3 +600,27 @@ def main(x: R.Tensor((4,), "float32")):
     assert isinstance(mod, IRModule)
     assert mod.script().count("R.multiply") == 1
     assert "R.exp" not in mod.script()
+
+
+def test_binding_leaves_the_variable_of_the_function_alone() -> None:
+    mod = module(WEIGHTS)
+    var = mod.get_global_var("main")
+    bound = BindParams("main", {"w": X})(mod)
+    assert len(bound.get_global_var("main").ty.params) == 2
+    assert len(var.ty.params) == 3
+    assert mod.get_global_var("main") is var
+
+
+def test_a_function_that_is_called_keeps_its_parameters() -> None:
+    mod = module(
+        WEIGHTS,
+        """
+@R.function
+def other(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4,), "float32")):
+    cls = Module
+    y = cls.main(x, w, 3)
+    return y
+""",
+    )
+    with pytest.raises(TypeError, match="main: expected 2 arguments, got 3"):
+        BindParams("main", {"w": X})(mod)

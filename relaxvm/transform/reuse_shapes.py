@@ -34,6 +34,13 @@ class _Reuser(ExprMutator):
         self._known = known
         return new
 
+    def visit_call(self, call: Call) -> Call:
+        args = self.visit_all(call.args)
+        if args is call.args:
+            return call
+        # One shape for another of the same type: the call is of the type that it was.
+        return Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span)
+
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if type(value) is not Call or type(value.op) is not ExternFunc:
