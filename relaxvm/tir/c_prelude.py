@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Final
@@ -12,8 +11,8 @@ import numpy as np
 from ..ir import prim
 from .intrinsics import Intrinsic
 
-__all__ = ["HALVES", "HEAD", "STORED", "VALUES", "Helpers", "bits_of", "c_string", "float_text",
-           "int_text", "scalar_type"]  # fmt: skip
+__all__ = ["HALVES", "HEAD", "STORED", "VALUES", "Helpers", "bits_of", "c_comment", "c_string",
+           "float_text", "int_text", "scalar_type"]  # fmt: skip
 
 STORED: Final = {
     "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t",
@@ -186,9 +185,9 @@ def int_text(value: int, dtype: str) -> str:
     """An integer as it is written in C."""
     if value == -(2**63):
         return "(-9223372036854775807LL - 1)"
-    if value == -(2**31):
-        return "(-2147483647 - 1)"
     suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
+    if value == -(2**31):
+        return f"(-2147483647{suffix} - 1)"
     text = f"{value}{suffix}"
     return f"({text})" if value < 0 else text
 
@@ -212,12 +211,18 @@ def float_text(value: float, dtype: str) -> str:
 
 
 def c_string(text: str) -> str:
-    """A literal of C."""
-    quoted = json.dumps(text, ensure_ascii=True)
-    # JSON's \uXXXX is allowed in C for characters beyond ASCII only.
-    return re.sub(r"\\u00([01][0-9a-f])", lambda m: f"\\{int(m[1], 16):03o}", quoted).replace(
-        "??", '?""?'
-    )
+    """A literal of C, in UTF-8.  Nothing in the text ends it: quotes, line ends and question marks,
+    which trigraphs begin with, are escaped."""
+    data = text.encode("utf-8", "surrogatepass")
+    return '"' + "".join(chr(b) if b in _PLAIN else f"\\{b:03o}" for b in data) + '"'
+
+
+_PLAIN: Final = frozenset(range(32, 127)) - frozenset(b'"\\?')
+
+
+def c_comment(text: str) -> str:
+    """What may stand within a comment of C."""
+    return re.sub(r"[^0-9A-Za-z_ .-]", "_", text)
 
 
 HEAD: Final = r"""#include <relaxvm/kernel.h>
@@ -351,7 +356,8 @@ static int64_t nbytes(const RvmAny *arg) {
 
 static int overlap(const RvmAny *a, const RvmAny *b) {
   uintptr_t x = (uintptr_t)rvm_data(a->as_tensor), y = (uintptr_t)rvm_data(b->as_tensor);
-  return x < y + (uint64_t)nbytes(b) && y < x + (uint64_t)nbytes(a);
+  uint64_t m = (uint64_t)nbytes(a), n = (uint64_t)nbytes(b);
+  return m && n && x < y + n && y < x + m;
 }
 
 /* Within a body buffers do not overlap: what is only read and lies in what is written is copied. */

@@ -83,6 +83,7 @@ _KEYWORDS: Final = frozenset(
         "typeof",
         "linux",
         "unix",
+        "RELAXVM_KERNEL_H_",
     ]
 )
 
@@ -158,23 +159,28 @@ class Writer:
         var = self._names.of(loop.loop_var)
         least = self.expression(loop.min)
         extent = self.expression(loop.extent)
-        end = extent if least in ("0", "0LL") else f"{least} + {extent}"
-        step = "1" if loop.step is None else self.expression(loop.step)
+        end = extent
         self._line("{")
         self._depth += 1
-        if not (isinstance(loop.extent, (IntImm, Var)) and isinstance(loop.min, (IntImm, Var))):
+        if not (isinstance(loop.extent, (IntImm, Var)) and least in ("0", "0LL")):
             # The bounds are those from before the loop.
             self._line(f"const int64_t {var}from = {least}, {var}to = {var}from + {extent};")
             least, end = f"{var}from", f"{var}to"
+        advance = f"{var}++"
+        if loop.step is not None:
+            self._line(f"const int64_t {var}by = {self.expression(loop.step)};")
+            advance = f"{var} += {var}by"
+            last = [self._facts.interval(e)[1] for e in (loop.min, loop.extent, loop.step)]
+            if sum(last) >= 2**63:  # the step that leaves the loop may go beyond all numbers
+                advance = (f"{var} = (uint64_t){var}by < (uint64_t){end} - (uint64_t){var} ? "
+                           f"{var} + {var}by : {end}")  # fmt: skip
         self._checked(since)
         if loop.step is not None and type(loop.step) is not IntImm:
-            self._line(f"const int64_t {var}by = {step};")
             step = f"{var}by"
             place = f"{self._name}: loop {loop.loop_var.name}"
             self._line(f"if (UNLIKELY({step} <= 0))")
             self._line("  return rvm_error(\"ValueError\", \"%s: the step is %lld\", "
                        f"{c_string(place)}, (long long){step});")  # fmt: skip
-        advance = f"{var}++" if step == "1" else f"{var} += {step}"
         self._line(f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{")
         self._depth += 1
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
@@ -225,6 +231,7 @@ class Writer:
         since = self.faults
         dtype = stmt.var.ty.dtype
         value = self.expression(stmt.value)
+        self._facts.forget(stmt.var)
         self._line(f"const {scalar_type(dtype)} {self._names.of(stmt.var)} = {value};")
         self._checked(since)
 
@@ -320,9 +327,10 @@ class Writer:
         if not unproven:
             return self._from_memory(self._element(buffer, texts), dtype)
         self.faults += 1
-        # The names of statement expressions are their own, so they may nest.
+        # The names of statement expressions are their own, so they may nest.  `Names` has none like
+        # them.
         number = self.faults
-        names = [f"x{number}_{d}" for d in range(len(texts))]
+        names = [f"x{number}at{d}" for d in range(len(texts))]
         binds = " ".join(f"const int64_t {n} = {t};" for n, t in zip(names, texts, strict=True))
         element = self._from_memory(self._element(buffer, names), dtype)
         for d in reversed(unproven):
@@ -365,6 +373,8 @@ class Writer:
         """The result of an operation on integers, in its data type."""
         if e.dtype in ("int64", "uint64") or self._facts.fits(e):
             return f"({text})"
+        if e.dtype == "bool":
+            return f"(({text}) != 0)"
         return f"(({VALUES[e.dtype]})({text}))"
 
     def _arithmetic(self, e: Any) -> str:
@@ -437,6 +447,8 @@ class Writer:
         return f"(!{self.expression(e.a)})"
 
     def _invert(self, e: Any) -> str:
+        if e.dtype == "bool":
+            return self._not(e)
         return f"(({VALUES[e.dtype]})~{self.expression(e.a)})"
 
     def _choose(self, condition: Expr, true_value: Expr, false_value: Expr) -> str:
@@ -452,6 +464,7 @@ class Writer:
 
     def _let(self, e: Any) -> str:
         value = self.expression(e.value)
+        self._facts.forget(e.var)
         name = self._names.of(e.var)
         return (
             f"({{ const {scalar_type(e.var.dtype)} {name} = {value}; {self.expression(e.body)}; }})"
@@ -480,7 +493,10 @@ class Writer:
         low, high = prim._range(dtype)
         interval = self._facts.interval(e.value)
         if dtype != "uint64" and low <= interval[0] and interval[1] <= high:
-            # Stays wide where it is an index; otherwise the wider type is what is asked for.
+            # Stays wide where it is an index; otherwise the wider type is what is asked for.  C's
+            # arithmetic is signed where its operands are.
+            if source.startswith("uint") or dtype == "uint32":
+                return f"(({VALUES[dtype]}){text})"
             return f"((int64_t){text})" if dtype == "int64" else text
         return f"(({VALUES[dtype]}){text})"
 
@@ -503,8 +519,8 @@ class Writer:
             if op is POPCOUNT:
                 return f"__builtin_popcountll({text})"
             name = self._helpers.use(
-                f"clz_{bits}",
-                f"int clz_{bits}(uint64_t x) {{\n"
+                f"clz{bits}",
+                f"int clz{bits}(uint64_t x) {{\n"
                 f"  return x ? __builtin_clzll(x) - {64 - bits} : {bits};\n}}",
             )
             return f"{name}({text})"

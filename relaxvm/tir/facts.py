@@ -8,7 +8,7 @@ intermediate result overflows; `Facts.fits` says where.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,13 +22,19 @@ from ..ir.prim import (
     Add,
     And,
     BinaryOpExpr,
+    BitwiseNot,
     Cast,
+    Div,
     FloorDiv,
     FloorMod,
     Let,
+    LShift,
     Max,
     Min,
+    Mod,
     Mul,
+    Not,
+    RShift,
     Select,
     Sub,
     _range,
@@ -64,6 +70,12 @@ class Facts:
     def copy(self, var: Var, other: Var) -> None:
         """`var` is one of the values of `other`."""
         self._intervals[var] = self._intervals[other]
+
+    def forget(self, var: Var) -> None:
+        """`var` has a value of its own from here on."""
+        self._bounds.pop(var, None)
+        self._intervals.pop(var, None)
+        self._analyzer.bind(var)
 
     @contextmanager
     def loop(self, var: Var, least: Expr, extent: Expr) -> Iterator[None]:
@@ -149,7 +161,8 @@ class Facts:
         return False
 
     def fits(self, e: Expr) -> bool:
-        """Whether no part of an integer expression overflows its data type."""
+        """Whether no integer in an expression overflows its data type, and no divisor in it may be
+        0."""
         low, high = self._interval(e)
         return low <= high
 
@@ -170,37 +183,51 @@ class Facts:
             return e.value, e.value  # type: ignore[attr-defined]
         if isinstance(e, Var):
             return self._intervals.get(e) or _whole(e)
-        if isinstance(e, BufferLoad):
-            return _whole(e)
-        if isinstance(e, Cast):
-            if is_float(e.value.dtype):
-                return _whole(e)
-            return _within(self._interval(e.value), e)
-        if isinstance(e, Select):
-            return _hull(self._interval(e.true_value), self._interval(e.false_value))
-        if isinstance(e, Call):
-            if e.op is IF_THEN_ELSE:
-                return _hull(self._interval(e.args[1]), self._interval(e.args[2]))
-            return self._interval(e.args[0]) if e.op is LIKELY else _whole(e)
-        if isinstance(e, BinaryOpExpr) and e.a.dtype != "bool" and not is_float(e.a.dtype):
-            combine = _COMBINE.get(kind)
-            a, b = self._interval(e.a), self._interval(e.b)
-            if a[0] > a[1] or b[0] > b[1]:
-                return _EMPTY
-            return _whole(e) if combine is None else _within(combine(a, b), e)
         if isinstance(e, Let):
             return _EMPTY
-        return _whole(e)
+        # What overflows within, in a condition or an index too, is not what a proof takes it for.
+        parts = [self._interval(part) for part in _parts(e)]
+        if any(low > high for low, high in parts):
+            return _EMPTY
+        if not _is_integer(e):
+            return _whole(e)
+        if isinstance(e, Cast):
+            return _within(parts[0], e) if _is_integer(e.value) else _whole(e)
+        if isinstance(e, Select) or (isinstance(e, Call) and e.op is IF_THEN_ELSE):
+            return _hull(parts[1], parts[2])
+        if isinstance(e, Call) and e.op is LIKELY:
+            return parts[0]
+        combine = _COMBINE.get(kind)
+        return _whole(e) if combine is None else _within(combine(parts[0], parts[1]), e)
 
 
 _EMPTY: Final = (1, 0)
+
+
+def _parts(e: Expr) -> Sequence[Expr]:
+    """The scalars that a scalar is directly made of, in order."""
+    if isinstance(e, BinaryOpExpr):
+        return e.a, e.b
+    if isinstance(e, (Cast, Not, BitwiseNot)):
+        return (getattr(e, e.FIELDS[0]),)
+    if isinstance(e, Select):
+        return e.condition, e.true_value, e.false_value
+    if isinstance(e, BufferLoad):
+        return e.indices
+    return e.args if isinstance(e, Call) else ()
 
 
 def _is_zero(e: Expr) -> bool:
     return type(e) is IntImm and e.value == 0
 
 
+def _is_integer(e: Expr) -> bool:
+    return e.dtype.startswith(("int", "uint", "bool"))
+
+
 def _whole(e: Expr) -> Interval:
+    if not _is_integer(e):
+        return -math.inf, math.inf
     low, high = _range(e.dtype)
     return low, high
 
@@ -234,12 +261,40 @@ def _remainder(a: Interval, b: Interval) -> Interval:
     return a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1)
 
 
+def _truncated_quotient(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0:
+        return -math.inf, math.inf
+    return min(a[0], 0), max(a[1], 0)
+
+
+def _truncated_remainder(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0:
+        return -math.inf, math.inf
+    return max(min(a[0], 0), 1 - b[1]), min(max(a[1], 0), b[1] - 1)
+
+
+def _shifted_left(a: Interval, b: Interval) -> Interval:
+    if not 0 <= b[0] == b[1] < 64:
+        return -math.inf, math.inf
+    return _product(a, (2 ** int(b[0]),) * 2)
+
+
+def _shifted_right(a: Interval, b: Interval) -> Interval:
+    if b[0] < 0:  # as far as can be: 0 or -1
+        return min(a[0], -1), max(a[1], 0)
+    return min(a[0], 0), max(a[1], 0)
+
+
 _COMBINE: Final[dict[type, Callable[[Interval, Interval], Interval]]] = {
     Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
     Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
     Mul: _product,
     FloorDiv: _quotient,
     FloorMod: _remainder,
+    Div: _truncated_quotient,
+    Mod: _truncated_remainder,
+    LShift: _shifted_left,
+    RShift: _shifted_right,
     Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
 }

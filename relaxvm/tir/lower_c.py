@@ -20,7 +20,16 @@ from ..ir.expr import Expr, IntImm, Var
 from ..ir.node import Node
 from ..ir.prim import BinaryOpExpr, Select
 from .buffer import Buffer, BufferLoad
-from .c_prelude import HEAD, STORED, Helpers, bits_of, c_string, int_text, scalar_type
+from .c_prelude import (
+    HEAD,
+    STORED,
+    Helpers,
+    bits_of,
+    c_comment,
+    c_string,
+    int_text,
+    scalar_type,
+)
 from .c_writer import Names, Writer
 from .facts import MAX_DIM
 from .normalize import Kernel, exchange, loads_of, uses
@@ -88,8 +97,8 @@ class _KernelText:
         if self.sites:
             rows = ",\n".join(f"  {{{c_string(text)}, {int(i)}}}" for text, i in self.sites)
             sites = f"static const Site {self.symbol}_sites[] = {{\n{rows}}};\n"
-        comment = self.kernel.name.replace("*/", "* /")
-        return "\n".join([f"/* ---- {comment} ---- */\n", sites, body, entry])
+        comment = f"/* ---- {c_comment(self.kernel.name)} ---- */\n"
+        return "\n".join([comment, sites, body, entry])
 
     def _writer(self) -> Writer:
         return Writer(self.kernel, self.symbol, self.names, self.helpers, self.sites)

@@ -155,7 +155,7 @@ class _Writer:
             if type(loop.step) is not IntImm:
                 place = f"{self._kernel.name}: loop {loop.loop_var.name}"
                 self._line(f"step = {self._index(loop.step)}")
-                self._line(f'if step <= 0: raise ValueError(f"{place}: the step is {{step}}")')
+                self._line(f"if step <= 0: raise ValueError({place!r} + f': the step is {{step}}')")
         self._line(f"for {self._names.of(loop.loop_var)} in range({first}{stop}{step}):")
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
             self._block(loop.body)
@@ -192,6 +192,7 @@ class _Writer:
 
     def _bind(self, stmt: Bind) -> None:
         value, name = self.expression(stmt.value), self._names.of(stmt.var)
+        self._facts.forget(stmt.var)
         self._bound[stmt.var] = value._replace(code=name)
         self._line(f"{name} = {value.code}")
 
@@ -441,6 +442,7 @@ class _Writer:
 
     def _let(self, e: Any) -> _Text:
         value, name = self.expression(e.value), self._names.of(e.var)
+        self._facts.forget(e.var)
         self._bound[e.var] = value._replace(code=name)
         body = self.expression(e.body)
         return _Text(f"(lambda {name}: {body.code})({value.code})", body.exact,

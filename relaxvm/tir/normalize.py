@@ -17,7 +17,7 @@ from typing import Any
 from ..ir.arith import free_vars
 from ..ir.expr import Call, Expr, IntImm, PrimType, Var
 from ..ir.node import Node
-from ..ir.prim import Add, Sub, cast, equal, logical_and, same
+from ..ir.prim import Add, BinaryOpExpr, Sub, _range, cast, equal, logical_and, same
 from .buffer import Buffer, BufferLoad, IterVar
 from .function import PrimFunc
 from .intrinsics import RET
@@ -109,7 +109,13 @@ def normalize(func: PrimFunc, name: str) -> Kernel:
                         f"{name}: the shape of buffer {buffer.name} has {var.name}, which is no "
                         "parameter and no dimension of one"
                     )
-    _CheckDefined(name, defined | set(flatten.allocs)).visit(body)
+    if len(set(func.params)) < len(func.params) or not defined.isdisjoint(flatten.allocs):
+        raise ValueError(f"{name}: two of the parameters and local buffers are the same")
+    check = _CheckDefined(name, defined | set(flatten.allocs))
+    for buffer in (*(p.var for p in params if isinstance(p.var, Buffer)), *flatten.allocs):
+        for dim in buffer.ty.shape:
+            check.visit(dim)
+    check.visit(body)
     returns = _returned(func, body)
     return Kernel(name, params, dims, tuple(flatten.allocs), body, returns)
 
@@ -198,11 +204,13 @@ def _written(body: Stmt) -> set[Buffer]:
 
 
 class _CheckDefined(Visitor):
-    """Every variable has a value where it is used."""
+    """Every variable has one value where it is used, and numbers are of their data types: what is
+    known of the value of a variable counts wherever that variable stands."""
 
     def __init__(self, name: str, defined: set[Var]) -> None:
         self._name = name
         self._defined = defined
+        self._bound: list[Var] = []  # by what is visited, to be taken back behind it
 
     def visit_Var(self, var: Var) -> None:
         if var not in self._defined:
@@ -219,18 +227,54 @@ class _CheckDefined(Visitor):
         self.visit(loop.extent)
         if loop.step is not None:
             self.visit(loop.step)
-        self._defined.add(loop.loop_var)
-        self.visit(loop.body)
-        self._defined.discard(loop.loop_var)
+        self._scope(loop.body, loop.loop_var)
+
+    def visit_While(self, stmt: While) -> None:
+        self.visit(stmt.condition)
+        self._scope(stmt.body)
+
+    def visit_IfThenElse(self, stmt: IfThenElse) -> None:
+        self.visit(stmt.condition)
+        self._scope(stmt.then_case)
+        if stmt.else_case is not None:
+            self._scope(stmt.else_case)
 
     def visit_Bind(self, stmt: Bind) -> None:
         self.visit(stmt.value)
-        self._defined.add(stmt.var)
+        self._define(stmt.var)
 
     def visit_Let(self, let: Any) -> None:
         self.visit(let.value)
-        self._defined.add(let.var)
-        self.visit(let.body)
+        self._scope(let.body, let.var)
+
+    def visit_parts(self, node: Node) -> None:
+        if isinstance(node, BinaryOpExpr) and node.a.dtype != node.b.dtype:
+            raise ValueError(
+                f"{self._name}: {type(node).__name__} of {node.a.dtype} and {node.b.dtype}"
+            )
+        super().visit_parts(node)
+
+    def visit_IntImm(self, number: IntImm) -> None:
+        low, high = _range(number.dtype)
+        if not low <= number.value <= high:
+            raise ValueError(f"{self._name}: {number.value} does not fit {number.dtype}")
+
+    def _scope(self, body: Node, var: Var | None = None) -> None:
+        """Visit what has a variable, and those that it binds itself, for its own."""
+        outer, self._bound = self._bound, []
+        if var is not None:
+            self._define(var)
+        self.visit(body)
+        self._defined.difference_update(self._bound)
+        self._bound = outer
+
+    def _define(self, var: Var) -> None:
+        if var in self._defined:
+            raise ValueError(
+                f"{self._name}: variable {var.name} is given a value where it has one already"
+            )
+        self._defined.add(var)
+        self._bound.append(var)
 
 
 @dataclass(slots=True)
@@ -296,10 +340,11 @@ class _Flatten(_Substitute):
         if var in self._loop_vars:  # one variable for two loops: give this one its own
             var = Var(var.name, var.ty)
         self._loop_vars.add(var)
-        outer = self._values.get(loop.loop_var)
+        outer = self._values.pop(loop.loop_var, None)
         if var is not loop.loop_var:
             self._values[loop.loop_var] = var
         body = self._flatten(loop.body)
+        self._values.pop(loop.loop_var, None)
         if outer is not None:
             self._values[loop.loop_var] = outer
 
@@ -386,7 +431,9 @@ class _Flatten(_Substitute):
                 f"{self._name}: local buffer {buffer.name} has strides or an offset; the lowerings "
                 "take compact buffers"
             )
-        self.allocs.append(self.visit_Buffer(buffer))
+        local = self.visit_Buffer(buffer)
+        if local not in self.allocs:
+            self.allocs.append(local)
 
     def _match(self, buffer: Buffer, source: Any) -> None:
         """Let a buffer stand for a region: its accesses become accesses of the source, and the
