@@ -68,6 +68,8 @@ def _attribute(value: Any) -> Expr:
         return none
     if isinstance(value, tuple):
         return ShapeExpr(value)
+    if isinstance(value, bool):
+        value = int(value)  # files hold no bools; kernels take 0 and 1
     return convert_to_expr(value)
 
 
