@@ -111,3 +111,30 @@ def test_what_is_no_pass() -> None:
         Sequential([3])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="relax_pipeline: expected the name of a pipeline, a pass"):
         relaxvm.build(IRModule(), relax_pipeline=3)  # type: ignore[arg-type]
+
+
+RESHAPES = {
+    "-1": ('x: R.Tensor(("n",), "float32")', "(-1, 4)", ()),
+    "symbolic": ('x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])', "(4, m)", (2,)),
+    "rank": ('x: R.Tensor(ndim=1, dtype="float32")', "(2, 4)", ()),
+    "shape": ('x: R.Tensor(("n",), "float32"), s: R.Shape(ndim=2)', "s", (4, 2)),
+}
+
+
+@MODES
+@pytest.mark.parametrize("in_dataflow", [False, True])
+@pytest.mark.parametrize("case", RESHAPES)
+def test_a_reshape_keeps_all_elements(case: str, in_dataflow: bool, exec_mode: str) -> None:
+    """A shape of fewer elements is no view of the first ones."""
+    signature, shape, dims = RESHAPES[case]
+    lines = ["a = R.add(x, x)", f"b = R.reshape(a, {shape})", "c = R.add(b, b)"]
+    if in_dataflow:
+        lines = ["with R.dataflow():", *(f"    {line}" for line in [*lines, "R.output(c)"])]
+    body = "".join(f"    {line}\n" for line in [*lines, "return c"])
+    text = f"@R.function\ndef main({signature}):\n{body}"
+    rest = (Shape(dims),) if dims else ()
+    found = run(text, np.ones(8, np.float32), *rest, exec_mode=exec_mode)
+    assert found.size == 8
+    assert (found == 4).all()
+    with pytest.raises(ValueError, match="reshape: out: expected 9 elements, got float32"):
+        run(text, np.ones(9, np.float32), *rest, exec_mode=exec_mode)

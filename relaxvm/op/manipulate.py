@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import prim
-from ..ir.arith import simplify
+from ..ir.arith import prove_equal, simplify
 from ..ir.expr import (
     Call,
     Expr,
@@ -23,6 +23,7 @@ from ..ir.expr import (
 )
 from ..ir.infer import infer_type
 from .kinds import IllTyped, IllValued, Ints, ShapeLike, Tensors, to_ints
+from .lowering import is_allocatable, kernel_call
 from .registry import operator
 from .rules import (
     axes_of,
@@ -117,12 +118,29 @@ def _quotient(old: Sequence[Expr], rest: Expr, dims: list[Any]) -> Expr:
     return simplify(total // rest)
 
 
-@operator("reshape", kernel=False, arguments=_reshape_arguments)
+def has_as_many(x: Expr, new: Type) -> bool:
+    """Whether a tensor is known to have as many elements as one of another type, so that it can be
+    seen as one."""
+    old = x.ty.dims if type(x.ty) is TensorType else None
+    dims = new.dims if type(new) is TensorType else None
+    return old is not None and dims is not None and prove_equal(product(old), product(dims))
+
+
+def _checked(builder: Any, call: Call) -> Expr:
+    """A view if it is known to fit, else a copy by the kernel, which looks."""
+    (x, _), ty = call.args, call.ty
+    if has_as_many(x, ty) or not is_allocatable(ty):
+        return call
+    return kernel_call("reshape", (x,), ty)
+
+
+@operator("reshape", kernel=False, arguments=_reshape_arguments, lower=_checked)
 def reshape(x: TensorType, shape: ShapeLike) -> Type:
     """The elements of x, in their order, as a tensor of another shape.
 
     When the shape is written out, -1 stands for what is left and 0 for x's dimension at the same
-    place.  The result is a view of x: it shares its memory.
+    place.  The result is a view of x, that shares its memory, where the shapes are known to have as
+    many elements, and else a copy: it is an error if they have not when the program runs.
     """
     old, new = x.dims, shape.ty.values
     if old is not None and new is not None and all(isinstance(d, IntImm) for d in (*old, *new)):

@@ -142,7 +142,8 @@ class _Legalizer(ExprMutator):
             value = self.applied(rule, call)
         blocks = builder.end_scope(int_imm(0)).blocks
         if value is call:
-            return self.named_dims(binding, call)
+            stays = type(call.op) is Op and call.op.record.kernel is None
+            return [self.rebind(binding, call)] if stays else self.named_dims(binding, call)
         inner = [b for block in blocks for b in block.bindings]
         inner.append(VarBinding(binding.var, value, binding.span))
         rules = self.rules

@@ -21,6 +21,7 @@ from ..ir import (
     VarBinding,
 )
 from ..op import base  # noqa: F401  (registers the operators named here)
+from ..op.manipulate import has_as_many
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["RewriteDataflowReshape"]
@@ -58,6 +59,8 @@ def _as_reshape(call: Call) -> Call | None:
     packed = call.args[1]
     out = call.ty_args[0]
     if type(packed) is not Tuple or type(out) is not TensorType or out.shape is None:
+        return None
+    if not has_as_many(packed.fields[0], out):
         return None
     reshape: Any = Op.get("relax.reshape").make
     new = reshape(packed.fields[0], out.shape)
