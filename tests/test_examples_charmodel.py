@@ -17,6 +17,10 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.ir import assert_structural_equal
+from relaxvm.pipeline import get_pipeline
+from relaxvm.script import from_source
+from relaxvm.transform import BindParams
 
 FOLDER = Path(__file__).parent.parent / "examples" / "charmodel"
 MODULES = ("model", "text", "reference", "train")
@@ -196,6 +200,28 @@ def test_generated_text(
     vm = relaxvm.VirtualMachine(relaxvm.load(trained.folder / "charmodel.vmexec"))
     got = vm.main(prompt, uniforms, np.array(temperature, np.float32))
     expected = example.reference.generate(trained.weights, prompt, uniforms, temperature)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("way", ["compiled", "optimized", "printed and read"])
+def test_other_ways_to_the_same_text(
+    example: Example, random_weights: dict[str, np.ndarray], way: str
+) -> None:
+    mod = example.model.CharModel
+    if way == "printed and read":
+        again = from_source(mod.script(show_meta=True))
+        assert_structural_equal(again, mod)
+        mod = again
+    mod = BindParams("main", random_weights)(BindParams("logits", random_weights)(mod))
+    if way == "optimized":
+        mod = get_pipeline("zero")(mod)
+    mode = "compiled" if way == "compiled" else "bytecode"
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod, exec_mode=mode))
+    rng = np.random.default_rng(8)
+    prompt = rng.integers(0, example.model.CHARS, (2, 5))
+    uniforms = rng.random((2, 20), np.float32)
+    got = vm.main(prompt, uniforms, np.array(0.5, np.float32))
+    expected = example.reference.generate(random_weights, prompt, uniforms, 0.5)
     np.testing.assert_array_equal(got, expected)
 
 
