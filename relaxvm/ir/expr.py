@@ -294,7 +294,8 @@ class Expr(Node):
             return ty.dtype
         raise AttributeError(f"{self} has no data type: its type is {ty}")
 
-    # Two expressions are the same only if they are one object.  In C: every table of variables asks.
+    # Two expressions are the same only if they are one object.  In C, as every table of variables
+    # asks for it.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:

@@ -592,8 +592,8 @@ def divide(a: Any, b: Any) -> Expr:
     x, y = _pair(a, b)
     if not is_float(x.dtype):
         raise TypeError(
-            f"{x} / {y}: division of integers; write // (rounds towards minus infinity) or truncdiv "
-            "(towards zero)"
+            f"{x} / {y}: division of integers; write // (rounds towards minus infinity) or "
+            "truncdiv (towards zero)"
         )
     return _fold(Div, x, y)
 
