@@ -418,13 +418,22 @@ class _FunctionEmitter:
         true_word = self._seq(expr.true_branch)
         builder.at(*place)
         merged = self._in_new_register(true_word)
+        self._release(expr.true_branch, true_word)
         builder.emit_goto(done)
         builder.bind(orelse)
         false_word = self._seq(expr.false_branch)
         builder.at(*place)
         builder.emit_call("vm.builtin.copy", [false_word], merged)
+        self._release(expr.false_branch, false_word)
         builder.bind(done)
         return merged
+
+    def _release(self, branch: SeqExpr, word: int) -> None:
+        """Empty the register of a branch's result, which would hold it to the function's end."""
+        if self._is_register(word) and any(
+            binding.var is branch.body for block in branch.blocks for binding in block.bindings
+        ):
+            self._builder.emit_call("vm.builtin.null_value", [], word)
 
 
 def has_shape_heap(func: Function) -> bool:
