@@ -639,8 +639,8 @@ class TestInspect:
         assert data["file"]["bytes"] == (files / "missing.vmexec").stat().st_size
         assert data["file"]["version"] == "0.14"
         assert data["needs"] == [
-            {"name": "nowhere.add", "calls": 1, "available": False},
-            {"name": "nowhere.multiply", "calls": 1, "available": False},
+            {"name": "nowhere.add", "calls": 1, "available": False, "in_file": False},
+            {"name": "nowhere.multiply", "calls": 1, "available": False, "in_file": False},
         ]
         (main,) = data["functions"]
         assert main["parameters"] == [{"name": "x", "type": "any"}]

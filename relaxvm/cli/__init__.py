@@ -16,7 +16,7 @@ __all__ = ["main"]
 _EPILOG = """\
 exit codes:
     0  success
-    1  the run, the verification or the writing of a result failed
+    1  the run, the compilation, the verification or the writing of a result failed
     2  wrong usage: options, function names, inputs that do not fit
     3  a file cannot be read or is not well formed
     4  functions that the executable needs, or an optional package, are missing
@@ -25,7 +25,7 @@ exit codes:
   130  interrupted
   141  the reader of the output went away
 
-inspect, dis, asm and verify run nothing of the file.
+inspect, dis, decompile, asm and verify run nothing of the file.
 """
 
 
@@ -79,7 +79,7 @@ def _abandon_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     # Imported here so that an import of relaxvm.cli, as of any module, costs next to nothing.
     from .. import __version__
-    from . import assemble, check, look, run
+    from . import assemble, check, compile, look, run
 
     common = argparse.ArgumentParser(add_help=False)
     group = common.add_argument_group("output")
@@ -90,12 +90,12 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="relaxvm",
-        description="Run, check and look into executables of the Relax VM.",
+        description="Make, run, check and look into executables of the Relax VM.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group_of_commands in (run, look, assemble, check):
+    for group_of_commands in (run, look, assemble, compile, check):
         group_of_commands.add_commands(commands, common)
     return parser

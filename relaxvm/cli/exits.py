@@ -23,7 +23,7 @@ class Exit(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The run, the verification or the writing of a result failed."""
+    """The run, the compilation, the verification or the writing of a result failed."""
     USAGE = 2
     """The command line is wrong: options, function names, inputs that do not fit."""
     MALFORMED = 3

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..errors import did_you_mean
-from ..executable import FunctionInfo, VMExecutable
+from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..formats import binary
 from ..formats.places import place_lines
 from ..formats.text import format_instruction, name_text
@@ -171,11 +171,14 @@ def _constants(executable: VMExecutable) -> list[dict[str, Any]]:
 def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
     """The packed functions, how often each is called, and whether it is registered."""
     calls = _calls(executable)
+    kernels = executable.kernels
+    stored = kernels.names if isinstance(kernels, StoredKernels) else frozenset()
     return [
         {
             "name": info.name,
             "calls": calls[index],
             "available": info.kind == FuncKind.PACKED and info.name in GLOBAL,
+            "in_file": info.name in stored,
         }
         for index, info in enumerate(executable.functions)
         if info.kind == FuncKind.PACKED
@@ -195,7 +198,7 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
     file = data["file"]
     own, constants, needs = data["functions"], data["constants"], data["needs"]
     nbytes = sum(row["bytes"] for row in constants)
-    missing = [row for row in needs if not row["available"]]
+    missing = [row for row in needs if not row["available"] and not row["in_file"]]
     errors = report.count("error")
     state = "ok" if report.ok else f"{errors} error{'s' * (errors != 1)}, see relaxvm verify"
     lines = [
@@ -242,7 +245,8 @@ def _constant_line(row: dict[str, Any]) -> str:
 
 
 def _need_line(row: dict[str, Any]) -> str:
-    state = "" if row["available"] else "  MISSING"
+    in_file = "  in this file, for --native" if row["in_file"] else "  MISSING"
+    state = "" if row["available"] else in_file
     return f"  {name_text(row['name'])}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..errors import BugError, LimitError, LinkError, did_you_mean
-from ..executable import FunctionInfo, VMExecutable
+from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..isa import FuncKind
 from ..registry import GLOBAL, list_funcs
 from .arrays import replacing, write_npz
@@ -71,6 +71,8 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", metavar="NAME",
                         help="function to call (default: main, or the only one)")  # fmt: skip
     add_kernels_argument(parser)
+    parser.add_argument("--native", action="store_true",
+                        help="load the kernels of the file. This runs its code")  # fmt: skip
     add_input_arguments(parser)
 
 
@@ -174,15 +176,25 @@ def _make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine
     with console.progress(f"loading {args.file}"):
         executable = open_executable(args.file, limits).executable
         info = _choose_function(executable, args.function)
+        if args.native and isinstance(executable.kernels, StoredKernels):
+            from ..library import load_kernels  # it brings the compiler along
+
+            executable = executable.with_kernels(load_kernels(executable.kernels))
         # The VM verifies before it does anything else.
         try:
             vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
         except LinkError as error:
             raise CommandError(
-                f"{error}\n  on the command line: --kernels MODULE, which registers them",
+                f"{error}\n  on the command line: --kernels MODULE, which registers them"
+                + "; or --native, for those that the file holds" * _is_stored(executable),
                 Exit.MISSING,
             ) from error
     return vm, info
+
+
+def _is_stored(executable: VMExecutable) -> bool:
+    """Whether the file holds kernels that were not loaded."""
+    return isinstance(executable.kernels, StoredKernels)
 
 
 def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
@@ -199,7 +211,7 @@ def _has_effect(name: str) -> bool:
 
 def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo:
     """The function to call: the one asked for, else ``main``, else the only one."""
-    own = {info.name: info for info in executable.functions if info.kind == FuncKind.BYTECODE}
+    own = {info.name: info for info in executable.functions if info.kind != FuncKind.PACKED}
     if name is None:
         if _DEFAULT_FUNCTION in own:
             name = _DEFAULT_FUNCTION
@@ -207,7 +219,7 @@ def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo
             (name,) = own
         else:
             raise UsageError(f"--function: {_listed(own)}, and none of them is called main"
-                             if own else "the executable has no bytecode function to run")
+                             if own else "the executable has no function to run")
     if name not in own:
         raise UsageError(f"--function {name}: {_listed(own)}{did_you_mean(name, own)}")
     return own[name]
@@ -216,7 +228,7 @@ def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo
 def _listed(own: dict[str, FunctionInfo]) -> str:
     names = list(own)
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"the functions are {shown}" if names else "the executable has no bytecode function"
+    return f"the functions are {shown}" if names else "the executable has no function"
 
 
 @contextmanager

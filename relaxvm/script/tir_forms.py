@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from ..ir.expr import Expr, IntImm
+from ..ir.expr import Expr, IntImm, Var, prim_type
 from ..ir.prim import as_scalar, cast
 from ..tir.buffer import Buffer, BufferLoad, BufferRegion, Range, as_index, decl_buffer
 from ..tir.stmt import ForKind
@@ -226,7 +226,11 @@ def make_buffer(
 
 
 def _dim(dim: Any) -> Any:
-    return CURRENT.get().dimension(dim) if isinstance(dim, str) else dim
+    if not isinstance(dim, str):
+        return dim
+    parser = CURRENT.get()
+    # Without a parser it is Python that evaluates an annotation, before the decorator is called.
+    return Var(dim, prim_type("int64")) if parser is None else parser.dimension(dim)
 
 
 _ZERO: Final = IntImm("int32", 0)

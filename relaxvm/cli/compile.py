@@ -1,0 +1,228 @@
+"""``compile`` and ``decompile``: from a script to an executable, and what it reads like."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import DiagnosticError, did_you_mean
+from ..executable import VMExecutable
+from ..isa import FuncKind
+from ..values import readable
+from ..verify import verify
+from .arrays import open_arrays
+from .console import Console
+from .exits import CommandError, Exit, UsageError, read_error, write_error
+from .files import add_file_argument, limits_of, open_executable
+
+__all__ = ["add_commands"]
+
+_ENTRY: Final = "Module"
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    make = commands.add_parser(
+        "compile", parents=[common], help="compile a script",
+        description="Compile a module of a Python script to an executable with its kernels. A "
+        "script is Python, and this runs it; a module in JSON runs nothing.",
+    )  # fmt: skip
+    make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, or "
+                      "a .json file with one")  # fmt: skip
+    make.add_argument("-o", "--output", metavar="PATH", required=True, help="file to write")
+    make.add_argument("--entry", metavar="NAME",
+                      help=f"the IRModule (default: {_ENTRY}, or the only one)")  # fmt: skip
+    make.add_argument("--target", metavar="NAME", help="llvm, c or cpu: all are the CPU")
+    make.add_argument("--exec-mode", choices=("bytecode", "compiled"), default="bytecode",
+                      help="compiled: functions become Python (default bytecode)")  # fmt: skip
+    make.add_argument("--pipeline", metavar="NAME", default="default",
+                      help="the passes that lower the program (default: default); none for a "
+                      "program that is lowered already")  # fmt: skip
+    make.add_argument("--params", metavar="FILE",
+                      help=".npz with parameters of main that become constants")  # fmt: skip
+    make.add_argument("--dump-ir", metavar="DIR",
+                      help="write the program after each pass to this folder")  # fmt: skip
+    make.add_argument("--strip", action="store_true", help="leave debug information out")
+    make.add_argument("--no-native", action="store_true",
+                      help="leave machine code out: only text of C and Python")  # fmt: skip
+    make.set_defaults(command=_compile)
+
+    show = commands.add_parser(
+        "decompile", parents=[common], help="print the code of a file as script",
+        description="Print bytecode as readable script. Runs nothing of the file.",
+    )  # fmt: skip
+    add_file_argument(show)
+    show.add_argument("--function", metavar="NAME", help="only this function")
+    show.set_defaults(command=_decompile)
+
+
+# compile
+
+
+def _compile(args: argparse.Namespace, console: Console) -> int:
+    begun = time.perf_counter()
+    with console.progress(f"reading {args.script}"):
+        mod = _read_module(args.script, args.entry)
+        params = _read_params(args.params)
+    with console.progress(f"compiling {args.script}"):
+        executable = _build(args, mod, params)
+    with console.progress(f"writing {args.output}"):
+        try:
+            executable.export_library(
+                args.output, debug=not args.strip, native=not args.no_native
+            )
+        except OSError as error:
+            raise write_error(args.output, error) from error
+    _report(args, executable, time.perf_counter() - begun, console)
+    return Exit.OK
+
+
+def _report(
+    args: argparse.Namespace, executable: VMExecutable, seconds: float, console: Console
+) -> None:
+    own = [info.name for info in executable.functions if info.kind != FuncKind.PACKED]
+    data = {
+        "file": args.output,
+        "bytes": os.path.getsize(args.output),
+        "functions": own,
+        "instructions": len(executable),
+        "constants": len(executable.constants),
+        "kernels": list(executable.kernels),
+        "seconds": seconds,
+    }
+    console.result(data)
+    counts = {
+        "function": len(own),
+        "instruction": len(executable),
+        "constant": len(executable.constants),
+        "kernel": len(executable.kernels),
+    }
+    listed = ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in counts.items())
+    console.text(f"{args.output}: {data['bytes']:,} bytes, {listed}")
+
+
+def _build(args: argparse.Namespace, mod: Any, params: dict[str, Any]) -> VMExecutable:
+    from ..compiler.build import build
+    from ..pipeline import get_pipeline
+    from ..transform import PassContext
+    from ..transform.instruments import DumpIR
+
+    pipeline = None
+    if args.pipeline != "none":
+        try:
+            pipeline = get_pipeline(args.pipeline)
+        except ValueError as error:
+            raise UsageError(f"--pipeline {args.pipeline}: {error}") from error
+    instruments = [] if args.dump_ir is None else [DumpIR(args.dump_ir)]
+    try:
+        with PassContext(instruments=instruments):
+            return build(mod, args.target, params, pipeline, args.exec_mode)
+    except (TypeError, ValueError, KeyError, NotImplementedError) as error:
+        raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
+
+
+def _read_params(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    with open_arrays(name) as file:
+        keys = [key for key in file if key is not None]
+        if not keys:
+            raise UsageError(f"--params {name}: expected an .npz with arrays by name")
+        return {key: file.read(key) for key in keys}
+
+
+def _read_module(name: str, entry: str | None) -> Any:
+    """The program of a file.
+
+    Raises:
+        UsageError: there is no such module in it, or which one is meant is not said.
+        CommandError: the file cannot be read, or the script raises.
+    """
+    if name.endswith(".json"):
+        return _read_json(name)
+    from ..ir import IRModule
+
+    found = {
+        key: value
+        for key, value in _run_script(name).items()
+        if isinstance(value, IRModule) and not key.startswith("_")
+    }
+    listed = f"there are {', '.join(found)}" if found else "there is none"
+    if entry is not None:
+        if entry not in found:
+            raise UsageError(f"--entry {entry}: expected an IRModule of {name}, {listed}"
+                             f"{did_you_mean(entry, found)}")  # fmt: skip
+        return found[entry]
+    if _ENTRY in found or len(found) == 1:
+        return found.get(_ENTRY) or next(iter(found.values()))
+    raise UsageError(f"{name}: expected an IRModule, {listed}; --entry says which")
+
+
+def _read_json(name: str) -> Any:
+    from ..ir import IRModule, load_json
+
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+        mod = load_json(text)
+    except OSError as error:
+        raise read_error(name, error) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise CommandError(f"{name}: {error}", Exit.MALFORMED) from error
+    if not isinstance(mod, IRModule):
+        raise CommandError(f"{name}: expected an IRModule, got {type(mod).__name__}",
+                           Exit.MALFORMED)  # fmt: skip
+    return mod
+
+
+def _run_script(name: str) -> dict[str, Any]:
+    """The names that a Python file defines."""
+    path = Path(name)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise read_error(name, error) from error
+    # The name of a module of its own: the file may be called as one that is already there.
+    full = f"relaxvm_script:{path.resolve()}"
+    spec = importlib.util.spec_from_file_location(full, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{name}: expected a .py or .json file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    sys.modules[full] = module
+    try:
+        spec.loader.exec_module(module)
+    except DiagnosticError as error:
+        raise CommandError(str(error), Exit.MALFORMED) from error
+    except Exception as error:
+        raise CommandError(f"{name}: running it raised {type(error).__name__}: {error}",
+                           Exit.MALFORMED) from error  # fmt: skip
+    finally:
+        del sys.modules[full]
+        sys.path.remove(folder)
+    return vars(module)
+
+
+# decompile
+
+
+def _decompile(args: argparse.Namespace, console: Console) -> int:
+    from ..compiler.decompile import decompile
+
+    limits = limits_of(args)
+    with console.progress(f"reading {args.file}"):
+        executable = open_executable(args.file, limits, mapped=True).executable
+        verify(executable, limits=limits).check()
+        own = [info.name for info in executable.functions if info.kind != FuncKind.PACKED]
+        if args.function is not None and args.function not in own:
+            shown = ", ".join(map(readable, own[:20])) or "none"
+            raise UsageError(f"--function {args.function}: the functions are {shown}"
+                             f"{did_you_mean(args.function, own)}")  # fmt: skip
+        text = decompile(executable, args.function)
+    console.text(text)
+    console.result({"text": text})
+    return Exit.OK
