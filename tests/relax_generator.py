@@ -899,7 +899,7 @@ class Generator:
         with self.bb.function(name, params, private=self.maybe(0.5), pure=is_pure):
             self.steps(scope, self.rng.randint(1, self.size))
             if self.maybe(0.2):
-                item = self.closure(scope)
+                item = self.closure(scope, alone=True)
             else:
                 item = self.pick([i for i in self._data(scope)[-5:]
                                   if all(map(_has_limits, _leaves(i)))])  # fmt: skip
@@ -953,8 +953,9 @@ class Generator:
         value = bb.emit(ir.If(done, then, orelse))
         return ir.Function([counter, x], bb.end_scope(value), ret, is_pure)
 
-    def closure(self, scope: Scope) -> Item:
-        """A local function, bound to a variable."""
+    def closure(self, scope: Scope, *, alone: bool = False) -> Item:
+        """A local function, bound to a variable; `alone` if its signature shall not mention
+        dimensions of its outside, as its callers do not know them."""
         if scope.depth > 2:
             raise Skip
         is_pure = scope.is_pure or self.maybe(0.7)
@@ -962,7 +963,7 @@ class Generator:
         outside.items = [replace(i, facts=_shared(i.facts)) for i in outside.items
                          if not isinstance(i.expr, ir.DataflowVar)]  # fmt: skip
         outside.dims = [d for d in outside.dims if not isinstance(d, ir.DataflowVar)]
-        own = Scope(dims=[*outside.dims] if self.maybe(0.3) else [])
+        own = Scope(dims=[*outside.dims] if self.maybe(0.3) and not alone else [])
         if self.maybe(0.5):
             own.dims.append(self.new_dim(CALLEE_DIM, "m"))
         types = []

@@ -19,7 +19,9 @@ from ..ir import (
     If,
     IRModule,
     MatchCast,
+    PrimType,
     SeqExpr,
+    ShapeType,
     Var,
     VarBinding,
     bind_type,
@@ -139,7 +141,10 @@ class _Inliner(ExprMutator):
             var = cls(param.name, ty, param.span)
             out.append(MatchCast(var, arg, ty, binding.span))
             values[param] = var
-        renewed = _Renewer(cls if self._in_dataflow else None).visit(func.body)
+        renewer = _Renewer(cls if self._in_dataflow else None)
+        renewed = renewer.visit(func.body)
+        scalars = (PrimType, ShapeType)  # these may stand in shapes and types as well
+        values.update((v, new) for v, new in renewer.var_map.items() if type(v.ty) in scalars)
         for var in _declared(func):
             values.setdefault(var, Var(var.name, var.ty, var.span))
         body = substitute_vars(renewed, values)
