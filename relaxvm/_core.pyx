@@ -81,6 +81,7 @@ cdef extern from "_core_impl.h" nogil:
     PyObject* rvm_make_prim(PyObject*, int64_t, int64_t) noexcept
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
     void* rvm_array_data(PyObject*) noexcept
+    bint rvm_bytes(int64_t, int64_t, const cnp.npy_intp*, int64_t*) noexcept
     PyObject* rvm_reshape(PyObject*, PyObject*) noexcept
     PyObject* rvm_vectorcall(PyObject*, PyObject**, int64_t) noexcept
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
@@ -882,14 +883,13 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
         elif op == OP_ALLOC_STATIC:
             rvm_store(fp + ip[3], NULL)
-            value = _static_array(<rvm_site*>ip[9], <PyObject*>ip[4], ip[5], ip[6],
-                                  pool_end[ip[7]], <cnp.PyArray_Descr*>ip[8])
+            value = _static_array(ip)
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
                 continue
             rvm_store(fp + ip[1], value)
-            ip += 10
+            ip += 10 + ip[9]
 
         elif op == OP_RESHAPE:
             value = rvm_reshape(rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]))
@@ -1080,41 +1080,24 @@ cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count
 cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsize) noexcept:
     """A storage for a Shape of items."""
     cdef cnp.npy_intp dims[RVM_MAX_DIMS]
-    cdef int64_t rank, i, nbytes = itemsize
-    if not rvm_shape_dims(shape, -1, dims, &rank):
+    cdef int64_t rank, nbytes
+    if not rvm_shape_dims(shape, -1, dims, &rank) or not rvm_bytes(itemsize, rank, dims, &nbytes):
         return NULL
-    for i in range(rank):
-        if dims[i] < 0 or (dims[i] and nbytes > INT64_MAX // dims[i]):
-            return NULL
-        nbytes *= dims[i]
     return take_storage(allocator, nbytes)
-
-
-cdef bint _fits(int64_t nbytes, int64_t offset, int64_t rank, const cnp.npy_intp* dims,
-                int64_t itemsize) noexcept:
-    """Whether an array of items lies within `nbytes` bytes."""
-    cdef int64_t i, total = itemsize
-    if offset < 0 or offset > nbytes:
-        return False
-    for i in range(rank):
-        if dims[i] < 0:
-            return False
-        if dims[i] and total > nbytes // dims[i]:
-            return False
-        total *= dims[i]
-    return total <= nbytes - offset
 
 
 cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
                      cnp.PyArray_Descr* descr) noexcept:
     """An array over a storage."""
     cdef cnp.npy_intp dims[RVM_MAX_DIMS]
-    cdef int64_t rank
+    cdef int64_t rank, nbytes
     if Py_TYPE(storage) is not <PyTypeObject*>Storage:
         return NULL
     if not rvm_shape_dims(shape, -1, dims, &rank):
         return NULL
-    if not _fits((<Storage>storage).nbytes, offset, rank, dims, PyDataType_ELSIZE(descr)):
+    if not rvm_bytes(PyDataType_ELSIZE(descr), rank, dims, &nbytes):
+        return NULL
+    if offset > (<Storage>storage).nbytes or nbytes > (<Storage>storage).nbytes - offset:
         return NULL
     return _array_at(storage, offset, <int>rank, dims, descr)
 
@@ -1133,21 +1116,23 @@ cdef inline PyObject* _array_at(PyObject* storage, int64_t offset, int rank,
                          offset & (ALIGNMENT - 1) == 0)
 
 
-cdef PyObject* _static_array(rvm_site* site, PyObject* allocator, int64_t nbytes, int64_t offset,
-                             PyObject* shape, cnp.PyArray_Descr* descr) noexcept:
+cdef PyObject* _static_array(const int64_t* ip) noexcept:
     """The array of alloc_storage + alloc_tensor, handed out again once nobody else has it."""
+    cdef rvm_site* site = <rvm_site*>ip[8]
+    cdef cnp.PyArray_Descr* descr = <cnp.PyArray_Descr*>ip[7]
+    cdef int rank = <int>ip[9]
+    cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>ip + 10
     cdef PyObject* storage
     cdef PyObject* array = site.object
-    if array is not NULL and rvm_is_idle(array, <int>site.count, site.dims, descr, site.data):
+    if array is not NULL and rvm_is_idle(array, rank, dims, descr, site.data):
         rvm_incref(array)
         return array
-    storage = take_storage(allocator, nbytes)
+    storage = take_storage(<PyObject*>ip[4], ip[5])
     if storage is NULL:
         return NULL
-    array = _view(storage, offset, shape, descr)
+    array = _array_at(storage, ip[6], rank, dims, descr)
     Py_DECREF(<object>storage)
     if array is not NULL:
-        rvm_shape_dims(shape, -1, site.dims, &site.count)
         site.data = rvm_array_data(array)
         rvm_incref(array)
         rvm_store(&site.object, array)

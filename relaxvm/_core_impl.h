@@ -447,18 +447,29 @@ static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
     return heap;
 }
 
+/* Bytes of so many items; false if a dimension is negative, or if strides of such an array, for which
+ * dimensions of 0 count as 1, do not fit. */
+static inline int rvm_bytes(int64_t itemsize, int64_t rank, const npy_intp *dims, int64_t *bytes) {
+    int64_t total = itemsize, any = 1;
+    for (int64_t i = 0; i < rank; i++) {
+        int64_t dim = dims[i];
+        if (dim < 0 || !rvm_mul_fits(total, dim != 0 ? dim : 1, &total)) return 0;
+        any &= dim != 0;
+    }
+    *bytes = any ? total : 0;
+    return 1;
+}
+
 /* vm.builtin.reshape of a contiguous array to a Shape of as many elements: a view of it.  A new
  * reference, or NULL, perhaps with an exception. */
 static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
     PyArrayObject *array = (PyArrayObject *)x;
-    npy_intp dims[RVM_MAX_DIMS], size = 1;
-    int64_t rank;
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t rank, bytes;
     if (!PyArray_CheckExact(x) || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY)) return NULL;
     if (!rvm_shape_dims(shape, -1, dims, &rank)) return NULL;
-    for (int64_t i = 0; i < rank; i++) {
-        if (dims[i] < 0 || !rvm_mul_fits(size, dims[i], &size)) return NULL;
-    }
-    if (size == 0 || size != PyArray_SIZE(array)) return NULL;
+    if (!rvm_bytes(PyArray_ITEMSIZE(array), rank, dims, &bytes)) return NULL;
+    if (bytes == 0 || bytes != PyArray_NBYTES(array)) return NULL;
     PyObject *base = PyArray_BASE(array); /* views refer to what owns the memory, as numpy's do */
     if (base == NULL || !PyArray_CheckExact(base)) base = x;
     return rvm_new_array(base, (char *)PyArray_DATA(array), (int)rank, dims, PyArray_DESCR(array), 1);

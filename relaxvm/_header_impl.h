@@ -16,7 +16,7 @@
 #include <numpy/arrayobject.h>
 #include "_code.h"
 
-#define RVM_KEPT_HEADERS 64 /* of each rank */
+#define RVM_KEPT_HEADERS 256 /* of each rank */
 
 static PyTypeObject *rvm_storage_type; /* relaxvm._memory.Storage; set when the core is imported */
 

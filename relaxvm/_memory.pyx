@@ -29,8 +29,11 @@ cdef extern from "_memory_impl.h":
     object rvm_own(PyObject*)
 
 cdef extern from "Python.h":
+    ctypedef void (*destructor)(PyObject*) noexcept
+    PyObject* PyObject_Init(PyObject*, PyTypeObject*) noexcept
     ctypedef struct _typeobject "PyTypeObject":
         newfunc tp_new
+        destructor tp_dealloc
         void* tp_vectorcall
     void PyType_Modified(PyTypeObject*) noexcept
     void PyErr_Clear() noexcept
@@ -40,6 +43,7 @@ cdef enum:
     MAX_RANK = 64       # numpy's own bound
     SMALL = 1024        # up to here size classes are multiples of ALIGNMENT
     NUM_CLASSES = 16 + 4 * 53
+    KEPT_STORAGES = 256
 
 
 cdef char* _system_alloc(int64_t nbytes) noexcept:
@@ -205,6 +209,7 @@ cdef class PooledAllocator(Allocator):
 
 cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
     """A new storage of an allocator; NULL, without an exception, where `alloc` would raise."""
+    global _kept_storages, _num_kept_storages
     cdef int64_t capacity
     cdef char* data = NULL
     cdef int index
@@ -224,12 +229,19 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
         data = (<Allocator>self)._acquire(nbytes, &capacity)
         if data is NULL:
             return NULL
-    made = _new_storage(<PyTypeObject*>Storage, <PyObject*>_no_args, NULL)
-    if made is NULL:
-        PyErr_Clear()
-        _system_free(data)
-        return NULL
+    made = _kept_storages
+    if made is not NULL:
+        _kept_storages = <PyObject*>(<Storage>made).data
+        _num_kept_storages -= 1
+        PyObject_Init(made, <PyTypeObject*>Storage)
+    else:
+        made = _new_storage(<PyTypeObject*>Storage, <PyObject*>_no_args, NULL)
+        if made is NULL:
+            PyErr_Clear()
+            _system_free(data)
+            return NULL
     (<Storage>made).data = data
+    (<Storage>made)._scope = NULL
     (<Storage>made).capacity = capacity
     (<Storage>made).nbytes = nbytes
     (<Storage>made).allocator = self
@@ -257,7 +269,6 @@ cdef inline void _release(PyObject* self, char* data, int64_t capacity) noexcept
 
 
 @cython.final
-@cython.freelist(64)
 @cython.no_gc
 cdef class Storage:
     """A run of bytes from an allocator.  Tensors are views of it and keep it alive.
@@ -265,15 +276,6 @@ cdef class Storage:
     Attributes:
         nbytes: bytes asked for.
     """
-
-    def __dealloc__(self):
-        if self.data is not NULL:
-            (<Allocator>self.allocator)._live -= self.nbytes
-            (<Allocator>self.allocator)._num_live -= 1
-            _release(self.allocator, self.data, self.capacity)
-            if (<Allocator>self.allocator)._num_live == 0:
-                Py_DECREF(<object>self.allocator)
-            Py_XDECREF(self._scope)
 
     @property
     def device(self):
@@ -329,6 +331,33 @@ cdef class Storage:
         return f"<Storage of {self.nbytes} bytes on {self.device}>"
 
 
+# A list of the objects of storages that are gone, linked by their data; guarded by the GIL.
+cdef PyObject* _kept_storages = NULL
+cdef int _num_kept_storages = 0
+
+
+cdef void _dealloc_storage(PyObject* self) noexcept:
+    """In the place of Cython's way, which looks at more than there is to a storage."""
+    global _kept_storages, _num_kept_storages
+    cdef PyObject* allocator = (<Storage>self).allocator
+    cdef PyObject* scope = (<Storage>self)._scope
+    cdef bint last = False
+    if (<Storage>self).data is not NULL:
+        (<Allocator>allocator)._live -= (<Storage>self).nbytes
+        (<Allocator>allocator)._num_live -= 1
+        last = (<Allocator>allocator)._num_live == 0
+        _release(allocator, (<Storage>self).data, (<Storage>self).capacity)
+    if _num_kept_storages < KEPT_STORAGES:
+        (<Storage>self).data = <char*>_kept_storages
+        _kept_storages = self
+        _num_kept_storages += 1
+    else:
+        _free_storage(self)
+    if last:
+        Py_DECREF(<object>allocator)
+    Py_XDECREF(scope)
+
+
 cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr) noexcept:
     """The array of `Storage.view`, with everything checked by the caller; a new reference, or NULL
@@ -356,3 +385,5 @@ cdef PyObject* _refuse(PyTypeObject* cls, PyObject* args, PyObject* kwargs) exce
 
 cdef tuple _no_args = ()
 cdef newfunc _new_storage = set_new(Storage, <newfunc>_refuse)
+cdef destructor _free_storage = (<_typeobject*><PyObject*>Storage).tp_dealloc
+(<_typeobject*><PyObject*>Storage).tp_dealloc = _dealloc_storage

@@ -177,7 +177,7 @@ static inline int64_t rvm_bytes_of(PyArrayObject *array) {
     if (PyArray_NDIM(array) > 0 && PyArray_DIM(array, 0) > 1 &&
         PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS))
         return PyArray_DIM(array, 0) * PyArray_STRIDE(array, 0);
-    return PyArray_NBYTES(array);
+    return PyArray_NDIM(array) > 0 ? PyArray_NBYTES(array) : PyArray_ITEMSIZE(array);
 }
 
 /* An array that the kernel can take as it is.  Adds its size to *bytes. */

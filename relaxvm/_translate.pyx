@@ -795,16 +795,19 @@ cdef class Translator:
         needed = self._static_bytes(tensor[6], dtype.itemsize)
         if not 0 <= nbytes <= MAX_STATIC_BYTES or needed < 0:
             return 0
-        if len(self._constant(tensor[6])) > RVM_MAX_DIMS or offset > nbytes or needed > nbytes - offset:
+        shape = self._constant(tensor[6])
+        if len(shape) > RVM_MAX_DIMS or offset > nbytes or needed > nbytes - offset:
             return 0
         self._emit_slow(OP_ALLOC_STATIC, tensor[1])
         self._append(storage[1])
         self._append(<int64_t><PyObject*>allocator)
         self._append(nbytes)
         self._append(offset)
-        self._operands(tensor + 6, 1)
         self._append(<int64_t><PyObject*>dtype)
         self._append(<int64_t>self._site())
+        self._append(len(shape))
+        for dim in shape:
+            self._append(dim)
         return 3
 
     cdef bint _next_call_is(self, int64_t pc, int kind) noexcept:
@@ -902,7 +905,8 @@ cdef class Translator:
         return allocator if type(allocator) in (NaiveAllocator, PooledAllocator) else None
 
     cdef int64_t _static_bytes(self, int64_t word, int64_t itemsize) except -2:
-        """Bytes of a constant Shape of items; -1 if it is none or does not fit."""
+        """Bytes of a constant Shape of items; -1 if it is none, or if strides of such an array, for
+        which dimensions of 0 count as 1, do not fit."""
         cdef object total = itemsize
         shape = self._constant(word)
         if not isinstance(shape, Shape):
@@ -910,8 +914,10 @@ cdef class Translator:
         for dim in shape:
             if dim < 0:
                 return -1
-            total *= dim
-        return total if total <= INT64_MAX else -1
+            total *= dim or 1
+        if total > INT64_MAX:
+            return -1
+        return 0 if 0 in shape else total
 
     # -- emission
 
