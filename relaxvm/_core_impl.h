@@ -59,12 +59,11 @@ static inline void rvm_store(PyObject **cell, PyObject *value) {
     Py_XDECREF(old);
 }
 
-/* The same for what a program kills. */
-static inline void rvm_kill(PyObject **cell) {
+/* The same where the old value is likely to be a tensor that dies of it. */
+static inline void rvm_replace(PyObject **cell, PyObject *value) {
     PyObject *old = *cell;
-    if (old == NULL) return;
-    *cell = NULL;
-    rvm_drop(old);
+    *cell = value;
+    if (old != NULL) rvm_drop(old);
 }
 
 static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
@@ -217,6 +216,23 @@ static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims,
     }
     *found = size;
     return 1;
+}
+
+/* The same for the site to remember, which keeps the Shape: they do not change.  False if it is none. */
+static int rvm_learn_dims(rvm_site *site, PyObject *shape) {
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t count;
+    if (!rvm_shape_dims(shape, -1, dims, &count)) return 0;
+    memcpy(site->dims, dims, (size_t)count * sizeof(npy_intp));
+    site->count = count;
+    rvm_incref(shape);
+    rvm_store(&site->object, shape);
+    return 1;
+}
+
+/* Whether an operand is a Shape; its dimensions are then in the site. */
+static inline int rvm_site_dims(rvm_site *site, PyObject *shape) {
+    return RVM_LIKELY(site->object == shape) || rvm_learn_dims(site, shape);
 }
 
 /* The words of a shape heap of more than `last_slot` slots, or NULL. */
@@ -462,17 +478,17 @@ static inline int rvm_bytes(int64_t itemsize, int64_t rank, const npy_intp *dims
 
 /* vm.builtin.reshape of a contiguous array to a Shape of as many elements: a view of it.  A new
  * reference, or NULL, perhaps with an exception. */
-static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
+static inline PyObject *rvm_reshape(rvm_site *site, PyObject *x, PyObject *shape) {
     PyArrayObject *array = (PyArrayObject *)x;
-    npy_intp dims[RVM_MAX_DIMS];
-    int64_t rank, bytes;
+    int64_t bytes;
     if (!PyArray_CheckExact(x) || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY)) return NULL;
-    if (!rvm_shape_dims(shape, -1, dims, &rank)) return NULL;
-    if (!rvm_bytes(PyArray_ITEMSIZE(array), rank, dims, &bytes)) return NULL;
+    if (!rvm_site_dims(site, shape)) return NULL;
+    if (!rvm_bytes(PyArray_ITEMSIZE(array), site->count, site->dims, &bytes)) return NULL;
     if (bytes == 0 || bytes != PyArray_NBYTES(array)) return NULL;
     PyObject *base = PyArray_BASE(array); /* views refer to what owns the memory, as numpy's do */
     if (base == NULL || !PyArray_CheckExact(base)) base = x;
-    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)rank, dims, PyArray_DESCR(array), 1);
+    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)site->count, site->dims,
+                         PyArray_DESCR(array), 1);
 }
 
 /* ---- calls -----------------------------------------------------------------------------------
