@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine, load_kernels, toolchain
+from relaxvm._core import NaiveAllocator
 from relaxvm.errors import CancelledError, LimitError
 
 FLOAT32 = np.dtype("float32")
@@ -301,6 +302,80 @@ def test_a_reshaped_tensor_is_the_same_memory_and_outlives_it(optimize: bool) ->
     for i, result in enumerate(results):
         assert result.tolist() == [[10 * i, 10 * i + 1], [10 * i + 2, 10 * i + 3],
                                    [10 * i + 4, 10 * i + 5]]  # fmt: skip
+
+
+# What sites remember
+
+
+def test_a_site_sees_every_shape() -> None:
+    """Storage, tensor and reshape by shapes that change from run to run, wrong ones among them."""
+
+    def body(b: ExecBuilder) -> None:
+        device, scope = b.imm(0), b.convert_constant("global")
+        args = [b.vm_state(), b.r(0), device, FLOAT32, scope]
+        b.emit_call("vm.builtin.alloc_storage", args, dst=b.r(3))
+        b.emit_call("vm.builtin.alloc_tensor", [b.r(3), b.imm(4), b.r(1), FLOAT32], dst=b.r(4))
+        b.emit_call("test.fill", [b.r(4)])
+        b.emit_call("vm.builtin.reshape", [b.r(4), b.r(2)], dst=b.r(5))
+        b.emit_ret(b.r(5))
+
+    def fill(x: Any) -> None:
+        x[...] = np.arange(x.size).reshape(x.shape)
+
+    shapes: list[Any] = [
+        Shape([6]), Shape([2, 3]), (3, 2), Shape([0, 6]), Shape([-1]), Shape([]), 7, Shape([1] * 9),
+        Shape([1 << 40, 1 << 40]), Shape([0, 1 << 62, 1 << 62]),
+    ]  # fmt: skip
+    fast, plain = (
+        machine(3, body, optimize=optimize, functions={"test.fill": fill})
+        for optimize in (True, False)
+    )
+    storage = Shape([8])
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        first, second, third = (shapes[i] for i in rng.integers(0, len(shapes), 3))
+        for given in (
+            (storage, first, third),
+            (storage, shapes[0], shapes[1]),
+            (first, second, third),
+        ):
+            assert run(fast, *given) == run(plain, *given), given
+
+
+def run(vm: VirtualMachine, *args: Any) -> Any:
+    try:
+        result = vm.main(*args)
+    except Exception as error:
+        return type(error), str(error), error.__notes__
+    return (*looks(result), result.tolist())
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 1 << 62, 1 << 62), (1 << 62, 0, 1 << 40), (1 << 40, 1 << 40), (0, 4), (0,)]
+)
+def test_constant_shapes_of_no_elements_or_too_many(shape: tuple[int, ...]) -> None:
+    def body(b: ExecBuilder) -> None:
+        allocate(b, 1, (2,) * len(shape), FLOAT32)
+        kill(b, 1)
+        kill(b, 2)
+        allocate(b, 1, shape, FLOAT32, 8)
+        kill(b, 2)
+        b.emit_ret(b.r(1))
+
+    fast, plain = (machine(0, body, optimize=optimize) for optimize in (True, False))
+    for _ in range(2):
+        assert run(fast) == run(plain)
+
+
+def test_a_storage_is_as_it_was_asked_for_whatever_was_there_before() -> None:
+    allocator = NaiveAllocator()
+    for scope in ("texture", "global", "texture", "global"):
+        held = [allocator.alloc(64 + i, scope) for i in range(300)]
+        assert {storage.scope for storage in held} == {scope}
+        assert [storage.nbytes for storage in held] == list(range(64, 364))
+        assert allocator.stats()["live_storages"] == 300
+        del held
+    assert allocator.stats()["live_bytes"] == 0
 
 
 # Native functions
