@@ -14,9 +14,11 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
 #define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RVM_NOINLINE __attribute__((noinline))
 #else
 #define RVM_LIKELY(x) (x)
 #define RVM_UNLIKELY(x) (x)
+#define RVM_NOINLINE
 #endif
 
 #define RVM_MAX_DIMS 8 /* more dimensions than this go to the reference */

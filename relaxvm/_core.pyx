@@ -62,7 +62,6 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
     void rvm_store(PyObject**, PyObject*) noexcept
-    void rvm_replace(PyObject**, PyObject*) noexcept
     void rvm_gather(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_gather_tuple(PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_push_args(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
@@ -703,11 +702,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
         elif op == OP_COPY:
             value = rvm_load(fp, pool_end, ip[2])
             rvm_incref(value)
-            rvm_replace(fp + ip[1], value)
+            rvm_store(fp + ip[1], value)
             ip += 3
 
         elif op == OP_NULL:
-            rvm_replace(fp + ip[1], NULL)
+            rvm_store(fp + ip[1], NULL)
             ip += 2
 
         elif op == OP_MAKE_TUPLE:

@@ -56,13 +56,6 @@ static inline PyObject *rvm_load(PyObject **fp, PyObject **pool_end, int64_t wor
 static inline void rvm_store(PyObject **cell, PyObject *value) {
     PyObject *old = *cell;
     *cell = value;
-    Py_XDECREF(old);
-}
-
-/* The same where the old value is likely to be a tensor that dies of it. */
-static inline void rvm_replace(PyObject **cell, PyObject *value) {
-    PyObject *old = *cell;
-    *cell = value;
     if (old != NULL) rvm_drop(old);
 }
 

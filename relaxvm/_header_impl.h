@@ -88,11 +88,10 @@ static inline int rvm_is_plain_header(const PyArrayObject_fields *array) {
            array->nd <= RVM_MAX_DIMS && rvm_num_kept_headers[array->nd] < RVM_KEPT_HEADERS;
 }
 
-/* Give up a reference.  It has left the register: what this runs may run this very machine. */
-static inline void rvm_drop(PyObject *object) {
+/* Give up the last reference. */
+static RVM_NOINLINE void rvm_drop_last(PyObject *object) {
     PyArrayObject_fields *array = (PyArrayObject_fields *)object;
-    if (Py_REFCNT(object) != 1 || !PyArray_CheckExact(object) || !rvm_knows_headers() ||
-        !rvm_is_plain_header(array)) {
+    if (!PyArray_CheckExact(object) || !rvm_knows_headers() || !rvm_is_plain_header(array)) {
         Py_DECREF(object);
         return;
     }
@@ -102,6 +101,14 @@ static inline void rvm_drop(PyObject *object) {
     rvm_kept_headers[array->nd] = array;
     rvm_num_kept_headers[array->nd]++;
     Py_DECREF(base);
+}
+
+/* Give up a reference.  It has left the register: what this runs may run this very machine. */
+static inline void rvm_drop(PyObject *object) {
+    if (Py_REFCNT(object) == 1)
+        rvm_drop_last(object);
+    else
+        Py_DECREF(object);
 }
 
 #endif
