@@ -62,13 +62,14 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
     void rvm_store(PyObject**, PyObject*) noexcept
+    void rvm_replace(PyObject**, PyObject*) noexcept
     void rvm_gather(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_gather_tuple(PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_push_args(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_clear_registers(PyObject**, int64_t) noexcept
     int rvm_truth(PyObject*) noexcept
     int rvm_read_cond(PyObject*) noexcept
-    bint rvm_site_dims(rvm_site*, PyObject*) noexcept
+    bint rvm_shape_dims(PyObject*, int64_t, cnp.npy_intp*, int64_t*) noexcept
     bint rvm_match_shape(PyObject*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
     PyObject* rvm_make_shape(rvm_site*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
     PyObject* rvm_shape_of(rvm_site*, PyObject*) noexcept
@@ -81,7 +82,7 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
     void* rvm_array_data(PyObject*) noexcept
     bint rvm_bytes(int64_t, int64_t, const cnp.npy_intp*, int64_t*) noexcept
-    PyObject* rvm_reshape(rvm_site*, PyObject*, PyObject*) noexcept
+    PyObject* rvm_reshape(PyObject*, PyObject*) noexcept
     PyObject* rvm_vectorcall(PyObject*, PyObject**, int64_t) noexcept
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
     rvm_chunk* rvm_new_chunk(rvm_chunk*, int64_t) noexcept
@@ -702,11 +703,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
         elif op == OP_COPY:
             value = rvm_load(fp, pool_end, ip[2])
             rvm_incref(value)
-            rvm_store(fp + ip[1], value)
+            rvm_replace(fp + ip[1], value)
             ip += 3
 
         elif op == OP_NULL:
-            rvm_store(fp + ip[1], NULL)
+            rvm_replace(fp + ip[1], NULL)
             ip += 2
 
         elif op == OP_MAKE_TUPLE:
@@ -851,24 +852,23 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             ip += 5
 
         elif op == OP_ALLOC_STORAGE_DYN:
-            value = _take_shape(<rvm_site*>ip[6], <PyObject*>ip[3], rvm_load(fp, pool_end, ip[4]),
-                                ip[5])
+            value = _take_shape(<PyObject*>ip[3], rvm_load(fp, pool_end, ip[4]), ip[5])
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
                 continue
             rvm_store(fp + ip[1], value)
-            ip += 7
+            ip += 6
 
         elif op == OP_ALLOC_TENSOR:
-            value = _view(<rvm_site*>ip[7], rvm_load(fp, pool_end, ip[3]), ip[4],
-                          rvm_load(fp, pool_end, ip[5]), <cnp.PyArray_Descr*>ip[6])
+            value = _view(rvm_load(fp, pool_end, ip[3]), ip[4], rvm_load(fp, pool_end, ip[5]),
+                          <cnp.PyArray_Descr*>ip[6])
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
                 continue
-            rvm_store(fp + ip[1], value)
-            ip += 8
+            rvm_replace(fp + ip[1], value)
+            ip += 7
 
         elif op == OP_ALLOC_TENSOR_OF:
             count = ip[7]
@@ -878,7 +878,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 PyErr_Clear()
                 ip += ip[2]
                 continue
-            rvm_store(fp + ip[1], value)
+            rvm_replace(fp + ip[1], value)
             ip += 8 + count
 
         elif op == OP_ALLOC_STATIC:
@@ -888,18 +888,17 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 PyErr_Clear()
                 ip += ip[2]
                 continue
-            rvm_store(fp + ip[1], value)
+            rvm_replace(fp + ip[1], value)
             ip += 10 + ip[9]
 
         elif op == OP_RESHAPE:
-            value = rvm_reshape(<rvm_site*>ip[5], rvm_load(fp, pool_end, ip[3]),
-                                rvm_load(fp, pool_end, ip[4]))
+            value = rvm_reshape(rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]))
             if rvm_unlikely(value is NULL):
                 PyErr_Clear()
                 ip += ip[2]
                 continue
-            rvm_store(fp + ip[1], value)
-            ip += 6
+            rvm_replace(fp + ip[1], value)
+            ip += 5
 
         elif op == OP_MAKE_CLOSURE:
             count = ip[4]
@@ -1078,26 +1077,29 @@ cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count
 # Each answers NULL, perhaps with an exception set, where the builtin's reference has to look at it.
 
 
-cdef PyObject* _take_shape(rvm_site* site, PyObject* allocator, PyObject* shape,
-                           int64_t itemsize) noexcept:
+cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsize) noexcept:
     """A storage for a Shape of items."""
-    cdef int64_t nbytes
-    if not rvm_site_dims(site, shape) or not rvm_bytes(itemsize, site.count, site.dims, &nbytes):
+    cdef cnp.npy_intp dims[RVM_MAX_DIMS]
+    cdef int64_t rank, nbytes
+    if not rvm_shape_dims(shape, -1, dims, &rank) or not rvm_bytes(itemsize, rank, dims, &nbytes):
         return NULL
     return take_storage(allocator, nbytes)
 
 
-cdef PyObject* _view(rvm_site* site, PyObject* storage, int64_t offset, PyObject* shape,
+cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
                      cnp.PyArray_Descr* descr) noexcept:
     """An array over a storage."""
-    cdef int64_t nbytes
-    if Py_TYPE(storage) is not <PyTypeObject*>Storage or not rvm_site_dims(site, shape):
+    cdef cnp.npy_intp dims[RVM_MAX_DIMS]
+    cdef int64_t rank, nbytes
+    if Py_TYPE(storage) is not <PyTypeObject*>Storage:
         return NULL
-    if not rvm_bytes(PyDataType_ELSIZE(descr), site.count, site.dims, &nbytes):
+    if not rvm_shape_dims(shape, -1, dims, &rank):
+        return NULL
+    if not rvm_bytes(PyDataType_ELSIZE(descr), rank, dims, &nbytes):
         return NULL
     if offset > (<Storage>storage).nbytes or nbytes > (<Storage>storage).nbytes - offset:
         return NULL
-    return _array_at(storage, offset, <int>site.count, site.dims, descr)
+    return _array_at(storage, offset, <int>rank, dims, descr)
 
 
 cdef PyObject* _view_of(PyObject* storage, int64_t offset, int64_t end, cnp.PyArray_Descr* descr,

@@ -56,8 +56,16 @@ static inline PyObject *rvm_load(PyObject **fp, PyObject **pool_end, int64_t wor
 static inline void rvm_store(PyObject **cell, PyObject *value) {
     PyObject *old = *cell;
     *cell = value;
+    Py_XDECREF(old);
+}
+
+/* The same where the old value is likely to be a tensor that dies of it. */
+static inline void rvm_replace(PyObject **cell, PyObject *value) {
+    PyObject *old = *cell;
+    *cell = value;
     if (old != NULL) rvm_drop(old);
 }
+
 
 static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
                               const int64_t *words, int64_t count) {
@@ -193,6 +201,18 @@ static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_
     return shape;
 }
 
+/* A dimension; -1 with an exception if it does not fit. */
+static inline Py_ssize_t rvm_dim(PyObject *dim) {
+#if PY_VERSION_HEX >= 0x030C0000
+    if (RVM_LIKELY(PyLong_CheckExact(dim) && PyUnstable_Long_IsCompact((PyLongObject *)dim)))
+        return PyUnstable_Long_CompactValue((PyLongObject *)dim);
+#else
+    if (RVM_LIKELY(PyLong_CheckExact(dim) && Py_SIZE(dim) == 1))
+        return (Py_ssize_t)((PyLongObject *)dim)->ob_digit[0];
+#endif
+    return PyLong_AsSsize_t(dim);
+}
+
 /* Dimensions of an exact Shape; false if it is none, or has other than `count` of them (any number
  * up to RVM_MAX_DIMS when `count` is negative; the number is then left in *found). */
 static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims, int64_t *found) {
@@ -200,7 +220,7 @@ static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims,
     Py_ssize_t size = PyTuple_GET_SIZE(shape);
     if (count >= 0 ? size != count : size > RVM_MAX_DIMS) return 0;
     for (Py_ssize_t i = 0; i < size; i++) {
-        Py_ssize_t dim = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+        Py_ssize_t dim = rvm_dim(PyTuple_GET_ITEM(shape, i));
         if (RVM_UNLIKELY(dim == -1 && PyErr_Occurred())) {
             PyErr_Clear();
             return 0;
@@ -209,23 +229,6 @@ static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims,
     }
     *found = size;
     return 1;
-}
-
-/* The same for the site to remember, which keeps the Shape: they do not change.  False if it is none. */
-static int rvm_learn_dims(rvm_site *site, PyObject *shape) {
-    npy_intp dims[RVM_MAX_DIMS];
-    int64_t count;
-    if (!rvm_shape_dims(shape, -1, dims, &count)) return 0;
-    memcpy(site->dims, dims, (size_t)count * sizeof(npy_intp));
-    site->count = count;
-    rvm_incref(shape);
-    rvm_store(&site->object, shape);
-    return 1;
-}
-
-/* Whether an operand is a Shape; its dimensions are then in the site. */
-static inline int rvm_site_dims(rvm_site *site, PyObject *shape) {
-    return RVM_LIKELY(site->object == shape) || rvm_learn_dims(site, shape);
 }
 
 /* The words of a shape heap of more than `last_slot` slots, or NULL. */
@@ -471,17 +474,17 @@ static inline int rvm_bytes(int64_t itemsize, int64_t rank, const npy_intp *dims
 
 /* vm.builtin.reshape of a contiguous array to a Shape of as many elements: a view of it.  A new
  * reference, or NULL, perhaps with an exception. */
-static inline PyObject *rvm_reshape(rvm_site *site, PyObject *x, PyObject *shape) {
+static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
     PyArrayObject *array = (PyArrayObject *)x;
-    int64_t bytes;
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t rank, bytes;
     if (!PyArray_CheckExact(x) || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY)) return NULL;
-    if (!rvm_site_dims(site, shape)) return NULL;
-    if (!rvm_bytes(PyArray_ITEMSIZE(array), site->count, site->dims, &bytes)) return NULL;
+    if (!rvm_shape_dims(shape, -1, dims, &rank)) return NULL;
+    if (!rvm_bytes(PyArray_ITEMSIZE(array), rank, dims, &bytes)) return NULL;
     if (bytes == 0 || bytes != PyArray_NBYTES(array)) return NULL;
     PyObject *base = PyArray_BASE(array); /* views refer to what owns the memory, as numpy's do */
     if (base == NULL || !PyArray_CheckExact(base)) base = x;
-    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)site->count, site->dims,
-                         PyArray_DESCR(array), 1);
+    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)rank, dims, PyArray_DESCR(array), 1);
 }
 
 /* ---- calls -----------------------------------------------------------------------------------

@@ -644,7 +644,6 @@ cdef class Translator:
         elif kind == AS_RESHAPE and count == 2:
             self._emit_slow(OP_RESHAPE, dst)
             self._operands(args, 2)
-            self._append(<int64_t>self._site())
         elif kind == AS_MAKE_CLOSURE and count >= 1:
             self._emit_slow(OP_MAKE_CLOSURE, dst)
             self._operands(args, 1)
@@ -682,7 +681,6 @@ cdef class Translator:
         self._append(<int64_t><PyObject*>allocator)
         self._operands(args + 1, 1)
         self._append(itemsize)
-        self._append(<int64_t>self._site())
         return True
 
     cdef bint _quick_tensor(self, int64_t dst, int64_t count, const int64_t* args) except -1:
@@ -696,7 +694,6 @@ cdef class Translator:
         self._append(ARG_VALUE(args[1]))
         self._operands(args + 2, 1)
         self._append(<int64_t><PyObject*>dtype)
-        self._append(<int64_t>self._site())
         return True
 
     cdef bint _quick_tensor_of(self, int64_t dst, const int64_t* args, object shape,
