@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import re
+import runpy
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -454,3 +456,17 @@ def test_vm_tir_is_that_of_tvm(name: str) -> None:
     for function in found:
         ir.assert_structural_equal(ours[function], theirs[function])
     assert own.get().as_text() == builder.get().as_text()
+
+
+# The page
+
+PAGE = (Path(__file__).parent.parent / "docs" / "compile.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", PAGE, re.S)
+
+
+@pytest.mark.parametrize(("source", "output"), BLOCKS)
+def test_the_page(source: str, output: str, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "block.py"
+    path.write_text(source)
+    runpy.run_path(str(path), run_name="block")
+    assert capsys.readouterr().out.rstrip() == output.rstrip()

@@ -79,7 +79,7 @@ def _abandon_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     # Imported here so that an import of relaxvm.cli, as of any module, costs next to nothing.
     from .. import __version__
-    from . import assemble, check, compile, look, run
+    from . import assemble, check, compiling, look, run
 
     common = argparse.ArgumentParser(add_help=False)
     group = common.add_argument_group("output")
@@ -96,6 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group_of_commands in (run, look, assemble, compile, check):
+    for group_of_commands in (run, look, assemble, compiling, check):
         group_of_commands.add_commands(commands, common)
     return parser

@@ -201,6 +201,7 @@ class _FunctionEmitter:
         for block in seq.blocks:
             for binding in block.bindings:
                 self._binding(binding)
+        self._builder.at(seq.span)
         return self._operand(seq.body)
 
     # Tail calls: a function whose last act is to call itself starts again in the same frame.

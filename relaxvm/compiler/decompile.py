@@ -268,10 +268,10 @@ class _FunctionWriter:
         return node.kind if node.kind != "goto" else f"goto({self._labels[node.target]})"
 
     def _branch(self, node: Branch, before: Node | None, indent: str) -> Iterator[str]:
-        register = self._code.instructions[node.pc]["cond"]
-        condition = self.register(register)
         if before is not None and type(before) is Line and self._is_condition(before.pc, node):
             condition = self._operand(self._code.instructions[before.pc].args[0])
+        else:
+            condition = self.register(self._code.instructions[node.pc]["cond"])
         yield f"{indent}if {'not ' if node.negated else ''}{condition}:"
         yield from self._statements(node.then, indent + _INDENT)
         if node.orelse:
