@@ -2,8 +2,8 @@
 
 ``python -m tests.differential --count 10000 --seed 0`` generates programs and demands of each
 
-- that it keeps the rules of programs, prints to a text that reads as the same program, and survives
-  JSON, before and after every pass of the build pipeline;
+- that it keeps the rules of programs before and after every pass, prints to a text that reads as
+  the same program, and survives JSON (of one program in ten, also after every pass);
 - that no pass changes the module that it is given;
 - that the evaluator gives the same results after every pass, and after each pass that optimizes;
 - that the VM gives these results too, plain and optimized, and in the compiled mode;
@@ -49,6 +49,9 @@ OPTIMIZING: tuple[Callable[[], Pass], ...] = (
 
 PROGRAM = "the program"
 EXEC_MODES = ("bytecode", "compiled")
+MAY_DROP_CHECKS = ("after DeadCodeElimination",)
+"""Stages that remove pure calls that nobody uses, also those that would fail."""
+THOROUGH_EVERY = 10
 
 
 def _after(the_pass: Pass) -> str:
@@ -154,14 +157,25 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Checker:
-    """Checks one program; with `only`, at that stage alone."""
+    """Checks one program.
+
+    Args:
+        only: the only stage that is checked; None for all.
+        thorough: whether what passes make is printed, read, saved and hashed as well.
+    """
 
     def __init__(
-        self, mod: ir.IRModule, inputs: Sequence[list[Any]], *, only: str | None = None
+        self,
+        mod: ir.IRModule,
+        inputs: Sequence[list[Any]],
+        *,
+        only: str | None = None,
+        thorough: bool = True,
     ) -> None:
         self.mod = mod
         self.inputs = inputs
         self.only = only
+        self.thorough = thorough
         self.expected: list[Outcome] = []
         self.is_on_heap = False
         """Whether shapes are on the heap, so that the types in a text do not follow from it."""
@@ -170,6 +184,7 @@ class Checker:
         """Raises Differs at the first demand that is not met."""
         if self.only in (None, PROGRAM):
             self.attempt(PROGRAM, lambda: self.structure(self.mod))
+        before = ir.structural_hash(self.mod)
         self.expected = self.attempt(
             PROGRAM, lambda: [evaluate(self.mod, args) for args in self.inputs]
         )
@@ -182,6 +197,8 @@ class Checker:
         for each in optimizing:
             if self.only in (None, _after(each)):
                 self.after(each, self.mod)
+        if ir.structural_hash(self.mod) != before:
+            raise Differs(Difference("all passes", "the program itself has changed"))
 
     def lowering(self) -> None:
         """Check every pass of the pipeline, and what is built of the result."""
@@ -209,12 +226,13 @@ class Checker:
         stage = _after(the_pass)
         if self.only not in (None, stage):
             return self.attempt(stage, lambda: the_pass(mod))
-        before = ir.structural_hash(mod)
+        before = ir.structural_hash(mod) if self.thorough else 0
         new = self.attempt(stage, lambda: the_pass(mod))
-        if ir.structural_hash(mod) != before:
+        if self.thorough and ir.structural_hash(mod) != before:
             raise Differs(Difference(stage, "the module that was given to the pass has changed"))
         self.is_on_heap = self.is_on_heap or the_pass.name == "VMShapeLower"
-        self.attempt(stage, lambda: self.structure(new))
+        check = self.structure if self.thorough else analysis.check_well_formed
+        self.attempt(stage, lambda: check(new))
         self.runs(stage, lambda args: evaluate(new, args))
         return new
 
@@ -227,6 +245,8 @@ class Checker:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 what = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
                 raise Differs(Difference(stage, what, args)) from error
+            if expected.error and not got.error and stage in MAY_DROP_CHECKS:
+                continue
             for field in ("error", "value", "log"):
                 one, other = getattr(expected, field), getattr(got, field)
                 if not same(one, other):
@@ -234,9 +254,8 @@ class Checker:
                     raise Differs(Difference(stage, what, args))
 
     def structure(self, mod: ir.IRModule) -> None:
-        """A program keeps the rules, equals itself, and survives print and JSON."""
+        """A program keeps the rules and survives print and JSON."""
         analysis.check_well_formed(mod)
-        assert ir.structural_equal(mod, mod), "structural_equal: it does not equal itself"
         number = ir.structural_hash(mod)
         stored = ir.load_json(ir.save_json(mod))
         ir.assert_structural_equal(mod, stored)
@@ -261,19 +280,25 @@ class Checker:
 
 
 def difference_of(
-    mod: ir.IRModule, inputs: Sequence[list[Any]], *, only: str | None = None
+    mod: ir.IRModule,
+    inputs: Sequence[list[Any]],
+    *,
+    only: str | None = None,
+    thorough: bool = True,
 ) -> Difference | None:
-    """What is wrong with a program, or None."""
+    """What is wrong with a program, or None; the options are those of `Checker`."""
     try:
-        Checker(mod, inputs, only=only).check()
+        Checker(mod, inputs, only=only, thorough=thorough).check()
     except Differs as error:
         return error.difference
     return None
 
 
 def check_program(program: Program) -> Difference | None:
-    """What is wrong with a random program, or None."""
-    return difference_of(program.module, program.inputs)
+    """What is wrong with a random program, or None.  One in `THOROUGH_EVERY` is checked
+    thoroughly; the seed says which."""
+    thorough = program.seed % THOROUGH_EVERY == 0
+    return difference_of(program.module, program.inputs, thorough=thorough)
 
 
 def shrunk(program: Program, difference: Difference) -> tuple[ir.IRModule, list[Any], Difference]:
