@@ -1,7 +1,8 @@
 """relaxvm: a register-based virtual machine for tensor programs, and a compiler for it.
 
 Write a program as script (`relaxvm.script`) or with `BlockBuilder`, compile it with `build`, or
-build an executable by hand with `ExecBuilder`, or read one with `load`; run it with `VirtualMachine`.
+build an executable by hand with `ExecBuilder`, or read one with `load`; run it with
+`VirtualMachine`.
 Every name below is imported on first use, so that ``import relaxvm`` costs next to nothing.
 """
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         vm_build,
     )
     from ._core import Closure, Storage
-    from .compiler.build import build, compile
+    from .compiler.build import build, compile  # noqa: A004  (TVM's name)
     from .compiler.decompile import decompile
     from .exec_builder import ExecBuilder
     from .executable import FunctionInfo, VMExecutable
