@@ -24,6 +24,16 @@
         (void)data;                                                                             \
         for (npy_intp i = 0; i < *count; i++) out[i] = in[i] != 0;                              \
     }
+/* Memory that is seen as bools may hold other bytes than 0 and 1. */
+#define RVM_CAST_BOOL(from, to)                                                                 \
+    static void rvm_cast_##from##_##to(char **args, npy_intp const *count, npy_intp const *steps, \
+                                       void *data) {                                            \
+        const from *in = (const from *)args[0];                                                 \
+        to *out = (to *)args[1];                                                                \
+        (void)steps;                                                                            \
+        (void)data;                                                                             \
+        for (npy_intp i = 0; i < *count; i++) out[i] = (to)(in[i] != 0);                        \
+    }
 #define RVM_INT_TYPES(X, from) X(from, int8_t) X(from, uint8_t) X(from, int16_t) X(from, uint16_t) \
     X(from, int32_t) X(from, uint32_t) X(from, int64_t) X(from, uint64_t)
 #define RVM_REAL_TYPES(X, from) X(from, float) X(from, double)
@@ -42,12 +52,14 @@ RVM_REAL_TYPES(RVM_CAST, float)
 RVM_REAL_TYPES(RVM_CAST, double)
 RVM_TRUTH(float)
 RVM_TRUTH(double)
+RVM_INT_TYPES(RVM_CAST_BOOL, npy_bool)
+RVM_REAL_TYPES(RVM_CAST_BOOL, npy_bool)
 
-/* The type of so many bytes that a type number stands for: 'i' or 'u' and size, 'f' and size; a bool
- * is an unsigned byte that holds 0 or 1. */
+/* The type of so many bytes that a type number stands for: 'i' or 'u' and size, 'f' and size; 0 of a
+ * bool and of others. */
 static int rvm_kind_of(int type) {
     switch (type) {
-        case NPY_BOOL: case NPY_UBYTE: return 'u' << 8 | 1;
+        case NPY_UBYTE: return 'u' << 8 | 1;
         case NPY_BYTE: return 'i' << 8 | 1;
         case NPY_SHORT: return 'i' << 8 | 2;
         case NPY_USHORT: return 'u' << 8 | 2;
@@ -84,6 +96,14 @@ enum {
 /* The conversion of contiguous elements between data types, NULL where it is left to numpy: what a
  * float beyond an integer type becomes is not for us to say. */
 static PyUFuncGenericFunction rvm_find_cast(int from, int to) {
+    if (from == NPY_BOOL) {
+        if (to == NPY_BOOL) return rvm_cast_uint8_t_uint8_t; /* the bytes as they are, as in numpy */
+        switch (rvm_kind_of(to)) {
+            RVM_INT_TYPES(RVM_PICK, npy_bool)
+            RVM_REAL_TYPES(RVM_PICK, npy_bool)
+        }
+        return NULL;
+    }
     switch (rvm_kind_of(from)) {
         RVM_PICK_FROM_INT(int8_t)
         RVM_PICK_FROM_INT(uint8_t)

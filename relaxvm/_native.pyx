@@ -256,6 +256,7 @@ cdef class _Call:
     cdef Py_ssize_t count
     cdef int64_t nbytes
     cdef list keep      # objects that the arguments point into
+    cdef list arrays    # (position, whether written, array that is passed)
     cdef list copies    # (array, copy that the kernel writes in its place)
     cdef Py_ssize_t position    # of the argument at hand
     cdef bint written           # whether the kernel writes it
@@ -266,6 +267,7 @@ cdef class _Call:
         self.function = function
         self.count = count
         self.keep = []
+        self.arrays = []
         self.copies = []
         self.values = <RvmAny*>PyMem_RawMalloc(<size_t>count * sizeof(RvmAny) + 1)
         self.slots = <rvm_slot*>PyMem_RawMalloc(<size_t>count * sizeof(rvm_slot) + 1)
@@ -279,13 +281,26 @@ cdef class _Call:
     cdef object run(self):
         cdef RvmAny ret
         cdef rvm_call call
-        cdef int code = rvm_run(&self.function.kernel, self.values, self.slots, self.count,
-                                self.nbytes, &ret, &call)
+        cdef int code
+        self.put_arrays_again()
+        code = rvm_run(&self.function.kernel, self.values, self.slots, self.count, self.nbytes, &ret,
+                       &call)
         if code != 0:
             _fail(<PyObject*>self.function, code, &call)
         for array, copy in self.copies:
             np.copyto(array, copy)
         return rvm_own(_take_result(<PyObject*>self.function, &ret))
+
+    cdef int put_arrays_again(self) except -1:
+        """Python code that ran while other arguments were converted, in this thread or another, may
+        have given an array another shape, which moves its dimensions."""
+        self.nbytes = 0
+        for position, written, array in self.arrays:
+            self.position, self.written = position, written
+            if not self.put_as_it_is(array):
+                raise ValueError(f"{self.place()}: the array was changed while other arguments were "
+                                 f"converted")
+        return 0
 
     cdef bint put_fast(self, object value) noexcept:
         return rvm_put(&self.function.kernel, <PyObject*>value, self.written,
@@ -293,10 +308,10 @@ cdef class _Call:
 
     cdef int put(self, object value) except -1:
         cdef RvmAny* arg = &self.values[self.position]
-        if self.put_fast(value):
-            return 0
         if type(value) is np.ndarray:
             return self.put_array(value)
+        if self.put_fast(value):
+            return 0
         if type(value) is int:
             raise ValueError(f"{self.place()}: {describe(value)} does not fit 64 bits")
         rvm_put_int(arg, RVM_NONE, 0)
@@ -345,7 +360,7 @@ cdef class _Call:
         shape.object.padding = 0
         shape.object.destroy = NULL
         shape.dims = <const int64_t*>cnp.PyArray_DATA(dims)
-        shape.ndim = len(value)
+        shape.ndim = cnp.PyArray_SIZE(dims)
         self.values[self.position].as_object = &shape.object
         self.values[self.position].type = RVM_SHAPE
         return 0
@@ -369,19 +384,23 @@ cdef class _Call:
         return self.put(plain)
 
     cdef int put_array(self, cnp.ndarray array) except -1:
-        """An array that cannot be passed as quickly as others, or only as a copy."""
-        self.dtype(array.dtype)
-        if self.written and not array.flags.writeable:
-            raise ValueError(f"{self.place()}: the kernel writes it, and the array is read-only")
-        if self.put_fast(array) or self.put_many_dims(array):
-            return 0
-        copy = _aligned_copy(array, max(self.function.alignment, 64))
-        self.keep.append(copy)
-        if self.written:
-            self.copies.append((array, copy))
-        if not self.put_fast(copy) and not self.put_many_dims(copy):
-            raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
+        """An array, or a copy where it cannot be passed."""
+        cdef cnp.ndarray passed = array
+        if not self.put_fast(array):
+            self.dtype(array.dtype)
+            if self.written and not array.flags.writeable:
+                raise ValueError(f"{self.place()}: the kernel writes it, and the array is read-only")
+            if not self.put_as_it_is(array):
+                passed = _aligned_copy(array, max(self.function.alignment, 64))
+                if self.written:
+                    self.copies.append((array, passed))
+                if not self.put_as_it_is(passed):
+                    raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
+        self.arrays.append((self.position, self.written, passed))
         return 0
+
+    cdef bint put_as_it_is(self, cnp.ndarray array) except -1:
+        return self.put_fast(array) or self.put_many_dims(array)
 
     cdef bint put_many_dims(self, cnp.ndarray array) except -1:
         """An array for a strided kernel whose strides have no room in the slot; false if that is not

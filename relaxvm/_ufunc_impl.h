@@ -182,6 +182,8 @@ static inline int rvm_run_loop(const int64_t *words, char **data, npy_intp *step
                                int in_place) {
     PyUFuncGenericFunction loop = (PyUFuncGenericFunction)words[RVM_UFUNC_LOOP];
     void *extra = (void *)words[RVM_UFUNC_DATA];
+    /* Another thread may give the words to another loop while this one runs. */
+    int may_raise = (int)words[RVM_UFUNC_MAY_RAISE];
     npy_intp bytes = count * (npy_intp)words[RVM_UFUNC_OUT_SIZE];
     int once = in_place || bytes > RVM_ONCE_BYTES;
     if (count == 0) return 1;
@@ -197,7 +199,7 @@ static inline int rvm_run_loop(const int64_t *words, char **data, npy_intp *step
         loop(data, &count, steps, extra);
         Py_END_ALLOW_THREADS
     }
-    if (words[RVM_UFUNC_MAY_RAISE] && PyErr_Occurred()) return RVM_RAISED;
+    if (may_raise && PyErr_Occurred()) return RVM_RAISED;
     int status = rvm_float_status();
     if (RVM_UNLIKELY(status) && !once) {
         rvm_clear_float_status();

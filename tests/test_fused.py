@@ -266,6 +266,12 @@ def test_inputs_that_repeat(mode: str) -> None:
     assert_same(text, x, y, planned=True)
 
 
+@pytest.mark.parametrize("to", ["bool", "int8", "uint8", "int64", "float32", "float64"])
+def test_casts_of_bools_that_other_bytes_stand_for(to: str) -> None:
+    bools = np.array([2, 1, 0, 255, 128] * 40, "uint8").view("bool")
+    assert_same(f"cast($0, {to}) -> %0", bools, planned=True)
+
+
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

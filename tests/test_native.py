@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -510,8 +511,11 @@ def test_messages_of_the_header(kernels: Kernels) -> None:
         kernels["describe"](out)
     with pytest.raises(TypeError, match="argument 1: expected a tensor"):
         kernels["describe"](out, 1)
-    with pytest.raises(TypeError, match=r"argument 1: expected data type \(code 0, bits 64\), got "
-                       r"\(2, 32\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"argument 1: expected data type \(code 0, bits 64\), got "
+        r"\(2, 32\)",
+    ):
         kernels["describe"](out, np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="argument 1: expected rank 1, got 2"):
         kernels["describe"](out, np.zeros((3, 3), np.int64))
@@ -593,6 +597,47 @@ def test_an_error_in_a_program_names_the_place(kernels: Kernels) -> None:
 
 
 # Threads
+
+
+class Meddler:
+    """An array that changes another one when it is asked for its memory."""
+
+    def __init__(self, array: np.ndarray, meddle: Callable[[], None]) -> None:
+        self.array, self.meddle = array, meddle
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.meddle()
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("shape", [(24,), (1,) * 9 + (24,)])
+def test_an_array_that_changes_while_others_are_converted(
+    library: Path, strided: bool, shape: tuple[int, ...]
+) -> None:
+    x, out = np.zeros((2, 3, 4)), np.full(6 + 2 * 32, -7, np.int64)
+
+    def reshape() -> None:
+        x.shape = shape
+        taken.extend(np.zeros((9, 9, 0)) for _ in range(50))  # they use the memory of the old shape
+
+    taken: list[np.ndarray] = []
+    load(library, "describe", strided=strided)(x, Meddler(out, reshape))
+    assert out[3] == len(shape)
+    assert tuple(out[6 : 6 + len(shape)]) == shape
+
+
+def test_an_array_that_does_not_do_any_more(library: Path) -> None:
+    x, out = np.zeros(8, "complex64"), np.full(6 + 2 * 32, -7, np.int64)
+
+    def change() -> None:
+        x.dtype = np.dtype(">f4")
+
+    with pytest.raises(ValueError, match="describe: argument 0: the array was changed while other"):
+        load(library, "describe")(x, Meddler(out, change))
 
 
 def test_threads_that_share_a_function(library: Path) -> None:
