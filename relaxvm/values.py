@@ -173,7 +173,7 @@ def _dtype_of_name(name: str) -> np.dtype[Any]:
         return _ml_dtype(name)
     try:
         return np.dtype(name)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # numpy reads some names as Python
         raise TypeError(f"dtype: {name!r} is not a data type") from None
 
 

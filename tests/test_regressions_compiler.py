@@ -138,3 +138,17 @@ def test_a_reshape_keeps_all_elements(case: str, in_dataflow: bool, exec_mode: s
     assert (found == 4).all()
     with pytest.raises(ValueError, match="reshape: out: expected 9 elements, got float32"):
         run(text, np.ones(9, np.float32), *rest, exec_mode=exec_mode)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "message"),
+    [
+        ("banana", "A[0]", "<script>:2:10: dtype: 'banana' is not a data type"),
+        (",", "A[0]", "<script>:2:10: dtype: ',' is not a data type"),
+        ("object", "A[0]", "<script>:2:10: dtype: expected bool, an integer or a float, got 'obj"),
+        ("float32", "A[0] ** 2", "<script>:3:12: unsupported operand type(s) for **"),
+    ],
+)
+def test_what_is_said_about_a_prim_func(dtype: str, value: str, message: str) -> None:
+    text = f'@T.prim_func\ndef k(A: T.Buffer((4,), "{dtype}")):\n    A[1] = {value}\n'
+    assert refused(text).startswith(message)

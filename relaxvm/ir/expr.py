@@ -266,7 +266,8 @@ def _operator(name: str, *operands: Any) -> Any:
             if isinstance(operand.ty, TensorType) and name in TENSOR_OPERATORS:
                 return TENSOR_OPERATORS[name](*operands)
             return NotImplemented
-    return SCALAR_OPERATORS[name](*operands)
+    operator = SCALAR_OPERATORS.get(name)
+    return NotImplemented if operator is None else operator(*operands)
 
 
 class Expr(Node):

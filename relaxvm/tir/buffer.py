@@ -14,6 +14,7 @@ from ..ir.arith import simplify
 from ..ir.expr import Expr, IntImm, PrimType, Type, Var, prim_type
 from ..ir.node import Node
 from ..ir.prim import as_scalar, cast
+from ..values import element_dtype
 
 __all__ = [
     "Buffer",
@@ -68,7 +69,7 @@ class BufferType(Type):
         span: Any = None,
     ) -> None:
         self.shape = as_dims(shape)
-        self.dtype = str(dtype)
+        self.dtype = element_dtype(str(dtype))
         self.strides = as_dims(strides)
         if self.strides and len(self.strides) != len(self.shape):
             raise ValueError(
