@@ -256,7 +256,8 @@ class Evaluator:
         if kind is ir.Op:
             return self.call_op(call, env)
         if kind is ir.ExternFunc:
-            return self.packed(callee.global_symbol, self.values(call.args, env), void=_is_void(call))
+            args = self.values(call.args, env)
+            return self.packed(callee.global_symbol, args, void=_is_void(call))
         if kind is ir.GlobalVar:
             args = self.values(call.args, env)
             result = self.apply(self.mod[callee], {}, args)

@@ -2,7 +2,7 @@
 
 A program is a module, whose function "main" calls the others, and arguments for it.  It is built
 with `BlockBuilder` and `relaxvm.op`, as a user would.  What decides is kept away from what rounds:
-every value knows whether its elements are integers (then float arithmetic is exact in any order) and
+every value knows whether its elements are integers (float sums are then exact in any order) and
 how large they may be, so that two correct machines give the same results.
 """
 

@@ -184,7 +184,7 @@ KERNELS: dict[str, Function] = {
     **{name: _reduce_to(OPERATORS[name]) for name in ("sum", "prod", "max", "min", "argmax",
                                                       "argmin")},
 }  # fmt: skip
-"""Kernel, without "relaxvm.kernel." -> what is written to its output; it gets the output as well."""
+"""Kernel, without "relaxvm.kernel." -> what its output becomes; it gets the output as well."""
 
 
 def run_kernel(name: str, args: list[Any], outputs: int) -> None:

@@ -184,7 +184,8 @@ def test_a_pass_that_changes_its_input_is_found(monkeypatch: pytest.MonkeyPatch)
     x = vector("x", 2)
     mod = function([x], lambda bb: bb.emit(op.add(x, x)))
     found = difference_of(mod, [[np.ones(2, "float32")]])
-    assert found == Difference("after Careless", "the module that was given to the pass has changed")
+    said = "the module that was given to the pass has changed"
+    assert found == Difference("after Careless", said)
 
 
 def test_shrinking_keeps_what_is_asked_for() -> None:
