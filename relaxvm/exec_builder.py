@@ -41,7 +41,7 @@ from .isa import (
     encode_arg,
 )
 from .source import DebugInfo, Span
-from .values import Shape, describe, readable, to_value
+from .values import Shape, describe, is_sealed, readable, to_value
 
 __all__ = ["ExecBuilder", "Label"]
 
@@ -253,7 +253,7 @@ class ExecBuilder:
         index = self._constant_index.get(key)
         if index is None:
             # Memory that came through a protocol belongs to others, whatever its flags say.
-            is_kept = not is_array or (isinstance(const, np.ndarray) and _is_sealed(value))
+            is_kept = not is_array or (isinstance(const, np.ndarray) and is_sealed(value))
             index = self._constant_index[key] = len(self._constants)
             self._constants.append(value if is_kept else _sealed_copy(value))
         return encode_arg(ArgKind.CONSTANT, index)
@@ -798,16 +798,6 @@ def _constant(const: Any) -> Any:
         f"constant: expected an array, dtype, shape (tuple of ints), str, int, float, bool "
         f"or None, got {describe(const)}"
     )
-
-
-def _is_sealed(array: np.ndarray[Any, Any]) -> bool:
-    """Whether neither the array nor any that it is a view of can be written to."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return False
-        base = base.base
-    return True
 
 
 def _sealed_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "dtype_name",
     "dtype_to_dl",
     "element_dtype",
+    "is_sealed",
     "kind_of",
     "readable",
     "to_value",
@@ -245,6 +246,16 @@ def dtype_from_dl(code: int, bits: int, lanes: int) -> np.dtype[Any]:
                 if dtype.itemsize * 8 == bits:
                     return dtype.newbyteorder("=")
     raise FormatError(f"data type (code {code}, bits {bits}, lanes {lanes}): no numpy dtype for it")
+
+
+def is_sealed(array: np.ndarray[Any, Any]) -> bool:
+    """Whether neither the array nor any that it is a view of can be written to."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return True
 
 
 def kind_of(value: object) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import VirtualMachine
+from relaxvm import VirtualMachine, op
 from relaxvm.compiler.build import EXEC_MODES
 from relaxvm.errors import DiagnosticError
-from relaxvm.ir import IRModule, TensorType
+from relaxvm.ir import BlockBuilder, Function, IRModule, TensorType, Var, convert_to_expr
 from relaxvm.script import from_source
-from relaxvm.transform import PassContext, PassInstrument, Sequential
+from relaxvm.transform import BindParams, PassContext, PassInstrument, Sequential
 from relaxvm.values import Shape
 
 MODES = pytest.mark.parametrize("exec_mode", EXEC_MODES)
@@ -152,3 +152,30 @@ def test_a_reshape_keeps_all_elements(case: str, in_dataflow: bool, exec_mode: s
 def test_what_is_said_about_a_prim_func(dtype: str, value: str, message: str) -> None:
     text = f'@T.prim_func\ndef k(A: T.Buffer((4,), "{dtype}")):\n    A[1] = {value}\n'
     assert refused(text).startswith(message)
+
+
+def test_constants_keep_the_values_they_were_made_of() -> None:
+    """An array that is written into later is no part of the program."""
+    weights = np.ones(3, np.float32)
+    x = Var("x", TensorType((3,), "float32"))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        value = bb.emit(op.add(x, weights))
+        weights[:] = 2
+        bb.emit_func_output(bb.emit(op.multiply(value, weights)))
+    bound = BindParams("main", {"x": weights})(bb.get())
+    weights[:] = 3
+    assert VirtualMachine(relaxvm.build(bound))["main"]().tolist() == [6, 6, 6]
+
+
+def test_a_sealed_array_is_not_copied() -> None:
+    weights = np.ones(3, np.float32)
+    weights.flags.writeable = False
+    assert np.shares_memory(convert_to_expr(weights).data, weights)
+
+
+def test_a_parameter_that_cannot_be_bound_is_named() -> None:
+    x = Var("x", TensorType((3,), "float32"))
+    module = IRModule({"main": Function([x], x, x.ty)})
+    with pytest.raises(ValueError, match="BindParams: parameter 'x': could not convert string"):
+        BindParams("main", {"x": "text"})(module)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import as_dtype, describe, dtype_name, element_dtype
+from ..values import as_dtype, describe, dtype_name, element_dtype, is_sealed
 from .node import Attrs, Node
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "Var",
     "VarBinding",
     "const",
+    "constant_of",
     "convert_to_expr",
     "extern",
     "int_imm",
@@ -585,7 +586,8 @@ class Constant(Expr):
     """A tensor known when the program is built.
 
     Attributes:
-        data: the array, read-only.
+        data: the array, read-only.  It is a view of the argument: who may still write that hands a
+            copy over, as `constant_of` does.
     """
 
     __slots__ = ("data",)
@@ -985,6 +987,12 @@ def const(value: Any, dtype: Any = None) -> Constant:
     return Constant(array)
 
 
+def constant_of(array: NDArray[Any]) -> Constant:
+    """A constant tensor of an array.  One that can be written is copied: what is written into it
+    later does not change the program."""
+    return Constant(array if is_sealed(array) else array.copy())
+
+
 def extern(name: str, ty: Type | None = None) -> ExternFunc:
     """A packed function, by name."""
     return ExternFunc(name, ty)
@@ -1004,7 +1012,7 @@ def convert_to_expr(value: Any) -> Expr:
     if isinstance(value, (bool, int, float, np.generic)):
         return prim_value(value)
     if isinstance(value, np.ndarray):
-        return Constant(value)
+        return constant_of(value)
     if isinstance(value, np.dtype):
         return DataTypeImm(dtype_name(value))
     if isinstance(value, (tuple, list)):

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..ir.expr import (
     AnyType,
-    Constant,
     DataTypeImm,
     Expr,
     IntImm,
@@ -28,6 +27,7 @@ from ..ir.expr import (
     Tuple,
     TupleType,
     const,
+    constant_of,
     convert_to_expr,
     prim_value,
 )
@@ -113,7 +113,7 @@ def _to_expr(name: str, value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, np.ndarray):
-        return Constant(value)
+        return constant_of(value)
     raise IllTyped(f"{name}: expected an expression, got {describe(value)}")
 
 

@@ -18,6 +18,7 @@ from ..ir import (
     TensorType,
     Var,
     bind_type,
+    constant_of,
     prim_value,
     substitute_vars,
     type_free_vars,
@@ -58,8 +59,11 @@ def _as_expr(value: Any, param: Var) -> Expr:
     if type(param.ty) is PrimType:
         return prim_value(value)
     if type(param.ty) is TensorType and param.ty.dtype is not None and not hasattr(value, "dtype"):
-        return Constant(np.asarray(value, as_dtype(param.ty.dtype)))
-    return Constant(np.asarray(value))
+        try:
+            return Constant(np.array(value, as_dtype(param.ty.dtype)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"BindParams: parameter {param.name!r}: {error}") from None
+    return constant_of(np.asarray(value))
 
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
