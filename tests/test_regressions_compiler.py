@@ -179,3 +179,14 @@ def test_a_parameter_that_cannot_be_bound_is_named() -> None:
     module = IRModule({"main": Function([x], x, x.ty)})
     with pytest.raises(ValueError, match="BindParams: parameter 'x': could not convert string"):
         BindParams("main", {"x": "text"})(module)
+
+
+@MODES
+def test_an_operand_of_unknown_rank(exec_mode: str) -> None:
+    text = '@R.function\ndef main(x: R.Tensor(dtype="float32")):\n    return R.add(x, x)\n'
+    message = (
+        r"operator relax.add cannot be called by the VM: R.add\(x, x\); no pass has lowered it, as "
+        r'its result is only known to be R.Tensor\(dtype="float32"\); R.match_cast tells more'
+    )
+    with pytest.raises(TypeError, match=message):
+        run(text, exec_mode=exec_mode)

@@ -33,6 +33,7 @@ from ..ir import (
     SeqExpr,
     ShapeExpr,
     StringImm,
+    TensorType,
     Tuple,
     TupleGetItem,
     TupleType,
@@ -124,6 +125,15 @@ class _Used(ExprVisitor):
 
     def visit_global_var(self, var: GlobalVar) -> None:
         self.functions.add(var)
+
+
+def not_lowered(op: Op, call: Call) -> TypeError:
+    """The error of a call of an operator that is left in a lowered program."""
+    reason = "no pass has lowered it"
+    ty = call.ty
+    if type(ty) is TensorType and (ty.shape is None or ty.dtype is None):
+        reason += f", as its result is only known to be {ty}; R.match_cast tells more of operands"
+    return TypeError(f"operator {op.name} cannot be called by the VM: {call}; {reason}")
 
 
 class _FunctionEmitter:
@@ -397,9 +407,7 @@ class _FunctionEmitter:
             storage, offset, shape, dtype, *_device = call.args
             args = self._operands((storage, offset, shape, dtype))
             return self._emit_call("vm.builtin.alloc_tensor", args, call, is_used)
-        raise TypeError(
-            f"operator {op.name} cannot be called by the VM: {call}; no pass has lowered it"
-        )
+        raise not_lowered(op, call)
 
     # Control flow
 

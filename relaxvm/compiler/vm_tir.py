@@ -53,7 +53,7 @@ from ..tir.intrinsics import (
     reinterpret,
 )
 from ..values import Shape, as_dtype
-from .codegen import has_shape_heap, param_names, symbol_of
+from .codegen import has_shape_heap, not_lowered, param_names, symbol_of
 
 __all__ = ["PREFIX", "VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
 
@@ -326,9 +326,7 @@ class _FunctionEmitter:
             args = self._operands((storage, offset, shape, dtype))
             self._call_packed("vm.builtin.alloc_tensor", args, register)
         else:
-            raise TypeError(
-                f"operator {op.name} cannot be called by the VM: {call}; no pass has lowered it"
-            )
+            raise not_lowered(op, call)
 
     def _call_function(self, op: Expr, call: Call, register: int | None) -> None:
         args = self._operands(call.args)
