@@ -381,7 +381,9 @@ class _FunctionEmitter:
         is_void = type(call.ty) is TupleType and not call.ty.fields
         if is_void or not is_used:
             self._builder.emit_call(name, args)
-            return self._builder.void_arg()
+            if not is_used:
+                return self._builder.void_arg()
+            name, args = "vm.builtin.make_tuple", []  # who uses nothing gets the empty tuple
         dst = self._new_register()
         self._builder.emit_call(name, args, dst)
         return dst

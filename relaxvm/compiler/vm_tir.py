@@ -233,9 +233,11 @@ class _FunctionEmitter:
 
     def _var(self, var: Any) -> Expr | None:
         try:
-            return self._values[var]
+            value = self._values[var]
         except KeyError:
             raise TypeError(f"variable {var} is used before it is bound") from None
+        # Who uses nothing gets the empty tuple.
+        return self._set_new("vm.builtin.make_tuple", []) if value is None else value
 
     def _scalar(self, expr: Any) -> Expr:
         if expr.ty.dtype == "bool":

@@ -73,6 +73,11 @@ class _FreeVars(ExprVisitor):
     def visit_type(self, ty: Type) -> None:
         self.used.update(dict.fromkeys(type_free_vars(ty)))
 
+    def visit_call(self, call: Call) -> None:
+        super().visit_call(call)
+        if isinstance(call.op, Var):  # a closure's call names the type of its result
+            self.visit_type(call.ty)
+
     def visit_binding(self, binding: Binding) -> None:
         if type(binding) is MatchCast:
             new = definable_tir_vars_in_type(binding.ty)
@@ -107,6 +112,10 @@ class _Symbolic(ExprVisitor):
 
     def visit_type(self, ty: Type) -> None:
         self.found.update(definable_tir_vars_in_type(ty))
+
+    def visit_var_def(self, var: Var) -> None:
+        if _is_symbolic(var):
+            self.found.add(var)
 
     def visit_call(self, call: Call) -> None:
         """Defines nothing."""
@@ -225,7 +234,9 @@ class _Lifter(ExprMutator):
         captures = self._captures(var, func)
         symbolic = {c: Var(c.name, c.ty, c.span) for c in captures if _is_symbolic(c)}
         params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
-        lifted = substitute_vars(func, symbolic)
+        # Values go with their dimensions, or types would not fit; closures are renamed below.
+        renamed = {c: p for c, p in zip(captures, params, strict=True) if not _has_function(c.ty)}
+        lifted = substitute_vars(func, renamed)
         all_params = [*lifted.params, *params]
         known = {v for p in all_params for v in type_free_vars(p.ty)}
         ret_ty = erase_type(lifted.ret_ty, known.__contains__)
