@@ -7,6 +7,7 @@ those that the outputs tell something.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -185,6 +186,29 @@ KERNELS: dict[str, Function] = {
                                                       "argmin")},
 }  # fmt: skip
 """Kernel, without "relaxvm.kernel." -> what its output becomes; it gets the output as well."""
+
+
+def _fused(*args: Any) -> Any:
+    """A chain of kernels, as "exp($0); add(%0, 2) -> %1": $ are inputs, % are steps before."""
+    *inputs, text, out = args
+    body, _, result = text.partition(" -> ")
+    done: list[Any] = []
+    for step in body.split("; "):
+        name, _, rest = step.removesuffix(")").partition("(")
+        words = rest.split(", ")
+        tensors = {w: (inputs if w[0] == "$" else done)[int(w[1:])] for w in words if w[0] in "$%"}
+        if name == "cast":
+            done.append(tensors[words[0]].astype(words[1]))
+            continue
+        beside = [tensors[w] for w in words if w in tensors]
+        number = beside[-1 if name == "where" else 0].dtype.type
+        operands = [tensors[w] if w in tensors else number(ast.literal_eval(w.title()))
+                    for w in words]  # fmt: skip
+        done.append(np.asarray(OPERATORS[name](*operands)))
+    return np.broadcast_to(done[int(result[1:])], out.shape)
+
+
+KERNELS["fused"] = _fused
 
 
 def run_kernel(name: str, args: list[Any], outputs: int) -> None:
