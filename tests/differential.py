@@ -370,8 +370,11 @@ def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, str | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--count", type=int, default=500, help="how many programs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes")

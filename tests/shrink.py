@@ -84,10 +84,10 @@ class _Shrinker:
         while position > 0:
             position -= 1
             for choice in range(rewrite.CHOICES):
-                if name not in self.mod:
-                    return changed
                 func = rewrite(position, choice).visit(self.mod[name])
                 if func is not self.mod[name] and self.keep_function(name, func):
+                    if name not in self.mod:
+                        return True
                     changed = True
                     position = min(position, _count(self.mod[name], rewrite))
                     break
