@@ -51,6 +51,19 @@ class _Mentions(ExprVisitor):
         self._live.update(type_free_vars(ty))
 
 
+def _has_check(value: Expr) -> bool:
+    """Whether a branch of an If has a match_cast outside of dataflow, which may fail."""
+    if type(value) is not If:
+        return False
+    return any(
+        type(binding) is MatchCast or _has_check(binding.value)
+        for branch in (value.true_branch, value.false_branch)
+        for block in branch.blocks
+        if type(block) is not DataflowBlock
+        for binding in block.bindings
+    )
+
+
 class _Eliminator:
     def __init__(self, has_effect: Any) -> None:
         self._has_effect = has_effect
@@ -99,7 +112,7 @@ class _Eliminator:
         if type(binding) is MatchCast:
             # Outside of dataflow the check itself is what the program asks for.
             return not in_dataflow or any(v in live for v in type_free_vars(binding.ty))
-        return bool(self._has_effect(binding.value))
+        return bool(self._has_effect(binding.value)) or _has_check(binding.value)
 
     def _inside(self, binding: Binding, live: set[Var]) -> Binding:
         value: Expr = binding.value
