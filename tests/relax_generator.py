@@ -8,6 +8,7 @@ how large they may be, so that two correct machines give the same results.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ def packed_functions(log: list[Any]) -> dict[str, Callable[..., Any]]:
     """The packed functions that programs call; those with effects write them to a log."""
 
     def record(*values: Any) -> None:
-        log.append([np.array(v) if isinstance(v, np.ndarray) else v for v in values])
+        log.append(copy.deepcopy(list(values)))  # as they are now, also in tuples
 
     def scale_into(x: Any, factor: Any, out: Any) -> None:
         np.multiply(x, out.dtype.type(factor), out=out)

@@ -6,6 +6,8 @@ fails there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,15 @@ def test_programs_use_what_they_are_about() -> None:
                  "recursive", "R.concat", "R.reshape", "R.where", "R.Tuple", "loop(", "tir_vars",
                  "R.split"):  # fmt: skip
         assert sum(part in text for text in texts) >= 3, part
+
+
+def test_what_is_written_to_the_log_does_not_change() -> None:
+    log: list[Any] = []
+    x, y = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    packed_functions(log)["test.log"](x, (1, (y,)))
+    x[:], y[:] = 1, 1
+    assert not log[0][0].any()
+    assert not log[0][1][1][0].any()
 
 
 # The evaluator
