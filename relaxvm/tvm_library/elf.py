@@ -1,0 +1,220 @@
+"""Shared libraries of Linux and the BSDs, read as data: no code of theirs runs.
+
+Only what a loader needs of an ELF file is read: for which machine it is, its dynamic symbols, the
+libraries it asks for, and where its dynamic relocations point.  Every offset is compared with the
+size of the file before it is followed.
+
+Source: System V Application Binary Interface, chapters "Object files" and "Dynamic linking".
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, NoReturn
+
+from ..errors import FormatError
+from ..values import readable
+
+__all__ = ["MAGIC", "ElfFile", "Symbol"]
+
+MAGIC: Final = b"\x7fELF"
+
+_MACHINES: Final = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_SHARED: Final = 3  # e_type: ET_DYN
+_LOAD: Final = 1  # p_type: PT_LOAD
+_DYNAMIC, _RELA, _DYNSYM = 6, 4, 11  # sh_type
+_NEEDED: Final = 1  # d_tag: DT_NEEDED
+_WEAK: Final = 2  # binding of a symbol: STB_WEAK
+
+_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT: Final = struct.Struct("<IIQQQQQQ")
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL: Final = struct.Struct("<IBBHQQ")
+_RELOCATION: Final = struct.Struct("<QQq")
+_ENTRY: Final = struct.Struct("<qQ")
+
+
+class Symbol(NamedTuple):
+    """A dynamic symbol.
+
+    Attributes:
+        name: of the symbol.
+        address: from where the library is loaded; 0 if it is undefined.
+        size: in bytes, as the file says.
+        defined: whether the library has it, rather than asks for it.
+        weak: whether the library does without it.
+        entry: offset of its entry in the file.
+    """
+
+    name: str
+    address: int
+    size: int
+    defined: bool
+    weak: bool
+    entry: int
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+class ElfFile:
+    """A shared library of 64 bits, little endian.
+
+    Args:
+        data: the file, which must not change while this lives.
+        source: its name, for messages.
+
+    Attributes:
+        machine: what it is for, as `platform.machine` names it.
+        symbols: the dynamic symbols by name.
+        needed: the libraries that it asks for.
+
+    Raises:
+        FormatError: it is none, or not well-formed.
+    """
+
+    def __init__(self, data: bytes | memoryview, source: str = "<memory>") -> None:
+        self.data = memoryview(data).cast("B")
+        self.source = source
+        header = self._unpack(_HEADER, 0, "header")
+        ident, kind, machine = header[0], header[1], header[2]
+        if ident[:4] != MAGIC:
+            self._fail(f"expected an ELF file, got one that starts with {ident[:4]!r}")
+        if (ident[4], ident[5]) != (2, 1):
+            self._fail("expected 64 bits and little endian")
+        if kind != _SHARED:
+            self._fail(f"expected a shared library, got an ELF file of type {kind}")
+        self.machine = _MACHINES.get(machine, f"machine {machine}")
+        self._segments = list(self._table(_SEGMENT, header[5], header[10], header[9], "segment"))
+        self._sections = [
+            _Section(*fields)
+            for fields in self._table(_SECTION, header[6], header[12], header[11], "section")
+        ]
+        self.symbols = {symbol.name: symbol for symbol in self._read_symbols()}
+        self.needed = tuple(self._read_needed())
+
+    @property
+    def is_for_this_machine(self) -> bool:
+        """Whether the process may load it, as far as the header says."""
+        machine = platform.machine().lower()
+        return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine) == self.machine
+
+    def offset_of(self, address: int, size: int = 0) -> int:
+        """Where in the file the bytes are that are loaded to an address.
+
+        Raises:
+            FormatError: the file has no such bytes.
+        """
+        for kind, _, offset, start, _, stored, _, _ in self._segments:
+            if kind == _LOAD and start <= address and address + size <= start + stored:
+                self._within(offset + address - start, size, f"address {address:#x}")
+                return int(offset + address - start)
+        self._fail(f"no bytes at address {address:#x} + {size}")
+
+    def bytes_of(self, name: str, size: int | None = None) -> memoryview:
+        """The bytes of a symbol: of its own size, or of as many as are asked for.
+
+        Raises:
+            KeyError: the library does not define it.
+            FormatError: the file ends before they do.
+        """
+        symbol = self.symbols[name]
+        if not symbol.defined:
+            raise KeyError(name)
+        size = symbol.size if size is None else size
+        start = self.offset_of(symbol.address, size)
+        return self.data[start : start + size]
+
+    def places_of(self, name: str) -> list[int]:
+        """Addresses of the words that the dynamic linker fills with the address of a symbol."""
+        places = []
+        for section in self._sections:
+            if section.type != _RELA:
+                continue
+            names = self._names_of(section.link)
+            for place, info, _ in self._rows(_RELOCATION, section, "relocation"):
+                index = info >> 32
+                if index and index < len(names) and names[index] == name:
+                    places.append(place)
+        return places
+
+    # Parts
+
+    def _read_symbols(self) -> Iterator[Symbol]:
+        for i, section in enumerate(self._sections):
+            if section.type != _DYNSYM:
+                continue
+            names = self._names_of(i)
+            rows = self._rows(_SYMBOL, section, "symbol")
+            for k, (_, info, _, index, address, size) in enumerate(rows):
+                entry = section.offset + k * _SYMBOL.size
+                if k and names[k]:
+                    yield Symbol(names[k], address, size, index != 0, info >> 4 == _WEAK, entry)
+
+    def _names_of(self, table: int) -> list[str]:
+        """The names of the symbols of a section."""
+        section = self._section(table)
+        if section.type != _DYNSYM:
+            return []
+        return [
+            self._string(section.link, row[0]) for row in self._rows(_SYMBOL, section, "symbol")
+        ]
+
+    def _read_needed(self) -> Iterator[str]:
+        for section in self._sections:
+            if section.type == _DYNAMIC:
+                for tag, value in self._rows(_ENTRY, section, "dynamic entry"):
+                    if tag == _NEEDED:
+                        yield self._string(section.link, value)
+
+    def _section(self, index: int) -> _Section:
+        if not 0 <= index < len(self._sections):
+            self._fail(f"section {index}: there are {len(self._sections)}")
+        return self._sections[index]
+
+    def _string(self, table: int, at: int) -> str:
+        section = self._section(table)
+        self._within(section.offset, section.size, "strings")
+        if at >= section.size:
+            self._fail(f"string {at}: the table has {section.size} bytes")
+        start, end = section.offset + at, section.offset + section.size
+        text = bytes(self.data[start : min(end, start + 4096)])
+        return text.partition(b"\0")[0].decode("utf-8", "replace")
+
+    def _rows(
+        self, layout: struct.Struct, section: _Section, what: str
+    ) -> Iterator[tuple[Any, ...]]:
+        count = section.size // layout.size
+        return self._table(layout, section.offset, count, layout.size, what)
+
+    def _table(
+        self, layout: struct.Struct, offset: int, count: int, step: int, what: str
+    ) -> Iterator[tuple[Any, ...]]:
+        if count and step != layout.size:
+            self._fail(f"{what}: expected entries of {layout.size} bytes, got {step}")
+        self._within(offset, count * layout.size, f"{what} table")
+        return layout.iter_unpack(self.data[offset : offset + count * layout.size])
+
+    def _unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[Any, ...]:
+        self._within(offset, layout.size, what)
+        return layout.unpack_from(self.data, offset)
+
+    def _within(self, offset: int, size: int, what: str) -> None:
+        if offset + size > self.data.nbytes:
+            self._fail(f"truncated: {what} needs {size} bytes at {offset}, "
+                       f"the file has {self.data.nbytes}")
+
+    def _fail(self, what: str) -> NoReturn:
+        raise FormatError(f"{readable(self.source)}: bad shared library: {what}")

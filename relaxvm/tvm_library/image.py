@@ -1,0 +1,222 @@
+"""What is in a library that TVM has exported, read without running code of it.
+
+A library has its kernels as symbols ``__tvm_ffi_NAME`` and, as the bytes of one symbol, a tree of
+modules::
+
+    u64 size, then in that many bytes
+    u64 n + 1, u64 each             where in the next list the imports of module i start and end
+    u64 count, u64 each             imports: indices of modules
+    n modules: string kind, then string content, which "_lib" (the library itself) has none of
+
+The bytecode is the content of the module ``relax.VMExecutable``.
+Source: ``ProcessLibraryBin`` of TVM's FFI.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cached_property
+from typing import Any, Final, NamedTuple, NoReturn
+
+from ..errors import FormatError, LinkError
+from ..executable import VMExecutable
+from ..formats import binary
+from ..isa import FuncKind
+from ..limits import Limits
+from ..native import PREFIX
+from ..values import readable
+from .elf import ElfFile
+
+__all__ = ["CONTAINER", "LIBRARY_BIN", "LIBRARY_CTX", "LibraryImage", "Module"]
+
+LIBRARY_BIN: Final = PREFIX + "_library_bin"
+LIBRARY_CTX: Final = PREFIX + "_library_ctx"
+THE_LIBRARY: Final = "_lib"
+EXECUTABLE: Final = "relax.VMExecutable"
+CONSTANTS: Final = "const_loader"
+MAX_MODULES: Final = 4096
+
+CONTAINER: Final = "relaxvm_container"
+"""Symbol of what relaxvm itself puts into a library: see `relaxvm.library`."""
+
+_U64: Final = struct.Struct("<Q")
+
+SLOTS: Final = (
+    "__TVMBackendAllocWorkspace",
+    "__TVMBackendFreeWorkspace",
+    "__TVMBackendParallelBarrier",
+    "__TVMBackendParallelLaunch",
+    "__TVMFFIEnvModLookupFromImports",
+    "__TVMFFIErrorSetRaisedFromCStr",
+    "__TVMFFIErrorSetRaisedFromCStrParts",
+    "__TVMFFIFunctionCall",
+    "__TVMFFIHandleInitOnce",
+)
+"""Variables of a library that its loader fills with functions."""
+
+_HOST_PREFIXES: Final = ("TVMFFI", "TVMBackend")
+
+
+class Module(NamedTuple):
+    """A module of the tree.
+
+    Attributes:
+        kind: of the module; "_lib" is the library itself.
+        content: its bytes.
+        imports: modules that it finds functions in, by their index.
+    """
+
+    kind: str
+    content: memoryview
+    imports: tuple[int, ...]
+
+
+class LibraryImage:
+    """A library of TVM, as data.
+
+    Args:
+        data: the file, which must not change while this lives.
+        source: its name, for messages.
+
+    Attributes:
+        elf: the shared library.
+        modules: the tree, its root first; empty for a library of kernels alone.
+
+    Raises:
+        FormatError: the library is not well-formed.
+    """
+
+    def __init__(self, data: bytes | memoryview, source: str) -> None:
+        self.source = source
+        self.elf = ElfFile(data, source)
+        self.modules: list[Module] = []
+        self._blob = (0, 0)
+        if LIBRARY_BIN in self.elf.symbols:
+            (size,) = _U64.unpack(self.elf.bytes_of(LIBRARY_BIN, _U64.size))
+            blob = self.elf.bytes_of(LIBRARY_BIN, _U64.size + size)
+            start = self.elf.offset_of(self.elf.symbols[LIBRARY_BIN].address)
+            self._blob = (start, start + blob.nbytes)
+            self.modules = _read_modules(blob[_U64.size :], source)
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """The kernels of the library: name -> symbol."""
+        return {
+            name.removeprefix(PREFIX): name
+            for name, symbol in self.elf.symbols.items()
+            if name.startswith(PREFIX) and symbol.defined and name not in (LIBRARY_BIN, LIBRARY_CTX)
+        }
+
+    @property
+    def slots(self) -> list[str]:
+        """Variables that the loader has to fill with functions."""
+        return [name for name in self.elf.symbols if name in SLOTS]
+
+    @property
+    def host_symbols(self) -> list[str]:
+        """Functions of TVM's libraries that the library calls by name."""
+        return [
+            name
+            for name, symbol in self.elf.symbols.items()
+            if not symbol.defined and name.startswith(_HOST_PREFIXES)
+        ]
+
+    @property
+    def system_symbols(self) -> list[str]:
+        """Functions of other libraries that it calls by name, and cannot do without."""
+        return [
+            name
+            for name, symbol in self.elf.symbols.items()
+            if not symbol.defined and not symbol.weak and not name.startswith(_HOST_PREFIXES)
+        ]
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """Why the library cannot be run here: nothing, if it can."""
+        found = []
+        if not self.elf.is_for_this_machine:
+            found.append(f"its code is for {self.elf.machine}")
+        known = {THE_LIBRARY, EXECUTABLE, CONSTANTS}
+        for module in self.modules:
+            if module.kind not in known:
+                found.append(f"a module of kind {readable(module.kind)!r}")
+        unknown = [name for name in self.host_symbols if "__" + name not in SLOTS]
+        found += [f"it calls {name}, which relaxvm has not" for name in unknown]
+        return found
+
+    def executable(self, *, limits: Limits | None = None, strict: bool = True) -> VMExecutable:
+        """The bytecode, without kernels.
+
+        Raises:
+            LinkError: there is none.
+            FormatError, LimitError: as `relaxvm.formats.binary.loads`.
+        """
+        for module in self.modules:
+            if module.kind == EXECUTABLE:
+                return binary.loads(module.content, limits=limits, strict=strict)
+        raise LinkError(
+            f"{readable(self.source)}: holds no bytecode ({EXECUTABLE}); its kernels can be loaded "
+            f"by relaxvm.load_kernels"
+        )
+
+    def extents(self) -> list[tuple[int, memoryview]]:
+        """The file without the tree of modules: offsets and bytes.
+
+        Code does not look at the tree, and its constants may be large.
+        """
+        data, (start, end) = self.elf.data, self._blob
+        return [(0, data[:start]), (end, data[end:])] if end else [(0, data)]
+
+
+def compiled_functions(executable: VMExecutable) -> list[str]:
+    """Names of the functions that are no bytecode but code of TVM's compiled mode."""
+    return [info.name for info in executable.functions if info.kind == FuncKind.VM_TIR_FUNC]
+
+
+def _read_modules(blob: memoryview, source: str) -> list[Module]:
+    read = _Words(blob, source)
+    starts = read.numbers()
+    imports = read.numbers()
+    count = len(starts) - 1
+    if not 1 <= count <= MAX_MODULES:
+        read.fail(f"expected 1 to {MAX_MODULES} modules, got {count}")
+    if starts[0] != 0 or starts[-1] != len(imports) or sorted(starts) != list(starts):
+        read.fail("the imports of modules are no runs of their list")
+    if any(index >= count for index in imports):
+        read.fail(f"an import of a module that is not there; there are {count}")
+    modules = []
+    for i in range(count):
+        kind = str(read.string(), "utf-8", "replace")
+        content = memoryview(b"") if kind == THE_LIBRARY else read.string()
+        modules.append(Module(kind, content, tuple(imports[starts[i] : starts[i + 1]])))
+    return modules
+
+
+class _Words:
+    """Reads the tree of modules."""
+
+    def __init__(self, blob: memoryview, source: str) -> None:
+        self.blob = blob
+        self.source = source
+        self.at = 0
+
+    def number(self) -> int:
+        return int(_U64.unpack(self.take(_U64.size))[0])
+
+    def numbers(self) -> tuple[int, ...]:
+        count = self.number()
+        return struct.unpack(f"<{count}Q", self.take(count * _U64.size))
+
+    def string(self) -> memoryview:
+        return self.take(self.number())
+
+    def take(self, size: int) -> memoryview:
+        left = self.blob.nbytes - self.at
+        if size > left:
+            self.fail(f"truncated at byte {self.at}: {size} bytes needed, {left} left")
+        self.at += size
+        return self.blob[self.at - size : self.at]
+
+    def fail(self, what: str) -> NoReturn:
+        raise FormatError(f"{readable(self.source)}: bad tree of modules: {what}")
