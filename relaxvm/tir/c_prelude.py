@@ -274,7 +274,7 @@ static const char *kind_of(const RvmAny *x) {
     case RVM_INT: return "an int";
     case RVM_BOOL: return "a bool";
     case RVM_REAL: return "a float";
-    case RVM_TENSOR: return "a tensor";
+    case RVM_TENSOR: case RVM_TENSOR_OBJECT: return "a tensor";
     case RVM_SHAPE: return "a shape";
     case RVM_DTYPE: return "a dtype";
     case RVM_TEXT: case RVM_SHORT_TEXT: case RVM_TEXT_OBJECT: return "a str";
@@ -311,11 +311,26 @@ static int take_scalar(const Function *f, int i, const RvmAny *arg, Value *value
   return RVM_OK;
 }
 
-static int take_tensor(const Function *f, int i, const RvmAny *arg, Value *value,
+/* Whether elements lie as in row-major order: relaxvm leaves strides out then, TVM does not. */
+static int is_contiguous(const RvmTensor *x) {
+  if (!x->strides) return 1;
+  int64_t step = 1;
+  for (int d = x->ndim - 1; d >= 0; d--) {
+    if (x->shape[d] == 0) return 1;
+    if (x->shape[d] != 1 && x->strides[d] != step) return 0;
+    step *= x->shape[d];
+  }
+  return 1;
+}
+
+static int take_tensor(const Function *f, int i, const RvmAny *args, Value *value,
                        int64_t *variables) {
   const Param *p = &f->params[i];
-  if (arg->type != RVM_TENSOR) REFUSE("TypeError", "expected a tensor, got %s", kind_of(arg));
-  const RvmTensor *x = arg->as_tensor;
+  const RvmTensor *x = rvm_any_tensor(args, i);
+  if (!x) REFUSE("TypeError", "expected a tensor, got %s", kind_of(&args[i]));
+  if (x->device.type != RVM_CPU)
+    REFUSE("ValueError", "expected a tensor in host memory, got one on device %d",
+           (int)x->device.type);
   if (x->dtype.code != p->code || x->dtype.bits != p->bits || x->dtype.lanes != 1) {
     char got[40];
     dtype_name(x->dtype, got, sizeof got);
@@ -345,17 +360,17 @@ static int take_tensor(const Function *f, int i, const RvmAny *arg, Value *value
         break;
     }
   }
-  if (x->strides) REFUSE("ValueError", "expected a %s tensor", "contiguous");
+  if (!is_contiguous(x)) REFUSE("ValueError", "expected a %s tensor", "contiguous");
   value->data = rvm_data(x);
   return RVM_OK;
 }
 
-static int64_t nbytes(const RvmAny *arg) {
-  return rvm_numel(arg->as_tensor) * ((arg->as_tensor->dtype.bits + 7) / 8);
+static int64_t nbytes(const RvmTensor *x) {
+  return rvm_numel(x) * ((x->dtype.bits + 7) / 8);
 }
 
-static int overlap(const RvmAny *a, const RvmAny *b) {
-  uintptr_t x = (uintptr_t)rvm_data(a->as_tensor), y = (uintptr_t)rvm_data(b->as_tensor);
+static int overlap(const RvmTensor *a, const RvmTensor *b) {
+  uintptr_t x = (uintptr_t)rvm_data(a), y = (uintptr_t)rvm_data(b);
   uint64_t m = (uint64_t)nbytes(a), n = (uint64_t)nbytes(b);
   return m && n && x < y + n && y < x + m;
 }
@@ -367,14 +382,16 @@ static int separate(const Function *f, const RvmAny *args, Value *values, void *
     copies[i] = NULL;
     if (p->ndim < 0) continue;
     for (int j = 0; j < f->count; j++) {
-      if (j == i || f->params[j].ndim < 0 || !f->params[j].written || !overlap(&args[i], &args[j]))
+      if (j == i || f->params[j].ndim < 0 || !f->params[j].written ||
+          !overlap(rvm_any_tensor(args, i), rvm_any_tensor(args, j)))
         continue;
       if (p->written)
         REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j,
                f->params[j].name);
-      copies[i] = malloc((size_t)nbytes(&args[i]));
+      size_t size = (size_t)nbytes(rvm_any_tensor(args, i));
+      copies[i] = malloc(size);
       if (!copies[i]) REFUSE("MemoryError", "no memory for a %s", "copy");
-      values[i].data = memcpy(copies[i], values[i].data, (size_t)nbytes(&args[i]));
+      values[i].data = memcpy(copies[i], values[i].data, size);
       break;
     }
   }
@@ -389,7 +406,7 @@ static __attribute__((noinline)) int take(const Function *f, const RvmAny *args,
                      f->count == 1 ? "" : "s", f->parameters, (int)num_args);
   for (int i = 0; i < f->count; i++) {
     int status = f->params[i].ndim < 0 ? take_scalar(f, i, &args[i], &values[i])
-                                       : take_tensor(f, i, &args[i], &values[i], variables);
+                                       : take_tensor(f, i, args, &values[i], variables);
     if (UNLIKELY(status)) return status;
   }
   return separate(f, args, values, copies);
@@ -397,7 +414,7 @@ static __attribute__((noinline)) int take(const Function *f, const RvmAny *args,
 
 static __attribute__((noinline)) int check_dim(const Function *f, const RvmAny *args, int i, int d,
                                                int64_t expected) {
-  int64_t length = args[i].as_tensor->shape[d];
+  int64_t length = rvm_any_tensor(args, i)->shape[d];
   const Param *p = &f->params[i];
   if (length != expected)
     REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
