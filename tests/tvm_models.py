@@ -9,7 +9,7 @@ and a list for a shape.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +45,8 @@ class Model:
         cpu: what the kernels are compiled for; empty: any x86-64.
         params: bound to the parameters of ``main`` before the module is compiled.
         packed: functions of the host that it calls.
+        mistakes: arguments of the first function that it must refuse, besides those of `wrong`, and
+            what the message has to say.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Model:
     cpu: str = ""
     params: Mapping[str, np.ndarray] = field(default_factory=dict)
     packed: tuple[str, ...] = ()
+    mistakes: tuple[tuple[Args, tuple[str, ...]], ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -62,6 +65,22 @@ class Model:
         """Function and arguments of every call, the same ones each time."""
         rng = np.random.default_rng(20)
         return [(function, inputs(rng)) for function, inputs in self.calls]
+
+    def wrong(self) -> list[tuple[str, Args, tuple[str, ...]]]:
+        """Calls of the first function that it must refuse: too few and too many arguments, and a
+        tensor of another data type, rank or dimension than the parameter's; and what the message
+        has to say."""
+        function, args = self.arguments()[0]
+        types = [var.ty for var in self.module[function].params][: len(args)]
+        wrong = [(args[:-1], (f"expects {len(args)} argument", f"got {len(args) - 1}")),
+                 ((*args, args[-1]), (f"expects {len(args)} argument", f"got {len(args) + 1}")),
+                 *self.mistakes]  # fmt: skip
+        dimensions: dict[Any, int] = {}
+        for i, type_ in enumerate(types):
+            if isinstance(type_, relax.TensorType):
+                for value, words in _wrong_tensors(args[i], type_, dimensions):
+                    wrong.append(((*args[:i], value, *args[i + 1 :]), words))
+        return [(function, *each) for each in wrong]
 
     def compile(self, **options: Any) -> relax.VMExecutable:
         target = {"kind": "llvm", **({"mcpu": self.cpu} if self.cpu else {})}
@@ -75,11 +94,34 @@ class Model:
         return tvm.compile(module, Target(target))
 
 
-def export(model: Model, folder: Path) -> Path:
-    """Write ``NAME.so`` as TVM does, and the calls as ``NAME.calls``."""
+def _wrong_tensors(
+    value: np.ndarray, type_: Any, dimensions: dict[Any, int]
+) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Stand-ins for an argument that its type excludes.
+
+    Args:
+        dimensions: what the symbolic ones are; those of this tensor are added.
+    """
+    dtype = str(type_.dtype)
+    other = "float32" if dtype == "float64" else "float64"
+    yield None, ("expected a tensor", "got None")
+    yield value.astype(other), (f"dtype {dtype}", f"dtype {other}")
+    yield value[None], (f"ndim {value.ndim}", f"ndim {value.ndim + 1}")
+    for axis, dim in enumerate(type_.shape):
+        size = value.shape[axis]
+        if isinstance(dim, tvm.tirx.IntImm) or dim in dimensions:
+            longer = np.repeat(value, 2, axis=axis)
+            yield longer, (f"dimension {axis} ", f"expected {size}", f"got {2 * size}")
+        else:
+            dimensions[dim] = size
+
+
+def export(model: Model, folder: Path, executable: Any = None) -> Path:
+    """Write ``NAME.so`` as TVM does, and as ``NAME.calls`` the calls and the wrong ones."""
     path = folder / f"{model.name}.so"
-    model.compile().export_library(str(path))
-    path.with_suffix(".calls").write_bytes(pickle.dumps(model.arguments()))
+    (executable or model.compile()).export_library(str(path))
+    wrong = [(function, args) for function, args, _ in model.wrong()]
+    path.with_suffix(".calls").write_bytes(pickle.dumps((model.arguments(), wrong)))
     return path
 
 
@@ -201,8 +243,19 @@ class Closures:
         return moved(d)
 
 
-@model("tuples", lambda rng: ((np.ones(2, "float32"), (np.arange(3, dtype="int32"),
-                               np.full((2, 2), 0.5, "float64"))),))  # fmt: skip
+PAIR = (np.arange(3, dtype="int32"), np.full((2, 2), 0.5, "float64"))
+
+
+@model(
+    "tuples",
+    lambda rng: ((np.ones(2, "float32"), PAIR),),
+    mistakes=(
+        ((PAIR,), ("dtype float32", "dtype int32")),
+        (((np.ones(2, "float32"),),), ("expected a tuple of 2 elements", "got 1")),
+        (((np.ones(2, "float32"), 1),), ("expected a tuple", "got int 1")),
+        (((np.ones(2, "float32"), (PAIR[0], np.ones((2, 3)))),), ("expected 2", "got 3")),
+    ),
+)
 @I.ir_module
 class Tuples:
     @R.function
@@ -241,7 +294,9 @@ class Functions:
         return (y, z)
 
 
-@model("shapes", lambda rng: ([2, 3],), lambda rng: ([0, 5],))
+@model("shapes", lambda rng: ([2, 3],), lambda rng: ([0, 5],),
+       mistakes=((([1, 2, 3],), ("expected a Shape of ndim 2", "got ndim 3")),
+                 ((np.zeros(2),), ("expected a Shape", "got float64[2]"))))  # fmt: skip
 @I.ir_module
 class Shapes:
     @R.function
@@ -252,7 +307,9 @@ class Shapes:
         return (x, R.shape([m * 2 + 1, n]), R.shape_to_tensor(s))
 
 
-@model("scalars", lambda rng: (3, np.arange(4, dtype="float32")))
+@model("scalars", lambda rng: (3, np.arange(4, dtype="float32")),
+       mistakes=(((1.5, np.zeros(4, "float32")), ("expected a scalar of dtype int64", "float 1.5")),
+                 (("3", np.zeros(4, "float32")), ("expected a scalar", "str '3'"))))  # fmt: skip
 @I.ir_module
 class Scalars:
     @T.prim_func(s_tir=True)
@@ -284,7 +341,9 @@ class ComputedDims:
         return (v, u, R.shape([n * m, m + 1]))
 
 
-@model("unknown_types", floats((3, 4)))
+@model("unknown_types", floats((3, 4)),
+       mistakes=(((np.zeros((3, 4)),), ("dtype float32", "dtype float64")),
+                 ((np.zeros(3, "float32"),), ("ndim 2", "ndim 1"))))  # fmt: skip
 @I.ir_module
 class UnknownTypes:
     @R.function

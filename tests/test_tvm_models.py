@@ -1,0 +1,276 @@
+"""Models that TVM compiled, run here with their kernels: in a process without TVM and beside it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import toolchain
+from relaxvm.errors import FormatError, LinkError
+
+from . import tvm_free
+from .tvm_free import same
+
+tvm = pytest.importorskip("tvm")
+tvm_ffi = pytest.importorskip("tvm_ffi")
+relax = pytest.importorskip("tvm.relax")
+
+from . import tvm_models, tvm_side  # noqa: E402
+from .tvm_models import MODELS, Model  # noqa: E402
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels of ELF libraries")
+
+CPU = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else ""
+RUNNABLE = [model for model in MODELS.values() if not model.cpu or " avx2 " in CPU]
+each_model = pytest.mark.parametrize("model", RUNNABLE, ids=str)
+
+
+@pytest.fixture(scope="module")
+def executables() -> dict[str, Any]:
+    """What TVM compiles of the models."""
+    return {model.name: model.compile() for model in RUNNABLE}
+
+
+@pytest.fixture(scope="module")
+def exported(executables: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the exported library of every model."""
+    folder = tmp_path_factory.mktemp("models")
+    for model in RUNNABLE:
+        tvm_models.export(model, folder, executables[model.name])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def elsewhere(exported: Path) -> subprocess.CompletedProcess[str]:
+    """The process without TVM that ran them all; it left its results beside them."""
+    command = [sys.executable, "-m", "tests.tvm_free", str(exported)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def wanted(exported: Path) -> dict[str, list[Any]]:
+    """What TVM's machine makes of the exported libraries."""
+    for name, function in tvm_free.PACKED.items():
+        adapted = tvm_side._adapted(function)
+        tvm.register_global_func(name, adapted, override=True)
+    return {model.name: on_tvm(model, exported) for model in RUNNABLE}
+
+
+def on_tvm(model: Model, folder: Path) -> list[Any]:
+    module = tvm.runtime.load_module(str(folder / f"{model.name}.so"))
+    machine = relax.VirtualMachine(module, tvm.cpu())
+    return [
+        plain(tvm_side.from_tvm(machine[function](*map(to_tvm, args))))
+        for function, args in model.arguments()
+    ]
+
+
+def to_tvm(value: Any) -> Any:
+    return tvm_side.to_tvm(tvm_free.to_relaxvm(value))
+
+
+def plain(value: Any) -> Any:
+    return tvm_free.from_relaxvm(value)
+
+
+def results(model: Model, folder: Path, ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    path = folder / f"{model.name}.results"
+    assert path.exists(), f"the process without TVM returned {ran.returncode}: {ran.stderr[-3000:]}"
+    found: dict[str, Any] = pickle.loads(path.read_bytes())
+    return found
+
+
+# In a process without TVM
+
+
+def test_nothing_of_tvm_is_in_the_process(elsewhere: subprocess.CompletedProcess[str]) -> None:
+    assert elsewhere.returncode == 0, elsewhere.stderr[-3000:]
+    assert json.loads(elsewhere.stdout) == []
+
+
+@each_model
+def test_same_as_on_tvm(
+    model: Model,
+    exported: Path,
+    elsewhere: subprocess.CompletedProcess[str],
+    wanted: dict[str, list[Any]],
+) -> None:
+    found = results(model, exported, elsewhere)
+    for how in ("results", "misaligned", "strided"):
+        assert same(found[how], wanted[model.name]), f"{how}: {found[how]}\n{wanted[model.name]}"
+
+
+@each_model
+def test_eight_threads(
+    model: Model, exported: Path, elsewhere: subprocess.CompletedProcess[str]
+) -> None:
+    assert results(model, exported, elsewhere)["threads"]
+
+
+@each_model
+def test_wrong_arguments(
+    model: Model, exported: Path, elsewhere: subprocess.CompletedProcess[str]
+) -> None:
+    errors = results(model, exported, elsewhere)["errors"]
+    for (_, _, words), (kind, message) in zip(model.wrong(), errors, strict=True):
+        assert kind, f"no error, expected one with {words}"
+        assert all(word in message for word in words), f"{kind}: {message}\nexpected: {words}"
+
+
+# Beside TVM
+
+
+@each_model
+def test_beside_tvm(
+    model: Model, executables: dict[str, Any], wanted: dict[str, list[Any]]
+) -> None:
+    """`relaxvm.from_tvm` of what ``tvm.compile`` returned."""
+    vm = relaxvm.from_tvm(executables[model.name])
+    found = tvm_free.run(vm, model.arguments(), [])
+    assert found["threads"]
+    for how in ("results", "misaligned", "strided"):
+        assert same(found[how], wanted[model.name]), f"{how}: {found[how]}\n{wanted[model.name]}"
+
+
+@pytest.mark.parametrize("name", ["add_dynamic", "topk", "functions", "mlp_static"])
+def test_modules_and_machines(name: str, exported: Path, wanted: dict[str, list[Any]]) -> None:
+    """A module that TVM loaded, and TVM's machine of it."""
+    module = tvm.runtime.load_module(str(exported / f"{name}.so"))
+    for source in (module, relax.VirtualMachine(module, tvm.cpu())):
+        vm = relaxvm.from_tvm(source)
+        calls = MODELS[name].arguments()
+        found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
+        assert same(found, wanted[name])
+
+
+@each_model
+def test_files_beside_tvm(model: Model, exported: Path, wanted: dict[str, list[Any]]) -> None:
+    """`relaxvm.load_library` in the process that TVM is in."""
+    ex = relaxvm.load_library(exported / f"{model.name}.so")
+    vm = relaxvm.VirtualMachine(ex, functions=tvm_free.PACKED)
+    calls = model.arguments()
+    found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
+    assert same(found, wanted[model.name])
+
+
+# What is refused
+
+
+def test_functions_of_the_compiled_mode(tmp_path: Path) -> None:
+    path = tmp_path / "compiled.so"
+    MODELS["add_static"].compile(exec_mode="compiled").export_library(str(path))
+    with pytest.raises(LinkError, match=r"(?s)main.*compiled"):
+        relaxvm.VirtualMachine(relaxvm.load_library(path))
+
+
+def test_functions_of_the_host_are_named(exported: Path) -> None:
+    ex = relaxvm.load_library(exported / "host_function.so")
+    with pytest.raises(LinkError, match=r"'tests\.models\.half'"):
+        relaxvm.VirtualMachine(ex)
+
+
+def test_loading_is_asked_for(exported: Path) -> None:
+    """`load` reads data; native code is loaded only where it is asked for."""
+    path = exported / "add_static.so"
+    with pytest.raises((FormatError, LinkError), match=r"native=True|load_library"):
+        relaxvm.VirtualMachine(relaxvm.load(path))
+    x = np.arange(4, dtype="float32")
+    vm = relaxvm.VirtualMachine(relaxvm.load(path, native=True))
+    assert np.array_equal(vm.main(x, x), x + x)
+
+
+@pytest.fixture(scope="module")
+def library(exported: Path) -> bytes:
+    """A small library, byte by byte."""
+    return (exported / "add_static.so").read_bytes()
+
+
+def section(data: bytes, name: bytes) -> tuple[int, int]:
+    """Where the header of an ELF section lies in the file, and where the section does."""
+    table, size, count, names = struct.unpack_from("<Q10xHHH", data, 40)
+    headers = [table + i * size for i in range(count)]
+    texts = struct.unpack_from("<Q", data, headers[names] + 24)[0]
+    for header in headers:
+        at = texts + struct.unpack_from("<I", data, header)[0]
+        if data[at : data.index(b"\0", at)] == name:
+            return header, struct.unpack_from("<Q", data, header + 24)[0]
+    raise AssertionError(f"no section {name!r}")
+
+
+def blob_at(data: bytes) -> int:
+    """Where the executable of a library starts, by its import tree's first kind."""
+    return data.index(struct.pack("<Q", 0xD225DE2F4214151E))
+
+
+def refused(path: Path, data: bytes, match: str) -> None:
+    path.write_bytes(data)
+    for read in (relaxvm.load, relaxvm.load_library):
+        with pytest.raises((FormatError, LinkError), match=match):
+            read(path)
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 16, 63, 64, 500, 4096, 9000, 0.5, 0.9])
+def test_truncated_files(library: bytes, tmp_path: Path, length: float) -> None:
+    end = length if isinstance(length, int) else int(len(library) * length)
+    refused(tmp_path / "it.so", library[:end], "it.so")
+
+
+def test_files_of_other_kinds(library: bytes, tmp_path: Path) -> None:
+    for data in (b"MZ" + library[2:], b"\xcf\xfa\xed\xfe" + library[4:], b"hello " * 100):
+        refused(tmp_path / "it.so", data, "it.so")
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [(18, 0xB7, "aarch64|AArch64|architecture|machine"), (18, 0x9999, "architecture|machine"),
+     (4, 1, "64"), (5, 2, "endian"), (16, 1, "shared")],
+    ids=["aarch64", "unknown machine", "32 bits", "big endian", "object file"],
+)  # fmt: skip
+def test_other_platforms(library: bytes, tmp_path: Path, at: int, value: int, words: str) -> None:
+    data = bytearray(library)
+    data[at : at + (2 if at >= 16 else 1)] = value.to_bytes(2 if at >= 16 else 1, "little")
+    refused(tmp_path / "it.so", bytes(data), words)
+
+
+def test_libraries_without_an_executable(tmp_path: Path) -> None:
+    """A shared library of C, and a library of TVM's with kernels alone."""
+    path = tmp_path / "it.so"
+    tvm.compile(MODELS["scalars"].module["scale"], target="llvm").export_library(str(path))
+    for data in (
+        path.read_bytes(),
+        toolchain.compile_c("int f(void) { return 1; }", name="f").read_bytes(),
+    ):
+        refused(path, data, r"(?s)it\.so.*(executable|bytecode|load_kernels)")
+
+
+def test_unknown_kinds_of_modules(library: bytes, tmp_path: Path) -> None:
+    data = library.replace(b"relax.VMExecutable", b"metal.TurboLibrary")
+    refused(tmp_path / "it.so", data, "metal.TurboLibrary")
+
+
+def test_flipped_bytes(library: bytes, tmp_path: Path) -> None:
+    """Bytes of the executable are changed one by one: it is refused, or still an executable."""
+    start = blob_at(library)
+    rng = np.random.default_rng(11)
+    path = tmp_path / "it.so"
+    outcomes = set()
+    for at in sorted(set(rng.integers(start, start + 1500, 150).tolist())):
+        data = bytearray(library)
+        data[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(data)
+        try:
+            relaxvm.load(path)
+        except relaxvm.errors.RelaxVMError as error:
+            outcomes.add(type(error).__name__)
+        else:
+            outcomes.add("read")
+    assert "FormatError" in outcomes
