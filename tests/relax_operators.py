@@ -181,6 +181,7 @@ KERNELS: dict[str, Function] = {
     "concat": lambda *args: np.concatenate(args[:-2], args[-2]),
     "stack": lambda *args: np.stack(args[:-2], args[-2]),
     "matmul": lambda a, b, out: np.matmul(a, b, dtype=out.dtype),
+    "matmul_nt": lambda a, b, out: np.matmul(a, np.swapaxes(b, -1, -2), dtype=out.dtype),
     "cumsum": lambda x, axis, exclusive, out: _cumsum(x, axis, out.dtype, exclusive),
     **{name: _reduce_to(OPERATORS[name]) for name in ("sum", "prod", "max", "min", "argmax",
                                                       "argmin")},

@@ -66,6 +66,15 @@ def test_what_is_written_to_the_log_does_not_change() -> None:
     assert not log[0][1][1][0].any()
 
 
+def test_a_product_with_what_is_transposed() -> None:
+    x = ir.Var("x", ir.TensorType((2, 3), "float32"))
+    bb = ir.BlockBuilder()
+    with bb.function("main", [x]):
+        product = bb.emit(op.matmul(x, bb.emit(op.permute_dims(x))))
+        bb.emit_func_output(bb.emit(op.add(product, product)))
+    assert difference_of(bb.get(), [[np.arange(6, dtype=np.float32).reshape(2, 3)]]) is None
+
+
 # The evaluator
 
 
