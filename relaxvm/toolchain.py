@@ -3,7 +3,7 @@
 Libraries are kept in a cache, under a hash of everything that they are made from: the compiler and
 its version, its options, the header, the text.  A cache entry is a directory::
 
-    <cache>/<hash>/<name>.so    the library
+    <cache>/<hash>/<name>.so    the library, or <name>.o, an object
                    <name>.c     the text it was compiled from, for debuggers and people
                    sha256       of the library; where it does not match, the entry is made again
 
@@ -43,13 +43,20 @@ from .errors import CompilerError, NoCompilerError, RelaxVMWarning
 from .native import NativeFunction, load_function
 from .versions import get_include
 
-__all__ = ["NativeFunction", "cache_dir", "compile_c", "compiler", "load_function"]
+__all__ = [
+    "NativeFunction",
+    "cache_dir",
+    "compile_c",
+    "compile_object",
+    "compiler",
+    "link_objects",
+    "load_function",
+]
 
 FLAGS: Final = (
     "-std=c11",
     "-O3",
     "-fPIC",
-    "-shared",
     "-fno-math-errno",  # sqrt is an instruction
     "-fno-trapping-math",  # nobody reads the exception flags; lets loops with conditions vectorize
     "-ffp-contract=off",  # a * b + c rounds twice
@@ -57,6 +64,9 @@ FLAGS: Final = (
     "-g0",
 )
 """Options of every compilation."""
+
+_SHARED: Final = "-shared"
+_OBJECT: Final = "-c"
 
 TIMEOUT: Final = 300.0
 """Seconds that a compilation may take."""
@@ -94,17 +104,62 @@ def compile_c(
         CompilerError: the compiler refuses the text, crashes or takes too long; `output` is what it
             wrote.  Or the cache directory is not safe.
     """
+    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
+    return _compiled(source, name, ".so", options, timeout)
+
+
+def compile_object(source: str, *, name: str, timeout: float = TIMEOUT) -> Path:
+    """Compile C text to an object, for a library that goes to other machines: as `compile_c`, but
+    an option of ``$RELAXVM_CFLAGS`` for this machine alone is left out."""
+    options = [*FLAGS, _OBJECT, *(flag for flag in _own_flags() if "native" not in flag)]
+    return _compiled(source, name, ".o", options, timeout)
+
+
+def link_objects(
+    objects: Sequence[Path], target: Path, *, flags: Sequence[str] = (), timeout: float = TIMEOUT
+) -> None:
+    """Make a shared library of objects.
+
+    Args:
+        objects: what `compile_object` has made; also texts of C and assembly, compiled in `target`'s
+            folder.
+        target: the library's path.
+        flags: options beside ``$RELAXVM_CFLAGS``.
+        timeout: seconds for the compiler to run.
+
+    Raises:
+        NoCompilerError: there is no C compiler.
+        CompilerError: the linker fails; `output` is what it wrote.
+    """
+    command = _command()
+    if command is None:
+        raise NoCompilerError(_why_no_compiler())
+    done, output = _run(
+        [*command, *FLAGS, _SHARED, *_own_flags(), *map(str, objects), *flags, "-o", str(target),
+         "-lm"],
+        timeout,
+        target.parent,
+    )  # fmt: skip
+    if done != 0:
+        raise CompilerError(_failure(f"cannot link {target.name}", done, output), output)
+
+
+def _own_flags() -> list[str]:
+    return shlex.split(os.environ.get("RELAXVM_CFLAGS", ""))
+
+
+def _compiled(source: str, name: str, suffix: str, options: list[str], timeout: float) -> Path:
+    """The file that text is compiled to, from the cache if it is there."""
     if not name or name[0] in ".-" or not all(c.isalnum() or c in "_-." for c in name):
         raise ValueError(f"compile_c: expected a plain file name, got {name!r}")
     command = _command()
     if command is None:
         raise NoCompilerError(_why_no_compiler())
-    options = [*FLAGS, *shlex.split(os.environ.get("RELAXVM_CFLAGS", "")), *flags]
     entry = cache_dir() / _key(command, options, source, name)
-    library = entry / f"{name}.so"
-    if not _is_sound(library):
-        _make_entry(entry, library, command, options, source, timeout)
-    return library
+    made = entry / f"{name}{suffix}"
+    if not _is_sound(made):
+        _make_entry(entry, made, command, options, source, timeout)
+    return made
 
 
 # ---- the compiler --------------------------------------------------------------------------
