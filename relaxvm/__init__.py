@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._core import Closure, Storage
     from .compiler.build import build, compile  # noqa: A004  (TVM's name)
     from .compiler.decompile import decompile
+    from .contrib.tvm import from_tvm
     from .exec_builder import ExecBuilder
     from .executable import FunctionInfo, VMExecutable
     from .ir import (
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
     from .isa import FuncKind
     from .limits import Limits
     from .loading import load, load_library, loads, parse_text
-    from .native import NativeFunction, load_kernels
+    from .native import NativeFunction, load_kernels, native_function
     from .observe.profiler import profile
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
     from .pipeline import get_pipeline, register_pipeline
@@ -165,6 +166,7 @@ __all__ = [
     "device",
     "errors",
     "extern",
+    "from_tvm",
     "get_func",
     "get_include",
     "get_pipeline",
@@ -176,6 +178,7 @@ __all__ = [
     "load_kernels",
     "load_library",
     "loads",
+    "native_function",
     "op",
     "parse_text",
     "pipeline",
@@ -261,6 +264,7 @@ _HOME: Final = {
     "decompile": "compiler.decompile",
     "device": "values",
     "extern": "ir",
+    "from_tvm": "contrib.tvm",
     "get_func": "registry",
     "get_include": "versions",
     "get_pipeline": "pipeline",
@@ -270,6 +274,7 @@ _HOME: Final = {
     "load_kernels": "native",
     "load_library": "loading",
     "loads": "loading",
+    "native_function": "native",
     "parse_text": "loading",
     "prim_value": "ir",
     "profile": "observe.profiler",

@@ -11,7 +11,15 @@ cdef extern from "_native.h":
         int32_t type
         int32_t index
     ctypedef struct RvmTensor:
+        void* data
+        RvmDevice device
+        int32_t ndim
+        RvmDtype dtype
+        int64_t* shape
         int64_t* strides
+        uint64_t byte_offset
+    ctypedef struct RvmTensorObject:
+        RvmTensor tensor
     ctypedef struct RvmBytes:
         const char* data
         size_t size

@@ -1,9 +1,17 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, final
+
+from numpy.typing import NDArray
 
 BIG_CALL: Final[int]
 
 def host_address() -> int: ...
+def array_of(handle: int) -> NDArray[Any]: ...
+def to_dlpack(array: NDArray[Any]) -> Any: ...
+def copy_aligned(array: NDArray[Any], alignment: int) -> NDArray[Any]: ...
+def set_error_source(
+    address: int, exception_of: Callable[[str, str, str], BaseException]
+) -> None: ...
 @final
 class NativeFunction:
     def __init__(
@@ -14,7 +22,7 @@ class NativeFunction:
         *,
         self_address: int = 0,
         release_gil: bool | Literal["auto"] = "auto",
-        writes: Iterable[int] = (-1,),
+        writes: Iterable[int] | None = (-1,),
         strided: bool = False,
         alignment: int = 1,
     ) -> None: ...
@@ -27,7 +35,7 @@ class NativeFunction:
     @property
     def release_gil(self) -> bool | Literal["auto"]: ...
     @property
-    def writes(self) -> tuple[int, ...]: ...
+    def writes(self) -> tuple[int, ...] | None: ...
     @property
     def strided(self) -> bool: ...
     @property

@@ -11,7 +11,7 @@ cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from libc.string cimport memchr
+from libc.string cimport memchr, memcmp
 
 from operator import index as as_index
 
@@ -28,13 +28,23 @@ cdef extern from "_native_impl.h":
     enum:
         RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
         RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
-        RVM_SHAPE
+        RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_ARRAY, RVM_LIST, RVM_PYTHON_OBJECT, RVM_CPU
         RVM_HOLD_GIL, RVM_RELEASE_GIL, RVM_GIL_BY_SIZE
         RVM_STACK_ARGS, RVM_FEW_DIMS
     int64_t RVM_BIG_CALL
 
     ctypedef struct RvmHost:
         pass
+
+    ctypedef struct RvmArray:
+        const RvmAny* items
+        int64_t size
+    ctypedef struct RvmPythonObject:
+        PyObject* held
+    ctypedef struct RvmError:
+        RvmBytes kind
+        RvmBytes message
+        RvmBytes backtrace
 
     ctypedef struct rvm_slot:
         RvmTensor tensor
@@ -48,6 +58,7 @@ cdef extern from "_native_impl.h":
     const RvmHost rvm_host
     uint64_t rvm_written(const rvm_kernel*, Py_ssize_t) noexcept
     int rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
+    object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
     void rvm_learn_dtype(int, RvmDtype) noexcept
     bint rvm_put(const rvm_kernel*, PyObject*, int, RvmAny*, rvm_slot*, int64_t*) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
@@ -57,7 +68,9 @@ cdef extern from "_native_impl.h":
     void rvm_clear_call(rvm_call*) noexcept
     int rvm_reraise() except -1
     object rvm_own(PyObject*)
+    void rvm_retain_object(RvmObject*) noexcept
     void rvm_release_object(RvmObject*) noexcept
+    object rvm_capsule(cnp.ndarray, RvmDtype)
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
@@ -111,10 +124,13 @@ cdef class NativeFunction:
     anything else          what `relaxvm.values.to_value` makes of it, if that is above
     =====================  ================================================================
 
-    The result is None, or an int, bool, float, str, bytes, dtype, device or shape.
+    The result is None, or an int, bool, float, str, bytes, dtype, device or shape; an object of
+    TVM's FFI that is a tensor becomes an array over its memory, which lives as long as the array,
+    and an array or list becomes a tuple.
 
     A kernel that returns other than 0 raises the exception that it has named by ``rvm_error``, or a
-    `RelaxVMError` if it has named none; a note on the exception has the kernel's name.
+    `RelaxVMError` if it has named none; a note on the exception has the kernel's name.  What it has
+    told TVM's FFI is raised as TVM would, once `set_error_source` was called.
 
     A kernel may read its arguments and write to the tensors at the positions `writes`, and must keep
     no pointer after it has returned.  Nothing protects the process from a kernel that goes astray.
@@ -127,7 +143,9 @@ cdef class NativeFunction:
         release_gil: whether other Python threads run during a call: True, False, or ``"auto"``, that
             is if the tensors of the call have `BIG_CALL` bytes or more together.
         writes: positions of arguments that the kernel writes, negative ones from the last.  They
-            must be writable; if one has to be copied, the copy is written back.
+            must be writable; if one has to be copied, the copy is written back.  None if it is not
+            known: every argument that is writable may be written then, and a copy is written back
+            if the kernel has changed it.
         strided: whether the kernel reads ``strides``.  It then gets views as they are, and strides
             with every tensor.
         alignment: bytes to which the data of tensors is aligned, a power of two; the element's own
@@ -151,8 +169,8 @@ cdef class NativeFunction:
         if not isinstance(release_gil, (bool, str)) or release_gil not in _GIL_POLICIES:
             raise ValueError(f"NativeFunction {name!r}: expected release_gil True, False or 'auto', "
                              f"got {release_gil!r}")
-        self.writes = tuple([as_index(position) for position in writes])
-        for position in self.writes:
+        self.writes = None if writes is None else tuple([as_index(position) for position in writes])
+        for position in self.writes or ():
             if not -64 <= position < 64:
                 raise ValueError(f"NativeFunction {name!r}: expected positions in writes from -64 to "
                                  f"63, got {position}")
@@ -257,7 +275,8 @@ cdef class _Call:
     cdef int64_t nbytes
     cdef list keep      # objects that the arguments point into
     cdef list arrays    # (position, whether written, array that is passed)
-    cdef list copies    # (array, copy that the kernel writes in its place)
+    cdef list copies    # (array, copy that the kernel writes in its place, the copy before that if
+                        # it is not known whether the kernel writes)
     cdef Py_ssize_t position    # of the argument at hand
     cdef bint written           # whether the kernel writes it
 
@@ -287,8 +306,9 @@ cdef class _Call:
                        &call)
         if code != 0:
             _fail(<PyObject*>self.function, code, &call)
-        for array, copy in self.copies:
-            np.copyto(array, copy)
+        for array, copy, before in self.copies:
+            if before is None or not _same_bytes(before, copy):
+                np.copyto(array, copy)
         return rvm_own(_take_result(<PyObject*>self.function, &ret))
 
     cdef int put_arrays_again(self) except -1:
@@ -393,7 +413,9 @@ cdef class _Call:
             if not self.put_as_it_is(array):
                 passed = _aligned_copy(array, max(self.function.alignment, 64))
                 if self.written:
-                    self.copies.append((array, passed))
+                    self.copies.append((array, passed, None))
+                elif self.function.writes is None and array.flags.writeable:
+                    self.copies.append((array, passed, passed.copy()))
                 if not self.put_as_it_is(passed):
                     raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
         self.arrays.append((self.position, self.written, passed))
@@ -418,22 +440,17 @@ cdef class _Call:
         return True
 
     cdef RvmDtype dtype(self, object dtype) except *:
-        """A dtype in C; the fast path knows it from then on."""
-        cdef RvmDtype found
         try:
-            code, bits, lanes = dtype_to_dl(dtype)
-        except FormatError:
-            code = bits = lanes = 0
-        if not 0 < bits < 256:
-            raise TypeError(f"{self.place()}: data type {readable(str(dtype))} cannot be passed to C")
-        found.code = code
-        found.bits = bits
-        found.lanes = lanes
-        rvm_learn_dtype(dtype.num, found)
-        return found
+            return _dl_dtype(dtype)
+        except TypeError as error:
+            raise TypeError(f"{self.place()}: {error}") from None
 
     cdef str place(self):
         return f"{readable(self.function.name)}: argument {self.position}"
+
+
+cdef bint _same_bytes(cnp.ndarray a, cnp.ndarray b) noexcept:
+    return memcmp(cnp.PyArray_DATA(a), cnp.PyArray_DATA(b), cnp.PyArray_NBYTES(a)) == 0
 
 
 cdef object _aligned_copy(object array, Py_ssize_t alignment):
@@ -465,6 +482,7 @@ cdef PyObject* _take_result(PyObject* self, RvmAny* ret) except NULL:
 cdef object _result(NativeFunction function, const RvmAny* ret):
     cdef const RvmBytesObject* text
     cdef const RvmShape* shape
+    cdef const RvmArray* array
     cdef Py_ssize_t i
     kind = ret.type
     if kind == RVM_NONE:
@@ -484,6 +502,13 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
     if kind == RVM_SHORT_BYTES and ret.short_size < 8:
         return <bytes>ret.short_bytes[:ret.short_size]
     if ret.as_object is not NULL:
+        if kind == RVM_TENSOR_OBJECT:
+            return _array_over(ret.as_object, function.name)
+        if kind == RVM_ARRAY or kind == RVM_LIST:
+            array = <const RvmArray*>ret.as_object
+            return tuple([_result(function, &array.items[i]) for i in range(array.size)])
+        if kind == RVM_PYTHON_OBJECT:
+            return <object>(<const RvmPythonObject*>ret.as_object).held
         text = <const RvmBytesObject*>ret.as_object
         shape = <const RvmShape*>ret.as_object
         if kind == RVM_TEXT_OBJECT:
@@ -493,7 +518,134 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
         if kind == RVM_SHAPE:
             return Shape([shape.dims[i] for i in range(<Py_ssize_t>shape.ndim)])
     raise TypeError(f"{function.name}: the kernel returned a value of kind {kind}; expected None, an "
-                    f"int, bool, float, str, bytes, dtype, device or shape")
+                    f"int, bool, float, str, bytes, dtype, device, shape, tensor or array")
+
+
+@cython.final
+cdef class _Held:
+    """A counted object that is kept alive."""
+
+    cdef RvmObject* object
+
+    def __dealloc__(self):
+        if self.object is not NULL:
+            rvm_release_object(self.object)
+
+
+cdef object _array_over(RvmObject* object, str subject):
+    """An array over the memory of a tensor object, which it keeps alive."""
+    cdef RvmTensor* tensor = &(<RvmTensorObject*>object).tensor
+    cdef cnp.npy_intp dims[64]
+    cdef cnp.npy_intp strides[64]
+    cdef cnp.npy_intp* steps = NULL
+    cdef _Held held
+    cdef cnp.ndarray array
+    cdef int i
+    if tensor.device.type != RVM_CPU:
+        raise TypeError(f"{subject}: expected a tensor in host memory, got one on "
+                        f"{Device(tensor.device.type, tensor.device.index)}")
+    try:
+        dtype = dtype_from_dl(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
+    except FormatError as error:
+        raise TypeError(f"{subject}: {error}") from None
+    if tensor.ndim > 64:
+        raise TypeError(f"{subject}: a tensor of {tensor.ndim} dimensions; arrays have at most 64")
+    for i in range(tensor.ndim):
+        dims[i] = tensor.shape[i]
+        if tensor.strides is not NULL:
+            strides[i] = tensor.strides[i] * <cnp.npy_intp>dtype.itemsize
+    if tensor.strides is not NULL:
+        steps = strides
+    array = rvm_new_array(dtype, tensor.ndim, dims, steps, <char*>tensor.data + tensor.byte_offset)
+    held = _Held()
+    rvm_retain_object(object)
+    held.object = object
+    cnp.set_array_base(array, held)
+    return array
+
+
+def array_of(handle):
+    """The array over a tensor of TVM's FFI, without a copy.
+
+    Args:
+        handle: address of the tensor object, which lives as long as the array.
+
+    Raises:
+        TypeError: it is not in host memory, or numpy has no such data type.
+    """
+    return _array_over(<RvmObject*><uintptr_t>handle, "tensor")
+
+
+def to_dlpack(cnp.ndarray array not None):
+    """A capsule of DLPack over an array, of any data type that DLPack has and whether it may be
+    written or not.
+
+    Raises:
+        TypeError: DLPack has no such data type.
+        BufferError: the array's steps are no whole elements, or its byte order is not the machine's.
+    """
+    if not array.dtype.isnative:
+        raise BufferError(f"dlpack: data type {array.dtype.str} is not in the machine's byte order")
+    return rvm_capsule(array, _dl_dtype(array.dtype))
+
+
+def copy_aligned(array, alignment):
+    """A contiguous copy of an array, in the machine's byte order and at an aligned address."""
+    return _aligned_copy(array, alignment)
+
+
+cdef RvmDtype _dl_dtype(object dtype) except *:
+    """A data type in C; the fast path knows it from then on."""
+    cdef RvmDtype found
+    try:
+        code, bits, lanes = dtype_to_dl(dtype)
+    except FormatError:
+        code = bits = lanes = 0
+    if not 0 < bits < 256:
+        raise TypeError(f"data type {readable(str(dtype))} cannot be passed to C")
+    found.code = code
+    found.bits = bits
+    found.lanes = lanes
+    rvm_learn_dtype(dtype.num, found)
+    return found
+
+
+ctypedef void (*_MoveError)(RvmObject**) noexcept
+
+cdef _MoveError _move_error = NULL
+cdef object _exception_of = None
+
+
+def set_error_source(address, exception_of):
+    """Where kernels that fail may have left the reason, if they have not told relaxvm.
+
+    Args:
+        address: of ``TVMFFIErrorMoveFromRaised``.
+        exception_of: makes an exception of kind, message and backtrace.
+    """
+    global _move_error, _exception_of
+    _exception_of = exception_of
+    _move_error = <_MoveError><void*><uintptr_t>address
+
+
+cdef object _error_elsewhere():
+    """The exception that TVM's FFI has to say of the failure of this thread, or None."""
+    cdef RvmObject* raised = NULL
+    cdef RvmError* error
+    if _move_error is NULL:
+        return None
+    _move_error(&raised)
+    if raised is NULL:
+        return None
+    error = <RvmError*>raised
+    try:
+        return _exception_of(_text(&error.kind), _text(&error.message), _text(&error.backtrace))
+    finally:
+        rvm_release_object(raised)
+
+
+cdef str _text(const RvmBytes* run):
+    return run.data[:run.size].decode("utf-8", "replace")
 
 
 cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
@@ -508,6 +660,9 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
         if PyErr_Occurred() is not NULL:  # a Ctrl-C, or Python code that the kernel called
             rvm_reraise()
         if kind is None:
+            error = _error_elsewhere()
+            if error is not None:
+                raise error
             raise RelaxVMError(f"{function.name}: the kernel failed with code {code} and did not say "
                                f"why")
         if kind not in _KINDS:

@@ -307,6 +307,36 @@ static inline PyObject *rvm_own(PyObject *made) { return made; }
 
 /* ---- results ---------------------------------------------------------------------------------- */
 
+/* Objects of TVM's FFI that kernel.h does not name, because no kernel is given one. */
+enum { RVM_ARRAY = 71, RVM_PYTHON_OBJECT = 74, RVM_LIST = 75 };
+
+typedef struct {
+    RvmObject object;
+    const RvmAny *items;
+    int64_t size;
+} RvmArray;
+
+typedef struct {
+    RvmObject object;
+    PyObject *held;
+} RvmPythonObject;
+
+typedef struct {
+    RvmObject object;
+    RvmBytes kind;
+    RvmBytes message;
+    RvmBytes backtrace;  /* the last call first */
+} RvmError;
+
+/* Keep an object. */
+static inline void rvm_retain_object(RvmObject *object) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_fetch_add(&object->counts, 1, __ATOMIC_RELAXED);
+#else
+    (void)object; /* never let go of, see below */
+#endif
+}
+
 /* Let go of an object that a kernel returned. */
 static inline void rvm_release_object(RvmObject *object) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -324,6 +354,66 @@ static inline void rvm_release_object(RvmObject *object) {
 #else
     (void)object; /* kept: such results need GCC's or Clang's atomics */
 #endif
+}
+
+/* An array over memory that somebody else owns; `strides` in bytes, or NULL if it is contiguous. */
+static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_intp *strides,
+                               void *data) {
+    static char nothing;
+    Py_INCREF(dtype); /* taken over */
+    return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)dtype, ndim, dims, strides,
+                                data != NULL ? data : &nothing, NPY_ARRAY_WRITEABLE, NULL);
+}
+
+/* ---- arrays for others ------------------------------------------------------------------------ */
+
+/* DLPack's DLManagedTensor, and what it points into. */
+typedef struct rvm_export {
+    RvmTensor tensor;
+    void *owner;  /* the array */
+    void (*let_go)(struct rvm_export *);
+    int64_t dims[];
+} rvm_export;
+
+static void rvm_end_export(rvm_export *made) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF((PyObject *)made->owner);
+    PyGILState_Release(state);
+    free(made);
+}
+
+static void rvm_end_capsule(PyObject *capsule) {
+    rvm_export *made = (rvm_export *)PyCapsule_GetPointer(capsule, "dltensor");
+    if (made != NULL)
+        rvm_end_export(made);
+    else
+        PyErr_Clear(); /* somebody has taken it over, and renamed the capsule */
+}
+
+/* A capsule of DLPack over an array whose steps are whole elements. */
+static PyObject *rvm_capsule(PyArrayObject *array, RvmDtype dtype) {
+    int ndim = PyArray_NDIM(array);
+    rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * (size_t)ndim * sizeof(int64_t));
+    if (made == NULL) return PyErr_NoMemory();
+    made->tensor.data = PyArray_DATA(array);
+    made->tensor.device.type = RVM_CPU;
+    made->tensor.device.index = 0;
+    made->tensor.ndim = ndim;
+    made->tensor.dtype = dtype;
+    made->tensor.shape = made->dims;
+    made->tensor.strides = made->dims + ndim;
+    made->tensor.byte_offset = 0;
+    made->let_go = rvm_end_export;
+    for (int i = 0; i < ndim; i++) made->dims[i] = PyArray_DIM(array, i);
+    if (!rvm_get_strides(array, made->dims + ndim)) {
+        free(made);
+        PyErr_SetString(PyExc_BufferError, "dlpack: the array's steps are no whole elements");
+        return NULL;
+    }
+    made->owner = Py_NewRef((PyObject *)array);
+    PyObject *capsule = PyCapsule_New(made, "dltensor", rvm_end_capsule);
+    if (capsule == NULL) rvm_end_export(made);
+    return capsule;
 }
 
 #endif

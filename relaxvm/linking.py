@@ -29,6 +29,7 @@ import numpy as np
 from . import builtins, kernels
 from .errors import LinkError, did_you_mean
 from .executable import StoredKernels, VMExecutable
+from .ffi import as_packed
 from .generated import PREFIX
 from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from .registry import GLOBAL, PackedFunc, Registry
@@ -152,7 +153,7 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
         record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
         if record is None and info.kind != FuncKind.BYTECODE:
             missing.append(index)
-        callables.append(record.func if record is not None else None)
+        callables.append(as_packed(record.func) if record is not None else None)
         quick.append(None if record is None else _quick(record))
     if missing:
         raise _link_error(executable, scope, missing)

@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+from _ctypes import CFuncPtr
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
+from . import ffi
 from ._native import NativeFunction, host_address
 from .errors import LinkError
+from .values import describe
 
-__all__ = ["KernelOptions", "NativeFunction", "load_function", "load_kernels"]
+__all__ = ["KernelOptions", "NativeFunction", "load_function", "load_kernels", "native_function"]
 
 
 class KernelOptions(TypedDict, total=False):
     """What a kernel is loaded with, beside its name: see `NativeFunction`."""
 
     release_gil: bool | Literal["auto"]
-    writes: Sequence[int]
+    writes: Sequence[int] | None
     strided: bool
     alignment: int
 
@@ -87,6 +91,70 @@ def load_kernels(
         for name, address in addresses.items()
         if address is not None
     }
+
+
+def native_function(
+    function: Any, name: str | None = None, **options: Unpack[KernelOptions]
+) -> NativeFunction:
+    """A function pointer of another package as a native function.
+
+    ==========================  ====================================================================
+    `function`                  what it is
+    ==========================  ====================================================================
+    of ``ctypes``               a function of a library, or an instance of a ``CFUNCTYPE``
+    of ``cffi``                 a pointer to a function, or a ``void *``
+    ``numba.cfunc``             compiled by Numba
+    ``tvm_ffi.Function``        compiled code that TVM has loaded; not one defined in Python
+    ==========================  ====================================================================
+
+    It has to have the signature of a kernel, ``int f(void *, const RvmAny *, int32_t, RvmAny *)``,
+    which is not checked: nothing protects the process from a function of another signature.  The
+    result keeps `function` alive.
+
+    Args:
+        function: see above.
+        name: for messages; by default the function's own, where it has one.
+        options: as in `load_function`.  By default functions of TVM may write any argument and get
+            tensors aligned to 64 bytes, and functions of ``ctypes`` that run with the interpreter
+            lock keep it.
+
+    Raises:
+        TypeError: `function` is something else, or a ``tvm_ffi.Function`` defined in Python.
+        ValueError: a null pointer.
+    """
+    address, context = 0, 0
+    preset: KernelOptions = {}
+    cffi = sys.modules.get("_cffi_backend")
+    if ffi.is_function(function):
+        address, context = ffi.address_of(function)
+        preset = {"writes": None, "alignment": ffi.ALIGNMENT}
+    elif isinstance(function, CFuncPtr):
+        address = ctypes.cast(function, ctypes.c_void_p).value or 0
+        if function._flags_ & _PYTHON_API:
+            preset = {"release_gil": False}
+    elif cffi is not None and isinstance(function, cffi.FFI.CData):
+        address = _cffi_address(cffi.FFI(), function)
+    elif type(function).__module__.startswith("numba."):
+        address = function.address
+    else:
+        raise TypeError(f"native_function: expected a function of ctypes, cffi, numba.cfunc or "
+                        f"tvm_ffi, got {describe(function)}")
+    if not address:
+        raise ValueError(f"native_function: {describe(function)} is a null pointer")
+    name = name or getattr(function, "__name__", None) or type(function).__name__
+    settings: KernelOptions = {**preset, **options}
+    return NativeFunction(address, name, function, self_address=context, **settings)
+
+
+_PYTHON_API: Final = 4
+"""Flag of a ctypes function that is called with the interpreter lock held."""
+
+
+def _cffi_address(cffi: Any, pointer: Any) -> int:
+    kind = cffi.typeof(pointer)
+    if kind.kind != "function" and kind.cname != "void *":
+        raise TypeError(f"native_function: expected a pointer to a function, got {kind.cname}")
+    return int(cffi.cast("uintptr_t", pointer))
 
 
 def _open(path: str | os.PathLike[str]) -> ctypes.CDLL:

@@ -132,7 +132,8 @@ static RvmObject *new_object(int32_t type, size_t size) {
   return object;
 }
 
-/* object(type): a new object: text, bytes, a shape (2, 3), or something unknown. */
+/* object(type): a new object: text, bytes, a shape (2, 3), a tensor of that shape over static memory
+ * (on another device if there is a second argument), or something unknown. */
 RVM_KERNEL(object) {
   static const int64_t dims[] = {2, 3};
   int32_t type = (int32_t)args[0].as_int;
@@ -142,6 +143,19 @@ RVM_KERNEL(object) {
     shape->dims = dims;
     shape->ndim = 2;
     ret->as_object = &shape->object;
+  } else if (type == RVM_TENSOR_OBJECT) {
+    static float numbers[] = {1, 2, 3, 4, 5, 6};
+    static int64_t across[] = {1, 2};
+    RvmTensorObject *tensor = (RvmTensorObject *)new_object(type, sizeof *tensor);
+    tensor->tensor.data = numbers;
+    tensor->tensor.device.type = num_args > 1 ? 2 : RVM_CPU;
+    tensor->tensor.ndim = 2;
+    tensor->tensor.dtype.code = RVM_FLOAT;
+    tensor->tensor.dtype.bits = 32;
+    tensor->tensor.dtype.lanes = 1;
+    tensor->tensor.shape = (int64_t *)dims;
+    tensor->tensor.strides = across;
+    ret->as_object = &tensor->object;
   } else {
     RvmBytesObject *text = (RvmBytesObject *)new_object(type, sizeof *text);
     text->bytes.data = "some text";

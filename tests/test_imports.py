@@ -30,7 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "builtins kernels",
         "formats verify",
         "generated verified",
-        "heap_origins",
+        "ffi heap_origins",
         "calling linking loading native notes timing versions",
         "module toolchain",
         "tir",
@@ -43,7 +43,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "compiler",
         "vm_build",
         "vm",
-        "observe",
+        "contrib observe",
         "cli",
         "__main__",
     )
@@ -76,7 +76,7 @@ UPWARD = {
 """(importing, imported) where a function may import against the order."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes"}
+OPTIONAL = {"ml_dtypes", "tvm"}
 """Of third-party packages: imported by anyone, and inside of functions only."""
 
 

@@ -450,7 +450,29 @@ def test_results_that_are_objects(kernels: Kernels) -> None:
     assert kernels["alive"]() == 0
 
 
-@pytest.mark.parametrize("kind", [67, 70, 71, 128])
+def test_a_tensor_object_becomes_an_array_over_its_memory(kernels: Kernels) -> None:
+    x = kernels["object"](70)
+    assert (x.dtype, x.strides) == (np.float32, (4, 8))
+    assert x.tolist() == [[1, 3, 5], [2, 4, 6]]
+    row = x[1]
+    again = kernels["object"](70)
+    x[0, 0] = 9
+    assert again[0, 0] == 9
+    x[0, 0] = 1
+    del x, again
+    assert kernels["alive"]() == 1
+    assert row.tolist() == [2, 4, 6]
+    del row
+    assert kernels["alive"]() == 0
+
+
+def test_a_tensor_object_on_another_device(kernels: Kernels) -> None:
+    with pytest.raises(TypeError, match=r"object: expected a tensor in host memory, got .*cuda"):
+        kernels["object"](70, 0)
+    assert kernels["alive"]() == 0
+
+
+@pytest.mark.parametrize("kind", [67, 68, 72, 128])
 def test_results_that_python_does_not_know(kind: int, kernels: Kernels) -> None:
     message = f"object: the kernel returned a value of kind {kind}; expected None, an int, "
     with pytest.raises(TypeError, match=message):
