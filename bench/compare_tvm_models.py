@@ -1,0 +1,385 @@
+"""Models that TVM compiled, on TVM's VM and here: the same exported libraries, the same kernels.
+
+    python bench/compare_tvm_models.py [--only TEXT] [--repeats N] [--starts N] [--json FILE]
+
+*Time per call*: each side runs in a process of its own, with tensors of its own made beforehand;
+both take turns and the least time of each counts.  Results are compared before times are.
+*Kernels* is what the kernels of a call take by themselves, the cost of calling them not included;
+where they take less than a tenth of TVM's time, dispatch dominates.  *Start* is from the start of
+the process to the first result, and *memory* what is resident then, one process for every model and
+repetition.  At last, a kernel of three tensors that does nothing, beside a plain instruction.
+
+The exit status is 1 if a goal is missed.  Needs the extra ``tvm`` and a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import clean
+import numpy as np
+
+DISPATCH = 0.1
+"""Dispatch dominates where kernels take less than this share of TVM's time."""
+LEAST, LEAST_START, LEAST_NOOP = 5.0, 5.0, 4.0
+"""TVM's time divided by ours: where dispatch dominates, from start to result, of a no-op kernel."""
+MOST_NOOP = 10.0
+"""Nanoseconds that a no-op kernel may take beyond a plain instruction."""
+UNROLLED = 200
+QUICK = 5e-6
+
+Row = dict[str, Any]
+
+START = """
+import pickle, sys, time
+path, function = sys.argv[1:]
+with open(path.removesuffix(".so") + ".calls", "rb") as file:
+    args = pickle.load(file)[0][0][1]
+{program}
+seconds = time.monotonic()
+with open("/proc/self/status") as file:
+    memory = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+print(seconds, memory / 1024)
+"""
+STARTS = {
+    "relaxvm": """
+import relaxvm
+def convert(value):
+    return relaxvm.Shape(value) if isinstance(value, list) else value
+vm = relaxvm.VirtualMachine(relaxvm.load_library(path))
+result = vm[function](*map(convert, args))
+""",
+    "TVM": """
+import numpy, tvm, tvm.relax, tvm_ffi
+def convert(value):
+    if isinstance(value, numpy.ndarray):
+        return tvm.runtime.tensor(value)
+    if isinstance(value, list):
+        return tvm_ffi.Shape(value)
+    return tvm_ffi.Array(map(convert, value)) if isinstance(value, tuple) else value
+vm = tvm.relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
+result = vm[function](*map(convert, args))
+""",
+}
+"""From nothing to the first result."""
+
+NOOP = """
+#include <relaxvm/kernel.h>
+RVM_KERNEL(noop) { return RVM_OK; }
+RVM_KERNEL_NAMES("noop")
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="models whose name contains this text")
+    parser.add_argument("--repeats", type=int, default=5, help="processes of each side")
+    parser.add_argument("--starts", type=int, default=3, help="starts of each side and model")
+    parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
+    parser.add_argument("--child", nargs=3, metavar=("PART", "FOLDER", "ONLY"),
+                        help=argparse.SUPPRESS)  # fmt: skip
+    options = parser.parse_args()
+    if options.child:
+        part, folder, only = options.child
+        print(json.dumps(PARTS[part](Path(folder), only)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(options, Path(folder))
+
+
+def compare(options: argparse.Namespace, folder: Path) -> int:
+    functions = child("export", folder, options.only)
+    if not functions:
+        raise SystemExit(f"no model is named like {options.only!r}")
+    calls = least(options.repeats, {side: lambda side=side: child(side, folder) for side in STARTS})
+    kernels = child("kernels", folder)
+    for name in functions:
+        ours, theirs = (pickle.loads((folder / f"{name}.{side}").read_bytes()) for side in STARTS)
+        assert ours == theirs, f"{name}: results differ"
+    starts: dict[str, dict[str, tuple[float, float]]] = {side: {} for side in STARTS}
+    for name, function in functions.items():
+        for _ in range(options.starts):
+            for side, found in starts.items():
+                this = first_result(side, folder / f"{name}.so", function)
+                found[name] = min(found.get(name, this), this)
+
+    print(clean.machine())
+    print(
+        f"{'':20}{'--------- time per call, us ---------':>43}{'--- overhead ---':>18}"
+        f"{'---- start, ms ----':>25}{'- memory, MiB -':>17}"
+    )
+    print(f"{'model':20}{'relaxvm':>11}{'TVM':>11}{'ratio':>8}{'kernels':>11}{'relaxvm':>11}"
+          f"{'TVM':>7}{'relaxvm':>11}{'TVM':>7}{'ratio':>7}{'relaxvm':>10}{'TVM':>7}")  # fmt: skip
+    table = []
+    for name in functions:
+        ours, theirs, inside = calls["relaxvm"][name], calls["TVM"][name], kernels[name]
+        start, memory = starts["relaxvm"][name]
+        their_start, their_memory = starts["TVM"][name]
+        goal = LEAST if inside < DISPATCH * theirs else 1.0
+        row = {
+            "name": name, "relaxvm": ours, "TVM": theirs, "ratio": theirs / ours, "least": goal,
+            "kernels": inside, "start": start, "TVM start": their_start,
+            "start ratio": their_start / start, "memory": memory, "TVM memory": their_memory,
+        }  # fmt: skip
+        table.append(row)
+        marks = f"   below {goal:g}" if row["ratio"] < goal else ""
+        marks += f"   start below {LEAST_START:g}" if row["start ratio"] < LEAST_START else ""
+        print(f"{name:20}{ours * 1e6:11.2f}{theirs * 1e6:11.2f}{row['ratio']:8.2f}"
+              f"{inside * 1e6:11.2f}{share(ours, inside):11.0%}{share(theirs, inside):7.0%}"
+              f"{start * 1e3:11.0f}{their_start * 1e3:7.0f}{row['start ratio']:7.1f}"
+              f"{memory:10.0f}{their_memory:7.0f}{marks}")  # fmt: skip
+    bound = [row for row in table if row["least"] == LEAST]
+    for what, of in (("all", table), ("where dispatch dominates", bound)):
+        if of:
+            print(f"geometric mean of the ratios of time per call, {what}: {mean(of, 'ratio'):.1f}")
+    print(f"geometric mean of the ratios of starts: {mean(table, 'start ratio'):.1f}")
+    noop = child("noop", folder)
+    print(f"a kernel that does nothing, of three tensors: {noop['relaxvm']:.1f} ns, on TVM "
+          f"{noop['TVM']:.1f} ns, {noop['TVM'] / noop['relaxvm']:.1f} times as much; a plain "
+          f"instruction here: {noop['instruction']:.1f} ns")  # fmt: skip
+    missed = [row["name"] for row in table
+              if row["ratio"] < row["least"] or row["start ratio"] < LEAST_START]  # fmt: skip
+    if noop["TVM"] / noop["relaxvm"] < LEAST_NOOP:
+        missed.append("no-op kernel beside TVM")
+    if noop["relaxvm"] - noop["instruction"] > MOST_NOOP:
+        missed.append("no-op kernel beside an instruction")
+    print("every goal is reached" if not missed else f"missed: {', '.join(missed)}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"models": table, "noop": noop}, file, indent=1)
+    return int(bool(missed))
+
+
+def share(total: float, kernels: float) -> float:
+    """Of the time that is not the kernels'."""
+    return max(0.0, 1 - kernels / total)
+
+
+def mean(table: list[Row], key: str) -> float:
+    return math.exp(sum(math.log(row[key]) for row in table) / len(table))
+
+
+def least(repeats: int, sides: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
+    """The least time of each model on each side, which take turns."""
+    best: dict[str, dict[str, float]] = {side: {} for side in sides}
+    for _ in range(repeats):
+        for side, once in sides.items():
+            for name, seconds in once().items():
+                best[side][name] = min(best[side].get(name, math.inf), seconds)
+    return best
+
+
+# Processes
+
+
+def child(part: str, folder: Path, only: str = "") -> Any:
+    """What a part says, which runs in a process of its own."""
+    return json.loads(output([__file__, "--child", part, str(folder), only]))
+
+
+def first_result(side: str, path: Path, function: str) -> tuple[float, float]:
+    """Seconds from the start of a process to the first result of a model, and MiB resident."""
+    code = START.format(program=STARTS[side])
+    begin = time.monotonic()
+    end, memory = map(float, output(["-c", code, str(path), function]).split())
+    return end - begin, memory
+
+
+def output(arguments: list[str]) -> str:
+    """The last line of a fresh Python."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise SystemExit(f"{arguments[1:]} failed ({done.returncode}):\n{done.stderr[-3000:]}")
+    return done.stdout.splitlines()[-1]
+
+
+# Parts: each is given the folder
+
+
+def export(folder: Path, only: str) -> dict[str, str]:
+    """Compile the models and write their libraries; names and functions to time.
+
+    A model that calls Python is left out: it would time that.
+    """
+    from tests import tvm_models
+
+    chosen = [model for model in tvm_models.MODELS.values()
+              if only in model.name and not model.packed]  # fmt: skip
+    for model in chosen:
+        tvm_models.export(model, folder)
+    return {model.name: model.calls[0][0] for model in chosen}
+
+
+def first_calls(folder: Path) -> list[tuple[Path, str, tuple[Any, ...]]]:
+    """Library, function and arguments of each model."""
+    return [
+        (path, *pickle.loads(path.with_suffix(".calls").read_bytes())[0][0])
+        for path in sorted(folder.glob("*.so"))
+    ]
+
+
+def run_relaxvm(folder: Path, only: str) -> dict[str, float]:
+    import relaxvm
+    from tests.tvm_free import from_relaxvm, to_relaxvm
+
+    found = {}
+    for path, name, args in first_calls(folder):
+        function = relaxvm.VirtualMachine(relaxvm.load_library(path))[name]
+        args = to_relaxvm(args)
+        keep(path.with_suffix(".relaxvm"), from_relaxvm(function(*args)))
+        found[path.stem] = best_time(lambda call=function, args=args: call(*args))
+    return found
+
+
+def run_tvm(folder: Path, only: str) -> dict[str, float]:
+    import tvm
+    from tvm import relax
+
+    from tests.tvm_free import from_relaxvm, to_relaxvm
+    from tests.tvm_side import from_tvm, to_tvm
+
+    found = {}
+    for path, name, args in first_calls(folder):
+        function = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())[name]
+        args = tuple(map(to_tvm, to_relaxvm(args)))
+        keep(path.with_suffix(".TVM"), from_relaxvm(from_tvm(function(*args))))
+        found[path.stem] = best_time(lambda call=function, args=args: call(*args))
+    return found
+
+
+def keep(path: Path, result: Any) -> None:
+    """Write a result so that equal ones are equal files."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.dtype.str, value.shape, value.tobytes()
+        return tuple(map(plain, value)) if isinstance(value, (tuple, list)) else value
+
+    path.write_bytes(pickle.dumps(plain(result)))
+
+
+def best_time(call: Callable[[], Any], least: float = 0.01, runs: int = 15) -> float:
+    """Seconds per call, the best of several runs."""
+    number, best = 1, math.inf
+    while True:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        seconds = time.perf_counter() - start
+        if seconds > least:
+            break
+        number *= 4
+    for _ in range(runs):
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        best = min(best, (time.perf_counter() - start) / number)
+    return best
+
+
+def time_kernels(folder: Path, only: str) -> dict[str, float]:
+    """Seconds that the kernels of a call take by themselves.
+
+    Each of them is called again on the arguments it had, as is one that does nothing; the
+    difference is the kernel.
+    """
+    import relaxvm
+    from tests.tvm_free import to_relaxvm
+
+    noop = relaxvm.load_kernels(noop_library())["noop"]
+    found = {}
+    for path, name, args in first_calls(folder):
+        executable = relaxvm.load_library(path)
+        vm = relaxvm.VirtualMachine(executable)
+        counts: Counter[Any] = Counter()
+        examples: dict[Any, tuple[Any, ...]] = {}
+
+        def seen(func: Any, kernel: str, before: bool, ret: Any, *args: Any) -> int:
+            if before and kernel in executable.kernels:  # noqa: B023  (called in this round)
+                key = (kernel, *[(x.shape, x.dtype.str) if isinstance(x, np.ndarray) else x
+                                 for x in args])  # fmt: skip
+                counts[key] += 1  # noqa: B023
+                examples.setdefault(key, args)  # noqa: B023
+            return 0
+
+        vm.set_instrument(seen)
+        vm[name](*to_relaxvm(args))
+        found[path.stem] = sum(
+            count * max(0.0, in_a_row(executable.kernels[key[0]], examples[key])
+                        - in_a_row(noop, examples[key]))
+            for key, count in counts.items()
+        )  # fmt: skip
+    return found
+
+
+def in_a_row(kernel: Any, args: tuple[Any, ...]) -> float:
+    """Seconds per call of a kernel, called by a function many times or, if it is slow, once."""
+    import relaxvm
+
+    for count in (1, UNROLLED):
+        builder = relaxvm.ExecBuilder()
+        with builder.function("main", num_inputs=len(args)):
+            for _ in range(count):
+                builder.emit_call("kernel", [builder.r(i) for i in range(len(args))])
+            builder.emit_ret(builder.r(0))
+        main = relaxvm.VirtualMachine(builder.get(), functions={"kernel": kernel})["main"]
+        seconds = best_time(lambda main=main: main(*args), 0.002, 7) / count
+        if seconds > QUICK:
+            break
+    return seconds
+
+
+def noop_library() -> Path:
+    from relaxvm import toolchain
+
+    return toolchain.compile_c(NOOP, name="noop")
+
+
+def time_noop(folder: Path, only: str) -> dict[str, float]:
+    """Nanoseconds of a no-op kernel on both sides, and of an instruction that moves a reference."""
+    import rows
+    import tvm
+    import tvm_ffi
+    from compare_tvm import measure, on_tvm, timed, to_tvm
+
+    import relaxvm
+
+    library = noop_library()
+    kernel = relaxvm.load_kernels(library)["noop"]
+    tvm.register_global_func("bench.noop", tvm_ffi.load_module(str(library))["noop"])
+    row = rows.Row("no-op", rows.call("bench.noop", rows.r(0), rows.r(0), rows.r(0)), LEAST_NOOP)
+    plain = rows.Row("copy", rows.call("vm.builtin.copy", rows.r(0), dst=1), 1)
+    here = relaxvm.VirtualMachine(row.executable(), functions={"bench.noop": kernel})["main"]
+    copies = relaxvm.VirtualMachine(plain.executable())["main"]
+    theirs = timed(on_tvm(row.executable())["main"], tuple(map(to_tvm, row.args)), row.count)
+    best, ours = measure(theirs, timed(here, row.args, row.count), 60)
+    _, instruction = measure(theirs, timed(copies, plain.args, plain.count), 60)
+    return {"relaxvm": ours, "TVM": best, "instruction": instruction}
+
+
+PARTS: dict[str, Callable[[Path, str], Any]] = {
+    "export": export,
+    "relaxvm": run_relaxvm,
+    "TVM": run_tvm,
+    "kernels": time_kernels,
+    "noop": time_noop,
+}
+
+
+if __name__ == "__main__":
+    if "--child" not in sys.argv:
+        clean.restart()
+    sys.exit(main())
