@@ -64,18 +64,28 @@ _METHODS: Final[dict[type, str]] = {
 left alone."""
 
 
-class _Dispatch(dict[type, Callable[[Any], Any]]):
-    """Class of expressions -> the bound method that handles it; found once per class, since a walk
-    spends its time here."""
+_LEAVES: Final = frozenset(
+    {"visit_global_var", "visit_extern_func", "visit_op", "visit_constant", "visit_imm",
+     "visit_scalar", "visit_other_function"}
+)  # fmt: skip
+"""Methods that do nothing unless a subclass overrides them."""
 
-    def __init__(self, visitor: object) -> None:
+
+class _Dispatch(dict[type, Callable[[Any], Any] | None]):
+    """Class of expressions -> the bound method that handles it, or None if that would do nothing;
+    found once per class, since a walk spends its time here."""
+
+    def __init__(self, visitor: ExprVisitor | ExprMutator, base: type) -> None:
         self._visitor = visitor
+        self._base = base
 
-    def __missing__(self, cls: type) -> Callable[[Any], Any]:
+    def __missing__(self, cls: type) -> Callable[[Any], Any] | None:
         name = _METHODS.get(cls)
         if name is None:
             name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
-        method: Callable[[Any], Any] = getattr(self._visitor, name)
+        method: Callable[[Any], Any] | None = getattr(self._visitor, name)
+        if name in _LEAVES and getattr(type(self._visitor), name) is getattr(self._base, name):
+            method = None
         self[cls] = method
         return method
 
@@ -89,8 +99,10 @@ class ExprVisitor:
         """Walk any expression."""
         dispatch = self._dispatch
         if dispatch is None:
-            dispatch = self._dispatch = _Dispatch(self)
-        dispatch[type(expr)](expr)
+            dispatch = self._dispatch = _Dispatch(self, ExprVisitor)
+        method = dispatch[type(expr)]
+        if method is not None:
+            method(expr)
 
     def visit_var(self, var: Var) -> None:
         """A use of a variable."""
@@ -206,11 +218,13 @@ class ExprMutator:
 
     def __init__(self) -> None:
         self.var_map: dict[Var, Expr] = {}
-        self._dispatch = _Dispatch(self)
+        self._dispatch = _Dispatch(self, ExprMutator)
+        self._has_types = type(self).visit_type is not ExprMutator.visit_type
 
     def visit(self, expr: Expr) -> Any:
         """Rewrite any expression."""
-        return self._dispatch[type(expr)](expr)
+        method = self._dispatch[type(expr)]
+        return expr if method is None else method(expr)
 
     def visit_var(self, var: Var) -> Expr:
         return self.var_map.get(var, var)
@@ -245,14 +259,21 @@ class ExprMutator:
     def visit_all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Rewrite each; the same tuple if nothing changed."""
         dispatch = self._dispatch
-        new = [dispatch[type(e)](e) for e in exprs]
-        for old, now in zip(exprs, new, strict=True):
-            if old is not now:
-                return tuple(new)
-        return exprs
+        new: list[Expr] | None = None
+        for position, expr in enumerate(exprs):
+            method = dispatch[type(expr)]
+            if method is not None:
+                now = method(expr)
+                if now is not expr:
+                    if new is None:
+                        new = list(exprs)
+                    new[position] = now
+        return exprs if new is None else tuple(new)
 
     def visit_types(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Rewrite each; the same tuple if nothing changed."""
+        if not self._has_types:
+            return types
         new = [self.visit_type(ty) for ty in types]
         return types if all(map(_is_same, types, new)) else tuple(new)
 
@@ -273,9 +294,12 @@ class ExprMutator:
         return expr if values is expr.values else ShapeExpr(values, expr.span)
 
     def visit_call(self, call: Call) -> Expr:
-        op = self.visit(call.op)
+        op = call.op
+        method = self._dispatch[type(op)]
+        if method is not None:
+            op = method(op)
         args = self.visit_all(call.args)
-        ty_args = self.visit_types(call.ty_args) if call.ty_args else call.ty_args
+        ty_args = self.visit_types(call.ty_args)
         if op is call.op and args is call.args and ty_args is call.ty_args:
             return call
         return self.infer(Call(op, args, call.attrs, ty_args, span=call.span))

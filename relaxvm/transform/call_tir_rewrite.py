@@ -15,6 +15,7 @@ from ..ir import (
     Function,
     IRModule,
     Op,
+    StringImm,
     TensorType,
     Tuple,
     TupleType,
@@ -22,8 +23,10 @@ from ..ir import (
     Var,
     VarBinding,
     infer_type,
+    int_imm,
 )
-from ..op import builtin, vm
+from ..op import vm
+from ._memory_calls import new_tensor
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["CallTIRRewrite"]
@@ -31,6 +34,7 @@ __all__ = ["CallTIRRewrite"]
 _CALL_TIR: Final = Op.get("relax.call_tir")
 _CALL_TIR_INPLACE: Final = Op.get("relax.call_tir_inplace")
 _CALL_DPS: Final = Op.get("relax.call_dps_packed")
+_GLOBAL: Final = StringImm("global")
 
 
 class _Rewriter(ExprMutator):
@@ -86,14 +90,13 @@ class _Rewriter(ExprMutator):
                 f"{binding.var}: the output is of type {ty}; expected a tensor type with a shape "
                 "and a data type, so that it can be allocated"
             )
-        device, scope = 0, "global"
+        device, scope = int_imm(0), _GLOBAL
         if ty.vdevice is not None:
-            device = next(
+            index = next(
                 (i for i, d in enumerate(self._devices) if d is ty.vdevice), ty.vdevice.vdevice_id
             )
-            scope = ty.vdevice.memory_scope
-        call = builtin.alloc_tensor(ty.shape, ty.dtype, device, scope, ty_args=ty)
-        return VarBinding(Var("alloc", ty), call, binding.span)
+            device, scope = int_imm(index), StringImm(ty.vdevice.memory_scope)
+        return VarBinding(Var("alloc", ty), new_tensor(ty, device, scope), binding.span)
 
 
 def _fields(packed: Expr) -> tuple[Expr, ...]:

@@ -11,7 +11,6 @@ from ..ir import (
     Call,
     Constant,
     DataflowVar,
-    Expr,
     ExternFunc,
     Function,
     FuncType,
@@ -19,7 +18,6 @@ from ..ir import (
     If,
     IRModule,
     MatchCast,
-    Op,
     PrimType,
     SeqExpr,
     ShapeType,
@@ -29,88 +27,62 @@ from ..ir import (
     Var,
     VarBinding,
 )
-from ..op import memory, vm
+from ..op.rules import VOID
+from ._memory_calls import ALLOC_STORAGE, kill_object, kill_storage, kill_tensor
 from .canonicalize_bindings import canonicalize_bindings
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["KillAfterLastUse"]
 
-_ALLOC_STORAGE: Final = Op.get("relax.memory.alloc_storage")
-_KILLS: Final = (
-    Op.get("relax.memory.kill_storage"),
-    Op.get("relax.memory.kill_tensor"),
-    Op.get("relax.vm.kill_object"),
-)
-_TRIVIAL: Final = (Var, DataflowVar, Constant, Tuple, TupleGetItem)
+_TRIVIAL: Final = frozenset({Var, DataflowVar, Constant, Tuple, TupleGetItem})
 
 
 def _insert_kills(seq: SeqExpr) -> SeqExpr:
-    """The sequence with kills, and its branches likewise."""
-    bindings = _without_dead([b for block in seq.blocks for b in block.bindings], seq.body)
-    last: dict[Var, int] = {}
-    used = [uses(b.value) for b in bindings]
-    for position, found in enumerate(used):
-        for var in found:
-            last[var] = position
-    for var in uses(seq.body):
-        last.pop(var, None)
-    killable = {b.var: rank for b in bindings if (rank := _rank(b)) is not None}
-    dying: dict[int, list[Var]] = {}
-    for var in killable:
-        if var in last:
-            dying.setdefault(last[var], []).append(var)
+    """The sequence with kills, and its branches likewise; without bindings that only rearrange
+    values and that nothing uses."""
+    bindings = [binding for block in seq.blocks for binding in block.bindings]
+    ranks = {b.var: (rank, n) for n, b in enumerate(bindings) if (rank := _rank(b)) is not None}
+    used = dict(uses(seq.body))
     new: list[Binding] = []
-    for position, binding in enumerate(bindings):
+    for binding in reversed(bindings):
+        if _only_rearranges(binding) and binding.var not in used:
+            continue
+        found = uses(binding.value)
+        dying = [ranks[var] for var in found if var not in used and var in ranks]
+        for rank, position in sorted(dying, reverse=True):
+            kill = _KILLS[rank](bindings[position].var)
+            new.append(VarBinding(Var("_", VOID), kill, binding.span))
+        used.update(found)
         new.append(_with_branches(binding))
-        for var in sorted(dying.get(position, ()), key=killable.__getitem__):
-            kill = _kill(var, killable[var])
-            new.append(VarBinding(Var("_", kill.ty), kill, binding.span))
+    new.reverse()
     return SeqExpr([BindingBlock(new)] if new else [], seq.body, span=seq.span)
 
 
-def _without_dead(bindings: list[Binding], body: Expr) -> list[Binding]:
-    """Without bindings that only rearrange values and that nothing uses."""
-    live = dict(uses(body))
-    kept: list[Binding] = []
-    for binding in reversed(bindings):
-        if (
-            type(binding) is VarBinding
-            and isinstance(binding.value, _TRIVIAL)
-            and binding.var not in live
-            and type(binding.var.ty) is not PrimType
-        ):
-            continue
-        kept.append(binding)
-        live.update(uses(binding.value))
-    kept.reverse()
-    return kept
+def _only_rearranges(binding: Binding) -> bool:
+    return (
+        type(binding) is VarBinding
+        and type(binding.value) in _TRIVIAL
+        and type(binding.var.ty) is not PrimType
+    )
 
 
 _TENSOR, _STORAGE, _OBJECT = range(3)
+_KILLS: Final = (kill_tensor, kill_storage, kill_object)
+"""By rank."""
 
 
 def _rank(binding: Binding) -> int | None:
     """How a variable is killed; None if it is not.  Also the order of kills at one place."""
     value = binding.value
     if type(value) is Call:
-        if value.op is _ALLOC_STORAGE:
+        if value.op is ALLOC_STORAGE:
             return _STORAGE
-        if value.op in _KILLS:
-            return None
     elif isinstance(value, (Constant, GlobalVar, ExternFunc, Function)):
         return None
     ty = type(binding.var.ty)
     if ty is TensorType:
         return _TENSOR
     return None if ty in (PrimType, ShapeType, FuncType) else _OBJECT
-
-
-def _kill(var: Var, rank: int) -> Any:
-    if rank == _TENSOR:
-        return memory.kill_tensor(var)
-    if rank == _STORAGE:
-        return memory.kill_storage(var)
-    return vm.kill_object(var)
 
 
 def _with_branches(binding: Binding) -> Binding:

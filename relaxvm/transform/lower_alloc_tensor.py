@@ -8,9 +8,11 @@ from ..ir import (
     ANY,
     Binding,
     Call,
+    DataTypeImm,
     Expr,
     ExprMutator,
     Function,
+    IntImm,
     IRModule,
     MatchCast,
     Op,
@@ -20,11 +22,11 @@ from ..ir import (
     VarBinding,
     int_imm,
 )
-from ..op import memory
 from ..values import as_dtype
+from ._memory_calls import alloc_storage, alloc_tensor
 from .pass_infra import Pass, PassContext, function_pass
 
-__all__ = ["LowerAllocTensor", "num_bytes"]
+__all__ = ["LowerAllocTensor"]
 
 _ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
 
@@ -38,6 +40,18 @@ def num_bytes(shape: ShapeExpr, dtype: str) -> Expr:
 
 
 class _Lowerer(ExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: dict[tuple[object, ...], ShapeExpr] = {}
+
+    def _size(self, shape: ShapeExpr, dtype: str) -> ShapeExpr:
+        """The size in bytes as a shape: one for all tensors of the same dimensions."""
+        key = (dtype, *[dim.value if type(dim) is IntImm else dim for dim in shape.values])
+        found = self._sizes.get(key)
+        if found is None:
+            found = self._sizes[key] = ShapeExpr([num_bytes(shape, dtype)])
+        return found
+
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if type(value) is not Call or value.op is not _ALLOC:
@@ -50,11 +64,10 @@ class _Lowerer(ExprMutator):
             assert type(cast.ty) is ShapeType
             assert cast.ty.values is not None
             shape = ShapeExpr(cast.ty.values)
-        dtype_name: str = dtype.value  # type: ignore[attr-defined]
-        size = ShapeExpr([num_bytes(shape, dtype_name)])
+        assert type(dtype) is DataTypeImm
         storage = Var("storage", ANY)
-        alloc = memory.alloc_storage(size, device, scope, "uint8")
-        tensor = memory.alloc_tensor(storage, 0, shape, dtype_name, device)
+        alloc = alloc_storage(self._size(shape, dtype.value), device, scope)
+        tensor = alloc_tensor(storage, 0, shape, dtype, device, binding.var.ty)
         return [
             *first,
             VarBinding(storage, alloc, binding.span),

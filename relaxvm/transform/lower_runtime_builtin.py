@@ -18,7 +18,8 @@ from ..ir import (
     Tuple,
     int_imm,
 )
-from ..op import base, vm
+from ..op import base
+from ._memory_calls import kill_object, vm_alloc_storage, vm_alloc_tensor
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["LowerRuntimeBuiltin", "VMBuiltinLower"]
@@ -34,21 +35,8 @@ def _packed(name: str) -> Callable[[Call], Expr]:
     return lower
 
 
-def _alloc_storage(call: Call) -> Expr:
-    size, device, scope, _dtype = call.args
-    new: Call = vm.alloc_storage(size, device, "uint8", scope)
-    return new
-
-
-def _alloc_tensor(call: Call) -> Expr:
-    new: Call = vm.alloc_tensor(*call.args)
-    new.ty = call.ty
-    return new
-
-
 def _kill(call: Call) -> Expr:
-    new: Call = vm.kill_object(call.args[0])
-    return new
+    return kill_object(call.args[0])
 
 
 def _invoke_closure(call: Call) -> Expr:
@@ -111,8 +99,8 @@ def _refuse_alloc(call: Call) -> Expr:
 
 
 _RULES: Final[dict[str, Callable[[Call], Expr]]] = {
-    "relax.memory.alloc_storage": _alloc_storage,
-    "relax.memory.alloc_tensor": _alloc_tensor,
+    "relax.memory.alloc_storage": vm_alloc_storage,
+    "relax.memory.alloc_tensor": vm_alloc_tensor,
     "relax.memory.kill_storage": _kill,
     "relax.memory.kill_tensor": _kill,
     "relax.builtin.alloc_tensor": _refuse_alloc,

@@ -26,6 +26,7 @@ from ..analysis.amounts import Amounts, plus
 from ..ir import (
     ANY,
     Binding,
+    DataTypeImm,
     Expr,
     ExprMutator,
     Function,
@@ -40,8 +41,8 @@ from ..ir import (
     type_free_vars,
 )
 from ..ir.arith import Polynomial
-from ..op import memory
 from ..values import as_dtype
+from ._memory_calls import alloc_storage, alloc_tensor
 from ._packing import Block, pack
 from .pass_infra import Pass, PassContext, function_pass
 from .static_plan_block_memory import DYNAMIC_OUTPUT, SizeBounds
@@ -82,8 +83,7 @@ class _Storage:
         self.var = Var("storage", ANY)
 
     def alloc(self, span: Any) -> Binding:
-        shape = ShapeExpr([self.nbytes])
-        value = memory.alloc_storage(shape, self.device, self.scope, "uint8")
+        value = alloc_storage(ShapeExpr([self.nbytes]), self.device, self.scope)
         return VarBinding(self.var, value, span)
 
 
@@ -466,8 +466,9 @@ class _Rewriter(ExprMutator):
         else:
             call: Any = binding.value
             shape, dtype, device, _ = self.visit_all(call.args)
+            assert type(dtype) is DataTypeImm
             storage, offset = place
-            tensor = memory.alloc_tensor(storage.var, offset, shape, dtype, device)
+            tensor = alloc_tensor(storage.var, offset, shape, dtype, device, binding.var.ty)
             new = self.rebind(binding, tensor)
         if not storages:
             return new

@@ -1,0 +1,100 @@
+"""Calls that lowering makes of the operators of memory.
+
+Their operands were checked when the tensor was given its type, and the type of each call is known,
+so they are made as they are: a program has several of them per binding.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from ..ir import ANY, Call, DataTypeImm, Expr, Op, ShapeExpr, TensorType, Type, int_imm
+from ..op import builtin, memory, vm  # noqa: F401  (registers the operators named here)
+from ..op.rules import VOID
+
+__all__ = [
+    "ALLOC_STORAGE",
+    "ALLOC_TENSOR",
+    "alloc_storage",
+    "alloc_tensor",
+    "data_type",
+    "kill_object",
+    "kill_storage",
+    "kill_tensor",
+    "new_tensor",
+    "vm_alloc_storage",
+    "vm_alloc_tensor",
+]
+
+_NEW_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
+ALLOC_STORAGE: Final = Op.get("relax.memory.alloc_storage")
+ALLOC_TENSOR: Final = Op.get("relax.memory.alloc_tensor")
+_KILL_STORAGE: Final = Op.get("relax.memory.kill_storage")
+_KILL_TENSOR: Final = Op.get("relax.memory.kill_tensor")
+_VM_ALLOC_STORAGE: Final = Op.get("relax.vm.alloc_storage")
+_VM_ALLOC_TENSOR: Final = Op.get("relax.vm.alloc_tensor")
+_VM_KILL_OBJECT: Final = Op.get("relax.vm.kill_object")
+
+
+@functools.cache
+def data_type(name: str) -> DataTypeImm:
+    """A data type as an argument; one for all."""
+    return DataTypeImm(name)
+
+
+_BYTES: Final = data_type("uint8")
+
+
+def new_tensor(ty: TensorType, device: Expr, scope: Expr) -> Call:
+    """builtin.alloc_tensor of a type of known shape and data type."""
+    assert ty.shape is not None
+    assert ty.dtype is not None
+    return Call(_NEW_TENSOR, (ty.shape, data_type(ty.dtype), device, scope), None, (ty,), ty)
+
+
+def alloc_storage(size: ShapeExpr, device: Expr, scope: Expr) -> Call:
+    """memory.alloc_storage of so many bytes."""
+    return Call(ALLOC_STORAGE, (size, device, scope, _BYTES), None, (), ANY)
+
+
+def alloc_tensor(
+    storage: Expr, offset: int, shape: Expr, dtype: DataTypeImm, device: Expr, like: Type
+) -> Call:
+    """memory.alloc_tensor; of the type `like` if that says the same as shape and data type."""
+    ty = like
+    if (
+        type(ty) is not TensorType
+        or ty.shape is not shape
+        or ty.dtype != dtype.value
+        or ty.vdevice is not None
+    ):
+        ty = TensorType(shape, dtype.value)
+    return Call(ALLOC_TENSOR, (storage, int_imm(offset), shape, dtype, device), None, (), ty)
+
+
+def kill_storage(storage: Expr) -> Call:
+    """memory.kill_storage"""
+    return Call(_KILL_STORAGE, (storage,), None, (), VOID)
+
+
+def kill_tensor(tensor: Expr) -> Call:
+    """memory.kill_tensor"""
+    return Call(_KILL_TENSOR, (tensor,), None, (), VOID)
+
+
+def kill_object(obj: Expr) -> Call:
+    """vm.kill_object"""
+    return Call(_VM_KILL_OBJECT, (obj,), None, (), VOID)
+
+
+def vm_alloc_storage(call: Call) -> Call:
+    """vm.alloc_storage for a memory.alloc_storage."""
+    size, device, scope, _dtype = call.args
+    return Call(_VM_ALLOC_STORAGE, (size, device, _BYTES, scope), None, (), ANY)
+
+
+def vm_alloc_tensor(call: Call) -> Call:
+    """vm.alloc_tensor for a memory.alloc_tensor."""
+    args = call.args if len(call.args) == 5 else (*call.args, int_imm(0))
+    return Call(_VM_ALLOC_TENSOR, args, None, (), call.ty)
