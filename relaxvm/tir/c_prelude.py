@@ -443,6 +443,18 @@ static __attribute__((noinline)) void *allocate(const Function *f, const char *b
   return memory;
 }
 
+/* ---- loops that go on and on ---- */
+
+/* Turns that are over soon, whatever is in them. */
+#define MANY_TURNS (1 << 20)
+
+/* Look for Ctrl-C now and then: after many turns. */
+#define LOOK_FOR_INTERRUPT(turns)                     \
+  if (UNLIKELY((looked += (turns)) >= MANY_TURNS)) {  \
+    looked = 0;                                       \
+    if (rvm_interrupted()) return RVM_FAILED;         \
+  }
+
 /* ---- what goes wrong within a body ---- */
 
 typedef struct {

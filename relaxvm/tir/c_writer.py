@@ -35,6 +35,7 @@ from .stmt import (
     Stmt,
     While,
 )
+from .turns import has_loops, is_soon_over, turns_of, when_it_turns
 
 __all__ = ["Names", "Writer"]
 
@@ -79,6 +80,7 @@ _KEYWORDS: Final = frozenset(
         "num_args",
         "ret",
         "fault",
+        "looked",
         "asm",
         "typeof",
         "linux",
@@ -134,6 +136,10 @@ class Writer:
         self.faults = 0
         """Number of checks written within expressions so far."""
         self.has_loops = False
+        self.looks = False
+        """Whether turns are counted."""
+        self._soon_over = False
+        self._around = 0
         self._depth = 0
 
     # Statements
@@ -181,25 +187,79 @@ class Writer:
             self._line(f"if (UNLIKELY({step} <= 0))")
             self._line("  return rvm_error(\"ValueError\", \"%s: the step is %lld\", "
                        f"{c_string(place)}, (long long){step});")  # fmt: skip
-        self._line(f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{")
-        self._depth += 1
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
-            self.statement(loop.body)
-        self._depth -= 1
-        self._line("}")
+            self._turns(loop, var, least, end, advance)
         self._depth -= 1
         self._line("}")
         self.has_loops = True
 
-    def _while(self, stmt: While) -> None:
-        self._line("for (uint32_t turn = 1;; turn++) {")
+    def _turns(self, loop: For, var: str, least: str, end: str, advance: str) -> None:
+        """The turns of a loop.  The outermost loop that is soon over is left as it is, with all
+        that is within; one around it, or one that may go on and on, looks for Ctrl-C."""
+        head = f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{"
+        if self._soon_over or is_soon_over(loop):
+            outermost, self._soon_over = not self._soon_over, True
+            guards = [self.expression(e) for e in when_it_turns(loop)] if outermost else []
+            if guards:
+                head = f"if ({' && '.join(f'{text} > 0' for text in guards)}) {head}"
+            self._block(head, loop.body)
+            self._soon_over = not outermost
+            if outermost and self._around and turns_of(loop) is None:
+                self._line(f"looked += (uint64_t){end} - (uint64_t)({least});")
+            return
+        if has_loops(loop.body) or loop.step is not None:
+            self._block(head, loop.body, self._number_of_turns(loop.body))
+            return
+        # Runs of turns that the compiler may vectorize.
+        at, stop = f"{var}at", f"{var}stop"
+        self._line(f"for (int64_t {at} = {least}, {stop}; {at} < {end}; {at} = {stop}) {{")
         self._depth += 1
-        self._line("if (!(turn & 0xffff) && rvm_interrupted()) return RVM_FAILED;")
+        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > MANY_TURNS ? "
+                   f"{at} + MANY_TURNS : {end};")  # fmt: skip
+        self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body)
+        self._look(f"(uint64_t){stop} - (uint64_t){at}")
+        self._depth -= 1
+        self._line("}")
+
+    def _block(self, head: str, body: Stmt, turns: str = "") -> None:
+        """A loop, from its head on; with a look for Ctrl-C if `turns` says what a turn counts."""
+        self._line(head)
+        self._depth += 1
+        self._around += 1
+        self.statement(body)
+        self._around -= 1
+        if turns:
+            self._look(turns)
+        self._depth -= 1
+        self._line("}")
+
+    def _look(self, turns: str) -> None:
+        self.looks = True
+        self._line(f"LOOK_FOR_INTERRUPT({turns});")
+
+    def _number_of_turns(self, body: Stmt) -> str:
+        """What a turn counts for: itself, and the turns of the loops within that do not count
+        theirs."""
+        numbers = ["1"]
+        for part in body.seq if isinstance(body, SeqStmt) else (body,):
+            if isinstance(part, For) and is_soon_over(part):
+                numbers += [
+                    " * ".join(f"(uint64_t)({self.expression(e)})" for e in product)
+                    for product in turns_of(part) or ()
+                ]
+        return " + ".join(numbers)
+
+    def _while(self, stmt: While) -> None:
+        self._line("for (;;) {")
+        self._depth += 1
+        self._look("1")
         since = self.faults
         self._line(f"const int go = {self.expression(stmt.condition)};")
         self._checked(since)
         self._line("if (!go) break;")
+        self._around += 1
         self.statement(stmt.body)
+        self._around -= 1
         self._depth -= 1
         self._line("}")
 

@@ -113,6 +113,8 @@ class _KernelText:
         writer.statement(statement)
         if writer.faults:
             lines.append("Fault fault = {0, 0, 0};")
+        if writer.looks:
+            lines.append("uint64_t looked = 0;")
         lines += [*writer.lines, "return RVM_OK;"]
         inner = "\n".join(f"  {line}" for line in lines)
         clones = "RVM_CLONES " if writer.has_loops and _is_worth_clones(statement) else ""
