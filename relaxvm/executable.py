@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import contextlib
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,10 +72,11 @@ class StoredKernels(Mapping[str, Callable[..., Any]]):
     @property
     def names(self) -> frozenset[str]:
         """What the kernels are called, as far as that can be read without loading them."""
-        try:
-            return frozenset(json.loads(self.parts["kernels"])["functions"])
-        except (KeyError, TypeError, ValueError, RecursionError):
-            return frozenset()
+        names: set[str] = set()
+        for part, key in (("kernels", "functions"), ("tvm_library", "names")):
+            with contextlib.suppress(KeyError, TypeError, ValueError, RecursionError):
+                names.update(json.loads(self.parts[part])[key])
+        return frozenset(names)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         raise KeyError(name)

@@ -30,6 +30,7 @@ from .formats import binary
 from .generated import CompiledFunctions, GeneratedCode
 from .source import DebugInfo
 from .tir.build import KernelLibrary
+from .tvm_library.image import PART
 from .values import describe, readable
 
 __all__ = ["export_library", "load_kernels", "parts_of", "platform_name"]
@@ -129,6 +130,10 @@ def load_kernels(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
         CompilerError: the compiler fails.
     """
     kernels: Mapping[str, Callable[..., Any]] = {}
+    if PART in stored.parts:
+        from .tvm_library.loaded import LibraryKernels
+
+        return LibraryKernels(stored)
     if _KERNELS in stored.parts:
         state = _Checked(stored, _KERNELS).library_state()
         kernels = _native(stored, state) or KernelLibrary(state)

@@ -12,7 +12,7 @@ from .executable import StoredKernels, VMExecutable
 from .formats import binary
 from .limits import Limits
 
-__all__ = ["load", "load_library", "loads", "parse_text"]
+__all__ = ["load", "load_library", "loads", "parse_text", "read"]
 
 
 def load(
@@ -25,7 +25,8 @@ def load(
 ) -> VMExecutable:
     """Read an executable from a file or from memory, and verify it.
 
-    No code of the file runs, and no other file is opened, unless `native` is true.
+    A file is of the binary form, or a shared library that holds it: what TVM's ``export_library``
+    writes, and relaxvm's.  No code of it runs, and no other file is opened, unless `native` is true.
 
     Args:
         source: path, file opened for reading bytes (read from its position to its end), or anything
@@ -48,10 +49,30 @@ def load(
         MissingExtraError: it holds a data type of ml_dtypes, which is not installed.
         TypeError: `source` is none of these.
         ValueError: `mmap` with something that cannot be mapped.
+        LinkError: a library of TVM cannot be run here; the message has all reasons.
         CompilerError: its kernels have to be compiled, and the compiler fails.
     """
-    ex = _verified(binary.load(source, limits=limits, mmap=mmap, strict=strict), limits)
+    ex = _verified(read(source, limits=limits, mmap=mmap, strict=strict), limits)
     return _with_kernels(ex) if native else ex
+
+
+def read(
+    source: binary.Source,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+) -> VMExecutable:
+    """What is in a file, not verified: the binary form, by itself or in a shared library.
+
+    Takes and raises what `load` does, but for VerifyError.
+    """
+    from .tvm_library.image import open_library  # here, so that `import relaxvm` does without
+
+    library = open_library(source, limits or Limits())
+    if library is not None:
+        return library.executable(limits=limits, mmap=mmap, strict=strict)
+    return binary.load(source, limits=limits, mmap=mmap, strict=strict)
 
 
 def load_library(

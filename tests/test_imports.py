@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "op",
         "executable shape_program",
         "_build _fused _memory _native",
+        "_host",
         "_code",
         "_translate",
         "_core memory",
@@ -34,6 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "calling linking loading native notes timing versions",
         "module toolchain",
         "tir",
+        "tvm_library",
         "library te",
         "topi",
         "script",
@@ -59,6 +61,8 @@ UPWARD = {
     ("executable", "module"),
     # Kernels in a file are loaded when they are asked for.
     ("loading", "library"),
+    # A file may be a shared library.
+    ("loading", "tvm_library"),
     # TVM's interface has a function that makes a VM.
     ("module", "vm"),
     # Both register their functions when they are imported, which looking one up brings about.

@@ -24,6 +24,7 @@ MAGIC: Final = b"\x7fELF"
 _MACHINES: Final = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SHARED: Final = 3  # e_type: ET_DYN
 _LOAD: Final = 1  # p_type: PT_LOAD
+_READ_ONLY: Final = 0x6474E552  # PT_GNU_RELRO: read-only once it is linked
 _DYNAMIC, _RELA, _DYNSYM = 6, 4, 11  # sh_type
 _NEEDED: Final = 1  # d_tag: DT_NEEDED
 _WEAK: Final = 2  # binding of a symbol: STB_WEAK
@@ -45,6 +46,7 @@ class Symbol(NamedTuple):
         size: in bytes, as the file says.
         defined: whether the library has it, rather than asks for it.
         weak: whether the library does without it.
+        info: its kind and binding, as the file has them.
         entry: offset of its entry in the file.
     """
 
@@ -53,6 +55,7 @@ class Symbol(NamedTuple):
     size: int
     defined: bool
     weak: bool
+    info: int
     entry: int
 
 
@@ -150,6 +153,13 @@ class ElfFile:
                     places.append(place)
         return places
 
+    def is_read_only(self, address: int) -> bool:
+        """Whether a word at an address can no longer be written once the library is linked."""
+        return any(
+            kind == _READ_ONLY and start <= address < start + size
+            for kind, _, _, start, _, _, size, _ in self._segments
+        )
+
     # Parts
 
     def _read_symbols(self) -> Iterator[Symbol]:
@@ -161,7 +171,7 @@ class ElfFile:
             for k, (_, info, _, index, address, size) in enumerate(rows):
                 entry = section.offset + k * _SYMBOL.size
                 if k and names[k]:
-                    yield Symbol(names[k], address, size, index != 0, info >> 4 == _WEAK, entry)
+                    yield Symbol(names[k], address, size, index != 0, info >> 4 == _WEAK, info, entry)
 
     def _names_of(self, table: int) -> list[str]:
         """The names of the symbols of a section."""

@@ -14,21 +14,25 @@ Source: ``ProcessLibraryBin`` of TVM's FFI.
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
+import stat
 import struct
 from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import FormatError, LinkError
-from ..executable import VMExecutable
+from ..executable import StoredKernels, VMExecutable
 from ..formats import binary
 from ..isa import FuncKind
 from ..limits import Limits
 from ..native import PREFIX
 from ..values import readable
-from .elf import ElfFile
+from .elf import MAGIC, ElfFile
 
-__all__ = ["CONTAINER", "LIBRARY_BIN", "LIBRARY_CTX", "LibraryImage", "Module"]
+__all__ = ["CONTAINER", "LIBRARY_BIN", "LIBRARY_CTX", "PART", "LibraryImage", "Module", "compiled_functions",
+           "open_library"]
 
 LIBRARY_BIN: Final = PREFIX + "_library_bin"
 LIBRARY_CTX: Final = PREFIX + "_library_ctx"
@@ -36,6 +40,9 @@ THE_LIBRARY: Final = "_lib"
 EXECUTABLE: Final = "relax.VMExecutable"
 CONSTANTS: Final = "const_loader"
 MAX_MODULES: Final = 4096
+
+PART: Final = "tvm_library"
+"""What the library is called among the parts of a kernel section."""
 
 CONTAINER: Final = "relaxvm_container"
 """Symbol of what relaxvm itself puts into a library: see `relaxvm.library`."""
@@ -78,6 +85,7 @@ class LibraryImage:
     Args:
         data: the file, which must not change while this lives.
         source: its name, for messages.
+        tree: whether the tree of modules is read.
 
     Attributes:
         elf: the shared library.
@@ -87,12 +95,12 @@ class LibraryImage:
         FormatError: the library is not well-formed.
     """
 
-    def __init__(self, data: bytes | memoryview, source: str) -> None:
+    def __init__(self, data: bytes | memoryview, source: str, *, tree: bool = True) -> None:
         self.source = source
         self.elf = ElfFile(data, source)
         self.modules: list[Module] = []
         self._blob = (0, 0)
-        if LIBRARY_BIN in self.elf.symbols:
+        if tree and LIBRARY_BIN in self.elf.symbols:
             (size,) = _U64.unpack(self.elf.bytes_of(LIBRARY_BIN, _U64.size))
             blob = self.elf.bytes_of(LIBRARY_BIN, _U64.size + size)
             start = self.elf.offset_of(self.elf.symbols[LIBRARY_BIN].address)
@@ -145,33 +153,75 @@ class LibraryImage:
         found += [f"it calls {name}, which relaxvm has not" for name in unknown]
         return found
 
-    def executable(self, *, limits: Limits | None = None, strict: bool = True) -> VMExecutable:
-        """The bytecode, without kernels.
+    def executable(
+        self, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
+    ) -> VMExecutable:
+        """The bytecode, with the kernels as `StoredKernels`.
+
+        Args:
+            limits, mmap, strict: as for `relaxvm.load`.
 
         Raises:
             LinkError: there is none.
             FormatError, LimitError: as `relaxvm.formats.binary.loads`.
         """
+        name = self.source
+        if CONTAINER in self.elf.symbols:
+            content = self.elf.bytes_of(CONTAINER)
+            return binary.loads(content, limits=limits, mmap=mmap, strict=strict, name=name)
         for module in self.modules:
             if module.kind == EXECUTABLE:
-                return binary.loads(module.content, limits=limits, strict=strict)
+                ex = binary.loads(
+                    module.content, limits=limits, mmap=mmap, strict=strict, name=name
+                )
+                return ex.with_kernels(StoredKernels(self.parts(), name))
         raise LinkError(
             f"{readable(self.source)}: holds no bytecode ({EXECUTABLE}); its kernels can be loaded "
             f"by relaxvm.load_kernels"
         )
 
-    def extents(self) -> list[tuple[int, memoryview]]:
-        """The file without the tree of modules: offsets and bytes.
-
-        Code does not look at the tree, and its constants may be large.
-        """
+    def parts(self) -> dict[str, bytes]:
+        """The library as parts of a kernel section: all but the tree of modules, which its code
+        does not look at and whose constants may be large."""
         data, (start, end) = self.elf.data, self._blob
-        return [(0, data[:start]), (end, data[end:])] if end else [(0, data)]
+        about = {"version": 1, "size": data.nbytes, "names": sorted(self.kernels)}
+        parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(data[:start] if end else data)}
+        if end:
+            parts[f"{PART}/{end}"] = bytes(data[end:])
+        return parts
+
+
+def open_library(source: binary.Source, limits: Limits) -> LibraryImage | None:
+    """The library in a file or in memory, None if it is another kind of file.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: the library is not well-formed.
+        LimitError: it is larger than ``limits.file_bytes``.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        if not stat.S_ISREG(os.stat(source).st_mode):
+            return None
+        with open(source, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                return None
+            name = os.fsdecode(source)
+            limits.check("file_bytes", os.fstat(file.fileno()).st_size, name)
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return LibraryImage(memoryview(data), name)
+    try:
+        view = memoryview(source).cast("B")
+    except TypeError:  # a file that is open, or none of what can be read
+        return None
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        return None
+    limits.check("file_bytes", view.nbytes, "<bytes>")
+    return LibraryImage(bytes(view), "<bytes>")
 
 
 def compiled_functions(executable: VMExecutable) -> list[str]:
     """Names of the functions that are no bytecode but code of TVM's compiled mode."""
-    return [info.name for info in executable.functions if info.kind == FuncKind.VM_TIR_FUNC]
+    return [info.name for info in executable.functions if info.kind == FuncKind.COMPILED]
 
 
 def _read_modules(blob: memoryview, source: str) -> list[Module]:

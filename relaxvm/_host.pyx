@@ -1,0 +1,216 @@
+# cython: auto_pickle=False
+"""The process as libraries compiled by TVM see it: functions that they call, from `_host_impl.h`, and
+how those reach functions of Python."""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.string cimport memcpy
+
+from ._native cimport RvmAny, RvmBytesObject, RvmDtype, RvmObject, RvmTensor
+
+import os
+
+import numpy as np
+
+from ._native import host_address
+from .errors import LinkError
+from .values import describe, dtype_from_dl, readable
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #include <numpy/arrayobject.h>
+    #include "_host_impl.h"
+
+    static PyObject *rvm_array_over(const RvmTensor *tensor, PyObject *dtype) {
+        PyArray_Descr *descr = (PyArray_Descr *)dtype;
+        npy_intp strides[NPY_MAXDIMS], *steps = NULL;
+        if (tensor->ndim < 0 || tensor->ndim > NPY_MAXDIMS) {
+            PyErr_Format(PyExc_ValueError, "a tensor of %d dimensions", (int)tensor->ndim);
+            return NULL;
+        }
+        if (tensor->strides != NULL) {
+            for (int i = 0; i < tensor->ndim; i++) strides[i] = tensor->strides[i] * PyDataType_ELSIZE(descr);
+            steps = strides;
+        }
+        Py_INCREF(descr);
+        return PyArray_NewFromDescr(&PyArray_Type, descr, tensor->ndim, (npy_intp *)tensor->shape, steps,
+                                    (char *)tensor->data + tensor->byte_offset, NPY_ARRAY_WRITEABLE, NULL);
+    }
+
+    static void rvm_start_host(int (*find)(PyObject *, const char *, void **),
+                               int (*call)(PyObject *, const RvmAny *, int32_t, RvmAny *),
+                               uintptr_t errors) {
+        rvm_find_python = find;
+        rvm_call_python = call;
+        rvm_error_host = (const RvmHost *)errors;
+    }
+    """
+    object rvm_array_over(const RvmTensor*, object)
+    void rvm_start_host(int (*)(PyObject*, const char*, void**) except -1,
+                        int (*)(PyObject*, const RvmAny*, int32_t, RvmAny*) except -1, uintptr_t)
+    void* rvm_host_function(const char*) noexcept
+    int rvm_write_word(uintptr_t, uintptr_t, int) noexcept
+    int rvm_threads() noexcept
+    void rvm_set_threads(int) noexcept
+
+
+cdef extern from "_native.h":
+    enum:
+        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_TENSOR, RVM_TEXT, RVM_BYTES
+        RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT, RVM_TENSOR_OBJECT
+    ctypedef struct RvmTensorObject:
+        RvmTensor tensor
+    ctypedef struct tensor_fields "RvmTensor":
+        RvmDtype dtype
+
+THREADS_VARIABLE = "RELAXVM_NUM_THREADS"
+"""Environment variable: on how many threads a parallel loop runs."""
+
+
+def get_num_threads():
+    """On how many threads a parallel loop of a kernel runs: what was set, else as many as there are
+    processors that the process may use."""
+    return rvm_threads()
+
+
+def set_num_threads(count):
+    """Set on how many threads a parallel loop of a kernel runs, the calling one among them.
+
+    Raises:
+        ValueError: `count` is no number from 1 to 256.
+    """
+    if type(count) is not int or not 1 <= count <= 256:
+        raise ValueError(f"set_num_threads: expected an int from 1 to 256, got {describe(count)}")
+    rvm_set_threads(count)
+
+
+def host_function(name):
+    """Address of the function that a library asks for, None if there is none of this name."""
+    cdef bytes symbol = name.encode()
+    cdef void* function = rvm_host_function(symbol)
+    return None if function is NULL else <uintptr_t>function
+
+
+def write_word(place, value, read_only):
+    """Write an address into a loaded library.
+
+    Raises:
+        OSError: the page cannot be made writable.
+    """
+    if rvm_write_word(place, value, read_only) != 0:
+        raise OSError("a page of the library cannot be made writable")
+
+
+cdef class HostContext:
+    """What a library has as its context: finds functions that its kernels call by name.
+
+    Args:
+        find: name -> callable, None if there is none.
+        source: the library, for messages.
+    """
+
+    cdef object _find
+    cdef dict _found
+    cdef readonly str source
+
+    def __init__(self, find, source):
+        self._find = find
+        self._found = {}
+        self.source = source
+
+    @property
+    def address(self):
+        """What goes into the library; it has to live as long as the library."""
+        return <uintptr_t><PyObject*>self
+
+    cdef object lookup(self, str name):
+        function = self._found.get(name)
+        if function is None:
+            function = self._find(name)
+            if function is None:
+                raise LinkError(
+                    f"{self.source}: a kernel calls {readable(name)!r}, which relaxvm has not; "
+                    f"register a function of this name by relaxvm.register_func", (name,))
+            function = self._found.setdefault(name, function)
+        return function
+
+
+cdef int _find(PyObject* context, const char* name, void** found) except -1:
+    function = (<HostContext>context).lookup(name.decode("utf-8", "replace"))
+    found[0] = <void*><PyObject*>function  # the context keeps it
+    return 0
+
+
+cdef int _call(PyObject* function, const RvmAny* args, int32_t count, RvmAny* ret) except -1:
+    cdef int32_t i
+    result = (<object>function)(*[_value(&args[i]) for i in range(count)])
+    ret.type = RVM_NONE
+    ret.short_size = 0
+    ret.as_int = 0
+    if result is None:
+        return 0
+    if isinstance(result, (bool, np.bool_)):
+        ret.type = RVM_BOOL
+        ret.as_int = bool(result)
+    elif isinstance(result, (int, np.integer)):
+        ret.type = RVM_INT
+        ret.as_int = result
+    elif isinstance(result, (float, np.floating)):
+        ret.type = RVM_REAL
+        ret.as_float = result
+    else:
+        raise TypeError(f"a function that a kernel calls returned {describe(result)}; expected None, "
+                        f"an int, bool or float")
+    return 0
+
+
+cdef object _value(const RvmAny* arg):
+    kind = arg.type
+    if kind == RVM_NONE:
+        return None
+    if kind == RVM_INT:
+        return arg.as_int
+    if kind == RVM_BOOL:
+        return arg.as_int != 0
+    if kind == RVM_REAL:
+        return arg.as_float
+    if kind == RVM_DTYPE:
+        return dtype_from_dl(arg.as_dtype.code, arg.as_dtype.bits, arg.as_dtype.lanes)
+    if kind == RVM_TENSOR:
+        return _array(arg.as_tensor)
+    if kind == RVM_TENSOR_OBJECT:
+        return _array(&(<RvmTensorObject*>arg.as_object).tensor)
+    if kind == RVM_TEXT:
+        return arg.as_text.decode()
+    if kind == RVM_BYTES:
+        return <bytes>arg.as_bytes.data[:arg.as_bytes.size]
+    if kind == RVM_SHORT_TEXT and arg.short_size < 8:
+        return arg.short_bytes[:arg.short_size].decode()
+    if kind == RVM_SHORT_BYTES and arg.short_size < 8:
+        return <bytes>arg.short_bytes[:arg.short_size]
+    if kind == RVM_TEXT_OBJECT:
+        return (<RvmBytesObject*>arg.as_object).bytes.data[
+            :(<RvmBytesObject*>arg.as_object).bytes.size].decode()
+    raise TypeError(f"a kernel passes a value of kind {kind} to a function; expected a tensor, int, "
+                    f"bool, float, str, bytes, dtype or None")
+
+
+cdef object _array(const RvmTensor* tensor):
+    """An array over the memory of a tensor, for the time of the call."""
+    cdef RvmDtype dtype = (<const tensor_fields*>tensor).dtype
+    return rvm_array_over(tensor, dtype_from_dl(dtype.code, dtype.bits, dtype.lanes))
+
+
+def _threads_wanted():
+    text = os.environ.get(THREADS_VARIABLE, "")
+    if text:
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
+            raise ValueError(f"{THREADS_VARIABLE}: expected a number from 1 to 256, got {text!r}")
+        set_num_threads(int(text))
+
+
+rvm_start_host(_find, _call, host_address())
+_threads_wanted()
