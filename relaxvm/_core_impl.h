@@ -441,6 +441,26 @@ static inline int rvm_is_idle(PyObject *object, int nd, const npy_intp *dims, Py
     return 1;
 }
 
+/* A zeroed int64[slots] at a multiple of 64 bytes, which compiled kernels may ask for. */
+static PyObject *rvm_new_heap(npy_intp slots) {
+    const npy_intp more = 64 / (npy_intp)sizeof(int64_t) - 1;
+    npy_intp room = slots + more;
+    PyObject *memory = PyArray_ZEROS(1, &room, NPY_INT64, 0);
+    if (memory == NULL) return NULL;
+    char *data = PyArray_BYTES((PyArrayObject *)memory);
+    data += -(uintptr_t)data & 63;
+    PyObject *heap = PyArray_SimpleNewFromData(1, &slots, NPY_INT64, data);
+    if (heap == NULL) {
+        Py_DECREF(memory);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)heap, memory) < 0) {
+        Py_DECREF(heap);
+        return NULL;
+    }
+    return heap;
+}
+
 /* vm.builtin.alloc_shape_heap: zeroed int64[slots]. */
 static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
     PyObject *heap = site->object;
@@ -449,7 +469,7 @@ static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
         rvm_incref(heap);
         return heap;
     }
-    heap = PyArray_ZEROS(1, &slots, NPY_INT64, 0);
+    heap = rvm_new_heap(slots);
     if (heap == NULL) return NULL;
     if (site->object == NULL || Py_REFCNT(site->object) == 1) {
         site->data = PyArray_DATA((PyArrayObject *)heap);

@@ -84,7 +84,10 @@ def _new_heap(size: Any, subject: str) -> NDArray[np.int64]:
     slots = as_int(size, f"{subject}: size")
     if not 0 <= slots < MAX_SLOTS:
         raise InternalError(f"{subject}: expected 0 to 2**31 - 1 slots, got {slots}")
-    return np.zeros(slots, np.int64)
+    # At a multiple of 64 bytes, which compiled kernels may ask for.
+    memory = np.zeros(slots + 7, np.int64)
+    start = -memory.ctypes.data % 64 // 8
+    return memory[start : start + slots]
 
 
 _OMITTED: Final = object()
