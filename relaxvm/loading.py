@@ -26,7 +26,8 @@ def load(
     """Read an executable from a file or from memory, and verify it.
 
     A file is of the binary form, or a shared library that holds it: what TVM's ``export_library``
-    writes, and relaxvm's.  No code of it runs, and no other file is opened, unless `native` is true.
+    writes, and relaxvm's.  No code of it runs, and no other file is opened, unless `native` is
+    true.
 
     Args:
         source: path, file opened for reading bytes (read from its position to its end), or anything

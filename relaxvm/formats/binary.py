@@ -225,8 +225,9 @@ def _strange(head: bytes) -> str:
     """What to say of a file that starts with other bytes than an executable does."""
     expected = f"expected the magic {MAGIC:#x} or {MAGIC_WITHOUT_SCOPES:#x}, got "
     if head.startswith(_SHARED_LIBRARIES):
-        return (f"{expected}a shared library, whose code relaxvm does not load; write the stream "
-                f"alone with TVM's ex.mod.write_to_file(path, '')")
+        return (f"{expected}a shared library, which relaxvm.load reads from a path or memory if it "
+                f"is one of Linux; or write the stream alone with TVM's "
+                f"ex.mod.write_to_file(path, '')")
     return f"{expected}{_U64.unpack(head)[0]:#x}"
 
 

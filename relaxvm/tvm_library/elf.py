@@ -171,7 +171,8 @@ class ElfFile:
             for k, (_, info, _, index, address, size) in enumerate(rows):
                 entry = section.offset + k * _SYMBOL.size
                 if k and names[k]:
-                    yield Symbol(names[k], address, size, index != 0, info >> 4 == _WEAK, info, entry)
+                    weak = info >> 4 == _WEAK
+                    yield Symbol(names[k], address, size, index != 0, weak, info, entry)
 
     def _names_of(self, table: int) -> list[str]:
         """The names of the symbols of a section."""

@@ -20,7 +20,7 @@ import os
 import stat
 import struct
 from functools import cached_property
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from ..errors import FormatError, LinkError
 from ..executable import StoredKernels, VMExecutable
@@ -31,8 +31,16 @@ from ..native import PREFIX
 from ..values import readable
 from .elf import MAGIC, ElfFile
 
-__all__ = ["CONTAINER", "LIBRARY_BIN", "LIBRARY_CTX", "PART", "LibraryImage", "Module", "compiled_functions",
-           "open_library"]
+__all__ = [
+    "CONTAINER",
+    "LIBRARY_BIN",
+    "LIBRARY_CTX",
+    "PART",
+    "LibraryImage",
+    "Module",
+    "compiled_functions",
+    "open_library",
+]
 
 LIBRARY_BIN: Final = PREFIX + "_library_bin"
 LIBRARY_CTX: Final = PREFIX + "_library_ctx"
@@ -185,7 +193,8 @@ class LibraryImage:
         does not look at and whose constants may be large."""
         data, (start, end) = self.elf.data, self._blob
         about = {"version": 1, "size": data.nbytes, "names": sorted(self.kernels)}
-        parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(data[:start] if end else data)}
+        before = data[:start] if end else data
+        parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(before)}
         if end:
             parts[f"{PART}/{end}"] = bytes(data[end:])
         return parts
@@ -210,7 +219,7 @@ def open_library(source: binary.Source, limits: Limits) -> LibraryImage | None:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return LibraryImage(memoryview(data), name)
     try:
-        view = memoryview(source).cast("B")
+        view = memoryview(source).cast("B")  # type: ignore[arg-type]  # what has no buffer raises
     except TypeError:  # a file that is open, or none of what can be read
         return None
     if bytes(view[: len(MAGIC)]) != MAGIC:

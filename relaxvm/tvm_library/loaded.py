@@ -1,8 +1,8 @@
 """A library of TVM in this process: its kernels, and what they need from their host.
 
 The library is loaded from a private copy, so that TVM may have the same file loaded: each copy has
-its own variables for a loader to fill.  The copy lacks the tree of modules, which code does not look
-at: a hole in the file takes its place.
+its own variables for a loader to fill.  The copy lacks the tree of modules, which code does not
+look at: a hole in the file takes its place.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         base = _fill(self._library, elf, self._context)
         self._kernels = {
             name: NativeFunction(
-                base + elf.symbols[symbol].address, name, self, writes=(), alignment=ALIGNMENT
+                base + elf.symbols[symbol].address, name, self, writes=None, alignment=ALIGNMENT
             )
             for name, symbol in kernels.items()
         }
