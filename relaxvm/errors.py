@@ -21,6 +21,7 @@ __all__ = [
     "LimitError",
     "LinkError",
     "MissingExtraError",
+    "NestingError",
     "NoCompilerError",
     "ParseError",
     "RelaxVMError",
@@ -54,6 +55,11 @@ class LinkError(InternalError):
 
 class DiagnosticError(RelaxVMError):
     """A script or text is wrong at a known place."""
+
+
+class NestingError(DiagnosticError, RecursionError):
+    """A program is nested more deeply than Python's stack allows it to be walked.  Names the place
+    and the depth."""
 
 
 class ParseError(DiagnosticError, ValueError):

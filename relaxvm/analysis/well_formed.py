@@ -48,6 +48,7 @@ from ..ir.expr import (
 )
 from ..ir.infer import BaseCheckResult, base_check, is_condition, type_free_vars, type_of_call
 from ..ir.module import IRModule
+from ..ir.nesting import roomy
 from ..ir.op import Op
 from ..source import Span
 from ..tir import Buffer, PrimFunc
@@ -136,6 +137,7 @@ def check_well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
     return not violations(obj, check_ty)
 
 
+@roomy("well_formed")
 def violations(obj: IRModule | BaseFunc, check_ty: bool = True) -> list[Violation]:
     """Every place where a module or function breaks a rule."""
     if isinstance(obj, IRModule):
@@ -307,7 +309,7 @@ def symbol_defined_before_use(walk: _Walk, var: Var) -> _Answer:
 @rule("leaf")
 def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
     """Operands are variables, constants, or tuples of such: whatever computes has a binding."""
-    if type(expr) in _LEAVES or _is_scalar(expr):
+    if type(expr) in _LEAVES or _is_scalar(expr) or walk.in_operand:
         return None
     return f"the operand {_text(expr)} is a {type(expr).__name__}", (
         "bind it to a variable; BlockBuilder.normalize does"
@@ -548,6 +550,7 @@ class _Walk:
         visible: variables that may be used here.
         owners: every variable defined so far -> name of the function it is in.
         in_dataflow: whether the binding is in a dataflow block.
+        in_operand: whether an operand is walked that is to have a binding of its own.
         pure: whether the innermost function may not have effects.
         forced: whether it is pure by decree.
         symbols: global_symbol -> name of the function that has it.
@@ -562,11 +565,13 @@ class _Walk:
         self.visible: set[Var] = set()
         self.owners: dict[Var, str] = {}
         self.in_dataflow = False
+        self.in_operand = False
         self.pure = False
         self.forced = False
         self.symbols: dict[str, str] = {}
         self.is_module = is_module
         self.binding: Binding | None = None
+        self.binding_text: tuple[Binding | None, str] = None, ""
         self.scope: list[Var] = []
         self.check_ty = check_ty
         self.typed = check_ty
@@ -585,7 +590,9 @@ class _Walk:
         span = getattr(node, "span", None)
         if binding is not None:
             span = binding.span or span
-        text = "" if binding is None else _text(binding)
+            if self.binding_text[0] is not binding:
+                self.binding_text = binding, _text(binding)
+        text = "" if binding is None else self.binding_text[1]
         self.found.append(Violation(broken.name, self.function, problem, text, span, hint))
 
     def expect_types(self, expected: bool) -> None:
@@ -736,8 +743,13 @@ class _Walk:
 
     def leaf(self, expr: Any) -> None:
         """An operand."""
+        if type(expr) in _LEAVES or self.in_operand:
+            self.expression(expr)
+            return
         self.ask("leaf", expr)
+        self.in_operand = True
         self.expression(expr)
+        self.in_operand = False
 
     def call(self, call: Call) -> None:
         if _is_scalar(call):

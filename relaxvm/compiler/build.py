@@ -5,15 +5,14 @@ Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from .. import transform
 from ..exec_builder import ExecBuilder
 from ..executable import VMExecutable
 from ..ir import Function, GlobalVar, IRModule
+from ..ir.nesting import room
 from ..pipeline import get_pipeline
 from ..tir import PrimFunc
 from ..transform import Pass
@@ -50,7 +49,7 @@ def build(
         TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
             function and binding.
     """
-    with _without_collector():
+    with room("build", mod):
         return _build(mod, target, params, relax_pipeline, exec_mode)
 
 
@@ -84,19 +83,6 @@ def _build(
         return build_compiled(builder, mod, programs)
     rest = generate_bytecode(builder, mod, programs)
     return vmlink(builder, target, _without(rest, programs))
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """The cyclic garbage collector off: programs are large graphs without garbage cycles, which it
-    would walk over and over."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 compile = build  # noqa: A001  (TVM's name)

@@ -83,13 +83,19 @@ class _Names:
 
 
 class _Block:
-    """A block that is being written."""
+    """A block that is being written.
 
-    __slots__ = ("bindings", "is_dataflow")
+    Attributes:
+        operands: id of an expression that was an operand -> itself, and the variable bound to it:
+            one that stands at several places is computed once.
+    """
+
+    __slots__ = ("bindings", "is_dataflow", "operands")
 
     def __init__(self, is_dataflow: bool) -> None:
         self.is_dataflow = is_dataflow
         self.bindings: list[Binding] = []
+        self.operands: dict[int, tuple[Expr, Var]] = {}
 
     def finish(self) -> BindingBlock:
         return (DataflowBlock if self.is_dataflow else BindingBlock)(self.bindings)
@@ -445,14 +451,35 @@ class BlockBuilder:
         return expr
 
     def _argument(self, expr: Expr) -> Expr:
+        """What stands for an expression as an operand: itself, or a variable bound to it.  What is
+        nested in it comes first, and is often deep: hence a stack."""
         if type(expr) in _LEAVES:
             return expr
+        found: dict[int, Expr] = {}
+        work = [expr]
+        while work:
+            inner = work[-1]
+            missing = [e for e in _operands(inner) if id(e) not in found]
+            if missing:
+                work += reversed(missing)
+                continue
+            work.pop()
+            if id(inner) not in found:
+                found[id(inner)] = self._operand(inner, found)
+        return found[id(expr)]
+
+    def _operand(self, expr: Expr, found: Mapping[int, Expr]) -> Expr:
+        """Of an expression, of whose own operands it is `found` what stands for them."""
         if type(expr) is Tuple:
-            fields = self._arguments(expr.fields)
-            return self.infer(expr if fields is expr.fields else Tuple(fields, expr.span))
+            return self.infer(_with_operands(expr, found))
         if is_leaf(expr):
             return expr
-        return self.emit(expr, span=expr.span)
+        known = self._current("emit").operands.get(id(expr))
+        if known is not None:
+            return known[1]
+        var = self.emit(_with_operands(expr, found), span=expr.span)
+        self._current("emit").operands[id(expr)] = expr, var
+        return var
 
     def _arguments(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         for expr in exprs:
@@ -528,6 +555,36 @@ class BlockBuilder:
             del self._scopes[depth - 1 :]
             raise
         return self.infer(_same_or_new(func, body))
+
+
+def _operands(expr: Any) -> tuple[Expr, ...]:
+    """The operands of an expression that are nested in it; what is in branches and functions is
+    not."""
+    kind = type(expr)
+    if kind is Call:
+        operands = (expr.op, *expr.args)
+    elif kind is Tuple:
+        operands = expr.fields
+    elif kind is TupleGetItem:
+        operands = (expr.tuple_value,)
+    else:
+        return ()
+    return tuple([e for e in operands if type(e) not in _LEAVES])
+
+
+def _with_operands(expr: Any, found: Mapping[int, Expr]) -> Expr:
+    """The expression with operands exchanged by their ids."""
+    exchanged = [(e, found[id(e)]) for e in _operands(expr)]
+    if all(a is b for a, b in exchanged):
+        return expr  # type: ignore[no-any-return]
+    new = {id(a): b for a, b in exchanged}
+    if type(expr) is Call:
+        args = [new.get(id(e), e) for e in expr.args]
+        op = new.get(id(expr.op), expr.op)
+        return Call(op, args, expr.attrs, expr.ty_args, span=expr.span)
+    if type(expr) is Tuple:
+        return Tuple([new.get(id(e), e) for e in expr.fields], expr.span)
+    return TupleGetItem(new[id(expr.tuple_value)], expr.index, expr.span)
 
 
 def _same_or_new(func: Function, body: SeqExpr) -> Function:

@@ -10,7 +10,8 @@ constants count, and so does whether a block is a dataflow block.
 Floats are equal if their bits are, constants if data type, shape and bytes are; so NaN equals
 itself, and 0.0 is not -0.0.
 
-Walks recurse by nesting alone: a block may be of any length.
+Walks recurse by nesting alone: a block may be of any length.  All take time linear in the size of
+the program.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from .expr import (
     Var,
 )
 from .module import IRModule
+from .nesting import room, roomy
 from .node import Node
 from .prim import BinaryOpExpr, Let, same
 
@@ -63,9 +65,11 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
         quick = _quick_types(a, b)
         if quick is not None:
             return quick
-    return _Comparer(map_free_vars).same(a, b, False)
+    with room("structural_equal", a, b):
+        return _Comparer(map_free_vars).same(a, b, False)
 
 
+@roomy("assert_structural_equal")
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
     """Check that two nodes are equal in structure.
 
@@ -77,6 +81,7 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
         raise ValueError(comparer.description())
 
 
+@roomy("structural_hash")
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
     """A 64-bit hash; equal nodes have equal ones.  Without free variables it is the same in every
     run of Python."""

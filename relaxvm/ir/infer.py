@@ -375,8 +375,29 @@ def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
         TypeError, ValueError: the expression is ill-typed.
     """
     if expr.ty is None:
-        _INFER.get(type(expr), _no_rule)(expr, in_scope)
+        work = [expr]
+        while work:
+            inner = work[-1]
+            untyped = [part for part in _operands(inner) if part.ty is None]
+            if untyped:
+                work += reversed(untyped)
+                continue
+            work.pop()
+            if inner.ty is None:
+                _INFER.get(type(inner), _no_rule)(inner, in_scope)
     return expr
+
+
+def _operands(expr: Any) -> tuple[Any, ...]:
+    """What has to have a type before an expression can get one.  These are nested deeply at times:
+    calls in calls, tuples in tuples."""
+    kind = type(expr)
+    if kind is Call:
+        operands = expr.args if type(expr.op) is Op else (expr.op, *expr.args)
+        return tuple([e for e in operands if type(e) is not Op])
+    if kind is Tuple:
+        return expr.fields  # type: ignore[no-any-return]
+    return (expr.tuple_value,) if kind is TupleGetItem else ()
 
 
 def _no_rule(expr: Expr, in_scope: Collection[Var]) -> None:
@@ -384,11 +405,11 @@ def _no_rule(expr: Expr, in_scope: Collection[Var]) -> None:
 
 
 def _infer_tuple(expr: Tuple, in_scope: Collection[Var]) -> None:
-    expr.ty = TupleType([infer_type(field, in_scope).ty for field in expr.fields])
+    expr.ty = TupleType([field.ty for field in expr.fields])
 
 
 def _infer_tuple_getitem(expr: TupleGetItem, in_scope: Collection[Var]) -> None:
-    ty = infer_type(expr.tuple_value, in_scope).ty
+    ty = expr.tuple_value.ty
     if type(ty) is TupleType:
         if not 0 <= expr.index < len(ty.fields):
             raise IndexError(
@@ -402,11 +423,6 @@ def _infer_tuple_getitem(expr: TupleGetItem, in_scope: Collection[Var]) -> None:
 
 
 def _infer_call(call: Call, in_scope: Collection[Var]) -> None:
-    if call.op.ty is None and type(call.op) is not Op:
-        infer_type(call.op, in_scope)
-    for arg in call.args:
-        if arg.ty is None and type(arg) is not Op:
-            infer_type(arg, in_scope)
     call.ty = type_of_call(call)
 
 

@@ -40,6 +40,7 @@ from ..source import Span
 from ..values import as_dtype, dtype_name
 from .expr import ANY, AnyType, PrimType, Type, prim_type
 from .module import IRModule
+from .nesting import roomy
 from .node import Attrs, Node, node_classes
 from .op import Op
 
@@ -49,6 +50,7 @@ FORMAT: Final = "relaxvm-ir"
 VERSION: Final = 1
 
 
+@roomy("save_json")
 def save_json(node: Any, *, spans: bool = True) -> str:
     """A node, or a value of an attribute, as text.
 
@@ -67,6 +69,7 @@ def save_json(node: Any, *, spans: bool = True) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+@roomy("load_json")
 def load_json(text: str) -> Any:
     """What `save_json` was given, as new nodes.
 

@@ -160,7 +160,7 @@ class Evaluator:
 
     def failed(self, node: Any, error: Exception) -> NoReturn:
         """Say that what a node asks for raised an error."""
-        if isinstance(error, DiagnosticError):
+        if isinstance(error, (DiagnosticError, RecursionError)):
             raise error
         text = str(error) or type(error).__name__
         if not isinstance(error, _PLAIN):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from ..errors import DiagnosticError, did_you_mean
+from ..errors import DiagnosticError, NestingError, did_you_mean
 from ..ir.block_builder import BlockBuilder, is_leaf
 from ..ir.equality import structural_equal
 from ..ir.expr import (
@@ -36,6 +37,7 @@ from ..ir.expr import (
 )
 from ..ir.infer import BaseCheckResult, base_check, function_ret_type, is_base_of
 from ..ir.module import IRModule
+from ..ir.nesting import room
 from ..ir.node import Attrs
 from ..ir.prim import immediate
 from .evaluate import Evaluator
@@ -50,7 +52,7 @@ from .markers import (
 )
 from .scope import CURRENT, MISSING, Scope
 from .signature import Signature, dimension, read_signature
-from .source import Source, uncollected
+from .source import Source
 from .type_forms import DTypeMaker, type_of
 
 __all__ = ["parse_function", "parse_module"]
@@ -62,21 +64,26 @@ _MATCH_CAST_ALONE: Final = "assign what R.match_cast gives to a variable"
 def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> IRModule:
     """The module that a class is the text of."""
     parser = _ModuleParser(source, node, outside)
-    token = CURRENT.set(parser)
-    try:
-        with uncollected():
-            return parser.parse()
-    finally:
-        CURRENT.reset(token)
+    with _reading(parser, node):
+        return parser.parse()
 
 
 def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any]) -> BaseFunc:
     """The function of Relax or TIR that a decorated function is the text of."""
     parser = _Parser(source, Scope(outside))
+    with _reading(parser, node):
+        return parser.top_function(node)
+
+
+@contextmanager
+def _reading(parser: _Parser, node: ast.AST) -> Iterator[None]:
+    """Context manager: a parser is the one that reads a syntax tree."""
     token = CURRENT.set(parser)
     try:
-        with uncollected():
-            return parser.top_function(node)
+        with room("parsing", node):
+            yield
+    except NestingError as error:
+        parser.source.too_deep(node, error)
     finally:
         CURRENT.reset(token)
 

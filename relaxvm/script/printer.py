@@ -48,6 +48,7 @@ from ..ir.expr import (
 )
 from ..ir.infer import type_free_vars
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
+from ..ir.nesting import roomy
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
@@ -66,6 +67,7 @@ WIDTH: Final = 100
 _INDENT: Final = "    "
 
 
+@roomy("printing")
 def as_script(node: Node, complete: bool = True) -> str:
     """Any node as script.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import gc
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Final, NoReturn
 
-from ..errors import DiagnosticError
+from ..errors import DiagnosticError, NestingError
+from ..ir.nesting import deepest_chain
 from ..source import Span, underlined
 
-__all__ = ["Source", "uncollected"]
+__all__ = ["Source"]
 
 Definition = ast.ClassDef | ast.FunctionDef
 
@@ -33,11 +32,17 @@ class Source:
         self._lines: list[str] | None = None
         self._definitions: dict[str, list[Definition]] | None = None
         try:
-            with uncollected():
-                self.tree = ast.parse(text)
+            self.tree = ast.parse(text)
         except SyntaxError as error:
             line, column = error.lineno or 1, max(error.offset or 1, 1)
             self.fail(Span(file, line, column), f"{error.msg}; a script is Python by its syntax")
+        except (RecursionError, MemoryError) as error:  # Python says either of what is too deep
+            self.fail(
+                Span(file, 1, 1),
+                f"nested too deeply for the parser of Python ({error}); bind parts of expressions "
+                "to variables",
+                kind=NestingError,
+            )
 
     @property
     def lines(self) -> list[str]:
@@ -72,7 +77,13 @@ class Source:
         """Raise a `DiagnosticError` that points to a node of the syntax tree (or to a `Span`)."""
         self.fail(node if isinstance(node, Span) else self.span(node), message)
 
-    def fail(self, span: Span, message: str, others: Sequence[str] = ()) -> NoReturn:
+    def fail(
+        self,
+        span: Span,
+        message: str,
+        others: Sequence[str] = (),
+        kind: type[DiagnosticError] = DiagnosticError,
+    ) -> NoReturn:
         """Raise a `DiagnosticError`: the place, the message, the line and carets under it, and
         lines of what else is wrong."""
         text = f"{span}: {message}"
@@ -82,7 +93,13 @@ class Source:
             shown, carets = underlined(line, span.column, end)
             margin = f"{span.line:5} | "
             text += f"\n{margin}{shown}\n{' ' * (len(margin) - 2)}| {carets}"
-        raise DiagnosticError("\n".join([text, *others]))
+        raise kind("\n".join([text, *others]))
+
+    def too_deep(self, tree: ast.AST, error: NestingError) -> NoReturn:
+        """Raise a `NestingError` that points to the deepest statement of a syntax tree."""
+        inner = [n for n in deepest_chain(tree) if isinstance(n, (ast.stmt, ast.expr))]
+        inner = [n for n in inner if isinstance(n, ast.stmt)][-1:] or inner[:1]
+        self.fail(self.span(inner[0]), str(error), kind=NestingError)
 
     @classmethod
     def of_file(cls, file: str, namespace: Mapping[str, Any]) -> Source:
@@ -149,27 +166,16 @@ class Source:
 
 
 def _definitions(statements: list[Any]) -> Iterator[Definition]:
-    for node in statements:
+    """All definitions in order, without recursion: an elif is nested in the if before it."""
+    work = statements[::-1]
+    while work:
+        node = work.pop()
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             yield node
-        for field in ("body", "orelse", "finalbody", "handlers"):
+        for field in ("handlers", "finalbody", "orelse", "body"):
             inner = getattr(node, field, None)
             if inner and isinstance(inner, list):
-                yield from _definitions(inner)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Context manager: the collector of cycles waits.  While a script is read it would look at
-    the growing tree over and over, which takes half of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+                work += reversed(inner)
 
 
 # The file that was read last, as one file often holds many programs, with the lines it was made of.

@@ -21,6 +21,7 @@ from ..ir import (
     GlobalVar,
     IRModule,
 )
+from ..ir.nesting import room
 from .instruments import DumpIR, PassInstrument
 
 __all__ = [
@@ -143,7 +144,8 @@ class Pass:
         for instrument in instruments:
             instrument.run_before_pass(mod, self)
         try:
-            mod = self.transform(mod, context)
+            with room(f"pass {self.name}", mod):
+                mod = self.transform(mod, context)
         except Exception as error:
             error.add_note(f"in pass {self.name}")
             raise

@@ -1,0 +1,205 @@
+"""Programs that are nested deeply: room to walk them, and a clear error where it does not suffice.
+
+Walks recurse by nesting, and Python allows 1000 frames by default.  Most of ours call each other
+without taking any of C's stack, so that many more are safe: a function that is a `roomy` door to
+walks has `ROOM` frames more than the caller may use.  Where these are not enough either, the error
+tells what is nested, how deeply and where.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gc
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, ParamSpec, TypeVar
+
+from ..errors import NestingError
+from .node import Node
+
+__all__ = ["deepest_chain", "room", "roomy", "too_deep"]
+
+ROOM: Final = 9000
+"""Frames.  One that is called through C, as by `map`, takes up to 700 bytes of C's stack, which is
+of 8 MB for most threads; few of ours are."""
+
+_LARGEST_LIMIT: Final = 2**31 - 1
+
+_LEAST_LEVELS: Final = 100
+"""A program that is nested less is not what made Python run out of frames."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _Process:
+    """What all threads share: Python's limit, and whether it collects cycles.  Programs are large
+    graphs without garbage cycles; the collector would walk them over and over as they grow."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come in at any time
+        self._inside = 0
+        self._limit = self._raised = 0
+        self._collects = False
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = sys.getrecursionlimit()
+                self._raised = min(self._limit + ROOM, _LARGEST_LIMIT)
+                sys.setrecursionlimit(self._raised)
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside:
+                return
+            if sys.getrecursionlimit() == self._raised:
+                # Refused where this thread came in below frames of another one's room.
+                with contextlib.suppress(RecursionError):
+                    sys.setrecursionlimit(self._limit)
+            if self._collects:
+                gc.enable()
+
+
+_PROCESS: Final = _Process()
+
+
+class room:  # noqa: N801  (used as a function)
+    """Context manager: walks of `programs` have room.
+
+    Raises:
+        NestingError: not enough for these; begins with `doing`.
+    """
+
+    __slots__ = ("_doing", "_programs")
+
+    def __init__(self, doing: str, *programs: Any) -> None:
+        self._doing = doing
+        self._programs = programs
+
+    def __enter__(self) -> None:
+        _PROCESS.enter()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        found = None
+        try:
+            if isinstance(exc, RecursionError) and not isinstance(exc, NestingError):
+                found = too_deep(self._doing, self._programs)
+        finally:
+            _PROCESS.leave()
+        if found is not None:
+            raise found from None
+
+
+def roomy(doing: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorator: the function runs with `room` to walk its arguments."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with room(doing, *args):
+                return function(*args, **kwargs)
+
+        return guarded
+
+    return decorate
+
+
+# Saying what is too deep
+
+_FRAMEWORK: Final = frozenset({"SeqExpr", "BindingBlock", "DataflowBlock", "VarBinding",
+                               "ShapeExpr", "IRModule"})  # fmt: skip
+"""Classes that stand between the levels that a person counts."""
+
+
+def too_deep(doing: str, program: Any) -> NestingError | None:
+    """The error for a program that is too deep to be walked; None if it is not so deep."""
+    chain = deepest_chain(program)
+    counts = Counter(type(x).__name__ for x in chain if type(x).__name__ not in _FRAMEWORK)
+    levels = sum(counts.values())
+    if levels < _LEAST_LEVELS:
+        return None
+    place = ", ".join(_places(chain))
+    return NestingError(
+        f"{doing}: {f'{place}: ' if place else ''}{description(counts)}; bind parts of it to "
+        "variables or move them to functions of their own, or raise the limit by "
+        "sys.setrecursionlimit"
+    )
+
+
+def description(counts: Mapping[str, int]) -> str:
+    """How deep what is, by the number of nodes of each class on the way down."""
+    most = max(counts, key=counts.__getitem__)
+    return (
+        f"nested too deeply, about {sum(counts.values())} levels, most of them {most}; Python's "
+        f"recursion limit is {_PROCESS._limit}"
+    )
+
+
+def _places(chain: list[Any]) -> Iterator[str]:
+    """Function, binding and line of source where a chain begins."""
+    for node in chain:
+        symbol = getattr(node, "attrs", None) if hasattr(node, "params") else None
+        if symbol and "global_symbol" in symbol:
+            yield f"function {symbol['global_symbol']!r}"
+            break
+    for node in chain:
+        if hasattr(node, "var") and hasattr(node, "value"):
+            yield f"binding of {node.var.name!r}"
+            break
+    for node in chain:
+        span = getattr(node, "span", None)
+        if span is not None and not hasattr(node, "params"):
+            yield str(span)
+            break
+
+
+def deepest_chain(root: Any) -> list[Any]:
+    """The nodes on the longest way from a program, or from a syntax tree, down to a leaf."""
+    depths: dict[int, int] = {}
+    nexts: dict[int, tuple[Any, list[Any]]] = {}  # the parts as well, so that no id is given twice
+    work: list[tuple[Any, list[Any] | None]] = [(root, None)]
+    while work:
+        x, parts = work.pop()
+        if parts is not None:
+            longest = max(parts, key=lambda part: depths[id(part)], default=None)
+            depths[id(x)] = 1 if longest is None else 1 + depths[id(longest)]
+            nexts[id(x)] = longest, parts
+        elif id(x) not in depths:
+            depths[id(x)] = 0
+            parts = _parts(x)
+            work.append((x, parts))
+            work += [(part, None) for part in parts]
+    chain = []
+    while root is not None:
+        if isinstance(root, (Node, ast.AST)):
+            chain.append(root)
+        root = nexts[id(root)][0]
+    return chain
+
+
+def _parts(x: Any) -> list[Any]:
+    if isinstance(x, Node):
+        parts = [getattr(x, field, None) for field in x.FIELDS]
+        parts.append(getattr(x, "ty", None))
+    elif isinstance(x, ast.AST):
+        parts = list(ast.iter_child_nodes(x))
+    elif isinstance(x, Mapping):
+        parts = [*x, *x.values()]
+    else:
+        parts = list(x)
+    return [p for p in parts if isinstance(p, (Node, ast.AST, tuple, list, Mapping))]
