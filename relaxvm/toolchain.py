@@ -84,7 +84,12 @@ def compiler() -> str | None:
 
 
 def compile_c(
-    source: str, *, name: str, flags: Sequence[str] = (), timeout: float = TIMEOUT
+    source: str,
+    *,
+    name: str,
+    flags: Sequence[str] = (),
+    objects: Sequence[Path] = (),
+    timeout: float = TIMEOUT,
 ) -> Path:
     """Compile C text to a shared library.
 
@@ -94,6 +99,7 @@ def compile_c(
         source: the text; the cache does not see what else it includes.
         name: of the library's file: letters, digits, ``_``, ``-`` and ``.``.
         flags: options beside `FLAGS` and ``$RELAXVM_CFLAGS``.
+        objects: what `compile_object` has made, to be a part of the library.
         timeout: seconds for the compiler to run.
 
     Returns:
@@ -105,14 +111,16 @@ def compile_c(
             wrote.  Or the cache directory is not safe.
     """
     options = [*FLAGS, _SHARED, *_own_flags(), *flags]
-    return _compiled(source, name, ".so", options, timeout)
+    return _compiled(source, name, ".so", options, objects, timeout)
 
 
-def compile_object(source: str, *, name: str, timeout: float = TIMEOUT) -> Path:
+def compile_object(
+    source: str, *, name: str, flags: Sequence[str] = (), timeout: float = TIMEOUT
+) -> Path:
     """Compile C text to an object, for a library that goes to other machines: as `compile_c`, but
     an option of ``$RELAXVM_CFLAGS`` for this machine alone is left out."""
-    options = [*FLAGS, _OBJECT, *(flag for flag in _own_flags() if "native" not in flag)]
-    return _compiled(source, name, ".o", options, timeout)
+    options = [*FLAGS, _OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
+    return _compiled(source, name, ".o", options, (), timeout)
 
 
 def link_objects(
@@ -145,20 +153,37 @@ def link_objects(
 
 
 def _own_flags() -> list[str]:
-    return shlex.split(os.environ.get("RELAXVM_CFLAGS", ""))
+    return _words("RELAXVM_CFLAGS")
 
 
-def _compiled(source: str, name: str, suffix: str, options: list[str], timeout: float) -> Path:
+def _words(variable: str) -> list[str]:
+    """An environment variable, taken apart as a shell does."""
+    try:
+        return shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        raise CompilerError(
+            f"{variable}: expected words as for a shell, got {os.environ[variable]!r}: {error}"
+        ) from None
+
+
+def _compiled(
+    source: str,
+    name: str,
+    suffix: str,
+    options: list[str],
+    objects: Sequence[Path],
+    timeout: float,
+) -> Path:
     """The file that text is compiled to, from the cache if it is there."""
     if not name or name[0] in ".-" or not all(c.isalnum() or c in "_-." for c in name):
         raise ValueError(f"compile_c: expected a plain file name, got {name!r}")
     command = _command()
     if command is None:
         raise NoCompilerError(_why_no_compiler())
-    entry = cache_dir() / _key(command, options, source, name)
+    entry = cache_dir() / _key(command, options, objects, source, name)
     made = entry / f"{name}{suffix}"
     if not _is_sound(made):
-        _make_entry(entry, made, command, options, source, timeout)
+        _make_entry(entry, made, [*command, *options], objects, source, timeout)
     return made
 
 
@@ -166,7 +191,7 @@ def _compiled(source: str, name: str, suffix: str, options: list[str], timeout: 
 
 
 def _command() -> list[str] | None:
-    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    words = _words("CC") or ["cc"]
     found = shutil.which(words[0])
     return None if found is None else [found, *words[1:]]
 
@@ -294,7 +319,9 @@ _private_dirs: Final[list[tempfile.TemporaryDirectory[str]]] = []
 """They are removed when the process ends."""
 
 
-def _key(command: list[str], options: list[str], source: str, name: str) -> str:
+def _key(
+    command: list[str], options: list[str], objects: Sequence[Path], source: str, name: str
+) -> str:
     mtime = os.stat(command[0]).st_mtime_ns
     parts = [
         "1",  # of this scheme
@@ -303,6 +330,7 @@ def _key(command: list[str], options: list[str], source: str, name: str) -> str:
         platform.machine(),
         *command,
         *options,
+        *(hashlib.sha256(path.read_bytes()).hexdigest() for path in objects),
         _header(),
         name,
         source,
@@ -346,7 +374,7 @@ def _make_entry(
     entry: Path,
     library: Path,
     command: list[str],
-    options: list[str],
+    objects: Sequence[Path],
     source: str,
     timeout: float,
 ) -> None:
@@ -357,10 +385,11 @@ def _make_entry(
         text = work / f"{library.stem}.c"
         text.write_text(source, encoding="utf-8", errors="surrogatepass")
         done, output = _run(
-            [*command, *options, f"-I{get_include()}", text.name, "-o", library.name, "-lm"],
+            [*command, f"-I{get_include()}", text.name, *map(str, objects), "-o", library.name,
+             "-lm"],
             timeout,
             work,
-        )
+        )  # fmt: skip
         if done != 0:
             raise CompilerError(_failure(f"cannot compile {text.name}", done, output), output)
         digest = hashlib.sha256((work / library.name).read_bytes()).hexdigest()

@@ -180,20 +180,7 @@ typedef struct {
 }
 #endif
 
-/* ---- for the kernel's side ------------------------------------------------------------------ */
-
-#ifndef RELAXVM_KERNEL_TYPES_ONLY
-
-#if !defined(__GNUC__)
-#error "relaxvm/kernel.h: needs GCC or Clang; define RELAXVM_KERNEL_TYPES_ONLY for the types alone"
-#endif
-
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#ifdef __APPLE__
-#include <dlfcn.h>
-#endif
+/* ---- heads of functions --------------------------------------------------------------------- */
 
 #ifdef __cplusplus
 #define RVM_EXTERN_C extern "C"
@@ -215,12 +202,6 @@ typedef struct {
   int __tvm_ffi_##name(RVM_UNUSED void *self, RVM_UNUSED const RvmAny *args, \
                        RVM_UNUSED int32_t num_args, RVM_UNUSED RvmAny *ret)
 
-/* Names of the kernels of a library, once per library, for `relaxvm.load_kernels(path)`:
- *     RVM_KERNEL_NAMES("scale", "dot")                                                */
-#define RVM_KERNEL_NAMES(...)                          \
-  RVM_EXPORT const char *const relaxvm_kernel_names[]; \
-  const char *const relaxvm_kernel_names[] = {__VA_ARGS__, NULL};
-
 /* Before a function: compile it for wider vector units as well, and take the best that the machine
  * has at load time.  Results are the same bit for bit.  Nothing where that is not to be had. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
@@ -229,6 +210,27 @@ typedef struct {
 #else
 #define RVM_CLONES
 #endif
+
+/* ---- for the kernel's side ------------------------------------------------------------------ */
+
+#ifndef RELAXVM_KERNEL_TYPES_ONLY
+
+#if !defined(__GNUC__)
+#error "relaxvm/kernel.h: needs GCC or Clang; define RELAXVM_KERNEL_TYPES_ONLY for the types alone"
+#endif
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#ifdef __APPLE__
+#include <dlfcn.h>
+#endif
+
+/* Names of the kernels of a library, once per library, for `relaxvm.load_kernels(path)`:
+ *     RVM_KERNEL_NAMES("scale", "dot")                                                */
+#define RVM_KERNEL_NAMES(...)                          \
+  RVM_EXPORT const char *const relaxvm_kernel_names[]; \
+  const char *const relaxvm_kernel_names[] = {__VA_ARGS__, NULL};
 
 RVM_EXTERN_C __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;
 __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;

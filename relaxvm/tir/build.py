@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from ..errors import RelaxVMWarning
-from ..toolchain import compile_c, compiler, load_function
+from ..toolchain import compile_c, compile_object, compiler, load_function
+from .c_support import HEAD
 from .function import PrimFunc
 from .lower_c import c_source, symbol_of
 from .lower_python import python_source
@@ -111,6 +112,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
     def _compiled(self) -> list[Path]:
         if len(self._sources) == 1:
             return [_compile(self._sources[0])]
+        _support()  # once, before all ask for it
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(_compile, self._sources))
 
@@ -225,10 +227,16 @@ def _those_with_c(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _compile(source: SourceState) -> Path:
-    names = source["names"]
-    return compile_c(
-        source["text"], name="kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
-    )
+    text, names = source["text"], source["names"]
+    name = "kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
+    if not text.startswith(HEAD):  # of another version of relaxvm
+        return compile_c(text, name=name)
+    return compile_c(text, name=name, flags=["-DSUPPORT=0"], objects=[_support()])
+
+
+def _support() -> Path:
+    """What kernels have in common, compiled."""
+    return compile_object(HEAD, name="support", flags=["-DSUPPORT=1", "-O2"])
 
 
 def _warn_no_compiler(names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What generated C has in common: its head, and functions that kernels use where they need them."""
+"""How C writes values, and functions that kernels use where they need them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..ir import prim
 from .intrinsics import Intrinsic
 
-__all__ = ["HALVES", "HEAD", "STORED", "VALUES", "Helpers", "bits_of", "c_comment", "c_string",
+__all__ = ["HALVES", "STORED", "VALUES", "Helpers", "bits_of", "c_comment", "c_string",
            "float_text", "int_text", "scalar_type"]  # fmt: skip
 
 STORED: Final = {
@@ -120,17 +120,17 @@ class Helpers:
         return self.use(name, f"{t} {name}({t} a, {t} b) {{ return {body}; }}")
 
     def function(self, row: Intrinsic, dtype: str) -> str:
-        """A function of ``math.h``, or one of ours, for a data type."""
+        """A function of ``math.h``, which the compiler knows without it, or one of ours."""
         t = "double" if dtype == "float64" else "float"
         suffix = "" if dtype == "float64" else "f"
         if not row.c.startswith("rvm_"):
-            return row.c + suffix
+            return f"__builtin_{row.c}{suffix}"
         name = row.c[4:] + suffix
         one = f"1.0{suffix}"
         body = {
-            "rvm_rsqrt": f"{one} / sqrt{suffix}(x)",
-            "rvm_sigmoid": f"{one} / ({one} + exp{suffix}(-x))",
-            "rvm_exp10": f"pow{suffix}(10.0{suffix}, x)",
+            "rvm_rsqrt": f"{one} / __builtin_sqrt{suffix}(x)",
+            "rvm_sigmoid": f"{one} / ({one} + __builtin_exp{suffix}(-x))",
+            "rvm_exp10": f"__builtin_pow{suffix}(10.0{suffix}, x)",
             "rvm_isnan": "x != x",
         }[row.c]
         result = "int" if row.result == "bool" else t
@@ -200,9 +200,9 @@ def float_text(value: float, dtype: str) -> str:
         with np.errstate(over="ignore"):
             suffix, number = "f", float(np.float32(value))
     if math.isnan(number):
-        return "NAN"
+        return '__builtin_nanf("")'
     if math.isinf(number):
-        return "INFINITY" if number > 0 else "(-INFINITY)"
+        return "__builtin_inff()" if number > 0 else "(-__builtin_inff())"
     text = f"{number.hex()}" if suffix == "" else f"{number:.9g}"
     if suffix and not re.search(r"[.e]", text):
         text += ".0"
@@ -223,263 +223,3 @@ _PLAIN: Final = frozenset(range(32, 127)) - frozenset(b'"\\?')
 def c_comment(text: str) -> str:
     """What may stand within a comment of C."""
     return re.sub(r"[^0-9A-Za-z_ .-]", "_", text)
-
-
-HEAD: Final = r"""#include <relaxvm/kernel.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define UNUSED __attribute__((unused))
-
-/* ---- arguments ---- */
-
-/* A dimension: of length `value`, or of the length that variable number `value` has. */
-enum { DIM_IS, DIM_BINDS, DIM_SAME, DIM_FREE };
-typedef struct {
-  int kind;
-  int64_t value;
-} Dim;
-
-typedef struct {
-  const char *name;
-  const char *dtype;
-  int code, bits;
-  int ndim;     /* -1 for a scalar */
-  int written;
-  const Dim *dims;
-} Param;
-
-typedef struct {
-  const char *name;
-  const char *parameters; /* their names, for messages */
-  int count;
-  const Param *params;
-  const char *const *variables; /* names of those that have their values from shapes */
-  const int64_t *longest;       /* what they are at most */
-} Function;
-
-/* An argument as the body takes it. */
-typedef union {
-  void *data;
-  int64_t i;
-  double f;
-} Value;
-
-static const char *kind_of(const RvmAny *x) {
-  switch (x->type) {
-    case RVM_NONE: return "None";
-    case RVM_INT: return "an int";
-    case RVM_BOOL: return "a bool";
-    case RVM_REAL: return "a float";
-    case RVM_TENSOR: case RVM_TENSOR_OBJECT: return "a tensor";
-    case RVM_SHAPE: return "a shape";
-    case RVM_DTYPE: return "a dtype";
-    case RVM_TEXT: case RVM_SHORT_TEXT: case RVM_TEXT_OBJECT: return "a str";
-    default: return "another object";
-  }
-}
-
-static void dtype_name(RvmDtype t, char *out, size_t size) {
-  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat",
-                                      "complex", "bool"};
-  if (t.code == RVM_BOOLEAN) snprintf(out, size, "bool");
-  else if (t.code <= RVM_COMPLEX) snprintf(out, size, "%s%d", names[t.code], t.bits);
-  else snprintf(out, size, "a data type of code %d", t.code);
-}
-
-#define REFUSE(kind, format, ...) \
-  return rvm_error(kind, "%s: argument %d (%s): " format, f->name, i, p->name, __VA_ARGS__)
-
-static int take_scalar(const Function *f, int i, const RvmAny *arg, Value *value) {
-  const Param *p = &f->params[i];
-  int real = p->code == RVM_FLOAT || p->code == RVM_BFLOAT;
-  if (arg->type != RVM_INT && arg->type != RVM_BOOL && !(real && arg->type == RVM_REAL))
-    REFUSE("TypeError", "expected %s, got %s", p->dtype, kind_of(arg));
-  if (real) {
-    value->f = arg->type == RVM_REAL ? arg->as_float : (double)arg->as_int;
-    return RVM_OK;
-  }
-  value->i = p->code == RVM_BOOLEAN ? arg->as_int != 0 : arg->as_int;
-  if (p->code == RVM_BOOLEAN || p->bits == 64) return RVM_OK;
-  int64_t low = p->code == RVM_SIGNED ? -((int64_t)1 << (p->bits - 1)) : 0;
-  int64_t high = ((int64_t)1 << (p->bits - (p->code == RVM_SIGNED))) - 1;
-  if (value->i < low || value->i > high)
-    REFUSE("ValueError", "%lld does not fit %s", (long long)value->i, p->dtype);
-  return RVM_OK;
-}
-
-/* Whether elements lie as in row-major order: relaxvm leaves strides out then, TVM does not. */
-static int is_contiguous(const RvmTensor *x) {
-  if (!x->strides) return 1;
-  int64_t step = 1;
-  for (int d = x->ndim - 1; d >= 0; d--) {
-    if (x->shape[d] == 0) return 1;
-    if (x->shape[d] != 1 && x->strides[d] != step) return 0;
-    step *= x->shape[d];
-  }
-  return 1;
-}
-
-static int take_tensor(const Function *f, int i, const RvmAny *args, Value *value,
-                       int64_t *variables) {
-  const Param *p = &f->params[i];
-  const RvmTensor *x = rvm_any_tensor(args, i);
-  if (!x) REFUSE("TypeError", "expected a tensor, got %s", kind_of(&args[i]));
-  if (x->device.type != RVM_CPU)
-    REFUSE("ValueError", "expected a tensor in host memory, got one on device %d",
-           (int)x->device.type);
-  if (x->dtype.code != p->code || x->dtype.bits != p->bits || x->dtype.lanes != 1) {
-    char got[40];
-    dtype_name(x->dtype, got, sizeof got);
-    REFUSE("TypeError", "expected data type %s, got %s", p->dtype, got);
-  }
-  if (x->ndim != p->ndim)
-    REFUSE("ValueError", "expected %d dimension%s, got %d", p->ndim, p->ndim == 1 ? "" : "s",
-           (int)x->ndim);
-  for (int d = 0; d < p->ndim; d++) {
-    int64_t expected = p->dims[d].value, length = x->shape[d];
-    switch (p->dims[d].kind) {
-      case DIM_IS:
-        if (length != expected)
-          REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
-                 (long long)length);
-        break;
-      case DIM_SAME:
-        if (length != variables[expected])
-          REFUSE("ValueError", "dimension %d: expected %s = %lld, got %lld", d,
-                 f->variables[expected], (long long)variables[expected], (long long)length);
-        break;
-      case DIM_BINDS:
-        if (length > f->longest[expected])
-          REFUSE("ValueError", "dimension %d: %lld is too long for %s", d, (long long)length,
-                 f->variables[expected]);
-        variables[expected] = length;
-        break;
-    }
-  }
-  if (!is_contiguous(x)) REFUSE("ValueError", "expected a %s tensor", "contiguous");
-  value->data = rvm_data(x);
-  return RVM_OK;
-}
-
-static int64_t nbytes(const RvmTensor *x) {
-  return rvm_numel(x) * ((x->dtype.bits + 7) / 8);
-}
-
-static int overlap(const RvmTensor *a, const RvmTensor *b) {
-  uintptr_t x = (uintptr_t)rvm_data(a), y = (uintptr_t)rvm_data(b);
-  uint64_t m = (uint64_t)nbytes(a), n = (uint64_t)nbytes(b);
-  return m && n && x < y + n && y < x + m;
-}
-
-/* Within a body buffers do not overlap: what is only read and lies in what is written is copied. */
-static int separate(const Function *f, const RvmAny *args, Value *values, void **copies) {
-  for (int i = 0; i < f->count; i++) {
-    const Param *p = &f->params[i];
-    copies[i] = NULL;
-    if (p->ndim < 0) continue;
-    for (int j = 0; j < f->count; j++) {
-      if (j == i || f->params[j].ndim < 0 || !f->params[j].written ||
-          !overlap(rvm_any_tensor(args, i), rvm_any_tensor(args, j)))
-        continue;
-      if (p->written)
-        REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j,
-               f->params[j].name);
-      size_t size = (size_t)nbytes(rvm_any_tensor(args, i));
-      copies[i] = malloc(size);
-      if (!copies[i]) REFUSE("MemoryError", "no memory for a %s", "copy");
-      values[i].data = memcpy(copies[i], values[i].data, size);
-      break;
-    }
-  }
-  return RVM_OK;
-}
-
-/* Check arguments and take them apart. */
-static __attribute__((noinline)) int take(const Function *f, const RvmAny *args, int32_t num_args,
-                                          Value *values, int64_t *variables, void **copies) {
-  if (num_args != f->count)
-    return rvm_error("TypeError", "%s: expected %d argument%s (%s), got %d", f->name, f->count,
-                     f->count == 1 ? "" : "s", f->parameters, (int)num_args);
-  for (int i = 0; i < f->count; i++) {
-    int status = f->params[i].ndim < 0 ? take_scalar(f, i, &args[i], &values[i])
-                                       : take_tensor(f, i, args, &values[i], variables);
-    if (UNLIKELY(status)) return status;
-  }
-  return separate(f, args, values, copies);
-}
-
-static __attribute__((noinline)) int check_dim(const Function *f, const RvmAny *args, int i, int d,
-                                               int64_t expected) {
-  int64_t length = rvm_any_tensor(args, i)->shape[d];
-  const Param *p = &f->params[i];
-  if (length != expected)
-    REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
-           (long long)length);
-  return RVM_OK;
-}
-
-static __attribute__((noinline)) void release(void **memory, int count) {
-  for (int i = 0; i < count; i++) free(memory[i]);
-}
-
-/* Zeroed memory for a local buffer, NULL after an error. */
-static __attribute__((noinline)) void *allocate(const Function *f, const char *buffer, int ndim,
-                                                const int64_t *shape, int64_t itemsize) {
-  int64_t bytes = itemsize;
-  for (int i = 0; i < ndim; i++) {
-    if (shape[i] < 0) {
-      rvm_report_error("ValueError", "%s: buffer %s: dimension %d is %lld", f->name, buffer, i,
-                       (long long)shape[i]);
-      return NULL;
-    }
-    if (__builtin_mul_overflow(bytes, shape[i], &bytes)) bytes = INT64_MAX;
-  }
-  void *memory = bytes == INT64_MAX ? NULL : calloc(bytes ? (size_t)bytes : 1, 1);
-  if (!memory) rvm_report_error("MemoryError", "%s: buffer %s: no memory", f->name, buffer);
-  return memory;
-}
-
-/* ---- loops that go on and on ---- */
-
-/* Turns that are over soon, whatever is in them. */
-#define MANY_TURNS (1 << 20)
-
-/* Look for Ctrl-C now and then: after many turns. */
-#define LOOK_FOR_INTERRUPT(turns)                     \
-  if (UNLIKELY((looked += (turns)) >= MANY_TURNS)) {  \
-    looked = 0;                                       \
-    if (rvm_interrupted()) return RVM_FAILED;         \
-  }
-
-/* ---- what goes wrong within a body ---- */
-
-typedef struct {
-  int site; /* from 1 on; 0 as long as all is well */
-  int64_t index, length;
-} Fault;
-
-typedef struct {
-  const char *text; /* the place; of a division by zero, the whole message */
-  int is_index;
-} Site;
-
-static __attribute__((cold, noinline)) int64_t record(Fault *fault, int site, int64_t index,
-                                                      int64_t length) {
-  if (!fault->site) *fault = (Fault){site, index, length};
-  return 0;
-}
-
-static __attribute__((cold, noinline)) int fail(const Fault *fault, const Site *sites) {
-  const Site *site = &sites[fault->site - 1];
-  if (!site->is_index) return rvm_error("ZeroDivisionError", "%s", site->text);
-  return rvm_error("IndexError", "%s: index %lld is out of bounds for length %lld", site->text,
-                   (long long)fault->index, (long long)fault->length);
-}
-
-static UNUSED void *const used_by_some[] = {(void *)take, (void *)check_dim, (void *)release,
-                                            (void *)allocate, (void *)record, (void *)fail};
-"""

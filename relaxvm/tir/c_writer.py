@@ -185,7 +185,7 @@ class Writer:
             step = f"{var}by"
             place = f"{self._name}: loop {loop.loop_var.name}"
             self._line(f"if (UNLIKELY({step} <= 0))")
-            self._line("  return rvm_error(\"ValueError\", \"%s: the step is %lld\", "
+            self._line("  return refuse(\"ValueError\", \"%s: the step is %lld\", "
                        f"{c_string(place)}, (long long){step});")  # fmt: skip
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
             self._turns(loop, var, least, end, advance)
@@ -302,7 +302,7 @@ class Writer:
         self._line("{")
         self._line(f"  const int holds = {condition};")
         self._checked(since)
-        self._line(f"  if (UNLIKELY(!holds)) return rvm_error({c_string(stmt.kind.value)}, \"%s\", "
+        self._line(f"  if (UNLIKELY(!holds)) return refuse({c_string(stmt.kind.value)}, \"%s\", "
                    f"{c_string(f'{self._name}: {message}')});")  # fmt: skip
         self._line("}")
 
@@ -313,11 +313,13 @@ class Writer:
         since = self.faults
         dtype = value.args[0].dtype
         result = self.expression(value.args[0])
-        kind = "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
+        tag = "RVM_REAL" if is_float(dtype) else "RVM_BOOL" if dtype == "bool" else "RVM_INT"
+        field = "float" if is_float(dtype) else "int"
         self._line("{")
         self._line(f"  const {scalar_type(dtype)} result = {result};")
         self._checked(since)
-        self._line(f"  return rvm_return_{kind}(ret, result);")
+        self._line(f"  *ret = (RvmAny){{.type = {tag}, .as_{field} = result}};")
+        self._line("  return RVM_OK;")
         self._line("}")
 
     def _store(self, stmt: BufferStore) -> None:
@@ -455,9 +457,9 @@ class Writer:
             if kind == "truncdiv":
                 return self._rounded(f"({a} / {b})", dtype)
             if kind == "truncmod":
-                return self._rounded(f"fmod{suffix}({a}, {b})", dtype)
+                return self._rounded(f"__builtin_fmod{suffix}({a}, {b})", dtype)
             quotient = self._rounded(f"({a} / {b})", dtype)
-            whole = f"floor{suffix}({quotient})"
+            whole = f"__builtin_floor{suffix}({quotient})"
             if kind == "floordiv":
                 return whole
             product = self._rounded(f"({whole} * {b})", dtype)

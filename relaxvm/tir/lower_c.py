@@ -21,7 +21,6 @@ from ..ir.node import Node
 from ..ir.prim import BinaryOpExpr, Select
 from .buffer import Buffer, BufferLoad
 from .c_prelude import (
-    HEAD,
     STORED,
     Helpers,
     bits_of,
@@ -30,6 +29,7 @@ from .c_prelude import (
     int_text,
     scalar_type,
 )
+from .c_support import HEAD
 from .c_writer import Names, Writer
 from .facts import MAX_DIM
 from .normalize import Kernel, exchange, loads_of, uses
@@ -169,7 +169,7 @@ class _KernelText:
         for buffer in self.on_heap:
             lines += self._allocation(buffer)
         lines.append(f"  if (!status) status = {self.symbol}_body({', '.join(self._arguments())});")
-        lines += [f"  free({names.of(buffer)});" for buffer in self.on_heap]
+        lines += [f"  __builtin_free({names.of(buffer)});" for buffer in self.on_heap]
         lines += [f"  release(copies, {count});", "  return status;"]
         body = "\n".join(lines)
         return f"{self._table()}RVM_KERNEL({self.symbol}) {{\n{body}\n}}\n"

@@ -1,0 +1,314 @@
+"""What the C of all kernels has in common: arguments, memory, errors, Ctrl-C.
+
+It is most of the text of a small kernel, so it is compiled once: where ``SUPPORT`` is defined, the
+functions are in an object of their own.  Where it is not, a text of C is all that is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .turns import FEW
+
+__all__ = ["HEAD"]
+
+HEAD: Final = (
+    f"""/* Turns of loops that are over soon, whatever is in them. */
+#define MANY_TURNS {FEW}
+
+"""
+    r"""/* What kernels have in common is a part of their text; or, where SUPPORT is 0, in an object that is
+ * linked to them: these lines, where SUPPORT is 1. */
+#if defined(SUPPORT) && !SUPPORT
+#define RELAXVM_KERNEL_TYPES_ONLY
+#endif
+#include <relaxvm/kernel.h>
+
+#ifdef SUPPORT
+#define SHARED __attribute__((visibility("hidden")))
+#else
+#define SHARED RVM_UNUSED static
+#endif
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define UNUSED __attribute__((unused))
+
+/* ---- arguments ---- */
+
+/* A dimension: of length `value`, or of the length that variable number `value` has. */
+enum { DIM_IS, DIM_BINDS, DIM_SAME, DIM_FREE };
+typedef struct {
+  int kind;
+  int64_t value;
+} Dim;
+
+typedef struct {
+  const char *name;
+  const char *dtype;
+  int code, bits;
+  int ndim;     /* -1 for a scalar */
+  int written;
+  const Dim *dims;
+} Param;
+
+typedef struct {
+  const char *name;
+  const char *parameters; /* their names, for messages */
+  int count;
+  const Param *params;
+  const char *const *variables; /* names of those that have their values from shapes */
+  const int64_t *longest;       /* what they are at most */
+} Function;
+
+/* An argument as the body takes it. */
+typedef union {
+  void *data;
+  int64_t i;
+  double f;
+} Value;
+
+/* Check arguments and take them apart.  `copies` is memory to be released. */
+SHARED __attribute__((noinline)) int take(const Function *f, const RvmAny *args, int32_t num_args,
+                                          Value *values, int64_t *variables, void **copies);
+SHARED __attribute__((noinline)) int check_dim(const Function *f, const RvmAny *args, int i, int d,
+                                               int64_t expected);
+SHARED __attribute__((noinline)) void release(void **memory, int count);
+
+/* Zeroed memory for a local buffer, NULL after an error. */
+SHARED __attribute__((noinline)) void *allocate(const Function *f, const char *buffer, int ndim,
+                                                const int64_t *shape, int64_t itemsize);
+
+/* ---- loops that go on and on ---- */
+
+SHARED __attribute__((cold, noinline)) int interrupted(void);
+
+/* Look for Ctrl-C now and then: after many turns. */
+#define LOOK_FOR_INTERRUPT(turns)                     \
+  if (UNLIKELY((looked += (turns)) >= MANY_TURNS)) {  \
+    looked = 0;                                       \
+    if (interrupted()) return RVM_FAILED;             \
+  }
+
+/* ---- what goes wrong within a body ---- */
+
+typedef struct {
+  int site; /* from 1 on; 0 as long as all is well */
+  int64_t index, length;
+} Fault;
+
+typedef struct {
+  const char *text; /* the place; of a division by zero, the whole message */
+  int is_index;
+} Site;
+
+SHARED __attribute__((cold, noinline)) int64_t record(Fault *fault, int site, int64_t index,
+                                                      int64_t length);
+SHARED __attribute__((cold, noinline)) int fail(const Fault *fault, const Site *sites);
+
+/* Say why the kernel fails, printf-style, and be RVM_FAILED. */
+SHARED __attribute__((cold, noinline, format(printf, 2, 3))) int refuse(const char *kind,
+                                                                        const char *format, ...);
+
+#if !defined(SUPPORT) || SUPPORT
+
+#include <stdlib.h>
+
+SHARED int refuse(const char *kind, const char *format, ...) {
+  char message[1024];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(message, sizeof message, format, values);
+  va_end(values);
+  return rvm_error(kind, "%s", message);
+}
+
+SHARED int interrupted(void) { return rvm_interrupted(); }
+
+static const char *kind_of(const RvmAny *x) {
+  switch (x->type) {
+    case RVM_NONE: return "None";
+    case RVM_INT: return "an int";
+    case RVM_BOOL: return "a bool";
+    case RVM_REAL: return "a float";
+    case RVM_TENSOR: case RVM_TENSOR_OBJECT: return "a tensor";
+    case RVM_SHAPE: return "a shape";
+    case RVM_DTYPE: return "a dtype";
+    case RVM_TEXT: case RVM_SHORT_TEXT: case RVM_TEXT_OBJECT: return "a str";
+    default: return "another object";
+  }
+}
+
+static void dtype_name(RvmDtype t, char *out, size_t size) {
+  static const char *const names[] = {"int", "uint", "float", "handle", "bfloat",
+                                      "complex", "bool"};
+  if (t.code == RVM_BOOLEAN) snprintf(out, size, "bool");
+  else if (t.code <= RVM_COMPLEX) snprintf(out, size, "%s%d", names[t.code], t.bits);
+  else snprintf(out, size, "a data type of code %d", t.code);
+}
+
+#define REFUSE(kind, format, ...) \
+  return refuse(kind, "%s: argument %d (%s): " format, f->name, i, p->name, __VA_ARGS__)
+
+static int take_scalar(const Function *f, int i, const RvmAny *arg, Value *value) {
+  const Param *p = &f->params[i];
+  int real = p->code == RVM_FLOAT || p->code == RVM_BFLOAT;
+  if (arg->type != RVM_INT && arg->type != RVM_BOOL && !(real && arg->type == RVM_REAL))
+    REFUSE("TypeError", "expected %s, got %s", p->dtype, kind_of(arg));
+  if (real) {
+    value->f = arg->type == RVM_REAL ? arg->as_float : (double)arg->as_int;
+    return RVM_OK;
+  }
+  value->i = p->code == RVM_BOOLEAN ? arg->as_int != 0 : arg->as_int;
+  if (p->code == RVM_BOOLEAN || p->bits == 64) return RVM_OK;
+  int64_t low = p->code == RVM_SIGNED ? -((int64_t)1 << (p->bits - 1)) : 0;
+  int64_t high = ((int64_t)1 << (p->bits - (p->code == RVM_SIGNED))) - 1;
+  if (value->i < low || value->i > high)
+    REFUSE("ValueError", "%lld does not fit %s", (long long)value->i, p->dtype);
+  return RVM_OK;
+}
+
+/* Whether elements lie as in row-major order: relaxvm leaves strides out then, TVM does not. */
+static int is_contiguous(const RvmTensor *x) {
+  if (!x->strides) return 1;
+  int64_t step = 1;
+  for (int d = x->ndim - 1; d >= 0; d--) {
+    if (x->shape[d] == 0) return 1;
+    if (x->shape[d] != 1 && x->strides[d] != step) return 0;
+    step *= x->shape[d];
+  }
+  return 1;
+}
+
+static int take_tensor(const Function *f, int i, const RvmAny *args, Value *value,
+                       int64_t *variables) {
+  const Param *p = &f->params[i];
+  const RvmTensor *x = rvm_any_tensor(args, i);
+  if (!x) REFUSE("TypeError", "expected a tensor, got %s", kind_of(&args[i]));
+  if (x->device.type != RVM_CPU)
+    REFUSE("ValueError", "expected a tensor in host memory, got one on device %d",
+           (int)x->device.type);
+  if (x->dtype.code != p->code || x->dtype.bits != p->bits || x->dtype.lanes != 1) {
+    char got[40];
+    dtype_name(x->dtype, got, sizeof got);
+    REFUSE("TypeError", "expected data type %s, got %s", p->dtype, got);
+  }
+  if (x->ndim != p->ndim)
+    REFUSE("ValueError", "expected %d dimension%s, got %d", p->ndim, p->ndim == 1 ? "" : "s",
+           (int)x->ndim);
+  for (int d = 0; d < p->ndim; d++) {
+    int64_t expected = p->dims[d].value, length = x->shape[d];
+    switch (p->dims[d].kind) {
+      case DIM_IS:
+        if (length != expected)
+          REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
+                 (long long)length);
+        break;
+      case DIM_SAME:
+        if (length != variables[expected])
+          REFUSE("ValueError", "dimension %d: expected %s = %lld, got %lld", d,
+                 f->variables[expected], (long long)variables[expected], (long long)length);
+        break;
+      case DIM_BINDS:
+        if (length > f->longest[expected])
+          REFUSE("ValueError", "dimension %d: %lld is too long for %s", d, (long long)length,
+                 f->variables[expected]);
+        variables[expected] = length;
+        break;
+    }
+  }
+  if (!is_contiguous(x)) REFUSE("ValueError", "expected a %s tensor", "contiguous");
+  value->data = rvm_data(x);
+  return RVM_OK;
+}
+
+static int64_t nbytes(const RvmTensor *x) {
+  return rvm_numel(x) * ((x->dtype.bits + 7) / 8);
+}
+
+static int overlap(const RvmTensor *a, const RvmTensor *b) {
+  uintptr_t x = (uintptr_t)rvm_data(a), y = (uintptr_t)rvm_data(b);
+  uint64_t m = (uint64_t)nbytes(a), n = (uint64_t)nbytes(b);
+  return m && n && x < y + n && y < x + m;
+}
+
+/* Within a body buffers do not overlap: what is only read and lies in what is written is copied. */
+static int separate(const Function *f, const RvmAny *args, Value *values, void **copies) {
+  for (int i = 0; i < f->count; i++) {
+    const Param *p = &f->params[i];
+    copies[i] = NULL;
+    if (p->ndim < 0) continue;
+    for (int j = 0; j < f->count; j++) {
+      if (j == i || f->params[j].ndim < 0 || !f->params[j].written ||
+          !overlap(rvm_any_tensor(args, i), rvm_any_tensor(args, j)))
+        continue;
+      if (p->written)
+        REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j,
+               f->params[j].name);
+      size_t size = (size_t)nbytes(rvm_any_tensor(args, i));
+      copies[i] = malloc(size);
+      if (!copies[i]) REFUSE("MemoryError", "no memory for a %s", "copy");
+      values[i].data = memcpy(copies[i], values[i].data, size);
+      break;
+    }
+  }
+  return RVM_OK;
+}
+
+SHARED int take(const Function *f, const RvmAny *args, int32_t num_args, Value *values,
+                int64_t *variables, void **copies) {
+  if (num_args != f->count)
+    return refuse("TypeError", "%s: expected %d argument%s (%s), got %d", f->name, f->count,
+                     f->count == 1 ? "" : "s", f->parameters, (int)num_args);
+  for (int i = 0; i < f->count; i++) {
+    int status = f->params[i].ndim < 0 ? take_scalar(f, i, &args[i], &values[i])
+                                       : take_tensor(f, i, args, &values[i], variables);
+    if (UNLIKELY(status)) return status;
+  }
+  return separate(f, args, values, copies);
+}
+
+SHARED int check_dim(const Function *f, const RvmAny *args, int i, int d, int64_t expected) {
+  int64_t length = rvm_any_tensor(args, i)->shape[d];
+  const Param *p = &f->params[i];
+  if (length != expected)
+    REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
+           (long long)length);
+  return RVM_OK;
+}
+
+SHARED void release(void **memory, int count) {
+  for (int i = 0; i < count; i++) free(memory[i]);
+}
+
+SHARED void *allocate(const Function *f, const char *buffer, int ndim, const int64_t *shape,
+                      int64_t itemsize) {
+  int64_t bytes = itemsize;
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] < 0) {
+      refuse("ValueError", "%s: buffer %s: dimension %d is %lld", f->name, buffer, i,
+                       (long long)shape[i]);
+      return NULL;
+    }
+    if (__builtin_mul_overflow(bytes, shape[i], &bytes)) bytes = INT64_MAX;
+  }
+  void *memory = bytes == INT64_MAX ? NULL : calloc(bytes ? (size_t)bytes : 1, 1);
+  if (!memory) refuse("MemoryError", "%s: buffer %s: no memory", f->name, buffer);
+  return memory;
+}
+
+SHARED int64_t record(Fault *fault, int site, int64_t index, int64_t length) {
+  if (!fault->site) *fault = (Fault){site, index, length};
+  return 0;
+}
+
+SHARED int fail(const Fault *fault, const Site *sites) {
+  const Site *site = &sites[fault->site - 1];
+  if (!site->is_index) return refuse("ZeroDivisionError", "%s", site->text);
+  return refuse("IndexError", "%s: index %lld is out of bounds for length %lld", site->text,
+                   (long long)fault->index, (long long)fault->length);
+}
+
+#endif
+"""
+)
+"""Beginning of every text of C."""
