@@ -14,15 +14,20 @@ from typing import Any, Final
 from ..ir.expr import (
     Binding,
     Call,
+    Constant,
+    DataflowVar,
     DataTypeImm,
     Expr,
     ExternFunc,
+    FloatImm,
     Function,
     GlobalVar,
     If,
+    IntImm,
     MatchCast,
     SeqExpr,
     ShapeExpr,
+    StringImm,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -34,7 +39,8 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
-__all__ = ["Allocation", "Allocations", "Either", "Region", "dimensions", "each", "uses"]
+__all__ = ["Allocation", "Allocations", "Either", "Region", "all_bindings", "dimensions", "each",
+           "uses"]  # fmt: skip
 
 ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
 VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "vm.builtin.reshape"})
@@ -66,18 +72,39 @@ class _Uses(ExprVisitor):
         """As above."""
 
 
+_WITHOUT_USES: Final = frozenset(
+    {Constant, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm}
+)
+
+
 def uses(expr: Expr) -> dict[Var, None]:
     """Variables that an expression uses as values, nested bodies included, by their first use."""
-    if isinstance(expr, Var):
+    if type(expr) is Call:
+        found: dict[Var, None] = {}
+        for part in (expr.op, *expr.args):
+            kind = type(part)
+            if kind is Var or kind is DataflowVar:
+                found[part] = None  # type: ignore[index]
+            elif kind not in _WITHOUT_USES:
+                break
+        else:
+            return found
+    elif isinstance(expr, Var):
         return {expr: None}
-    if type(expr) is Call and not any(type(arg) is Tuple for arg in expr.args):
-        found: dict[Var, None] = {arg: None for arg in expr.args if isinstance(arg, Var)}
-        if isinstance(expr.op, Var):
-            found[expr.op] = None
-        return found
     visitor = _Uses()
     visitor.visit(expr)
     return visitor.found
+
+
+def all_bindings(seq: SeqExpr) -> Iterator[Binding]:
+    """The bindings of a sequence, each followed by those of the branches that it has."""
+    for block in seq.blocks:
+        for binding in block.bindings:
+            yield binding
+            value = binding.value
+            if type(value) is If:
+                yield from all_bindings(value.true_branch)
+                yield from all_bindings(value.false_branch)
 
 
 class Region:

@@ -120,6 +120,16 @@ class _Used(ExprVisitor):
         self.found: set[Var] = set()
         self.functions: set[GlobalVar] = set()
 
+    def visit_call(self, call: Call) -> None:
+        op = call.op
+        if type(op) is not Op and type(op) is not ExternFunc:
+            self.visit(op)
+        for arg in call.args:
+            if type(arg) is Var:
+                self.found.add(arg)
+            else:
+                self.visit(arg)
+
     def visit_var(self, var: Var) -> None:
         self.found.add(var)
 

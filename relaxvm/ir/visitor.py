@@ -11,6 +11,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
+from .equality import structural_equal
 from .expr import (
     BaseFunc,
     Binding,
@@ -37,6 +38,7 @@ from .expr import (
     VarBinding,
     joined_blocks,
 )
+from .infer import infer_type, type_free_vars
 from .op import Op
 
 __all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
@@ -384,7 +386,7 @@ class ExprMutator:
         """``var = value`` in place of a binding: with the same variable if the type is the same
         object or equal, else with a new one of the same name."""
         var = self.visit_var_def(binding.var)
-        if not _same_type(value.ty, var.ty):
+        if value.ty is not var.ty and not _same_type(value.ty, var.ty):
             var = type(var)(var.name, value.ty, var.span)
         if var is not binding.var:
             self.var_map[binding.var] = var
@@ -417,15 +419,11 @@ class ExprMutator:
     def infer(self, expr: Expr, before: Any = None) -> Expr:
         """The expression with its type inferred.  Of an If, `before` is the type that it had: the
         variables that are mentioned there are known outside of the branches."""
-        from .infer import infer_type, type_free_vars
-
         return infer_type(expr, () if before is None else type_free_vars(before))  # type: ignore[no-any-return]
 
 
 def _same_type(a: Any, b: Any) -> bool:
-    from .equality import structural_equal
-
-    return a is b or (a is not None and b is not None and structural_equal(a, b))
+    return a is not None and b is not None and structural_equal(a, b)
 
 
 def _is_same(a: object, b: object) -> bool:

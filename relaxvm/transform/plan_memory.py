@@ -21,11 +21,19 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
-from ..analysis.allocations import Allocation, Allocations, Region, dimensions
+from ..analysis.allocations import (
+    ALLOC_TENSOR,
+    Allocation,
+    Allocations,
+    Region,
+    all_bindings,
+    dimensions,
+)
 from ..analysis.amounts import Amounts, plus
 from ..ir import (
     ANY,
     Binding,
+    Call,
     DataTypeImm,
     Expr,
     ExprMutator,
@@ -425,9 +433,7 @@ class _Plan:
         planned = [
             (a, nbytes, size)
             for a, (nbytes, size) in known.items()
-            if not (
-                type(nbytes) is IntImm and nbytes.value <= self._small and _is_constant(a.shape)
-            )
+            if not _is_left_alone(a.shape, a.dtype, self._small)
         ]
         constant = {a: n.value for a, n, _ in planned if type(n) is IntImm and not a.escapes}
         _Arenas(held, allocations.calls, self.places).plan(allocations.body, constant)
@@ -438,8 +444,28 @@ class _Plan:
         sharing.finish()
 
 
-def _is_constant(shape: ShapeExpr) -> bool:
-    return all(type(dim) is IntImm for dim in shape.values)
+def _has_several(func: Function, small: int) -> bool:
+    """Whether a function has two allocations or more that are not left alone."""
+    count = 0
+    for binding in all_bindings(func.body):
+        value = binding.value
+        if type(value) is Call and value.op is ALLOC_TENSOR:
+            shape, dtype, *_ = value.args
+            if type(shape) is ShapeExpr and type(dtype) is DataTypeImm:
+                count += not _is_left_alone(shape, dtype.value, small)
+                if count > 1:
+                    return True
+    return False
+
+
+def _is_left_alone(shape: ShapeExpr, dtype: str, small: int) -> bool:
+    """Whether a tensor is of constant shape, and small."""
+    nbytes = as_dtype(dtype).itemsize
+    for dim in shape.values:
+        if type(dim) is not IntImm:
+            return False
+        nbytes *= dim.value
+    return nbytes <= small
 
 
 def _by_device(planned: list[Allocation]) -> Iterator[list[Allocation]]:
@@ -494,9 +520,10 @@ def PlanMemory(*, small: int = SMALL) -> Pass:
 
     @function_pass(name="PlanMemory")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        places = _Plan(func, mod, small).places
-        if places:
-            func = _Rewriter(places).visit(func)
+        if _has_several(func, small):
+            places = _Plan(func, mod, small).places
+            if places:
+                func = _Rewriter(places).visit(func)
         return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func
 
     return run

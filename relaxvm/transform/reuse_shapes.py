@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
+from ..analysis.allocations import all_bindings
 from ..ir import (
     Binding,
     Call,
+    Expr,
     ExprMutator,
     ExternFunc,
     Function,
@@ -21,6 +23,12 @@ from .pass_infra import Pass, PassContext, function_pass
 __all__ = ["ReuseShapes"]
 
 _MAKERS: Final = ("vm.builtin.make_shape", "vm.builtin.make_prim_value")
+
+
+def _makes(value: Expr) -> bool:
+    return (
+        type(value) is Call and type(value.op) is ExternFunc and value.op.global_symbol in _MAKERS
+    )
 
 
 class _Reuser(ExprMutator):
@@ -43,9 +51,7 @@ class _Reuser(ExprMutator):
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        if type(value) is not Call or type(value.op) is not ExternFunc:
-            return super().visit_binding(binding)
-        if value.op.global_symbol not in _MAKERS:
+        if not _makes(value):
             return super().visit_binding(binding)
         key = expr_key(value)
         earlier = self._known.setdefault(key, binding.var)
@@ -65,6 +71,8 @@ def ReuseShapes() -> Pass:
 
     @function_pass(name="ReuseShapes")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        if sum(_makes(binding.value) for binding in all_bindings(func.body)) < 2:
+            return func
         return _Reuser().visit(func)
 
     return run

@@ -115,7 +115,10 @@ class _Slots(ExprVisitor):
     def visit_call(self, call: Call) -> None:
         # Types of results are promises of the callee; nothing of them has to be known here.
         for arg in call.args:
-            self.visit(arg)
+            if type(arg) is not Var:
+                self.visit(arg)
+            elif type(arg.ty) is PrimType:
+                self.visit_var(arg)
 
     def visit_binding(self, binding: Binding) -> None:
         self._locals.add(binding.var)
@@ -277,7 +280,7 @@ class _FunctionLowerer(ExprMutator):
     def visit_var(self, var: Var) -> Expr:
         if type(var.ty) is PrimType and var not in self._registers and var not in self.var_map:
             return self._load_scalar(var)
-        return super().visit_var(var)
+        return self.var_map.get(var, var)
 
     def visit_scalar(self, scalar: Expr) -> Expr:
         if type(scalar) is IntImm or not free_vars(scalar):
@@ -302,7 +305,9 @@ class _FunctionLowerer(ExprMutator):
         return self._emit("gv", _packed("vm.builtin.make_shape", args, ty))
 
     def visit_call(self, call: Call) -> Expr:
-        op = self.visit(call.op)
+        op = call.op
+        if type(op) is not Op:
+            op = self.visit(op)
         args = self.visit_all(call.args)
         if op is call.op and args is call.args:
             return call

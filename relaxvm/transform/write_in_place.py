@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, each
+from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, all_bindings, each
 from ..ir import (
     Binding,
     Call,
@@ -140,6 +140,9 @@ def WriteInPlace() -> Pass:
 
     @function_pass(name="WriteInPlace")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        calls = (b.value for b in all_bindings(func.body) if type(b.value) is Call)
+        if not any(map(_writes_in_place, calls)):
+            return func
         replaced = _Finder(Allocations(func, mod)).replaced
         return _Rewriter(replaced).visit(func) if replaced else func
 
