@@ -833,7 +833,10 @@ class Generator:
         with self.bb.dataflow():
             self.steps(inner, self.rng.randint(2, max(3, self.size // 2)))
             new = [i for i in self._data(inner)[before:] if isinstance(i.expr, ir.DataflowVar)]
-            for item in self.rng.sample(new, min(len(new), self.rng.randint(1, 3))):
+            outputs = self.rng.sample(new, min(len(new), self.rng.randint(1, 3)))
+            if not all(item.facts.own for item in outputs):
+                self._disown(scope, scope.items)
+            for item in outputs:
                 var = self.bb.emit_output(item.expr)
                 scope.items.append(Item(var, replace(item.facts, own=False)))
         scope.dims += [d for d in inner.dims if d not in scope.dims

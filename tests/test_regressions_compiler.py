@@ -11,9 +11,27 @@ import relaxvm
 from relaxvm import VirtualMachine, op
 from relaxvm.compiler.build import EXEC_MODES
 from relaxvm.errors import DiagnosticError
-from relaxvm.ir import BlockBuilder, Function, IRModule, TensorType, Var, convert_to_expr
+from relaxvm.ir import (
+    BlockBuilder,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    assert_structural_equal,
+    convert_to_expr,
+    load_json,
+    save_json,
+)
+from relaxvm.pipeline import get_pipeline
 from relaxvm.script import from_source
-from relaxvm.transform import BindParams, PassContext, PassInstrument, Sequential
+from relaxvm.transform import (
+    BindParams,
+    InlinePrivateFunctions,
+    LambdaLift,
+    PassContext,
+    PassInstrument,
+    Sequential,
+)
 from relaxvm.values import Shape
 
 MODES = pytest.mark.parametrize("exec_mode", EXEC_MODES)
@@ -190,3 +208,81 @@ def test_an_operand_of_unknown_rank(exec_mode: str) -> None:
     )
     with pytest.raises(TypeError, match=message):
         run(text, exec_mode=exec_mode)
+
+
+@MODES
+def test_a_closure_that_another_one_captures_keeps_its_dimensions(exec_mode: str) -> None:
+    """The type of its result is said in dimensions of the function around both."""
+    text = """
+@R.function
+def main(x: R.Tensor(("n", "T.min(n, m)"), "float32"), y: R.Tensor(("m",), "float32")):
+    n = T.int64()
+    m = T.int64()
+    total = R.sum(y)
+
+    @R.function
+    def inner(z: R.Tensor((), "float32")) -> R.Tensor((n, T.min(n, m)), "float32"):
+        return R.add(x, z)
+
+    @R.function
+    def outer() -> R.Tensor((n, T.min(n, m)), "float32"):
+        a: R.Tensor((n, T.min(n, m)), "float32") = inner(total)
+        return R.add(a, R.ones((n, T.min(n, m)), "float32"))
+
+    return outer()
+"""
+    lifted = LambdaLift()(IRModule.from_expr(from_source(text)))
+    assert_structural_equal(from_source(lifted.script()), lifted)
+    found = run(text, np.ones((3, 2), np.float32), np.ones(2, np.float32), exec_mode=exec_mode)
+    np.testing.assert_array_equal(found, np.full((3, 2), 4, np.float32))
+
+
+@MODES
+def test_a_shape_that_is_the_shape_of_a_type(exec_mode: str) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    s = R.shape([n])
+    y: R.Tensor(s, "float32") = R.reshape(x, s)
+    return R.add(y, y)
+"""
+    lowered = get_pipeline("default_build")(IRModule.from_expr(from_source(text)))
+    assert_structural_equal(load_json(save_json(lowered)), lowered)
+    found = run(text, np.ones(3, np.float32), exec_mode=exec_mode)
+    np.testing.assert_array_equal(found, np.full(3, 2, np.float32))
+
+
+def test_what_is_inlined_keeps_the_type_of_the_call() -> None:
+    """What follows needs it, here a kernel that works in place."""
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def double(x: T.Buffer(("d0", "d1"), "int64")):
+        d0 = T.int64()
+        d1 = T.int64()
+        for i, j in T.grid(d0, d1):
+            x[i, j] = x[i, j] * T.int64(2)
+
+    @R.function(private=True)
+    def same(
+        x: R.Tensor(("n // 2", "m"), "int64"), y: R.Tensor(("m // 2", "n"), "float32")
+    ) -> R.Tensor(("n // 2", "m"), "int64"):
+        n = T.int64()
+        m = T.int64()
+        return R.add(x, x)
+
+    @R.function
+    def main(x: R.Tensor((1, "k"), "int64"), y: R.Tensor(("k // 2", 3), "float32")):
+        k = T.int64()
+        a: R.Tensor((1, k), "int64") = Module.same(x, y)
+        return R.call_tir_inplace(
+            Module.double, (a,), inplace_indices=[0], out_ty=R.Tensor((1, k), "int64")
+        )
+"""
+    inlined = InlinePrivateFunctions()(from_source(text))
+    assert len(inlined.functions) == 2
+    x, y = np.ones((1, 4), np.int64), np.zeros((2, 3), np.float32)
+    found = VirtualMachine(relaxvm.build(inlined))["main"](x, y)
+    np.testing.assert_array_equal(found, np.full((1, 4), 4))

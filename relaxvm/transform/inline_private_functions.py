@@ -25,6 +25,7 @@ from ..ir import (
     Var,
     VarBinding,
     bind_type,
+    is_base_of,
     substitute_type,
     substitute_vars,
     type_free_vars,
@@ -153,8 +154,16 @@ class _Inliner(ExprMutator):
             for inner in block.bindings:
                 inner.span = binding.span if inner.span is None else inner.span
                 out.append(inner)
-        out.append(self.rebind(binding, body.body))
+        out.append(self._result(binding, body.body))
         return out
+
+    def _result(self, binding: Binding, value: Any) -> Binding:
+        """The binding of a call, to what the callee gave.  Where its type says less than that of
+        the call did, a cast says so: what follows may need it."""
+        ty = binding.var.ty
+        if is_base_of(ty, value.ty):
+            return self.rebind(binding, value)
+        return MatchCast(self.visit_var_def(binding.var), value, ty, binding.span)
 
 
 def InlinePrivateFunctions() -> Pass:

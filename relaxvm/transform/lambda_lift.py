@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ..analysis import definable_tir_vars_in_type
@@ -234,8 +234,12 @@ class _Lifter(ExprMutator):
         captures = self._captures(var, func)
         symbolic = {c: Var(c.name, c.ty, c.span) for c in captures if _is_symbolic(c)}
         params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
-        # Values go with their dimensions, or types would not fit; closures are renamed below.
-        renamed = {c: p for c, p in zip(captures, params, strict=True) if not _has_function(c.ty)}
+        # Values go with their dimensions, or types would not fit; closures, whose types say how they
+        # are called, become parameters below.
+        renamed = {
+            c: _with_dims(c, symbolic) if _has_function(c.ty) else p
+            for c, p in zip(captures, params, strict=True)
+        }
         lifted = substitute_vars(func, renamed)
         all_params = [*lifted.params, *params]
         known = {v for p in all_params for v in type_free_vars(p.ty)}
@@ -245,8 +249,10 @@ class _Lifter(ExprMutator):
         closure = self._closures[var] = _Closure(gv, captures, func.ty)
         known_symbolic = {*_Symbolic(lifted).found, *symbolic.values()}
         closures = {**self._closures, var: closure}
+        closures.update((renamed[c], closures[c]) for c in captures if c in closures)
         inner = _Lifter(self._module, self._outer, closures, known_symbolic)
-        inner.var_map.update(zip(captures, params, strict=True))
+        for names in (captures, renamed.values()):  # a call of itself names what it captures
+            inner.var_map.update(zip(names, params, strict=True))
         body = inner.visit(lifted.body)
         ret_ty = _without_closures(ret_ty, body.ty)
         attrs = {k: v for k, v in func.attrs.items() if k != "global_symbol"}
@@ -343,6 +349,12 @@ def _by_dims(ty: Any) -> Any:
     if type(ty) is TensorType and isinstance(ty.shape, Var):
         return TensorType(ty.dims, ty.dtype, ty.vdevice, ty.ndim)
     return ty
+
+
+def _with_dims(var: Var, dims: Mapping[Var, Var]) -> Var:
+    """A variable whose type has other symbolic variables; itself if its type has none of them."""
+    ty = substitute_type(var.ty, dims)
+    return var if ty is var.ty else Var(var.name, ty, var.span)
 
 
 def _has_function(ty: Any) -> bool:

@@ -49,6 +49,7 @@ from ..ir import (
     is_base_of,
     note_binding,
     substitute,
+    substitute_type,
     type_free_vars,
 )
 from ..ir.prim import Cast
@@ -161,6 +162,8 @@ class _FunctionLowerer(ExprMutator):
         self._out: list[Binding] = []
         self._rechecks: list[_Match] = []
         self._registers: set[Var] = set(func.params)
+        self._shapes: dict[Var, Expr] = {}
+        """Variables that types may mention as whole shapes, and what they have become."""
         self._span = func.span
         """Where what is emitted comes from."""
 
@@ -254,6 +257,8 @@ class _FunctionLowerer(ExprMutator):
         self._span = binding.span
         if type(binding) is not MatchCast:
             new = super().visit_binding(binding)
+            if type(binding.var.ty) is ShapeType and binding.var in self.var_map:
+                self._shapes[binding.var] = self.var_map[binding.var]
             if type(binding.var.ty) is PrimType and expr_key(binding.var) in self._slots.by_key:
                 assert isinstance(new, Binding)
                 self._out.append(new)
@@ -271,9 +276,10 @@ class _FunctionLowerer(ExprMutator):
             value = self._emit("gv", value)
         self._check(value, binding.ty, context, matches, known=binding.value.ty)
         self._match(matches)
-        if value is binding.value:
+        ty = self.visit_type(binding.ty)
+        if value is binding.value and ty is binding.ty:
             return binding
-        return MatchCast(binding.var, value, binding.ty, binding.span)
+        return MatchCast(self._var_of_cast(binding, ty), value, ty, binding.span)
 
     # Uses of symbolic scalars
 
@@ -311,16 +317,22 @@ class _FunctionLowerer(ExprMutator):
         args = self.visit_all(call.args)
         if op is call.op and args is call.args:
             return call
-        new = Call(op, args, call.attrs, call.ty_args, call.ty, call.span)
+        ty_args = call.ty_args
+        if self._shapes:
+            ty_args = tuple([self.visit_type(ty) for ty in ty_args])
+        new = Call(op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
         if type(op) is Op:
             new.ty = op.infer(new)  # a shape that is a variable now tells its rank only
         return new
+
+    def visit_type(self, ty: Any) -> Any:
+        return substitute_type(ty, self._shapes)
 
     def visit_if(self, expr: If) -> Expr:
         cond = self.visit(expr.cond)
         then = self.visit(expr.true_branch)
         orelse = self.visit(expr.false_branch)
-        return If(cond, then, orelse, expr.ty, expr.span)
+        return If(cond, then, orelse, self.visit_type(expr.ty), expr.span)
 
     def _load_scalar(self, scalar: Expr) -> Expr:
         slot = self._slot(scalar)
