@@ -9,7 +9,7 @@ Source: CodeGenVM of apache-tvm 0.27.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from ..exec_builder import ExecBuilder, Label
@@ -164,6 +164,7 @@ class _FunctionEmitter:
         self._func = func
         self._programs = programs
         self._words: dict[Var, int] = {}
+        self._constants: dict[Hashable, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
         self._place: tuple[Span | None, str | None] = None, None
@@ -314,17 +315,18 @@ class _FunctionEmitter:
         return self._builder.convert_constant(expr.data)
 
     def _int(self, expr: Any) -> int:
-        convert = bool if expr.ty.dtype == "bool" else int
-        return self._builder.convert_constant(convert(expr.value))
+        if expr.ty.dtype == "bool":
+            return self._builder.convert_constant(bool(expr.value))
+        return self._word(int, expr.value)
 
     def _float(self, expr: Any) -> int:
         return self._builder.convert_constant(float(expr.value))
 
     def _string(self, expr: Any) -> int:
-        return self._builder.convert_constant(expr.value)
+        return self._word(str, expr.value)
 
     def _dtype(self, expr: Any) -> int:
-        return self._builder.convert_constant(as_dtype(expr.value))
+        return self._word(as_dtype, expr.value)
 
     def _shape(self, expr: Any) -> int:
         dims = []
@@ -332,7 +334,17 @@ class _FunctionEmitter:
             if type(value) is not IntImm:
                 raise TypeError(f"shape {expr} is symbolic; run VMShapeLower first")
             dims.append(value.value)
-        return self._builder.convert_constant(Shape(dims))
+        return self._word(Shape, tuple(dims))
+
+    def _word(self, convert: Callable[[Any], Any], content: Hashable) -> int:
+        """The word of the constant that `convert` makes of a content; functions have few of them,
+        over and over."""
+        key = convert, content
+        word = self._constants.get(key)
+        if word is None:
+            constant = convert(content)
+            word = self._constants[key] = self._builder.convert_constant(constant)
+        return word
 
     def _tuple(self, expr: Any) -> int:
         fields = [self._operand(field) for field in expr.fields]
