@@ -81,10 +81,17 @@ class _OpenFunction:
     """A function that is being written.  Its pcs and words count from its own start."""
 
     __slots__ = ("labels", "locations", "loose", "mark", "name", "num_inputs", "num_registers",
-                 "offsets", "param_names", "registers", "start", "words")  # fmt: skip
+                 "offsets", "param_names", "registers", "start", "warn_unused",
+                 "words")  # fmt: skip
 
     def __init__(
-        self, name: str, num_inputs: int, param_names: tuple[str, ...], start: int, mark: int
+        self,
+        name: str,
+        num_inputs: int,
+        param_names: tuple[str, ...],
+        start: int,
+        mark: int,
+        warn_unused: bool,
     ) -> None:
         self.name = name
         self.num_inputs = num_inputs
@@ -93,6 +100,7 @@ class _OpenFunction:
         """pc of the first instruction in the executable."""
         self.mark = mark
         """Length of the function table before this function."""
+        self.warn_unused = warn_unused
         self.words: list[int] = []
         self.offsets: list[int] = []
         self.labels: list[Label] = []
@@ -288,11 +296,19 @@ class ExecBuilder:
         func_name: str,
         num_inputs: SupportsIndex = 0,
         param_names: Sequence[str] | None = None,
+        *,
+        warn_unused: bool = True,
     ) -> _Scope:
         """Context manager: the instructions emitted inside are the body of a function.
 
         The first `num_inputs` registers hold the inputs.  If the block raises, the function is
         dropped and the builder goes on as if it had never been begun.
+
+        Args:
+            func_name: its name.
+            num_inputs: number of parameters.
+            param_names: their names.
+            warn_unused: whether an input that no instruction reads is worth a warning.
 
         Raises:
             InternalError: the parameter names do not fit `num_inputs`; another function is open,
@@ -300,12 +316,12 @@ class ExecBuilder:
                 instructions, a jump to a label without an instruction (at its end).
 
         Warns:
-            RelaxVMWarning: an input is never used.
+            RelaxVMWarning: an input is never used, unless `warn_unused` is false.
         """
         subject = f"function {_name('function', func_name)!r}"
         count = _value(f"{subject}: number of inputs", num_inputs, least=0)
         if param_names is None:
-            return _Scope(self, func_name, count, ())
+            return _Scope(self, func_name, count, (), warn_unused)
         names = tuple(_name(f"{subject}: parameter", name) for name in param_names)
         if len(names) != count:
             raise InternalError(
@@ -316,7 +332,7 @@ class ExecBuilder:
             raise InternalError(
                 f"{subject}: expected distinct parameter names, got {', '.join(names)}"
             )
-        return _Scope(self, func_name, count, names)
+        return _Scope(self, func_name, count, names, warn_unused)
 
     def add_compiled(
         self, func_name: str, num_inputs: int, num_registers: int, param_names: Sequence[str]
@@ -566,7 +582,9 @@ class ExecBuilder:
         self._kinds.setdefault(name, kind)
         return self._index.setdefault(name, len(self._index))
 
-    def _begin_function(self, name: str, num_inputs: int, param_names: tuple[str, ...]) -> None:
+    def _begin_function(
+        self, name: str, num_inputs: int, param_names: tuple[str, ...], warn_unused: bool
+    ) -> None:
         if self._open is not None:
             raise InternalError(f"function {name!r}: begun before {self._open.name!r} has ended")
         if name in self._bodies:
@@ -579,7 +597,9 @@ class ExecBuilder:
         if name not in self._index:
             self._declare(name, FuncKind.BYTECODE)
             self._unnamed.add(name)
-        self._open = _OpenFunction(name, num_inputs, param_names, self._num_instructions, mark)
+        self._open = _OpenFunction(
+            name, num_inputs, param_names, self._num_instructions, mark, warn_unused
+        )
 
     def _end_function(self) -> None:
         function = self._opened("end of function")
@@ -596,7 +616,8 @@ class ExecBuilder:
                     f"{function.place()}: expected an instruction after label "
                     f"{label.name}, got the end of the function"
                 )
-        _warn_unused(function)
+        if function.warn_unused:
+            _warn_unused(function)
         end = function.start + len(function.offsets)
         self._bodies[function.name] = _Body(
             FunctionInfo(

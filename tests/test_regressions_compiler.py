@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,13 @@ import pytest
 import relaxvm
 from relaxvm import VirtualMachine, op
 from relaxvm.compiler.build import EXEC_MODES
-from relaxvm.errors import DiagnosticError
+from relaxvm.errors import DiagnosticError, LimitError
 from relaxvm.ir import (
     BlockBuilder,
     Function,
     IRModule,
     TensorType,
+    Tuple,
     Var,
     assert_structural_equal,
     convert_to_expr,
@@ -286,3 +289,71 @@ class Module:
     x, y = np.ones((1, 4), np.int64), np.zeros((2, 3), np.float32)
     found = VirtualMachine(relaxvm.build(inlined))["main"](x, y)
     np.testing.assert_array_equal(found, np.full((1, 4), 4))
+
+
+@MODES
+def test_bools_of_a_program_can_be_saved(exec_mode: str, tmp_path: Path) -> None:
+    text = """
+@R.function(pure=False)
+def main(x: R.Tensor((3,), "float32")):
+    a = R.call_packed("test.pair", x, True, ty_args=R.Any)
+    if R.prim_value(False):
+        b = R.prim_value(True)
+    else:
+        b = R.prim_value(False)
+    return (a, b, R.prim_value(True))
+"""
+    executable = relaxvm.build(from_source(text), exec_mode=exec_mode)
+    executable.export_library(tmp_path / "it")
+    loaded = relaxvm.load(tmp_path / "it", native=True)
+    vm = VirtualMachine(loaded, functions={"test.pair": lambda x, flag: (flag, flag is True)})
+    assert vm["main"](np.zeros(3, np.float32)) == ((True, True), False, True)
+    assert [type(x) for x in vm["main"](np.zeros(3, np.float32))[1:]] == [bool, bool]
+
+
+@MODES
+@pytest.mark.parametrize("name", ["relaxvm.kernel.add", "vm.builtin.copy", "relaxvm.builtin.x"])
+def test_names_that_belong_to_builtins_and_kernels(name: str, exec_mode: str) -> None:
+    """A function of such a name would take the place of what is shipped."""
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func(s_tir=True)
+    def add(x: T.Buffer((3,), "float32"), y: T.Buffer((3,), "float32")):
+        T.func_attr({{"global_symbol": "{name}"}})
+        for i in range(3):
+            y[i] = x[i] * T.float32(7)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        return R.call_tir(Module.add, (x,), R.Tensor((3,), "float32"))
+"""
+    bb = BlockBuilder()
+    x = Var("x", TensorType((3,), "float32"))
+    with bb.function(name, [x]):
+        bb.emit_func_output(x)
+    for mod in (from_source(text), bb.get()):
+        with pytest.raises(ValueError, match=f"function '{name}': names that begin with"):
+            relaxvm.build(mod, exec_mode=exec_mode)
+
+
+@MODES
+def test_parameters_that_are_not_used_are_no_mistake(exec_mode: str) -> None:
+    text = "@R.function\ndef main(x: R.Any, f: R.Callable, y: R.Tensor((2,))):\n    return y\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(text, 1, len, np.zeros(2), exec_mode=exec_mode)
+
+
+def test_more_operands_than_a_call_may_have() -> None:
+    x = Var("x", TensorType((1,), "float32"))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(Tuple([x] * 70_000), "many"))
+    with pytest.raises(LimitError, match=r"70000 operands .* limit call_args=65535") as caught:
+        relaxvm.build(bb.get())
+    assert caught.value.__notes__ == [
+        "in the binding of 'many'", "in the code generator, function 'main'"
+    ]  # fmt: skip
+    vm = VirtualMachine(relaxvm.build(bb.get(), exec_mode="compiled"))
+    assert len(vm["main"](np.zeros(1, np.float32))) == 70_000

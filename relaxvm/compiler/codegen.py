@@ -9,9 +9,11 @@ Source: CodeGenVM of apache-tvm 0.27.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Hashable, Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..errors import LimitError
 from ..exec_builder import ExecBuilder, Label
 from ..ir import (
     BaseFunc,
@@ -41,6 +43,7 @@ from ..ir import (
 )
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
+from ..limits import Limits
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
 from ..source import Span
 from ..values import Shape, as_dtype
@@ -53,6 +56,10 @@ _ALLOC_STORAGE: Final = Op.get("relax.vm.alloc_storage")
 _ALLOC_TENSOR: Final = Op.get("relax.vm.alloc_tensor")
 _COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _KILL: Final = Op.get("relax.vm.kill_object")
+_RESERVED: Final = ("vm.builtin.", "relaxvm.builtin.", "relaxvm.kernel.")
+"""What the names of builtins and shipped kernels begin with."""
+_MOST_OPERANDS: Final = Limits().call_args or sys.maxsize
+"""Of a call, in what can be loaded and run without other limits."""
 
 
 def generate_bytecode(
@@ -91,14 +98,21 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
     """What a function is called at run time.
 
     Raises:
-        ValueError: a Relax function without the attribute "global_symbol".
+        ValueError: a Relax function without the attribute "global_symbol", or a name that belongs
+            to relaxvm: calls of builtins and kernels would lead to the function.
     """
     symbol = func.attrs.get("global_symbol")
     if symbol is None and type(func) is Function:
         raise ValueError(
             f"function {var.name_hint!r} has no global_symbol; run AttachGlobalSymbol first"
         )
-    return var.name_hint if symbol is None else str(symbol)
+    name = var.name_hint if symbol is None else str(symbol)
+    if name.startswith(_RESERVED):
+        raise ValueError(
+            f"function {name!r}: names that begin with {', '.join(_RESERVED)} belong to relaxvm; "
+            "rename the function"
+        )
+    return name
 
 
 def param_names(func: Function) -> list[str]:
@@ -164,7 +178,6 @@ class _FunctionEmitter:
         self._func = func
         self._programs = programs
         self._words: dict[Var, int] = {}
-        self._constants: dict[Hashable, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
         self._place: tuple[Span | None, str | None] = None, None
@@ -178,7 +191,7 @@ class _FunctionEmitter:
     def emit(self) -> None:
         func, builder = self._func, self._builder
         names = param_names(func)
-        with builder.function(self._symbol, len(names), names):
+        with builder.function(self._symbol, len(names), names, warn_unused=False):
             for number, param in enumerate(func.params):
                 self._words[param] = builder.r(number)
             if self._itself is None:
@@ -315,18 +328,25 @@ class _FunctionEmitter:
         return self._builder.convert_constant(expr.data)
 
     def _int(self, expr: Any) -> int:
+        value = int(expr.value)
         if expr.ty.dtype == "bool":
-            return self._builder.convert_constant(bool(expr.value))
-        return self._word(int, expr.value)
+            return self._bool(value)
+        return self._builder.convert_constant(value)
+
+    def _bool(self, value: int) -> int:
+        """A bool is computed: the constants of TVM's stream are none."""
+        dst = self._new_register()
+        self._builder.emit_call("vm.builtin.read_if_cond", [self._builder.imm(value)], dst)
+        return dst
 
     def _float(self, expr: Any) -> int:
         return self._builder.convert_constant(float(expr.value))
 
     def _string(self, expr: Any) -> int:
-        return self._word(str, expr.value)
+        return self._builder.convert_constant(expr.value)
 
     def _dtype(self, expr: Any) -> int:
-        return self._word(as_dtype, expr.value)
+        return self._builder.convert_constant(as_dtype(expr.value))
 
     def _shape(self, expr: Any) -> int:
         dims = []
@@ -334,20 +354,10 @@ class _FunctionEmitter:
             if type(value) is not IntImm:
                 raise TypeError(f"shape {expr} is symbolic; run VMShapeLower first")
             dims.append(value.value)
-        return self._word(Shape, tuple(dims))
-
-    def _word(self, convert: Callable[[Any], Any], content: Hashable) -> int:
-        """The word of the constant that `convert` makes of a content; functions have few of them,
-        over and over."""
-        key = convert, content
-        word = self._constants.get(key)
-        if word is None:
-            constant = convert(content)
-            word = self._constants[key] = self._builder.convert_constant(constant)
-        return word
+        return self._builder.convert_constant(Shape(dims))
 
     def _tuple(self, expr: Any) -> int:
-        fields = [self._operand(field) for field in expr.fields]
+        fields = self._operands(expr.fields)
         dst = self._new_register()
         self._builder.emit_call("vm.builtin.make_tuple", fields, dst)
         return dst
@@ -397,6 +407,11 @@ class _FunctionEmitter:
         return self._emit_call("vm.builtin.invoke_closure", args, call, is_used)
 
     def _operands(self, args: tuple[Expr, ...]) -> list[int]:
+        if len(args) > _MOST_OPERANDS:
+            raise LimitError(
+                f"{len(args)} operands in a call or tuple are above the limit "
+                f"call_args={_MOST_OPERANDS}; nest tuples", "call_args",
+            )  # fmt: skip
         return [self._operand(arg) for arg in args]
 
     def _emit_call(self, name: str, args: list[int], call: Call, is_used: bool) -> int:

@@ -34,6 +34,7 @@ _COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _INVOKE: Final = "vm.builtin.invoke_closure"
 _COPY: Final = "vm.builtin.copy"
 _NULL_VALUE: Final = "vm.builtin.null_value"
+_READ_COND: Final = "vm.builtin.read_if_cond"
 _MAKE_TUPLE: Final = "vm.builtin.make_tuple"
 _INLINE: Final = frozenset({_COPY, _INVOKE, _MAKE_TUPLE, _NULL_VALUE})
 """What Python does itself."""
@@ -279,6 +280,8 @@ class _FunctionWriter:
         values = [self._value(arg) for arg in args]
         if name == _NULL_VALUE:
             return "None"
+        if name == _READ_COND and type(args[0]) is IntImm:
+            return repr(bool(args[0].value))
         if name == _COPY:
             return values[0]
         if name == _MAKE_TUPLE:

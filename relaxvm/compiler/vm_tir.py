@@ -240,9 +240,10 @@ class _FunctionEmitter:
         return self._set_new("vm.builtin.make_tuple", []) if value is None else value
 
     def _scalar(self, expr: Any) -> Expr:
-        if expr.ty.dtype == "bool":
-            return self._in_pool(bool(expr.value))
-        return IntImm("int64", int(expr.value))
+        value = IntImm("int64", int(expr.value))
+        if expr.ty.dtype == "bool":  # computed: the constants of TVM's stream are none
+            return self._set_new("vm.builtin.read_if_cond", [value])
+        return value
 
     def _float(self, expr: Any) -> Expr:
         return FloatImm("float64", float(expr.value))

@@ -234,8 +234,8 @@ class _Lifter(ExprMutator):
         captures = self._captures(var, func)
         symbolic = {c: Var(c.name, c.ty, c.span) for c in captures if _is_symbolic(c)}
         params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
-        # Values go with their dimensions, or types would not fit; closures, whose types say how they
-        # are called, become parameters below.
+        # Values go with their dimensions, or types would not fit; closures, whose types say how
+        # they are called, become parameters below.
         renamed = {
             c: _with_dims(c, symbolic) if _has_function(c.ty) else p
             for c, p in zip(captures, params, strict=True)
