@@ -274,8 +274,6 @@ class ExprMutator:
 
     def visit_types(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Rewrite each; the same tuple if nothing changed."""
-        if not self._has_types:
-            return types
         new = [self.visit_type(ty) for ty in types]
         return types if all(map(_is_same, types, new)) else tuple(new)
 
@@ -301,7 +299,7 @@ class ExprMutator:
         if method is not None:
             op = method(op)
         args = self.visit_all(call.args)
-        ty_args = self.visit_types(call.ty_args)
+        ty_args = self.visit_types(call.ty_args) if self._has_types else call.ty_args
         if op is call.op and args is call.args and ty_args is call.ty_args:
             return call
         return self.infer(Call(op, args, call.attrs, ty_args, span=call.span))
@@ -350,9 +348,12 @@ class ExprMutator:
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         """The binding rewritten: itself, another, or a list of bindings."""
-        if type(binding.value) is Function:
+        value = binding.value
+        if type(value) is Function:
             return self._visit_local_function(binding)
-        value = self.visit(binding.value)
+        method = self._dispatch[type(value)]
+        if method is not None:
+            value = method(value)
         if type(binding) is MatchCast:
             ty = self.visit_type(binding.ty)
             var = self._var_of_cast(binding, ty)

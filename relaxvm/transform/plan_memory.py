@@ -111,11 +111,17 @@ class _Sizes(Amounts):
         for var in dimensions(types):
             self._bounds.bind_dimension(var)
 
-    def nbytes(self, allocation: Allocation) -> Expr:
-        return self._bounds.nbytes(allocation.shape, allocation.dtype)
+        self._of_shape: dict[tuple[object, ...], tuple[Expr, Polynomial]] = {}
 
-    def polynomial(self, nbytes: Expr) -> Polynomial:
-        return self.analyzer.normal_form(nbytes)
+    def of(self, allocation: Allocation) -> tuple[Expr, Polynomial]:
+        """Bytes of an allocation, and their normal form."""
+        shape, dtype = allocation.shape, allocation.dtype
+        key = (dtype, *[dim.value if type(dim) is IntImm else dim for dim in shape.values])
+        found = self._of_shape.get(key)
+        if found is None:
+            nbytes = self._bounds.nbytes(shape, dtype)
+            found = self._of_shape[key] = nbytes, self.analyzer.normal_form(nbytes)
+        return found
 
 
 class _Held:
@@ -422,7 +428,7 @@ class _Plan:
                 self._plan(group, allocations, sizes)
 
     def _plan(self, group: list[Allocation], allocations: Allocations, sizes: _Sizes) -> None:
-        known = {a: (n, sizes.polynomial(n)) for a in group for n in [sizes.nbytes(a)]}
+        known = {allocation: sizes.of(allocation) for allocation in group}
         lives = allocations.lives(
             lambda a, b: a in known and b in known and known[a][1] == known[b][1]
         )

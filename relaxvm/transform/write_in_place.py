@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, all_bindings, each
@@ -17,6 +16,7 @@ from ..ir import (
     StringImm,
     TensorType,
     Var,
+    int_imm,
     prove_equal,
 )
 from ..kernels import ufunc_of
@@ -51,9 +51,13 @@ def _is_same_tensor(a: Any, b: Any) -> bool:
     """Whether two types certainly describe tensors of one shape and data type."""
     if type(a) is not TensorType or type(b) is not TensorType or a.dtype != b.dtype:
         return False
-    if a.dims is None or b.dims is None or len(a.dims) != len(b.dims):
+    if a.dims is None or b.dims is None:
         return False
-    return all(map(prove_equal, a.dims, b.dims))
+    return a.dims is b.dims or _are_equal(a.dims, b.dims)
+
+
+def _are_equal(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return len(a) == len(b) and all(x is y or prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 class _Finder:
@@ -104,18 +108,19 @@ class _Finder:
         if donor.where != made.where or not all(_is_same_tensor(x.ty, arg.ty) for x in shared):
             return None
         # All of the memory is used again, and by nothing that starts elsewhere in it.
-        is_whole = donor.dtype == made.dtype and all(
-            map(prove_equal, _count(donor.shape.values), _count(made.shape.values))
+        dims, others = donor.shape.values, made.shape.values
+        is_whole = donor.dtype == made.dtype and (
+            _are_equal(dims, others) or prove_equal(_count(dims), _count(others))
         )
         return donor if is_whole else None
 
 
-def _count(dims: tuple[Expr, ...]) -> Iterator[Expr]:
-    """The number of elements, as the only item."""
-    count: Any = 1
+def _count(dims: tuple[Expr, ...]) -> Any:
+    """The number of elements."""
+    count: Any = int_imm(1)
     for dim in dims:
         count = dim * count
-    yield count
+    return count
 
 
 class _Rewriter(ExprMutator):
