@@ -461,7 +461,7 @@ cdef object _aligned_copy(object array, Py_ssize_t alignment):
     nbytes = array.size * dtype.itemsize
     room = np.empty(nbytes + alignment, np.uint8)
     start = -<Py_ssize_t>cnp.PyArray_DATA(room) & (alignment - 1)
-    copy = room[start : start + nbytes].view(dtype).reshape(array.shape)
+    copy = np.ndarray(array.shape, dtype, room, start)  # a slice of nothing starts anywhere
     np.copyto(copy, array)
     return copy
 
