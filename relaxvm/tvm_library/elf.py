@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import FormatError
-from ..values import readable
 
 __all__ = ["MAGIC", "ElfFile", "Symbol"]
 
@@ -228,4 +227,4 @@ class ElfFile:
                        f"the file has {self.data.nbytes}")
 
     def _fail(self, what: str) -> NoReturn:
-        raise FormatError(f"{readable(self.source)}: bad shared library: {what}")
+        raise FormatError(f"{self.source}: bad shared library: {what}")

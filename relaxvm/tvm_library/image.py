@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import platform
 import stat
 import struct
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from ..errors import FormatError, LinkError
@@ -40,13 +41,13 @@ __all__ = [
     "Module",
     "compiled_functions",
     "open_library",
+    "problems",
 ]
 
 LIBRARY_BIN: Final = PREFIX + "_library_bin"
 LIBRARY_CTX: Final = PREFIX + "_library_ctx"
 THE_LIBRARY: Final = "_lib"
 EXECUTABLE: Final = "relax.VMExecutable"
-CONSTANTS: Final = "const_loader"
 MAX_MODULES: Final = 4096
 
 PART: Final = "tvm_library"
@@ -147,20 +148,6 @@ class LibraryImage:
             if not symbol.defined and not symbol.weak and not name.startswith(_HOST_PREFIXES)
         ]
 
-    @cached_property
-    def problems(self) -> list[str]:
-        """Why the library cannot be run here: nothing, if it can."""
-        found = []
-        if not self.elf.is_for_this_machine:
-            found.append(f"its code is for {self.elf.machine}")
-        known = {THE_LIBRARY, EXECUTABLE, CONSTANTS}
-        for module in self.modules:
-            if module.kind not in known:
-                found.append(f"a module of kind {readable(module.kind)!r}")
-        unknown = [name for name in self.host_symbols if "__" + name not in SLOTS]
-        found += [f"it calls {name}, which relaxvm has not" for name in unknown]
-        return found
-
     def executable(
         self, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
     ) -> VMExecutable:
@@ -182,17 +169,29 @@ class LibraryImage:
                 ex = binary.loads(
                     module.content, limits=limits, mmap=mmap, strict=strict, name=name
                 )
-                return ex.with_kernels(StoredKernels(self.parts(), name))
+                return ex.with_kernels(StoredKernels(self.parts(compiled_functions(ex)), name))
+        kinds = ", ".join(readable(m.kind) for m in self.modules if m.kind != THE_LIBRARY)
         raise LinkError(
-            f"{readable(self.source)}: holds no bytecode ({EXECUTABLE}); its kernels can be loaded "
-            f"by relaxvm.load_kernels"
+            f"{self.source}: holds no bytecode ({EXECUTABLE})"
+            + (f" but modules of other kinds: {kinds}" if kinds else "")
+            + "; its kernels can be loaded by relaxvm.load_kernels"
         )
 
-    def parts(self) -> dict[str, bytes]:
+    def parts(self, compiled: Sequence[str] = ()) -> dict[str, bytes]:
         """The library as parts of a kernel section: all but the tree of modules, which its code
-        does not look at and whose constants may be large."""
+        does not look at and whose constants may be large.
+
+        Args:
+            compiled: functions of the program that are machine code.
+        """
         data, (start, end) = self.elf.data, self._blob
-        about = {"version": 1, "size": data.nbytes, "names": sorted(self.kernels)}
+        about = {
+            "version": 1,
+            "size": data.nbytes,
+            "names": sorted(self.kernels),
+            "compiled": list(compiled),
+            "modules": [module.kind for module in self.modules],
+        }
         before = data[:start] if end else data
         parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(before)}
         if end:
@@ -226,6 +225,29 @@ def open_library(source: binary.Source, limits: Limits) -> LibraryImage | None:
         return None
     limits.check("file_bytes", view.nbytes, "<bytes>")
     return LibraryImage(bytes(view), "<bytes>")
+
+
+def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Why a library cannot be run here: nothing, if it can.
+
+    Args:
+        compiled: functions of its program that are machine code.
+        kinds: of its modules.
+    """
+    found = []
+    if not image.elf.is_for_this_machine:
+        found.append(f"its code is for {image.elf.machine}, this machine is {platform.machine()}")
+    for kind in kinds:
+        if kind not in (THE_LIBRARY, EXECUTABLE):
+            found.append(f"it has a module of kind {readable(kind)!r}, which relaxvm cannot run")
+    if compiled:
+        names = ", ".join(map(readable, compiled))
+        found.append(f"{names}: compiled to machine code that works on TVM's own machine "
+                     f"(exec_mode='compiled'); build it with exec_mode='bytecode'")  # fmt: skip
+    else:
+        unknown = [name for name in image.host_symbols if "__" + name not in SLOTS]
+        found += [f"its code calls {name}, which relaxvm has not" for name in unknown]
+    return found
 
 
 def compiled_functions(executable: VMExecutable) -> list[str]:
@@ -278,4 +300,4 @@ class _Words:
         return self.blob[self.at - size : self.at]
 
     def fail(self, what: str) -> NoReturn:
-        raise FormatError(f"{readable(self.source)}: bad tree of modules: {what}")
+        raise FormatError(f"{self.source}: bad tree of modules: {what}")

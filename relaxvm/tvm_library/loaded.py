@@ -21,10 +21,9 @@ from .._host import HostContext, host_function, write_word
 from .._native import NativeFunction
 from ..errors import FormatError, LinkError
 from ..executable import StoredKernels
-from ..values import readable
 from . import packed
 from .elf import ElfFile, Symbol
-from .image import LIBRARY_CTX, PART, LibraryImage
+from .image import LIBRARY_CTX, PART, LibraryImage, problems
 
 __all__ = ["LibraryKernels"]
 
@@ -60,8 +59,8 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
                 self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             except OSError as error:
                 reason = str(error).replace(str(path), stored.source)
-                raise LinkError(f"cannot load {readable(stored.source)}: {reason}") from None
-        self._context = HostContext(packed.find, readable(stored.source))
+                raise LinkError(f"cannot load {stored.source}: {reason}") from None
+        self._context = HostContext(packed.find, stored.source)
         base = _fill(self._library, elf, self._context)
         self._kernels = {
             name: NativeFunction(
@@ -83,34 +82,33 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         return LibraryKernels, (self.stored,)
 
     def __repr__(self) -> str:
-        return f"<LibraryKernels of {readable(self.stored.source)}: {len(self)} functions>"
+        return f"<LibraryKernels of {self.stored.source}: {len(self)} functions>"
 
 
 def _write(stored: StoredKernels, path: Path) -> tuple[ElfFile, dict[str, str]]:
     """Write the copy that is loaded: what it asks TVM's libraries for is optional there."""
+    source = stored.source
     try:
-        size = int(json.loads(stored.parts[PART])["size"])
+        about = json.loads(stored.parts[PART])
+        size, compiled, kinds = int(about["size"]), list(about["compiled"]), list(about["modules"])
         extents = [
             (int(name.removeprefix(PART + "/")), part)
             for name, part in stored.parts.items()
             if name.startswith(PART + "/")
         ]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise FormatError(f"{stored.source}: bad kernel section (part {PART!r})") from None
+        raise FormatError(f"{source}: bad kernel section (part {PART!r})") from None
     if any(not 0 <= start <= size - len(part) for start, part in extents):
-        raise FormatError(f"{stored.source}: bad kernel section: parts of {PART!r} beyond its size")
+        raise FormatError(f"{source}: bad kernel section: parts of {PART!r} beyond its size")
     with open(path, "w+b") as file:
         file.truncate(size)
         for start, part in extents:
             os.pwrite(file.fileno(), part, start)
-        # Not closed: the ELF file goes on looking at it.
-        image = LibraryImage(
-            memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)), stored.source, tree=False
-        )
-        if image.problems:
-            raise LinkError(
-                f"{readable(stored.source)}: cannot be run here: {'; '.join(image.problems)}"
-            )
+        view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        image = LibraryImage(view, source, tree=False)
+        reasons = problems(image, compiled, kinds)
+        if reasons:
+            raise LinkError(f"{source}: cannot be run here: {'; '.join(reasons)}")
         for name in image.host_symbols:
             symbol = image.elf.symbols[name]
             os.pwrite(file.fileno(), bytes([_WEAK | symbol.info & 0xF]), symbol.entry + 4)

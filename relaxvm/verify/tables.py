@@ -282,7 +282,7 @@ def _number(value: object) -> str:
 
 @table_rule("constants")
 def memory_scope(image: Image) -> Iterator[Finding]:
-    """A memory scope is a non-empty name and belongs to a constant array."""
+    """A memory scope is a name, or empty as TVM writes it, and belongs to a constant array."""
     for key, scope in image.scopes.items():
         if type(key) is not int or not 0 <= key < len(image.constants):
             yield Finding(f"memory scope: expected the index of one of {len(image.constants)} "
@@ -290,6 +290,6 @@ def memory_scope(image: Image) -> Iterator[Finding]:
         elif type(image.constants[key]) is not np.ndarray:
             yield Finding(f"memory scope of constant {key}: expected an array constant, "
                           f"got {type(image.constants[key]).__name__}")
-        elif type(scope) is not str or not scope or any(_name_faults([scope])):
+        elif type(scope) is not str or (scope and any(_name_faults([scope]))):
             shown = quoted(scope) if type(scope) is str else type(scope).__name__
             yield Finding(f"memory scope of constant {key}: expected a name, got {shown}")
