@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from ..errors import LimitError
@@ -178,6 +178,7 @@ class _FunctionEmitter:
         self._func = func
         self._programs = programs
         self._words: dict[Var, int] = {}
+        self._constants: dict[Hashable, int] = {}
         self._next = len(func.params)
         self._files: set[str] = set()
         self._place: tuple[Span | None, str | None] = None, None
@@ -328,10 +329,9 @@ class _FunctionEmitter:
         return self._builder.convert_constant(expr.data)
 
     def _int(self, expr: Any) -> int:
-        value = int(expr.value)
         if expr.ty.dtype == "bool":
-            return self._bool(value)
-        return self._builder.convert_constant(value)
+            return self._bool(int(expr.value))
+        return self._word(int, expr.value)
 
     def _bool(self, value: int) -> int:
         """A bool is computed: the constants of TVM's stream are none."""
@@ -343,10 +343,10 @@ class _FunctionEmitter:
         return self._builder.convert_constant(float(expr.value))
 
     def _string(self, expr: Any) -> int:
-        return self._builder.convert_constant(expr.value)
+        return self._word(str, expr.value)
 
     def _dtype(self, expr: Any) -> int:
-        return self._builder.convert_constant(as_dtype(expr.value))
+        return self._word(as_dtype, expr.value)
 
     def _shape(self, expr: Any) -> int:
         dims = []
@@ -354,7 +354,17 @@ class _FunctionEmitter:
             if type(value) is not IntImm:
                 raise TypeError(f"shape {expr} is symbolic; run VMShapeLower first")
             dims.append(value.value)
-        return self._builder.convert_constant(Shape(dims))
+        return self._word(Shape, tuple(dims))
+
+    def _word(self, convert: Callable[[Any], Any], content: Hashable) -> int:
+        """The word of the constant that `convert` makes of a content; functions have few of them,
+        over and over."""
+        key = convert, content
+        word = self._constants.get(key)
+        if word is None:
+            constant = convert(content)
+            word = self._constants[key] = self._builder.convert_constant(constant)
+        return word
 
     def _tuple(self, expr: Any) -> int:
         fields = self._operands(expr.fields)
