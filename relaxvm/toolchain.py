@@ -129,8 +129,8 @@ def link_objects(
     """Make a shared library of objects.
 
     Args:
-        objects: what `compile_object` has made; also texts of C and assembly, compiled in `target`'s
-            folder.
+        objects: what `compile_object` has made; also texts of C and assembly, compiled in the
+            folder of `target`.
         target: the library's path.
         flags: options beside ``$RELAXVM_CFLAGS``.
         timeout: seconds for the compiler to run.

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from ..ir import prim
+from .elementary import C_BASE, c_functions, elementary
 from .intrinsics import Intrinsic
 
 __all__ = ["HALVES", "STORED", "VALUES", "Helpers", "bits_of", "c_comment", "c_string",
@@ -121,6 +122,9 @@ class Helpers:
 
     def function(self, row: Intrinsic, dtype: str) -> str:
         """A function of ``math.h``, which the compiler knows without it, or one of ours."""
+        own = elementary(row.name, dtype)
+        if own is not None:
+            return self._elementary(own)
         t = "double" if dtype == "float64" else "float"
         suffix = "" if dtype == "float64" else "f"
         if not row.c.startswith("rvm_"):
@@ -135,6 +139,15 @@ class Helpers:
         }[row.c]
         result = "int" if row.result == "bool" else t
         return self.use(f"my_{name}", f"{result} my_{name}({t} x) {{ return {body}; }}")
+
+    def _elementary(self, name: str) -> str:
+        """One of our functions, in line, so that loops around it become vector operations."""
+        self.texts.setdefault("elementary", C_BASE)
+        text, needs = c_functions()[name]
+        for other in needs:
+            self._elementary(other)
+        self.texts.setdefault(name, f"static inline UNUSED __attribute__((always_inline)) {text}")
+        return name
 
 
 _FROM_BFLOAT16: Final = """float from_bfloat16(uint16_t h) {

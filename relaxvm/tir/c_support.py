@@ -17,8 +17,8 @@ HEAD: Final = (
 #define MANY_TURNS {FEW}
 
 """
-    r"""/* What kernels have in common is a part of their text; or, where SUPPORT is 0, in an object that is
- * linked to them: these lines, where SUPPORT is 1. */
+    r"""/* What kernels have in common is a part of their text; or, where SUPPORT is 0, in an object
+ * that they are linked with: these lines, where SUPPORT is 1. */
 #if defined(SUPPORT) && !SUPPORT
 #define RELAXVM_KERNEL_TYPES_ONLY
 #endif

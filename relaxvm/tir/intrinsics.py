@@ -126,10 +126,10 @@ class Intrinsic:
 INTRINSICS: Final = {
     row.name: row
     for row in (
-        Intrinsic("tirx.exp", 1, "exp", "exp", "e to the power of x"),
-        Intrinsic("tirx.exp2", 1, "exp2", "exp2", "2 to the power of x"),
+        Intrinsic("tirx.exp", 1, "exp", "_exp", "e to the power of x"),
+        Intrinsic("tirx.exp2", 1, "exp2", "_exp2", "2 to the power of x"),
         Intrinsic("tirx.exp10", 1, "rvm_exp10", "_exp10", "10 to the power of x"),
-        Intrinsic("tirx.log", 1, "log", "log", "natural logarithm"),
+        Intrinsic("tirx.log", 1, "log", "_log", "natural logarithm"),
         Intrinsic("prim.log2", 1, "log2", "log2", "logarithm to base 2"),
         Intrinsic("tirx.log10", 1, "log10", "log10", "logarithm to base 10"),
         Intrinsic("tirx.log1p", 1, "log1p", "log1p", "log(1 + x)"),
@@ -137,7 +137,7 @@ INTRINSICS: Final = {
         Intrinsic("tirx.rsqrt", 1, "rvm_rsqrt", "_rsqrt", "1 / sqrt(x), both rounded"),
         Intrinsic("tirx.sigmoid", 1, "rvm_sigmoid", "_sigmoid", "1 / (1 + exp(-x))"),
         Intrinsic("tirx.erf", 1, "erf", "_erf", "error function"),
-        Intrinsic("tirx.tanh", 1, "tanh", "tanh", "hyperbolic tangent"),
+        Intrinsic("tirx.tanh", 1, "tanh", "_tanh", "hyperbolic tangent"),
         Intrinsic("tirx.sinh", 1, "sinh", "sinh", "hyperbolic sine"),
         Intrinsic("tirx.cosh", 1, "cosh", "cosh", "hyperbolic cosine"),
         Intrinsic("tirx.sin", 1, "sin", "sin", "sine"),

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..ir import prim
-from ..ir.expr import Expr, IntImm, Var
+from ..ir.expr import Call, Expr, IntImm, Var
 from ..ir.node import Node
 from ..ir.prim import BinaryOpExpr, Select
 from .buffer import Buffer, BufferLoad
@@ -31,7 +31,9 @@ from .c_prelude import (
 )
 from .c_support import HEAD
 from .c_writer import Names, Writer
+from .elementary import elementary
 from .facts import MAX_DIM
+from .intrinsics import INTRINSICS
 from .normalize import Kernel, exchange, loads_of, uses
 from .stmt import BufferStore, For, Stmt
 from .visitor import Visitor
@@ -258,6 +260,10 @@ class _Arithmetic(Visitor):
 
     def visit(self, node: Node) -> None:
         self._count += isinstance(node, (BinaryOpExpr, Select))
+        if isinstance(node, Call):
+            name = getattr(node.op, "name", "")
+            if name in INTRINSICS and elementary(name, node.args[0].dtype):
+                self._count += CLONED_FROM  # it is made of more than that
         super().visit(node)
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:

@@ -1,8 +1,8 @@
 """PrimFuncs as Python: innermost loops whose turns are independent become operations of numpy on
 arrays, the others loops of Python.
 
-Results are those of the C, except that functions such as exp are numpy's, which may differ in the
-last bits.
+Results are those of the C, except that functions such as sin, and all of float64, are numpy's.
+They may differ in the last bits.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .. import errors
 from ..values import Shape, as_dtype, dtype_name, to_value
+from .elementary import python_functions
 
 __all__ = ["PythonFunction", "namespace"]
 
@@ -367,9 +368,6 @@ def _in_float(function: Callable[[float], float]) -> Callable[[Any], Any]:
     return apply
 
 
-_erf = _in_float(math.erf)
-
-
 def _one(x: Any) -> Any:
     return np.asarray(x).dtype.type(1)
 
@@ -378,15 +376,33 @@ def _rsqrt(x: Any) -> Any:
     return _one(x) / np.sqrt(x)
 
 
-def _sigmoid(x: Any) -> Any:
-    return _one(x) / (_one(x) + np.exp(-x))
-
-
 def _exp10(x: Any) -> Any:
     return np.power(np.asarray(x).dtype.type(10), x)
 
 
-_OWN: Final = {"_erf": _erf, "_rsqrt": _rsqrt, "_sigmoid": _sigmoid, "_exp10": _exp10}
+def _elementary(name: str, double: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of `relaxvm.tir.elementary`, and another one for float64."""
+
+    def apply(x: Any) -> Any:
+        array = np.asarray(x)
+        if array.dtype == np.float64:
+            return double(x)
+        function = python_functions()[f"{name}_float32"]
+        return function(array.astype(np.float32, copy=False)).astype(array.dtype)[()]
+
+    return apply
+
+
+_OWN: Final = {
+    "_rsqrt": _rsqrt,
+    "_exp10": _exp10,
+    "_exp": _elementary("exp", np.exp),
+    "_exp2": _elementary("exp2", np.exp2),
+    "_log": _elementary("log", np.log),
+    "_tanh": _elementary("tanh", np.tanh),
+    "_sigmoid": _elementary("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+    "_erf": _elementary("erf", _in_float(math.erf)),
+}
 
 
 def namespace() -> dict[str, Any]:
