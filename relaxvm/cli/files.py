@@ -14,6 +14,7 @@ from typing import IO, Final
 from ..executable import VMExecutable
 from ..formats import binary, text
 from ..limits import Limits
+from ..tvm_library.image import LibraryImage, open_library
 from .exits import CommandError, Exit, UsageError, read_error
 
 __all__ = [
@@ -49,9 +50,10 @@ class OpenedFile:
 
     Attributes:
         name: path, or ``<stdin>``.
-        form: "binary" or "text".
+        form: "binary", "text" or "library".
         size: bytes of the file.
         head: its first bytes.
+        library: the shared library that holds it, None where it is by itself.
     """
 
     name: str
@@ -59,6 +61,7 @@ class OpenedFile:
     form: str
     size: int
     head: bytes
+    library: LibraryImage | None = None
 
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
@@ -94,6 +97,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     Raises:
         CommandError: the file cannot be read.
         FormatError, ParseError, LimitError, MissingExtraError: from the reader of its form.
+        LinkError: it is a shared library without bytecode.
     """
     if name == STDIO:
         return _from_stream(standard_input(), "<stdin>", limits)
@@ -105,6 +109,10 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             file.seek(0)
             if head.startswith(_TEXT_HEAD):
                 return _from_bytes(read_stream(file, name, limits), name, limits)
+            library = open_library(name, limits)
+            if library is not None:
+                executable = library.executable(limits=limits, mmap=mapped)
+                return OpenedFile(name, executable, "library", size, head, library)
             # What is mapped does not count against the bytes of a file.
             if mapped and limits.file_bytes == Limits().file_bytes:
                 executable = binary.load(name, limits=limits, mmap=True)

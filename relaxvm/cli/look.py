@@ -19,6 +19,7 @@ from ..memory import format_bytes
 from ..registry import GLOBAL, list_funcs
 from ..source import DebugInfo
 from ..values import describe
+from ..tvm_library.image import LibraryImage, compiled_functions, problems
 from ..verify import Report, verify
 from .console import Console
 from .exits import Exit, UsageError, write_error
@@ -83,6 +84,7 @@ def _inspect(args: argparse.Namespace, console: Console) -> int:
         report = verify(opened.executable, limits=limits)
     data = {
         "file": _header(opened),
+        "library": None if opened.library is None else _library(opened.library, opened.executable),
         "verified": report.ok,
         "debug": _debug(opened.executable),
         "functions": _functions(opened.executable, report),
@@ -107,6 +109,21 @@ def _header(opened: OpenedFile) -> dict[str, Any]:
         "instructions": len(executable),
         "words": len(executable.instr_data),
         "memory_scopes": {str(k): v for k, v in sorted(executable.memory_scopes.items())},
+    }
+
+
+def _library(image: LibraryImage, executable: VMExecutable) -> dict[str, Any]:
+    """The shared library around an executable: what it brings along, and what it asks for."""
+    kinds = [module.kind for module in image.modules]
+    compiled = [] if image.has_container else compiled_functions(executable)
+    return {
+        "machine": image.elf.machine,
+        "modules": kinds,
+        "kernels": sorted(image.kernels),
+        "libraries": list(image.elf.needed),
+        "needs": sorted(image.system_symbols),
+        "needs_of_tvm": sorted({*image.host_symbols, *(name[2:] for name in image.slots)}),
+        "refused": problems(image, compiled, kinds),
     }
 
 
@@ -202,9 +219,10 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
     errors = report.count("error")
     state = "ok" if report.ok else f"{errors} error{'s' * (errors != 1)}, see relaxvm verify"
     lines = [
-        f"{file['name']}: {file['bytes']} bytes, {_form_text(file)}",
+        f"{file['name']}: {file['bytes']} bytes, {_form_text(data)}",
         f"{file['instructions']} instructions in {file['words']} words; verification: {state}",
         f"debug information: {data['debug']['summary'] if data['debug'] else 'none'}",
+        *(_library_lines(data["library"], limit) if data["library"] else ()),
         "",
         f"functions ({len(own)}):",
         *_cut(map(_function_line, own), limit),
@@ -218,9 +236,31 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
     return "\n".join(lines)
 
 
-def _form_text(file: dict[str, Any]) -> str:
+def _library_lines(library: dict[str, Any], limit: int | None) -> list[str]:
+    """The part about a shared library: a list per line of title, none that is empty."""
+    titles = {
+        "kernels": "kernels, for --native",
+        "libraries": "libraries that it loads",
+        "needs": "functions of the system that it calls",
+        "needs_of_tvm": "functions of TVM's runtime that it calls, which relaxvm has",
+        "refused": "WHY IT CANNOT RUN HERE",
+    }
+    lines = []
+    for key, title in titles.items():
+        if library[key]:
+            shown = _cut((f"  {name_text(name)}" if key != "refused" else f"  {name}"
+                          for name in library[key]), limit)  # fmt: skip
+            lines += ["", f"{title} ({len(library[key])}):", *shown]
+    return lines
+
+
+def _form_text(data: dict[str, Any]) -> str:
+    file = data["file"]
     if file["form"] == "text":
         return "a listing"
+    if file["form"] == "library":
+        modules = ", ".join(map(name_text, data["library"]["modules"])) or "none"
+        return f"a shared library for {data['library']['machine']}, modules {modules}"
     return f"magic {file['magic']} ({file['magic_kind']}), version {file['version']}"
 
 

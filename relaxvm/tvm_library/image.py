@@ -126,6 +126,11 @@ class LibraryImage:
         }
 
     @property
+    def has_container(self) -> bool:
+        """Whether relaxvm made the library, and put its own form of the executable into it."""
+        return CONTAINER in self.elf.symbols
+
+    @property
     def slots(self) -> list[str]:
         """Variables that the loader has to fill with functions."""
         return [name for name in self.elf.symbols if name in SLOTS]
@@ -161,7 +166,7 @@ class LibraryImage:
             FormatError, LimitError: as `relaxvm.formats.binary.loads`.
         """
         name = self.source
-        if CONTAINER in self.elf.symbols:
+        if self.has_container:
             content = self.elf.bytes_of(CONTAINER)
             return binary.loads(content, limits=limits, mmap=mmap, strict=strict, name=name)
         for module in self.modules:
