@@ -72,6 +72,7 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
     Raises:
         TypeError: there is a kernel that is not made of text.
     """
+    kernels = getattr(kernels, "stored", kernels)  # what the code of a library was loaded from
     if isinstance(kernels, StoredKernels):
         return dict(kernels.parts)
     parts: dict[str, bytes] = {}

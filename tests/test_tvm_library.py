@@ -1,0 +1,478 @@
+"""Libraries as TVM exports them, made here by the C compiler: what the loader gives them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pickle
+import platform
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import ExecBuilder, Limits, VirtualMachine, VMExecutable, _host, toolchain
+from relaxvm.errors import FormatError, LimitError, LinkError
+from relaxvm.tvm_library import packed
+from relaxvm.tvm_library.elf import ElfFile
+from relaxvm.tvm_library.image import LIBRARY_BIN, LibraryImage
+
+
+def run_cli(*args: str) -> str:
+    """What a command prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "relaxvm", *args], capture_output=True, text=True, check=True
+    ).stdout
+
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or toolchain.compiler() is None, reason="Linux, with a C compiler"
+)
+
+SOURCE = (Path(__file__).parent / "tvm_library.c").read_text()
+X = np.arange(5, dtype=np.float32)
+
+
+def program() -> VMExecutable:
+    b = ExecBuilder()
+    with b.function("main", num_inputs=2, param_names=["x", "out"]):
+        b.emit_call("double", [b.r(0), b.r(1)])
+        b.emit_ret(b.r(1))
+    return b.get()
+
+
+def string(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def tree(*modules: tuple[str, bytes | None], imports: tuple[int, ...] = (1,)) -> bytes:
+    """The tree of modules in which the first one imports the others."""
+    starts = [0] + [len(imports)] * len(modules)
+    numbers = [len(starts), *starts, len(imports), *imports]
+    parts = [struct.pack(f"<{len(numbers)}Q", *numbers)]
+    for kind, content in modules:
+        parts.append(string(kind.encode()))
+        if content is not None:
+            parts.append(string(content))
+    return string(b"".join(parts))
+
+
+USUAL = tree(("relax.VMExecutable", program().to_bytes()), ("_lib", None))
+
+
+def compiled(blob: bytes | None = USUAL, *flags: str, source: str = SOURCE) -> Path:
+    if blob is not None:
+        numbers = ",".join(map(str, blob))
+        source += (f"\n__attribute__((visibility(\"default\"))) const unsigned char {LIBRARY_BIN}[]"
+                   f" = {{{numbers}}};\n")  # fmt: skip
+    return toolchain.compile_c(source, name="tvm_library", flags=flags)
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    return compiled()
+
+
+@pytest.fixture
+def kernels(path: Path) -> Any:
+    return relaxvm.load_library(path).kernels
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = _host.get_num_threads()
+    yield _host.set_num_threads
+    _host.set_num_threads(before)
+
+
+# Loading
+
+
+@pytest.mark.parametrize("flags", [(), ("-Wl,-z,lazy",), ("-Wl,-z,relro,-z,now",)])
+def test_programs_run_however_the_library_is_linked(flags: tuple[str, ...]) -> None:
+    vm = VirtualMachine(relaxvm.load_library(compiled(USUAL, *flags)))
+    assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+    with pytest.raises(ValueError, match=r"^lengths differ in double") as caught:
+        vm["main"](X, np.zeros(4, np.float32))
+    assert caught.value.__notes__[0] == "in native function double"
+    assert "in main, pc 0" in caught.value.__notes__[1]
+
+
+def test_what_load_reads_is_data(path: Path) -> None:
+    ex = relaxvm.load(path)
+    assert ex == program()
+    assert not ex.kernels
+    assert "double" in ex.kernels.names
+    with pytest.raises(LinkError, match=r"'double', used by main .*load\(path, native=True\)"):
+        VirtualMachine(ex)
+    mapped = relaxvm.load(path, mmap=True)
+    assert mapped == ex
+    assert relaxvm.load(path.read_bytes()) == ex
+    with pytest.raises(LimitError, match="file_bytes"):
+        relaxvm.load(path, limits=Limits(file_bytes=100))
+
+
+def test_from_memory(path: Path) -> None:
+    vm = VirtualMachine(relaxvm.load_library(path.read_bytes()))
+    assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+
+def test_each_load_is_a_library_of_its_own(path: Path) -> None:
+    """As the loader of another package would have it: its variables are not ours."""
+    theirs = ctypes.CDLL(str(path), os.RTLD_LAZY)
+    slot = ctypes.c_void_p.in_dll(theirs, "__TVMBackendAllocWorkspace")
+    first, second = (relaxvm.load_library(path).kernels for _ in range(2))
+    assert slot.value is None
+    assert first["double"].address != second["double"].address
+
+
+def test_pickled_and_exported_again(path: Path, tmp_path: Path) -> None:
+    for ex in (relaxvm.load_library(path), relaxvm.load(path)):
+        again = pickle.loads(pickle.dumps(ex))
+        assert again == ex
+        if again.kernels:
+            assert again.kernels["double"](X, out := np.zeros(5, np.float32)) is None
+            assert out.tolist() == (2 * X).tolist()
+        ex.export_library(tmp_path / "model.relaxvm")
+        vm = VirtualMachine(relaxvm.load_library(tmp_path / "model.relaxvm"))
+        assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+
+def test_constants_take_no_room_in_the_copy() -> None:
+    b = ExecBuilder()
+    with b.function("main", num_inputs=1):
+        b.emit_call("double", [b.convert_constant(np.ones(1 << 18, np.float32)), b.r(0)])
+        b.emit_ret(b.r(0))
+    path = compiled(tree(("relax.VMExecutable", b.get().to_bytes()), ("_lib", None)))
+    ex = relaxvm.load_library(path)
+    assert path.stat().st_size > 1 << 20
+    assert sum(map(len, ex.kernels.stored.parts.values())) < 1 << 17
+    assert VirtualMachine(ex)["main"](np.zeros(1 << 18, np.float32)).sum() == 2 << 18
+
+
+# What cannot be run
+
+
+@pytest.mark.parametrize(
+    ("blob", "error", "message"),
+    [
+        (None, LinkError, r"holds no bytecode .*load_kernels"),
+        (tree(("cuda", b"ptx"), ("_lib", None)), LinkError, "modules of other kinds: cuda"),
+        (USUAL[:4], FormatError, "bad shared library|bad tree of modules"),
+        (string(b""), FormatError, "bad tree of modules: truncated at byte 0"),
+        (string(USUAL[8:70]), FormatError, "bad tree of modules: truncated"),
+        (string(struct.pack("<3Q", 1, 0, 0)), FormatError, "expected 1 to 4096 modules, got 0"),
+        (string(struct.pack("<QQ", 1 << 60, 0)), FormatError, "truncated"),
+        (tree(("_lib", None), imports=(7,)), FormatError, "an import of a module that is not"),
+        (tree(("relax.VMExecutable", b"junk" * 9), imports=()), FormatError, "expected the magic"),
+    ],
+)  # fmt: skip
+def test_other_contents(blob: bytes | None, error: type, message: str) -> None:
+    path = compiled(blob)
+    for read in (relaxvm.load, relaxvm.load_library):
+        with pytest.raises(error, match=message) as caught:
+            read(path)
+        assert str(path) in str(caught.value)
+
+
+def test_refused_modules_are_named_when_code_is_loaded() -> None:
+    path = compiled(tree(("relax.VMExecutable", program().to_bytes()), ("cuda", b"ptx"),
+                         ("_lib", None), imports=(1, 2)))  # fmt: skip
+    assert relaxvm.load(path) == program()
+    with pytest.raises(LinkError, match="cannot be run here: it has a module of kind 'cuda'"):
+        relaxvm.load_library(path)
+
+
+def test_functions_that_only_tvm_has_are_named() -> None:
+    source = SOURCE + "\nint TVMFFIWhatever(void);\nint f(void) { return TVMFFIWhatever(); }\n"
+    with pytest.raises(LinkError, match="its code calls TVMFFIWhatever, which relaxvm has not"):
+        relaxvm.load_library(compiled(source=source))
+
+
+def test_functions_that_nobody_has_are_named(tmp_path: Path) -> None:
+    source = SOURCE + "\nint nobody_has(void);\nint f(void) { return nobody_has(); }\n"
+    path = compiled(source=source)
+    with pytest.raises(LinkError, match=r"cannot load .*nobody_has"):
+        relaxvm.load_library(path)
+
+
+def test_other_machines(path: Path, tmp_path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    other = {"x86_64": 183}.get(platform.machine(), 62)
+    data[18:20] = other.to_bytes(2, "little")
+    changed = tmp_path / "other.so"
+    changed.write_bytes(data)
+    assert relaxvm.load(changed) == program()
+    with pytest.raises(LinkError, match=r"its code is for \w+, this machine is"):
+        relaxvm.load_library(changed)
+
+
+def test_mutants_of_the_file(path: Path) -> None:
+    """Whatever the file holds, reading it ends well or with an error of ours."""
+    data = path.read_bytes()
+    image = LibraryImage(data, "it")
+    start = image.elf.offset_of(image.elf.symbols[LIBRARY_BIN].address)
+    rng = np.random.default_rng(7)
+    end_of_file = len(data) - 64 * 40
+    read = 0
+    for k in range(600):
+        mutant = bytearray(data)
+        low, high = ((0, 2000), (start, start + 200), (end_of_file, len(data)))[k % 3]
+        for at in rng.integers(low, high, 2):
+            mutant[at] = rng.integers(256)
+        try:
+            relaxvm.load(bytes(mutant))
+            read += 1
+        except relaxvm.errors.RelaxVMError:
+            continue
+    assert 0 < read < 600
+
+
+@pytest.mark.parametrize("end", [4, 20, 64, 500, 4000, -2000, -1])
+def test_truncated(path: Path, end: int) -> None:
+    with pytest.raises(FormatError, match="bad shared library: "):
+        relaxvm.load(path.read_bytes()[:end])
+
+
+def test_elf_files_of_other_kinds(path: Path) -> None:
+    data = path.read_bytes()
+    for at, value, message in [(4, 1, "64 bits"), (5, 2, "little endian"), (16, 2, "of type 2")]:
+        mutant = bytearray(data)
+        mutant[at] = value
+        with pytest.raises(FormatError, match=message):
+            ElfFile(bytes(mutant), "it")
+
+
+# What kernels are given
+
+
+def test_workspaces(kernels: Any) -> None:
+    for n in (0, 1, 1000, 1 << 20, 7, 1 << 20):
+        x, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        kernels["double"](x, out)
+        assert np.array_equal(out, x + x)
+    with pytest.raises(MemoryError, match="no memory for a workspace of 4611686018427387904 bytes"):
+        kernels["hungry"](1 << 62)
+    with pytest.raises(MemoryError, match="of 18446744073709551615 bytes"):
+        kernels["hungry"](-1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_parallel_loops(kernels: Any, threads: Any, count: int) -> None:
+    threads(count)
+    assert _host.get_num_threads() == count
+    for n in (0, 1, 2, 1000):
+        for tasks in (0, 1, 2, 20):
+            out = np.zeros(n, np.int64)
+            kernels["squares"](out, tasks, 0, -1)
+            assert np.array_equal(out, np.arange(n) ** 2)
+    out = np.zeros(100, np.int64)
+    kernels["nested"](out)
+    assert np.array_equal(out, np.arange(100) ** 2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_barriers(kernels: Any, threads: Any, count: int) -> None:
+    threads(count)
+    for _ in range(20):
+        kernels["squares"](np.zeros(10, np.int64), 0, 50, -1)
+    with pytest.raises(RuntimeError, match="a barrier needs as many threads as there are tasks"):
+        kernels["squares"](np.zeros(10, np.int64), 6, 1, -1)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_task_that_fails(kernels: Any, threads: Any, failing: int) -> None:
+    threads(2)
+    for _ in range(20):
+        with pytest.raises(IndexError, match="^this task fails in fill"):
+            kernels["squares"](np.zeros(10, np.int64), 2, 0, failing)
+    kernels["squares"](np.zeros(10, np.int64), 2, 0, -1)
+
+
+def test_many_threads_of_python(kernels: Any, threads: Any) -> None:
+    threads(4)
+    failures: list[Any] = []
+
+    def work(seed: int) -> None:
+        n = 100 + seed
+        for _ in range(200):
+            out = np.zeros(n, np.int64)
+            kernels["squares"](out, 0, 3, -1)
+            x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+            kernels["double"](x, y)
+            if not (np.array_equal(out, np.arange(n) ** 2) and np.array_equal(y, x + x)):
+                failures.append(seed)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+
+
+def test_a_child_process_has_threads_of_its_own(path: Path) -> None:
+    code = f"""
+import os, numpy as np, relaxvm
+from relaxvm import _host
+_host.set_num_threads(3)
+kernels = relaxvm.load_library({str(path)!r}).kernels
+kernels["squares"](np.zeros(10, np.int64), 0, 2, -1)
+child = os.fork()
+out = np.zeros(50, np.int64)
+kernels["squares"](out, 0, 2, -1)
+assert out[-1] == 49 ** 2
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+def test_the_number_of_threads() -> None:
+    for wrong in (0, -1, 257, 2.0, "2", True):
+        with pytest.raises(ValueError, match="expected an int from 1 to 256"):
+            _host.set_num_threads(wrong)  # type: ignore[arg-type]
+    ask = "from relaxvm import _host; print(_host.get_num_threads())"
+    for setting, answer in (("3", "3"), ("", str(len(os.sched_getaffinity(0))))):
+        env = {**os.environ, "RELAXVM_NUM_THREADS": setting}
+        run = subprocess.run(
+            [sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.strip() == answer
+    env["RELAXVM_NUM_THREADS"] = "many"
+    run = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True)
+    assert "RELAXVM_NUM_THREADS: expected a number from 1 to 256, got 'many'" in run.stderr
+
+
+# Functions that kernels call by name
+
+
+@pytest.fixture
+def callee() -> Iterator[list[Any]]:
+    """The function ``test.callee``: what it was called with, and what it returns, last in first
+    out."""
+    log: list[Any] = [[], []]
+
+    @relaxvm.register_func("test.callee", override=True)
+    def function(*args: Any) -> Any:
+        log[0].append(tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args))
+        if args and isinstance(args[0], np.ndarray) and args[0].size:
+            args[0][...] = 1
+        result = log[1].pop() if log[1] else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    yield log
+    relaxvm.registry.GLOBAL.remove("test.callee")
+
+
+def test_functions_by_name(path: Path, callee: list[Any]) -> None:
+    calls = relaxvm.load_library(path).kernels["calls"]
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    callee[1].extend([2.5, True, 7, None])
+    assert [calls(), calls(1, 2.5, False, None), calls("text", b"by\0tes"), calls(x)] == [
+        None, 7, True, 2.5,
+    ]  # fmt: skip
+    (none, numbers, texts, (array,)) = callee[0]
+    assert (none, numbers, texts) == ((), (1, 2.5, False, None), ("text", b"by\0tes"))
+    assert array.dtype == x.dtype and array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (x == 1).all()  # written through
+    callee[1].append([])
+    with pytest.raises(TypeError, match="a function that a kernel calls returned"):
+        calls()
+    callee[1].append(KeyError("lost"))
+    with pytest.raises(KeyError, match="lost") as caught:
+        calls()
+    assert "in native function calls" in caught.value.__notes__
+
+
+def test_functions_that_are_not_there(path: Path) -> None:
+    calls = relaxvm.load_library(path).kernels["calls"]
+    for _ in range(2):
+        with pytest.raises(LinkError, match=r"a kernel calls 'test.callee', which relaxvm has not"):
+            calls()
+
+
+def test_no_python_in_parallel_loops(path: Path, callee: list[Any], threads: Any) -> None:
+    kernels = relaxvm.load_library(path).kernels
+    for count in (1, 2):
+        threads(count)
+        with pytest.raises(RuntimeError, match="a parallel loop calls"):
+            kernels["calls_in_parallel"](1)
+    kernels["calls"]()
+    with pytest.raises(RuntimeError, match="a parallel loop calls a function"):
+        kernels["calls_in_parallel"](1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "float16"])
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sorting(dtype: str, ascending: bool, axis: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 5, (6, 7)).astype(dtype)
+    order = np.empty(x.shape, np.int32)
+    packed.argsort(x, order, axis, ascending)
+    lines = np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+    for line, places in zip(lines, np.moveaxis(order, axis, -1).reshape(lines.shape), strict=True):
+        sign = 1 if ascending else -1
+        wanted = sorted(range(len(line)), key=lambda i, line=line: (sign * float(line[i]), i))
+        assert places.tolist() == wanted
+    out = np.empty_like(x)
+    packed.sort(x, out, axis, ascending)
+    assert np.array_equal(out, np.take_along_axis(x, order.astype(int), axis))
+    for k in (0, 1, 3, 99):
+        size = x.shape[axis] if k in (0, 99) else k
+        shape = list(x.shape)
+        shape[axis] = size
+        values, places = np.empty(shape, dtype), np.empty(shape, np.int64)
+        packed.topk(x, values, places, k, axis, "both", ascending)
+        first = np.take(order, np.arange(size), axis)
+        assert np.array_equal(places, first)
+        assert np.array_equal(values, np.take_along_axis(x, first.astype(int), axis))
+        only = np.empty(shape, np.int32)
+        packed.topk(x, only, k, axis, "indices", ascending)
+        assert np.array_equal(only, first)
+
+
+def test_sorting_the_first_elements() -> None:
+    x = np.array([[3, 1, 2, 9], [5, 8, 6, 7]], np.float32)
+    out = np.empty(x.shape, np.int32)
+    packed.argsort_nms(x, np.array([3, 0], np.int32), out, 1, False)
+    assert out.tolist() == [[0, 2, 1, 3], [0, 1, 2, 3]]
+
+
+# The command line
+
+
+def test_inspect(path: Path) -> None:
+    shown = run_cli("inspect", str(path))
+    assert f"a shared library for {platform.machine()}, modules relax.VMExecutable, _lib" in shown
+    assert "TVMBackendParallelLaunch" in shown
+    assert "double  1 call  in this file, for --native" in shown
+    assert "WHY IT CANNOT RUN HERE" not in shown
+    library = json.loads(run_cli("inspect", "--json", str(path)))["library"]
+    assert {"double", "squares", "calls"} <= set(library["kernels"])
+    assert library["refused"] == []
+    refused = compiled(tree(("relax.VMExecutable", program().to_bytes()), ("cuda", b""),
+                            ("_lib", None), imports=(1, 2)))  # fmt: skip
+    shown = run_cli("inspect", str(refused))
+    assert "WHY IT CANNOT RUN HERE (1):\n  it has a module of kind 'cuda'" in shown
+
+
+def test_run(path: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=X, out=np.zeros(5, np.float32))
+    given = ["--input", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npy")]
+    run_cli("run", str(path), "--native", *given)
+    assert np.load(tmp_path / "out.npy").tolist() == (2 * X).tolist()
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run_cli("run", str(path), *given)
+    assert "--native, for those that the file holds" in caught.value.stderr
