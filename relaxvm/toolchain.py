@@ -15,7 +15,8 @@ The options keep arithmetic exact: results are those of IEEE operations in the o
 Python and numpy give them, so there is no ``-ffast-math``, and products and sums are not fused.
 Signed integers wrap.  Code is for any machine of the platform, so that a library may be taken to
 another one; a function marked ``RVM_CLONES`` (see ``relaxvm/kernel.h``) uses the vector units that
-the machine has.  ``RELAXVM_CFLAGS="-march=native"`` asks for this machine alone.
+the machine has.  `for_this_machine` are options for the vector units of this machine alone, which
+takes less time to compile; ``RELAXVM_CFLAGS="-march=native"`` asks for all that it has.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import secrets
 import shlex
 import shutil
@@ -49,6 +51,7 @@ __all__ = [
     "compile_c",
     "compile_object",
     "compiler",
+    "for_this_machine",
     "link_objects",
     "load_function",
 ]
@@ -150,6 +153,18 @@ def link_objects(
     )  # fmt: skip
     if done != 0:
         raise CompilerError(_failure(f"cannot link {target.name}", done, output), output)
+
+
+@functools.cache
+def for_this_machine() -> tuple[str, ...]:
+    """Options to compile for the vector units of this machine, once, in place of ``RVM_CLONES``.
+    Results are the same bit for bit."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return ()
+    known = re.search(r"^flags\s*:(.*)$", _this_cpu(), re.MULTILINE)
+    units = known[1].split() if known else []
+    best = next((unit for unit in ("avx512f", "avx2") if unit in units), None)
+    return ("-DRVM_CLONES=",) if best is None else ("-DRVM_CLONES=", f"-m{best}")
 
 
 def _own_flags() -> list[str]:

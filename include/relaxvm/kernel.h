@@ -203,8 +203,10 @@ typedef struct {
                        RVM_UNUSED int32_t num_args, RVM_UNUSED RvmAny *ret)
 
 /* Before a function: compile it for wider vector units as well, and take the best that the machine
- * has at load time.  Results are the same bit for bit.  Nothing where that is not to be had. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
+ * has at load time.  Results are the same bit for bit.  Nothing where that is not to be had, or
+ * where it is defined so to compile for one machine. */
+#if defined(RVM_CLONES)
+#elif defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     (!defined(__clang__) || __clang_major__ >= 14)
 #define RVM_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from ..errors import RelaxVMWarning
-from ..toolchain import compile_c, compile_object, compiler, load_function
+from ..toolchain import (
+    compile_c,
+    compile_object,
+    compiler,
+    for_this_machine,
+    load_function,
+)
 from .c_support import HEAD
 from .function import PrimFunc
 from .lower_c import c_source, symbol_of
@@ -59,10 +65,6 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
     It can be stored: ``KernelLibrary(library.state())`` is made of the same texts, on this machine
     or another one.  Making it runs them, so load what you trust.
 
-    Attributes:
-        binaries: the shared libraries that the texts of C were compiled to, as paths or as their
-            content; none where Python runs.
-
     Args:
         state: what `state` gave.
         binaries: shared libraries of the texts of C, one each, as `binaries` named them; None to
@@ -81,7 +83,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         self._states = dict(state["functions"])
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
-        self.binaries: Sequence[Path | bytes] = []
+        self._binaries: Sequence[Path | bytes] | None = None
         self._load(binaries)
 
     @classmethod
@@ -92,7 +94,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         library._kernels = {kernel.name: kernel for kernel in kernels}
         library._states = {kernel.name: _state_of(kernel) for kernel in kernels}
         library._functions = {}
-        library.binaries = []
+        library._binaries = None
         library._load(None)
         return library
 
@@ -101,20 +103,12 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
             self._open(binaries)
         elif self._sources and compiler() is None:
             _warn_no_compiler([name for source in self._sources for name in source["names"]])
+            self._binaries = []
         elif self._sources:
-            paths = self._compiled()
-            self.binaries = paths
-            self._open(paths)
+            self._open(_compile(self._sources, for_this_machine()))
         for name in self._states:
             if name not in self._functions:
                 self._functions[name] = load_python(self.python_source(name))
-
-    def _compiled(self) -> list[Path]:
-        if len(self._sources) == 1:
-            return [_compile(self._sources[0])]
-        _support()  # once, before all ask for it
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(_compile, self._sources))
 
     def _open(self, binaries: Sequence[Path]) -> None:
         for source, path in zip(self._sources, binaries, strict=True):
@@ -129,6 +123,19 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         for name in self._states:
             self.python_source(name)
         return {"version": 1, "sources": self._sources, "functions": self._states}
+
+    @property
+    def binaries(self) -> Sequence[Path | bytes]:
+        """The texts of C as shared libraries for any machine of the platform, as paths or as their
+        content; none where Python runs.  They are compiled when they are first asked for: what runs
+        here is for this machine."""
+        if self._binaries is None:
+            self._binaries = _compile(self._sources)
+        return self._binaries
+
+    @binaries.setter
+    def binaries(self, binaries: Sequence[Path | bytes]) -> None:
+        self._binaries = binaries
 
     @property
     def c_sources(self) -> list[str]:
@@ -226,12 +233,21 @@ def _those_with_c(kernels: Sequence[Kernel]) -> list[Kernel]:
     return found
 
 
-def _compile(source: SourceState) -> Path:
-    text, names = source["text"], source["names"]
-    name = "kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
-    if not text.startswith(HEAD):  # of another version of relaxvm
-        return compile_c(text, name=name)
-    return compile_c(text, name=name, flags=["-DSUPPORT=0"], objects=[_support()])
+def _compile(sources: Sequence[SourceState], flags: Sequence[str] = ()) -> list[Path]:
+    """Texts of C as shared libraries, side by side."""
+
+    def compiled(source: SourceState) -> Path:
+        text, names = source["text"], source["names"]
+        name = "kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
+        if not text.startswith(HEAD):  # of another version of relaxvm
+            return compile_c(text, name=name, flags=flags)
+        return compile_c(text, name=name, flags=["-DSUPPORT=0", *flags], objects=[_support()])
+
+    if len(sources) < 2:
+        return [compiled(source) for source in sources]
+    _support()  # once, before all ask for it
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compiled, sources))
 
 
 def _support() -> Path:
