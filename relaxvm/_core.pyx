@@ -461,6 +461,13 @@ cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t
     return <PyObject*>result
 
 
+cdef object _argument(Machine machine, int64_t index, Py_ssize_t position, object value):
+    """An argument that is not plain, as a value."""
+    if isinstance(value, (np.generic, tuple, list)):
+        value = machine._with_tensors(index, position, value)
+    return machine._to_value(value)
+
+
 cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_ssize_t count,
                       PyObject* closure) except NULL:
     """Run a function on arguments from Python, and the captured values of a closure if given."""
@@ -498,11 +505,14 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         if _is_plain(machine, value):
             rvm_incref(value)
         else:
-            value = PyObject_CallOneArg(<PyObject*>machine._to_value, value)
-            if value is NULL:
+            try:
+                converted = _argument(machine, index, i, <object>value)
+            except:  # noqa: E722
                 rvm_clear_registers(fp, i)
                 _leave(&run)
-                return NULL
+                raise
+            value = <PyObject*>converted
+            rvm_incref(value)
         fp[i] = value
     for i in range(captured):
         value = _captured_at(closure, i)
@@ -1477,6 +1487,9 @@ cdef class Machine:
 
     def _raise_arity(self, index, given, captured):
         raise BugError("Machine._raise_arity must be overridden")
+
+    def _with_tensors(self, index, position, value):
+        return value
 
     def _call_with_keywords(self, function, args, kwargs):
         raise TypeError(f"{function.name}: takes no keyword arguments")

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from .errors import ArityError, did_you_mean
 from .values import describe, readable, to_value
 
@@ -176,7 +178,10 @@ class BoundFunction:
 
     def _give(self, params: Parameters, slots: Sequence[Any]) -> None:
         """Set what is given, a value or `_MISSING` per parameter."""
-        self._given = tuple(x if x is _MISSING else to_value(x) for x in slots)
+        # What a scalar of numpy becomes is said by the function.
+        self._given = tuple(
+            x if x is _MISSING or isinstance(x, np.generic) else to_value(x) for x in slots
+        )
         free = [i for i, value in enumerate(self._given) if value is _MISSING]
         names = [params.names[i] for i in free] if params.names else []
         self._open = Parameters(params.function, len(free), names)

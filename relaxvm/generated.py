@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isgeneratorfunction
-from types import CodeType, FunctionType, GeneratorType
+from types import CodeType, FunctionType, GeneratorType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from .linking import Linked
     from .vm import VirtualMachine
 
-__all__ = ["PREFIX", "Again", "CompiledFunctions", "GeneratedCode", "Program", "with_entries"]
+__all__ = [
+    "PREFIX", "Again", "CompiledFunctions", "GeneratedCode", "Program", "Tensors", "with_entries"
+]  # fmt: skip
 
 PREFIX: Final = "__vmtir__"
 """The packed function that stands for a compiled function has this before its name."""
@@ -43,6 +45,10 @@ _NOTE_FRAMES: Final = 8
 _MAX_NOTES: Final = 64
 _MAX_TEXT: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+Tensors = bool | Sequence["Tensors"]
+"""Whether a parameter is a tensor; of a tuple, whether its elements are."""
 
 
 class Again(tuple[Any, ...]):
@@ -59,9 +65,10 @@ class GeneratedCode:
         functions: name of a function -> its name in the text.
         packed: name of a packed function that the text calls -> its name there.
         debug: where the lines of the text come from, by their number, or None.
+        tensors: name of a function -> which of its parameters are tensors.
     """
 
-    __slots__ = ("_code", "debug", "functions", "packed", "text")
+    __slots__ = ("_code", "debug", "functions", "packed", "tensors", "text")
 
     def __init__(
         self,
@@ -69,11 +76,13 @@ class GeneratedCode:
         functions: Mapping[str, str],
         packed: Mapping[str, str],
         debug: DebugInfo | None = None,
+        tensors: Mapping[str, Sequence[Tensors]] = MappingProxyType({}),
     ) -> None:
         self.text = text
         self.functions = dict(functions)
         self.packed = dict(packed)
         self.debug = debug
+        self.tensors = dict(tensors)
         self._code: CodeType | None = None
 
     @property
@@ -84,7 +93,8 @@ class GeneratedCode:
         return self._code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GeneratedCode, (self.text, self.functions, self.packed, self.debug)
+        state = (self.text, self.functions, self.packed, self.debug, self.tensors)
+        return GeneratedCode, state
 
     def __repr__(self) -> str:
         return f"<GeneratedCode of {', '.join(map(readable, self.functions))}>"

@@ -106,6 +106,7 @@ def _state_of(code: GeneratedCode) -> dict[str, Any]:
         "text": code.text,
         "functions": code.functions,
         "packed": code.packed,
+        "tensors": code.tensors,
         "debug": None if debug is None else {
             "runs": debug.runs.tolist(),
             "spans": debug.spans.tolist(),
@@ -170,6 +171,10 @@ def _native(stored: StoredKernels, state: Any) -> KernelLibrary | None:
     return library
 
 
+def _are_tensors(value: Any) -> bool:
+    return type(value) is bool or (type(value) is list and all(map(_are_tensors, value)))
+
+
 class _Checked:
     """A part in JSON, looked at field by field."""
 
@@ -216,7 +221,10 @@ class _Checked:
         text = self._value.get("text")
         self._demand(type(text) is str, "text", text)
         functions, packed = (self._names(key) for key in ("functions", "packed"))
-        code = GeneratedCode(text, functions, packed, self._debug())
+        tensors = self._value.get("tensors", {})
+        are_so = type(tensors) is dict and _are_tensors([*tensors.values()])
+        self._demand(are_so, "tensors of functions", tensors)
+        code = GeneratedCode(text, functions, packed, self._debug(), tensors)
         try:
             compiled = code.code
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

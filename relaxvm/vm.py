@@ -17,7 +17,7 @@ from ._core import Closure, Machine, VMFunction
 from .calling import BoundFunction, Parameters, SavedFunction, signature_of
 from .errors import did_you_mean
 from .executable import FunctionInfo, VMExecutable
-from .generated import CompiledFunctions, Program, with_entries
+from .generated import CompiledFunctions, Program, Tensors, with_entries
 from .isa import FuncKind
 from .limits import Limits
 from .linking import Functions, link, scope_of
@@ -34,6 +34,7 @@ from .memory import (
 )
 from .module import ExecutableModule, VMModule
 from .notes import ErrorNotes, Frame
+from .parameters import tensors_of, with_tensors
 from .timing import Evaluator
 from .values import Device, Shape, cpu, describe, dtype_name, readable, to_value
 from .verified import ensure_verified
@@ -64,7 +65,8 @@ class VirtualMachine(Machine):
     packed function may call back into it.
 
     Arguments are taken as `relaxvm.values.to_value` says: arrays keep their identity, numbers their
-    value, anything with DLPack or an array protocol becomes an array over the same memory.  An
+    value, anything with DLPack or an array protocol becomes an array over the same memory.  A numpy
+    scalar is an array of rank 0 where the function expects a tensor, else a number.  An
     exception of a packed function passes through with its class and gains notes that say where in
     the program it was raised.
 
@@ -140,6 +142,7 @@ class VirtualMachine(Machine):
         }
         self._cancellations = 0
         self._parameters: dict[int, Parameters] = {}
+        self._tensors: dict[int, Sequence[Tensors]] = {}
         self._notes: ErrorNotes | None = None
         self._saved: dict[str, _Saved] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
@@ -240,6 +243,14 @@ class VirtualMachine(Machine):
     def _raise_arity(self, index: int, given: int, captured: int) -> NoReturn:
         info = self._executable.functions[index]
         raise Parameters.of(info).wrong_count(given + captured)
+
+    def _with_tensors(self, index: int, position: int, value: Any) -> Any:
+        """An argument that may have numpy's scalars, as the function checks it."""
+        tensors = self._tensors.get(index)
+        if tensors is None:
+            info = self._executable.functions[index]
+            tensors = self._tensors[index] = tensors_of(self._executable, info)
+        return with_tensors(value, tensors[position])
 
     def _call_with_keywords(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -24,7 +24,7 @@ import relaxvm
 from relaxvm import cli
 from relaxvm.cli import console as console_module
 from relaxvm.cli.exits import Exit
-from relaxvm.cli.params import params_of
+from relaxvm.parameters import params_of
 from relaxvm.registry import GLOBAL
 from relaxvm.values import Shape
 

@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "formats verify",
         "generated verified",
         "ffi heap_origins",
-        "calling linking loading native notes timing versions",
+        "calling linking loading native notes parameters timing versions",
         "module toolchain",
         "tir",
         "tvm_library",

@@ -357,3 +357,42 @@ def test_more_operands_than_a_call_may_have() -> None:
     ]  # fmt: skip
     vm = VirtualMachine(relaxvm.build(bb.get(), exec_mode="compiled"))
     assert len(vm["main"](np.zeros(1, np.float32))) == 70_000
+
+
+@MODES
+@pytest.mark.parametrize("value", [np.float32(2), np.bool_(True), np.int64(-1), np.float64(0.5)])
+def test_a_scalar_of_numpy_is_a_tensor_where_one_is_expected(
+    value: Any, exec_mode: str, tmp_path: Path
+) -> None:
+    text = f"""
+@R.function
+def main(
+    x: R.Tensor((), "{value.dtype}"),
+    t: R.Tuple(R.Tensor((), "{value.dtype}"), R.Tuple(R.Prim("float64"), R.Tensor(ndim=0))),
+    p: R.Prim("{value.dtype}"),
+    f: R.Any,
+):
+    return (x, t, p, f)
+"""
+    executable = relaxvm.build(from_source(text), exec_mode=exec_mode)
+    executable.export_library(tmp_path / "it")
+    given = (value, (value, [value, value]), value, value)
+    for each in (executable, relaxvm.load(tmp_path / "it", native=True)):
+        main = VirtualMachine(each)["main"]
+        by_name = dict(zip("xtpf", given, strict=True))
+        for result in (main(*given), main.bind(value)(*given[1:]), main(**by_name)):
+            x, (first, (number, second)), p, f = result
+            for array in (x, first, second):
+                assert type(array) is np.ndarray
+                assert (array.shape, array.dtype, array.item()) == ((), value.dtype, value.item())
+            for scalar in (number, p, f):
+                assert type(scalar) is type(value.item())
+
+
+@MODES
+def test_what_a_scalar_of_numpy_is_not(exec_mode: str) -> None:
+    text = '@R.function\ndef main(x: R.Tensor((2,), "float32")):\n    return x\n'
+    with pytest.raises(ValueError, match="expected a tensor of ndim 1, got ndim 0 in float32"):
+        run(text, np.float32(1), exec_mode=exec_mode)
+    with pytest.raises(TypeError, match=r"expected a tensor, got float 1\.0"):
+        run(text, 1.0, exec_mode=exec_mode)

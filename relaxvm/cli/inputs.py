@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import did_you_mean
+from ..parameters import ParamSpec, Symbol
 from ..values import Shape, as_dtype
 from .arrays import open_arrays
 from .console import Console
 from .exits import UsageError
-from .params import ParamSpec, Symbol
 
 __all__ = ["add_input_arguments", "gather_inputs"]
 

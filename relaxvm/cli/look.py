@@ -16,10 +16,11 @@ from ..formats.places import place_lines
 from ..formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..memory import format_bytes
+from ..parameters import params_of
 from ..registry import GLOBAL, list_funcs
 from ..source import DebugInfo
-from ..values import describe
 from ..tvm_library.image import LibraryImage, compiled_functions, problems
+from ..values import describe
 from ..verify import Report, verify
 from .console import Console
 from .exits import Exit, UsageError, write_error
@@ -31,7 +32,6 @@ from .files import (
     limits_of,
     open_executable,
 )
-from .params import params_of
 
 __all__ = ["add_commands"]
 

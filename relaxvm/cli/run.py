@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import BugError, LimitError, LinkError, did_you_mean
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..isa import FuncKind
+from ..parameters import params_of
 from ..registry import GLOBAL, list_funcs
 from .arrays import replacing, write_npz
 from .console import Console
@@ -27,7 +28,6 @@ from .files import (
 )
 from .inputs import add_input_arguments, gather_inputs
 from .outputs import flatten, summarize, summary_line, to_arrays
-from .params import params_of
 
 if TYPE_CHECKING:
     from ..observe import Profile

@@ -13,8 +13,18 @@ from typing import Any, Final
 
 from ..exec_builder import ExecBuilder
 from ..executable import VMExecutable
-from ..generated import CompiledFunctions, GeneratedCode
-from ..ir import Call, Expr, FloatImm, GlobalVar, IntImm, IRModule
+from ..generated import CompiledFunctions, GeneratedCode, Tensors
+from ..ir import (
+    Call,
+    Expr,
+    FloatImm,
+    Function,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    TensorType,
+    TupleType,
+)
 from ..isa import decode_arg
 from ..script.names import Names
 from ..source import DebugInfo, Span
@@ -64,6 +74,11 @@ def build_compiled(
     functions = emit_vm_tir(builder, mod)
     steps = {symbol_of(mod[var], var): program for var, program in programs.items()}
     code = python_text(builder, functions, steps, mod.sources)
+    code.tensors.update(
+        (symbol_of(func, var), [_tensors(param.ty) for param in func.params])
+        for var, func in mod.functions.items()
+        if isinstance(func, Function)
+    )
     kernels: Mapping[str, Callable[..., Any]] = {}
     funcs = {
         symbol_of(func, var): func
@@ -75,6 +90,12 @@ def build_compiled(
 
         kernels = build_prim_funcs(funcs)
     return builder.get().with_kernels(CompiledFunctions(code, kernels))
+
+
+def _tensors(ty: object) -> Tensors:
+    return [_tensors(item) for item in ty.fields] if type(ty) is TupleType else (
+        type(ty) is TensorType
+    )  # fmt: skip
 
 
 def python_text(

@@ -9,6 +9,7 @@ makes no sense just ends the search.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..executable import FunctionInfo, VMExecutable
-from ..isa import Arg, ArgKind, Instruction, Opcode
+from .executable import FunctionInfo, VMExecutable
+from .generated import CompiledFunctions, Tensors
+from .isa import Arg, ArgKind, Instruction, Opcode
 
-__all__ = ["Dim", "ParamSpec", "Symbol", "params_of"]
+__all__ = ["Dim", "ParamSpec", "Symbol", "params_of", "tensors_of", "with_tensors"]
 
 # Codes of match_shape and match_prim_value.
 _EQUAL_TO_VALUE: Final = 0
@@ -105,6 +107,30 @@ def params_of(executable: VMExecutable, info: FunctionInfo) -> list[ParamSpec]:
     specs = [ParamSpec(names[i] if names else f"arg{i}") for i in range(count)]
     _EntryBlock(executable, specs).follow(info)
     return specs
+
+
+def tensors_of(executable: VMExecutable, info: FunctionInfo) -> Sequence[Tensors]:
+    """Which parameters of a function are tensors."""
+    if isinstance(executable.kernels, CompiledFunctions):
+        found = executable.kernels.code.tensors.get(info.name, ())
+        if len(found) == info.num_args:
+            return found
+    return [_tensors(spec) for spec in params_of(executable, info)]
+
+
+def _tensors(spec: ParamSpec) -> Tensors:
+    return [_tensors(item) for item in spec.items] if spec.items else spec.kind == "tensor"
+
+
+def with_tensors(value: Any, tensors: Tensors) -> Any:
+    """An argument with arrays of rank 0 in place of numpy's scalars where a tensor is expected."""
+    if isinstance(value, np.generic) and tensors is True:
+        return np.asarray(value)
+    is_tuple = isinstance(value, (tuple, list)) and not hasattr(value, "_fields")
+    if is_tuple and isinstance(tensors, Sequence) and len(value) == len(tensors):
+        items = tuple(map(with_tensors, value, tensors))
+        return value if all(map(operator.is_, items, value)) else items
+    return value
 
 
 class _EntryBlock:
