@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -287,27 +287,44 @@ class VMExecutable:
         binary.save(self, path, debug=debug)
 
     def export_library(
-        self, path: str | PathLike[str], *, debug: bool = True, native: bool = True
+        self,
+        path: str | PathLike[str],
+        *,
+        debug: bool = True,
+        native: bool = True,
+        for_tvm: bool | Iterable[str] = False,
     ) -> None:
-        """Write the executable together with its kernels to one file, under any name.
+        """Write the executable together with its kernels to one file.
 
-        It is the binary form with one more section behind it, so `relaxvm.load` reads it as any
-        other; ``relaxvm.load(path, native=True)`` loads the kernels, too.  They are stored as text
-        of C and Python, and as machine code of this platform, which saves the compiler.
+        `relaxvm.load` reads it as any other, ``relaxvm.load(path, native=True)`` loads the kernels,
+        too.  They are stored as text of C and Python, and as machine code of this platform, which
+        saves the compiler.
+
+        On Linux and the BSDs, a path that ends in ``.so`` gets a shared library, which is linked by
+        the C compiler.  TVM loads it (``tvm.runtime.load_module``) and, where it has all functions
+        that the program calls, runs it: see `for_tvm`.  Any other path gets the binary form with
+        one more section behind it.
 
         Args:
-            path: the file; a ``.so`` in the name is just a name.
+            path: the file.
             debug: whether debug information is written.
-            native: whether machine code is.
+            native: whether machine code is; without it there is no shared library.
+            for_tvm: whether to refuse what TVM cannot run; names of functions, if its process
+                registers these.  Programs for TVM are built with ``relax_pipeline="tvm"``.
 
         Raises:
             FormatError: the stream cannot hold something; nothing has been written.
             TypeError: there is a kernel that is not made of text.
+            LinkError: TVM would lack functions; has their names, the message why.
+            NoCompilerError: a shared library, and no C compiler.
+            CompilerError: the compiler fails.
+            ValueError: `for_tvm`, and no shared library is asked for; or two kernels whose names
+                are too alike.
             OSError: the file cannot be written.
         """
         from .library import export_library
 
-        export_library(self, path, debug=debug, native=native)
+        export_library(self, path, debug=debug, native=native, for_tvm=for_tvm)
 
     @property
     def mod(self) -> ExecutableModule:

@@ -1,11 +1,14 @@
 """Kernels of an executable in a file: what `VMExecutable.export_library` stores of them.
 
-The kernel section of the binary form has parts by name:
+The file is the binary form, or a shared library that has it inside (`relaxvm.shared_library`).  The
+kernel section of the binary form has parts by name:
 
 =====================  ===========================================================================
 ``kernels``            JSON: the PrimFuncs as text of C and Python, `relaxvm.tir.build.LibraryState`
 ``functions``          JSON: the functions of the compiled mode, `relaxvm.generated.GeneratedCode`
 ``native/PLATFORM/I``  the shared library that the I-th text of C was compiled to
+``tvm_library...``     in place of these, the one shared library that all texts were compiled to, as
+                       `relaxvm.tvm_library` reads it from a file
 =====================  ===========================================================================
 
 Reading a file keeps the parts as they are.  `load_kernels` makes callables of them, which is to run
@@ -20,16 +23,18 @@ import platform
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from .errors import FormatError, LinkError, RelaxVMWarning
 from .executable import StoredKernels, VMExecutable
 from .formats import binary
+from .formats._files import replacing
 from .generated import CompiledFunctions, GeneratedCode
+from .shared_library import SUFFIXES, check_for_tvm, is_shared_library, write_library
 from .source import DebugInfo
-from .tir.build import KernelLibrary
+from .tir.build import KernelLibrary, LibraryState
 from .tvm_library.image import PART
 from .values import describe, readable
 
@@ -51,12 +56,57 @@ def export_library(
     *,
     debug: bool = True,
     native: bool = True,
+    for_tvm: bool | Iterable[str] = False,
 ) -> None:
     """See `VMExecutable.export_library`."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"export_library: expected a path, got {describe(path)}")
-    parts = parts_of(executable.kernels, native=native)
-    binary.save(executable, path, debug=debug, kernels=parts)
+    is_linked = native and is_shared_library(path) and _is_text(executable.kernels)
+    parts = parts_of(executable.kernels, native=native and not is_linked)
+    if for_tvm is not False:
+        _check_for_tvm(executable, parts, for_tvm, path, is_linked)
+    if not is_linked:
+        binary.save(executable, path, debug=debug, kernels=parts)
+        return
+    state = _library_state(parts)
+    with replacing(path) as file:
+        write_library(
+            lambda to: binary.save(executable, to, debug=debug, kernels=parts), state, file
+        )
+
+
+def _is_text(kernels: Mapping[str, Callable[..., Any]]) -> bool:
+    """Whether kernels can be compiled, which those of libraries of TVM cannot."""
+    return not isinstance(kernels, StoredKernels) or PART not in kernels.parts or (
+        _KERNELS in kernels.parts
+    )
+
+
+def _check_for_tvm(
+    executable: VMExecutable,
+    parts: Mapping[str, bytes],
+    for_tvm: bool | Iterable[str],
+    path: str | os.PathLike[str],
+    is_linked: bool,
+) -> None:
+    if not is_linked:
+        where = " or ".join(SUFFIXES) or ".so, on other systems than this one"
+        raise ValueError(
+            f"export_library: for_tvm: TVM loads shared libraries, which native=True writes to "
+            f"paths that end in {where}; got {os.fsdecode(path)}"
+        )
+    if isinstance(for_tvm, str):
+        raise TypeError("export_library: for_tvm: expected True or names of functions, got a str")
+    registered = () if isinstance(for_tvm, bool) else set(for_tvm)
+    check_for_tvm(executable, _library_state(parts), registered)
+
+
+def _library_state(parts: Mapping[str, bytes]) -> LibraryState | None:
+    """What the library of PrimFuncs is made from, if there is one."""
+    if _KERNELS not in parts:
+        return None
+    state: LibraryState = _Checked(parts, "export_library", _KERNELS).library_state()
+    return state
 
 
 # Storing
@@ -74,7 +124,7 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
     """
     kernels = getattr(kernels, "stored", kernels)  # what the code of a library was loaded from
     if isinstance(kernels, StoredKernels):
-        return dict(kernels.parts)
+        return dict(kernels.parts) if native else _without_machine_code(kernels.parts)
     parts: dict[str, bytes] = {}
     if isinstance(kernels, CompiledFunctions):
         parts[_FUNCTIONS] = _json(_state_of(kernels.code))
@@ -83,9 +133,7 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
         parts[_KERNELS] = _json(kernels.state())
         # Code that is for this very machine stays here.
         if native and "native" not in os.environ.get("RELAXVM_CFLAGS", ""):
-            for i, code in enumerate(kernels.binaries):
-                code = code if isinstance(code, bytes) else code.read_bytes()
-                parts[f"native/{platform_name()}/{i}"] = code
+            parts |= kernels.image if isinstance(kernels, _Linked) else _binaries(kernels)
     elif kernels:
         names = ", ".join(sorted(map(repr, kernels))[:3])
         raise TypeError(
@@ -93,6 +141,25 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
             f"{type(kernels).__name__}; leave them out, and give them to the VirtualMachine"
         )
     return parts
+
+
+class _Linked(KernelLibrary):
+    """Kernels whose machine code is in one shared library: in these parts of a file."""
+
+    image: Mapping[str, bytes] = {}
+
+
+def _binaries(kernels: KernelLibrary) -> dict[str, bytes]:
+    return {
+        f"native/{platform_name()}/{i}": code if isinstance(code, bytes) else code.read_bytes()
+        for i, code in enumerate(kernels.binaries)
+    }
+
+
+def _without_machine_code(parts: Mapping[str, bytes]) -> dict[str, bytes]:
+    if _KERNELS not in parts:  # a library of TVM is nothing else
+        return dict(parts)
+    return {name: part for name, part in parts.items() if not name.startswith(("native/", PART))}
 
 
 def _json(value: Any) -> bytes:
@@ -132,42 +199,40 @@ def load_kernels(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
         CompilerError: the compiler fails.
     """
     kernels: Mapping[str, Callable[..., Any]] = {}
-    if PART in stored.parts:
+    if PART in stored.parts and _KERNELS not in stored.parts:
         from .tvm_library.loaded import LibraryKernels
 
         return LibraryKernels(stored)
     if _KERNELS in stored.parts:
-        state = _Checked(stored, _KERNELS).library_state()
+        state = _Checked(stored.parts, stored.source, _KERNELS).library_state()
         kernels = _native(stored, state) or KernelLibrary(state)
     if _FUNCTIONS in stored.parts:
-        return CompiledFunctions(_Checked(stored, _FUNCTIONS).generated_code(), kernels)
+        code = _Checked(stored.parts, stored.source, _FUNCTIONS).generated_code()
+        return CompiledFunctions(code, kernels)
     return kernels
 
 
-def _native(stored: StoredKernels, state: Any) -> KernelLibrary | None:
+def _native(stored: StoredKernels, state: LibraryState) -> KernelLibrary | None:
     """The library with the machine code of the file, None if that cannot be loaded here."""
-    count = len(state["sources"])
-    codes = [stored.parts.get(f"native/{platform_name()}/{i}") for i in range(count)]
-    if not codes:
+    if not state["sources"]:
         return None
     with tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True) as folder:
-        paths = []
-        for i, code in enumerate(codes):
-            if code is None:
-                return None
-            path = Path(folder) / f"{i}.so"
-            path.write_bytes(code)
-            paths.append(path)
         try:
+            paths = _machine_code(stored, len(state["sources"]), Path(folder))
             # What is loaded stays loaded when its file is gone.
-            library = KernelLibrary(state, paths)
+            if not paths:
+                return None
+            library = (_Linked if PART in stored.parts else KernelLibrary)(state, paths)
         except LinkError as error:
             warnings.warn(
                 f"{stored.source}: its machine code cannot be loaded here, so it is made anew: "
                 f"{error}", RelaxVMWarning, stacklevel=5,
             )  # fmt: skip
             return None
-    library.binaries = [code for code in codes if code is not None]
+        if isinstance(library, _Linked):
+            library.image = {n: part for n, part in stored.parts.items() if n.startswith(PART)}
+        else:
+            library.binaries = [path.read_bytes() for path in paths]
     return library
 
 
@@ -175,13 +240,31 @@ def _are_tensors(value: Any) -> bool:
     return type(value) is bool or (type(value) is list and all(map(_are_tensors, value)))
 
 
+def _machine_code(stored: StoredKernels, count: int, folder: Path) -> list[Path]:
+    """Shared libraries for `count` texts of C, written to a folder; none if the file has none for
+    this platform."""
+    if PART in stored.parts:
+        from .tvm_library.loaded import write_copy
+
+        write_copy(stored, folder / "library.so")
+        return [folder / "library.so"] * count
+    paths = []
+    for i in range(count):
+        code = stored.parts.get(f"native/{platform_name()}/{i}")
+        if code is None:
+            return []
+        paths.append(folder / f"{i}.so")
+        paths[i].write_bytes(code)
+    return paths
+
+
 class _Checked:
     """A part in JSON, looked at field by field."""
 
-    def __init__(self, stored: StoredKernels, part: str) -> None:
-        self._subject = f"{stored.source}: bad kernel section (part {part!r})"
+    def __init__(self, parts: Mapping[str, bytes], source: str, part: str) -> None:
+        self._subject = f"{source}: bad kernel section (part {part!r})"
         try:
-            self._value: Any = json.loads(stored.parts[part])
+            self._value: Any = json.loads(parts[part])
         except (ValueError, RecursionError) as error:
             self._fail(f"not JSON: {error}")
         self._demand(type(self._value) is dict, "an object", self._value)

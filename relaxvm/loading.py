@@ -99,7 +99,8 @@ def _with_kernels(ex: VMExecutable) -> VMExecutable:
 def loads(
     data: Any, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
 ) -> VMExecutable:
-    """Read an executable from memory, and verify it.
+    """Read an executable from memory, and verify it: the binary form, or a shared library that
+    holds it, no code of which runs.
 
     Args:
         data: bytes, bytearray, memoryview, mmap or anything else with a contiguous buffer.
@@ -110,7 +111,14 @@ def loads(
     Raises:
         FormatError, LimitError, VerifyError, MissingExtraError, TypeError, ValueError: as `load`.
     """
-    ex = binary.loads(data, limits=limits, mmap=mmap, strict=strict)
+    from .tvm_library.image import library_in
+
+    library = library_in(data, limits or Limits())
+    ex = (
+        binary.loads(data, limits=limits, mmap=mmap, strict=strict)
+        if library is None
+        else library.executable(limits=limits, mmap=mmap, strict=strict)
+    )
     return _verified(ex, limits)
 
 

@@ -16,8 +16,8 @@ from . import transform
 from .errors import did_you_mean
 from .transform import Pass, Sequential
 
-__all__ = ["LOWERING", "default_build_pipeline", "get_pipeline", "register_pipeline",
-           "zero_pipeline"]  # fmt: skip
+__all__ = ["LOWERING", "LOWERING_FOR_TVM", "default_build_pipeline", "get_pipeline",
+           "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
 
 LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LambdaLift, "the VM has functions on the top level only"),
@@ -40,6 +40,26 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.AttachGlobalSymbol, "functions know the names they are called by"),
 )
 """(pass, why it is there), in order."""
+
+LOWERING_FOR_TVM: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
+    (transform.LambdaLift, "the VM has functions on the top level only"),
+    (transform.LegalizeToLoops, "operators become PrimFuncs: TVM has no kernels of relaxvm"),
+    (transform.RewriteDataflowReshape, "a reshape that stays inside is a view, not a copy"),
+    (transform.ReshapeInLoops, "other reshapes are PrimFuncs as well"),
+    (transform.ToNonDataflow, "from here on bindings have effects"),
+    (transform.RemovePurityChecking, "and functions may have them inside"),
+    (transform.CallTIRRewrite, "kernels get their outputs allocated"),
+    (transform.StaticPlanBlockMemory, "allocations share storages, as TVM plans it"),
+    (transform.LowerAllocTensor, "what was not planned gets a storage of its own"),
+    (transform.KillAfterLastUse, "memory is let go as early as possible"),
+    (transform.LowerRuntimeBuiltin, "operators of the VM become calls of its builtins"),
+    (transform.ComputePrimValue, "scalar computations become functions"),
+    (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
+    (transform.CompileShapeFunctions, "by functions: TVM has no arithmetic of shapes"),
+    (transform.ReuseShapes, "equal shapes are made once"),
+    (transform.AttachGlobalSymbol, "functions know the names they are called by"),
+)
+"""As `LOWERING`, for what TVM has builtins for."""
 
 _PIPELINES: dict[str, Callable[..., Pass]] = {}
 
@@ -82,6 +102,13 @@ def default_build_pipeline() -> Pass:
 
 
 _PIPELINES["default"] = default_build_pipeline
+
+
+@register_pipeline("tvm")
+def tvm_pipeline() -> Pass:
+    """`LOWERING_FOR_TVM` in one pass: programs that TVM's VM runs as well, see
+    `VMExecutable.export_library`."""
+    return Sequential([make() for make, _ in LOWERING_FOR_TVM], name="tvm")
 
 
 @register_pipeline("zero")

@@ -126,16 +126,13 @@ def compile_object(
     return _compiled(source, name, ".o", options, (), timeout)
 
 
-def link_objects(
-    objects: Sequence[Path], target: Path, *, flags: Sequence[str] = (), timeout: float = TIMEOUT
-) -> None:
+def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIMEOUT) -> None:
     """Make a shared library of objects.
 
     Args:
-        objects: what `compile_object` has made; also texts of C and assembly, compiled in the
-            folder of `target`.
+        objects: what `compile_object` has made, and texts of C, which are compiled now; files that
+            these name are looked for in `target`'s folder.
         target: the library's path.
-        flags: options beside ``$RELAXVM_CFLAGS``.
         timeout: seconds for the compiler to run.
 
     Raises:
@@ -146,8 +143,8 @@ def link_objects(
     if command is None:
         raise NoCompilerError(_why_no_compiler())
     done, output = _run(
-        [*command, *FLAGS, _SHARED, *_own_flags(), *map(str, objects), *flags, "-o", str(target),
-         "-lm"],
+        [*command, *FLAGS, _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
+         "-o", target.name, "-lm"],
         timeout,
         target.parent,
     )  # fmt: skip

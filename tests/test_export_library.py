@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pickle
@@ -15,9 +16,19 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Limits, VirtualMachine, build, library, toolchain
-from relaxvm.errors import FormatError, LimitError, LinkError, RelaxVMWarning
+from relaxvm import Limits, VirtualMachine, build, library, shared_library, toolchain
+from relaxvm.errors import (
+    FormatError,
+    LimitError,
+    LinkError,
+    NoCompilerError,
+    RelaxVMWarning,
+    VerifyError,
+)
 from relaxvm.executable import StoredKernels
+from relaxvm.ir import BlockBuilder, TensorType, Var
+from relaxvm.op import call_tir
+from relaxvm.script import from_source
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
@@ -46,6 +57,11 @@ class Program:
 X = np.arange(3, dtype=np.float32)
 Y = X * 2 + 1
 MODES = ("bytecode", "compiled")
+FORMS = ("model.rvm", "model.so")
+HAS_LIBRARIES = toolchain.compiler() is not None and bool(shared_library.SUFFIXES)
+needs_libraries = pytest.mark.skipif(
+    not HAS_LIBRARIES, reason="shared libraries are linked by a C compiler, on Linux"
+)
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -54,9 +70,17 @@ def executable(request: Any) -> relaxvm.VMExecutable:
 
 
 @pytest.fixture
-def path(executable: Any, tmp_path: Path) -> Path:
-    """The program in a file."""
-    path = tmp_path / "model.so"
+def plain(executable: Any, tmp_path: Path) -> Path:
+    """The program in a file of the binary form."""
+    path = tmp_path / FORMS[0]
+    executable.export_library(path)
+    return path
+
+
+@pytest.fixture(params=[FORMS[0], pytest.param(FORMS[1], marks=needs_libraries)])
+def path(executable: Any, tmp_path: Path, request: Any) -> Path:
+    """The program in a file of either form."""
+    path = tmp_path / str(request.param)
     executable.export_library(path)
     return path
 
@@ -81,7 +105,7 @@ def test_a_file_holds_all_that_is_needed(executable: Any, path: Path) -> None:
 
 def test_the_file_may_be_gone(executable: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "lib.so"
+        path = Path(folder) / ("lib.so" if HAS_LIBRARIES else "lib")
         executable.export_library(str(path))
         vm = VirtualMachine(relaxvm.load_library(path))
     np.testing.assert_array_equal(vm["main"](X), Y)
@@ -110,13 +134,14 @@ def test_kernels_may_be_given_instead(tmp_path: Path) -> None:
 
 
 def test_writing_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
-    for i, native in enumerate((False, True)):
-        relaxvm.load(path, native=native).export_library(tmp_path / str(i))
-        assert (tmp_path / str(i)).read_bytes() == path.read_bytes()
+    for native in (False, True):
+        again = tmp_path / f"{native}{path.suffix}"
+        relaxvm.load(path, native=native).export_library(again)
+        assert again.read_bytes() == path.read_bytes()
 
 
-def test_the_stream_of_tvm_comes_first(executable: Any, path: Path) -> None:
-    assert path.read_bytes().startswith(executable.to_bytes())
+def test_the_stream_of_tvm_comes_first(executable: Any, plain: Path) -> None:
+    assert plain.read_bytes().startswith(executable.to_bytes())
     assert relaxvm.loads(executable.to_bytes()) == executable
 
 
@@ -155,9 +180,9 @@ def test_kernels_that_cannot_be_stored(tmp_path: Path) -> None:
 # Where machine code is for another platform
 
 
-def test_another_platform_compiles_the_text(path: Path, monkeypatch: Any) -> None:
+def test_another_platform_compiles_the_text(plain: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
-    check(relaxvm.load(path, native=True))
+    check(relaxvm.load(plain, native=True))
 
 
 def test_without_a_compiler_the_machine_code_is_loaded(path: Path, monkeypatch: Any) -> None:
@@ -169,7 +194,8 @@ def test_without_a_compiler_the_machine_code_is_loaded(path: Path, monkeypatch: 
     check(loaded)
 
 
-def test_without_both_python_runs(path: Path, monkeypatch: Any) -> None:
+def test_without_both_python_runs(plain: Path, monkeypatch: Any) -> None:
+    path = plain
     monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
     monkeypatch.setenv("CC", "no-such-compiler")
     if any(p.startswith("native/") for p in relaxvm.load(path).kernels.parts):  # type: ignore[attr-defined]
@@ -202,15 +228,15 @@ def refused(data: bytes) -> str:
     return str(caught.value)
 
 
-def test_every_prefix_is_refused(executable: Any, path: Path) -> None:
-    data = path.read_bytes()
+def test_every_prefix_is_refused(executable: Any, plain: Path) -> None:
+    data = plain.read_bytes()
     start = len(executable.to_bytes())
     for end in (*range(start + 1, start + 80), *range(start + 80, len(data), 997)):
         refused(data[:end])
 
 
-def test_every_changed_byte_is_refused(executable: Any, path: Path) -> None:
-    data = path.read_bytes()
+def test_every_changed_byte_is_refused(executable: Any, plain: Path) -> None:
+    data = plain.read_bytes()
     start = len(executable.to_bytes())
     rng = random.Random(0)
     for at in (*range(start, start + 64), *rng.sample(range(start + 64, len(data)), 200)):
@@ -273,6 +299,172 @@ def test_limits(path: Path) -> None:
         relaxvm.load(path, limits=Limits(name_bytes=4))
 
 
+# Shared libraries
+
+
+@pytest.fixture
+def shared(executable: Any, tmp_path: Path) -> Path:
+    """The program in a shared library."""
+    if not HAS_LIBRARIES:
+        pytest.skip("shared libraries are linked by a C compiler, on Linux")
+    path = tmp_path / "model.so"
+    executable.export_library(path)
+    return path
+
+
+def test_one_copy_of_the_program(executable: Any, shared: Path) -> None:
+    data = shared.read_bytes()
+    assert data.startswith(b"\x7fELF")
+    assert data.count(executable.to_bytes()) == 1
+
+
+def test_from_one_form_to_the_other(executable: Any, shared: Path, plain: Path) -> None:
+    for native in (False, True):
+        other = shared.with_name("other.so")
+        relaxvm.load(plain, native=native).export_library(other)
+        assert other.read_bytes() == shared.read_bytes()
+        relaxvm.load(shared, native=native).export_library(other.with_suffix(".rvm"))
+        check(relaxvm.load(other.with_suffix(".rvm"), native=True))
+
+
+def test_a_form_that_came_from_a_library_needs_no_compiler(shared: Path, monkeypatch: Any) -> None:
+    plain = shared.with_suffix(".rvm")
+    relaxvm.load_library(shared).export_library(plain)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    loaded = relaxvm.load_library(plain)
+    assert " in C" in repr(loaded.kernels)
+    check(loaded)
+
+
+def test_a_library_without_machine_code_is_the_plain_form(
+    executable: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    executable.export_library(tmp_path / "m.so", native=False)
+    assert (tmp_path / "m.so").read_bytes().startswith(executable.to_bytes())
+
+
+@needs_libraries
+def test_a_library_needs_a_compiler(executable: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "m.so"
+    path.write_bytes(b"as it was")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(NoCompilerError, match=r"CC is .*; or export to another suffix than \.so"):
+        executable.export_library(path)
+    assert path.read_bytes() == b"as it was"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_library_that_was_changed_never_crashes(shared: Path) -> None:
+    data = shared.read_bytes()
+    rng = random.Random(1)
+    refusals = (FormatError, LimitError, VerifyError, LinkError)
+    for at in (*range(64), *rng.sample(range(len(data)), 400)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << rng.randrange(8)
+        with contextlib.suppress(*refusals):
+            relaxvm.loads(bytes(changed))
+    for end in (*range(4, 200), *range(200, len(data), 499)):
+        with pytest.raises(refusals):
+            relaxvm.loads(data[:end])
+
+
+@needs_libraries
+def test_large_constants_are_in_the_file_once(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=(512, 512)).astype(np.float32)
+    mod = from_source(
+        "from relaxvm.script import ir as I, relax as R\n"
+        "@R.function\n"
+        "def main(x: R.Tensor((1, 512), 'float32')):\n"
+        "    return R.matmul(x, R.const(weights))\n",
+        {"weights": weights},
+    )
+    path = tmp_path / "m.so"
+    build(mod, relax_pipeline="tvm").export_library(path)
+    assert weights.nbytes < path.stat().st_size < weights.nbytes + 100_000
+    x = np.ones((1, 512), np.float32)
+    for mmap in (False, True):
+        machine = VirtualMachine(relaxvm.load(path, native=True, mmap=mmap))
+        np.testing.assert_allclose(machine["main"](x), x @ weights, rtol=1e-4, atol=1e-4)
+
+
+# What TVM could not run
+
+
+def test_what_tvm_lacks_is_refused(tmp_path: Path) -> None:
+    if not HAS_LIBRARIES:
+        pytest.skip("shared libraries are linked by a C compiler, on Linux")
+    path = tmp_path / "m.so"
+    with pytest.raises(LinkError, match=r"TVM would lack 2 functions.*\n  relaxvm\.") as caught:
+        build(Program).export_library(path, for_tvm=True)
+    assert set(caught.value.missing) == {"relaxvm.builtin.compute_shape", "relaxvm.kernel.add"}
+    assert str(caught.value).count("relax_pipeline='tvm'") == 2
+    with pytest.raises(LinkError, match="main: is of relaxvm's compiled mode; build"):
+        build(Program, exec_mode="compiled").export_library(path, for_tvm=True)
+    assert not path.exists()
+    executable = build(Program, relax_pipeline="tvm")
+    executable.export_library(path, for_tvm=True)
+    check(executable)
+    check(relaxvm.load_library(path))
+    with pytest.raises(ValueError, match=r"TVM loads shared libraries.*end in \.so; got m"):
+        executable.export_library("m.rvm", for_tvm=True)
+    with pytest.raises(TypeError, match="expected True or names of functions, got a str"):
+        executable.export_library(path, for_tvm="f")
+
+
+@needs_libraries
+def test_functions_that_tvms_process_registers(tmp_path: Path) -> None:
+    mod = from_source(
+        "from relaxvm.script import ir as I, relax as R\n"
+        "@R.function(pure=False)\n"
+        "def main(x: R.Tensor((3,), 'float32')):\n"
+        "    return R.call_packed('my.f', x, ty_args=R.Tensor((3,), 'float32'))\n"
+    )
+    executable = build(mod, relax_pipeline="tvm")
+    with pytest.raises(LinkError, match=r"my\.f: a packed function; if TVM's process registers it"):
+        executable.export_library(tmp_path / "m.so", for_tvm=True)
+    executable.export_library(tmp_path / "m.so", for_tvm=["my.f"])
+
+
+@needs_libraries
+def test_kernels_that_run_as_python_are_refused_for_tvm(tmp_path: Path, monkeypatch: Any) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("CC", "no-such-compiler")
+        with pytest.warns(RelaxVMWarning, match="no C compiler"):
+            executable = build(Program, relax_pipeline="tvm")
+    with pytest.raises(LinkError, match="double: there is no C for it, it runs as Python"):
+        executable.export_library(tmp_path / "m.so", for_tvm=True)
+
+
+def renamed(*names: str) -> relaxvm.VMExecutable:
+    """A program of kernels of these names."""
+    builder = BlockBuilder()
+    ty = TensorType((3,), "float32")
+    x = Var("x", ty)
+    with builder.function("main", [x]):
+        y: Any = x
+        for name in names:
+            gvar = builder.add_func(Program["double"], name)
+            y = builder.emit(call_tir(gvar, (y,), ty))
+        builder.emit_func_output(y)
+    return build(builder.get(), relax_pipeline="tvm")
+
+
+@needs_libraries
+def test_names_that_no_symbol_can_have(tmp_path: Path) -> None:
+    path = tmp_path / "m.so"
+    with pytest.raises(LinkError, match="a@b: its name cannot be a symbol"):
+        renamed("a@b").export_library(path, for_tvm=True)
+    odd = renamed("a@b", "two words", 'quo"te', "slash\\", "line\nend", "ü")
+    odd.export_library(path)
+    machine = VirtualMachine(relaxvm.load_library(path))
+    np.testing.assert_array_equal(machine["main"](X), X * 64)
+    with pytest.raises(ValueError, match=r"kernel 'a_x2e_b': .* for kernel 'a\.b'; rename it"):
+        renamed("a.b", "a_x2e_b").export_library(path)
+    with pytest.raises(ValueError, match="kernel '_library_bin': a shared library has something"):
+        renamed("_library_bin").export_library(path)
+
+
 # Pickle, and TVM's interface
 
 
@@ -296,8 +488,9 @@ def test_the_module_of_an_executable(executable: Any, path: Path) -> None:
     np.testing.assert_array_equal(loaded.mod["vm_load_executable"]()["main"](X), Y)
     with pytest.raises(AttributeError, match="has no function 'as_txt'; did you mean 'as_text'"):
         loaded["as_txt"]
-    loaded.mod.export_library(path.with_name("again.so"))
-    assert path.with_name("again.so").read_bytes() == path.read_bytes()
+    again = path.with_stem("again")
+    loaded.mod.export_library(again)
+    assert again.read_bytes() == path.read_bytes()
 
 
 def test_a_library_of_many_kernels(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from .attach_global_symbol import *
 from .bind_params import *
 from .call_tir_rewrite import *
 from .canonicalize_bindings import *
+from .compile_shape_functions import *
 from .compute_prim_value import *
 from .dead_code_elimination import *
 from .eliminate_common_subexpr import *
@@ -19,6 +20,7 @@ from .instruments import *
 from .kill_after_last_use import *
 from .lambda_lift import *
 from .legalize_ops import *
+from .legalize_to_loops import *
 from .lower_alloc_tensor import *
 from .lower_runtime_builtin import *
 from .normalize import *

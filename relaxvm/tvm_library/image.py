@@ -21,11 +21,12 @@ import platform
 import stat
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import FormatError, LinkError
 from ..executable import StoredKernels, VMExecutable
 from ..formats import binary
+from ..formats._files import read_all
 from ..isa import FuncKind
 from ..limits import Limits
 from ..native import PREFIX
@@ -168,7 +169,10 @@ class LibraryImage:
         name = self.source
         if self.has_container:
             content = self.elf.bytes_of(CONTAINER)
-            return binary.loads(content, limits=limits, mmap=mmap, strict=strict, name=name)
+            ex = binary.loads(content, limits=limits, mmap=mmap, strict=strict, name=name)
+            if not isinstance(ex.kernels, StoredKernels):
+                return ex
+            return ex.with_kernels(StoredKernels({**ex.kernels.parts, **self.parts()}, name))
         for module in self.modules:
             if module.kind == EXECUTABLE:
                 ex = binary.loads(
@@ -222,9 +226,19 @@ def open_library(source: binary.Source, limits: Limits) -> LibraryImage | None:
             limits.check("file_bytes", os.fstat(file.fileno()).st_size, name)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return LibraryImage(memoryview(data), name)
+    if hasattr(source, "read") and not isinstance(source, mmap.mmap):
+        if _head_of(source) != MAGIC:
+            return None
+        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
+        return LibraryImage(read_all(source, name, limits), name)
+    return library_in(source, limits)
+
+
+def library_in(data: Any, limits: Limits) -> LibraryImage | None:
+    """The library in memory, None if it is something else."""
     try:
-        view = memoryview(source).cast("B")  # type: ignore[arg-type]  # what has no buffer raises
-    except TypeError:  # a file that is open, or none of what can be read
+        view = memoryview(data).cast("B")
+    except TypeError:
         return None
     if bytes(view[: len(MAGIC)]) != MAGIC:
         return None
@@ -253,6 +267,18 @@ def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str])
         unknown = [name for name in image.host_symbols if "__" + name not in SLOTS]
         found += [f"its code calls {name}, which relaxvm has not" for name in unknown]
     return found
+
+
+def _head_of(file: Any) -> Any:
+    """What comes next in a file that is open, which stays where it is."""
+    if hasattr(file, "peek"):
+        return file.peek(len(MAGIC))[: len(MAGIC)]
+    if not (hasattr(file, "seekable") and file.seekable()):
+        return b""
+    at = file.tell()
+    head = file.read(len(MAGIC))
+    file.seek(at)
+    return head
 
 
 def compiled_functions(executable: VMExecutable) -> list[str]:

@@ -25,7 +25,7 @@ from . import packed
 from .elf import ElfFile, Symbol
 from .image import LIBRARY_CTX, PART, LibraryImage, problems
 
-__all__ = ["LibraryKernels"]
+__all__ = ["LibraryKernels", "write_copy"]
 
 ALIGNMENT: Final = 64
 """What TVM's compiler takes for granted of the data of tensors: kernels crash on less."""
@@ -53,7 +53,7 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         self.stored = stored
         with tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True) as folder:
             path = Path(folder) / "library.so"
-            elf, kernels = _write(stored, path)
+            elf, kernels = write_copy(stored, path)
             try:
                 # What is loaded stays loaded when its file is gone.
                 self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -85,8 +85,13 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         return f"<LibraryKernels of {self.stored.source}: {len(self)} functions>"
 
 
-def _write(stored: StoredKernels, path: Path) -> tuple[ElfFile, dict[str, str]]:
-    """Write the copy that is loaded: what it asks TVM's libraries for is optional there."""
+def write_copy(stored: StoredKernels, path: Path) -> tuple[ElfFile, dict[str, str]]:
+    """Write the copy that is loaded: what it asks TVM's libraries for is optional there.
+
+    Raises:
+        LinkError: it cannot be run here; the message has all reasons.
+        FormatError: it is not well-formed.
+    """
     source = stored.source
     try:
         about = json.loads(stored.parts[PART])
