@@ -292,7 +292,7 @@ def test_barriers(kernels: Any, threads: Any, count: int) -> None:
 def test_a_task_that_fails(kernels: Any, threads: Any, failing: int) -> None:
     threads(2)
     for _ in range(20):
-        with pytest.raises(IndexError, match="^this task fails in fill"):
+        with pytest.raises(IndexError, match=r"^this task fails in fill"):
             kernels["squares"](np.zeros(10, np.int64), 2, 0, failing)
     kernels["squares"](np.zeros(10, np.int64), 2, 0, -1)
 
@@ -384,7 +384,8 @@ def test_functions_by_name(path: Path, callee: list[Any]) -> None:
     ]  # fmt: skip
     (none, numbers, texts, (array,)) = callee[0]
     assert (none, numbers, texts) == ((), (1, 2.5, False, None), ("text", b"by\0tes"))
-    assert array.dtype == x.dtype and array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert array.dtype == x.dtype
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert (x == 1).all()  # written through
     callee[1].append([])
     with pytest.raises(TypeError, match="a function that a kernel calls returned"):
