@@ -326,6 +326,13 @@ def test_what_follows_of_bounds() -> None:
     assert prove(True)
 
 
+def test_a_bound_that_says_nothing_does_not_hide_another() -> None:
+    n, i = Var("n", "int64"), Var("i", "int64")
+    analyzer = Analyzer()
+    analyzer.bind(i, 0, n * 4 - 1)
+    assert analyzer.const_bounds(i % 4) == (0, 3)
+
+
 def test_binding_again_forgets() -> None:
     a = Analyzer()
     a.bind(n, 0, 3)

@@ -13,6 +13,7 @@ from .memory import (
 )
 from .overwritten import overwritten_vars
 from .purity import contains_impure_call, is_impure_call
+from .reshape import has_reshape_pattern
 from .structure import detect_recursion, remove_all_unused
 from .types import (
     BaseCheckResult,
@@ -73,6 +74,7 @@ __all__ = [
     "free_vars",
     "get_static_type",
     "get_var2val",
+    "has_reshape_pattern",
     "is_impure_call",
     "memory_report",
     "name_to_binding",

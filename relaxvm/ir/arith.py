@@ -576,7 +576,7 @@ class _Normalizer:
             for monomial, coefficient in p.items():
                 if len(monomial) == 1 and (low == -inf or high == inf or len(p) > 1):
                     tighter = self._by_atom(p, monomial, coefficient, depth)
-                    if tighter is not None:
+                    if tighter is not None and tighter != (-inf, inf):
                         return max(low, tighter[0]), min(high, tighter[1])
         return low, high
 

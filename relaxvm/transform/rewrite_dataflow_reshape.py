@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Final
 
-from ..analysis import overwritten_vars
+from ..analysis import has_reshape_pattern, overwritten_vars
 from ..ir import (
     Binding,
     Call,
@@ -13,6 +13,7 @@ from ..ir import (
     ExprMutator,
     ExternFunc,
     Function,
+    GlobalVar,
     IRModule,
     Op,
     TensorType,
@@ -22,18 +23,22 @@ from ..ir import (
 )
 from ..op import base  # noqa: F401  (registers the operators named here)
 from ..op.manipulate import has_as_many
+from ..tir import PrimFunc
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["RewriteDataflowReshape"]
 
+_CALL_TIR: Final = Op.get("relax.call_tir")
 _CALL_DPS: Final = Op.get("relax.call_dps_packed")
 _KERNEL: Final = "relaxvm.kernel.reshape"
 
 
 class _Rewriter(ExprMutator):
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: Function, mod: IRModule) -> None:
         super().__init__()
         self._func = func
+        self._functions = mod.functions
+        self._reshapes: dict[GlobalVar, bool] = {}
 
     @cached_property
     def _overwritten(self) -> set[Var]:
@@ -45,14 +50,27 @@ class _Rewriter(ExprMutator):
             type(binding) is VarBinding
             and type(binding.var) is DataflowVar
             and type(value) is Call
-            and value.op is _CALL_DPS
-            and type(value.args[0]) is ExternFunc
-            and value.args[0].global_symbol == _KERNEL
+            and self._copies(value)
         ):
             view = _as_reshape(value)
             if view is not None and self._overwritten.isdisjoint((binding.var, view.args[0])):
                 binding = VarBinding(binding.var, view, binding.span)
         return super().visit_binding(binding)
+
+    def _copies(self, call: Call) -> bool:
+        """Whether a call is one of the reshape kernel, or of a PrimFunc that does the same."""
+        if call.op is _CALL_DPS:
+            callee = call.args[0]
+            return type(callee) is ExternFunc and callee.global_symbol == _KERNEL
+        if call.op is not _CALL_TIR or len(call.args) != 2:
+            return False
+        callee = call.args[0]
+        func = self._functions.get(callee) if type(callee) is GlobalVar else None
+        if type(callee) is not GlobalVar or type(func) is not PrimFunc:
+            return False
+        if callee not in self._reshapes:
+            self._reshapes[callee] = has_reshape_pattern(func)
+        return self._reshapes[callee]
 
 
 def _as_reshape(call: Call) -> Call | None:
@@ -68,8 +86,9 @@ def _as_reshape(call: Call) -> Call | None:
 
 
 def RewriteDataflowReshape() -> Pass:
-    """Within dataflow blocks, a call of the reshape kernel whose result stays in the block becomes
-    R.reshape again, which shares the memory of its argument.
+    """Within dataflow blocks, a call of the reshape kernel, or of a PrimFunc that copies all
+    elements in order (`relaxvm.analysis.has_reshape_pattern`), whose result stays in the block
+    becomes R.reshape, which shares the memory of its argument.
 
     Why: nothing in a dataflow block writes a tensor that it did not make, so that the copy is not
     needed; what leaves the block, or is written in place, gets memory of its own.
@@ -77,6 +96,6 @@ def RewriteDataflowReshape() -> Pass:
 
     @function_pass(name="RewriteDataflowReshape")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Rewriter(func).visit(func)
+        return _Rewriter(func, mod).visit(func)
 
     return run
