@@ -54,6 +54,7 @@ __all__ = [
     "for_this_machine",
     "link_objects",
     "load_function",
+    "why_no_compiler",
 ]
 
 FLAGS: Final = (
@@ -141,7 +142,7 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
     """
     command = _command()
     if command is None:
-        raise NoCompilerError(_why_no_compiler())
+        raise NoCompilerError(why_no_compiler())
     done, output = _run(
         [*command, *FLAGS, _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
          "-o", target.name, "-lm"],
@@ -191,7 +192,7 @@ def _compiled(
         raise ValueError(f"compile_c: expected a plain file name, got {name!r}")
     command = _command()
     if command is None:
-        raise NoCompilerError(_why_no_compiler())
+        raise NoCompilerError(why_no_compiler())
     entry = cache_dir() / _key(command, options, objects, source, name)
     made = entry / f"{name}{suffix}"
     if not _is_sound(made):
@@ -208,10 +209,11 @@ def _command() -> list[str] | None:
     return None if found is None else [found, *words[1:]]
 
 
-def _why_no_compiler() -> str:
+def why_no_compiler() -> str:
+    """What to do where `compiler` is None."""
     named = os.environ.get("CC")
     if named:
-        return f"no C compiler: CC is {named!r}, which is not found"
+        return f"no C compiler: CC is {named!r}, and there is no such program"
     return "no C compiler: expected cc on the path; install one, or name it by CC"
 
 
@@ -280,7 +282,7 @@ def cache_dir() -> Path:
     cannot be made (a read-only home), a directory for this process, with a warning.
 
     Raises:
-        CompilerError: others can write to the directory.
+        CompilerError: others can write to the directory, or put another one in its place.
     """
     path = _cache_path()
     try:
@@ -316,6 +318,13 @@ def _check_private(path: Path) -> None:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise CompilerError(f"cache directory {path}: others can write to it "
                             f"(mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it")
+    for parent in (*path.parents, *path.resolve().parents):  # links, and where they lead to
+        mode = parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise CompilerError(f"cache directory {path}: others can put another one in its place, "
+                                f"because they can write to {parent} (mode "
+                                f"{stat.S_IMODE(mode):04o}); set RELAXVM_CACHE_DIR to a directory "
+                                "elsewhere")  # fmt: skip
 
 
 @functools.cache

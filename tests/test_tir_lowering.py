@@ -322,7 +322,8 @@ def test_outputs_that_overlap_are_refused(library: KernelLibrary) -> None:
 
 def test_without_a_compiler_it_is_python_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.warns(UserWarning, match="no C compiler: total will run as Python"):
+    with pytest.warns(UserWarning, match="no C compiler: CC is 'no-such-compiler', .*; total "
+                      "will run as Python"):
         function = compile_prim_func(FUNCS["total"])
     s = _zeros()
     function(np.ones(5, "float32"), s)

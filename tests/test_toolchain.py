@@ -95,9 +95,21 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     with pytest.raises(NoCompilerError, match="expected cc on the path; install one, or name it"):
         toolchain.compile_c(ANSWER, name="answer")
     monkeypatch.setenv("CC", "nocc -m64")
-    with pytest.raises(NoCompilerError, match="CC is 'nocc -m64', which is not found"):
+    with pytest.raises(NoCompilerError, match="CC is 'nocc -m64', and there is no such"):
         toolchain.compile_c(ANSWER, name="answer")
     assert issubclass(NoCompilerError, CompilerError)
+
+
+def test_words_that_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc '-DA=")
+    words = "expected words as for a shell, got"
+    with pytest.raises(CompilerError, match=rf'^CC: {words} "cc \'-DA=": No closing quotation$'):
+        toolchain.compiler()
+    monkeypatch.setenv("CC", "sh")  # found, and not run
+    monkeypatch.setenv("RELAXVM_CFLAGS", '-DA="')
+    for compile_text in (toolchain.compile_c, toolchain.compile_object):
+        with pytest.raises(CompilerError, match=f"^RELAXVM_CFLAGS: {words}"):
+            compile_text(ANSWER, name="answer")
 
 
 @posix
@@ -404,6 +416,26 @@ def test_the_cache_is_for_the_user_alone(cache: Path) -> None:
 
 
 @posix
+def test_the_cache_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    (shared / "mine" / "cache").mkdir(parents=True, mode=0o700)
+    (shared / "mine" / "cache").chmod(0o700)
+    link = tmp_path / "link"
+    link.symlink_to(shared / "mine")
+    for place in (shared / "mine" / "cache", link / "cache"):
+        monkeypatch.setenv("RELAXVM_CACHE_DIR", str(place))
+        shared.chmod(0o777)
+        with pytest.raises(
+            CompilerError,
+            match="others can put another one in its place, because they can write to "
+            r".*shared \(mode 0777\); set RELAXVM_CACHE_DIR",
+        ):
+            toolchain.cache_dir()
+        shared.chmod(0o1777)  # as /tmp is: nobody moves what is another's
+        assert toolchain.cache_dir() == place
+
+
+@posix
 def test_a_cache_of_somebody_else(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
@@ -438,3 +470,34 @@ def test_the_compiler_is_found_with_its_options(monkeypatch: pytest.MonkeyPatch)
     library = toolchain.compile_c(ANSWER.replace("42", "VALUE"), name="answer")
     assert answer(library) == 7
     assert shlex.split(str(toolchain.compiler()))[1:] == ["-DVALUE=7"]
+
+
+@needs_compiler
+def test_libraries_are_linked_with_objects(cache: Path) -> None:
+    text = "int answer_to(int x) { return x + OFFSET; }"
+    made = [
+        toolchain.compile_object(text, name="parts", flags=[f"-DOFFSET={i}"]) for i in (2, 2, 30)
+    ]
+    assert made[0] == made[1] != made[2]
+    assert made[0].name == "parts.o"
+    source = """
+#include <relaxvm/kernel.h>
+int answer_to(int x);
+RVM_KERNEL(answer) { return rvm_return_int(ret, answer_to(40)); }
+"""
+    assert answer(toolchain.compile_c(source, name="whole", objects=[made[0]])) == 42
+    assert answer(toolchain.compile_c(source, name="whole", objects=[made[2]])) == 70
+
+
+@needs_compiler
+def test_code_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = toolchain.for_this_machine()
+    library = toolchain.compile_c(FLOATS, name="floats", flags=flags)
+    other = toolchain.compile_c(FLOATS, name="floats")
+    assert (library == other) == (not flags)
+    a, b = np.random.default_rng(2).standard_normal((2, 1000))
+    outs = []
+    for path in (library, other):
+        outs.append(np.empty_like(a))
+        toolchain.load_function(path, "poly")(a, b, outs[-1])
+    np.testing.assert_array_equal(*outs)

@@ -16,6 +16,7 @@ from ..toolchain import (
     compiler,
     for_this_machine,
     load_function,
+    why_no_compiler,
 )
 from .c_support import HEAD
 from .function import PrimFunc
@@ -258,8 +259,7 @@ def _support() -> Path:
 def _warn_no_compiler(names: Sequence[str]) -> None:
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     warnings.warn(
-        f"there is no C compiler: {listed} will run as Python, which is slower; install cc or set "
-        "CC",
+        f"{why_no_compiler()}; {listed} will run as Python, which is slower",
         RelaxVMWarning,
         stacklevel=4,
     )
