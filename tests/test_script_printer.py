@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaxvm import op
+from relaxvm.errors import DiagnosticError
 from relaxvm.ir import (
     BlockBuilder,
     Call,
@@ -280,13 +283,90 @@ def test_functions_alone() -> None:
     bb = BlockBuilder()
     bb.begin_scope([x])
     func = Function([x], bb.end_scope(call), x.ty, attrs={"global_symbol": "here"})
-    text = func.script()
-    assert text.splitlines() == [
+    ty = 'R.Tensor((2,), dtype="float32")'
+    assert str(func).splitlines() == [
         "@R.function",
-        'def here(x: R.Tensor((2,), dtype="float32")) -> R.Tensor((2,), dtype="float32"):',
-        '    gv: R.Tensor((2,), dtype="float32") = I.GlobalVar("other")(x)',
+        f"def here(x: {ty}) -> {ty}:",
+        f'    gv: {ty} = I.GlobalVar("other")(x)',
         "    return gv",
     ]
+    # The type of the other function is what reading a call of it needs.
+    other = f'I.GlobalVar("other", R.Callable(({ty},), {ty}, True))'
+    assert func.script() == str(func).replace('I.GlobalVar("other")', other)
+    assert_structural_equal(from_source(func.script()), func)
+
+
+CALLS = parsed("""
+@I.ir_module
+class Calls:
+    @T.prim_func(private=True)
+    def copy(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            b[i] = a[i]
+
+    @R.function(private=True)
+    def first(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return R.abs(x)
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), z: R.Tensor((4,), "float32")):
+        cls = Calls
+        y = cls.first(x)
+        w = R.call_tir(cls.copy, (z,), out_ty=R.Tensor((4,), "float32"))
+        return (cls.first(y), w)
+""")
+
+
+def test_a_function_that_calls_others_is_read_without_them() -> None:
+    func = CALLS["main"]
+    read = from_source(func.script())
+    assert_structural_equal(read, func)
+    assert read.script() == func.script()
+    callees = {b.value.op for b in read.body.blocks[0].bindings if type(b.value.op) is GlobalVar}
+    assert len(callees) == 1  # one GlobalVar of each name
+
+
+HOST = from_source("""
+@R.function
+def host(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    return x
+""")
+
+
+class Colour(enum.IntEnum):
+    RED = 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"ab'\"",
+        np.dtype("float16"),
+        CALLS,
+        CALLS["first"],
+        {"inner": [CALLS["copy"], None]},
+        TensorType((2,), "float32"),
+    ],
+    ids=["bytes", "dtype", "module", "function", "nested", "type"],
+)
+def test_attributes_that_are_objects(value: Any) -> None:
+    func = HOST.with_attrs({"what": value})
+    read = from_source(func.script())
+    assert_structural_equal(read, func)
+    assert read.script() == func.script()
+    str(func)
+
+
+def test_numbers_of_other_classes_are_written_as_numbers() -> None:
+    attrs = {"a": np.float32(1.5), "b": np.int64(3), "c": Colour.RED, "d": np.bool_(True)}
+    read = from_source(HOST.with_attrs(attrs).script())
+    assert {k: read.attrs[k] for k in attrs} == {"a": 1.5, "b": 3, "c": 3, "d": True}
+
+
+def test_an_object_that_cannot_be_written_is_refused_when_it_is_read() -> None:
+    text = HOST.with_attrs({"what": object()}).script()
+    with pytest.raises(DiagnosticError, match="an attribute of the class object, which script"):
+        from_source(text)
 
 
 def test_parts_of_programs() -> None:

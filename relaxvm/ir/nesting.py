@@ -22,7 +22,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..errors import NestingError
 from .node import Node
 
-__all__ = ["deepest_chain", "room", "roomy", "too_deep"]
+__all__ = ["deepest_chain", "room", "roomy", "too_deep", "uncollected"]
 
 ROOM: Final = 9000
 """Frames.  One that is called through C, as by `map`, takes up to 700 bytes of C's stack, which is
@@ -37,43 +37,58 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Process:
-    """What all threads share: Python's limit, and whether it collects cycles.  Programs are large
-    graphs without garbage cycles; the collector would walk them over and over as they grow."""
+class _Shared:
+    """Context manager: a setting of the process is changed while any thread is inside.  `change`
+    does it and returns what undoes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
+        self._change = change
         self._lock = threading.RLock()  # a finalizer may come in at any time
         self._inside = 0
-        self._limit = self._raised = 0
-        self._collects = False
+        self._undo: Callable[[], object] = int
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._limit = sys.getrecursionlimit()
-                self._raised = min(self._limit + ROOM, _LARGEST_LIMIT)
-                sys.setrecursionlimit(self._raised)
-                self._collects = gc.isenabled()
-                gc.disable()
+                self._undo = self._change()
             self._inside += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside:
-                return
-            if sys.getrecursionlimit() == self._raised:
-                # Refused where this thread came in below frames of another one's room.
-                with contextlib.suppress(RecursionError):
-                    sys.setrecursionlimit(self._limit)
-            if self._collects:
-                gc.enable()
+            if not self._inside:
+                self._undo()
 
 
-_PROCESS: Final = _Process()
+def _stop_collecting() -> Callable[[], object]:
+    if not gc.isenabled():
+        return int  # nothing to undo
+    gc.disable()
+    return gc.enable
 
 
-class room:  # noqa: N801  (used as a function)
+def _raise_limit() -> Callable[[], object]:
+    limit = sys.getrecursionlimit()
+    raised = min(limit + ROOM, _LARGEST_LIMIT)
+    sys.setrecursionlimit(raised)
+
+    def undo() -> None:
+        if sys.getrecursionlimit() == raised:
+            # Refused where this thread came in below frames of another one's room.
+            with contextlib.suppress(RecursionError):
+                sys.setrecursionlimit(limit)
+
+    return undo
+
+
+uncollected: Final = _Shared(_stop_collecting)
+"""Context manager: cycles are not collected.  Programs are large graphs without garbage cycles; the
+collector would walk them over and over as they grow, which takes half of the time."""
+
+_RAISED: Final = _Shared(_raise_limit)
+
+
+class room:
     """Context manager: walks of `programs` have room.
 
     Raises:
@@ -87,7 +102,8 @@ class room:  # noqa: N801  (used as a function)
         self._programs = programs
 
     def __enter__(self) -> None:
-        _PROCESS.enter()
+        uncollected.__enter__()
+        _RAISED.__enter__()
 
     def __exit__(
         self,
@@ -97,10 +113,11 @@ class room:  # noqa: N801  (used as a function)
     ) -> None:
         found = None
         try:
+            _RAISED.__exit__()
             if isinstance(exc, RecursionError) and not isinstance(exc, NestingError):
                 found = too_deep(self._doing, self._programs)
         finally:
-            _PROCESS.leave()
+            uncollected.__exit__()
         if found is not None:
             raise found from None
 
@@ -133,20 +150,12 @@ def too_deep(doing: str, program: Any) -> NestingError | None:
     levels = sum(counts.values())
     if levels < _LEAST_LEVELS:
         return None
-    place = ", ".join(_places(chain))
-    return NestingError(
-        f"{doing}: {f'{place}: ' if place else ''}{description(counts)}; bind parts of it to "
-        "variables or move them to functions of their own, or raise the limit by "
-        "sys.setrecursionlimit"
-    )
-
-
-def description(counts: Mapping[str, int]) -> str:
-    """How deep what is, by the number of nodes of each class on the way down."""
+    place = "".join([f"{text}: " for text in _places(chain)])
     most = max(counts, key=counts.__getitem__)
-    return (
-        f"nested too deeply, about {sum(counts.values())} levels, most of them {most}; Python's "
-        f"recursion limit is {_PROCESS._limit}"
+    return NestingError(
+        f"{doing}: {place}nested too deeply, about {levels} levels, most of them {most}; bind "
+        "parts of it to variables or move them to functions of their own, or raise Python's limit "
+        "by sys.setrecursionlimit"
     )
 
 

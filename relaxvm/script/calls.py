@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..ir.expr import Call, Expr, ExternFunc, StringImm, Tuple
+from ..ir.expr import Call, Expr, ExternFunc, GlobalVar, StringImm, Tuple
 from ..ir.op import Op
 from ..op.kinds import kind_named
 from ..values import Device
@@ -73,7 +73,10 @@ def _args(printer: Printer, args: Expr) -> str:
 
 def _call_tir(printer: Printer, call: Call) -> str:
     func, args, *tir_vars = call.args
-    parts = [_callee(printer, func), _args(printer, args), *printer.keywords(call.attrs)]
+    callee = _callee(printer, func)
+    if type(func) is GlobalVar and not printer.is_of_module(func):
+        callee = printer.loose_var(func, is_typed=False)  # out_ty says what comes out
+    parts = [callee, _args(printer, args), *printer.keywords(call.attrs)]
     parts += printer.types_option("out_ty", call.ty_args)
     parts += [f"tir_vars={printer.expr(shape)}" for shape in tir_vars]
     return f"R.{_name(call)}({', '.join(parts)})"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..values import as_dtype, dtype_name
 
-__all__ = ["array_of_bytes", "constant_text", "is_small"]
+__all__ = ["LEFT_OUT", "array_of_bytes", "constant_text", "is_small"]
 
 MOST_ELEMENTS: Final = 32
 """Larger tensors are written as bytes."""

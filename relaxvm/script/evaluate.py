@@ -85,6 +85,12 @@ _SPANNED: Final = frozenset({Call, Tuple, TupleGetItem, ShapeExpr, Constant})
 """Expressions that are made anew wherever they are written, and so have a place."""
 
 
+_METADATA: Final = (
+    ": TVM leaves constants out of the text that it prints; extra_vars={'metadata': "
+    "{'ir.GenericConst': [arrays]}} gives them"
+)
+
+
 class Evaluator:
     """Evaluates expressions of one source in a scope."""
 
@@ -121,8 +127,12 @@ class Evaluator:
         why = self.scope.gone.get(name)
         if why is not None:
             hint = f": it was defined {why}"
+        elif name == "metadata":
+            hint = _METADATA
         else:
             hint = did_you_mean(name, [*self.scope.vars, *self.scope.outside])
+            if not hint and self.scope.in_signature:
+                hint = f'; as a dimension in quotes, "{name}", it declares a symbolic variable'
         self.source.error(node, f"undefined variable {name!r}{hint}")
 
     def _attribute(self, node: ast.Attribute) -> Any:

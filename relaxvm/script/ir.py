@@ -6,20 +6,25 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..ir.expr import GlobalVar
+from ..ir import expr
+from ..ir.json import load_json
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.op import Op
 from .entry import decorated_class
 from .markers import MetaVar, ModuleAttrs, ModuleGlobalInfos
+from .scope import CURRENT
+from .type_forms import type_of
 
 __all__ = [
     "GlobalVar",
     "Op",
     "dummy_global_info",
+    "from_json",
     "ir_module",
     "meta_var",
     "module_attrs",
     "module_global_infos",
+    "unwritten",
     "vdevice",
 ]
 
@@ -68,6 +73,34 @@ def vdevice(
 def dummy_global_info() -> DummyGlobalInfo:
     """A global info without content."""
     return DummyGlobalInfo()
+
+
+def GlobalVar(name: str, ty: Any = None) -> expr.GlobalVar:
+    """A function of a module that is not in the text.
+
+    Args:
+        ty: its type, which a call of it needs.
+    """
+    ty = None if ty is None else type_of(ty)
+    parser = CURRENT.get()
+    return expr.GlobalVar(name, ty) if parser is None else parser.loose_var(name, ty)
+
+
+def from_json(text: str) -> Any:
+    """A value of an attribute that has no form of its own, as `relaxvm.ir.save_json` writes it."""
+    return load_json(text)
+
+
+def unwritten(kind: str) -> Any:
+    """What stands for a value of an attribute that cannot be written.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"the program has an attribute of the class {kind}, which script cannot hold: set it by "
+        "with_attr when the program is read"
+    )
 
 
 def meta_var(value: Any) -> MetaVar:

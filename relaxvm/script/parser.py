@@ -105,7 +105,14 @@ class _Parser:
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
         self.scope = scope
+        self.loose_vars: dict[str, GlobalVar] = {}
         self.evaluator = Evaluator(source, scope)
+
+    def loose_var(self, name: str, ty: Type | None) -> GlobalVar:
+        """The function of a name that is not in the text, one wherever it is mentioned."""
+        var = self.loose_vars.setdefault(name, GlobalVar(name))
+        var.ty = var.ty or ty
+        return var
 
     def dimension(self, text: str) -> Expr:
         """The scalar that a dimension in quotes means."""
@@ -477,6 +484,8 @@ class _BodyParser:
             value = self._converted(node.value, value)
         elif isinstance(value, (bool, int, float, np.number, np.bool_)):
             value = self._number(node.value, value, ty)
+        elif isinstance(value, np.ndarray):
+            value = const(value)
         else:
             self._scope.define(name, value.value if type(value) is MetaVar else value)
             return

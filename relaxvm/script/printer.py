@@ -47,13 +47,14 @@ from ..ir.expr import (
     VarBinding,
 )
 from ..ir.infer import type_free_vars
+from ..ir.json import save_json
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.nesting import roomy
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
-from .constants import constant_text
+from .constants import LEFT_OUT, constant_text
 from .names import Names, identifier, is_throwaway, quoted
 from .scalars import ScalarText, float_text
 
@@ -411,10 +412,20 @@ class Printer:
         return tir_text(node, self.names)
 
     def _global_var(self, var: GlobalVar) -> str:
-        if self._module is not None and var.name_hint in self._module:
+        if self.is_of_module(var):
             self._uses_module = True
             return f"cls.{var.name_hint}"
-        return f"I.GlobalVar({quoted(var.name_hint)})"
+        # A call of it needs the type when it is read; for a person it is too long.
+        return self.loose_var(var, is_typed=self._complete and self._declares)
+
+    def is_of_module(self, var: GlobalVar) -> bool:
+        """Whether a function is in the module that is printed."""
+        return self._module is not None and var.name_hint in self._module
+
+    def loose_var(self, var: GlobalVar, *, is_typed: bool) -> str:
+        """A function that is not in the module that is printed."""
+        ty = f", {self.type(var.ty)}" if is_typed and type(var.ty) is FuncType else ""
+        return f"I.GlobalVar({quoted(var.name_hint)}{ty})"
 
     def _extern_func(self, func: ExternFunc) -> str:
         name = quoted(func.global_symbol)
@@ -575,8 +586,12 @@ class Printer:
         if isinstance(value, float):
             text = float_text(value)
             return f"float({text})" if text[0] == '"' else text
-        if value is None or isinstance(value, (bool, int)):
+        if value is None or isinstance(value, (bool, bytes)):
             return repr(value)
+        if isinstance(value, int):
+            return repr(int(value))
+        if isinstance(value, np.generic):
+            return self.value(value.item())
         if isinstance(value, Mapping):
             pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
             return f"{{{', '.join(pairs)}}}"
@@ -594,11 +609,15 @@ class Printer:
             return f"T.{value.ty.dtype}({value.value})"
         if isinstance(value, Type):
             return self.type(value)
-        if isinstance(value, Expr):
+        if isinstance(value, Expr) and (type(value) in _EXPR or type(value.ty) is PrimType):
             return self.expr(value)
         if isinstance(value, np.ndarray):
             return f"{constant_text(value, complete=self._complete)}.data"
-        return f"<{type(value).__name__}>"
+        try:
+            text = save_json(value, spans=False)
+        except TypeError:
+            return f"I.unwritten({quoted(type(value).__qualname__)})"
+        return f"I.from_json({(text if self._complete else LEFT_OUT)!r})"
 
 
 class _Uses(ExprVisitor):

@@ -82,9 +82,11 @@ class _Reader:
         self._declared = _declarations(evaluator, node)
 
     def read(self) -> Signature:
-        annotations = [self._annotation(arg.annotation) for arg in self._args]
-        for arg, ty in zip(self._args, annotations, strict=True):
-            if isinstance(ty, PrimType):
+        annotations: list[Type | PendingType] = []
+        for arg in self._args:
+            ty = self._annotation(arg.annotation)
+            annotations.append(ty)
+            if isinstance(ty, PrimType):  # types that follow may mention it without quotes
                 self._define(arg.arg, Var(arg.arg, ty, self._evaluator.source.span(arg)))
         returns = None if self._node.returns is None else self._annotation(self._node.returns)
         for found in (*annotations, returns):

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any, Final, NoReturn
 
 from ..errors import DiagnosticError, NestingError
-from ..ir.nesting import deepest_chain
+from ..ir.nesting import deepest_chain, uncollected
 from ..source import Span, underlined
 
 __all__ = ["Source"]
@@ -32,7 +32,8 @@ class Source:
         self._lines: list[str] | None = None
         self._definitions: dict[str, list[Definition]] | None = None
         try:
-            self.tree = ast.parse(text)
+            with uncollected:
+                self.tree = ast.parse(text)
         except SyntaxError as error:
             line, column = error.lineno or 1, max(error.offset or 1, 1)
             self.fail(Span(file, line, column), f"{error.msg}; a script is Python by its syntax")
@@ -97,9 +98,8 @@ class Source:
 
     def too_deep(self, tree: ast.AST, error: NestingError) -> NoReturn:
         """Raise a `NestingError` that points to the deepest statement of a syntax tree."""
-        inner = [n for n in deepest_chain(tree) if isinstance(n, (ast.stmt, ast.expr))]
-        inner = [n for n in inner if isinstance(n, ast.stmt)][-1:] or inner[:1]
-        self.fail(self.span(inner[0]), str(error), kind=NestingError)
+        *_, deepest = [tree, *[n for n in deepest_chain(tree) if isinstance(n, ast.stmt)]]
+        self.fail(self.span(deepest), str(error), kind=NestingError)
 
     @classmethod
     def of_file(cls, file: str, namespace: Mapping[str, Any]) -> Source:

@@ -13,10 +13,12 @@ further.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..analysis.allocations import uses
+from ..errors import RelaxVMWarning, did_you_mean
 from ..ir import (
     ANY,
     Analyzer,
@@ -108,7 +110,14 @@ class SizeBounds:
         lower = _attribute(func, "tir_var_lower_bound")
         non_negative = {str(name) for name in func.attrs.get("tir_non_negative_var", ())}
         self._bounded: set[Var] = set()
-        for var in dict.fromkeys(v for p in func.params for v in type_free_vars(p.ty)):
+        symbols = dict.fromkeys(v for p in func.params for v in type_free_vars(p.ty))
+        for attribute, names in (
+            ("tir_var_upper_bound", upper),
+            ("tir_var_lower_bound", lower),
+            ("tir_non_negative_var", non_negative),
+        ):
+            _warn_of_unknown(func, attribute, names, {var.name for var in symbols})
+        for var in symbols:
             low = lower.get(var.name, 0)
             if var.name in upper:
                 self.analyzer.bind(var, low, upper[var.name])
@@ -154,6 +163,21 @@ def _attribute(func: Function, name: str) -> Mapping[str, int]:
     if not isinstance(value, Mapping):
         raise TypeError(f"attribute {name}: expected a dict of names and ints, got {value!r}")
     return {str(key): int(bound) for key, bound in value.items()}
+
+
+def _warn_of_unknown(
+    func: Function, attribute: str, names: Iterable[str], known: set[str]
+) -> None:
+    """TVM passes over names that mean nothing; most are misspelt, and memory is planned without the
+    bound."""
+    for name in sorted(set(names) - known):
+        hint = did_you_mean(name, known)
+        warnings.warn(
+            f"function {func.attrs.get('global_symbol', '')!r}: {attribute} names {name!r}, which "
+            f"is no symbolic variable of its parameters{hint}",
+            RelaxVMWarning,
+            stacklevel=2,
+        )
 
 
 class _Lives:
