@@ -16,8 +16,9 @@ number but 0 as true.  All operands are evaluated, those of ``select`` and of lo
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +32,9 @@ Step = str | tuple[str, int]
 
 MAX_SLOTS: Final = 1 << 31
 """Heap slots are numbered from 0 to one less than this."""
+
+_REMEMBERED: Final = 1024
+"""Programs whose operations are kept: loops run the same ones over and over."""
 
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -139,6 +143,11 @@ def decode(program: Sequence[int]) -> list[Step]:
 
 def problem(program: Sequence[int]) -> str | None:
     """What is wrong with the words of a program, None if nothing is."""
+    return _problem(tuple(program))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _problem(program: tuple[int, ...]) -> str | None:
     depth = at = 0
     while at < len(program):
         code = program[at]
@@ -159,16 +168,23 @@ def problem(program: Sequence[int]) -> str | None:
     return f"expected a store at the end, got {depth} values on the stack" if depth else None
 
 
-def _checked(program: Sequence[int]) -> Iterator[tuple[Op, int]]:
+def _checked(program: Sequence[int]) -> Sequence[tuple[Op, int]]:
     """Operations and operands (0 where there is none) of a program."""
-    fault = problem(program)
+    return _operations(tuple(program))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _operations(program: tuple[int, ...]) -> Sequence[tuple[Op, int]]:
+    fault = _problem(program)
     if fault is not None:
         raise ValueError(f"shape program: {fault}")
+    found: list[tuple[Op, int]] = []
     at = 0
     while at < len(program):
         op = OPS[program[at]]
-        yield op, program[at + 1] if op.operand else 0
+        found.append((op, program[at + 1] if op.operand else 0))
         at += op.size
+    return found
 
 
 def text(program: Sequence[int]) -> str:
