@@ -328,8 +328,13 @@ def odd_names(folder: Path) -> None:
         for name in ODD:
             y = builder.emit(call_tir(builder.add_func(mod["k"], name), (y,), ty))
         builder.emit_func_output(y)
-    build(builder.get(), relax_pipeline="tvm").export_library(folder / "odd.so", for_tvm=True)
-    (folder / "odd.calls").write_bytes(pickle.dumps([("main", (VECTOR,))]))
+    executable = build(builder.get(), relax_pipeline="tvm")
+    executable.export_library(folder / "odd.so", for_tvm=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_library, "_LARGE", 0)
+        executable.export_library(folder / "far.so", for_tvm=True)
+    for name in ("odd", "far"):
+        (folder / f"{name}.calls").write_bytes(pickle.dumps([("main", (VECTOR,))]))
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -371,8 +376,9 @@ def test_tvm_gives_what_relaxvm_gives(name: str, results: dict[str, list[Any]]) 
         assert part in message
 
 
-def test_kernels_of_any_name(results: dict[str, list[Any]]) -> None:
-    np.testing.assert_array_equal(results["odd"][0], VECTOR + len(ODD))
+@pytest.mark.parametrize("name", ["odd", "far"])
+def test_kernels_of_any_name_and_data_far_away(name: str, results: dict[str, list[Any]]) -> None:
+    np.testing.assert_array_equal(results[name][0], VECTOR + len(ODD))
 
 
 def test_the_builtins_are_those_of_tvm() -> None:
