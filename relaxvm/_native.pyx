@@ -70,7 +70,8 @@ cdef extern from "_native_impl.h":
     object rvm_own(PyObject*)
     void rvm_retain_object(RvmObject*) noexcept
     void rvm_release_object(RvmObject*) noexcept
-    object rvm_capsule(cnp.ndarray, RvmDtype)
+    bint rvm_is_known(cnp.ndarray) noexcept
+    object rvm_capsule(cnp.ndarray)
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
@@ -544,10 +545,9 @@ cdef object _array_over(RvmObject* object, str subject):
     if tensor.device.type != RVM_CPU:
         raise TypeError(f"{subject}: expected a tensor in host memory, got one on "
                         f"{Device(tensor.device.type, tensor.device.index)}")
-    try:
-        dtype = dtype_from_dl(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
-    except FormatError as error:
-        raise TypeError(f"{subject}: {error}") from None
+    dtype = _dtypes.get((tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes))
+    if dtype is None:
+        dtype = _learn_dtype(subject, tensor.dtype)
     if tensor.ndim > 64:
         raise TypeError(f"{subject}: a tensor of {tensor.ndim} dimensions; arrays have at most 64")
     for i in range(tensor.ndim):
@@ -564,6 +564,19 @@ cdef object _array_over(RvmObject* object, str subject):
     return array
 
 
+cdef dict _dtypes = {}
+"""Data types of numpy by those of DLPack, as far as they were met."""
+
+
+cdef object _learn_dtype(str subject, RvmDtype wanted):
+    key = wanted.code, wanted.bits, wanted.lanes
+    try:
+        dtype = _dtypes[key] = dtype_from_dl(*key)
+    except FormatError as error:
+        raise TypeError(f"{subject}: {error}") from None
+    return dtype
+
+
 def array_of(handle):
     """The array over a tensor of TVM's FFI, without a copy.
 
@@ -576,6 +589,15 @@ def array_of(handle):
     return _array_over(<RvmObject*><uintptr_t>handle, "tensor")
 
 
+def is_contiguous(cnp.ndarray array not None, alignment):
+    """Whether an array is contiguous, in the machine's byte order and aligned to so many bytes."""
+    return (
+        cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED)
+        and cnp.PyArray_ISNOTSWAPPED(array)
+        and (<uintptr_t>cnp.PyArray_DATA(array) & <uintptr_t>(alignment - 1)) == 0
+    )
+
+
 def to_dlpack(cnp.ndarray array not None):
     """A capsule of DLPack over an array, of any data type that DLPack has and whether it may be
     written or not.
@@ -584,9 +606,11 @@ def to_dlpack(cnp.ndarray array not None):
         TypeError: DLPack has no such data type.
         BufferError: the array's steps are no whole elements, or its byte order is not the machine's.
     """
-    if not array.dtype.isnative:
+    if not cnp.PyArray_ISNOTSWAPPED(array):
         raise BufferError(f"dlpack: data type {array.dtype.str} is not in the machine's byte order")
-    return rvm_capsule(array, _dl_dtype(array.dtype))
+    if not rvm_is_known(array):
+        _dl_dtype(array.dtype)
+    return rvm_capsule(array)
 
 
 def copy_aligned(array, alignment):

@@ -32,8 +32,12 @@
 #define RVM_KEEP(pointer) ((void)0)
 #endif
 
+/* glibc keeps room for a few words of libraries that are loaded late, which are found without a
+ * call. */
 #if defined(_MSC_VER)
 #define RVM_THREAD_LOCAL __declspec(thread)
+#elif defined(__GLIBC__)
+#define RVM_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 #else
 #define RVM_THREAD_LOCAL __thread
 #endif
@@ -173,9 +177,8 @@ static RVM_COLD int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
 }
 
 /* The bytes of an array: exact enough to tell big ones. */
-static inline int64_t rvm_bytes_of(PyArrayObject *array) {
-    if (PyArray_NDIM(array) > 0 && PyArray_DIM(array, 0) > 1 &&
-        PyArray_CHKFLAGS(array, NPY_ARRAY_C_CONTIGUOUS))
+static inline int64_t rvm_bytes_of(const rvm_kernel *kernel, PyArrayObject *array) {
+    if (PyArray_NDIM(array) > 0 && PyArray_DIM(array, 0) > 1 && !kernel->strided) /* contiguous */
         return PyArray_DIM(array, 0) * PyArray_STRIDE(array, 0);
     return PyArray_NDIM(array) > 0 ? PyArray_NBYTES(array) : PyArray_ITEMSIZE(array);
 }
@@ -205,7 +208,7 @@ static inline int rvm_put_array(const rvm_kernel *kernel, PyArrayObject *array, 
     arg->type = RVM_TENSOR;
     arg->short_size = 0;
     arg->as_tensor = tensor;
-    if (kernel->gil == RVM_GIL_BY_SIZE) *bytes += rvm_bytes_of(array);
+    if (kernel->gil == RVM_GIL_BY_SIZE) *bytes += rvm_bytes_of(kernel, array);
     return 1;
 }
 
@@ -390,16 +393,21 @@ static void rvm_end_capsule(PyObject *capsule) {
         PyErr_Clear(); /* somebody has taken it over, and renamed the capsule */
 }
 
-/* A capsule of DLPack over an array whose steps are whole elements. */
-static PyObject *rvm_capsule(PyArrayObject *array, RvmDtype dtype) {
+static inline int rvm_is_known(PyArrayObject *array) {
+    return rvm_dtype_of(PyArray_DESCR(array)) != 0;
+}
+
+/* A capsule of DLPack over an array of a known data type whose steps are whole elements. */
+static PyObject *rvm_capsule(PyArrayObject *array) {
     int ndim = PyArray_NDIM(array);
+    uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
     rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * (size_t)ndim * sizeof(int64_t));
     if (made == NULL) return PyErr_NoMemory();
     made->tensor.data = PyArray_DATA(array);
     made->tensor.device.type = RVM_CPU;
     made->tensor.device.index = 0;
     made->tensor.ndim = ndim;
-    made->tensor.dtype = dtype;
+    memcpy(&made->tensor.dtype, &dtype, sizeof dtype);
     made->tensor.shape = made->dims;
     made->tensor.strides = made->dims + ndim;
     made->tensor.byte_offset = 0;

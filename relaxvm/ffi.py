@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._native import array_of, copy_aligned, set_error_source, to_dlpack
+from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
 from .values import Device, Shape, dtype_from_dl, dtype_name
 
 __all__ = [
@@ -113,34 +113,41 @@ class Function:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        copies: list[tuple[NDArray[Any], NDArray[Any], bytes]] = []
+        copies: list[_Copy] = []
         result = self.function(*[_lend(arg, copies) for arg in args])
         for array, copy, before in copies:
             if copy.tobytes() != before:
                 np.copyto(array, copy)
-        return from_ffi(result)
+        return None if result is None else from_ffi(result)
 
     def __repr__(self) -> str:
         return f"<Function of TVM: {self.function!r}>"
 
 
-def _lend(value: Any, copies: list[tuple[NDArray[Any], NDArray[Any], bytes]]) -> Any:
-    if type(value) is np.ndarray and not _fits(value):
-        copy = copy_aligned(value, ALIGNMENT)
-        if value.flags.writeable:
-            copies.append((value, copy, copy.tobytes()))
-        return to_ffi(copy)
+_FOREIGN: Final = np.dtype(np.void).num
+"""Numbers of data types from which on numpy does not export them."""
+
+_Copy = tuple[NDArray[Any], NDArray[Any], bytes]
+"""An array, the copy that is passed in its place, and the bytes that the copy had at first."""
+
+
+def _lend(value: Any, copies: list[_Copy]) -> Any:
+    if type(value) is np.ndarray:
+        if not is_contiguous(value, ALIGNMENT):
+            copy = copy_aligned(value, ALIGNMENT)
+            if value.flags.writeable:
+                copies.append((value, copy, copy.tobytes()))
+            value = copy
+        return _exported(value)
     if type(value) is tuple:
         return tuple(_lend(item, copies) for item in value)
     return to_ffi(value)
 
 
-def _fits(array: NDArray[Any]) -> bool:
-    return (
-        array.flags.c_contiguous
-        and array.dtype.isnative
-        and (array.ctypes.data % ALIGNMENT == 0 or array.size == 0)
-    )
+def _exported(array: NDArray[Any]) -> Any:
+    """An array that TVM's FFI can take."""
+    plain = array.flags.writeable and array.dtype.num < _FOREIGN
+    return array if plain else _Exporter(array)
 
 
 class _Exporter:
@@ -159,15 +166,20 @@ class _Exporter:
         return 1, 0
 
 
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+
 def to_ffi(value: Any) -> Any:
     """A value of the VM as an object of TVM's FFI.
 
     Raises:
         TypeError: an array whose data type DLPack does not have.
     """
+    if type(value) in _PLAIN:
+        return value
     package = _package()
     if isinstance(value, np.ndarray):
-        return package.from_dlpack(_Exporter(value))
+        return package.from_dlpack(_exported(value))
     if isinstance(value, Shape):
         return package.Shape(tuple(value))
     if isinstance(value, (tuple, list)):
@@ -199,6 +211,8 @@ def from_ffi(value: Any) -> Any:
     Raises:
         TypeError: a tensor that is not in host memory, or whose data type numpy does not have.
     """
+    if type(value) in _PLAIN:
+        return value
     package = _package()
     if isinstance(value, package.Tensor):
         return array_of(value.__chandle__())

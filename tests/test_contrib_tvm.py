@@ -1,0 +1,645 @@
+"""Programs that TVM has compiled, run in the same process: `relaxvm.from_tvm`, and the virtual
+machine that speaks TVM's language."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import Shape, toolchain
+from relaxvm.contrib import tvm as bridge
+from relaxvm.errors import LinkError, MissingExtraError, RelaxVMError
+from relaxvm.native import NativeFunction, native_function
+
+tvm = pytest.importorskip("tvm")
+tvm_ffi = pytest.importorskip("tvm_ffi")
+
+from tvm import relax  # noqa: E402
+from tvm.script import ir as I  # noqa: E402, N812
+from tvm.script import relax as R  # noqa: E402, N812
+from tvm.script import tirx as T  # noqa: E402, N812
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")
+    ) -> R.Tuple(R.Tensor(("n", 4), "float32"), R.Tensor(("n", 4), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.add(x, y)
+            b = R.multiply(a, R.const(np.arange(4, dtype="float32")))
+            R.output(a, b)
+        return a, b
+
+    @R.function
+    def largest(x: R.Tensor(("n",), "float32")):
+        with R.dataflow():
+            r = R.topk(x, k=2)
+            R.output(r)
+        return r
+
+    @R.function
+    def same(x: R.Tensor) -> R.Tensor:
+        return x
+
+    @R.function
+    def pair(x: R.Tuple(R.Tensor, R.Tensor)):
+        return (x[1], (x[0], R.shape([2, 3])))
+
+    @R.function
+    def constant():
+        return R.const(np.arange(3, dtype="float32"))
+
+
+@I.ir_module
+class Calls:
+    """Calls of packed functions, which tests register with TVM."""
+
+    @R.function(pure=False)
+    def main(x: R.Any) -> R.Any:
+        return R.call_packed("relaxvm.test.f", x, ty_args=R.Any)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tvm.compile(Model, "llvm")
+
+
+@pytest.fixture(scope="module")
+def calls() -> Any:
+    return tvm.compile(Calls, "llvm")
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[[Callable[..., Any]], None]]:
+    """Registers a function with TVM, as the one that `Calls` calls."""
+    def put(function: Callable[..., Any]) -> None:
+        tvm_ffi.register_global_func("relaxvm.test.f", function, override=True)
+
+    yield put
+    tvm_ffi.registry.remove_global_func("relaxvm.test.f")
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def at(offset: int, x: Any) -> Any:
+    """A copy of an array at an address that is `offset` above a multiple of 64."""
+    room = np.empty(x.nbytes + 128, np.uint8)
+    start = -room.ctypes.data % 64 + offset
+    copy = room[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
+def as_numpy(value: Any) -> Any:
+    return value.numpy() if isinstance(value, tvm.runtime.Tensor) else value
+
+
+# Programs
+
+
+def test_a_program_gives_what_it_gives_under_tvm(model: Any) -> None:
+    theirs, ours = relax.VirtualMachine(model, tvm.cpu()), relaxvm.from_tvm(model)
+    for n in (1, 3, 0, 17):
+        x, y = numbers(n, 4), numbers(4)
+        expected = theirs["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y))
+        for mine, other in zip(ours.main(x, y), expected, strict=True):
+            np.testing.assert_array_equal(mine, other.numpy())
+    x = numbers(9)
+    values, indices = ours.largest(x)
+    assert values.tolist() == np.sort(x)[:-3:-1].tolist()
+    assert indices.tolist() == np.argsort(x)[:-3:-1].tolist()
+
+
+def test_kernels_are_called_without_python(model: Any) -> None:
+    vm = relaxvm.from_tvm(model)
+    kernels = {name: vm.module.imports[0].get_function(name) for name in ("add", "multiply")}
+    assert {type(kernel) for kernel in kernels.values()} == {NativeFunction}
+
+
+@pytest.mark.parametrize("form", ["module", "exported", "jitted from C"])
+def test_forms_of_an_executable(form: str, model: Any, tmp_path: Path) -> None:
+    if form == "module":
+        given = model.mod
+    elif form == "exported":
+        model.export_library(str(tmp_path / "model.so"))
+        given = tvm.runtime.load_module(str(tmp_path / "model.so"))
+    else:
+        given = tvm.compile(Model, "c")
+    x, y = numbers(3, 4), numbers(4)
+    a, b = relaxvm.from_tvm(given).main(x, y)
+    np.testing.assert_array_equal(a, x + y)
+    np.testing.assert_array_equal(b, (x + y) * np.arange(4, dtype=np.float32))
+
+
+@pytest.mark.parametrize("what", [None, 3, b"bytes", "model.so", {}])
+def test_what_is_no_program_of_tvm(what: Any) -> None:
+    with pytest.raises(TypeError, match=r"from_tvm: expected what tvm\.compile gives, .* got "):
+        relaxvm.from_tvm(what)
+
+
+def test_modules_that_are_no_program(model: Any) -> None:
+    with pytest.raises(TypeError, match="got a module of kind 'llvm'"):
+        relaxvm.from_tvm(model.mod.imports[0])
+    with pytest.raises(TypeError, match="pass the executable that it was made of"):
+        relaxvm.from_tvm(relax.VirtualMachine(model, tvm.cpu()))
+
+
+def test_functions_in_machine_code_are_refused_by_name() -> None:
+    compiled = relax.build(Model, "llvm", exec_mode="compiled")
+    with pytest.raises(LinkError, match=r"in machine code, .*: main, .*exec_mode=\"bytecode\"") as e:
+        relaxvm.from_tvm(compiled)
+    assert "main" in e.value.missing
+
+
+def test_code_for_other_devices_is_refused() -> None:
+    class Fake:
+        kind = "relax.VMExecutable"
+        imports = (type("Cuda", (), {"kind": "cuda", "imports": (), "implements_function":
+                                     staticmethod(lambda name: False)}),)  # fmt: skip
+
+        def write_to_file(self, path: str, fmt: str) -> None:
+            relaxvm.ExecBuilder().get().save(path)
+
+    with pytest.raises(LinkError, match="on the CPU alone: modules of kind cuda"):
+        relaxvm.from_tvm(Fake())
+
+
+# Alignment
+
+
+@pytest.mark.parametrize("offset", [4, 16, 20, 32, 60])
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_misaligned_inputs(offset: int, target: str, model: Any) -> None:
+    if target != "generic":
+        if "x86_64" not in tvm.target.codegen.llvm_get_system_triple():
+            pytest.skip("not an x86 machine")
+        model = tvm.compile(Model, tvm.target.Target({"kind": "llvm", "mcpu": target}))
+    vm = relaxvm.from_tvm(model)
+    x, y = at(offset, numbers(7, 4)), at(offset, numbers(4, seed=1))
+    before = x.copy(), y.copy()
+    a, _ = vm.main(x, y)
+    np.testing.assert_array_equal(a, before[0] + before[1])
+    np.testing.assert_array_equal(x, before[0])
+    np.testing.assert_array_equal(vm.main(x[::-1], y)[0], a[::-1])
+    np.testing.assert_array_equal(vm.main(np.asfortranarray(x), y)[0], a)
+    x.flags.writeable = y.flags.writeable = False
+    np.testing.assert_array_equal(vm.main(x, y)[0], a)
+
+
+@pytest.mark.parametrize("make", [lambda x: at(8, x), lambda x: at(0, np.repeat(x, 2))[::2],
+                                  lambda x: at(0, x)])  # fmt: skip
+def test_what_a_kernel_writes_to_any_argument_arrives(make: Any) -> None:
+    library = toolchain.compile_c(
+        '#include <relaxvm/kernel.h>\nRVM_KERNEL(zero) {\n'
+        '  RvmTensor *x = rvm_any_tensor(args, (int)args[0].as_int);\n'
+        '  rvm_f32(x)[0] = 0;\n  return RVM_OK;\n}\n', name="zero"
+    )  # fmt: skip
+    function = tvm_ffi.load_module(str(library)).zero
+    zero = native_function(function)
+    assert (zero.writes, zero.alignment) == (None, 64)
+    for position in (1, 2):
+        x, y = make(np.ones(3, np.float32)), make(np.ones(3, np.float32))
+        assert zero(position, x, y) is None
+        assert (x.tolist(), y.tolist())[position - 1] == [0, 1, 1]
+        assert (x.tolist(), y.tolist())[2 - position] == [1, 1, 1]
+    x = make(np.ones(3, np.float32))
+    x.flags.writeable = False
+    y = make(np.ones(3, np.float32))
+    zero(2, x, y)  # what is only read need not be writable
+    assert y.tolist() == [0, 1, 1]
+
+
+def test_an_argument_that_is_not_written_is_left_alone() -> None:
+    """Two views of the same memory are copied; the stale copy must not overwrite what came back
+    through the other."""
+    library = toolchain.compile_c(
+        '#include <relaxvm/kernel.h>\nRVM_KERNEL(shift) {\n'
+        '  const float *x = rvm_f32(rvm_any_tensor(args, 1));\n'
+        '  float *y = rvm_f32(rvm_any_tensor(args, 0));\n'
+        '  for (int i = 0; i < 4; i++) y[i] = x[i] + 10;\n  return RVM_OK;\n}\n', name="shift"
+    )  # fmt: skip
+    shift = native_function(tvm_ffi.load_module(str(library)).shift)
+    x = np.arange(8, dtype=np.float32)
+    shift(x[::2], x[::2])
+    assert x.tolist() == [10, 1, 12, 3, 14, 5, 16, 7]
+
+
+# Errors
+
+
+def test_errors_of_kernels(model: Any) -> None:
+    add = relaxvm.from_tvm(model).module.imports[0].get_function("add")
+    x = numbers(3, 4)
+    with pytest.raises(Exception, match="shape|Mismatch|expect") as theirs:
+        model.mod.imports[0].get_function("add")(x, numbers(5), x)
+    with pytest.raises(type(theirs.value)) as ours:
+        add(x, numbers(5), x)
+    assert str(ours.value) == str(theirs.value)
+    assert ours.value.__notes__ == ["in native function add"]
+    with pytest.raises(type(theirs.value)):  # said once
+        add(x, numbers(5), x)
+    with pytest.raises(TypeError):
+        add(x, x)
+
+
+def test_errors_in_programs_name_the_place(model: Any) -> None:
+    vm = relaxvm.from_tvm(model)
+    with pytest.raises(ValueError, match="dtype") as e:
+        vm.main(np.zeros((2, 4)), numbers(4))
+    assert "in main, pc " in "".join(e.value.__notes__)
+    with pytest.raises(RuntimeError, match="expected 2 arguments|2 arguments"):
+        vm.main(numbers(2, 4))
+
+
+def test_a_function_that_fails_and_does_not_say_why() -> None:
+    library = toolchain.compile_c(
+        "#include <relaxvm/kernel.h>\nRVM_KERNEL(fail) { return -1; }\n", name="fail"
+    )
+    fail = native_function(tvm_ffi.load_module(str(library)).fail, "fail")
+    with pytest.raises(RelaxVMError, match="fail: the kernel failed with code -1 and did not say"):
+        fail()
+
+
+def test_errors_of_python_functions_keep_class_and_traceback(calls: Any, register: Any) -> None:
+    def fail(x: Any) -> None:
+        raise KeyError(x)
+
+    register(fail)
+    with pytest.raises(KeyError, match="gone") as e:
+        relaxvm.from_tvm(calls).main("gone")
+    assert e.traceback[-1].path == Path(__file__)
+    assert any("in main, pc 0: call relaxvm.test.f" in note for note in e.value.__notes__)
+
+
+# Functions that are registered with TVM
+
+
+def test_values_that_python_functions_get_and_give(calls: Any, register: Any) -> None:
+    seen: list[Any] = []
+
+    def echo(x: Any) -> Any:
+        seen.append(x)
+        return x
+
+    register(echo)
+    main = relaxvm.from_tvm(calls).main
+    for value in (None, True, 7, -(1 << 62), 2.5, "", "short", "not so short a text", b"bytes"):
+        assert main(value) == value
+        assert type(main(value)) is type(value)
+    assert main(Shape((2, 3))) == (2, 3)
+    assert type(main(Shape((2, 3)))) is Shape
+    assert main(np.dtype("bfloat16" if "bfloat16" in dir(np) else "int8")) == np.dtype("int8")
+    assert main(relaxvm.cpu(3)) == relaxvm.cpu(3)
+    seen.clear()
+    x = numbers(2, 3)
+    result = main((x, (1, "a"), Shape(())))
+    assert isinstance(seen[0][0], tvm.runtime.Tensor)
+    np.testing.assert_array_equal(result[0], x)
+    assert result[1:] == ((1, "a"), ())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint16",
+                                   "bool", "float8_e4m3fn"])  # fmt: skip
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3)])
+@pytest.mark.parametrize("readonly", [False, True])
+def test_tensors_of_all_types(
+    dtype: str, shape: tuple[int, ...], readonly: bool, calls: Any, register: Any
+) -> None:
+    pytest.importorskip("ml_dtypes")
+    seen: list[Any] = []
+
+    def echo(x: Any) -> Any:
+        seen.append((str(x.dtype), tuple(x.shape), x.data_ptr()))
+        return x
+
+    register(echo)
+    x = at(0, np.ones(shape, relaxvm.values.as_dtype(dtype)))
+    x.flags.writeable = not readonly
+    y = relaxvm.from_tvm(calls).main(x)
+    assert seen == [(dtype, shape, x.ctypes.data)]
+    assert (y.dtype, y.shape, y.ctypes.data) == (x.dtype, x.shape, x.ctypes.data)
+    assert y.tobytes() == x.tobytes()
+
+
+def test_data_types_that_tvm_cannot_be_given(calls: Any, register: Any) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    register(lambda x: None)
+    main = relaxvm.from_tvm(calls).main
+    for dtype in (ml_dtypes.int4, "S3", "datetime64[s]"):
+        with pytest.raises(TypeError, match="cannot be passed to C"):
+            main(np.zeros(2, dtype))
+
+
+@pytest.mark.parametrize("make", [lambda x: at(4, x), lambda x: np.repeat(x, 2)[::2],
+                                  lambda x: x.astype(">f4")])  # fmt: skip
+def test_python_functions_write_to_copies(make: Any, calls: Any, register: Any) -> None:
+    def fill(x: Any) -> None:
+        assert x.data_ptr() % 64 == 0
+        np.from_dlpack(x)[...] = 5
+
+    register(fill)
+    x = make(numbers(6))
+    relaxvm.from_tvm(calls).main(x)
+    assert x.tolist() == [5] * 6
+
+
+def test_a_function_as_a_value(calls: Any, register: Any) -> None:
+    register(lambda f: f(np.ones(2, np.float32), 3))
+    taken: list[Any] = []
+
+    def f(x: Any, n: int) -> Any:
+        taken.append(type(x))
+        return x * n
+
+    assert relaxvm.from_tvm(calls).main(f).tolist() == [3, 3]
+    assert taken == [np.ndarray]
+    register(lambda f: tvm_ffi.convert(lambda x: x + 1))
+    assert relaxvm.from_tvm(calls).main(None)(1) == 2
+
+
+def test_tensors_live_as_long_as_they_are_used(calls: Any, register: Any) -> None:
+    kept: list[Any] = []
+    register(lambda x: kept.append(x))
+    x = numbers(100)
+    expected = x.copy()
+    relaxvm.from_tvm(calls).main(x)
+    held = weakref.ref(x)
+    aligned = x.ctypes.data % 64 == 0
+    del x
+    gc.collect()
+    assert (held() is not None) == aligned  # else a copy is kept
+    np.testing.assert_array_equal(kept[0].numpy(), expected)
+    kept.clear()
+    gc.collect()
+    assert held() is None
+
+    register(lambda n: tvm.runtime.tensor(np.arange(n)))
+    y = relaxvm.from_tvm(calls).main(5)[1:]
+    gc.collect()
+    assert y.tolist() == [1, 2, 3, 4]
+
+
+def test_which_functions_a_program_may_use(calls: Any, register: Any) -> None:
+    register(lambda x: "TVM's")
+    assert relaxvm.from_tvm(calls).main(0) == "TVM's"
+    assert relaxvm.from_tvm(calls, functions=["relaxvm.test.f"]).main(0) == "TVM's"
+    own = {"relaxvm.test.f": lambda x: "mine"}
+    assert relaxvm.from_tvm(calls, functions=own).main(0) == "mine"
+    for others in ([], {}, relaxvm.Registry()):
+        with pytest.raises(LinkError, match=r"relaxvm\.test\.f"):
+            relaxvm.from_tvm(calls, functions=others)
+
+
+def test_a_missing_function_is_named(calls: Any) -> None:
+    with pytest.raises(LinkError, match=r"relaxvm\.test\.f"):
+        relaxvm.from_tvm(calls)
+
+
+def test_functions_of_tvm_as_they_are() -> None:
+    b = relaxvm.ExecBuilder()
+    with b.function("main", num_inputs=1):
+        b.emit_call("f", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+    executable = b.get()
+
+    def double(x: Any) -> Any:
+        assert isinstance(x, tvm.runtime.Tensor)
+        return tvm.runtime.tensor(x.numpy() * 2)
+
+    f = tvm_ffi.convert(double)
+    x = numbers(3)
+    got = relaxvm.VirtualMachine(executable, functions={"f": f}).main(x)
+    np.testing.assert_array_equal(got, x * 2)
+    with pytest.raises(TypeError, match=r"defined in Python is no native code; give it to a VM"):
+        native_function(f)
+
+
+# Threads, Ctrl-C, references
+
+
+def test_eight_threads(model: Any) -> None:
+    vm = relaxvm.from_tvm(model)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for n in range(1, 60):
+            x, y = numbers(n, 4, seed=seed), numbers(4, seed=n)
+            if not np.array_equal(vm.main(x, y)[0], x + y):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_in_a_function_of_tvm(calls: Any, register: Any) -> None:
+    import signal
+
+    register(lambda x: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        relaxvm.from_tvm(calls).main(0)
+
+
+def test_no_reference_is_lost(model: Any, calls: Any, register: Any) -> None:
+    register(lambda x: x)
+    vm, echo = relaxvm.from_tvm(model), relaxvm.from_tvm(calls).main
+    x, y, skew = at(0, numbers(3, 4)), at(0, numbers(4)), at(4, numbers(4))
+    none, counts = None, [sys.getrefcount(i) for i in (x, y, skew, x.dtype)]
+    for _ in range(50):
+        vm.main(x, y)
+        vm.main(x, skew)
+        echo((x, skew, 1.5, "a long enough text"))
+        echo(None)
+        with pytest.raises(ValueError):
+            vm.main(x.astype(np.float64), y)
+    gc.collect()
+    del none
+    assert [sys.getrefcount(i) for i in (x, y, skew, x.dtype)] == pytest.approx(counts, abs=3)
+
+
+def test_a_program_outlives_its_executable() -> None:
+    vm = relaxvm.from_tvm(tvm.compile(Model, "llvm"))
+    gc.collect()
+    x, y = numbers(3, 4), numbers(4)
+    np.testing.assert_array_equal(vm.main(x, y)[0], x + y)
+
+
+# TVM's language
+
+
+@pytest.fixture
+def vm(model: Any) -> Any:
+    return bridge.VirtualMachine(model, tvm.cpu())
+
+
+def test_tensors_in_and_out(vm: Any) -> None:
+    x, y = numbers(3, 4), numbers(4)
+    result = vm["main"](tvm.runtime.tensor(x), y)
+    assert [type(item) for item in result] == [tvm.runtime.Tensor] * 2
+    np.testing.assert_array_equal(result[0].numpy(), x + y)
+    tensor = tvm.runtime.tensor(x)
+    assert vm["same"](tensor) is tensor
+    assert vm["same"](x).data_ptr() == x.ctypes.data
+
+
+def test_nested_tuples_and_shapes(vm: Any) -> None:
+    x, y = tvm.runtime.tensor(numbers(2)), tvm.runtime.tensor(numbers(3))
+    for given in ((x, y), [x, y], tvm_ffi.Array([x, y])):
+        first, (second, shape) = vm["pair"](given)
+        assert (first, second) == (y, x)
+        assert (type(shape), shape) == (tvm_ffi.Shape, (2, 3))
+
+
+def test_constants_cannot_be_changed_from_outside(vm: Any) -> None:
+    np.from_dlpack(vm["constant"]())[...] = 9
+    assert vm["constant"]().numpy().tolist() == [0, 1, 2]
+
+
+def test_the_stateful_interface(vm: Any, capsys: Any) -> None:
+    x, y = numbers(3, 4), numbers(4)
+    vm.set_input("main", tvm.runtime.tensor(x), y=y, other=1)
+    assert 'Warning: Keyword argument "other" is unused in main' in capsys.readouterr().out
+    vm.invoke_stateful("main")
+    a, b = vm.get_outputs("main")
+    np.testing.assert_array_equal(a.numpy(), x + y)
+    assert isinstance(b, tvm.runtime.Tensor)
+    assert vm.module["get_output_arity"]("main") == 2
+    np.testing.assert_array_equal(vm.module["get_output"]("main", 0).numpy(), x + y)
+    tensor = tvm.runtime.tensor(x)
+    vm.set_input("same", tensor)
+    vm.invoke_stateful("same")
+    assert vm.get_outputs("same") is tensor
+    vm.set_input("same", 3)
+    vm.invoke_stateful("same")
+    assert (vm.get_outputs("same").dtype, vm.get_outputs("same").shape) == ("int32", ())
+    with pytest.raises(ValueError, match="unknown function"):
+        vm.set_input("nothing", x)
+    with pytest.raises(ValueError, match="call set_input first"):
+        vm.invoke_stateful("pair")
+
+
+def test_saved_functions_and_timing(vm: Any) -> None:
+    x, y = numbers(3, 4), numbers(4)
+    vm.save_function("main", "saved", x, y=tvm.runtime.tensor(y))
+    np.testing.assert_array_equal(vm["saved"]()[0].numpy(), x + y)
+    vm.save_function("main", "quiet", x, y, include_return=False)
+    assert vm["quiet"]() is None
+    assert len(vm.time_evaluator("saved", tvm.cpu(), number=2, repeat=3)().results) == 3
+    timed = vm.time_evaluator("main", tvm.cpu(), number=1)(tvm.runtime.tensor(x), y)
+    assert timed.mean > 0
+
+
+def test_instruments(vm: Any) -> None:
+    seen: list[Any] = []
+
+    def instrument(func: Any, name: str, before: bool, ret: Any, *args: Any) -> int:
+        seen.append((name, before, ret, args))
+        return 0
+
+    vm.set_instrument(instrument)
+    x, y = numbers(3, 4), numbers(4)
+    vm["main"](x, y)
+    added = [args for name, before, _, args in seen if name == "add" and not before]
+    assert [type(arg) for arg in added[0]] == [tvm.runtime.Tensor] * 3
+    np.testing.assert_array_equal(added[0][2].numpy(), x + y)
+    vm.set_instrument(None)
+    count = len(seen)
+    vm["main"](x, y)
+    assert len(seen) == count
+    with pytest.raises(ValueError, match=r"no_such\.function"):
+        vm.set_instrument("no_such.function")
+
+
+def test_the_module(vm: Any, model: Any) -> None:
+    module = vm.module
+    assert module.kind == "relax.VirtualMachine"
+    assert module["get_function_arity"]("main") == 2
+    assert module["get_function_param_name"]("main", 1) == "y"
+    x = tvm.runtime.tensor(numbers(4))
+    assert module["same"](x) is x
+    kernel = module.get_function("add", query_imports=True)
+    assert isinstance(kernel, tvm_ffi.Function)
+    assert not module.implements_function("add")
+    assert module.implements_function("add", query_imports=True)
+    with pytest.raises(AttributeError, match="nothing"):
+        module["nothing"]
+    with pytest.raises(AttributeError, match="nothing"):
+        vm["nothing"]
+
+
+def test_arguments_of_the_machine(model: Any) -> None:
+    for wrong in (None, Model, "model.so"):
+        with pytest.raises(ValueError, match=r"expected a tvm\.runtime\.Module or Executable"):
+            bridge.VirtualMachine(wrong, tvm.cpu())
+    for wrong in (None, "cpu", [tvm.cpu(), 1], relaxvm.cpu()):
+        with pytest.raises(TypeError, match=r"expected a tvm\.runtime\.Device or a list of them"):
+            bridge.VirtualMachine(model, wrong)
+    with pytest.raises(ValueError, match=r"expected a CPU, got cuda\(1\)"):
+        bridge.VirtualMachine(model, [tvm.device("cuda", 1), tvm.cpu()])
+    for memory in ("naive", "pooled", {tvm.cpu(): bridge.VirtualMachine.NAIVE_ALLOCATOR}):
+        vm = bridge.VirtualMachine(model, [tvm.cpu()], memory)
+        assert vm["main"](numbers(1, 4), numbers(4))[0].shape == (1, 4)
+
+
+def test_closures() -> None:
+    @I.ir_module
+    class Closures:
+        @R.function
+        def make(x: R.Tensor((2,), "float32")):
+            @R.function
+            def inner(y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                s: R.Tensor((2,), "float32") = R.add(x, y)
+                return s
+
+            return inner
+
+    lifted = relax.transform.LambdaLift()(Closures)
+    executable = tvm.compile(lifted, "llvm")
+    vm = bridge.VirtualMachine(executable, tvm.cpu())
+    x, y = numbers(2), numbers(2, seed=1)
+    closure = vm["make"](tvm.runtime.tensor(x))
+    np.testing.assert_array_equal(vm.invoke_closure(closure, y).numpy(), x + y)
+
+
+# Without TVM
+
+
+def test_without_tvm_the_extra_is_named() -> None:
+    code = """
+import sys
+sys.modules["tvm"] = None
+import relaxvm, relaxvm.contrib.tvm
+try:
+    relaxvm.contrib.tvm.VirtualMachine(None, None)
+except relaxvm.errors.MissingExtraError as error:
+    print(error)
+try:
+    relaxvm.from_tvm(3)
+except TypeError as error:
+    print(error)
+assert "tvm_ffi" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "needs the package apache-tvm; install relaxvm[tvm]" in done.stdout
+    assert "expected what tvm.compile gives" in done.stdout
+    assert issubclass(MissingExtraError, ImportError)
