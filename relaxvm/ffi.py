@@ -124,8 +124,8 @@ class Function:
         return f"<Function of TVM: {self.function!r}>"
 
 
-_FOREIGN: Final = np.dtype(np.void).num
-"""Numbers of data types from which on numpy does not export them."""
+_OBJECT: Final = np.dtype(object).num
+"""Data types of lower numbers are numbers, which numpy exports by itself."""
 
 _Copy = tuple[NDArray[Any], NDArray[Any], bytes]
 """An array, the copy that is passed in its place, and the bytes that the copy had at first."""
@@ -146,7 +146,7 @@ def _lend(value: Any, copies: list[_Copy]) -> Any:
 
 def _exported(array: NDArray[Any]) -> Any:
     """An array that TVM's FFI can take."""
-    plain = array.flags.writeable and array.dtype.num < _FOREIGN
+    plain = array.flags.writeable and array.dtype.num < _OBJECT
     return array if plain else _Exporter(array)
 
 

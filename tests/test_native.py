@@ -23,7 +23,7 @@ import relaxvm
 from relaxvm import ExecBuilder, Shape, VirtualMachine, toolchain
 from relaxvm._native import BIG_CALL, NativeFunction, host_address
 from relaxvm.errors import InternalError, LinkError, RelaxVMError
-from relaxvm.native import load_function, load_kernels
+from relaxvm.native import load_function, load_kernels, native_function
 from relaxvm.values import Device, dtype_to_dl
 
 pytestmark = pytest.mark.skipif(toolchain.compiler() is None, reason="there is no C compiler")
@@ -777,6 +777,67 @@ def test_functions_by_address(library: Path) -> None:
     assert plain.address == address
     assert NativeFunction(address, "plain", loaded, self_address=40)(1, 2) == 42
     assert load(library, "plain")(1) == 1
+
+
+# Function pointers of other packages
+
+SAFE_CALL = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
+)
+
+
+def test_functions_of_ctypes(library: Path) -> None:
+    count = native_function(ctypes.CDLL(str(library)).__tvm_ffi_count)
+    assert (count.name, count(1, 2, 3)) == ("__tvm_ffi_count", 3)
+
+    @SAFE_CALL
+    def seven(self: Any, args: Any, num_args: int, ret: Any) -> int:
+        ctypes.c_int32.from_address(ret).value = 1
+        ctypes.c_int64.from_address(ret + 8).value = 7 + num_args
+        return 0
+
+    kept = native_function(seven, "seven", writes=())
+    del seven
+    gc.collect()
+    assert (kept.name, kept.writes, kept("x", None)) == ("seven", (), 9)
+    held = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda self: 0)
+    assert native_function(held).release_gil is False
+    with pytest.raises(ValueError, match="null pointer"):
+        native_function(SAFE_CALL())
+
+
+def test_functions_of_cffi(library: Path) -> None:
+    cffi = pytest.importorskip("cffi")
+    ffi = cffi.FFI()
+    ffi.cdef("int __tvm_ffi_sum(void *, const void *, int32_t, void *);")
+    opened = ffi.dlopen(str(library))
+    for pointer in (opened.__tvm_ffi_sum, ffi.addressof(opened, "__tvm_ffi_sum"),
+                    ffi.cast("void *", opened.__tvm_ffi_sum)):  # fmt: skip
+        assert native_function(pointer, "sum")(1, 2, 3) == 6
+    with pytest.raises(TypeError, match=r"expected a pointer to a function, got int \*"):
+        native_function(ffi.new("int *"))
+    with pytest.raises(ValueError, match="null pointer"):
+        native_function(ffi.NULL)
+
+
+def test_functions_of_numba() -> None:
+    numba = pytest.importorskip("numba")
+    t = numba.types
+
+    @numba.cfunc(t.int32(t.voidptr, t.voidptr, t.int32, t.CPointer(t.int64)))
+    def many(self, args, num_args, ret):  # type: ignore[no-untyped-def]
+        ret[0] = 1
+        ret[1] = num_args * 10
+        return 0
+
+    assert native_function(many)(1, 2, 3) == 30
+
+
+@pytest.mark.parametrize("what", [None, 3, len, "sum", lambda: 0])
+def test_what_is_no_function_pointer(what: Any) -> None:
+    message = r"expected a function of ctypes, cffi, numba\.cfunc or tvm_ffi, got "
+    with pytest.raises(TypeError, match=message):
+        native_function(what)
 
 
 def test_a_function_keeps_its_library(kernels: Kernels) -> None:

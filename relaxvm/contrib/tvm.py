@@ -168,8 +168,8 @@ class _Kernels:
     def _refuse_devices(self) -> None:
         kinds = sorted({module.kind for module in self._modules} & _OF_DEVICES)
         if kinds:
-            raise LinkError(f"from_tvm: the program has code for other devices, relaxvm runs on the "
-                            f"CPU alone: modules of kind {', '.join(kinds)}")
+            raise LinkError(f"from_tvm: the program has code for other devices, relaxvm runs on "
+                            f"the CPU alone: modules of kind {', '.join(kinds)}")
 
 
 def _tree(modules: Sequence[Any]) -> Iterator[Any]:
