@@ -24,7 +24,8 @@ nn.softmax(x,axis=0) nn.log_softmax(x) nn.layer_norm(x,y,y,axes=[-1]) nn.rms_nor
 NUMBERS = """
 negative(x) abs(x) square(x) sign(x) add(x,y) subtract(y,x) multiply(x,y) maximum(x,y)
 minimum(y,x)
-clip(x,-1,2) nn.relu(x) sum(x) sum(x,axis=0) prod(x,axis=[1]) max(x) max(x,axis=-1) min(x,axis=[0,1])
+clip(x,-1,2) nn.relu(x) sum(x) sum(x,axis=0) prod(x,axis=[1]) max(x) max(x,axis=-1)
+min(x,axis=[0,1])
 matmul(x,permute_dims(x)) matmul(x,y) matmul(expand_dims(x,[0]),reshape(x,(n,4,1)))
 """.split()  # noqa: SIM905
 ANY = """
