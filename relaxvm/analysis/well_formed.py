@@ -831,8 +831,16 @@ def _has_shape_heap(func: Any) -> bool:
     )
 
 
+_NESTED: Final = frozenset({If, SeqExpr, Function})
+
+
 def _text(node: Any) -> str:
-    """A node as text; one that breaks rules may be too broken to be printed."""
+    """A node as text, without what is in branches and functions: that may be a whole program.  One
+    that breaks rules may be too broken to be printed."""
+    if type(node) in _NESTED:
+        return f"<{type(node).__name__}>"
+    if isinstance(node, Binding) and type(node.value) in _NESTED:
+        return f"{node.var.name} = {_text(node.value)}"
     try:
         text = str(node).strip()
     except Exception as error:

@@ -1,0 +1,371 @@
+"""Programs that are nested deeply or are long: every door takes them, or says what is too deep."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import VirtualMachine, analysis, op, transform
+from relaxvm.errors import DiagnosticError, NestingError
+from relaxvm.ir import (
+    BindingBlock,
+    BlockBuilder,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    IRModule,
+    SeqExpr,
+    TensorType,
+    Tuple,
+    Var,
+    VarBinding,
+    infer_type,
+    load_json,
+    save_json,
+    structural_equal,
+    structural_hash,
+)
+from relaxvm.ir.nesting import room, roomy
+from relaxvm.script import from_source
+
+TENSOR = TensorType((2,), "float32")
+BOOL = TensorType((), "bool")
+
+
+def module(params: list[Var], body: Expr, ret: Any = TENSOR) -> IRModule:
+    seq = body if isinstance(body, SeqExpr) else SeqExpr([], body)
+    func = Function(params, seq, ret, attrs={"global_symbol": "main"})
+    return IRModule({GlobalVar("main"): func})
+
+
+def calls(depth: int) -> IRModule:
+    x = Var("x", TENSOR)
+    y: Any = x
+    for _ in range(depth):
+        y = op.add(y, x)
+    return module([x], y)
+
+
+def tuples(depth: int) -> IRModule:
+    x = Var("x", TENSOR)
+    y: Any = x
+    for _ in range(depth):
+        y = Tuple([y])
+    return module([x], y, None)
+
+
+def branches(depth: int) -> IRModule:
+    x, c = Var("x", TENSOR), Var("c", BOOL)
+    seq = SeqExpr([], x)
+    for number in range(depth):
+        var = Var(f"y{number}", TENSOR)
+        inner = Var("z", TENSOR)
+        other = SeqExpr([BindingBlock([VarBinding(inner, op.add(x, x))])], inner)
+        seq = SeqExpr([BindingBlock([VarBinding(var, If(c, other, seq))])], var)
+    mod = module([x, c], seq)
+    infer_type(mod["main"].body)
+    return mod
+
+
+DEEP: dict[str, tuple[Callable[[int], IRModule], int]] = {
+    "calls": (calls, 1000),
+    "tuples": (tuples, 500),
+    "branches": (branches, 200),
+}
+
+
+@pytest.fixture(autouse=True)
+def limit_is_kept() -> Iterator[None]:
+    limit, collects = sys.getrecursionlimit(), gc.isenabled()
+    yield
+    assert (sys.getrecursionlimit(), gc.isenabled()) == (limit, collects)
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_deep_programs_are_fine(kind: str) -> None:
+    make, depth = DEEP[kind]
+    mod, same, other = make(depth), make(depth), make(depth + 1)
+    assert structural_equal(mod, same)
+    assert not structural_equal(mod, other)
+    assert structural_hash(mod) == structural_hash(same) != structural_hash(other)
+    assert structural_equal(load_json(save_json(mod)), mod)
+    assert mod.script().count("\n") > 5
+    normal = transform.Normalize()(mod)
+    assert analysis.well_formed(normal)
+    relaxvm.build(normal)
+
+
+def test_a_thousand_calls_in_one_expression_run() -> None:
+    for mod in (
+        transform.Normalize()(calls(1000)),
+        from_source(
+            "@R.function\ndef main(x: R.Tensor((2,), 'float32')) -> R.Tensor((2,), 'float32'):\n"
+            f"    return {' + '.join(['x'] * 1001)}"
+        ),
+    ):
+        vm = VirtualMachine(relaxvm.build(mod))
+        np.testing.assert_array_equal(vm["main"](np.ones(2, "float32")), [1001, 1001])
+
+
+def test_many_elifs_run() -> None:
+    text = (
+        "@R.function\ndef main(x: R.Tensor((2,), 'float32'), c: R.Tensor((), 'bool')):\n"
+        "    if c:\n        y = x\n"
+        + "    elif c:\n        y = R.add(x, x)\n" * 150
+        + "    else:\n        y = R.negative(x)\n    return y"
+    )
+    vm = VirtualMachine(relaxvm.build(from_source(text)))
+    x = np.ones(2, "float32")
+    np.testing.assert_array_equal(vm["main"](x, np.array(True)), x)
+    np.testing.assert_array_equal(vm["main"](x, np.array(False)), -x)
+
+
+def test_scalars_of_a_thousand_terms() -> None:
+    dim = " + ".join(["n * m // 3"] * 1000)
+    text = (
+        "@R.function\ndef main(x: R.Tensor(('n', 'm'), 'float32')):\n    n = T.int64()\n"
+        f"    m = T.int64()\n    y = R.zeros(R.shape([{dim}]), 'float32')\n    return y"
+    )
+    func = from_source(text)
+    again = from_source(func.script())
+    assert structural_equal(func, again)
+    assert structural_hash(func) == structural_hash(again)
+
+
+def test_prim_funcs_of_deep_expressions_run() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def f(a: T.Buffer((2,), "float32"), b: T.Buffer((2,), "float32")):
+        for i in range(2):
+            b[i] = VALUE
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        y = R.call_tir(Module.f, (x,), out_ty=R.Tensor((2,), "float32"))
+        return y
+"""
+    for value in (" + ".join(["a[i]"] * 600), "T.abs(" * 100 + "a[i]" + ")" * 100):
+        mod = from_source(text.replace("VALUE", value))
+        assert structural_equal(from_source(mod.script()), mod)
+        vm = VirtualMachine(relaxvm.build(mod))
+        expected = 600 if "+" in value else 1
+        np.testing.assert_array_equal(vm["main"](np.ones(2, "float32")), [expected] * 2)
+
+
+# Too deep
+
+TOO_DEEP = branches(4000)
+DOORS: dict[str, Callable[[], object]] = {
+    "structural_equal": lambda: structural_equal(TOO_DEEP, load_json(save_json(TOO_DEEP))),
+    "structural_hash": lambda: structural_hash(TOO_DEEP),
+    "printing": TOO_DEEP.script,
+    "well_formed": lambda: analysis.well_formed(TOO_DEEP),
+    "pass DeadCodeElimination": lambda: transform.DeadCodeElimination()(TOO_DEEP),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_too_deep_is_said(door: str) -> None:
+    message = (
+        rf"^{door}: function 'main': binding of 'y3999': nested too deeply, about 40\d\d levels, "
+        "most of them If; bind parts of it to variables or move them to functions of their own, "
+        r"or raise Python's limit by sys.setrecursionlimit$"
+    )
+    with pytest.raises(NestingError, match=message) as caught:
+        DOORS[door]()
+    assert isinstance(caught.value, RecursionError)  # as it was before it had a class of its own
+    assert isinstance(caught.value, DiagnosticError)
+    assert len(caught.traceback) < 10
+
+
+def test_build_says_it_too() -> None:
+    with pytest.raises(NestingError, match=r"about 40\d\d levels, most of them If"):
+        relaxvm.build(TOO_DEEP)
+
+
+def test_a_greater_limit_helps() -> None:
+    mod = branches(1000)
+    with pytest.raises(NestingError):
+        structural_hash(mod)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 10000)
+    try:
+        assert structural_hash(mod) == structural_hash(branches(1000))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def function(body: str) -> str:
+    return f"@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n{body}\n    return x"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (
+            function(f"    y = x\n    x = {' + '.join(['y'] * 20000)}"),
+            NestingError,
+            r"^<script>:1:1: nested too deeply for the parser of Python \(.*; bind parts",
+        ),
+        (
+            function(f"    x = {'R.abs(' * 300}x{')' * 300}"),
+            DiagnosticError,
+            r"^<script>:3:\d+: too many nested parentheses",
+        ),
+        (
+            function(
+                "    if R.const(True):\n        y = x\n"
+                + "    elif R.const(True):\n        y = x\n" * 2500
+                + "    else:\n        y = x"
+            ),
+            NestingError,
+            r"binding of 'y': <script>:3:5: nested too deeply, about \d+ levels, most of them If; ",
+        ),
+    ],
+    ids=["sum", "parentheses", "elif"],
+)
+def test_texts_that_are_too_deep(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        from_source(text)
+
+
+def test_what_is_not_deep_is_no_nesting_error() -> None:
+    """Recursion without end is a mistake of another kind, and stays what it is."""
+
+    @roomy("running")
+    def endless(program: Expr) -> None:
+        endless(program)
+
+    with pytest.raises(RecursionError) as caught:
+        endless(Var("x", TENSOR))
+    assert not isinstance(caught.value, NestingError)
+
+
+# Room
+
+
+def test_rooms_within_each_other_and_threads_leave_the_limit_as_it_was() -> None:
+    limit = sys.getrecursionlimit()
+    with room("outer"):
+        raised = sys.getrecursionlimit()
+        assert raised > limit
+        with room("inner"):
+            assert sys.getrecursionlimit() == raised
+        assert sys.getrecursionlimit() == raised
+        assert not gc.isenabled()
+    start = threading.Barrier(4)
+
+    def work() -> None:
+        start.wait()
+        for _ in range(300):
+            with room("work"):
+                assert sys.getrecursionlimit() == raised
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_limit_that_is_set_inside_stays() -> None:
+    limit = sys.getrecursionlimit()
+    with room("work"):
+        sys.setrecursionlimit(limit + 7)
+    assert sys.getrecursionlimit() == limit + 7
+    sys.setrecursionlimit(limit)
+
+
+def test_doors_keep_their_signatures() -> None:
+    assert list(inspect.signature(structural_hash).parameters) == ["node", "map_free_vars"]
+    assert (load_json.__doc__ or "").startswith("What `save_json` was given")
+
+
+# Normal form
+
+
+def test_an_operand_that_stands_at_several_places_is_computed_once() -> None:
+    x = Var("x", TENSOR)
+    y: Any = x
+    for _ in range(40):
+        y = op.add(y, y)
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        z = bb.emit(op.multiply(y, x))
+        bb.emit_func_output(bb.emit(op.add(y, z)))
+    assert len(bb.get()["main"].body.blocks[0].bindings) == 42
+
+
+def test_operands_are_evaluated_from_left_to_right() -> None:
+    x = Var("x", TENSOR)
+
+    def call(name: str, *args: Expr) -> Expr:
+        return op.call_packed(name, *args, ty_args=TENSOR)
+
+    bb = BlockBuilder()
+    with bb.function("main", [x], pure=False):
+        inner = Tuple([call("b", call("a", x)), Tuple([call("c", x), x])])
+        bb.emit_func_output(call("e", inner, call("d", x)))
+    names = [b.value.op.global_symbol for b in bb.get()["main"].body.blocks[0].bindings]
+    assert names == ["a", "b", "c", "d", "e"]
+
+
+# Long programs
+
+
+def test_work_grows_with_the_size_of_a_program() -> None:
+    """Counted in calls of Python, so that no clock decides."""
+
+    def program(length: int) -> IRModule:
+        n = Var("n", "int64")
+        x = Var("x", TensorType((n, 4), "float32"))
+        bb = BlockBuilder()
+        with bb.function("main", [x]):
+            y: Any = x
+            for _ in range(length):
+                y = bb.emit(op.add(y, x))
+            bb.emit_func_output(y)
+        return bb.get()
+
+    def count(work: Callable[[], object]) -> int:
+        seen = 0
+
+        def profile(frame: Any, event: str, arg: Any) -> None:
+            nonlocal seen
+            seen += event in ("call", "c_call")
+
+        sys.setprofile(profile)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    def all_counts(length: int) -> dict[str, int]:
+        mod, same = program(length), program(length)
+        text = save_json(mod)
+        return {
+            "structural_equal": count(lambda: structural_equal(mod, same)),
+            "structural_hash": count(lambda: structural_hash(mod)),
+            "save_json": count(lambda: save_json(mod)),
+            "load_json": count(lambda: load_json(text)),
+            "well_formed": count(lambda: analysis.well_formed(mod)),
+            "script": count(mod.script),
+            "normalize": count(lambda: transform.Normalize()(mod)),
+        }
+
+    small, large = all_counts(300), all_counts(1200)
+    for work, calls_made in large.items():
+        assert calls_made < 4.4 * small[work], work
