@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["report_status"]
+__all__ = ["is_ignored", "report_status"]
 
 # Bit of the status, key of `numpy.geterr`, numpy's words; in numpy's order.
 _KINDS: Final = (
@@ -35,6 +35,12 @@ def report_status(status: int, name: str) -> None:
     for bit, key, words in _KINDS:
         if status & bit:
             _act(settings[key], words, name, status)
+
+
+def is_ignored(status: int) -> bool:
+    """Whether ``numpy.errstate`` asks for nothing after an operation with this status."""
+    settings: dict[str, Any] = dict(np.geterr())
+    return all(settings[key] == "ignore" for bit, key, _ in _KINDS if status & bit)
 
 
 def _act(setting: str, words: str, name: str, status: int) -> None:

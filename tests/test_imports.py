@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "ir",
         "op",
         "executable shape_program",
-        "_build _fused _memory _native",
+        "_build _direct _fused _memory _native",
         "_host",
         "_code",
         "_translate",

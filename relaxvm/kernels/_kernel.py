@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._direct import DirectKernel
 from ..registry import GLOBAL, PackedFunc, Signature, StaticCheck
 from ..values import describe
 
@@ -48,6 +49,7 @@ def kernel(
     *aliases: str,
     ufunc: np.ufunc | None = None,
     check: StaticCheck | None = None,
+    direct: bool = False,
 ) -> Callable[[F], F]:
     """Decorator: register a function as ``relaxvm.kernel.<name>``.
 
@@ -57,14 +59,16 @@ def kernel(
         aliases: further names, without the prefix.
         ufunc: what `ufunc_of` answers.
         check: further load-time check, as in `relaxvm.registry.Signature`.
+        direct: whether `relaxvm._direct` computes small tensors, or the `ufunc` of two inputs.
     """
 
     def register(func: F) -> F:
         takes = Signature.parse(signature, result="none", check=check)
         doc = inspect.cleandoc(func.__doc__ or "")
+        run = DirectKernel(name, func, ufunc) if direct else func
         for each in (name, *aliases):
-            GLOBAL.register(PREFIX + each, func, signature=takes, effect=False, doc=doc)
-            _kernels[PREFIX + each] = func
+            GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
+            _kernels[PREFIX + each] = run
             if ufunc is not None:
                 _ufuncs[PREFIX + each] = ufunc
         return func

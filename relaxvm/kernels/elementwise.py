@@ -155,9 +155,8 @@ def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element.  One of a and b may be a number."
     aliases = (_ALIASES[name],) if name in _ALIASES else ()
-    kernel(name, "a: tensor|int|float, b: tensor|int|float, out: tensor", *aliases, ufunc=ufunc)(
-        run
-    )
+    signature = "a: tensor|int|float, b: tensor|int|float, out: tensor"
+    kernel(name, signature, *aliases, ufunc=ufunc, direct=True)(run)
 
 
 def _truncating_divide(out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> None:
@@ -192,7 +191,7 @@ for _name, (_ufunc, _meaning) in _BINARY.items():
     _register_binary(_name, _ufunc, _meaning)
 
 
-@kernel("relu", "x: tensor, out: tensor", "nn.relu")
+@kernel("relu", "x: tensor, out: tensor", "nn.relu", direct=True)
 def relu(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the greater of x and 0, element by element; NaN stays NaN."""
     if alike(out, x) and out.shape == x.shape:
@@ -221,7 +220,7 @@ def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     np.copyto(out, a, where=cond)
 
 
-def _register_steps(name: str, step: Any, meaning: str, *aliases: str) -> None:
+def _register_steps(name: str, step: Any, meaning: str, *, direct: bool = False) -> None:
     """A function of one float, by a step of `blockwise`; narrow floats go through float32."""
 
     def run(x: NDArray[Any], out: NDArray[Any]) -> None:
@@ -232,7 +231,7 @@ def _register_steps(name: str, step: Any, meaning: str, *aliases: str) -> None:
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"out = {meaning}, element by element.  x: floats of at most 64 bits."
-    kernel(name, "x: tensor, out: tensor", *aliases)(run)
+    kernel(name, "x: tensor, out: tensor", direct=direct)(run)
 
 
 def _rsqrt(out: NDArray[Any], x: NDArray[Any]) -> None:
@@ -274,12 +273,15 @@ def _gelu_tanh(out: NDArray[Any], x: NDArray[Any]) -> None:
 
 
 _register_steps("rsqrt", _rsqrt, "1 / the square root of x")
-_register_steps("sigmoid", _sigmoid, "1 / (1 + exp(-x))")
+_register_steps("sigmoid", _sigmoid, "1 / (1 + exp(-x))", direct=True)
 _register_steps("erf", erf_block, "the error function of x, 2/sqrt(pi) * integral of exp(-t*t)")
-_register_steps("nn.silu", _silu, "x * sigmoid(x)")
+_register_steps("nn.silu", _silu, "x * sigmoid(x)", direct=True)
 _register_steps("nn.gelu", _gelu, "x * (1 + erf(x / sqrt(2))) / 2")
 _register_steps(
-    "nn.gelu_tanh", _gelu_tanh, "x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3))) / 2"
+    "nn.gelu_tanh",
+    _gelu_tanh,
+    "x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3))) / 2",
+    direct=True,
 )
 
 

@@ -28,7 +28,7 @@ from ._kernel import (
 __all__: list[str] = []
 
 
-@kernel("cast", "x: tensor, out: tensor", "astype")
+@kernel("cast", "x: tensor, out: tensor", "astype", direct=True)
 def cast(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = x converted to out's data type; a copy where that is x's.  x broadcasts to out's shape.
     Floats lose their fraction on the way to integers; what does not fit wraps or saturates as in
@@ -104,7 +104,7 @@ def arange(start: Any, end: Any, step: Any, out: NDArray[Any]) -> None:
         np.copyto(out[begin : begin + BLOCK], numbers, casting="unsafe")
 
 
-@kernel("reshape", "x: tensor, out: tensor", "expand_dims", "squeeze", "flatten")
+@kernel("reshape", "x: tensor, out: tensor", "expand_dims", "squeeze", "flatten", direct=True)
 def reshape(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the elements of x, in their order, in another shape.  If neither is contiguous, they
     pass through a copy."""
@@ -118,7 +118,7 @@ def reshape(x: NDArray[Any], out: NDArray[Any]) -> None:
         assign(out, x.reshape(out.shape))
 
 
-@kernel("permute_dims", "x: tensor, *axes: int|shape|none, out: tensor")
+@kernel("permute_dims", "x: tensor, *axes: int|shape|none, out: tensor", direct=True)
 def permute_dims(*args: Any) -> None:
     """out = x with its axes in another order: out's axis i is x's axis axes[i].  axes: a Shape, or
     ints; None, or none at all, reverses their order: the transpose of a matrix."""
@@ -145,7 +145,7 @@ _take: Final[Any] = np.take  # numpy's stubs want a literal mode
 _TAKE_MODES: Final = ("fast", "wrap", "clip", "nan")
 
 
-@kernel("take", "x: tensor, indices: tensor, axis: int|none, *mode: str, out: tensor")
+@kernel("take", "x: tensor, indices: tensor, axis: int|none, *mode: str, out: tensor", direct=True)
 def take(*args: Any) -> None:
     """out = the slices of x at indices along an axis, None if x is a vector.  indices: tensor of
     integers; out has x's data type, and x's shape with the shape of indices in the place of the
@@ -265,7 +265,7 @@ _PADDERS: Final = {
 }
 
 
-@kernel("broadcast_to", "x: tensor, out: tensor")
+@kernel("broadcast_to", "x: tensor, out: tensor", direct=True)
 def broadcast_to(x: NDArray[Any], out: NDArray[Any]) -> None:
     """out = x repeated along the axes that it lacks or that have length 1 in it, to out's shape."""
     check_tensors("broadcast_to", x=x, out=out)
@@ -273,7 +273,7 @@ def broadcast_to(x: NDArray[Any], out: NDArray[Any]) -> None:
     assign(out, x)
 
 
-@kernel("concat", "*tensors: tensor, axis: int, out: tensor")
+@kernel("concat", "*tensors: tensor, axis: int, out: tensor", direct=True)
 def concat(*args: Any) -> None:
     """out = the tensors one behind another along an axis.  Their other axes are equally long."""
     tensors, axis, out = _joined("concat", args)
@@ -326,7 +326,7 @@ def _joined(name: str, args: tuple[Any, ...]) -> tuple[list[NDArray[Any]], Any, 
     return tensors, axis, out
 
 
-@kernel("split", "x: tensor, indices_or_sections: int|shape, axis: int, *outs: tensor")
+@kernel("split", "x: tensor, indices_or_sections: int|shape, axis: int, *outs: tensor", direct=True)
 def split(*args: Any) -> None:
     """outs = the parts of x along an axis.  indices_or_sections: the number of parts, all of the
     same length, the quotient rounded up, but for the last ones if it does not come out even; or a
@@ -404,7 +404,7 @@ def tile(x: NDArray[Any], repeats: Any, out: NDArray[Any]) -> None:
     np.copyto(out.reshape(*pairs), source)
 
 
-@kernel("flip", "x: tensor, axis: int, out: tensor")
+@kernel("flip", "x: tensor, axis: int, out: tensor", direct=True)
 def flip(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
     """out = x with the order along an axis reversed."""
     check_tensors("flip", x=x)
@@ -416,6 +416,7 @@ def flip(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
 @kernel(
     "strided_slice",
     "x: tensor, axes: shape, begin: shape, end: shape, strides: shape|none, out: tensor",
+    direct=True,
 )
 def strided_slice(
     x: NDArray[Any], axes: Any, begin: Any, end: Any, strides: Any, out: NDArray[Any]

@@ -16,14 +16,14 @@ from ._kernel import Dims, assign, at_end, axis_of, check_out, check_tensors, ke
 __all__: list[str] = []
 
 
-@kernel("nn.softmax", "x: tensor, axis: int, out: tensor")
+@kernel("nn.softmax", "x: tensor, axis: int, out: tensor", direct=True)
 def softmax(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
     """out = exp(x) / the sum of exp(x) along an axis.  x: floats; so that nothing overflows, the
     maximum is subtracted first."""
     _along("nn.softmax", _softmax, x, axis, out)
 
 
-@kernel("nn.log_softmax", "x: tensor, axis: int, out: tensor")
+@kernel("nn.log_softmax", "x: tensor, axis: int, out: tensor", direct=True)
 def log_softmax(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
     """out = x - the logarithm of the sum of exp(x) along an axis; as `nn.softmax` else."""
     _along("nn.log_softmax", _log_softmax, x, axis, out)
@@ -60,6 +60,7 @@ def _working(dtype: np.dtype[Any]) -> np.dtype[Any]:
     "nn.layer_norm",
     "x: tensor, gamma: tensor, beta: tensor, axes: shape, epsilon: float|int, "
     "center: bool|int, scale: bool|int, out: tensor",
+    direct=True,
 )
 def layer_norm(
     x: NDArray[Any],
@@ -98,7 +99,11 @@ def layer_norm(
     _over(step, axes, x, out, working)
 
 
-@kernel("nn.rms_norm", "x: tensor, weight: tensor, axes: shape, epsilon: float|int, out: tensor")
+@kernel(
+    "nn.rms_norm",
+    "x: tensor, weight: tensor, axes: shape, epsilon: float|int, out: tensor",
+    direct=True,
+)
 def rms_norm(
     x: NDArray[Any], weight: NDArray[Any], axes: Any, epsilon: Any, out: NDArray[Any]
 ) -> None:
@@ -244,6 +249,7 @@ _MASKS: Final = ("TopLeft", "BottomRight")
     "query: tensor, key: tensor, value: tensor, bias: tensor|none, scale: float|int|none, "
     "causal_mask: str|none, out: tensor",
     "nn.attention_bias",
+    direct=True,
 )
 def attention(
     query: NDArray[Any],

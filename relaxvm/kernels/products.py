@@ -25,7 +25,7 @@ __all__: list[str] = []
 _PRODUCT = "a: tensor, b: tensor, out: tensor"
 
 
-@kernel("matmul", _PRODUCT)
+@kernel("matmul", _PRODUCT, direct=True)
 def matmul(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
     """out = a @ b.  a[..., n, k], b[..., k, m], out[..., n, m]; leading dimensions broadcast.  A
     vector a has no n, a vector b no m.  out may be of a wider data type, which a and b are
@@ -33,19 +33,19 @@ def matmul(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
     _product("matmul", a, b, out)
 
 
-@kernel("matmul_nt", _PRODUCT)
+@kernel("matmul_nt", _PRODUCT, direct=True)
 def matmul_nt(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
     """out = a @ the transpose of b.  a[..., n, k], b[..., m, k], out[..., n, m]."""
     _product("matmul_nt", a, b, out, transpose_b=True)
 
 
-@kernel("matmul_tn", _PRODUCT)
+@kernel("matmul_tn", _PRODUCT, direct=True)
 def matmul_tn(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
     """out = the transpose of a @ b.  a[..., k, n], b[..., k, m], out[..., n, m]."""
     _product("matmul_tn", a, b, out, transpose_a=True)
 
 
-@kernel("linear", "x: tensor, weight: tensor, bias: tensor|none, out: tensor")
+@kernel("linear", "x: tensor, weight: tensor, bias: tensor|none, out: tensor", direct=True)
 def linear(
     x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None, out: NDArray[Any]
 ) -> None:

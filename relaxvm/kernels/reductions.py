@@ -30,7 +30,7 @@ _MULTIPLY: Final[Any] = np.multiply
 _REDUCTION = "x: tensor, *axes: int|shape|none, out: tensor"
 
 
-@kernel("sum", _REDUCTION)
+@kernel("sum", _REDUCTION, direct=True)
 def sum_(*args: Any) -> None:
     """out = the sum of x over axes: a Shape of them, or ints; None, or none at all, stands for all.
     out has x's data type, and x's shape with the axes left out or kept with length 1.  Floats
@@ -45,7 +45,7 @@ def prod(*args: Any) -> None:
     _total("prod", _MULTIPLY, args)
 
 
-@kernel("mean", _REDUCTION)
+@kernel("mean", _REDUCTION, direct=True)
 def mean(*args: Any) -> None:
     """out = the mean of x, of floats, over axes; as `sum` else.  The mean of nothing is NaN."""
     x, out, axes = _arguments("mean", args)
@@ -56,20 +56,20 @@ def mean(*args: Any) -> None:
         np.mean(x, axes, out=out, keepdims=keep)
 
 
-@kernel("max", _REDUCTION)
+@kernel("max", _REDUCTION, direct=True)
 def max_(*args: Any) -> None:
     """out = the greatest element of x over axes, NaN if there is one; as `sum` else.  ValueError if
     there are no elements."""
     _reduce("max", np.maximum, args)
 
 
-@kernel("min", _REDUCTION)
+@kernel("min", _REDUCTION, direct=True)
 def min_(*args: Any) -> None:
     """out = the least element of x over axes; as `max` else."""
     _reduce("min", np.minimum, args)
 
 
-@kernel("argmax", "x: tensor, axis: int|none, out: tensor")
+@kernel("argmax", "x: tensor, axis: int|none, out: tensor", direct=True)
 def argmax(x: NDArray[Any], axis: int | None, out: NDArray[Any]) -> None:
     """out = the index of the greatest element of x along an axis: the first such, or the first NaN.
     An axis of None stands for x as a vector.  out: int64 tensor, x's shape with the axis left out
@@ -77,7 +77,7 @@ def argmax(x: NDArray[Any], axis: int | None, out: NDArray[Any]) -> None:
     _arg_reduce("argmax", np.argmax, x, axis, out)
 
 
-@kernel("argmin", "x: tensor, axis: int|none, out: tensor")
+@kernel("argmin", "x: tensor, axis: int|none, out: tensor", direct=True)
 def argmin(x: NDArray[Any], axis: int | None, out: NDArray[Any]) -> None:
     """out = the index of the least element of x along an axis; as `argmax` else."""
     _arg_reduce("argmin", np.argmin, x, axis, out)
@@ -135,7 +135,7 @@ def _arg_reduce(name: str, find: Any, x: NDArray[Any], axis: Any, out: NDArray[A
 _CUMULATION = "x: tensor, axis: int|none, exclusive: bool|int, out: tensor"
 
 
-@kernel("cumsum", _CUMULATION)
+@kernel("cumsum", _CUMULATION, direct=True)
 def cumsum(x: NDArray[Any], axis: int | None, exclusive: Any, out: NDArray[Any]) -> None:
     """out = the sums of x along an axis up to each element, that element excluded if exclusive.
     An axis of None stands for x as a vector.  out may be of another number type; x is converted to
