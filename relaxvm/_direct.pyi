@@ -5,6 +5,7 @@ import numpy as np
 
 @final
 class DirectKernel:
+    __name__: str
     __wrapped__: Callable[..., None]
     ufunc: np.ufunc | None
     def __new__(

@@ -4,6 +4,8 @@
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 
+from functools import update_wrapper
+
 import numpy as np
 
 from .floating import is_ignored, report_status
@@ -57,8 +59,9 @@ cdef class DirectKernel:
 
     cdef void* _vectorcall
     cdef rvm_direct _direct
-    cdef readonly object __wrapped__
+    cdef object _general
     cdef readonly object ufunc
+    cdef dict __dict__          # the name, documentation and module of the function in Python
 
     def __cinit__(self, str name, general, ufunc=None):
         self._direct = rvm_find_direct(name.encode())
@@ -66,19 +69,20 @@ cdef class DirectKernel:
             self._direct = rvm_binary_kernel
         if self._direct is NULL:
             raise KeyError(name)
-        self.__wrapped__ = general
+        self._general = general
+        update_wrapper(self, general)
         self.ufunc = ufunc
         self._vectorcall = <void*>_vectorcall
 
     def __repr__(self):
-        return f"<DirectKernel {self.__wrapped__.__name__}>"
+        return f"<DirectKernel {self.__name__}>"
 
     def __reduce__(self):
         raise TypeError("cannot pickle a kernel; programs refer to kernels by name")
 
 
 cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
-                           PyObject* kwnames) noexcept:
+                           PyObject* kwnames) except NULL:
     cdef int answer
     if kwnames is NULL:
         answer = (<DirectKernel>self)._direct(
@@ -90,7 +94,7 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
             return NULL
         if answer != RVM_ASK_KERNEL:
             return _report(self, -1 - answer, args, nargsf)
-    return PyObject_Vectorcall(<PyObject*>(<DirectKernel>self).__wrapped__, args, nargsf, kwnames)
+    return PyObject_Vectorcall(<PyObject*>(<DirectKernel>self)._general, args, nargsf, kwnames)
 
 
 cdef PyObject* _report(PyObject* self, int status, PyObject* const* args, size_t nargsf) except NULL:
@@ -100,7 +104,7 @@ cdef PyObject* _report(PyObject* self, int status, PyObject* const* args, size_t
         report_status(status, kernel.ufunc.__name__)
     elif not is_ignored(status):
         # Once more, step by step: the inputs are apart from the results.
-        return _call(<PyObject*>kernel.__wrapped__, args, nargsf)
+        return _call(<PyObject*>kernel._general, args, nargsf)
     Py_INCREF(Py_None)
     return Py_None
 
@@ -118,7 +122,7 @@ cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
     PyType_Modified(<PyTypeObject*>slots)
 
 
-cdef DirectKernel _some = DirectKernel("matmul", None)
+cdef DirectKernel _some = DirectKernel("matmul", is_ignored)
 _use_vectorcall(DirectKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None
 

@@ -21,9 +21,28 @@ typedef int (*rvm_direct)(void *ufunc, PyObject *const *args, Py_ssize_t count);
 #define RVM_DIRECT_WORK (1 << 19)          /* ... and multiplications of products: some 30 us */
 #define RVM_STACK_BYTES 8192       /* of temporaries on the stack */
 
-/* The answer after the loops: what they did to the floating-point status, which was clear before. */
-static inline int rvm_answer(int ignored) {
-    int status = rvm_float_status() & ~ignored;
+#if defined(_MSC_VER)
+#define RVM_THREAD_LOCAL __declspec(thread)
+#else
+#define RVM_THREAD_LOCAL __thread
+#endif
+
+/* What the loops of a kernel did to the floating-point status.  Some clear it when they end, so it is
+ * looked at after each of them. */
+static RVM_THREAD_LOCAL int rvm_seen_status;
+
+static inline void rvm_start(void) {
+    rvm_clear_float_status();
+    rvm_seen_status = 0;
+}
+
+static inline void rvm_note_status(void) {
+    int status = rvm_float_status();
+    if (RVM_UNLIKELY(status)) rvm_seen_status |= status;
+}
+
+static inline int rvm_answer(void) {
+    int status = rvm_seen_status;
     return RVM_LIKELY(!status) ? RVM_DONE : -1 - status;
 }
 
@@ -58,6 +77,7 @@ static inline void rvm_apply_1(int which, int type, const char *x, char *out, np
     char *args[2] = {(char *)x, out};
     npy_intp steps[2] = {item, item};
     loop->call(args, &count, steps, loop->data);
+    rvm_note_status();
 }
 
 static inline void rvm_apply_2(int which, int type, const char *a, npy_intp a_step, const char *b,
@@ -66,6 +86,7 @@ static inline void rvm_apply_2(int which, int type, const char *a, npy_intp a_st
     char *args[3] = {(char *)a, (char *)b, out};
     npy_intp steps[3] = {a_step, b_step, out_step};
     loop->call(args, &count, steps, loop->data);
+    rvm_note_status();
 }
 
 /* total = ufunc(total, each element in turn), or as numpy adds up */
@@ -305,9 +326,10 @@ static int rvm_cast_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count)
     if (loop == NULL) return RVM_ASK_KERNEL;
     char *data[2] = {rvm_data(x), rvm_data(out)};
     npy_intp elements = rvm_length(x), steps[2] = {rvm_item(x), rvm_item(out)};
-    rvm_clear_float_status();
+    rvm_start();
     loop(data, &elements, steps, NULL);
-    return rvm_answer(0);
+    rvm_note_status();
+    return rvm_answer();
 }
 
 /* out's axis i is x's axis axes[i] */
@@ -547,7 +569,7 @@ static int rvm_reduction(int which, int mean, PyObject *const *args, Py_ssize_t 
     npy_intp row = inner * item;
     const char *from = rvm_data(x);
     char *to = rvm_data(out);
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp k = 0; k < outer; k++) {
         npy_intp begin = from_first ? 1 : 0;
         if (from_first) memcpy(to, from, (size_t)row);
@@ -564,7 +586,7 @@ static int rvm_reduction(int which, int mean, PyObject *const *args, Py_ssize_t 
         from += length * row;
         to += row;
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 static int rvm_sum_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
@@ -612,7 +634,7 @@ static int rvm_cumsum_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
     npy_intp rows = length ? rvm_length(x) / length : 0, item = rvm_item(x);
     const char *from = rvm_data(x);
     char *to = rvm_data(out);
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp k = 0; k < rows; k++) {
         memcpy(to, from, (size_t)item);
         if (length > 1)
@@ -620,7 +642,7 @@ static int rvm_cumsum_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
         from += length * item;
         to += length * item;
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 /* argmax(x, axis, out), argmin */
@@ -714,7 +736,7 @@ static int rvm_softmax_kernel(void *ufunc, PyObject *const *args, Py_ssize_t cou
         !rvm_get_row(args[0], args[1], &length))
         return RVM_ASK_KERNEL;
     rvm_set_length(&r, length);
-    rvm_clear_float_status();
+    rvm_start();
     rvm_below_peak(&r);
     rvm_apply_1(RVM_EXP, r.type, r.out, r.out, r.item, r.rows * r.length);
     for (npy_intp i = 0; i < r.rows; i++) {
@@ -723,7 +745,7 @@ static int rvm_softmax_kernel(void *ufunc, PyObject *const *args, Py_ssize_t cou
         rvm_reduce(RVM_ADD, r.type, total.bytes, out, r.item, r.length);
         rvm_apply_2(RVM_DIVIDE, r.type, out, r.item, total.bytes, 0, out, r.item, r.length);
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 static int rvm_log_softmax_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
@@ -735,7 +757,7 @@ static int rvm_log_softmax_kernel(void *ufunc, PyObject *const *args, Py_ssize_t
         !rvm_get_row(args[0], args[1], &length) || length * r.item > RVM_STACK_BYTES)
         return RVM_ASK_KERNEL;
     rvm_set_length(&r, length);
-    rvm_clear_float_status();
+    rvm_start();
     rvm_below_peak(&r);
     for (npy_intp i = 0; i < r.rows; i++) {
         char *out = r.out + i * r.length * r.item;
@@ -745,7 +767,7 @@ static int rvm_log_softmax_kernel(void *ufunc, PyObject *const *args, Py_ssize_t
         rvm_apply_1(RVM_LOG, r.type, total.bytes, total.bytes, r.item, 1);
         rvm_apply_2(RVM_SUBTRACT, r.type, out, r.item, total.bytes, 0, out, r.item, r.length);
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 static inline void rvm_divide_by(rvm_real *total, int type, npy_intp count) {
@@ -781,7 +803,7 @@ static int rvm_rms_norm_kernel(void *ufunc, PyObject *const *args, Py_ssize_t co
         !rvm_set_axes(&r, args[0], args[2], args[1]) || !rvm_get_real(args[3], r.type, &epsilon))
         return RVM_ASK_KERNEL;
     npy_intp n = r.length, item = r.item;
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp i = 0; i < r.rows; i++) {
         const char *x = r.x + i * n * item;
         char *out = r.out + i * n * item;
@@ -792,7 +814,7 @@ static int rvm_rms_norm_kernel(void *ufunc, PyObject *const *args, Py_ssize_t co
         rvm_apply_2(RVM_DIVIDE, r.type, x, item, total.bytes, 0, out, item, n);
         rvm_apply_2(RVM_MULTIPLY, r.type, out, item, rvm_data(args[1]), item, out, item, n);
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 static inline int rvm_get_flag(PyObject *object, npy_intp *flag) {
@@ -818,7 +840,7 @@ static int rvm_layer_norm_kernel(void *ufunc, PyObject *const *args, Py_ssize_t 
         !rvm_get_flag(args[6], &scale) || r.length * r.item > RVM_STACK_BYTES)
         return RVM_ASK_KERNEL;
     npy_intp n = r.length, item = r.item;
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp i = 0; i < r.rows; i++) {
         const char *x = r.x + i * n * item;
         char *out = r.out + i * n * item;
@@ -834,7 +856,7 @@ static int rvm_layer_norm_kernel(void *ufunc, PyObject *const *args, Py_ssize_t 
         if (scale) rvm_apply_2(RVM_MULTIPLY, r.type, out, item, rvm_data(gamma), item, out, item, n);
         if (center) rvm_apply_2(RVM_ADD, r.type, out, item, rvm_data(beta), item, out, item, n);
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 /* ---- products ----------------------------------------------------------------------------------- */
@@ -853,6 +875,7 @@ static void rvm_multiply(int type, npy_intp batch, npy_intp n, npy_intp k, npy_i
     npy_intp steps[9] = {a->batch, b->batch, out->batch, a->row, a->column,
                          b->row,   b->column, out->row,  out->column};
     loop->call(args, dims, steps, loop->data);
+    rvm_note_status();
 }
 
 /* A step of the last but `from_end` axis. */
@@ -927,14 +950,14 @@ static int rvm_product_of(PyObject *a, PyObject *b, PyObject *out, int transpose
         /* One product of many rows, not many products of a few. */
         for (int i = 0; i < rvm_ndim(out) - 2; i++)
             if (rvm_dims(a)[i] != rvm_dims(out)[i]) return 0;
-        rvm_clear_float_status();
+        rvm_start();
         rvm_multiply(type, 1, elements / m, k, m, &x, &y, &z);
-        return rvm_answer(0);
+        return rvm_answer();
     }
     if (!rvm_batch_steps(a, out, a_steps) || !rvm_batch_steps(b, out, b_steps)) return 0;
-    rvm_clear_float_status();
+    rvm_start();
     rvm_multiply_batches(type, out, 0, n, k, m, x, a_steps, y, b_steps, z);
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 static int rvm_matmul_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
@@ -969,7 +992,7 @@ static int rvm_linear_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
         rvm_apply_2(RVM_ADD, type, row, rvm_item(out), rvm_data(bias), rvm_strides(bias)[0], row,
                     rvm_item(out), m);
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 /* ---- attention ---------------------------------------------------------------------------------- */
@@ -1086,7 +1109,7 @@ static int rvm_attention_kernel(void *ufunc, PyObject *const *args, Py_ssize_t c
     }
     const npy_intp *q_steps = rvm_strides(args[0]), *k_steps = rvm_strides(args[1]);
     const npy_intp *v_steps = rvm_strides(args[2]), *out_steps = rvm_strides(args[6]);
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp i = 0; i < a.batch; i++) {
         rvm_matrices q = {rvm_data(args[0]) + i * q_steps[0], q_steps[2], q_steps[1], q_steps[3]};
         rvm_matrices k = {rvm_data(args[1]) + i * k_steps[0], k_steps[2], k_steps[3], k_steps[1]};
@@ -1098,7 +1121,7 @@ static int rvm_attention_kernel(void *ufunc, PyObject *const *args, Py_ssize_t c
         rvm_weigh(&a, i, memory);
         rvm_multiply(a.type, a.heads, a.queries, a.keys, a.depth, &s, &v, &out);
     }
-    int answer = rvm_answer(0);
+    int answer = rvm_answer();
     if (memory != small->bytes) PyMem_RawFree(memory);
     return answer;
 }
@@ -1113,7 +1136,8 @@ static int rvm_operand_steps(PyObject *x, PyObject *out, npy_intp *steps) {
            memcmp(steps, rvm_strides(out), (size_t)rvm_ndim(out) * sizeof *steps) == 0;
 }
 
-/* ufunc(a, b, out), broadcast */
+/* ufunc(a, b, out), broadcast, of a ufunc that gives an element the same bits wherever it lies, and sets
+ * no exception */
 static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
     int64_t words[RVM_UFUNC_WORDS] = {(int64_t)ufunc};
     npy_intp all[3][RVM_MAX_DIMS], dims[RVM_MAX_DIMS], at[RVM_MAX_DIMS] = {0};
@@ -1121,6 +1145,7 @@ static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
     PyObject *out = args[2];
     if (!rvm_operand_steps(args[0], out, all[0]) || !rvm_operand_steps(args[1], out, all[1]) ||
         rvm_length(out) < 2 || !rvm_is_contiguous(out) ||
+        (rvm_ndim(args[0]) != rvm_ndim(out) && rvm_ndim(args[1]) != rvm_ndim(out)) ||
         PyArray_DESCR((PyArrayObject *)args[0]) != PyArray_DESCR((PyArrayObject *)args[1]))
         return RVM_ASK_KERNEL;
     for (int i = 0; i < rvm_ndim(out); i++) /* the result is no longer than both */
@@ -1145,14 +1170,13 @@ static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
     }
     PyUFuncGenericFunction loop = (PyUFuncGenericFunction)words[RVM_UFUNC_LOOP];
     void *data = (void *)words[RVM_UFUNC_DATA];
-    int may_raise = (int)words[RVM_UFUNC_MAY_RAISE];
     npy_intp steps[3] = {all[0][n - 1], all[1][n - 1], all[2][n - 1]};
     char *places[3] = {rvm_data(args[0]), rvm_data(args[1]), rvm_data(out)};
-    rvm_clear_float_status();
+    rvm_start();
     for (;;) {
         char *row[3] = {places[0], places[1], places[2]};
         loop(row, &dims[n - 1], steps, data);
-        if (may_raise && PyErr_Occurred()) return RVM_RAISED;
+        rvm_note_status();
         int axis = n - 2;
         for (; axis >= 0; axis--) {
             for (int k = 0; k < 3; k++) places[k] += all[k][axis];
@@ -1162,7 +1186,7 @@ static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
         }
         if (axis < 0) break;
     }
-    return rvm_answer(0);
+    return rvm_answer();
 }
 
 /* relu(x, out): the maximum of x and 0, also in place */
@@ -1175,7 +1199,7 @@ static int rvm_relu_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count)
         !rvm_is_contiguous(out) || !rvm_same_shape((PyArrayObject *)x, (PyArrayObject *)out) ||
         (rvm_data(x) != rvm_data(out) && !rvm_no_overlap(x, out)))
         return RVM_ASK_KERNEL;
-    rvm_clear_float_status();
+    rvm_start();
     if (rvm_length(x) > 0)
         rvm_apply_2(RVM_MAXIMUM, rvm_type(x), rvm_data(x), rvm_item(x), zero.bytes, 0,
                     rvm_data(out), rvm_item(out), rvm_length(x));
@@ -1186,17 +1210,16 @@ static int rvm_relu_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count)
 enum { RVM_STATUS_OVERFLOW = 2 };
 
 /* sigmoid of a block, in place; that 1 / infinity is 0 needs no mention */
-static int rvm_sigmoid_block(char *x, int type, npy_intp item, npy_intp n) {
+static void rvm_sigmoid_block(char *x, int type, npy_intp item, npy_intp n) {
     rvm_real one;
     rvm_set_real(&one, type, 1);
     rvm_apply_1(RVM_NEGATIVE, type, x, x, item, n);
-    int before = rvm_float_status();
+    int before = rvm_seen_status;
     rvm_apply_1(RVM_EXP, type, x, x, item, n);
-    int status = rvm_float_status() & ~RVM_STATUS_OVERFLOW;
+    rvm_seen_status = before | (rvm_seen_status & ~RVM_STATUS_OVERFLOW);
     rvm_clear_float_status();
     rvm_apply_2(RVM_ADD, type, x, item, one.bytes, 0, x, item, n);
     rvm_apply_1(RVM_RECIPROCAL, type, x, x, item, n);
-    return before | status;
 }
 
 static inline void rvm_scale(int which, double value, char *x, int type, npy_intp item, npy_intp n) {
@@ -1210,12 +1233,11 @@ enum { RVM_SIGMOID, RVM_SILU, RVM_GELU_TANH };
 static int rvm_sigmoid_like(int function, PyObject *const *args, Py_ssize_t count) {
     rvm_rows r;
     rvm_real block[RVM_STACK_BYTES / sizeof(rvm_real)];
-    int status = 0;
     /* One element is not computed as many are: bits may differ. */
     if (count != 2 || !rvm_get_rows(args[0], args[1], &r) || r.length == 1) return RVM_ASK_KERNEL;
     npy_intp most = RVM_STACK_BYTES / r.item;
     char *work = block->bytes;
-    rvm_clear_float_status();
+    rvm_start();
     for (npy_intp start = 0; start < r.length; start += most) {
         npy_intp n = r.length - start < most ? r.length - start : most;
         const char *x = r.x + start * r.item;
@@ -1230,12 +1252,11 @@ static int rvm_sigmoid_like(int function, PyObject *const *args, Py_ssize_t coun
         } else {
             memcpy(work, x, (size_t)(n * r.item));
         }
-        status |= rvm_sigmoid_block(work, r.type, r.item, n);
+        rvm_sigmoid_block(work, r.type, r.item, n);
         if (function == RVM_SIGMOID) memcpy(out, work, (size_t)(n * r.item));
         else rvm_apply_2(RVM_MULTIPLY, r.type, x, r.item, work, r.item, out, r.item, n);
     }
-    status |= rvm_float_status();
-    return RVM_LIKELY(!status) ? RVM_DONE : -1 - status;
+    return rvm_answer();
 }
 
 static int rvm_sigmoid_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {

@@ -89,6 +89,10 @@ _BINARY: Final[dict[str, tuple[np.ufunc, str]]] = {
     "subtract": (np.subtract, "a - b"),
 }
 
+_BY_LAYOUT: Final = frozenset({"atan2", "log_add_exp", "power"})
+"""Functions whose results depend in their last bits on how the elements lie, and which loop numpy
+takes for that; `power` of integers raises, too."""
+
 _ALIASES: Final[dict[str, str]] = {"floor_mod": "remainder"}
 
 
@@ -156,7 +160,7 @@ def _register_binary(name: str, ufunc: Any, meaning: str) -> None:
     run.__doc__ = f"out = {meaning}, element by element.  One of a and b may be a number."
     aliases = (_ALIASES[name],) if name in _ALIASES else ()
     signature = "a: tensor|int|float, b: tensor|int|float, out: tensor"
-    kernel(name, signature, *aliases, ufunc=ufunc, direct=True)(run)
+    kernel(name, signature, *aliases, ufunc=ufunc, direct=name not in _BY_LAYOUT)(run)
 
 
 def _truncating_divide(out: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> None:

@@ -146,7 +146,9 @@ def _operands(
 
 def _are_rows(a: NDArray[Any], out: NDArray[Any]) -> bool:
     """Whether leading dimensions can be taken for one, without copies."""
-    return a.ndim > 2 and a.flags.c_contiguous and out.flags.c_contiguous
+    return (
+        a.ndim > 2 and a.size > 0 < out.size and a.flags.c_contiguous and out.flags.c_contiguous
+    )
 
 
 def _multiply(

@@ -1,0 +1,439 @@
+"""Kernels in C give what the kernels in Python give: results bit for bit, errors and warnings."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm._direct import DirectKernel
+from relaxvm.kernels import PREFIX
+from relaxvm.registry import GLOBAL
+from relaxvm.values import Shape
+
+KERNELS: dict[str, DirectKernel] = {
+    name.removeprefix(PREFIX): GLOBAL.get(name)
+    for name in relaxvm.registry.list_funcs()
+    if name.startswith(PREFIX) and isinstance(GLOBAL.get(name), DirectKernel)
+}
+DTYPES = ["f4", "f4", "f4", "f8", "f8", "f8", "f2", "i8", "i4", "u1", "?", "F", ">f4"]
+SHAPES = [
+    (), (1,), (2,), (7,), (64,), (1, 1), (1, 5), (3, 1), (3, 5), (0, 3), (4, 0), (2, 3, 4), (1, 1, 8),
+    (2, 1, 3), (3, 40), (2, 9, 17), (5, 130), (2, 3, 2, 5), (2, 1, 1, 2, 3, 2),
+]  # fmt: skip
+
+
+class Draw:
+    """Random arguments."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def pick(self, choices: Any) -> Any:
+        return choices[self.rng.integers(len(choices))]
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def tensor(self, shape: tuple[int, ...], dtype: Any, *, odd: bool | None = None) -> np.ndarray:
+        """A tensor in one of many layouts, sometimes with NaN, infinities and -0 in it."""
+        dtype = np.dtype(dtype)
+        values = self.rng.standard_normal(shape) * 10.0 ** self.rng.integers(-1, 3)
+        x = np.asarray(values).astype(dtype.newbyteorder("="))
+        if dtype.kind in "fF" and (self.chance(0.2) if odd is None else odd) and x.size:
+            flat = x.reshape(-1)
+            flat[self.rng.integers(x.size, size=2)] = self.rng.choice(
+                [np.nan, np.inf, -np.inf, -0.0, 1e38, 1e-42], 2)  # fmt: skip
+        if dtype.kind in "iu":
+            x = np.asarray(self.rng.integers(0, 100, shape), dtype)
+        return self.laid_out(x.astype(dtype))
+
+    def laid_out(self, x: np.ndarray) -> np.ndarray:
+        layout = self.rng.integers(30)
+        if layout == 0:
+            return np.asfortranarray(x)
+        if layout == 1 and x.ndim:
+            return np.repeat(x, 2, -1)[..., ::2]
+        if layout == 2 and x.ndim:
+            return x[..., ::-1].copy()[..., ::-1]
+        if layout == 3 and x.ndim:
+            return np.concatenate([x, x], -1)[..., : x.shape[-1]]
+        if layout == 4:
+            memory = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype)  # not aligned
+            memory[...] = x.reshape(-1)
+            return memory.reshape(x.shape)
+        return x
+
+    def out(self, shape: tuple[int, ...], dtype: Any, *inputs: Any) -> np.ndarray:
+        """Where a result goes: now and then of another shape or data type, read-only, or an
+        input."""
+        fault = self.rng.integers(40)
+        dtype = np.dtype(dtype)
+        if fault == 0:
+            shape = (*shape, 2) if self.chance(0.5) else (1, *shape)
+        elif fault == 1:
+            dtype = np.dtype(self.pick(DTYPES))
+        out = self.laid_out(np.full(shape, 7).astype(dtype))
+        if fault == 2:
+            out.flags.writeable = False
+        alike = [x for x in inputs if isinstance(x, np.ndarray) and x.shape == shape]
+        if fault in (3, 4) and alike:
+            return alike[0]
+        tall = [x for x in inputs if isinstance(x, np.ndarray) and x.size > out.size > 0]
+        if fault == 5 and tall and tall[0].flags.c_contiguous:
+            return tall[0].reshape(-1)[-out.size :].view(tall[0].dtype).reshape(shape)
+        return out
+
+    def axes(self, ndim: int) -> tuple[int, ...]:
+        count = int(self.rng.integers(0, ndim + 1))
+        start = int(self.rng.integers(0, ndim - count + 1))
+        axes = list(range(start, start + count))
+        if self.chance(0.2):
+            self.rng.shuffle(axes)
+        return tuple(int(a) - (ndim if self.chance(0.3) else 0) for a in axes)
+
+    def axis(self, ndim: int) -> int:
+        return int(self.rng.integers(-ndim - 1, ndim + 1)) if self.chance(0.1) else (
+            int(self.rng.integers(-ndim, ndim)) if ndim and self.chance(0.6) else -1)  # fmt: skip
+
+
+def _elementwise(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES[:7]))
+    yield from (x, draw.out(x.shape, x.dtype, x))
+
+
+def _binary(draw: Draw) -> Iterator[Any]:
+    shape = draw.pick(SHAPES)
+    dtype = draw.pick(DTYPES)
+    other = tuple(1 if draw.chance(0.3) else dim for dim in shape)[int(draw.rng.integers(3)) :]
+    a, b = draw.tensor(shape, dtype), draw.tensor(other, dtype)
+    if draw.chance(0.1):
+        b = draw.pick([0, 2, -1, 0.5, True, draw.tensor(other, "f4")])
+    operands = [a, b] if draw.chance(0.5) else [b, a]
+    yield from operands
+    yield draw.out(shape, draw.pick([dtype, "?"]), *operands)
+
+
+def _cast(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    lead = (2,) if draw.chance(0.2) else ()
+    yield from (x, draw.out((*lead, *x.shape), draw.pick(DTYPES), x))
+
+
+def _reshape(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    shape = draw.pick([x.shape, (x.size,), (1, x.size, 1), (2, x.size // 2), x.shape[::-1]])
+    yield from (x, draw.out(shape, x.dtype, x))
+
+
+def _broadcast_to(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    shape = tuple(3 if dim == 1 and draw.chance(0.5) else dim for dim in x.shape)
+    yield from (x, draw.out((2, *shape) if draw.chance(0.3) else shape, x.dtype, x))
+
+
+def _permute_dims(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    axes = tuple(int(axis) for axis in draw.rng.permutation(x.ndim))
+    given = draw.pick([(Shape(axes),), axes, (None,), ()]) if axes else ()
+    order = axes if given and given != (None,) else tuple(range(x.ndim))[::-1]
+    if draw.chance(0.05):
+        given = (Shape([*axes, 0]),)
+    yield from (x, *given, draw.out(tuple(x.shape[axis] for axis in order), x.dtype, x))
+
+
+def _flip(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    yield from (x, draw.axis(x.ndim), draw.out(x.shape, x.dtype, x))
+
+
+def _strided_slice(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES))
+    axes = tuple(sorted({int(a) for a in draw.rng.integers(0, x.ndim, 2)}))
+    begin, end = (tuple(int(i) for i in draw.rng.integers(-6, 7, len(axes))) for _ in "ab")
+    strides = tuple(int(draw.pick([-3, -1, 1, 1, 2, 2**62])) for _ in axes)
+    if draw.chance(0.5):
+        strides = (1,) * len(axes)
+    index = [slice(None)] * x.ndim
+    for axis, *bounds in zip(axes, begin, end, strides, strict=True):
+        index[axis] = slice(*bounds)
+    given = None if set(strides) == {1} and draw.chance(0.5) else Shape(strides)
+    shape = x[tuple(index)].shape
+    yield from (x, Shape(axes), Shape(begin), Shape(end), given, draw.out(shape, x.dtype, x))
+
+
+def _concat(draw: Draw) -> Iterator[Any]:
+    shape, dtype = draw.pick(SHAPES[1:]), draw.pick(DTYPES)
+    axis = draw.axis(len(shape))
+    at = axis % len(shape)
+    lengths = [int(n) for n in draw.rng.integers(0, 4, draw.rng.integers(1, 4))]
+    parts = [draw.tensor((*shape[:at], n, *shape[at + 1 :]), dtype) for n in lengths]
+    yield from (*parts, axis)
+    yield draw.out((*shape[:at], sum(lengths), *shape[at + 1 :]), dtype, *parts)
+
+
+def _split(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES))
+    axis = draw.axis(x.ndim)
+    length = x.shape[axis % x.ndim]
+    if draw.chance(0.5):
+        count = int(draw.rng.integers(1, 5))
+        sections: Any = count
+        bounds = [min(i * -(-length // count), length) for i in range(count + 1)]
+    else:
+        inner = sorted(int(i) for i in draw.rng.integers(0, length + 2, draw.rng.integers(0, 3)))
+        sections = Shape(inner[::-1] if draw.chance(0.1) else inner)
+        bounds = [0, *[min(i, length) for i in inner], length]
+    yield from (x, sections, axis)
+    at = axis % x.ndim
+    for begin, end in zip(bounds, bounds[1:], strict=False):
+        yield draw.out((*x.shape[:at], end - begin, *x.shape[at + 1 :]), x.dtype, x)
+
+
+def _take(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES))
+    axis = draw.pick([None, draw.axis(x.ndim)])
+    at = (axis or 0) % x.ndim
+    high = x.shape[at] + int(draw.chance(0.1))
+    indices = draw.laid_out(np.asarray(
+        draw.rng.integers(-int(draw.chance(0.1)), max(1, high), draw.pick([(), (2,), (1, 3), (0,)])),
+        draw.pick(["i8", "i8", "i8", "i4", "i4", "i4", "u4", "i2", "f4"])))  # fmt: skip
+    mode = draw.pick([()] * 5 + [("fast",)] * 4 + [("wrap",), ("clip",), ("nan",), ("slow",)])
+    shape = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+    yield from (x, indices, axis, *mode, draw.out(shape, x.dtype, x, indices))
+
+
+def _reduction(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    axes = draw.axes(x.ndim)
+    given = draw.pick([(Shape(axes),), axes or (Shape(),), (None,)])
+    gone = {axis % x.ndim for axis in axes} if given != (None,) else set(range(x.ndim))
+    keeps = draw.chance(0.5)
+    shape = tuple(1 if i in gone else dim for i, dim in enumerate(x.shape) if keeps or i not in gone)
+    yield from (x, *given, draw.out(shape, x.dtype, x))
+
+
+def _arg_reduction(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    axis = draw.pick([None, draw.axis(x.ndim)])
+    gone = range(x.ndim) if axis is None else {axis % x.ndim} if x.ndim else set()
+    keeps = draw.chance(0.5)
+    shape = tuple(1 if i in gone else dim for i, dim in enumerate(x.shape) if keeps or i not in gone)
+    yield from (x, axis, draw.out(shape, "i8", x))
+
+
+def _cumsum(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    axis = draw.pick([None, draw.axis(x.ndim)])
+    exclusive = draw.pick([0, 0, 0, False, False, 1, 2])
+    yield from (x, axis, exclusive, draw.out((x.size,) if axis is None else x.shape, x.dtype, x))
+
+
+def _softmax(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES[:7]))
+    yield from (x, draw.axis(x.ndim), draw.out(x.shape, x.dtype, x))
+
+
+def _norm(draw: Draw, factors: int) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES[:7]))
+    count = int(draw.rng.integers(not draw.chance(0.1), x.ndim + 1))
+    axes = tuple(range(x.ndim - count, x.ndim)) if draw.chance(0.9) else draw.axes(x.ndim)
+    shape = tuple(x.shape[axis] for axis in axes)
+    epsilon = draw.pick([1e-5] * 9 + [0, 1, math.nan, math.inf, 1e300])
+    flags = [draw.pick([0, 1, True, False, 1, 1, True, 2]) for _ in range(2)] if factors == 2 else []
+    weights = [draw.tensor(shape, x.dtype) for _ in range(factors)]
+    yield from (x, *weights, Shape([a % x.ndim for a in axes]), epsilon, *flags)
+    yield draw.out(x.shape, x.dtype, x, *weights)
+
+
+def _attention(draw: Draw) -> Iterator[Any]:
+    b, s, t, n, h, d = (int(i) for i in draw.rng.integers(1, 6, 6))
+    t = draw.pick([t, t, 33, 0])
+    dtype = draw.pick(DTYPES[:7])
+    q, k, v = (draw.tensor(shape, dtype) for shape in ((b, s, n, h), (b, t, n, h), (b, t, n, d)))
+    bias = None
+    if draw.chance(0.6):
+        bias = draw.tensor(tuple(draw.pick([1, dim]) for dim in (b, n, s, t)), dtype)
+        if draw.chance(0.2) and dtype != "f2":
+            bias[...] = -np.inf
+    scale = draw.pick([None, None, None, 0.5, 2, 2, math.nan])
+    mask = draw.pick([None, None, None, "TopLeft", "BottomRight", "TopLeft", "Left"])
+    yield from (q, k, v, bias, scale, mask, draw.out((b, s, n, d), dtype, q, k, v))
+
+
+def _product(draw: Draw, transpose: str) -> Iterator[Any]:
+    n, k, m = (int(i) for i in draw.rng.integers(0, 20, 3))
+    a_shape = {"a": (k, n)}.get(transpose, (n, k))
+    b_shape = {"b": (m, k)}.get(transpose, (k, m))
+    lead = draw.pick([(), (), (2,), (1, 3), (2, 3), (2, 2, 2)])
+    a_lead, b_lead = draw.pick([(lead, lead), (lead, ()), ((), lead), (lead, lead[1:])])
+    if draw.chance(0.3):
+        a_lead = (1,) * len(a_lead)
+    dtype = draw.pick(DTYPES)
+    a, b = draw.tensor((*a_lead, *a_shape), dtype), draw.tensor((*b_lead, *b_shape), dtype)
+    if draw.chance(0.05):
+        b = draw.tensor((k,), dtype)
+    batch = np.broadcast_shapes(a_lead, b_lead)
+    yield from (a, b, draw.out((*batch, n, m), draw.pick([dtype, dtype, "f8"]), a, b))
+
+
+def _linear(draw: Draw) -> Iterator[Any]:
+    k, m = (int(i) for i in draw.rng.integers(1, 20, 2))
+    dtype = draw.pick(DTYPES)
+    lead = draw.pick([(), (1,), (3,), (2, 3), (0,)])
+    x, weight = draw.tensor((*lead, k), dtype), draw.tensor((m, k), dtype)
+    bias = draw.pick([None, draw.tensor((m,), dtype), draw.tensor((m,), dtype),
+                      draw.tensor((1,), dtype), draw.tensor((1, m), dtype)])  # fmt: skip
+    yield from (x, weight, bias, draw.out((*lead, m), dtype, x, weight, bias))
+
+
+MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
+    "cast": _cast,
+    "reshape": _reshape,
+    "broadcast_to": _broadcast_to,
+    "permute_dims": _permute_dims,
+    "flip": _flip,
+    "strided_slice": _strided_slice,
+    "concat": _concat,
+    "split": _split,
+    "take": _take,
+    "cumsum": _cumsum,
+    "nn.softmax": _softmax,
+    "nn.log_softmax": _softmax,
+    "nn.rms_norm": lambda draw: _norm(draw, 1),
+    "nn.layer_norm": lambda draw: _norm(draw, 2),
+    "nn.attention": _attention,
+    "matmul": lambda draw: _product(draw, ""),
+    "matmul_nt": lambda draw: _product(draw, "b"),
+    "matmul_tn": lambda draw: _product(draw, "a"),
+    "linear": _linear,
+    **dict.fromkeys(["sum", "mean", "max", "min"], _reduction),
+    **dict.fromkeys(["argmax", "argmin"], _arg_reduction),
+    **dict.fromkeys(["relu", "sigmoid", "nn.silu", "nn.gelu_tanh"], _elementwise),
+}
+ALIASES = {"astype", "expand_dims", "squeeze", "flatten", "nn.relu", "nn.attention_bias", "remainder"}
+BINARY = sorted(name for name, kernel in KERNELS.items() if kernel.ufunc and name not in ALIASES)
+
+
+def test_every_kernel_is_compared() -> None:
+    assert set(KERNELS) == {*MAKERS, *BINARY, *ALIASES}
+
+
+def outcome(call: Callable[..., Any], args: list[Any]) -> tuple[Any, ...]:
+    """The error; else the warnings, and the bytes of all arrays afterwards."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            assert call(*args) is None
+        except Exception as raised:
+            return type(raised), str(raised)
+    said = [(w.category, str(w.message)) for w in caught]
+    return said, [a.tobytes() for a in args if isinstance(a, np.ndarray)]
+
+
+class Copies:
+    """Arguments again, with the same layouts and overlaps."""
+
+    def __init__(self, args: list[Any]) -> None:
+        self._args = args
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        self._bases = {id(base): base.copy(order="K") for base in map(_owner, arrays)}
+
+    def restored(self) -> list[Any]:
+        for array in self._args:
+            if isinstance(array, np.ndarray):
+                base = _owner(array)
+                writeable = base.flags.writeable
+                base.flags.writeable = True
+                np.copyto(base, self._bases[id(base)])
+                base.flags.writeable = writeable
+        return self._args
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    return array if not isinstance(array.base, np.ndarray) else _owner(array.base)
+
+
+@pytest.mark.parametrize("name", [*MAKERS, *BINARY])
+def test_same_as_python(name: str) -> None:
+    kernel = KERNELS[name]
+    general = kernel.__wrapped__
+    make = MAKERS.get(name, _binary)
+    done = 0
+
+    def counted(*args: Any) -> None:
+        nonlocal done
+        done -= 1
+        general(*args)
+
+    direct = DirectKernel(name, counted, kernel.ufunc)
+    for seed in range(300):
+        with np.errstate(all="ignore"):
+            args = list(make(Draw(seed)))
+        copies = Copies(args)
+        with np.errstate(all=["warn", "raise", "ignore"][seed % 3]):
+            want = outcome(general, copies.restored())
+            done += 1
+            got = outcome(direct, copies.restored())
+        assert got == want, f"seed {seed}: {args}"
+    assert done > 20  # enough of them in C
+
+
+EXAMPLES: dict[str, tuple[Any, ...]] = {
+    "nn.softmax": (np.ones((2, 8), "f4"), -1, np.empty((2, 8), "f4")),
+    "nn.rms_norm": (np.ones((2, 8)), np.ones(8), Shape([1]), 1e-5, np.empty((2, 8))),
+    "matmul": (np.ones((1, 1, 64), "f4"), np.ones((64, 96), "f4"), np.empty((1, 1, 96), "f4")),
+    "add": (np.ones((2, 8), "f4"), np.ones(8, "f4"), np.empty((2, 8), "f4")),
+    "take": (np.ones((9, 4)), np.array([[3]]), 0, np.empty((1, 1, 4))),
+    "relu": (np.ones(3), np.empty(3)),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_done_in_c(name: str) -> None:
+    def refuse(*args: Any) -> None:
+        raise AssertionError("asked Python")
+
+    assert DirectKernel(name, refuse, KERNELS[name].ufunc)(*EXAMPLES[name]) is None
+
+
+def test_much_work_is_left_to_python() -> None:
+    """So that other threads run meanwhile."""
+
+    def refuse(*args: Any) -> None:
+        raise KeyError("asked Python")
+
+    for name, args in {
+        "nn.softmax": (np.ones((16, 1024), "f4"), -1, np.empty((16, 1024), "f4")),
+        "matmul": (np.ones((96, 96)), np.ones((96, 96)), np.empty((96, 96))),
+        "sum": (np.ones(1 << 17), None, np.empty(())),
+    }.items():
+        with pytest.raises(KeyError, match="asked Python"):
+            DirectKernel(name, refuse)(*args)
+
+
+def test_keywords_go_to_python() -> None:
+    out = np.empty(2)
+    KERNELS["cast"](np.ones(2, "f4"), out=out)
+    assert out.tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match=r"cast\(\) got an unexpected keyword argument 'to'"):
+        KERNELS["cast"](np.ones(2), to=out)
+
+
+def test_it_presents_itself_as_the_kernel() -> None:
+    kernel = KERNELS["matmul"]
+    assert kernel.__name__ == "matmul"
+    assert repr(kernel) == "<DirectKernel matmul>"
+    assert (kernel.__doc__ or "").startswith("out = a @ b.")
+    with pytest.raises(KeyError, match="nothing"):
+        DirectKernel("nothing", len)
+    for refused in (copy.copy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot pickle a kernel; programs refer to kernels by"):
+            refused(kernel)
