@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 import warnings
@@ -25,8 +26,8 @@ KERNELS: dict[str, DirectKernel] = {
 }
 DTYPES = ["f4", "f4", "f4", "f8", "f8", "f8", "f2", "i8", "i4", "u1", "?", "F", ">f4"]
 SHAPES = [
-    (), (1,), (2,), (7,), (64,), (1, 1), (1, 5), (3, 1), (3, 5), (0, 3), (4, 0), (2, 3, 4), (1, 1, 8),
-    (2, 1, 3), (3, 40), (2, 9, 17), (5, 130), (2, 3, 2, 5), (2, 1, 1, 2, 3, 2),
+    (), (1,), (2,), (7,), (64,), (1, 1), (1, 5), (3, 1), (3, 5), (0, 3), (4, 0), (2, 3, 4),
+    (1, 1, 8), (2, 1, 3), (3, 40), (2, 9, 17), (5, 130), (2, 3, 2, 5), (2, 1, 1, 2, 3, 2),
 ]  # fmt: skip
 
 
@@ -193,7 +194,7 @@ def _split(draw: Draw) -> Iterator[Any]:
         bounds = [0, *[min(i, length) for i in inner], length]
     yield from (x, sections, axis)
     at = axis % x.ndim
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in itertools.pairwise(bounds):
         yield draw.out((*x.shape[:at], end - begin, *x.shape[at + 1 :]), x.dtype, x)
 
 
@@ -202,12 +203,17 @@ def _take(draw: Draw) -> Iterator[Any]:
     axis = draw.pick([None, draw.axis(x.ndim)])
     at = (axis or 0) % x.ndim
     high = x.shape[at] + int(draw.chance(0.1))
-    indices = draw.laid_out(np.asarray(
-        draw.rng.integers(-int(draw.chance(0.1)), max(1, high), draw.pick([(), (2,), (1, 3), (0,)])),
-        draw.pick(["i8", "i8", "i8", "i4", "i4", "i4", "u4", "i2", "f4"])))  # fmt: skip
+    count = draw.pick([(), (2,), (1, 3), (0,)])
+    drawn = draw.rng.integers(-int(draw.chance(0.1)), max(1, high), count)
+    dtype = draw.pick(["i8", "i8", "i8", "i4", "i4", "i4", "u4", "i2", "f4"])
+    indices = draw.laid_out(np.asarray(drawn, dtype))
     mode = draw.pick([()] * 5 + [("fast",)] * 4 + [("wrap",), ("clip",), ("nan",), ("slow",)])
     shape = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
     yield from (x, indices, axis, *mode, draw.out(shape, x.dtype, x, indices))
+
+
+def _reduced(shape: tuple[int, ...], gone: Any, keeps: bool) -> tuple[int, ...]:
+    return tuple(1 if i in gone else n for i, n in enumerate(shape) if keeps or i not in gone)
 
 
 def _reduction(draw: Draw) -> Iterator[Any]:
@@ -216,7 +222,7 @@ def _reduction(draw: Draw) -> Iterator[Any]:
     given = draw.pick([(Shape(axes),), axes or (Shape(),), (None,)])
     gone = {axis % x.ndim for axis in axes} if given != (None,) else set(range(x.ndim))
     keeps = draw.chance(0.5)
-    shape = tuple(1 if i in gone else dim for i, dim in enumerate(x.shape) if keeps or i not in gone)
+    shape = _reduced(x.shape, gone, keeps)
     yield from (x, *given, draw.out(shape, x.dtype, x))
 
 
@@ -225,7 +231,7 @@ def _arg_reduction(draw: Draw) -> Iterator[Any]:
     axis = draw.pick([None, draw.axis(x.ndim)])
     gone = range(x.ndim) if axis is None else {axis % x.ndim} if x.ndim else set()
     keeps = draw.chance(0.5)
-    shape = tuple(1 if i in gone else dim for i, dim in enumerate(x.shape) if keeps or i not in gone)
+    shape = _reduced(x.shape, gone, keeps)
     yield from (x, axis, draw.out(shape, "i8", x))
 
 
@@ -247,7 +253,8 @@ def _norm(draw: Draw, factors: int) -> Iterator[Any]:
     axes = tuple(range(x.ndim - count, x.ndim)) if draw.chance(0.9) else draw.axes(x.ndim)
     shape = tuple(x.shape[axis] for axis in axes)
     epsilon = draw.pick([1e-5] * 9 + [0, 1, math.nan, math.inf, 1e300])
-    flags = [draw.pick([0, 1, True, False, 1, 1, True, 2]) for _ in range(2)] if factors == 2 else []
+    choices = [0, 1, True, False, 1, 1, True, 2]
+    flags = [draw.pick(choices) for _ in range(2)] if factors == 2 else []
     weights = [draw.tensor(shape, x.dtype) for _ in range(factors)]
     yield from (x, *weights, Shape([a % x.ndim for a in axes]), epsilon, *flags)
     yield draw.out(x.shape, x.dtype, x, *weights)
@@ -318,7 +325,9 @@ MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
     **dict.fromkeys(["argmax", "argmin"], _arg_reduction),
     **dict.fromkeys(["relu", "sigmoid", "nn.silu", "nn.gelu_tanh"], _elementwise),
 }
-ALIASES = {"astype", "expand_dims", "squeeze", "flatten", "nn.relu", "nn.attention_bias", "remainder"}
+ALIASES = {
+    "astype", "expand_dims", "squeeze", "flatten", "nn.relu", "nn.attention_bias", "remainder",
+}  # fmt: skip
 BINARY = sorted(name for name, kernel in KERNELS.items() if kernel.ufunc and name not in ALIASES)
 
 

@@ -293,3 +293,14 @@ def test_ufunc_of_is_what_the_kernel_computes() -> None:
 def test_ufunc_of_others_is_none(name: str) -> None:
     assert ufunc_of(PREFIX + name) is None
     assert ufunc_of(name) is None
+
+
+def test_more_dimensions_than_numpy_broadcasts() -> None:
+    for dtype in (np.float32, np.int64):
+        a, b = np.ones((1,) * 38 + (2, 3), dtype), np.full((3,), 2, dtype)
+        for other in (a, b):
+            out = np.zeros(a.shape, dtype)
+            relaxvm.get_func("relaxvm.kernel.add")(a, other, out)
+            np.testing.assert_array_equal(out, a + other)
+    with pytest.raises(ValueError, match="add: expected shapes that broadcast"):
+        relaxvm.get_func("relaxvm.kernel.add")(a, np.ones(2, np.int64), out)

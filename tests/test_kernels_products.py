@@ -182,3 +182,26 @@ def test_einsum_refuses_types() -> None:
         "einsum", a, a, a, error=TypeError, message="subscripts: expected a string, got float64"
     )
     refuses("einsum", a, "ij", error=TypeError, message="expected operands, subscripts and out")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_floats_of_ml_dtypes_by_way_of_float32(dtype: str) -> None:
+    narrow = np.dtype(getattr(pytest.importorskip("ml_dtypes"), dtype))
+    a = np.linspace(-1, 1, 6).reshape(2, 3).astype(narrow)
+    b = np.linspace(0, 2, 12).reshape(3, 4).astype(narrow)
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    for out in (np.zeros((2, 4), narrow), np.zeros((2, 4), np.float32)):
+        relaxvm.get_func("relaxvm.kernel.matmul")(a, b, out)
+        np.testing.assert_array_equal(out, exact.astype(out.dtype))
+    out, bias = np.zeros((2, 4), narrow), np.ones(4, narrow)
+    relaxvm.get_func("relaxvm.kernel.linear")(a, b.T.copy(), bias, out)
+    np.testing.assert_array_equal(out, exact.astype(narrow) + bias)
+
+
+def test_no_rows_of_no_columns() -> None:
+    for dtype in (np.float32, np.complex64):
+        out = np.ones((2, 3, 4), dtype)
+        relaxvm.get_func("relaxvm.kernel.matmul")(
+            np.ones((2, 3, 0), dtype), np.ones((0, 4), dtype), out
+        )
+        assert not out.any()

@@ -239,11 +239,28 @@ def broadcast(name: str, **operands: Any) -> Dims:
     Raises:
         ValueError: they do not.
     """
+    shapes = [np.shape(operand) for operand in operands.values()]
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     try:
+        # numpy.broadcast takes up to 32 dimensions, ufuncs take 64.
+        if max(map(len, shapes)) > 32:
+            return _broadcast_dims(shapes)
         return np.broadcast(*operands.values()).shape
     except ValueError:
         got = ", ".join(f"{name} {describe(operand)}" for name, operand in operands.items())
         raise ValueError(f"{name}: expected shapes that broadcast, got {got}") from None
+
+
+def _broadcast_dims(shapes: list[Dims]) -> Dims:
+    ndim = max(map(len, shapes))
+    dims = []
+    for each in zip(*((1,) * (ndim - len(shape)) + shape for shape in shapes), strict=True):
+        longer = set(each) - {1}
+        if len(longer) > 1:
+            raise ValueError("shapes do not broadcast")
+        dims.append(longer.pop() if longer else 1)
+    return tuple(dims)
 
 
 def axis_of(name: str, x: NDArray[Any], axis: Any) -> int:

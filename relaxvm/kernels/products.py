@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
+from ._blocks import working_dtype
 from ._kernel import (
     Dims,
     alike,
@@ -137,8 +138,11 @@ def _operands(
         ) from None
     rows = left.shape[-2:-1]  # of a vector, none
     columns = right.shape[-1:] if right.ndim > 1 else ()
-    dtype = result_dtype(name, np.matmul, a=a, b=b)
-    if isinstance(out, np.ndarray) and dtype.kind in "iuf" and np.can_cast(dtype, out.dtype):
+    dtype = native(a.dtype)
+    if not _is_narrow(dtype) or native(b.dtype) != dtype:
+        dtype = result_dtype(name, np.matmul, a=a, b=b)
+    is_wider = isinstance(out, np.ndarray) and out.dtype.kind in "iuf"
+    if is_wider and (dtype.kind in "iuf" or _is_narrow(dtype)) and np.can_cast(dtype, out.dtype):
         dtype = native(out.dtype)
     check_out(name, out, dtype, (*batch, *rows, *columns))
     return left, right, dtype
@@ -158,14 +162,19 @@ def _multiply(
     if right.ndim == 2 and _are_rows(left, out):
         # One product of many rows, not many products of a few.
         left, out = left.reshape(-1, left.shape[-1]), out.reshape(-1, out.shape[-1])
-    if dtype.kind == "f" and dtype.itemsize == 2:
+    if _is_narrow(dtype):
         _narrow_matmul(left, right, out)
     else:
         np.matmul(left, right, out=out, dtype=dtype)
 
 
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Whether these are floats of less than 32 bits, which those of ml_dtypes are."""
+    return working_dtype(dtype) not in (None, dtype)
+
+
 def _narrow_matmul(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
-    """A product of float16, by way of float32: numpy has no BLAS for it."""
+    """A product by way of float32: numpy has no BLAS for narrower floats, if it has a loop."""
     product = np.matmul(left.astype(np.float32), right.astype(np.float32))
     np.copyto(out, product, casting="same_kind")
 
