@@ -14,12 +14,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DebugInfo", "Location", "Span", "underlined"]
+__all__ = ["DebugInfo", "Location", "Span", "short_file", "underlined"]
 
 MAX_LINE: Final = 1000
 """Characters of a line of source.  `DebugInfo.of` does not keep longer ones: nobody wrote them."""
@@ -93,6 +94,16 @@ class Location(NamedTuple):
     pc: int
     span: Span | None = None
     variable: str | None = None
+
+
+def short_file(file: str) -> str:
+    """A file's path from the working directory if it is below that, else its name behind that of
+    its folder; what is no absolute path stays."""
+    path = Path(file)
+    if not path.is_absolute():
+        return file
+    below = path.is_relative_to(folder := Path.cwd())
+    return path.relative_to(folder).as_posix() if below else "/".join(path.parts[1:][-2:])
 
 
 class DebugInfo:
@@ -213,6 +224,16 @@ class DebugInfo:
                 if start + pc < end
             ]
         return cls.of(locations, sources) or None
+
+    def with_short_files(self) -> DebugInfo:
+        """As it may leave this machine: files by `short_file`, if that keeps them apart.  The lines
+        that are shown are in `line_texts`; nothing reads the files."""
+        short = tuple(map(short_file, self.files))
+        if short == self.files or len(set(short)) < len(short):
+            return self
+        return DebugInfo(
+            self.runs, self.spans, short, self.variables, self.line_numbers, self.line_texts
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"DebugInfo.{name}: debug information is immutable")

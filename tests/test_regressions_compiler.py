@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import runpy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -396,3 +398,47 @@ def test_what_a_scalar_of_numpy_is_not(exec_mode: str) -> None:
         run(text, np.float32(1), exec_mode=exec_mode)
     with pytest.raises(TypeError, match=r"expected a tensor, got float 1\.0"):
         run(text, 1.0, exec_mode=exec_mode)
+
+
+@MODES
+def test_executables_do_not_tell_where_files_are(
+    exec_mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+import relaxvm
+from relaxvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor((3,), "float32")):
+        y = R.call_packed("test.fail", x, ty_args=R.Any)
+        return y
+
+executable = relaxvm.build(Module, exec_mode=MODE)
+"""
+
+    def fail(x: Any) -> None:
+        raise ValueError("no")
+
+    x = np.ones(3, np.float32)
+
+    def note(folder: Path) -> str:
+        monkeypatch.chdir(folder)
+        path = tmp_path / "folder" / "program.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        found = runpy.run_path(str(path), {"MODE": exec_mode})
+        path.unlink()
+        linecache.clearcache()
+        with pytest.raises(ValueError, match="no") as caught:
+            VirtualMachine(found["executable"], functions={"test.fail": fail})["main"](x)
+        return "\n".join(caught.value.__notes__)
+
+    (other := tmp_path / "other").mkdir()
+    whole = str(tmp_path / "folder" / "program.py")
+    below, behind = whole.lstrip("/"), "folder/program.py"
+    for folder, name in ((tmp_path, behind), (other, behind), (Path("/"), below)):
+        said = note(folder)
+        assert f" {name}:9:" in said
+        assert 'y = R.call_packed("test.fail", x, ty_args=R.Any)' in said

@@ -154,6 +154,8 @@ def vmlink(
     """The executable of what was generated, with its PrimFuncs compiled."""
     _check_target(target)
     executable = builder.get()
+    if executable.debug is not None:
+        executable = executable.with_debug(executable.debug.with_short_files())
     funcs = {} if tir_mod is None else {
         symbol_of(func, var): func
         for var, func in tir_mod.functions.items()

@@ -180,7 +180,7 @@ class _Module:
     def finish(self, sources: Mapping[str, str]) -> GeneratedCode:
         files = {span.file for _, span, _ in self._locations if span is not None}
         texts = {file: sources.get(file) or "".join(linecache.getlines(file)) for file in files}
-        debug = DebugInfo.of(self._locations, texts) or None
+        debug = DebugInfo.of(self._locations, texts).with_short_files() or None
         text = "".join([f"{line}\n" for line in self._lines])
         return GeneratedCode(text, self.functions, self.packed, debug)
 
