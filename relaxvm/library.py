@@ -35,7 +35,7 @@ from .generated import CompiledFunctions, GeneratedCode
 from .shared_library import SUFFIXES, check_for_tvm, is_shared_library, write_library
 from .source import DebugInfo
 from .tir.build import KernelLibrary, LibraryState
-from .tvm_library.image import PART
+from .tvm_library.image import PART, is_of_tvm
 from .values import describe, readable
 
 __all__ = ["export_library", "load_kernels", "parts_of", "platform_name"]
@@ -199,7 +199,7 @@ def load_kernels(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
         CompilerError: the compiler fails.
     """
     kernels: Mapping[str, Callable[..., Any]] = {}
-    if PART in stored.parts and _KERNELS not in stored.parts:
+    if is_of_tvm(stored):
         from .tvm_library.loaded import LibraryKernels
 
         return LibraryKernels(stored)

@@ -91,6 +91,12 @@ def load_library(
 def _with_kernels(ex: VMExecutable) -> VMExecutable:
     if not isinstance(ex.kernels, StoredKernels):
         return ex
+    from .tvm_library.image import is_of_tvm
+
+    if is_of_tvm(ex.kernels):  # does without the compiler
+        from .tvm_library.loaded import LibraryKernels
+
+        return ex.with_kernels(LibraryKernels(ex.kernels))
     from .library import load_kernels
 
     return ex.with_kernels(load_kernels(ex.kernels))

@@ -27,6 +27,8 @@ _READ_ONLY: Final = 0x6474E552  # PT_GNU_RELRO: read-only once it is linked
 _DYNAMIC, _RELA, _DYNSYM = 6, 4, 11  # sh_type
 _NEEDED: Final = 1  # d_tag: DT_NEEDED
 _WEAK: Final = 2  # binding of a symbol: STB_WEAK
+_EXECUTABLE: Final = 1  # p_flags: PF_X
+_EXECUTED: Final = 4  # sh_flags: SHF_EXECINSTR
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
@@ -124,6 +126,16 @@ class ElfFile:
                 self._within(offset + address - start, size, f"address {address:#x}")
                 return int(offset + address - start)
         self._fail(f"no bytes at address {address:#x} + {size}")
+
+    @property
+    def code(self) -> list[memoryview]:
+        """The machine code."""
+        places = [(s.offset, s.size) for s in self._sections if s.flags & _EXECUTED]
+        if not places:  # it has no list of sections
+            places = [(s[2], s[5]) for s in self._segments if s[0] == _LOAD and s[1] & _EXECUTABLE]
+        for start, size in places:
+            self._within(start, size, "code")
+        return [self.data[start : start + size] for start, size in places]
 
     def bytes_of(self, name: str, size: int | None = None) -> memoryview:
         """The bytes of a symbol: of its own size, or of as many as are asked for.

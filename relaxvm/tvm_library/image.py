@@ -41,6 +41,7 @@ __all__ = [
     "LibraryImage",
     "Module",
     "compiled_functions",
+    "is_of_tvm",
     "open_library",
     "problems",
 ]
@@ -279,6 +280,11 @@ def _head_of(file: Any) -> Any:
     head = file.read(len(MAGIC))
     file.seek(at)
     return head
+
+
+def is_of_tvm(stored: StoredKernels) -> bool:
+    """Whether the kernels of a file are TVM's alone: there is no text that relaxvm made them of."""
+    return PART in stored.parts and "kernels" not in stored.parts
 
 
 def compiled_functions(executable: VMExecutable) -> list[str]:

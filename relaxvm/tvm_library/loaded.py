@@ -24,11 +24,9 @@ from ..executable import StoredKernels
 from . import packed
 from .elf import ElfFile, Symbol
 from .image import LIBRARY_CTX, PART, LibraryImage, problems
+from .vectors import alignment_of
 
 __all__ = ["LibraryKernels", "write_copy"]
-
-ALIGNMENT: Final = 64
-"""What TVM's compiler takes for granted of the data of tensors: kernels crash on less."""
 
 _WEAK: Final = 2 << 4
 """Binding of a symbol that a library does without."""
@@ -62,9 +60,10 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
                 raise LinkError(f"cannot load {stored.source}: {reason}") from None
         self._context = HostContext(packed.find, stored.source)
         base = _fill(self._library, elf, self._context)
+        alignment = alignment_of(elf.machine, elf.code)
         self._kernels = {
             name: NativeFunction(
-                base + elf.symbols[symbol].address, name, self, writes=None, alignment=ALIGNMENT
+                base + elf.symbols[symbol].address, name, self, writes=None, alignment=alignment
             )
             for name, symbol in kernels.items()
         }
