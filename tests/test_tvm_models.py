@@ -16,6 +16,7 @@ import pytest
 import relaxvm
 from relaxvm import toolchain
 from relaxvm.errors import FormatError, LinkError
+from relaxvm.tvm_library.vectors import alignment_of
 
 from . import tvm_free
 from .tvm_free import same
@@ -86,6 +87,7 @@ def results(model: Model, folder: Path, ran: subprocess.CompletedProcess[str]) -
     path = folder / f"{model.name}.results"
     assert path.exists(), f"the process without TVM returned {ran.returncode}: {ran.stderr[-3000:]}"
     found: dict[str, Any] = pickle.loads(path.read_bytes())
+    assert "failed" not in found, found["failed"]
     return found
 
 
@@ -142,14 +144,18 @@ def test_beside_tvm(
 
 
 @pytest.mark.parametrize("name", ["add_dynamic", "topk", "functions", "mlp_static"])
-def test_modules_and_machines(name: str, exported: Path, wanted: dict[str, list[Any]]) -> None:
-    """A module that TVM loaded, and TVM's machine of it."""
-    module = tvm.runtime.load_module(str(exported / f"{name}.so"))
-    for source in (module, relax.VirtualMachine(module, tvm.cpu())):
-        vm = relaxvm.from_tvm(source)
-        calls = MODELS[name].arguments()
-        found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
-        assert same(found, wanted[name])
+def test_modules(name: str, exported: Path, wanted: dict[str, list[Any]]) -> None:
+    """`relaxvm.from_tvm` of a module that TVM has loaded."""
+    vm = relaxvm.from_tvm(tvm.runtime.load_module(str(exported / f"{name}.so")))
+    calls = MODELS[name].arguments()
+    found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
+    assert same(found, wanted[name])
+
+
+def test_machines_keep_their_code(exported: Path) -> None:
+    module = tvm.runtime.load_module(str(exported / "add_static.so"))
+    with pytest.raises(TypeError, match=r"tvm\.relax\.VirtualMachine.*pass the executable"):
+        relaxvm.from_tvm(relax.VirtualMachine(module, tvm.cpu()))
 
 
 @each_model
@@ -160,6 +166,40 @@ def test_files_beside_tvm(model: Model, exported: Path, wanted: dict[str, list[A
     calls = model.arguments()
     found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
     assert same(found, wanted[model.name])
+
+
+# What kernels may be given
+
+
+def test_alignment_follows_from_the_code(exported: Path) -> None:
+    """Tensors are copied only where the kernels' instructions would fault on them."""
+    for path in exported.glob("*.so"):
+        kernels = relaxvm.load_library(path).kernels.values()
+        wanted = 32 if path.stem == "mlp_avx2" else 16
+        assert {kernel.alignment for kernel in kernels} == {wanted}, path.stem
+
+
+@pytest.mark.parametrize(
+    ("code", "alignment"),
+    [
+        ("0f 28 06", 16),  # movaps (%rsi), %xmm0
+        ("c5 f8 28 06", 16),  # vmovaps (%rsi), %xmm0
+        ("c5 fc 10 06", 16),  # vmovups (%rsi), %ymm0
+        ("c5 fc 28 c1", 16),  # vmovaps %ymm1, %ymm0
+        ("c5 fc 28 06", 32),  # vmovaps (%rsi), %ymm0
+        ("90 c5 fd 7f 46 20 c3", 32),  # vmovdqa %ymm0, 32(%rsi)
+        ("c4 c1 7c 28 04 24", 32),  # vmovaps (%r12), %ymm0
+        ("c4 41 7d e7 04 24", 32),  # vmovntdq %ymm8, (%r12)
+        ("c4 e2 7d 2a 06", 32),  # vmovntdqa (%rsi), %ymm0
+        ("62 e1 7c 28 28 06", 32),  # vmovaps (%rsi), %ymm16
+        ("62 f1 7c 48 28 06", 64),  # vmovaps (%rsi), %zmm0
+        ("62 f1 7d 48 7f 46 01", 64),  # vmovdqa32 %zmm0, 64(%rsi)
+        ("62 51 fd c9 6f 04 24", 64),  # vmovdqa64 (%r12), %zmm8 {%k1} {z}
+        ("62 f1 7e 48 6f 06", 16),  # vmovdqu32 (%rsi), %zmm0
+    ],
+)
+def test_instructions_that_fault(code: str, alignment: int) -> None:
+    assert alignment_of("x86_64", [memoryview(bytes.fromhex(code))]) == alignment
 
 
 # What is refused
@@ -238,7 +278,12 @@ def test_files_of_other_kinds(library: bytes, tmp_path: Path) -> None:
 def test_other_platforms(library: bytes, tmp_path: Path, at: int, value: int, words: str) -> None:
     data = bytearray(library)
     data[at : at + (2 if at >= 16 else 1)] = value.to_bytes(2 if at >= 16 else 1, "little")
-    refused(tmp_path / "it.so", bytes(data), words)
+    path = tmp_path / "it.so"
+    path.write_bytes(data)
+    if at == 18:  # as data it can be read anywhere
+        relaxvm.load(path)
+    with pytest.raises((FormatError, LinkError), match=words):
+        relaxvm.load_library(path)
 
 
 def test_libraries_without_an_executable(tmp_path: Path) -> None:

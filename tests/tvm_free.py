@@ -2,8 +2,8 @@
 
     python -m tests.tvm_free FOLDER
 
-runs every ``NAME.so`` of the folder on the calls of ``NAME.calls`` and writes ``NAME.results``;
-`run` is what it does with one of them.  Values are written so that they can be read without relaxvm
+runs every ``NAME.so`` of the folder on the calls of ``NAME.calls`` and writes ``NAME.results``:
+what `run` returns, or how it failed.  Values are written so that they can be read without relaxvm
 and without TVM: arrays, numbers, tuples of such, and a list for a shape.
 """
 
@@ -14,6 +14,7 @@ import json
 import pickle
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -143,8 +144,12 @@ def main(folder: Path) -> None:
     for path in sorted(folder.glob("*.so")):
         print(path.name, file=sys.stderr, flush=True)  # so that a crash tells where
         calls, wrong = pickle.loads(path.with_suffix(".calls").read_bytes())
-        vm = relaxvm.VirtualMachine(relaxvm.load_library(path), functions=PACKED)
-        path.with_suffix(".results").write_bytes(pickle.dumps(run(vm, calls, wrong)))
+        try:
+            vm = relaxvm.VirtualMachine(relaxvm.load_library(path), functions=PACKED)
+            found = run(vm, calls, wrong)
+        except Exception:  # the others still run
+            found = {"failed": traceback.format_exc()}
+        path.with_suffix(".results").write_bytes(pickle.dumps(found))
     print(json.dumps(traces_of_tvm()))
 
 
