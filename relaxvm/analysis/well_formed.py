@@ -114,11 +114,14 @@ _MOST_SHOWN: Final = 50
 _MOST_TEXT: Final = 300
 
 
-def well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
+def well_formed(
+    obj: IRModule | BaseFunc, check_ty: bool = True, *, check_effects: bool = True
+) -> bool:
     """Check that a module or function keeps all rules.
 
     Args:
         check_ty: whether expressions need to have types that fit together.
+        check_effects: whether effects may only be where they are declared.
 
     Returns:
         True.
@@ -126,7 +129,7 @@ def well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
     Raises:
         IllFormedError: it does not; names every place where it breaks one.
     """
-    found = violations(obj, check_ty)
+    found = violations(obj, check_ty, check_effects=check_effects)
     if found:
         raise IllFormedError(found)
     return True
@@ -138,12 +141,13 @@ def check_well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
 
 
 @roomy("well_formed")
-def violations(obj: IRModule | BaseFunc, check_ty: bool = True) -> list[Violation]:
-    """Every place where a module or function breaks a rule."""
-    if isinstance(obj, IRModule):
-        walk = _Walk(obj, check_ty, is_module=True)
-    else:
-        walk = _Walk(IRModule.from_expr(obj), check_ty, is_module=False)
+def violations(
+    obj: IRModule | BaseFunc, check_ty: bool = True, *, check_effects: bool = True
+) -> list[Violation]:
+    """Every place where a module or function breaks a rule; see `well_formed`."""
+    is_module = isinstance(obj, IRModule)
+    module = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
+    walk = _Walk(module, check_ty, check_effects, is_module)
     walk.module_()
     return walk.found
 
@@ -160,6 +164,7 @@ class Rule(NamedTuple):
     event: str
     check: _Check
     about_types: bool
+    about_effects: bool
 
     @property
     def name(self) -> str:
@@ -176,7 +181,9 @@ RULES: Final[list[Rule]] = []
 """All rules, in the order in which they are asked."""
 
 
-def rule(event: str, about_types: bool = False) -> Callable[[_Check], _Check]:
+def rule(
+    event: str, *, about_types: bool = False, about_effects: bool = False
+) -> Callable[[_Check], _Check]:
     """Add a function to the rules.
 
     Args:
@@ -185,10 +192,11 @@ def rule(event: str, about_types: bool = False) -> Callable[[_Check], _Check]:
             binding, "dataflow" (a value in a dataflow block), "binding", "if", "call", "constant",
             "global" (a function that is not in the module).
         about_types: whether the rule is left out where types are not checked.
+        about_effects: likewise of effects.
     """
 
     def add(check: _Check) -> _Check:
-        RULES.append(Rule(event, check, about_types))
+        RULES.append(Rule(event, check, about_types, about_effects))
         return check
 
     return add
@@ -239,7 +247,7 @@ def result_has_type(walk: _Walk, func: Any) -> _Answer:
     return None
 
 
-@rule("function")
+@rule("function", about_effects=True)
 def forced_purity(walk: _Walk, func: Any) -> _Answer:
     """Only pure functions are forced to be pure."""
     if type(func) is Function and func.attrs.get("relax.force_pure") and not func.is_pure:
@@ -312,7 +320,7 @@ def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
     if type(expr) in _LEAVES or _is_scalar(expr) or walk.in_operand:
         return None
     return f"the operand {_text(expr)} is a {type(expr).__name__}", (
-        "bind it to a variable; BlockBuilder.normalize does"
+        "bind it to a variable; relaxvm.transform.Normalize does"
     )
 
 
@@ -378,7 +386,7 @@ def no_control_flow_in_dataflow(walk: _Walk, value: Any) -> _Answer:
     return "there is an If in a dataflow block" if type(value) is If else None
 
 
-@rule("dataflow")
+@rule("dataflow", about_effects=True)
 def no_impure_call_in_dataflow(walk: _Walk, value: Any) -> _Answer:
     """Dataflow blocks have no calls with effects."""
     if type(value) is Call and not walk.forced and is_impure_call(value):
@@ -426,7 +434,7 @@ def callee_is_known(walk: _Walk, call: Call) -> _Answer:
     return f"{_text(op)} is called, but is of type {op.ty}"
 
 
-@rule("call")
+@rule("call", about_effects=True)
 def pure_function_has_no_effect(walk: _Walk, call: Call) -> _Answer:
     """Pure functions do not call impure ones."""
     if walk.pure and is_impure_call(call):
@@ -557,7 +565,9 @@ class _Walk:
         is_module: whether a module is checked, not a function of one that is not known.
     """
 
-    def __init__(self, module: IRModule, check_ty: bool, is_module: bool) -> None:
+    def __init__(
+        self, module: IRModule, check_ty: bool, check_effects: bool, is_module: bool
+    ) -> None:
         self.module = module
         self.found: list[Violation] = []
         self.function = ""
@@ -575,7 +585,8 @@ class _Walk:
         self.scope: list[Var] = []
         self.check_ty = check_ty
         self.typed = check_ty
-        self.rules = _TABLES[check_ty]
+        self.check_effects = check_effects
+        self.rules = _TABLES[check_ty, check_effects]
 
     def ask(self, event: str, node: Any) -> None:
         """Ask the rules of an event."""
@@ -598,7 +609,7 @@ class _Walk:
     def expect_types(self, expected: bool) -> None:
         """Whether rules about types hold from here on."""
         self.typed = self.check_ty and expected
-        self.rules = _TABLES[self.typed]
+        self.rules = _TABLES[self.typed, self.check_effects]
 
     # Scopes
 
@@ -808,13 +819,19 @@ _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
 }
 
 
-_TABLES: Final[dict[bool, dict[str, list[Rule]]]] = {
-    typed: {
-        event: [r for r in RULES if r.event == event and (typed or not r.about_types)]
+_TABLES: Final = {
+    (typed, effects): {
+        event: [
+            r
+            for r in RULES
+            if r.event == event and typed >= r.about_types and effects >= r.about_effects
+        ]
         for event in _EVENTS
     }
     for typed in (False, True)
+    for effects in (False, True)
 }
+"""(whether types are checked, whether effects are) -> event -> rules."""
 
 
 def _has_shape_heap(func: Any) -> bool:

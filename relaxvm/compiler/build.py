@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .. import transform
+from ..analysis import well_formed
 from ..exec_builder import ExecBuilder
 from ..executable import VMExecutable
 from ..ir import Function, GlobalVar, IRModule
@@ -46,8 +47,11 @@ def build(
     functions become programs for ``relaxvm.builtin.compute_shape``.
 
     Raises:
+        IllFormedError: the program breaks a rule of `relaxvm.analysis.well_formed` that is not about
+            types or effects: a variable is defined twice or not at all, an operand is no leaf.
         TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
             function and binding.
+        NestingError: the program is nested too deeply.
     """
     with room("build", mod):
         return _build(mod, target, params, relax_pipeline, exec_mode)
@@ -61,6 +65,7 @@ def _build(
     exec_mode: str,
 ) -> VMExecutable:
     mod = _as_module(mod)
+    well_formed(mod, check_ty=False, check_effects=False)
     _check_target(target)
     if exec_mode not in EXEC_MODES:
         raise ValueError(f"exec_mode: expected one of {', '.join(EXEC_MODES)}, got {exec_mode!r}")
