@@ -16,7 +16,7 @@ import pytest
 import relaxvm
 from relaxvm.errors import CancelledError, LimitError, RelaxVMError
 from relaxvm.observe import Profile
-from relaxvm.observe.recorder import MAX_DEPTH, MAX_SHAPES
+from relaxvm.observe.recorder import MAX_DEPTH, MAX_SHAPES, RUN, Recorder
 
 from .asm import VM, Asm, Func, r0, r1, r2, r3
 
@@ -558,6 +558,32 @@ class TestHook:
         with pytest.raises(TypeError, match="unsupported operand"):
             vm.main(None)
         assert [type(error) for error in lost] == [KeyError]
+
+
+    @pytest.mark.parametrize(("half_way", "times"), [(0, (285, 190)), (10, (225, 150))])
+    def test_the_way_to_the_hook_is_left_out(self, half_way: int, times: tuple[int, int]) -> None:
+        recorder = self.recorded(half_way)
+        functions = recorder.threads[0].functions
+        main, callee = functions["main"], functions["f"]
+        assert (main.total, main.own) == times
+        assert callee.own == main.total - main.own
+
+    def test_no_time_is_less_than_nothing(self) -> None:
+        functions = self.recorded(1000).threads[0].functions
+        assert [functions[name].own for name in ("main", "f")] == [0, 0]
+
+    @staticmethod
+    def recorded(half_way: int) -> Recorder:
+        """A run of 305 ns with a call in it, where the hook takes 5 ns each time."""
+        reads = iter([0, 5, 100, 105, 200, 205, 300, 305])
+        recorder = Recorder(None, shapes=False, max_events=0, clock=lambda: next(reads))
+        recorder.half_way_ns = half_way
+        recorder.start()
+        recorder(RUN, True, None, "main", None, ())
+        recorder(3, True, None, "f", None, ())
+        recorder(3, False, None, "f", None, ())
+        recorder(RUN, False, None, "main", None, ())
+        return recorder
 
 
 class TestThreads:

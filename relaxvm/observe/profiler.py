@@ -79,6 +79,7 @@ class Profile:
             raise RelaxVMError("profile: already active")
         if not self._origin:
             self._call_cost = _hook_call_cost(self._clock)
+            self._recorder.half_way_ns = round(self._call_cost / 2)
             self._origin = self._clock()
         self._vm._add_hook(self._recorder)
         self._recorder.start()

@@ -6,7 +6,8 @@ no lock is taken while a program runs.  When a run ends, whatever it left on the
 exception cannot unbalance it.
 
 Time spent inside the hook is measured and taken out of every figure; the clock is read on entry and
-on exit of the hook, so of two nested calls the outer one always covers the inner one.
+on exit of the hook, so of two nested calls the outer one always covers the inner one.  The way from
+the VM to the hook and back is taken out by its estimate.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ class ThreadRecord:
         self.events = array("q")
         self.dropped = 0
         self.hook_ns = 0
+        self.left_out = 0
         self.hook_events = 0
         self.wall_ns = 0
         self.runs = 0
@@ -171,6 +173,8 @@ class Recorder:
         clock: Clock = perf_counter_ns,
     ) -> None:
         self.recording = False
+        self.half_way_ns = 0
+        """Half of what it takes to get into and out of the hook; left out of all times."""
         self.threads: list[ThreadRecord] = []
         self.memory: list[tuple[int, int, int]] = []
         self.dropped_samples = 0
@@ -211,14 +215,18 @@ class Recorder:
         if before:
             call = self._begin(thread, pc, name, args)
             call.start = self._clock()
-            thread.hook_ns += call.start - now
-            call.hook = thread.hook_ns
+            inside = call.start - now
+            call.hook = thread.left_out + self.half_way_ns + inside
+            thread.left_out = call.hook + self.half_way_ns
         else:
+            thread.left_out += self.half_way_ns
             if pc >= 0:
                 self._end_call(thread, pc, now, ret)
             else:
                 self._end_run(thread, now, failed=pc == RUN_FAILED)
-            thread.hook_ns += self._clock() - now
+            inside = self._clock() - now
+            thread.left_out += inside + self.half_way_ns
+        thread.hook_ns += inside
         thread.hook_events += 1
 
     def _new_thread(self) -> ThreadRecord:
@@ -300,7 +308,8 @@ class Recorder:
     def _close(self, thread: ThreadRecord, now: int, *, failed: bool) -> int:
         """End the innermost call; returns its time apart from the hook's."""
         call = thread.calls.pop()
-        elapsed = now - call.start - (thread.hook_ns - call.hook)
+        # What the way to the hook takes is an estimate: at most the whole time was spent on it.
+        elapsed = max(call.inner, now - call.start - (thread.left_out - call.hook))
         own = elapsed - call.inner
         if thread.calls:
             thread.calls[-1].inner += elapsed

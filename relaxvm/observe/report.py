@@ -102,7 +102,7 @@ def _summary(results: Results) -> list[str]:
         f"{_plural(results.runs, 'run')} on {_plural(threads, 'thread')}, {_micros(wall)} us; "
         + ", ".join(f"{name} {_percent(ns, wall)}" for name, ns in results.categories.items()),
         f"the profiler's hook: {results.hook_events} events, {_micros(results.hook_ns)} us inside "
-        f"(left out), about {results.hook_call_ns:.0f} ns each to reach it (included)",
+        f"and about {results.hook_call_ns:.0f} ns each to reach it, all of it left out",
     ]
     if results.peak_live_bytes:
         lines.append(f"memory: {results.peak_live_bytes} bytes live at the peak")

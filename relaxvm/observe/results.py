@@ -144,8 +144,8 @@ class Results:
         categories: `self_ns` by category, in the order of `CATEGORIES`.
         hook_events: calls of the hook.
         hook_ns: time spent inside the hook; not contained in any other figure.
-        hook_call_ns: estimated cost per event of getting into and out of the hook; half of it
-            is contained in the callee's time and half in the caller's.
+        hook_call_ns: estimated cost per event of getting into and out of the hook; no other figure
+            contains it, as far as the estimate is right.
         dropped_events: calls that are counted in the rows but not kept for the trace.
         dropped_samples: changes of memory that are not kept.
     """
