@@ -14,7 +14,7 @@ import pytest
 
 import relaxvm
 from relaxvm import VirtualMachine, analysis, op, transform
-from relaxvm.errors import DiagnosticError, NestingError
+from relaxvm.errors import DiagnosticError, NestingError, RelaxVMWarning
 from relaxvm.ir import (
     BindingBlock,
     BlockBuilder,
@@ -180,7 +180,7 @@ def test_what_is_too_deep_is_said(door: str) -> None:
     message = (
         rf"^{door}: function 'main': binding of 'y3999': nested too deeply, about 40\d\d levels, "
         "most of them If; bind parts of it to variables or move them to functions of their own, "
-        r"or raise Python's limit by sys.setrecursionlimit$"
+        r"or raise Python's limit by sys.setrecursionlimit"
     )
     with pytest.raises(NestingError, match=message) as caught:
         DOORS[door]()
@@ -369,3 +369,73 @@ def test_work_grows_with_the_size_of_a_program() -> None:
     small, large = all_counts(300), all_counts(1200)
     for work, calls_made in large.items():
         assert calls_made < 4.4 * small[work], work
+
+
+# Programs made by hand that are not well-formed
+
+
+def test_build_refuses_what_is_not_well_formed() -> None:
+    x, y, z = Var("x", TENSOR), Var("y", TENSOR), Var("z", TENSOR)
+
+    def body(*bindings: VarBinding) -> SeqExpr:
+        return SeqExpr([BindingBlock(bindings)], y)
+
+    once = VarBinding(y, op.add(x, x))
+    nested = VarBinding(y, op.add(op.add(x, x), x))
+    for mod, rule, problem in (
+        (module([x, x], body(once)), "defined_once", "x is defined twice"),
+        (module([x], body(once, VarBinding(y, x))), "defined_once", "y is defined twice"),
+        (module([x], body(VarBinding(y, z))), "defined_before_use", "z is not defined"),
+        (
+            module([x], body(nested)),
+            "administrative_normal_form",
+            "is a Call; bind it to a variable; relaxvm.transform.Normalize does",
+        ),
+    ):
+        for pipeline in ("default", None):
+            with pytest.raises(analysis.IllFormedError, match=problem) as caught:
+                relaxvm.build(mod, relax_pipeline=pipeline)
+            assert [v.rule for v in caught.value.violations] == [rule]
+    relaxvm.build(transform.Normalize()(module([x], body(nested))))
+
+
+# What TVM prints
+
+
+def test_types_mention_scalar_parameters_before_them() -> None:
+    text = (
+        "@R.function\ndef main(n: R.Prim('int64'), x: R.Tensor((n, 4), 'float32')):\n    return x"
+    )
+    func = from_source(text)
+    n, x = func.params
+    assert x.ty.dims[0] is n
+    assert structural_equal(from_source(func.script()), func)
+    with pytest.raises(DiagnosticError, match=r"variable 'm'; as a dimension in quotes, \"m\", it"):
+        from_source(text.replace("(n, 4)", "(m, 4)"))
+
+
+def test_constants_that_a_text_leaves_out_can_be_given() -> None:
+    text = (
+        "@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n"
+        "    w: R.Tensor((2,), dtype='float32') = metadata['ir.GenericConst'][0]\n"
+        "    return R.add(x, w)"
+    )
+    with pytest.raises(DiagnosticError, match="TVM leaves constants out of the text"):
+        from_source(text)
+    data = np.array([1, 2], "float32")
+    func = from_source(text, {"metadata": {"ir.GenericConst": [data]}})
+    vm = VirtualMachine(relaxvm.build(func))
+    np.testing.assert_array_equal(vm["main"](data), [2, 4])
+
+
+def test_bounds_of_unknown_variables_are_warned_of() -> None:
+    text = (
+        "@R.function\ndef main(x: R.Tensor(('batch',), 'float32')):\n"
+        "    R.func_attr({'tir_var_upper_bound': {'bach': 8}})\n    return R.add(x, x)"
+    )
+    message = (
+        "^function 'main': tir_var_upper_bound names 'bach', which is no symbolic variable of its "
+        "parameters; did you mean 'batch'"
+    )
+    with pytest.warns(RelaxVMWarning, match=message):
+        transform.StaticPlanBlockMemory()(IRModule.from_expr(from_source(text)))
