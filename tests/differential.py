@@ -54,6 +54,7 @@ EXEC_MODES = ("bytecode", "compiled")
 MAY_DROP_CHECKS = ("after DeadCodeElimination",)
 """Stages that remove pure calls that nobody uses, also those that would fail."""
 THOROUGH_EVERY = 10
+_PROGRESS_EVERY = 500
 _BROKEN_BY_SHRINKING = ("function_has_type",)
 """Rules that smaller programs need not keep: GlobalVars stay as they are."""
 
@@ -388,7 +389,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     kinds: dict[str, list[int]] = {}
     begin = time.perf_counter()
     seeds = range(options.seed, options.seed + options.count)
-    for seed, kind, text in _outcomes(seeds, options.jobs):
+    for done, (seed, kind, text) in enumerate(_outcomes(seeds, options.jobs), 1):
+        if done % _PROGRESS_EVERY == 0:
+            differ = sum(map(len, kinds.values()))
+            print(f"{done} of {options.count}, {differ} differ", file=sys.stderr, flush=True)
         if kind is None:
             continue
         kinds.setdefault(kind, []).append(seed)
