@@ -239,7 +239,7 @@ def broadcast(name: str, **operands: Any) -> Dims:
     Raises:
         ValueError: they do not.
     """
-    shapes = [np.shape(operand) for operand in operands.values()]
+    shapes: list[Dims] = [np.shape(operand) for operand in operands.values()]
     if shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     try:
