@@ -47,8 +47,8 @@ def build(
     functions become programs for ``relaxvm.builtin.compute_shape``.
 
     Raises:
-        IllFormedError: the program breaks a rule of `relaxvm.analysis.well_formed` that is not about
-            types or effects: a variable is defined twice or not at all, an operand is no leaf.
+        IllFormedError: the program breaks a rule of `relaxvm.analysis.well_formed` that is not
+            about types or effects: a variable is defined twice, or an operand is no leaf.
         TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
             function and binding.
         NestingError: the program is nested too deeply.
