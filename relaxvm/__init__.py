@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         vm_build,
     )
     from ._core import Closure, Storage
+    from ._host import get_num_threads, set_num_threads
     from .compiler.build import build, compile  # noqa: A004  (TVM's name)
     from .compiler.decompile import decompile
     from .contrib.tvm import from_tvm
@@ -169,6 +170,7 @@ __all__ = [
     "from_tvm",
     "get_func",
     "get_include",
+    "get_num_threads",
     "get_pipeline",
     "get_shape_of",
     "ir",
@@ -188,6 +190,7 @@ __all__ = [
     "register_pipeline",
     "registry",
     "script",
+    "set_num_threads",
     "show_versions",
     "te",
     "tir",
@@ -267,6 +270,7 @@ _HOME: Final = {
     "from_tvm": "contrib.tvm",
     "get_func": "registry",
     "get_include": "versions",
+    "get_num_threads": "_host",
     "get_pipeline": "pipeline",
     "get_shape_of": "ir",
     "list_funcs": "registry",
@@ -280,6 +284,7 @@ _HOME: Final = {
     "profile": "observe.profiler",
     "register_func": "registry",
     "register_pipeline": "pipeline",
+    "set_num_threads": "_host",
     "show_versions": "versions",
     "verify": "verify",
 }

@@ -126,9 +126,9 @@ class ExecutableModule(_Module):
         kernels = self.executable.kernels
         return (LibraryModule(kernels),) if kernels else ()
 
-    def export_library(self, path: str | PathLike[str]) -> None:
+    def export_library(self, path: str | PathLike[str], **options: Any) -> None:
         """See `VMExecutable.export_library`."""
-        self.executable.export_library(path)
+        self.executable.export_library(path, **options)
 
 
 _OF_EXECUTABLE: Final = (

@@ -209,3 +209,11 @@ def test_inspect_says_what_the_file_holds(folder: Path, capsys: Any) -> None:
     needs = {row["name"]: row for row in result(capsys, "inspect", "m")["needs"]}
     assert needs["double"]["in_file"]
     assert not needs["relaxvm.kernel.add"]["in_file"]
+
+
+def test_a_library_for_tvm(folder: Path, capsys: Any) -> None:
+    code, message = failure(capsys, "compile", "model.py", "-o", "m.so", "--for-tvm")
+    assert code == Exit.MISSING
+    assert "TVM would lack" in message
+    code, message = failure(capsys, "compile", "model.py", "-o", "m.rvm", "--for-tvm")
+    assert (code, "paths that end in .so" in message) == (Exit.USAGE, True)

@@ -49,6 +49,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make.add_argument("--strip", action="store_true", help="leave debug information out")
     make.add_argument("--no-native", action="store_true",
                       help="leave machine code out: only text of C and Python")  # fmt: skip
+    make.add_argument("--for-tvm", action="store_true",
+                      help="refuse what TVM cannot run in OUTPUT, a .so; goes with --pipeline tvm")
     make.set_defaults(command=_compile)
 
     show = commands.add_parser(
@@ -73,8 +75,11 @@ def _compile(args: argparse.Namespace, console: Console) -> int:
     with console.progress(f"writing {args.output}"):
         try:
             executable.export_library(
-                args.output, debug=not args.strip, native=not args.no_native
+                args.output, debug=not args.strip, native=not args.no_native,
+                for_tvm=args.for_tvm,
             )
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         except OSError as error:
             raise write_error(args.output, error) from error
     _report(args, executable, time.perf_counter() - begun, console)
