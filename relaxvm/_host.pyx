@@ -2,20 +2,23 @@
 """The process as libraries compiled by TVM see it: functions that they call, from `_host_impl.h`, and
 how those reach functions of Python."""
 
+cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uintptr_t
-from libc.string cimport memcpy
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
 
-from ._native cimport RvmAny, RvmBytesObject, RvmDtype, RvmObject, RvmTensor
+from ._native cimport (RvmAny, RvmBytesObject, RvmDevice, RvmDtype, RvmFunction, RvmObject,
+                       RvmTensor)
 
 import os
 
 import numpy as np
 
-from ._native import host_address
+from ._native import copy_aligned, host_address
 from .errors import LinkError
-from .values import describe, dtype_from_dl, readable
+from .values import describe, dtype_from_dl, dtype_to_dl, readable
 
 cnp.import_array()
 
@@ -48,6 +51,13 @@ cdef extern from *:
         rvm_error_host = (const RvmHost *)errors;
     }
     """
+    ctypedef struct rvm_sequence:
+        RvmObject object
+        RvmAny* items
+        int64_t size
+        int64_t capacity
+        RvmFunction callee
+    int rvm_pass_sequence(void*, const RvmAny*, int32_t, RvmAny*) noexcept nogil
     object rvm_array_over(const RvmTensor*, object)
     void rvm_start_host(int (*)(PyObject*, const char*, void**) except -1,
                         int (*)(PyObject*, const RvmAny*, int32_t, RvmAny*) except -1, uintptr_t)
@@ -61,10 +71,18 @@ cdef extern from "_native.h":
     enum:
         RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_TENSOR, RVM_TEXT, RVM_BYTES
         RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT, RVM_TENSOR_OBJECT
+        RVM_CPU
+    enum:
+        RVM_SEQUENCE
     ctypedef struct RvmTensorObject:
+        RvmObject object
         RvmTensor tensor
     ctypedef struct tensor_fields "RvmTensor":
+        void* data
+        RvmDevice device
+        int32_t ndim
         RvmDtype dtype
+        int64_t* shape
 
 THREADS_VARIABLE = "RELAXVM_NUM_THREADS"
 """Environment variable: on how many threads a parallel loop runs."""
@@ -102,6 +120,70 @@ def write_word(place, value, read_only):
     """
     if rvm_write_word(place, value, read_only) != 0:
         raise OSError("a page of the library cannot be made writable")
+
+
+@cython.final
+cdef class TensorSequence:
+    """Arrays as an array object of TVM's FFI, for a function that takes one.
+
+    Args:
+        arrays: contiguous, of types that C knows.
+        callee: address of the function.
+    """
+
+    cdef rvm_sequence sequence
+    cdef RvmTensorObject* tensors
+    cdef list arrays
+
+    def __cinit__(self, arrays, callee):
+        cdef cnp.ndarray array
+        cdef Py_ssize_t i
+        cdef tensor_fields* tensor
+        self.arrays = [copy_aligned(array, 64) for array in arrays]
+        self.tensors = <RvmTensorObject*>calloc(len(self.arrays) + 1, sizeof(RvmTensorObject))
+        self.sequence.items = <RvmAny*>calloc(len(self.arrays) + 1, sizeof(RvmAny))
+        if self.tensors is NULL or self.sequence.items is NULL:
+            raise MemoryError
+        _own_object(&self.sequence.object, RVM_SEQUENCE)
+        self.sequence.size = self.sequence.capacity = len(self.arrays)
+        self.sequence.callee = <RvmFunction><uintptr_t>callee
+        for i, array in enumerate(self.arrays):
+            _own_object(&self.tensors[i].object, RVM_TENSOR_OBJECT)
+            tensor = <tensor_fields*>&self.tensors[i].tensor
+            tensor.data = cnp.PyArray_DATA(array)
+            tensor.device.type = RVM_CPU
+            tensor.ndim = cnp.PyArray_NDIM(array)
+            code, bits, lanes = dtype_to_dl(array.dtype)
+            tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = code, bits, lanes
+            tensor.shape = <int64_t*>cnp.PyArray_DIMS(array)
+            self.sequence.items[i].type = RVM_TENSOR_OBJECT
+            self.sequence.items[i].as_object = &self.tensors[i].object
+
+    def __dealloc__(self):
+        free(self.tensors)
+        free(self.sequence.items)
+
+    def keep_forever(self):
+        """Let the memory live as long as the process."""
+        Py_INCREF(self)
+
+    @property
+    def address(self):
+        """What the kernel `function` is registered with."""
+        return <uintptr_t>&self.sequence
+
+    @property
+    def function(self):
+        """Address of a kernel without arguments that calls the function with the arrays."""
+        return <uintptr_t>&rvm_pass_sequence
+
+
+cdef void _own_object(RvmObject* object, int kind) noexcept:
+    """A counted object that is never let go of."""
+    object.counts = (<uint64_t>1 << 32) + (<uint64_t>1 << 30)
+    object.type = kind
+    object.padding = 0
+    object.destroy = NULL
 
 
 cdef class HostContext:

@@ -33,6 +33,28 @@ static int (*rvm_call_python)(PyObject *function, const RvmAny *args, int32_t co
 /* Where errors of the thread's call go: those of `_native`. */
 static const RvmHost *rvm_error_host;
 
+/* ---- constants of a library ------------------------------------------------------------------- */
+
+/* Tensors as an array object of TVM's FFI, and the function that takes it. */
+typedef struct {
+    RvmObject object;
+    RvmAny *items;
+    int64_t size, capacity;
+    void (*free_items)(void *);
+    RvmFunction callee;
+} rvm_sequence;
+
+enum { RVM_SEQUENCE = 71 };
+
+/* A kernel without arguments: calls the function with the array. */
+static int rvm_pass_sequence(void *self, const RvmAny *args, int32_t count, RvmAny *ret) {
+    (void)args, (void)count;
+    rvm_sequence *sequence = (rvm_sequence *)self;
+    RvmAny array = {RVM_SEQUENCE, 0, {0}};
+    array.as_object = &sequence->object;
+    return sequence->callee(NULL, &array, 1, ret);
+}
+
 #if RVM_HAS_HOST
 
 /* ---- errors ----------------------------------------------------------------------------------- */

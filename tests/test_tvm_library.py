@@ -477,3 +477,90 @@ def test_run(path: Path, tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run_cli("run", str(path), *given)
     assert "--native, for those that the file holds" in caught.value.stderr
+
+
+# Constants of code of other compilers
+
+SCALED = SOURCE + r"""
+typedef struct { RvmObject object; const RvmAny *items; int64_t size; } Array;
+static float factors[2];
+
+KERNEL(__init_scaled) {
+  (void)self;
+  if (count != 1 || args[0].type != 71)
+    return fail("TypeError", "expected an array", "__init_scaled");
+  const Array *array = (const Array *)args[0].as_object;
+  if (array->size != 2) return fail("ValueError", "expected two constants", "__init_scaled");
+  for (int i = 0; i < 2; i++) {
+    const RvmTensor *x = &((const RvmTensorObject *)array->items[i].as_object)->tensor;
+    if (((uintptr_t)x->data & 63) || x->ndim != 1 || x->dtype.bits != 32) return -1;
+    factors[i] = ((const float *)x->data)[x->shape[0] - 1];
+  }
+  ret->type = RVM_INT;
+  ret->as_int = 0;
+  return 0;
+}
+
+KERNEL(scaled) {
+  (void)self, (void)ret, (void)count;
+  const RvmTensor *x = args[0].as_tensor;
+  for (int64_t i = 0; i < x->shape[0]; i++)
+    ((float *)args[1].as_tensor->data)[i] = ((const float *)x->data)[i] * factors[0] + factors[1];
+  return 0;
+}
+"""
+
+
+def constants_of(constants: dict[str, Any], functions: dict[str, list[str]]) -> bytes:
+    """The content of a module ``const_loader``."""
+    count = struct.Struct("<Q").pack
+    parts = [count(len(constants)), *(string(name.encode()) for name in constants)]
+    parts.append(count(len(constants)))
+    for values in constants.values():
+        array = np.asarray(values, np.float32)
+        parts.append(struct.pack("<QQiiiBBH", 0xDD5E40F096B4A13F, 0, 1, 0, 1, 2, 32, 1))
+        parts.append(struct.pack("<qq", len(array), array.nbytes) + array.tobytes())
+    parts += [count(len(functions)), *(string(name.encode()) for name in functions)]
+    parts.append(count(len(functions)))
+    for names in functions.values():
+        parts += [count(len(names)), *(string(name.encode()) for name in names)]
+    return b"".join(parts)
+
+
+def scaled_by(content: bytes) -> Path:
+    b = ExecBuilder()
+    with b.function("main", num_inputs=2):
+        b.emit_call("scaled", [b.r(0), b.r(1)])
+        b.emit_ret(b.r(1))
+    blob = tree(
+        ("relax.VMExecutable", b.get().to_bytes()),
+        ("const_loader", constants_of({}, {"scaled": []})),
+        ("const_loader", content),
+        ("_lib", None),
+        imports=(1, 2, 3),
+    )
+    return compiled(blob, source=SCALED)
+
+
+def test_constants_of_a_const_loader() -> None:
+    constants = {"a": [1, 2, 3], "b": [10]}
+    for order in (["a", "b"], ["b", "a"]):
+        ex = relaxvm.load_library(scaled_by(constants_of(constants, {"scaled": order})))
+        assert "__init_scaled" not in ex.kernels
+        first, second = (constants[name][-1] for name in order)
+        out = VirtualMachine(ex)["main"](X, np.zeros(5, np.float32))
+        assert out.tolist() == (X * first + second).tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (constants_of({"a": [1]}, {"scaled": ["a"]}), ValueError, "expected two constants"),
+        (constants_of({"a": [1]}, {"scaled": ["z"]}), FormatError, "constant 'z' is not there"),
+        (constants_of({"a": [1]}, {"scaled": ["a"]})[:-1], FormatError, "truncated"),
+        (constants_of({}, {"scaled": []}) + b"!", FormatError, "1 bytes follow its end"),
+    ],
+)
+def test_wrong_constants(content: bytes, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        relaxvm.load_library(scaled_by(content))

@@ -38,7 +38,7 @@ KERNEL(double) {
     return fail("TypeError", "expected two tensors", "double");
   const RvmTensor *x = args[0].as_tensor, *out = args[1].as_tensor;
   if (x->shape[0] != out->shape[0]) return fail("ValueError", "lengths differ", "double");
-  if (((uintptr_t)x->data | (uintptr_t)out->data) & 63) return fail("ValueError", "misaligned", "double");
+  if (((uintptr_t)x->data | (uintptr_t)out->data) & 15) return fail("ValueError", "misaligned", "double");
   int64_t n = x->shape[0];
   float *room = __TVMBackendAllocWorkspace(1, 0, (uint64_t)n * 4, 2, 32);
   if (room == NULL) return -1;

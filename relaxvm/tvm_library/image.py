@@ -34,6 +34,7 @@ from ..values import readable
 from .elf import MAGIC, ElfFile
 
 __all__ = [
+    "CONSTANTS",
     "CONTAINER",
     "LIBRARY_BIN",
     "LIBRARY_CTX",
@@ -49,6 +50,7 @@ __all__ = [
 LIBRARY_BIN: Final = PREFIX + "_library_bin"
 LIBRARY_CTX: Final = PREFIX + "_library_ctx"
 THE_LIBRARY: Final = "_lib"
+CONSTANTS: Final = "const_loader"
 EXECUTABLE: Final = "relax.VMExecutable"
 MAX_MODULES: Final = 4096
 
@@ -206,6 +208,9 @@ class LibraryImage:
         parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(before)}
         if end:
             parts[f"{PART}/{end}"] = bytes(data[end:])
+        for i, module in enumerate(self.modules):
+            if module.kind == CONSTANTS:
+                parts[f"{CONSTANTS}/{i}"] = bytes(module.content)
         return parts
 
 
@@ -258,7 +263,7 @@ def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str])
     if not image.elf.is_for_this_machine:
         found.append(f"its code is for {image.elf.machine}, this machine is {platform.machine()}")
     for kind in kinds:
-        if kind not in (THE_LIBRARY, EXECUTABLE):
+        if kind not in (THE_LIBRARY, EXECUTABLE, CONSTANTS):
             found.append(f"it has a module of kind {readable(kind)!r}, which relaxvm cannot run")
     if compiled:
         names = ", ".join(map(readable, compiled))

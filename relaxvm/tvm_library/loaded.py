@@ -17,16 +17,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .._host import HostContext, host_function, write_word
+from numpy.typing import NDArray
+
+from .._host import HostContext, TensorSequence, host_function, write_word
 from .._native import NativeFunction
 from ..errors import FormatError, LinkError
 from ..executable import StoredKernels
+from ..formats.const_loader import load_constants
+from ..limits import Limits
 from . import packed
 from .elf import ElfFile, Symbol
-from .image import LIBRARY_CTX, PART, LibraryImage, problems
+from .image import CONSTANTS, LIBRARY_CTX, PART, LibraryImage, problems
 from .vectors import alignment_of
 
 __all__ = ["LibraryKernels", "write_copy"]
+
+_INITIALIZER: Final = "__init_"
+"""What comes before a function's name in that of the one that takes its constants."""
 
 _WEAK: Final = 2 << 4
 """Binding of a symbol that a library does without."""
@@ -67,6 +74,30 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
             )
             for name, symbol in kernels.items()
         }
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """Hand the constants of const_loader modules to the functions that are there for it."""
+        constants: dict[str, list[NDArray[Any]]] = {}
+        for part, content in self.stored.parts.items():
+            if part.startswith(CONSTANTS + "/"):
+                found = load_constants(content, Limits(), self.stored.source)
+                for function, tensors in found.items():
+                    # A loader around another one knows its functions, not their constants.
+                    if function not in constants or tensors:
+                        constants[function] = tensors
+        for function, tensors in constants.items():
+            initialize = self._kernels.pop(_INITIALIZER + function, None)
+            if initialize is not None:
+                # The library may keep them, and nothing says until when.
+                sequence = TensorSequence(tensors, initialize.address)
+                sequence.keep_forever()
+                call = NativeFunction(
+                    sequence.function, initialize.name, sequence, self_address=sequence.address,
+                    writes=(),
+                )  # fmt: skip
+                if call() not in (0, None):
+                    raise LinkError(f"{self.stored.source}: {function} does not take its constants")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._kernels[name]
