@@ -31,6 +31,7 @@ from relaxvm.pipeline import get_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import (
     BindParams,
+    EliminateCommonSubexpr,
     InlinePrivateFunctions,
     LambdaLift,
     PassContext,
@@ -442,3 +443,17 @@ executable = relaxvm.build(Module, exec_mode=MODE)
         said = note(folder)
         assert f" {name}:9:" in said
         assert 'y = R.call_packed("test.fail", x, ty_args=R.Any)' in said
+
+
+def test_types_name_the_variable_that_a_common_subexpression_became() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    s = R.shape_of(x)
+    t = R.shape_of(x)
+    y = R.call_pure_packed("test.same", x, t, ty_args=R.Tensor(t, "float32"))
+    return y
+"""
+    new = EliminateCommonSubexpr()(IRModule.from_expr(from_source(text)))
+    assert "R.Tensor(s, " in new.script()
+    assert_structural_equal(load_json(save_json(new)), new)

@@ -23,6 +23,7 @@ from ..ir import (
     VarBinding,
     expr_key,
     is_base_of,
+    substitute_type,
 )
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -71,6 +72,9 @@ class _Eliminator(ExprMutator):
             self.var_map[new.var] = earlier
             return []
         return VarBinding(new.var, earlier, new.span)
+
+    def visit_type(self, ty: Any) -> Any:
+        return substitute_type(ty, self.var_map)  # a variable may be the shape of a type
 
 
 def _is_shareable(value: Expr) -> bool:

@@ -17,6 +17,7 @@ from ..ir import (
     SeqExpr,
     Var,
     expr_key,
+    substitute_type,
 )
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -44,10 +45,14 @@ class _Reuser(ExprMutator):
 
     def visit_call(self, call: Call) -> Call:
         args = self.visit_all(call.args)
-        if args is call.args:
+        ty_args = self.visit_types(call.ty_args)
+        if args is call.args and ty_args is call.ty_args:
             return call
         # One shape for another of the same type: the call is of the type that it was.
-        return Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span)
+        return Call(call.op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
+
+    def visit_type(self, ty: Any) -> Any:
+        return substitute_type(ty, self.var_map)  # a variable may be the shape of a type
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
