@@ -239,12 +239,12 @@ def dtype_from_dl(code: int, bits: int, lanes: int) -> np.dtype[Any]:
         kind = _DL_KINDS.get(code)
         if kind in ("i", "u", "f", "c") and bits % 8 == 0:
             try:
-                dtype = np.dtype(f"<{kind}{bits // 8}")
+                dtype = np.dtype(f"{kind}{bits // 8}")  # numpy's one object for it
             except TypeError:
                 pass
             else:
                 if dtype.itemsize * 8 == bits:
-                    return dtype.newbyteorder("=")
+                    return dtype
     raise FormatError(f"data type (code {code}, bits {bits}, lanes {lanes}): no numpy dtype for it")
 
 
