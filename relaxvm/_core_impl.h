@@ -287,12 +287,19 @@ static inline PyObject *rvm_shape_of(rvm_site *site, PyObject *x) {
     return rvm_site_shape(site, PyArray_NDIM((PyArrayObject *)x), PyArray_DIMS((PyArrayObject *)x));
 }
 
+/* Whether two data types are one.  numpy has one object for each of its own types, but also makes
+ * equal ones, for arrays that were pickled for example. */
+static inline int rvm_same_dtype(const PyArray_Descr *a, const PyArray_Descr *b) {
+    return a == b || (a->type_num == b->type_num && a->byteorder == b->byteorder &&
+                      (a->type_num <= NPY_CLONGDOUBLE || a->type_num == NPY_HALF));
+}
+
 /* vm.builtin.check_tensor_info: `ndim` -1 and `descr` NULL mean any. */
 static inline int rvm_check_tensor(PyObject *x, int64_t ndim, PyArray_Descr *descr) {
     if (!PyArray_Check(x)) return 0;
     PyArrayObject *array = (PyArrayObject *)x;
     return (ndim < 0 || PyArray_NDIM(array) == ndim) &&
-           (descr == NULL || PyArray_DESCR(array) == descr);
+           (descr == NULL || rvm_same_dtype(PyArray_DESCR(array), descr));
 }
 
 static inline int rvm_check_shape(PyObject *x, int64_t ndim) {
