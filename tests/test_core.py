@@ -713,3 +713,19 @@ def test_an_error_context_that_only_the_run_knows(name: str, optimize: bool) -> 
     assert vm.main(x, "context ") is x
     with pytest.raises(TypeError, match="expected a string"):
         vm.main(x, 7)
+
+
+def test_data_types_that_are_equal_are_the_same() -> None:
+    """An array that was pickled has a data type of its own; the loop takes it as it is."""
+    x = pickle.loads(pickle.dumps(np.zeros(2, "float32")))
+    assert x.dtype is not np.dtype("float32")
+    builder = ExecBuilder()
+    dtype = builder.convert_constant(np.dtype("float32"))
+    with builder.function("main", num_inputs=1):
+        args = [builder.r(0), builder.imm(1), dtype, builder.convert_constant("")]
+        builder.emit_call("vm.builtin.check_tensor_info", args)
+        builder.emit_ret(builder.r(0))
+    vm = VirtualMachine(builder.get())
+    assert vm.main(x) is x
+    with pytest.raises(ValueError, match="expected a tensor of dtype float32"):
+        vm.main(x.astype("int32"))
