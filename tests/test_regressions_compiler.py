@@ -13,6 +13,7 @@ import pytest
 
 import relaxvm
 from relaxvm import VirtualMachine, op
+from relaxvm.analysis import well_formed
 from relaxvm.compiler.build import EXEC_MODES
 from relaxvm.errors import DiagnosticError, LimitError
 from relaxvm.ir import (
@@ -457,3 +458,28 @@ def main(x: R.Tensor(("n",), "float32")):
     new = EliminateCommonSubexpr()(IRModule.from_expr(from_source(text)))
     assert "R.Tensor(s, " in new.script()
     assert_structural_equal(load_json(save_json(new)), new)
+
+
+def test_lifted_functions_have_dimensions_of_their_own() -> None:
+    """A function within a function captures values whose types tell a dimension."""
+    text = """
+@R.function(private=False)
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+
+    @R.function
+    def middle(y: R.Tensor((2,), "float32")):
+        a = R.add(x, x)
+
+        @R.function
+        def inner(z: R.Tensor((3,), "float32")):
+            return R.sum(R.concat((a, x)))
+
+        return inner(R.ones((3,), "float32"))
+
+    return middle(R.ones((2,), "float32"))
+"""
+    module = IRModule.from_expr(from_source(text))
+    well_formed(LambdaLift()(module))
+    vm = VirtualMachine(relaxvm.build(module))
+    assert vm["main"](np.arange(3, dtype=np.float32)) == 9

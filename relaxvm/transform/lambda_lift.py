@@ -232,7 +232,11 @@ class _Lifter(ExprMutator):
 
     def _lift(self, var: Var, func: Function) -> _Closure:
         captures = self._captures(var, func)
-        symbolic = {c: Var(c.name, c.ty, c.span) for c in captures if _is_symbolic(c)}
+        # Each function has symbolic variables of its own, those that its parameters define too.
+        symbolic = {
+            v: Var(v.name, v.ty, v.span)
+            for v in (*self._symbolic, *filter(_is_symbolic, captures))
+        }
         params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
         # Values go with their dimensions, or types would not fit; closures, whose types say how
         # they are called, become parameters below.
@@ -240,7 +244,7 @@ class _Lifter(ExprMutator):
             c: _with_dims(c, symbolic) if _has_function(c.ty) else p
             for c, p in zip(captures, params, strict=True)
         }
-        lifted = substitute_vars(func, renamed)
+        lifted = substitute_vars(func, {**symbolic, **renamed})
         all_params = [*lifted.params, *params]
         known = {v for p in all_params for v in type_free_vars(p.ty)}
         ret_ty = erase_type(lifted.ret_ty, known.__contains__)
