@@ -202,11 +202,12 @@ typedef struct {
     rvm_lambda lambda;
     void *data;
     int32_t num_task;
-    int32_t threads;   /* that run it: thread i runs tasks i, i + threads, ... */
-    int32_t pending;   /* threads that have not finished; atomic */
+    int32_t threads;   /* that may run it at once */
+    int32_t next;      /* task that nobody has taken; atomic */
+    int32_t inside;    /* threads that run tasks of it beside the caller; written under the mutex */
     int32_t arrived;   /* at the barrier; atomic */
     int32_t phase;     /* of the barrier; atomic */
-    int failed;        /* under the pool's mutex, like the error */
+    int32_t failed;    /* atomic; the error is written under the mutex, once */
     rvm_task_error error;
 } rvm_job;
 
@@ -229,23 +230,24 @@ static inline void rvm_pause(void) {
 #endif
 }
 
-/* The tasks of one thread. */
-static void rvm_run_tasks(rvm_job *job, int first, int step) {
+/* Run tasks until all are taken. */
+static void rvm_run_tasks(rvm_job *job) {
     rvm_task_error error = {NULL, NULL}, *outer_task = rvm_task;
     rvm_group group = {job, job->num_task};
-    int code = 0, outer = rvm_in_parallel;
+    int outer = rvm_in_parallel, code = 0, task;
     rvm_task = &error;
     rvm_in_parallel = 1;
-    for (int i = first; i < job->num_task && code == 0; i += step)
-        code = job->lambda(i, &group, job->data);
+    while (code == 0 && (task = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->num_task)
+        code = job->lambda(task, &group, job->data);
     rvm_in_parallel = outer;
     rvm_task = outer_task;
     if (code != 0) {
         pthread_mutex_lock(&rvm_pool.mutex);
         if (!job->failed) {
-            job->failed = 1;
             job->error = error;
             error.kind = error.message = NULL;
+            __atomic_store_n(&job->failed, 1, __ATOMIC_RELEASE);
+            __atomic_store_n(&job->next, job->num_task, __ATOMIC_RELAXED); /* no more of it */
         }
         pthread_mutex_unlock(&rvm_pool.mutex);
     }
@@ -254,8 +256,8 @@ static void rvm_run_tasks(rvm_job *job, int first, int step) {
 }
 
 static void *rvm_worker(void *argument) {
-    const int me = (int)(intptr_t)argument;
     uint32_t seen = 0;
+    (void)argument;
     for (;;) {
         for (int i = 0; i < RVM_SPINS; i++) {
             if (__atomic_load_n(&rvm_pool.round, __ATOMIC_ACQUIRE) != seen) break;
@@ -265,16 +267,16 @@ static void *rvm_worker(void *argument) {
         while (rvm_pool.round == seen) pthread_cond_wait(&rvm_pool.work, &rvm_pool.mutex);
         seen = rvm_pool.round;
         rvm_job *job = rvm_pool.job;
-        /* A job that counts on this thread is not over before it has run; another may be at any time. */
-        int threads = job != NULL ? job->threads : 0;
+        int joins = job != NULL && job->inside + 1 < job->threads;
+        /* The caller does not leave the job while somebody is inside. */
+        if (joins) __atomic_add_fetch(&job->inside, 1, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&rvm_pool.mutex);
-        if (me >= threads) continue;
-        rvm_run_tasks(job, me, threads);
-        if (__atomic_sub_fetch(&job->pending, 1, __ATOMIC_ACQ_REL) == 0) {
-            pthread_mutex_lock(&rvm_pool.mutex);
+        if (!joins) continue;
+        rvm_run_tasks(job);
+        pthread_mutex_lock(&rvm_pool.mutex);
+        if (__atomic_sub_fetch(&job->inside, 1, __ATOMIC_RELEASE) == 0)
             pthread_cond_signal(&rvm_pool.done);
-            pthread_mutex_unlock(&rvm_pool.mutex);
-        }
+        pthread_mutex_unlock(&rvm_pool.mutex);
     }
     return NULL;
 }
@@ -318,7 +320,7 @@ static int rvm_start_workers(int count) {
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         pthread_attr_setstacksize(&attributes, (size_t)8 << 20);
         int failed = pthread_create(&thread, &attributes, rvm_worker,
-                                    (void *)(intptr_t)(rvm_pool.workers + 1));
+                                    NULL);
         pthread_attr_destroy(&attributes);
         if (failed) break;
         rvm_pool.workers++;
@@ -342,28 +344,29 @@ static int rvm_host_parallel(rvm_lambda lambda, void *data, int num_task) {
     int threads = rvm_threads();
     if (threads > RVM_MAX_THREADS) threads = RVM_MAX_THREADS;
     if (num_task > 0 && num_task < threads) threads = num_task;
-    rvm_job job = {lambda, data, num_task > 0 ? num_task : 1, 1, 0, 0, 0, 0, {NULL, NULL}};
+    rvm_job job = {lambda, data, num_task > 0 ? num_task : 1, 1, 0, 0, 0, 0, 0, {NULL, NULL}};
     if (threads < 2 || rvm_in_parallel || pthread_mutex_trylock(&rvm_pool.busy) != 0) {
-        rvm_run_tasks(&job, 0, 1);
+        rvm_run_tasks(&job);
         return rvm_end_job(&job);
     }
     int workers = rvm_start_workers(threads - 1);
     if (threads > workers + 1) threads = workers + 1;
     job.threads = threads;
-    job.pending = threads - 1;
     if (num_task <= 0) job.num_task = threads;
     pthread_mutex_lock(&rvm_pool.mutex);
     rvm_pool.job = &job;
     __atomic_add_fetch(&rvm_pool.round, 1, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&rvm_pool.work);
     pthread_mutex_unlock(&rvm_pool.mutex);
-    rvm_run_tasks(&job, 0, threads);
-    for (int i = 0; i < RVM_SPINS && __atomic_load_n(&job.pending, __ATOMIC_ACQUIRE) > 0; i++)
-        rvm_pause();
+    rvm_run_tasks(&job);
+    /* Who has not come yet is not waited for. */
     pthread_mutex_lock(&rvm_pool.mutex);
-    while (__atomic_load_n(&job.pending, __ATOMIC_ACQUIRE) > 0)
-        pthread_cond_wait(&rvm_pool.done, &rvm_pool.mutex);
     rvm_pool.job = NULL;
+    pthread_mutex_unlock(&rvm_pool.mutex);
+    for (int i = 0; i < RVM_SPINS && __atomic_load_n(&job.inside, __ATOMIC_ACQUIRE) > 0; i++)
+        rvm_pause();
+    pthread_mutex_lock(&rvm_pool.mutex); /* who was inside has let go of it */
+    while (job.inside > 0) pthread_cond_wait(&rvm_pool.done, &rvm_pool.mutex);
     pthread_mutex_unlock(&rvm_pool.mutex);
     pthread_mutex_unlock(&rvm_pool.busy);
     return rvm_end_job(&job);
@@ -374,7 +377,7 @@ static int rvm_host_barrier(int task_id, rvm_group *group) {
     (void)task_id;
     rvm_job *job = (rvm_job *)group->sync;
     if (job->num_task == 1) return 0;
-    if (job->num_task != job->threads) {
+    if (job->num_task > job->threads) {
         rvm_host_raise("RuntimeError", "a barrier needs as many threads as there are tasks");
         return RVM_FAILED;
     }
@@ -385,6 +388,7 @@ static int rvm_host_barrier(int task_id, rvm_group *group) {
         return 0;
     }
     for (int i = 0; __atomic_load_n(&job->phase, __ATOMIC_ACQUIRE) == phase; i++) {
+        if (__atomic_load_n(&job->failed, __ATOMIC_ACQUIRE)) return RVM_FAILED;
         if (i < RVM_SPINS) rvm_pause();
         else sched_yield();
     }
