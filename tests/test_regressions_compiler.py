@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import runpy
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import relaxvm
 from relaxvm import VirtualMachine, op
-from relaxvm.analysis import well_formed
+from relaxvm.analysis import memory_report, well_formed
 from relaxvm.compiler.build import EXEC_MODES
 from relaxvm.errors import DiagnosticError, LimitError
 from relaxvm.ir import (
@@ -483,3 +484,59 @@ def main(x: R.Tensor(("n",), "float32")):
     well_formed(LambdaLift()(module))
     vm = VirtualMachine(relaxvm.build(module))
     assert vm["main"](np.arange(3, dtype=np.float32)) == 9
+
+
+def test_building_takes_time_by_the_size_of_branches() -> None:
+    """Counted in calls of functions of Python, for branches within branches."""
+
+    def calls(depth: int) -> int:
+        text = (
+            "@R.function\ndef main(x: R.Tensor(('n',), 'float32'), c: R.Tensor((), 'bool')):\n"
+            "    if c:\n        y = x\n"
+            + "    elif c:\n        a = R.add(x, x)\n        y = R.exp(a)\n" * depth
+            + "    else:\n        y = R.negative(x)\n    return y"
+        )
+        func = from_source(text)
+        count = 0
+
+        def hook(frame: Any, event: str, arg: Any) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(hook)
+        try:
+            relaxvm.build(func)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    calls(10)  # what is done once
+    few, many = calls(50), calls(100)
+    assert many < 2.1 * few
+
+
+def test_what_calls_may_return_is_not_followed_over_and_over() -> None:
+    """Each result may be either argument, which may be either argument of its call: 2 to the 60th
+    ways."""
+    tensor = 'R.Tensor((2,), "float32")'
+    call = f'R.call_packed("f", y, z, ty_args={tensor})'
+    text = (
+        f"@R.function(pure=False)\ndef main(x: {tensor}):\n    y = R.add(x, x)\n    z = R.abs(y)\n"
+        + f"    y, z = z, {call}\n" * 60
+        + "    return z"
+    )
+    module = IRModule.from_expr(from_source(text))
+    vm = VirtualMachine(relaxvm.build(module), functions={"f": lambda a, b: a})
+    assert vm["main"](np.ones(2, np.float32)).tolist() == [2, 2]
+
+
+def test_reports_of_memory_know_nothing_of_the_fields_that_a_call_returns() -> None:
+    text = """
+@R.function(pure=False)
+def main(x: R.Tensor((4,), "float32")):
+    a = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), 0, "global")
+    R.call_packed("relaxvm.kernel.exp", x, a, ty_args=R.Tuple)
+    b = R.call_packed("f", a, ty_args=R.Tuple(R.Any, R.Any))
+    return b[1]
+"""
+    assert "1 tensors of 16 bytes" in str(memory_report(IRModule.from_expr(from_source(text))))

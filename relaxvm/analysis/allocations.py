@@ -39,7 +39,7 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
-__all__ = ["Allocation", "Allocations", "Either", "Region", "all_bindings", "dimensions", "each",
+__all__ = ["Allocation", "Allocations", "Either", "Region", "Several", "all_bindings", "dimensions",
            "uses"]  # fmt: skip
 
 ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
@@ -98,13 +98,20 @@ def uses(expr: Expr) -> dict[Var, None]:
 
 def all_bindings(seq: SeqExpr) -> Iterator[Binding]:
     """The bindings of a sequence, each followed by those of the branches that it has."""
-    for block in seq.blocks:
-        for binding in block.bindings:
+    inside = [_bindings(seq)]
+    while inside:
+        for binding in inside[-1]:
             yield binding
             value = binding.value
             if type(value) is If:
-                yield from all_bindings(value.true_branch)
-                yield from all_bindings(value.false_branch)
+                inside += (_bindings(value.false_branch), _bindings(value.true_branch))
+                break
+        else:
+            inside.pop()
+
+
+def _bindings(seq: SeqExpr) -> Iterator[Binding]:
+    return (binding for block in seq.blocks for binding in block.bindings)
 
 
 class Region:
@@ -158,9 +165,10 @@ class Allocation:
         sure: the last point that certainly does, and not perhaps something else instead.
         last: the last point at which its memory is held, see `held_until`.
         escapes: whether it may be reached after that: it is returned, or something may keep it.
+        is_new: whether nothing has been done with it, while the program is gone through.
     """
 
-    __slots__ = ("device", "dtype", "end", "escapes", "first", "into", "last", "region", "scope",
+    __slots__ = ("device", "dtype", "end", "escapes", "first", "is_new", "last", "region", "scope",
                  "shape", "start", "sure", "var")  # fmt: skip
 
     def __init__(
@@ -179,12 +187,18 @@ class Allocation:
         self.region = region
         self.start = self.first = self.sure = self.end = self.last = start
         self.escapes = False
-        self.into: Allocation | None = None
+        self.is_new = True
 
     @property
     def where(self) -> tuple[int, str]:
         """Device and memory scope."""
         return int(self.device), self.scope.value
+
+    def used(self, point: int) -> None:
+        """Note that a point uses it."""
+        self.first = point if self.first == self.start else min(self.first, point)
+        self.end = max(self.end, point)
+        self.is_new = False
 
     def held_until(self, point: int) -> int:
         """The last point at which its memory is held if a point mentions it last: if that is inside
@@ -216,25 +230,56 @@ def _cut(first: int, last: int, sure: int) -> Iterator[tuple[int, int, bool]]:
         yield max(first, sure + 1), last, False
 
 
-class Either(tuple[Any, ...]):
-    """What the result of an If holds, or that of a call of anything: one of these, or none."""
+class Several:
+    """What a variable holds that may be more than one allocation: all of `parts`.
+
+    Uses of the whole are noted here and handed down to the parts in the end, by `hand_down`: so a
+    use is noted at once, however deeply tuples and branches are nested.
+    """
+
+    __slots__ = ("end", "escapes", "first", "parts", "sure")
+
+    def __init__(self, parts: Iterable[Held]) -> None:
+        self.parts = tuple(parts)
+        self.first: int | None = None
+        self.sure = self.end = -1
+        self.escapes = False
+        for part in self.parts:
+            if type(part) is Allocation:
+                part.is_new = False
+
+    def hand_down(self) -> None:
+        """Uses of the whole are uses of the parts."""
+        for part in self.parts:
+            if part is None:
+                continue
+            if self.first is not None:
+                part.used(self.first)
+                part.used(self.end)
+            part.escapes |= self.escapes
+            if type(self) is not Either:
+                part.sure = max(part.sure, self.sure)
+
+    def used(self, point: int) -> None:
+        """Note that a point uses it."""
+        self.first = point if self.first is None else min(self.first, point)
+        self.end = max(self.end, point)
+
+
+class Fields(Several):
+    """The fields of a tuple."""
 
     __slots__ = ()
 
 
-Held = Any
-"""What a variable holds: an Allocation, a tuple of these, Either, or None."""
+class Either(Several):
+    """The result of an If, or that of a call of anything: one of these, or none."""
+
+    __slots__ = ()
 
 
-def each(held: Held, *, is_sure: bool = False) -> Iterator[Allocation]:
-    """The allocations that a variable holds; with `is_sure` those that it holds in any case."""
-    if type(held) is Allocation:
-        while held.into is not None:
-            held = held.into
-        yield held
-    elif held is not None and not (is_sure and type(held) is Either):
-        for item in held:
-            yield from each(item, is_sure=is_sure)
+Held = Allocation | Several | None
+"""What a variable holds."""
 
 
 class Allocations:
@@ -263,10 +308,13 @@ class Allocations:
         self.calls: list[int] = []
         self.joins: list[Either] = []
         self._held: dict[Var, Held] = {}
-        self._kept_by: dict[Var, list[Allocation]] = {}
+        self._several: list[Several] = []
+        self._kept_by: dict[Var, list[Allocation | Several]] = {}
         """Result of a call that writes its outputs -> what it may be, if it is anything at all."""
         self.body = self._sequence(func.body, None)
         self._escape(func.body.body)
+        for several in reversed(self._several):
+            several.hand_down()
         for made in self.all:
             made.last = made.held_until(made.end)
 
@@ -276,20 +324,17 @@ class Allocations:
         """Pieces of the lives of all allocations: the first point, the last, and whether it is
         certain.  Where the result of an If is one of two allocations of which `is_same` says that
         they are of one size, the first one stands for both."""
-        of_join: dict[int, Allocation | None] = {}
+        of_join: dict[Held, Allocation | None] = {}
 
         def one(held: Held) -> Allocation | None:
-            if type(held) is Either:
-                return of_join.get(id(held))
-            return next(each(held)) if type(held) is Allocation else None
+            return held if type(held) is Allocation else of_join.get(held)
 
         stands: set[Allocation] = set()
         stood_for: set[Allocation] = set()
         for join in self.joins:
-            a, b = map(one, join)
-            of_join[id(join)] = None
+            a, b = map(one, join.parts)
             if a is not None and b is not None and a is not b and is_same(a, b):
-                of_join[id(join)] = a
+                of_join[join] = a
                 stands.add(a)
                 stood_for.add(b)
         for allocation in self.all:
@@ -298,15 +343,22 @@ class Allocations:
                     yield allocation, first, last, is_certain or allocation in stands
 
     def of(self, expr: Expr) -> Held:
-        """What an expression holds; use `each` on it."""
+        """What an expression holds."""
         if isinstance(expr, Var):
             return self._held.get(expr)
         if type(expr) is Tuple:
-            return tuple([self.of(field) for field in expr.fields])
+            return self._of_several(Fields(map(self.of, expr.fields)))
         if type(expr) is TupleGetItem:
             inner = self.of(expr.tuple_value)
-            return inner[expr.index] if type(inner) is tuple else inner
+            return inner.parts[expr.index] if type(inner) is Fields else inner
         return None
+
+    def _of_several(self, several: Several) -> Several | None:
+        """The same, or None if there is nothing in it."""
+        if all(part is None for part in several.parts):
+            return None
+        self._several.append(several)
+        return several
 
     def _sequence(self, seq: SeqExpr, parent: Region | None) -> Region:
         region = Region(parent)
@@ -354,9 +406,9 @@ class Allocations:
         is_prim_func = type(op) is GlobalVar and type(self._functions.get(op)) is not Function
         if is_prim_func or name in _READERS:
             self._mention(call)
-        elif type(op) is ExternFunc and (name.startswith(KERNELS) or self._has_new(call, point)):
+        elif type(op) is ExternFunc and (name.startswith(KERNELS) or self._has_new(call)):
             self._mention(call)
-            self._kept_by[var] = [held for arg in call.args for held in each(self.of(arg))]
+            self._kept_by[var] = [x for x in map(self.of, call.args) if x is not None]
         else:
             self._unknown(var, call)
             if type(op) is GlobalVar or isinstance(op, Var) or name in _CALLING:
@@ -374,39 +426,39 @@ class Allocations:
     def _unknown(self, var: Var, call: Call) -> None:
         """A call that may do anything with its arguments, return them for example."""
         self._escape(call)
-        self._held[var] = Either(tuple(self.of(used) for used in uses(call)))
+        self._held[var] = self._of_several(Either(map(self.of, uses(call))))
 
     def _joined(self, var: Var, value: If) -> None:
         """The result of an If, which is that of one of its branches."""
-        results = value.true_branch.body, value.false_branch.body
-        self._held[var] = Either(map(self.of, results))
-        self.joins.append(self._held[var])
-        for result in results:
-            self._escape(result)
+        self._join(var, value)
+        self._escape(value.true_branch.body)
+        self._escape(value.false_branch.body)
 
-    def _has_new(self, call: Call, point: int) -> bool:
+    def _join(self, var: Var, value: If) -> None:
+        join = Either((self.of(value.true_branch.body), self.of(value.false_branch.body)))
+        self._held[var] = self._of_several(join)
+        self.joins.append(join)
+
+    def _has_new(self, call: Call) -> bool:
         """Whether an argument is a tensor that nothing has been done with: the call writes it."""
-        return any(
-            type(held) is Allocation and held.first == held.start
-            for held in map(self.of, call.args)
-        )
+        return any(type(held) is Allocation and held.is_new for held in map(self.of, call.args))
 
-    def _mention(self, expr: Expr) -> None:
+    def _mention(self, expr: Expr) -> Iterable[Var]:
         point = len(self.regions) - 1
-        for var in uses(expr):
-            for held in each(self._held.get(var)):
-                if held.first == held.start:
-                    held.first = point
-                held.end = point
-            for held in each(self._held.get(var), is_sure=True):
+        found = uses(expr)
+        for var in found:
+            held = self._held.get(var)
+            if held is not None:
+                held.used(point)
                 held.sure = point
-            for held in self._kept_by.get(var, ()):
-                held.escapes = True
+            for kept in self._kept_by.get(var, ()):
+                kept.escapes = True
+        return found
 
     def _escape(self, expr: Expr) -> None:
-        self._mention(expr)
-        for var in uses(expr):
-            for held in each(self._held.get(var)):
+        for var in self._mention(expr):
+            held = self._held.get(var)
+            if held is not None:
                 held.escapes = True
 
 

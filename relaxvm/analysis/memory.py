@@ -27,7 +27,7 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..memory import format_bytes
 from ..values import as_dtype
-from .allocations import VIEWS, Allocation, Allocations, Either, Region, dimensions, uses
+from .allocations import VIEWS, Allocation, Allocations, Region, Several, dimensions, uses
 from .amounts import Amounts, plus
 
 __all__ = ["FunctionMemory", "MemoryReport", "estimate_memory_usage", "memory_report"]
@@ -116,13 +116,10 @@ class _Storages(Allocations):
 
     def _unknown(self, var: Var, call: Call) -> None:
         self._mention(call)
-        self._held[var] = tuple(self.of(used) for used in uses(call))
+        self._held[var] = self._of_several(Several(map(self.of, uses(call))))
 
     def _joined(self, var: Var, value: If) -> None:
-        self._held[var] = Either(
-            (self.of(value.true_branch.body), self.of(value.false_branch.body))
-        )
-        self.joins.append(self._held[var])
+        self._join(var, value)
 
 
 def _nbytes(shape: ShapeExpr, dtype: str) -> Expr:

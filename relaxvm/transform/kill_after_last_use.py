@@ -11,6 +11,7 @@ from ..ir import (
     Call,
     Constant,
     DataflowVar,
+    Expr,
     ExternFunc,
     Function,
     FuncType,
@@ -37,25 +38,66 @@ __all__ = ["KillAfterLastUse"]
 _TRIVIAL: Final = frozenset({Var, DataflowVar, Constant, Tuple, TupleGetItem})
 
 
-def _insert_kills(seq: SeqExpr) -> SeqExpr:
-    """The sequence with kills, and its branches likewise; without bindings that only rearrange
-    values and that nothing uses."""
-    bindings = [binding for block in seq.blocks for binding in block.bindings]
-    ranks = {b.var: (rank, n) for n, b in enumerate(bindings) if (rank := _rank(b)) is not None}
-    used = dict(uses(seq.body))
-    new: list[Binding] = []
-    for binding in reversed(bindings):
-        if _only_rearranges(binding) and binding.var not in used:
-            continue
-        found = uses(binding.value)
-        dying = [ranks[var] for var in found if var not in used and var in ranks]
-        for rank, position in sorted(dying, reverse=True):
-            kill = _KILLS[rank](bindings[position].var)
-            new.append(VarBinding(Var("_", VOID), kill, binding.span))
-        used.update(found)
-        new.append(_with_branches(binding))
-    new.reverse()
-    return SeqExpr([BindingBlock(new)] if new else [], seq.body, span=seq.span)
+class _Inserter:
+    """Goes through a function from its end.  The first use that is met on the way is the last one,
+    and belongs to the binding, of the sequence that bound the variable, that is being gone through:
+    so a use is looked at once, however deeply branches are nested."""
+
+    def __init__(self) -> None:
+        self._used: set[Var] = set()
+        self._bound: dict[Var, tuple[int, tuple[int, int]]] = {}
+        """Variable that is killed -> depth of its sequence, and its rank and position there."""
+        self._dying: list[list[tuple[int, int]]] = []
+        """For each sequence around: what dies at the binding that is being gone through."""
+
+    def seq(self, seq: SeqExpr) -> SeqExpr:
+        """The sequence with kills, and its branches likewise; without bindings that only rearrange
+        values and that nothing uses."""
+        bindings = [binding for block in seq.blocks for binding in block.bindings]
+        depth = len(self._dying)
+        for position, binding in enumerate(bindings):
+            rank = _rank(binding)
+            if rank is not None:
+                self._bound[binding.var] = depth, (rank, position)
+        new: list[Binding] = []
+        self._dying.append([])
+        self._use(seq.body)
+        for binding in reversed(bindings):
+            if _only_rearranges(binding) and binding.var not in self._used:
+                continue
+            dying: list[tuple[int, int]] = []
+            self._dying[depth] = dying
+            kept = self._binding(binding)
+            for rank, position in sorted(dying, reverse=True):
+                kill = _KILLS[rank](bindings[position].var)
+                new.append(VarBinding(Var("_", VOID), kill, binding.span))
+            new.append(kept)
+        self._dying.pop()
+        new.reverse()
+        return SeqExpr([BindingBlock(new)] if new else [], seq.body, span=seq.span)
+
+    def _use(self, expr: Expr) -> None:
+        for var in uses(expr):
+            if var not in self._used:
+                self._used.add(var)
+                if var in self._bound:
+                    depth, place = self._bound[var]
+                    self._dying[depth].append(place)
+
+    def _binding(self, binding: Binding) -> Binding:
+        value = binding.value
+        if type(value) is If:
+            self._use(value.cond)
+            branches = self.seq(value.true_branch), self.seq(value.false_branch)
+            value = If(value.cond, *branches, value.ty, value.span)
+        elif type(value) is Function:
+            value = value.replace(body=self.seq(value.body))
+        else:
+            self._use(value)
+            return binding
+        if type(binding) is MatchCast:
+            return MatchCast(binding.var, value, binding.ty, binding.span)
+        return VarBinding(binding.var, value, binding.span)
 
 
 def _only_rearranges(binding: Binding) -> bool:
@@ -85,25 +127,6 @@ def _rank(binding: Binding) -> int | None:
     return None if ty in (PrimType, ShapeType, FuncType) else _OBJECT
 
 
-def _with_branches(binding: Binding) -> Binding:
-    value = binding.value
-    if type(value) is If:
-        value = If(
-            value.cond,
-            _insert_kills(value.true_branch),
-            _insert_kills(value.false_branch),
-            value.ty,
-            value.span,
-        )
-    elif type(value) is Function:
-        value = value.replace(body=_insert_kills(value.body))
-    else:
-        return binding
-    if type(binding) is MatchCast:
-        return MatchCast(binding.var, value, binding.ty, binding.span)
-    return VarBinding(binding.var, value, binding.span)
-
-
 def KillAfterLastUse() -> Pass:
     """After the last use of an object in the sequence that bound it comes its kill: kill_tensor for
     tensors on a storage, kill_storage, vm.kill_object for the rest.  Parameters, constants,
@@ -116,6 +139,6 @@ def KillAfterLastUse() -> Pass:
     @function_pass(name="KillAfterLastUse")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         func = canonicalize_bindings(func)
-        return func.replace(body=_insert_kills(func.body))
+        return func.replace(body=_Inserter().seq(func.body))
 
     return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, all_bindings, each
+from ..analysis.allocations import KERNELS, Allocation, Allocations, Region, all_bindings
 from ..ir import (
     Binding,
     Call,
@@ -65,7 +65,7 @@ class _Finder:
 
     def __init__(self, allocations: Allocations) -> None:
         self._allocations = allocations
-        self._point = 0
+        self._into: dict[Allocation, Allocation] = {}
         self.replaced: dict[Var, Expr] = {}
         self._region(allocations.body)
 
@@ -90,8 +90,17 @@ class _Finder:
                 self.replaced[made.var] = self.replaced.get(arg, arg)  # type: ignore[call-overload]
                 donor.end = max(donor.end, made.end)
                 donor.escapes |= made.escapes
-                made.into = donor
+                self._into[made] = donor
                 return
+
+    def _held_by(self, arg: Expr) -> Allocation | None:
+        """The allocation that an argument is in."""
+        held = self._allocations.of(arg)
+        if type(held) is not Allocation:
+            return None
+        while held in self._into:
+            held = self._into[held]
+        return held
 
     def _donor(
         self, arg: Expr, made: Allocation, inputs: list[Expr], point: int
@@ -99,12 +108,11 @@ class _Finder:
         """The allocation of an argument that may become the output."""
         if not isinstance(arg, Var) or not _is_same_tensor(arg.ty, made.var.ty):
             return None
-        donors = list(each(self._allocations.of(arg)))
-        if len(donors) != 1 or donors[0].escapes or donors[0].end != point:
-            return None
-        (donor,) = donors
+        donor = self._held_by(arg)
+        if donor is None or donor.escapes or donor.end != point:
+            return None  # results of branches, for one, escape
         # As another tensor it may be read where it has been written to already.
-        shared = [x for x in inputs if any(h is donor for h in each(self._allocations.of(x)))]
+        shared = [x for x in inputs if self._held_by(x) is donor]
         if donor.where != made.where or not all(_is_same_tensor(x.ty, arg.ty) for x in shared):
             return None
         # All of the memory is used again, and by nothing that starts elsewhere in it.
