@@ -950,6 +950,10 @@ static int rvm_product_of(PyObject *a, PyObject *b, PyObject *out, int transpose
         /* One product of many rows, not many products of a few. */
         for (int i = 0; i < rvm_ndim(out) - 2; i++)
             if (rvm_dims(a)[i] != rvm_dims(out)[i]) return 0;
+        /* Steps of axes of length 1 say nothing. */
+        x.column = z.column = rvm_item(out);
+        x.row = k * x.column;
+        z.row = m * z.column;
         rvm_start();
         rvm_multiply(type, 1, elements / m, k, m, &x, &y, &z);
         return rvm_answer();
@@ -1100,6 +1104,10 @@ static int rvm_attention_kernel(void *ufunc, PyObject *const *args, Py_ssize_t c
     rvm_real small[RVM_STACK_BYTES / sizeof(rvm_real)];
     (void)ufunc;
     if (count != 7 || !rvm_get_attention(args, &a)) return RVM_ASK_KERNEL;
+    npy_intp left = RVM_DIRECT_WORK; /* keys that repeat in memory may be any number */
+    const npy_intp factors[5] = {a.batch, a.heads, a.queries, a.keys, a.width};
+    for (int i = 0; i < 5; i++) left /= factors[i];
+    if (left == 0) return RVM_ASK_KERNEL;
     npy_intp scores = a.heads * a.queries * a.keys;
     if (a.batch * (a.width + a.depth) > RVM_DIRECT_WORK / scores) return RVM_ASK_KERNEL;
     char *memory = small->bytes;

@@ -149,7 +149,7 @@ static void *rvm_host_alloc(int device_type, int device_id, uint64_t nbytes, int
         return block + RVM_BLOCK_HEAD;
     }
     void *block = NULL;
-    if (nbytes > (uint64_t)INT64_MAX - RVM_BLOCK_HEAD ||
+    if (nbytes > (uint64_t)PTRDIFF_MAX - RVM_BLOCK_HEAD ||
         posix_memalign(&block, RVM_BLOCK_HEAD, RVM_BLOCK_HEAD + (size_t)nbytes) != 0) {
         char text[80];
         PyOS_snprintf(text, sizeof text, "no memory for a workspace of %llu bytes",
@@ -310,9 +310,11 @@ static int rvm_threads(void) {
 static int rvm_start_workers(int count) {
     static int prepared = 0;
     if (!prepared) prepared = pthread_atfork(NULL, NULL, rvm_after_fork) == 0;
+    static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for Python's threads */
+    sigfillset(&all); /* signals are for Python's threads, ... */
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&all, own[i]); /* but for faults */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (rvm_pool.workers < count) {
         pthread_t thread;
         pthread_attr_t attributes;
@@ -338,6 +340,13 @@ static int rvm_end_job(rvm_job *job) {
     return RVM_FAILED;
 }
 
+/* Take the threads.  Tasks of a given number may meet at barriers, for which each needs a thread: they
+ * wait for their turn, others do without. */
+static int rvm_take_pool(int num_task) {
+    if (num_task > 0) return pthread_mutex_lock(&rvm_pool.busy) == 0;
+    return pthread_mutex_trylock(&rvm_pool.busy) == 0;
+}
+
 /* Run a function for all tasks, on as many threads as there are; on this one alone if the threads
  * have other work.  A number of tasks of 0 leaves it to us. */
 static int rvm_host_parallel(rvm_lambda lambda, void *data, int num_task) {
@@ -345,7 +354,7 @@ static int rvm_host_parallel(rvm_lambda lambda, void *data, int num_task) {
     if (threads > RVM_MAX_THREADS) threads = RVM_MAX_THREADS;
     if (num_task > 0 && num_task < threads) threads = num_task;
     rvm_job job = {lambda, data, num_task > 0 ? num_task : 1, 1, 0, 0, 0, 0, 0, {NULL, NULL}};
-    if (threads < 2 || rvm_in_parallel || pthread_mutex_trylock(&rvm_pool.busy) != 0) {
+    if (threads < 2 || rvm_in_parallel || !rvm_take_pool(num_task)) {
         rvm_run_tasks(&job);
         return rvm_end_job(&job);
     }

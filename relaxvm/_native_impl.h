@@ -386,11 +386,9 @@ static void rvm_end_export(rvm_export *made) {
 }
 
 static void rvm_end_capsule(PyObject *capsule) {
-    rvm_export *made = (rvm_export *)PyCapsule_GetPointer(capsule, "dltensor");
-    if (made != NULL)
-        rvm_end_export(made);
-    else
-        PyErr_Clear(); /* somebody has taken it over, and renamed the capsule */
+    /* Who takes it over renames the capsule.  An exception that is set while it ends stays set. */
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        rvm_end_export((rvm_export *)PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
 static inline int rvm_is_known(PyArrayObject *array) {

@@ -428,6 +428,39 @@ def test_much_work_is_left_to_python() -> None:
             DirectKernel(name, refuse)(*args)
 
 
+@pytest.mark.parametrize("step", [0, 4, 1 << 40, -12])
+@pytest.mark.parametrize("name", ["matmul", "matmul_nt"])
+@pytest.mark.parametrize("shape", [(3, 1, 5), (1, 3, 5), (3, 1, 1), (2, 3, 1)])
+def test_steps_of_axes_of_length_1_say_nothing(
+    shape: tuple[int, ...], name: str, step: int
+) -> None:
+    """An array may be contiguous whatever they are."""
+
+    def odd(x: np.ndarray) -> np.ndarray:
+        strides = [step if dim == 1 else old for dim, old in zip(x.shape, x.strides, strict=True)]
+        x = np.lib.stride_tricks.as_strided(x, strides=strides)
+        assert x.flags.c_contiguous
+        return x
+
+    a = np.arange(math.prod(shape), dtype="f4").reshape(shape) + 1
+    b = np.arange(4 * shape[-1], dtype="f4").reshape(shape[-1], 4) + 1
+    out = np.zeros((*shape[:-1], 4), "f4")
+    KERNELS[name](odd(a), odd(b if name == "matmul" else b.T.copy()), odd(out))
+    assert np.array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("keys", [1 << 60, 1 << 58])
+@pytest.mark.parametrize("queries", [1, 16])
+def test_keys_that_repeat_may_be_any_number(queries: int, keys: int) -> None:
+    def refuse(*args: Any) -> None:
+        raise KeyError("asked Python")
+
+    query, out = np.zeros((2, 1, queries, 1, 1), "f4")
+    key = np.broadcast_to(np.float32(0), (1, keys, 1, 1))
+    with pytest.raises(KeyError, match="asked Python"):
+        DirectKernel("nn.attention", refuse)(query, key, key, None, None, None, out)
+
+
 def test_keywords_go_to_python() -> None:
     out = np.empty(2)
     KERNELS["cast"](np.ones(2, "f4"), out=out)

@@ -21,7 +21,7 @@ import pytest
 
 import relaxvm
 from relaxvm import ExecBuilder, Shape, VirtualMachine, toolchain
-from relaxvm._native import BIG_CALL, NativeFunction, host_address
+from relaxvm._native import BIG_CALL, NativeFunction, host_address, to_dlpack
 from relaxvm.errors import InternalError, LinkError, RelaxVMError
 from relaxvm.native import load_function, load_kernels, native_function
 from relaxvm.values import Device, dtype_to_dl
@@ -616,6 +616,33 @@ def test_an_error_in_a_program_names_the_place(kernels: Kernels) -> None:
         vm.main("ValueError", "no")
     assert caught.value.__notes__[0] == "in native function fail"
     assert caught.value.__notes__[1].startswith("in main, pc 0: call fail in: %0, %1 dst: %2")
+
+
+class Holder:
+    """Something of DLPack that keeps the capsule that it gives away."""
+
+    def __init__(self, capsule: object) -> None:
+        self.capsule = capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.capsule
+
+
+def test_a_capsule_that_ends_while_an_exception_is_raised() -> None:
+    def taken() -> object:
+        holder = Holder(to_dlpack(np.zeros(3)))
+        np.from_dlpack(holder)  # type: ignore[arg-type]
+        return holder.capsule
+
+    def untaken() -> object:
+        return to_dlpack(np.zeros(3))
+
+    for capsule in taken, untaken:
+        with pytest.raises(ZeroDivisionError):
+            print(capsule(), 1 // len(""))
 
 
 # Threads

@@ -251,6 +251,51 @@ def test_elf_files_of_other_kinds(path: Path) -> None:
             ElfFile(bytes(mutant), "it")
 
 
+def sections(data: bytes) -> tuple[int, int]:
+    """Where the list of sections is, and how many there are."""
+    (start,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    return start, count
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(11, "more than one section of dynamic symbols"), (6, "more than one section of dynamic entr")],
+)
+def test_there_is_one_section_of_a_kind(path: Path, kind: int, message: str) -> None:
+    """Any number of them would take any time to read."""
+    mutant = bytearray(path.read_bytes())
+    start, count = sections(mutant)
+    for i in range(1, count):
+        struct.pack_into("<I", mutant, start + 64 * i + 4, kind)
+    with pytest.raises(FormatError, match=message):
+        relaxvm.load(bytes(mutant))
+
+
+def test_names_that_lie_upon_each_other() -> None:
+    """Reading a file takes no more memory than a few times its size."""
+    table = bytes(24) + struct.pack("<IBBHQQ", 1, 0, 0, 0, 0, 0) * 500
+    strings = b"\0" + b"x" * 4000 + b"\0"
+    places = 64 + 3 * 64, 64 + 3 * 64 + len(table)
+    rows = [
+        (0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        (0, 11, 0, 0, places[0], len(table), 2, 0, 8, 24),
+        (0, 3, 0, 0, places[1], len(strings), 0, 0, 1, 0),
+    ]
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0,
+                         64, 3, 0)  # fmt: skip
+    data = header + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows) + table + strings
+    with pytest.raises(FormatError, match="its strings are longer than the file"):
+        relaxvm.load(data)
+
+
+def test_a_tree_that_the_library_asks_others_for(path: Path) -> None:
+    mutant = bytearray(path.read_bytes())
+    entry = ElfFile(bytes(mutant)).symbols[LIBRARY_BIN].entry
+    struct.pack_into("<H", mutant, entry + 6, 0)
+    with pytest.raises(LinkError, match="holds no bytecode"):
+        relaxvm.load(bytes(mutant))
+
+
 # What kernels are given
 
 
@@ -295,6 +340,39 @@ def test_a_task_that_fails(kernels: Any, threads: Any, failing: int) -> None:
         with pytest.raises(IndexError, match=r"^this task fails in fill"):
             kernels["squares"](np.zeros(10, np.int64), 2, 0, failing)
     kernels["squares"](np.zeros(10, np.int64), 2, 0, -1)
+
+
+@pytest.mark.parametrize("failing", [0, 3])
+def test_others_do_not_wait_for_a_task_that_fails(
+    kernels: Any, threads: Any, failing: int
+) -> None:
+    threads(4)
+    for _ in range(20):
+        with pytest.raises(IndexError, match=r"^this task fails in fill"):
+            kernels["squares"](np.zeros(10, np.int64), 4, 3, failing)
+    kernels["squares"](np.zeros(10, np.int64), 4, 3, -1)
+
+
+def test_loops_of_tasks_that_meet_take_turns(path: Path) -> None:
+    """With barriers, a given number of tasks needs as many threads, whoever else runs some."""
+    code = f"""
+import threading, numpy as np, relaxvm
+from relaxvm import _host
+_host.set_num_threads(3)
+kernels = relaxvm.load_library({str(path)!r}).kernels
+failures = []
+def work():
+    try:
+        for _ in range(30):
+            kernels["squares"](np.zeros(1 << 17, np.int64), 3, 3, -1)
+    except RuntimeError as error:
+        failures.append(error)
+workers = [threading.Thread(target=work) for _ in range(4)]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
+assert not failures, failures[0]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_many_threads_of_python(kernels: Any, threads: Any) -> None:

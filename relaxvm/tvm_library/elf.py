@@ -29,6 +29,8 @@ _NEEDED: Final = 1  # d_tag: DT_NEEDED
 _WEAK: Final = 2  # binding of a symbol: STB_WEAK
 _EXECUTABLE: Final = 1  # p_flags: PF_X
 _EXECUTED: Final = 4  # sh_flags: SHF_EXECINSTR
+_LONGEST: Final = 4096
+"""Bytes of a string that are read."""
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
@@ -106,6 +108,11 @@ class ElfFile:
             _Section(*fields)
             for fields in self._table(_SECTION, header[6], header[12], header[11], "section")
         ]
+        for kind, what in ((_DYNSYM, "dynamic symbols"), (_DYNAMIC, "dynamic entries")):
+            if sum(section.type == kind for section in self._sections) > 1:
+                self._fail(f"more than one section of {what}")
+        self._text = 0
+        self._names: dict[int, list[str]] = {}
         self.symbols = {symbol.name: symbol for symbol in self._read_symbols()}
         self.needed = tuple(self._read_needed())
 
@@ -136,6 +143,10 @@ class ElfFile:
         for start, size in places:
             self._within(start, size, "code")
         return [self.data[start : start + size] for start, size in places]
+
+    def defines(self, name: str) -> bool:
+        """Whether the library has a symbol, rather than asks for it."""
+        return name in self.symbols and self.symbols[name].defined
 
     def bytes_of(self, name: str, size: int | None = None) -> memoryview:
         """The bytes of a symbol: of its own size, or of as many as are asked for.
@@ -190,9 +201,10 @@ class ElfFile:
         section = self._section(table)
         if section.type != _DYNSYM:
             return []
-        return [
-            self._string(section.link, row[0]) for row in self._rows(_SYMBOL, section, "symbol")
-        ]
+        if table not in self._names:
+            rows = self._rows(_SYMBOL, section, "symbol")
+            self._names[table] = [self._string(section.link, row[0]) for row in rows]
+        return self._names[table]
 
     def _read_needed(self) -> Iterator[str]:
         for section in self._sections:
@@ -212,8 +224,11 @@ class ElfFile:
         if at >= section.size:
             self._fail(f"string {at}: the table has {section.size} bytes")
         start, end = section.offset + at, section.offset + section.size
-        text = bytes(self.data[start : min(end, start + 4096)])
-        return text.partition(b"\0")[0].decode("utf-8", "replace")
+        text = bytes(self.data[start : min(end, start + _LONGEST)]).partition(b"\0")[0]
+        self._text += len(text)
+        if self._text > 4 * self.data.nbytes:  # strings may overlap, but do so little
+            self._fail("its strings are longer than the file")
+        return text.decode("utf-8", "replace")
 
     def _rows(
         self, layout: struct.Struct, section: _Section, what: str

@@ -113,7 +113,7 @@ class LibraryImage:
         self.elf = ElfFile(data, source)
         self.modules: list[Module] = []
         self._blob = (0, 0)
-        if tree and LIBRARY_BIN in self.elf.symbols:
+        if tree and self.elf.defines(LIBRARY_BIN):
             (size,) = _U64.unpack(self.elf.bytes_of(LIBRARY_BIN, _U64.size))
             blob = self.elf.bytes_of(LIBRARY_BIN, _U64.size + size)
             start = self.elf.offset_of(self.elf.symbols[LIBRARY_BIN].address)
@@ -132,7 +132,7 @@ class LibraryImage:
     @property
     def has_container(self) -> bool:
         """Whether relaxvm made the library, and put its own form of the executable into it."""
-        return CONTAINER in self.elf.symbols
+        return self.elf.defines(CONTAINER)
 
     @property
     def slots(self) -> list[str]:
