@@ -199,6 +199,7 @@ def test_split_refuses() -> None:
     parts = split(X, 2, 2)
     refuses("split", X, 2, 2, error=TypeError, message="expected x, indices_or_sections, axis")
     refuses("split", X, 2, 2, parts[0], error=ValueError, message="expected 2 outs, got 1")
+    refuses("split", X, 1 << 62, 2, parts[0], error=ValueError, message=f"expected {1 << 62} outs")
     refuses("split", X, 0, 2, *parts, error=ValueError, message="indices_or_.*at least 1, got 0")
     refuses("split", X, Shape([3, 1]), 2, *parts, error=ValueError, message="indices_.* increasing")
     refuses("split", X, 2, 1, *parts, error=ValueError, message=r"out: expected float64\[2, 2, 4")

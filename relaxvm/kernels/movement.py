@@ -338,9 +338,7 @@ def split(*args: Any) -> None:
     x, sections, axis, *outs = args
     check_tensors("split", x=x, **{f"outs[{i}]": out for i, out in enumerate(outs)})
     axis = axis_of("split", x, axis)
-    bounds = _split_bounds(sections, x.shape[axis])
-    if len(outs) != len(bounds) - 1:
-        raise ValueError(f"split: expected {len(bounds) - 1} outs, got {len(outs)}")
+    bounds = _split_bounds(sections, x.shape[axis], len(outs))
     parts = [x[(slice(None),) * axis + (slice(a, b),)] for a, b in itertools.pairwise(bounds)]
     for part, out in zip(parts, outs, strict=True):
         check_out("split", out, x.dtype, part.shape)
@@ -350,7 +348,7 @@ def split(*args: Any) -> None:
         np.copyto(out, part)
 
 
-def _split_bounds(sections: Any, length: int) -> list[int]:
+def _split_bounds(sections: Any, length: int, num_outs: int) -> list[int]:
     """Where the parts begin, and the length."""
     if isinstance(sections, (tuple, list)):
         indices = [
@@ -363,10 +361,17 @@ def _split_bounds(sections: Any, length: int) -> list[int]:
                 f"split: indices_or_sections: expected indices in increasing order, got "
                 f"{list(sections)}"
             )
+        _check_num_outs(len(bounds) - 1, num_outs)
         return bounds
     count = int_of("split", "indices_or_sections", sections, least=1)
+    _check_num_outs(count, num_outs)
     step = -(-length // count)
     return [min(i * step, length) for i in range(count + 1)]
+
+
+def _check_num_outs(expected: int, given: int) -> None:
+    if given != expected:
+        raise ValueError(f"split: expected {expected} outs, got {given}")
 
 
 @kernel("repeat", "x: tensor, repeats: int, axis: int|none, out: tensor")
