@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,4 +16,13 @@ class FusedPlan:
         steps: list[Any],
         results: list[int],
     ) -> FusedPlan: ...
-    def run(self, operands: tuple[Any, ...]) -> bool: ...
+
+def run_plan(plan: FusedPlan, operands: tuple[Any, ...]) -> bool: ...
+@final
+class FusedKernel:
+    __name__: str
+    __wrapped__: Callable[..., None]
+    def __new__(
+        cls, general: Callable[..., None], plans: dict[str, tuple[FusedPlan, ...]]
+    ) -> FusedKernel: ...
+    def __call__(self, *args: Any) -> None: ...

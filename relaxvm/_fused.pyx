@@ -7,9 +7,11 @@ and what it means, is said in `relaxvm.kernels.fused`; a `FusedPlan` is one for 
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uintptr_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
+
+from functools import update_wrapper
 
 from .floating import report_status
 
@@ -49,10 +51,34 @@ cdef extern from "numpy/arrayobject.h" nogil:
     void* PyArray_DATA(cnp.PyArrayObject*) noexcept
     PyObject* PyArray_DESCR(cnp.PyArrayObject*) noexcept
 
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
+    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
+    PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
+    PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
+    bint PyUnicode_CheckExact(PyObject*) noexcept
+    PyObject* Py_None
+    void Py_INCREF(PyObject*) noexcept
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    ctypedef struct PyTupleObject:
+        PyObject* ob_item[1]
+    ctypedef struct _typeobject "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+        unsigned long tp_flags
+        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
+    void PyType_Modified(PyTypeObject*) noexcept
+
 cdef enum:
+    MAX_ARGS = 64           # inputs, and outputs
     MAX_STEPS = 256
+    MAX_PLACES = 512
     MAX_INPUTS = 4          # of a loop
-    BLOCK_BYTES = 4096      # of the widest operand of a block
+    BLOCK_BYTES = 8192      # of the widest operand of a block
+    SMALL_BYTES = 20480     # of the widest operand where all is one block
+    SCRATCH_BYTES = 1 << 17
+
+# Memory for the blocks of calls that keep the interpreter lock: it stays in the cache between calls.
+cdef char[SCRATCH_BYTES + 64] _scratch
 
 # How an input goes with the result: as long as it; one element for all; or elements that repeat.
 cdef enum Mode:
@@ -73,8 +99,8 @@ ctypedef struct Step:
     loop_func loop
     void* data
     int nin
-    int args[MAX_INPUTS]    # places
-    int place               # of its own result
+    int args[MAX_INPUTS + 1]                # places, that of its own result last
+    cnp.npy_intp steps[MAX_INPUTS + 1]      # bytes from one element to the next of these
     int ignored             # bits of the status that are not reported
 
 
@@ -148,8 +174,12 @@ cdef class FusedPlan:
     def __cinit__(self, list inputs, list numbers, list steps, list results):
         cdef int i, k, first
         cdef Place* place
+        cdef Place* operand
         cdef Step* step
         first = len(inputs) + len(numbers)
+        if max(len(inputs), len(results)) > MAX_ARGS or len(steps) > MAX_STEPS or (
+                first + len(steps) > MAX_PLACES):
+            raise ValueError("FusedPlan: too long")
         self._num_inputs = len(inputs)
         self._num_steps = len(steps)
         self._num_outs = len(results)
@@ -180,11 +210,14 @@ cdef class FusedPlan:
             place.size = dtype.itemsize
             place.descr = <PyObject*>dtype
             self._widest = max(self._widest, place.size)
-            step.place = first + i
             step.nin = len(args)
             step.ignored = ignored
             for k in range(step.nin):
                 step.args[k] = args[k]
+            step.args[step.nin] = first + i
+            for k in range(step.nin + 1):
+                operand = &self._places[step.args[k]]
+                step.steps[k] = 0 if operand.mode == ONE else operand.size
             self._find(step, loop, dtype, steps, inputs)
         for i, k in enumerate(results):
             self._results[i] = first + k
@@ -238,46 +271,40 @@ cdef class FusedPlan:
         PyMem_Free(self._steps)
         PyMem_Free(self._results)
 
-    def run(self, tuple operands):
+    cdef int run(self, PyObject* const* operands, Py_ssize_t given) except -1:
         """Compute the results if the operands are what the plan is for; answers whether they are.
 
         Args:
             operands: the inputs, a string, the outputs.
         """
-        cdef Py_ssize_t count = len(operands)
         cdef cnp.PyArrayObject* out
         cdef cnp.PyArrayObject* x
+        cdef PyObject* const* outputs = operands + self._num_inputs + 1
         cdef int i, k, status
         cdef int statuses[MAX_STEPS]
         cdef cnp.npy_intp elements, nbytes
         cdef bint aliased = False
-        cdef PyObject* item
-        cdef char* data[64]
-        cdef char* outs[16]
-        cdef cnp.npy_intp sizes[64]
-        cdef cnp.npy_intp repeats[64]
-        if count != self._num_inputs + 1 + self._num_outs:
+        cdef char* data[MAX_ARGS]
+        cdef char* outs[MAX_ARGS]
+        cdef cnp.npy_intp sizes[MAX_ARGS]
+        cdef cnp.npy_intp repeats[MAX_ARGS]
+        if given != self._num_inputs + 1 + self._num_outs:
             return False
-        if self._num_inputs > 64 or self._num_steps > MAX_STEPS or self._num_outs > 16:
-            return False
-        out = <cnp.PyArrayObject*><PyObject*>operands[self._num_inputs + 1]
+        out = <cnp.PyArrayObject*>outputs[0]
         for k in range(self._num_outs):
-            item = <PyObject*>operands[self._num_inputs + 1 + k]
-            if not rvm_is_plain(item, NPY_ARRAY_CARRAY):
+            if not rvm_is_plain(outputs[k], NPY_ARRAY_CARRAY):
                 return False
-            if PyArray_DESCR(<cnp.PyArrayObject*>item) is not self._places[self._results[k]].descr:
+            x = <cnp.PyArrayObject*>outputs[k]
+            if PyArray_DESCR(x) is not self._places[self._results[k]].descr:
                 return False
-            if not rvm_same_shape(<cnp.PyArrayObject*>item, out):
+            if k and not rvm_same_shape(x, out):
                 return False
-            outs[k] = <char*>PyArray_DATA(<cnp.PyArrayObject*>item)
+            outs[k] = <char*>PyArray_DATA(x)
         elements = rvm_size(out)
-        if elements <= 1:
-            return False
         for i in range(self._num_inputs):
-            item = <PyObject*>operands[i]
-            if not rvm_is_plain(item, RVM_INPUT_FLAGS):
+            if not rvm_is_plain(operands[i], RVM_INPUT_FLAGS):
                 return False
-            x = <cnp.PyArrayObject*>item
+            x = <cnp.PyArrayObject*>operands[i]
             if PyArray_DESCR(x) is not self._places[i].descr:
                 return False
             if _mode(x, out, &sizes[i], &repeats[i]) != <int>self._places[i].mode:
@@ -296,13 +323,13 @@ cdef class FusedPlan:
                 if not rvm_are_apart(outs[i], elements * self._result_size(i), outs[k],
                                      elements * self._result_size(k)):
                     return False
-        for i in range(self._num_steps):
-            statuses[i] = 0
+        if elements == 0:
+            return True
         if elements * self._widest < RVM_RELEASE_BYTES:
-            status = self._blocks(elements, data, sizes, repeats, outs, aliased, statuses)
+            status = self._blocks(elements, data, sizes, repeats, outs, aliased, statuses, False)
         else:
             with nogil:
-                status = self._blocks(elements, data, sizes, repeats, outs, aliased, statuses)
+                status = self._blocks(elements, data, sizes, repeats, outs, aliased, statuses, True)
         if status < 0:
             raise MemoryError("fused: no memory for the blocks")
         if status:
@@ -315,66 +342,139 @@ cdef class FusedPlan:
         return self._places[self._results[k]].size
 
     cdef int _blocks(self, cnp.npy_intp elements, char** data, const cnp.npy_intp* sizes,
-                     const cnp.npy_intp* repeats, char** outs, bint aliased,
-                     int* statuses) noexcept nogil:
-        """Run the chain over all blocks: 0, 1 if a status is to be reported, -1 without memory."""
-        cdef cnp.npy_intp block = BLOCK_BYTES // self._widest
-        cdef cnp.npy_intp start = 0, count, room
+                     const cnp.npy_intp* repeats, char** outs, bint aliased, int* statuses,
+                     bint shared) noexcept nogil:
+        """Run the chain over all blocks: 0, 1 if a status is to be reported, -1 without memory.
+        `shared`: whether others may do so at the same time."""
+        cdef cnp.npy_intp block, room, count, start = 0
+        cdef char* bases[MAX_PLACES]            # where the first element of a place is, ...
+        cdef cnp.npy_intp strides[MAX_PLACES]   # ... and how many bytes an element takes it further
         cdef char* args[MAX_INPUTS + 1]
-        cdef cnp.npy_intp steps[MAX_INPUTS + 1]
         cdef int i, k, arg, status, any_status = 0
         cdef Place* place
         cdef Step* step
-        cdef char* memory
-        cdef char* slots
-        if block > elements:
-            block = elements
+        cdef char* memory = NULL
+        cdef char* slots = _scratch
+        block = elements
+        if elements * self._widest > SMALL_BYTES:
+            block = min(elements, <cnp.npy_intp>BLOCK_BYTES // self._widest)
         room = (block * self._widest + 127) & ~<cnp.npy_intp>63
-        memory = <char*>PyMem_RawMalloc(self._num_slots * room + 64)
-        if memory is NULL:
-            return -1
-        slots = <char*>((<uintptr_t>memory + 63) & ~<uintptr_t>63)
+        if shared or self._num_slots * room > SCRATCH_BYTES:
+            slots = memory = <char*>PyMem_RawMalloc(self._num_slots * room + 64)
+            if memory is NULL:
+                return -1
+        slots = <char*>((<uintptr_t>slots + 63) & ~<uintptr_t>63)
+        for i in range(self._num_places):
+            place = &self._places[i]
+            strides[i] = 0
+            if place.number is not NULL:
+                bases[i] = place.number
+            elif place.out >= 0 and not aliased:
+                bases[i] = outs[place.out]
+                strides[i] = place.size
+            elif place.slot >= 0:
+                bases[i] = slots + place.slot * room
+            else:
+                bases[i] = data[i]
+                strides[i] = 0 if place.mode == ONE else place.size
         rvm_clear_float_status()
         while start < elements:
             count = min(block, elements - start)
             for i in range(self._num_inputs):
                 place = &self._places[i]
                 if place.mode == SPREAD:
-                    rvm_spread(slots + place.slot * room, data[i], place.size, start, count, sizes[i],
-                               repeats[i])
+                    rvm_spread(bases[i], data[i], place.size, start, count, sizes[i], repeats[i])
             for i in range(self._num_steps):
                 step = &self._steps[i]
                 for k in range(step.nin + 1):
-                    arg = step.args[k] if k < step.nin else step.place
-                    place = &self._places[arg]
-                    steps[k] = 0 if place.mode == ONE else place.size
-                    if place.number is not NULL:
-                        args[k] = place.number
-                    elif place.out >= 0 and not aliased:
-                        args[k] = outs[place.out] + start * place.size
-                    elif place.slot >= 0:
-                        args[k] = slots + place.slot * room
-                    else:
-                        args[k] = data[arg] + start * steps[k]
-                step.loop(args, &count, steps, step.data)
+                    arg = step.args[k]
+                    args[k] = bases[arg] + start * strides[arg]
+                step.loop(args, &count, step.steps, step.data)
                 status = rvm_float_status()
                 if status:
                     rvm_clear_float_status()
                     status &= ~step.ignored
-                    statuses[i] |= status
-                    any_status |= status
+                    if status and not any_status:
+                        memset(statuses, 0, self._num_steps * sizeof(int))
+                        any_status = 1
+                    if status:
+                        statuses[i] |= status
             for k in range(self._num_outs):
-                self._finish_block(k, start, count, outs, aliased, slots, room)
+                place = &self._places[self._results[k]]
+                if place.out != k or aliased:
+                    arg = self._results[k]
+                    memcpy(outs[k] + start * place.size, bases[arg] + start * strides[arg],
+                           <size_t>(count * place.size))
             start += count
         PyMem_RawFree(memory)
-        return 1 if any_status else 0
+        return any_status
 
-    cdef void _finish_block(self, int k, cnp.npy_intp start, cnp.npy_intp count, char** outs,
-                            bint aliased, char* slots, cnp.npy_intp room) noexcept nogil:
-        """Copy a result to where it belongs, if it was not computed there."""
-        cdef Place* place = &self._places[self._results[k]]
-        cdef char* source
-        if place.out == k and not aliased:
-            return
-        source = slots + place.slot * room if aliased else outs[place.out] + start * place.size
-        memcpy(outs[k] + start * place.size, source, <size_t>(count * place.size))
+
+@cython.final
+cdef class FusedKernel:
+    """The kernel of chains: runs the plan that there is for a call, else asks Python.
+
+    Args:
+        general: the kernel in Python.
+        plans: the plans of chains, by their text.
+    """
+
+    cdef void* _vectorcall
+    cdef object _general
+    cdef dict _plans
+    cdef dict __dict__          # the name, documentation and module of the function in Python
+
+    def __cinit__(self, general, dict plans):
+        self._general = general
+        self._plans = plans
+        update_wrapper(self, general)
+        self._vectorcall = <void*>_vectorcall
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle a kernel; programs refer to kernels by name")
+
+    cdef int _run(self, PyObject* const* args, Py_ssize_t count) except -1:
+        """Whether a plan did it."""
+        cdef Py_ssize_t i = 0
+        cdef PyObject* found
+        cdef FusedPlan plan
+        while i < count and not PyUnicode_CheckExact(args[i]):
+            i += 1
+        if i == count:
+            return False
+        found = PyDict_GetItemWithError(<PyObject*>self._plans, args[i])
+        if found is NULL:
+            return False
+        for plan in <tuple><object>found:
+            if plan.run(args, count):
+                return True
+        return False
+
+
+cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
+                           PyObject* kwnames) except NULL:
+    if kwnames is NULL and (<FusedKernel>self)._run(args, PyVectorcall_NARGS(nargsf)):
+        Py_INCREF(Py_None)
+        return Py_None
+    return PyObject_Vectorcall(<PyObject*>(<FusedKernel>self)._general, args, nargsf, kwnames)
+
+
+cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
+    """Make calls of a class's instances go through the function pointer at `offset`."""
+    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
+    slots.tp_vectorcall_offset = offset
+    slots.tp_call = PyVectorcall_Call
+    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    PyType_Modified(<PyTypeObject*>slots)
+
+
+cdef FusedKernel _some = FusedKernel(report_status, {})
+_use_vectorcall(FusedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+_some = None
+
+
+def run_plan(FusedPlan plan, tuple operands):
+    """Compute the results if the operands (inputs, a string, outputs) are what a plan is for; answers
+    whether they are."""
+    cdef PyObject* const* items = (<PyTupleObject*><PyObject*>operands).ob_item
+    return bool(plan.run(items, len(operands)))

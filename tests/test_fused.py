@@ -19,8 +19,8 @@ from relaxvm.kernels import ufunc_of
 from relaxvm.kernels.fused import Fused, Ref, Step, can_fuse, parse
 
 FUSED = get_func("relaxvm.kernel.fused")
-SIZES = (2, 5, 100, 1023, 1024, 1025, 5000)
-"""Around a block of 4096 bytes, and some of them."""
+SIZES = (0, 1, 2, 5, 100, 1023, 1024, 1025, 2047, 2049, 2560, 2561, 5120, 5121, 9000)
+"""Around the sizes of a block and of what is one block, and some blocks."""
 
 
 def kernel(name: str) -> Any:
@@ -281,14 +281,16 @@ def test_casts_of_bools_that_other_bytes_stand_for(to: str) -> None:
         ("exp($1); add(%0, $0) -> %1", [(3, 4), ()]),
         ("power($0, $1); add(%0, $0) -> %1", [(30, 40), (40,)]),
         ("add($0, $1); add($1, 1.0) -> %0, %1", [(3, 4), (4,)]),
-        ("add($0, 1.0); exp(%0) -> %1", [()]),
-        ("add($0, 1.0); exp(%0) -> %1", [(1, 1)]),
-        ("add($0, 1.0); exp(%0) -> %1", [(0, 3)]),
-        ("add($0, $1); exp(%0) -> %1", [(0, 3), (3,)]),
     ],
 )
 def test_chains_that_are_left_to_their_kernels(text: str, shapes: Any) -> None:
     assert_same(text, *[samples("f8", shape, i) for i, shape in enumerate(shapes)], planned=False)
+
+
+@pytest.mark.parametrize("shapes", [[(), ()], [(1, 1), ()], [(0, 3), (3,)], [(0, 3), (0, 1)]])
+def test_one_element_and_none(shapes: Any) -> None:
+    text = "add($0, $1); exp(%0); multiply(%1, 0.5) -> %2"
+    assert_same(text, *[samples("f8", shape, i) for i, shape in enumerate(shapes)], planned=True)
 
 
 def test_layouts() -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._fused import FusedPlan, find_loop, has_cast, mode_of
+from .._fused import FusedKernel, FusedPlan, find_loop, has_cast, mode_of, run_plan
 from ..registry import GLOBAL, StaticArg
 from ..values import as_dtype
 from ._kernel import (
@@ -248,13 +248,14 @@ def _count_faults(program: Fused, inputs: int, given: int) -> Iterator[str]:
                f"outputs, got {inputs} before it and {outs} after it")
 
 
-_plans: Final[dict[str, list[FusedPlan]]] = {}
+_plans: Final[dict[str, tuple[FusedPlan, ...]]] = {}
 _MOST_CHAINS: Final = 4096
 _MOST_PLANS: Final = 8
 """Plans kept of a chain."""
 
 
-@kernel("fused", "*operands: tensor|str, out: tensor", check=_check)
+@kernel("fused", "*operands: tensor|str, out: tensor", check=_check,
+        direct=lambda func: FusedKernel(func, _plans))  # fmt: skip
 def fused(*operands: Any) -> None:
     """``fused(inputs..., chain, outs...)``: outs = the results of a chain of elementwise kernels,
     bit for bit what these give one after the other.
@@ -272,9 +273,6 @@ def fused(*operands: Any) -> None:
         position += 1
     else:
         raise TypeError("fused: chain: expected a string among the arguments, got none")
-    for plan in _plans.get(text, ()):
-        if plan.run(operands):
-            return
     _run_new(text, position, operands)
 
 
@@ -287,12 +285,11 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
     check_tensors("fused", **{f"inputs[{i}]": x for i, x in enumerate(inputs)})
     check_tensors("fused", **{f"outs[{i}]": out for i, out in enumerate(outs)})
     plan = _plan(text, inputs, outs)
-    if plan is not None and plan.run(operands):
+    if plan is not None and run_plan(plan, operands):
         if len(_plans) >= _MOST_CHAINS:
             _plans.clear()
-        plans = _plans.setdefault(text, [])
-        plans.insert(0, plan)
-        del plans[_MOST_PLANS:]
+        others = [other for other in _plans.get(text, ()) if other is not plan]
+        _plans[text] = (plan, *others[: _MOST_PLANS - 1])
         return
     _run_apart(program, inputs, outs)
 
