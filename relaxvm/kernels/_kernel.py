@@ -49,7 +49,7 @@ def kernel(
     *aliases: str,
     ufunc: np.ufunc | None = None,
     check: StaticCheck | None = None,
-    direct: bool | Callable[[Callable[..., None]], Callable[..., None]] = False,
+    direct: bool = False,
 ) -> Callable[[F], F]:
     """Decorator: register a function as ``relaxvm.kernel.<name>``.
 
@@ -59,16 +59,13 @@ def kernel(
         aliases: further names, without the prefix.
         ufunc: what `ufunc_of` answers.
         check: further load-time check, as in `relaxvm.registry.Signature`.
-        direct: whether `relaxvm._direct` computes small tensors, or the `ufunc` of two inputs; or
-            what makes the callable in C of the function in Python.
+        direct: whether `relaxvm._direct` computes small tensors, or the `ufunc` of two inputs.
     """
 
     def register(func: F) -> F:
         takes = Signature.parse(signature, result="none", check=check)
         doc = inspect.cleandoc(func.__doc__ or "")
-        run: Callable[..., None] = func
-        if direct:
-            run = direct(func) if callable(direct) else DirectKernel(name, func, ufunc)
+        run = DirectKernel(name, func, ufunc) if direct else func
         for each in (name, *aliases):
             GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
             _kernels[PREFIX + each] = run

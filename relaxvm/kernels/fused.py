@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -254,8 +254,8 @@ _MOST_PLANS: Final = 8
 """Plans kept of a chain."""
 
 
-@kernel("fused", "*operands: tensor|str, out: tensor", check=_check,
-        direct=lambda func: FusedKernel(func, _plans))  # fmt: skip
+@kernel("fused", "*operands: tensor|str, out: tensor", check=_check)
+@partial(FusedKernel, plans=_plans)
 def fused(*operands: Any) -> None:
     """``fused(inputs..., chain, outs...)``: outs = the results of a chain of elementwise kernels,
     bit for bit what these give one after the other.
