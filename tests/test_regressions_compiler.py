@@ -35,6 +35,7 @@ from relaxvm.transform import (
     BindParams,
     EliminateCommonSubexpr,
     InlinePrivateFunctions,
+    KillAfterLastUse,
     LambdaLift,
     PassContext,
     PassInstrument,
@@ -540,3 +541,42 @@ def main(x: R.Tensor((4,), "float32")):
     return b[1]
 """
     assert "1 tensors of 16 bytes" in str(memory_report(IRModule.from_expr(from_source(text))))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "@I.ir_modul\nclass Module:\n    pass",
+            r":1:2: class 'Module': expected the decorator @I.ir",
+        ),
+        ("@R.functoin\ndef f():\n    return R.tuple()", r"'functoin'; did you mean 'function'"),
+        (
+            "@R.function\ndef f(x: R.Tensro((2,), 'float32')):\n    return x",
+            "'Tensro'; did you mean 'Tensor'",
+        ),
+        (
+            "@T.prim_func\ndef f(a: T.Buffer((2,), 'float32')):\n    a[0] = T.expp(a[1])",
+            "T has no 'expp'; did you mean 'exp'",
+        ),
+    ],
+    ids=["class", "decorator", "type", "scalar"],
+)
+def test_misspelt_names_get_a_hint(text: str, message: str) -> None:
+    with pytest.raises(DiagnosticError, match=message):
+        from_source(text)
+
+
+def test_kills_need_programs_without_dataflow_blocks() -> None:
+    """They made variables of such blocks ordinary bindings, which is not well-formed."""
+    text = """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    with R.dataflow():
+        y = R.exp(x)
+        z = R.abs(y)
+        R.output(z)
+    return z
+"""
+    with pytest.raises(TypeError, match="dataflow block; run ToNonDataflow first"):
+        KillAfterLastUse()(IRModule.from_expr(from_source(text)))

@@ -148,9 +148,13 @@ def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:
         place = source.span(found[1]) if found else Span(source.file, 1, 1)
         source.fail(place, f"expected one class or function, got {len(found)}")
     (node,) = found
-    if isinstance(node, ast.ClassDef):
-        return parse_module(source, node, names)
-    return parse_function(source, node, names)
+    if isinstance(node, ast.FunctionDef):
+        return parse_function(source, node, names)
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if ast.unparse(called).rpartition(".")[2] != "ir_module":
+            source.error(decorator, f"class {node.name!r}: expected the decorator @I.ir_module")
+    return parse_module(source, node, names)
 
 
 def _namespaces() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from .. import op as _op
+from ..errors import did_you_mean
 from ..ir.expr import (
     Call,
     Constant,
@@ -255,12 +256,20 @@ def __getattr__(name: builtins.str) -> typing.Any:
         if name in ("cpu", "cuda", "metal", "rocm", "vulkan", "opencl"):
             found = _device_of(name)
         else:
-            found = getattr(_op, name)
+            found = _operator(name)
             if name in _WITH_TYPES:
                 keyword, position = _WITH_TYPES[name]
                 found = _with_types(found, keyword, position)
     globals()[name] = found
     return found
+
+
+def _operator(name: builtins.str) -> typing.Any:
+    try:
+        return getattr(_op, name)
+    except AttributeError:
+        hint = did_you_mean(name, [*__all__, *_NAMED, *_op.CONSTRUCTORS])
+        raise AttributeError(f"there is no operator {name!r}{hint}") from None
 
 
 def _device_of(kind: builtins.str) -> _Callable[..., typing.Any]:

@@ -338,13 +338,20 @@ def __getattr__(name: str) -> Any:
     elif name in _intrinsics.__all__ and name not in ("INTRINSICS", "Intrinsic"):
         found = getattr(_intrinsics, name)
     else:
-        from ..values import as_dtype, dtype_name
-
-        try:
-            found = DTypeMaker(dtype_name(as_dtype(name)))
-        except (TypeError, ValueError):
-            raise AttributeError(f"T has no {name!r}") from None
-        if found.dtype != name:
-            raise AttributeError(f"T has no {name!r}")
+        found = _data_type(name)
     globals()[name] = found
     return found
+
+
+def _data_type(name: str) -> DTypeMaker:
+    from ..errors import did_you_mean
+    from ..values import as_dtype, dtype_name
+
+    try:
+        dtype = dtype_name(as_dtype(name))
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype == name:
+        return DTypeMaker(name)
+    known = [*_RAW, *_intrinsics.__all__, *(key for key in globals() if not key.startswith("_"))]
+    raise AttributeError(f"T has no {name!r}{did_you_mean(name, known)}")

@@ -10,6 +10,7 @@ from ..ir import (
     BindingBlock,
     Call,
     Constant,
+    DataflowBlock,
     DataflowVar,
     Expr,
     ExternFunc,
@@ -53,6 +54,11 @@ class _Inserter:
     def seq(self, seq: SeqExpr) -> SeqExpr:
         """The sequence with kills, and its branches likewise; without bindings that only rearrange
         values and that nothing uses."""
+        if any(type(block) is DataflowBlock for block in seq.blocks):
+            raise TypeError(
+                "KillAfterLastUse: there is a dataflow block; run ToNonDataflow first, since kills "
+                "are effects"
+            )
         bindings = [binding for block in seq.blocks for binding in block.bindings]
         depth = len(self._dying)
         for position, binding in enumerate(bindings):
@@ -132,8 +138,12 @@ def KillAfterLastUse() -> Pass:
     tensors on a storage, kill_storage, vm.kill_object for the rest.  Parameters, constants,
     functions, shapes, scalars and results are not killed.
 
-    Renamings are removed first (CanonicalizeBindings), and unused tuples and elements.  Why: memory
-    is given back as early as possible.
+    Renamings are removed first (CanonicalizeBindings), and unused tuples and elements.
+
+    Requires: no dataflow blocks (ToNonDataflow).  Why: memory is given back as early as possible.
+
+    Raises:
+        TypeError: there is a dataflow block.
     """
 
     @function_pass(name="KillAfterLastUse")
