@@ -10,9 +10,11 @@ import platform
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -202,6 +204,23 @@ def test_functions_that_nobody_has_are_named(tmp_path: Path) -> None:
     path = compiled(source=source)
     with pytest.raises(LinkError, match=r"cannot load .*nobody_has"):
         relaxvm.load_library(path)
+
+
+@pytest.mark.parametrize("flags", [0, os.ST_NOEXEC])
+def test_where_code_cannot_be_loaded_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int
+) -> None:
+    def statvfs(folder: str) -> Any:
+        assert Path(folder).parent == tmp_path
+        return SimpleNamespace(f_flag=flags)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    source = SOURCE + "\nint nobody_has(void);\nint f(void) { return nobody_has(); }\n"
+    with pytest.raises(LinkError, match="nobody_has") as caught:
+        relaxvm.load_library(compiled(source=source))
+    hint = f"{tmp_path}, which is mounted with noexec: set TMPDIR to a directory that permits it"
+    assert (hint in str(caught.value)) == (flags != 0)
 
 
 def test_other_machines(path: Path, tmp_path: Path) -> None:

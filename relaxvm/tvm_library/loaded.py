@@ -64,7 +64,7 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
                 self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             except OSError as error:
                 reason = str(error).replace(str(path), stored.source)
-                raise LinkError(f"cannot load {stored.source}: {reason}") from None
+                raise LinkError(f"cannot load {stored.source}: {reason}{_hint(folder)}") from None
         self._context = HostContext(packed.find, stored.source)
         base = _fill(self._library, elf, self._context)
         alignment = alignment_of(elf.machine, elf.code)
@@ -148,6 +148,16 @@ def write_copy(stored: StoredKernels, path: Path) -> tuple[ElfFile, dict[str, st
             symbol = image.elf.symbols[name]
             os.pwrite(file.fileno(), bytes([_WEAK | symbol.info & 0xF]), symbol.entry + 4)
     return image.elf, image.kernels
+
+
+def _hint(folder: str) -> str:
+    """What to do where a library cannot be loaded from a folder, empty if it is not to blame."""
+    if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return ""
+    return (
+        f"; code cannot be loaded from {Path(folder).parent}, which is mounted with noexec: "
+        f"set TMPDIR to a directory that permits it"
+    )
 
 
 def _fill(library: ctypes.CDLL, elf: ElfFile, context: HostContext) -> int:
