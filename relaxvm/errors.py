@@ -7,7 +7,6 @@ InternalError, and programs that catch it keep working here.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -144,5 +143,7 @@ class RelaxVMWarning(UserWarning):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that ends an error message: the nearest of the known names, or an empty string."""
+    import difflib  # here, so that a start without errors does not pay for it
+
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +70,8 @@ class StoredKernels(Mapping[str, Callable[..., Any]]):
     @property
     def names(self) -> frozenset[str]:
         """What the kernels are called, as far as that can be read without loading them."""
+        import json
+
         names: set[str] = set()
         for part, key in (("kernels", "functions"), ("tvm_library", "names")):
             with contextlib.suppress(KeyError, TypeError, ValueError, RecursionError):
@@ -392,17 +392,19 @@ def constant_key(value: Any) -> tuple[Any, ...]:
         # .str gives records and byte order; the name tells the types of ml_dtypes apart.
         dtype = (value.dtype.name, value.dtype.str, str(value.dtype.descr))
         data = np.ascontiguousarray(value)
-        raw: bytes = (
-            data.tobytes()
-            if data.nbytes <= 1024
-            else hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest()
-        )
+        raw = data.tobytes() if data.nbytes <= 1024 else _digest(data)
         return "tensor", dtype, value.shape, data.nbytes, raw
     if isinstance(value, float):
         return "float", struct.pack("<d", value)
     if isinstance(value, np.dtype):
         return "dtype", value.name, value.str
     return type(value).__name__, value
+
+
+def _digest(data: NDArray[Any]) -> bytes:
+    import hashlib  # here, since running a program does without, and it is slow to import
+
+    return hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest()
 
 
 def _frozen(value: Any) -> Any:

@@ -21,18 +21,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from . import builtins, kernels
+from . import builtins
 from .errors import LinkError, did_you_mean
 from .executable import StoredKernels, VMExecutable
 from .ffi import as_packed
 from .generated import PREFIX
 from .isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
-from .registry import GLOBAL, PackedFunc, Registry
+from .registry import GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
 from .values import readable
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
@@ -85,7 +84,7 @@ class Scope(Registry):
     def _permits(self, record: PackedFunc) -> bool:
         if self._functions is None and (self.allowed is None or record.name in self.allowed):
             return True
-        shipped = builtins.is_reference(record) or kernels.is_kernel(record)
+        shipped = builtins.is_reference(record) or _is_kernel(record)
         return shipped and not record.effect
 
     def names(self) -> list[str]:
@@ -125,8 +124,7 @@ def scope_of(functions: Functions) -> Scope:
     return Scope(None, names)
 
 
-@dataclass(frozen=True, slots=True)
-class Linked:
+class Linked(NamedTuple):
     """What the core needs to know about the function table, entry by entry.
 
     Attributes:
@@ -163,7 +161,19 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
 def _quick(record: PackedFunc) -> str | np.ufunc | None:
     if builtins.is_reference(record):
         return record.name
-    return kernels.ufunc_of(record.name) if kernels.is_kernel(record) else None
+    if not _is_kernel(record):
+        return None
+    from .kernels import ufunc_of
+
+    return ufunc_of(record.name)
+
+
+def _is_kernel(record: PackedFunc) -> bool:
+    if not record.name.startswith(KERNEL_PREFIX):
+        return False
+    from .kernels import is_kernel  # here, since a program that calls none does without them
+
+    return is_kernel(record)
 
 
 def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:

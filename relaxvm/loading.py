@@ -6,6 +6,7 @@ so that what comes out may be given to a `VirtualMachine`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .executable import StoredKernels, VMExecutable
@@ -92,14 +93,18 @@ def _with_kernels(ex: VMExecutable) -> VMExecutable:
     if not isinstance(ex.kernels, StoredKernels):
         return ex
     from .tvm_library.image import is_of_tvm
+    from .verified import passes_as
 
+    kernels: Mapping[str, Callable[..., Any]]
     if is_of_tvm(ex.kernels):  # does without the compiler
         from .tvm_library.loaded import LibraryKernels
 
-        return ex.with_kernels(LibraryKernels(ex.kernels))
-    from .library import load_kernels
+        kernels = LibraryKernels(ex.kernels)
+    else:
+        from .library import load_kernels
 
-    return ex.with_kernels(load_kernels(ex.kernels))
+        kernels = load_kernels(ex.kernels)
+    return passes_as(ex.with_kernels(kernels), ex)
 
 
 def loads(

@@ -15,7 +15,6 @@ import os
 import sys
 from _ctypes import CFuncPtr
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from . import ffi
@@ -159,9 +158,9 @@ def _cffi_address(cffi: Any, pointer: Any) -> int:
 
 def _open(path: str | os.PathLike[str]) -> ctypes.CDLL:
     # A name without a slash would be looked for on the system's search path.
-    file = Path(path).absolute()
+    file = os.path.join(os.getcwd(), path)
     try:
-        library = ctypes.CDLL(str(file))
+        library = ctypes.CDLL(file)
     except OSError as error:
         raise LinkError(f"cannot load {os.fspath(path)}: {error}") from None
     attach = getattr(library, "relaxvm_attach", None)

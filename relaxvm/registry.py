@@ -21,6 +21,7 @@ from .errors import RelaxVMError, did_you_mean
 
 __all__ = [
     "GLOBAL",
+    "KERNEL_PREFIX",
     "PackedFunc",
     "Param",
     "Registry",
@@ -34,6 +35,9 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 ANY: Final = frozenset({"any"})
+
+KERNEL_PREFIX: Final = "relaxvm.kernel."
+"""Of the kernels that ship with relaxvm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +228,8 @@ class Registry:
 
     def lookup(self, name: str) -> PackedFunc | None:
         """The record of a name, here or in a parent, or None."""
-        scope: Registry | None = self
-        while scope is not None:
-            record = scope._own.get(name)
-            if record is not None:
-                return record
-            scope = scope.parent
-        return None
+        record = self._own.get(name)
+        return record if record is not None or self.parent is None else self.parent.lookup(name)
 
     def get(self, name: str, allow_missing: bool = False) -> Any:
         """The callable of a name.
@@ -266,7 +265,42 @@ class Registry:
         return f"<Registry of {len(self._own)} functions{' over a parent' if self.parent else ''}>"
 
 
-GLOBAL: Final = Registry()
+class _Global(Registry):
+    """The global registry.  Kernels register themselves when they are imported, and most programs
+    call none: that is put off until a name with their prefix, or all names, are asked for."""
+
+    def _import_kernels(self, name: str = KERNEL_PREFIX) -> None:
+        # Nothing is noted here: the import system knows what is loaded, and lets other threads wait
+        # while it is, but not the kernels that register themselves meanwhile.
+        if name.startswith(KERNEL_PREFIX):
+            from . import kernels  # noqa: F401
+
+    def register(self, name: str, func: Callable[..., Any], **kwargs: Any) -> PackedFunc:
+        if isinstance(name, str):
+            self._import_kernels(name)
+        return super().register(name, func, **kwargs)
+
+    def remove(self, name: str) -> None:
+        self._import_kernels(name)
+        super().remove(name)
+
+    def lookup(self, name: str) -> PackedFunc | None:
+        record = self._own.get(name)
+        if record is None and name.startswith(KERNEL_PREFIX):
+            self._import_kernels(name)
+            record = self._own.get(name)
+        return record
+
+    def names(self) -> list[str]:
+        self._import_kernels()
+        return super().names()
+
+    def __repr__(self) -> str:
+        self._import_kernels()
+        return super().__repr__()
+
+
+GLOBAL: Final = _Global()
 """The registry that `register_func` fills and that a VM uses unless told otherwise."""
 
 
@@ -325,7 +359,8 @@ def list_funcs() -> list[str]:
 
 
 def load_shipped() -> None:
-    """Register the functions that ship with relaxvm: its builtins and kernels."""
+    """Register the builtins; the other functions that ship with relaxvm, its kernels, are there as
+    soon as one of them is asked for."""
     # They register themselves when imported; nobody needs them before the first look-up, or before
     # a program registers a function, which may be under the name of one of them.
-    from . import builtins, kernels  # noqa: F401
+    from . import builtins  # noqa: F401

@@ -14,7 +14,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -99,6 +98,8 @@ class Location(NamedTuple):
 def short_file(file: str) -> str:
     """A file's path from the working directory if it is below that, else its name behind that of
     its folder; what is no absolute path stays."""
+    from pathlib import Path  # here, since loading and running a program does without
+
     path = Path(file)
     if not path.is_absolute():
         return file

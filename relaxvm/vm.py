@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -33,11 +32,12 @@ from .memory import (
     track,
 )
 from .module import ExecutableModule, VMModule
-from .notes import ErrorNotes, Frame
-from .parameters import tensors_of, with_tensors
 from .timing import Evaluator
 from .values import Device, Shape, cpu, describe, dtype_name, readable, to_value
 from .verified import ensure_verified
+
+if TYPE_CHECKING:
+    from .notes import ErrorNotes, Frame
 
 __all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -246,6 +246,8 @@ class VirtualMachine(Machine):
 
     def _with_tensors(self, index: int, position: int, value: Any) -> Any:
         """An argument that may have numpy's scalars, as the function checks it."""
+        from .parameters import tensors_of, with_tensors  # here, since most programs do without
+
         tensors = self._tensors.get(index)
         if tensors is None:
             info = self._executable.functions[index]
@@ -410,6 +412,8 @@ class VirtualMachine(Machine):
         """Note on an exception where it comes from.  Raises nothing: `exc` has to get out."""
         try:
             if self._notes is None:
+                from .notes import ErrorNotes  # here, since most runs have no error
+
                 self._notes = ErrorNotes(self._executable)
             # Compiled functions have noted their frames themselves.
             size = len(self._executable)
@@ -537,6 +541,8 @@ class VirtualMachine(Machine):
         return f"{readable(name)}({shown})"
 
     def _repr_html_(self) -> str:
+        import html
+
         devices = html.escape(", ".join(map(str, self._devices)))
         memory = html.escape(str(self.memory_stats()))
         return (f"<p><b>VirtualMachine</b> on {devices}; memory: {memory}</p>\n"

@@ -84,3 +84,16 @@ def test_a_mapped_file_runs(tmp_path: Path) -> None:
     registry = {"test.formats.add": np.add}
     vm = relaxvm.VirtualMachine(relaxvm.load(path, mmap=True), relaxvm.cpu(), functions=registry)
     np.testing.assert_array_equal(vm["main"](np.ones(5)), np.arange(5.0) + 1)
+
+
+def test_other_kernels_are_no_reason_to_verify_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaxvm import verified
+
+    ex = relaxvm.loads(GOOD.to_bytes())
+    monkeypatch.setattr(verified, "verify", lambda *_, **__: pytest.fail("verified again"))
+    again = verified.passes_as(ex.with_kernels({"kernel": print}), ex)
+    verified.ensure_verified(again)
+    with pytest.raises(pytest.fail.Exception, match="verified again"):
+        verified.ensure_verified(ex.with_kernels({"kernel": print}))
+    with pytest.raises(pytest.fail.Exception, match="verified again"):
+        verified.ensure_verified(again, limits=Limits(functions=1))

@@ -125,6 +125,53 @@ def test_modules_loaded(statement: str, most: int, tmp_path: Path) -> None:
     assert len(others) <= most, sorted(others)
 
 
+RUN_ONE = """
+import numpy as np, relaxvm
+ib = relaxvm.ExecBuilder()
+with ib.function("main", 1):
+    ib.emit_call({name!r}, [ib.r(0), ib.r(0)], dst=ib.r(1))
+    ib.emit_ret(ib.r(0))
+x = np.full(3, 4.0)
+relaxvm.VirtualMachine(relaxvm.loads(ib.get().to_bytes()), functions={functions}).main(x)
+"""
+"""A start of a program that names one function."""
+
+
+def test_a_program_without_kernels_starts_without_them(tmp_path: Path) -> None:
+    statement = RUN_ONE.format(name="it", functions="{'it': np.add}")
+    loaded = loaded_by(statement, tmp_path)
+    assert not {"relaxvm.kernels", "relaxvm.notes", "relaxvm.formats.text"} & loaded
+    assert not {"difflib", "hashlib", "html", "pathlib", "tempfile"} & loaded
+
+
+@pytest.mark.parametrize("functions", ["None", "{}", "[]"])
+def test_kernels_are_found_when_a_program_names_one(functions: str, tmp_path: Path) -> None:
+    code = RUN_ONE.format(name="relaxvm.kernel.sqrt", functions=functions) + "print(x)"
+    assert python(code, tmp_path) == "[2. 2. 2.]\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("register_func('relaxvm.kernel.sqrt', print)", "'relaxvm.kernel.sqrt' is already"),
+        ("GLOBAL.register('relaxvm.kernel.sqrt', print)", "'relaxvm.kernel.sqrt' is already"),
+        ("get_func('relaxvm.kernel.sqr')", "did you mean 'relaxvm.kernel.sqrt'"),
+        ("get_func('kernel.softmax')", "did you mean 'relaxvm.kernel.nn.softmax'"),
+        ("print('relaxvm.kernel.sqrt' in GLOBAL)", "True"),
+        ("print('relaxvm.kernel.sqrt' in list_funcs())", "True"),
+        ("print('relaxvm.kernel.sqrt' in Registry(parent=GLOBAL))", "True"),
+        ("register_func('relaxvm.kernel.sqrt', print, override=True); "
+         "print(get_func('relaxvm.kernel.sqrt') is print)", "True"),
+        ("GLOBAL.remove('relaxvm.kernel.sqrt'); print('relaxvm.kernel.sqrt' in GLOBAL)", "False"),
+    ],
+)
+def test_kernels_are_registered_when_first_asked_for(
+    code: str, printed: str, tmp_path: Path
+) -> None:
+    start = "from relaxvm.registry import *\ntry: "
+    assert printed in python(f"{start}{code}\nexcept Exception as error: print(error)", tmp_path)
+
+
 # Files and metadata
 
 

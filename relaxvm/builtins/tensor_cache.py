@@ -13,16 +13,13 @@ of the size that the index says, and its tensors lie within it and do not overla
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from io import FileIO
 from math import prod
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +28,9 @@ from ..errors import FormatError, InternalError
 from ..values import as_dtype, dtype_to_dl
 from .arguments import as_array, as_int, as_sequence, as_str
 from .registration import builtin
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "ParamModule",
@@ -68,6 +68,8 @@ def read_tensor_cache(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
         InternalError: a file cannot be opened.
         FormatError: the index or a shard is not as it should be, or is not inside of the folder.
     """
+    from pathlib import Path  # here, as in what follows: it is slow to import
+
     base = Path(folder).resolve()
     tensors: dict[str, Tensor] = {}
     for shard in _read_index(base):
@@ -83,8 +85,7 @@ def read_tensor_cache(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
     return tensors
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(NamedTuple):
     """A tensor within a shard; `packed` if only the upper halves of its words are stored."""
 
     name: str
@@ -95,14 +96,15 @@ class _Record:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Shard:
+class _Shard(NamedTuple):
     path: str
     nbytes: int
     records: tuple[_Record, ...]
 
 
 def _read_index(base: Path) -> list[_Shard]:
+    import json
+
     with _open_inside(base, INDEX) as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MAX_INDEX_BYTES:
@@ -239,6 +241,8 @@ def _open_unlinked(path: str, flags: int) -> int:
 
 def _inner_parts(relative: str) -> tuple[str, ...]:
     """The parts of a relative path, by the rules of every system."""
+    from pathlib import PurePosixPath, PureWindowsPath
+
     windows = PureWindowsPath(relative)
     parts = PurePosixPath(relative).parts
     bad = "\0" in relative or "\\" in relative or windows.drive or windows.root

@@ -22,7 +22,6 @@ Source: TVM's ``VMExecutable::SaveToBytes`` and ``LoadFromBytes``.
 
 from __future__ import annotations
 
-import hashlib
 import mmap as _mmap
 import os
 import struct
@@ -493,8 +492,13 @@ def _save_kernels(to: _Writer, parts: Mapping[str, bytes]) -> None:
         content.name(name, "part")
         content.put(_U64.pack(len(data)) + data)
     payload = b"".join(content.pieces)  # type: ignore[arg-type]  # no arrays
-    digest = hashlib.sha256(payload).digest()
-    to.put(_KERNELS.pack(KERNELS_MAGIC, KERNELS_VERSION, len(payload), digest) + payload)
+    to.put(_KERNELS.pack(KERNELS_MAGIC, KERNELS_VERSION, len(payload), _digest(payload)) + payload)
+
+
+def _digest(payload: bytes) -> bytes:
+    import hashlib  # here, since most files have no kernels, and it is slow to import
+
+    return hashlib.sha256(payload).digest()
 
 
 def _load_kernels(read: _Reader) -> StoredKernels | None:
@@ -507,7 +511,7 @@ def _load_kernels(read: _Reader) -> StoredKernels | None:
         raise FormatError(f"expected version {KERNELS_VERSION}, got {version}")
     read.fits(size, 1)
     payload = bytes(read.stream.take(size))
-    if hashlib.sha256(payload).digest() != digest:
+    if _digest(payload) != digest:
         raise FormatError("its content is not what was written: the checksum differs")
     inner = _Reader(BufferStream(memoryview(payload), False), read.name, read.limits)
     parts: dict[str, bytes] = {}

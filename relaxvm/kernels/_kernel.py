@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._direct import DirectKernel
-from ..registry import GLOBAL, PackedFunc, Signature, StaticCheck
+from ..registry import GLOBAL, KERNEL_PREFIX, PackedFunc, Signature, StaticCheck
 from ..values import describe
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "ufunc_of",
 ]
 
-PREFIX: Final = "relaxvm.kernel."
+PREFIX: Final = KERNEL_PREFIX
 
 F = TypeVar("F", bound=Callable[..., None])
 Dims = tuple[int, ...]
