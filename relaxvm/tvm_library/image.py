@@ -53,6 +53,7 @@ THE_LIBRARY: Final = "_lib"
 CONSTANTS: Final = "const_loader"
 EXECUTABLE: Final = "relax.VMExecutable"
 MAX_MODULES: Final = 4096
+MAX_IMPORTS: Final = 1 << 16
 
 PART: Final = "tvm_library"
 """What the library is called among the parts of a kernel section."""
@@ -299,8 +300,8 @@ def compiled_functions(executable: VMExecutable) -> list[str]:
 
 def _read_modules(blob: memoryview, source: str) -> list[Module]:
     read = _Words(blob, source)
-    starts = read.numbers()
-    imports = read.numbers()
+    starts = read.numbers(MAX_MODULES + 1, "modules")
+    imports = read.numbers(MAX_IMPORTS, "imports")
     count = len(starts) - 1
     if not 1 <= count <= MAX_MODULES:
         read.fail(f"expected 1 to {MAX_MODULES} modules, got {count}")
@@ -327,8 +328,10 @@ class _Words:
     def number(self) -> int:
         return int(_U64.unpack(self.take(_U64.size))[0])
 
-    def numbers(self) -> tuple[int, ...]:
+    def numbers(self, most: int, what: str) -> tuple[int, ...]:
         count = self.number()
+        if count > most:
+            self.fail(f"a list of {count} numbers for its {what}; expected at most {most}")
         return struct.unpack(f"<{count}Q", self.take(count * _U64.size))
 
     def string(self) -> memoryview:
