@@ -145,8 +145,8 @@ cdef class NativeFunction:
             is if the tensors of the call have `BIG_CALL` bytes or more together.
         writes: positions of arguments that the kernel writes, negative ones from the last.  They
             must be writable; if one has to be copied, the copy is written back.  None if it is not
-            known: every argument that is writable may be written then, and a copy is written back
-            if the kernel has changed it.
+            known: every argument may be written then, and a copy is written back if the kernel has
+            changed it.
         strided: whether the kernel reads ``strides``.  It then gets views as they are, and strides
             with every tensor.
         alignment: bytes to which the data of tensors is aligned, a power of two; the element's own
@@ -307,8 +307,10 @@ cdef class _Call:
                        &call)
         if code != 0:
             _fail(<PyObject*>self.function, code, &call)
-        for array, copy, before in self.copies:
+        for position, array, copy, before in self.copies:
             if before is None or not _same_bytes(before, copy):
+                self.position = position
+                self.check_writable(array)
                 np.copyto(array, copy)
         return rvm_own(_take_result(<PyObject*>self.function, &ret))
 
@@ -409,17 +411,22 @@ cdef class _Call:
         cdef cnp.ndarray passed = array
         if not self.put_fast(array):
             self.dtype(array.dtype)
-            if self.written and not array.flags.writeable:
-                raise ValueError(f"{self.place()}: the kernel writes it, and the array is read-only")
+            if self.written:
+                self.check_writable(array)
             if not self.put_as_it_is(array):
                 passed = _aligned_copy(array, max(self.function.alignment, 64))
                 if self.written:
-                    self.copies.append((array, passed, None))
-                elif self.function.writes is None and array.flags.writeable:
-                    self.copies.append((array, passed, passed.copy()))
+                    self.copies.append((self.position, array, passed, None))
+                elif self.function.writes is None:
+                    self.copies.append((self.position, array, passed, passed.copy()))
                 if not self.put_as_it_is(passed):
                     raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
         self.arrays.append((self.position, self.written, passed))
+        return 0
+
+    cdef int check_writable(self, cnp.ndarray array) except -1:
+        if not array.flags.writeable:
+            raise ValueError(f"{self.place()}: the kernel writes it, and the array is read-only")
         return 0
 
     cdef bint put_as_it_is(self, cnp.ndarray array) except -1:

@@ -227,6 +227,22 @@ def test_what_a_kernel_writes_to_any_argument_arrives(make: Any) -> None:
     assert y.tolist() == [0, 1, 1]
 
 
+@pytest.mark.parametrize("make", [lambda x: at(8, x), lambda x: at(0, np.repeat(x, 2))[::2],
+                                  lambda x: np.broadcast_to(x[:1], x.shape)])  # fmt: skip
+def test_what_a_kernel_writes_is_not_lost_with_a_copy(make: Any) -> None:
+    library = toolchain.compile_c(
+        '#include <relaxvm/kernel.h>\nRVM_KERNEL(zero) {\n'
+        '  rvm_f32(rvm_any_tensor(args, 1))[0] = 0;\n  return RVM_OK;\n}\n', name="zero"
+    )  # fmt: skip
+    zero = native_function(tvm_ffi.load_module(str(library)).zero, "zero")
+    x = make(np.ones(3, np.float32))
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="zero: argument 1: the kernel writes it, and the array is "
+                                         "read-only"):  # fmt: skip
+        zero(None, x)
+    assert x.tolist() == [1, 1, 1]
+
+
 def test_an_argument_that_is_not_written_is_left_alone() -> None:
     """Two views of the same memory are copied; the stale copy must not overwrite what came back
     through the other."""
