@@ -2,8 +2,8 @@
 
     python bench/bench_kernels.py [--repeats N] [--json FILE]
 
-Both are called from Python with the same arguments.  Results are compared bit for bit before anything
-is timed, and the two sides take turns.  The exit status is 1 if a kernel is slower in C.
+Both are called from Python with the same arguments.  Results are compared bit for bit before
+anything is timed, and the two sides take turns.  The exit status is 1 if a kernel is slower in C.
 """
 
 from __future__ import annotations
