@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -57,13 +56,13 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
             )
         self.stored = stored
         with tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True) as folder:
-            path = Path(folder) / "library.so"
+            path = os.path.join(folder, "library.so")
             elf, kernels = write_copy(stored, path)
             try:
                 # What is loaded stays loaded when its file is gone.
-                self._library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+                self._library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
             except OSError as error:
-                reason = str(error).replace(str(path), stored.source)
+                reason = str(error).replace(path, stored.source)
                 raise LinkError(f"cannot load {stored.source}: {reason}{_hint(folder)}") from None
         self._context = HostContext(packed.find, stored.source)
         base = _fill(self._library, elf, self._context)
@@ -115,7 +114,9 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         return f"<LibraryKernels of {self.stored.source}: {len(self)} functions>"
 
 
-def write_copy(stored: StoredKernels, path: Path) -> tuple[ElfFile, dict[str, str]]:
+def write_copy(
+    stored: StoredKernels, path: str | os.PathLike[str]
+) -> tuple[ElfFile, dict[str, str]]:
     """Write the copy that is loaded: what it asks TVM's libraries for is optional there.
 
     Raises:
@@ -155,7 +156,7 @@ def _hint(folder: str) -> str:
     if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return ""
     return (
-        f"; code cannot be loaded from {Path(folder).parent}, which is mounted with noexec: "
+        f"; code cannot be loaded from {os.path.dirname(folder)}, which is mounted with noexec: "
         f"set TMPDIR to a directory that permits it"
     )
 
