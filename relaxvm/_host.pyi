@@ -20,6 +20,11 @@ class TensorSequence:
 
 class HostContext:
     source: Final[str]
-    def __init__(self, find: Callable[[str], Callable[..., Any] | None], source: str) -> None: ...
+    def __init__(
+        self,
+        find: Callable[[str], Callable[..., Any] | None],
+        source: str,
+        own: dict[str, Callable[..., Any]] | None = None,
+    ) -> None: ...
     @property
     def address(self) -> int: ...

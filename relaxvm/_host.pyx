@@ -51,6 +51,10 @@ cdef extern from *:
         rvm_error_host = (const RvmHost *)errors;
     }
     """
+    ctypedef struct rvm_callee:
+        RvmFunction native
+        PyObject* python
+    RvmFunction rvm_packed_function(const char*) noexcept
     ctypedef struct rvm_sequence:
         RvmObject object
         RvmAny* items
@@ -186,20 +190,35 @@ cdef void _own_object(RvmObject* object, int kind) noexcept:
     object.destroy = NULL
 
 
+@cython.final
+cdef class _Callee:
+    """A function for a library to call."""
+
+    cdef rvm_callee callee
+    cdef object python
+
+    def __cinit__(self, python):
+        self.python = python
+        self.callee.python = <PyObject*>python
+
+
 cdef class HostContext:
     """What a library has as its context: finds functions that its kernels call by name.
 
     Args:
         find: name -> callable, None if there is none.
+        own: functions of relaxvm by name, in place of which their form in C may run.
         source: the library, for messages.
     """
 
     cdef object _find
+    cdef dict _own
     cdef dict _found
     cdef readonly str source
 
-    def __init__(self, find, source):
+    def __init__(self, find, source, own=None):
         self._find = find
+        self._own = own or {}
         self._found = {}
         self.source = source
 
@@ -208,21 +227,28 @@ cdef class HostContext:
         """What goes into the library; it has to live as long as the library."""
         return <uintptr_t><PyObject*>self
 
-    cdef object lookup(self, str name):
-        function = self._found.get(name)
-        if function is None:
+    cdef RvmFunction _native(self, str name, object function) except *:
+        """The same function in C, if it is not one of the user's."""
+        cdef bytes symbol = name.encode()
+        return rvm_packed_function(symbol) if function is self._own.get(name) else NULL
+
+    cdef _Callee lookup(self, str name):
+        found = self._found.get(name)
+        if found is None:
             function = self._find(name)
             if function is None:
                 raise LinkError(
                     f"{self.source}: a kernel calls {readable(name)!r}, which relaxvm has not; "
                     f"register a function of this name by relaxvm.register_func", (name,))
-            function = self._found.setdefault(name, function)
-        return function
+            found = _Callee(function)
+            (<_Callee>found).callee.native = self._native(name, function)
+            found = self._found.setdefault(name, found)
+        return found
 
 
 cdef int _find(PyObject* context, const char* name, void** found) except -1:
-    function = (<HostContext>context).lookup(name.decode("utf-8", "replace"))
-    found[0] = <void*><PyObject*>function  # the context keeps it
+    callee = (<HostContext>context).lookup(name.decode("utf-8", "replace"))
+    found[0] = &callee.callee  # the context keeps it
     return 0
 
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "_native.h"
+#include "_sort_impl.h"
 
 #if defined(__unix__) || defined(__APPLE__)
 #define RVM_HAS_HOST 1
@@ -25,6 +26,12 @@
 #else
 #define RVM_HAS_HOST 0
 #endif
+
+/* A function that a library has found by its name. */
+typedef struct {
+    RvmFunction native;  /* what is tried first, or NULL; RVM_NOT_MINE leaves a call to `python` */
+    PyObject *python;
+} rvm_callee;
 
 /* Functions of the Cython side, called with the interpreter lock; -1 with an exception. */
 static int (*rvm_find_python)(PyObject *context, const char *name, void **found);
@@ -424,9 +431,14 @@ static int rvm_host_lookup(void *context, const char *name, void **found) {
 }
 
 static int rvm_host_call(void *function, const RvmAny *args, int32_t count, RvmAny *ret) {
+    const rvm_callee *callee = (const rvm_callee *)function;
+    if (callee->native != NULL) {
+        int code = callee->native(NULL, args, count, ret);
+        if (code != RVM_NOT_MINE) return code;
+    }
     if (rvm_refuse_in_task("a function")) return RVM_FAILED;
     PyGILState_STATE state = PyGILState_Ensure();
-    int code = rvm_call_python((PyObject *)function, args, count, ret);
+    int code = rvm_call_python(callee->python, args, count, ret);
     PyGILState_Release(state);
     return code;
 }

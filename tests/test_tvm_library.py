@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import pickle
@@ -510,34 +511,80 @@ def test_no_python_in_parallel_loops(path: Path, callee: list[Any], threads: Any
         kernels["calls_in_parallel"](1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "float16"])
+DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "float16"]
+
+
+@pytest.fixture(params=["C", "Python"])
+def sorting(request: Any, kernels: Any) -> Any:
+    """Functions that sort, called by a kernel or by themselves; C takes most types of numbers."""
+    if request.param == "Python":
+        return packed.PACKED
+    by_name = kernels["by_name"]
+    return {name: functools.partial(by_name, name) for name in packed.PACKED}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_sorting(dtype: str, ascending: bool, axis: int) -> None:
+def test_sorting(sorting: Any, dtype: str, ascending: bool, axis: int) -> None:
+    sort, argsort, topk = (sorting[f"tvm.contrib.sort.{name}"] for name in ("sort", "argsort", "topk"))
     rng = np.random.default_rng(0)
     x = rng.integers(0, 5, (6, 7)).astype(dtype)
     order = np.empty(x.shape, np.int32)
-    packed.argsort(x, order, axis, ascending)
+    argsort(x, order, axis, ascending)
     lines = np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
     for line, places in zip(lines, np.moveaxis(order, axis, -1).reshape(lines.shape), strict=True):
         sign = 1 if ascending else -1
         wanted = sorted(range(len(line)), key=lambda i, line=line: (sign * float(line[i]), i))
         assert places.tolist() == wanted
     out = np.empty_like(x)
-    packed.sort(x, out, axis, ascending)
+    sort(x, out, axis, ascending)
     assert np.array_equal(out, np.take_along_axis(x, order.astype(int), axis))
     for k in (0, 1, 3, 99):
         size = x.shape[axis] if k in (0, 99) else k
         shape = list(x.shape)
         shape[axis] = size
         values, places = np.empty(shape, dtype), np.empty(shape, np.int64)
-        packed.topk(x, values, places, k, axis, "both", ascending)
+        topk(x, values, places, k, axis, "both", ascending)
         first = np.take(order, np.arange(size), axis)
         assert np.array_equal(places, first)
         assert np.array_equal(values, np.take_along_axis(x, first.astype(int), axis))
         only = np.empty(shape, np.int32)
-        packed.topk(x, only, k, axis, "indices", ascending)
+        topk(x, only, k, axis, "indices", ascending)
         assert np.array_equal(only, first)
+
+
+def test_sorting_many_and_odd_values(sorting: Any) -> None:
+    """Long lines are merged; NaN is the largest; lines and outputs may be empty."""
+    argsort = sorting["tvm.contrib.sort.argsort"]
+    rng = np.random.default_rng(1)
+    for n in (0, 1, 15, 16, 17, 31, 33, 64, 100, 1000):
+        x = rng.integers(0, max(1, n // 3), (3, n)).astype(np.float32)
+        x[:, ::7] = np.nan
+        x[:, 1::11] = -np.inf
+        out = np.empty(x.shape, np.int64)
+        argsort(x, out, 1, True)
+        assert np.array_equal(out, np.argsort(x, axis=1, kind="stable"))
+        argsort(x, out, 1, False)
+        backwards = np.argsort(x[:, ::-1], axis=1, kind="stable")
+        assert np.array_equal(out, (n - 1 - backwards)[:, ::-1])
+    with pytest.raises(ValueError, match="axis|broadcast"):
+        argsort(np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int32), 5, True)
+
+
+def test_a_registered_function_comes_first(path: Path) -> None:
+    name = "tvm.contrib.sort.sort"
+
+    @relaxvm.register_func(name)
+    def mine(x: Any, out: Any, axis: int, ascending: bool) -> None:
+        out[...] = 7
+
+    try:
+        out = np.zeros(3, np.float32)
+        relaxvm.load_library(path).kernels["by_name"](name, np.zeros(3, np.float32), out, 0, True)
+        assert out.tolist() == [7, 7, 7]
+    finally:
+        relaxvm.registry.GLOBAL.remove(name)
 
 
 def test_sorting_the_first_elements() -> None:

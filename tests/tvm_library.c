@@ -115,6 +115,14 @@ KERNEL(calls) {
   return call_it(args, count, ret);
 }
 
+/* by_name(name, ...): the function of that name */
+KERNEL(by_name) {
+  void *function = NULL;
+  (void)self;
+  if (__TVMFFIEnvModLookupFromImports(__tvm_ffi__library_ctx, args[0].as_text, &function)) return -1;
+  return __TVMFFIFunctionCall(function, args + 1, count - 1, ret);
+}
+
 static int call_task(int task, Group *group, void *data) {
   RvmAny ret = {0};
   (void)task, (void)group;

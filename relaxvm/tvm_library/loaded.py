@@ -64,7 +64,7 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
             except OSError as error:
                 reason = str(error).replace(path, stored.source)
                 raise LinkError(f"cannot load {stored.source}: {reason}{_hint(folder)}") from None
-        self._context = HostContext(packed.find, stored.source)
+        self._context = HostContext(packed.find, stored.source, packed.PACKED)
         base = _fill(self._library, elf, self._context)
         alignment = alignment_of(elf.machine, elf.code)
         self._kernels = {
