@@ -580,3 +580,25 @@ def main(x: R.Tensor((2,), "float32")):
 """
     with pytest.raises(TypeError, match="dataflow block; run ToNonDataflow first"):
         KillAfterLastUse()(IRModule.from_expr(from_source(text)))
+
+
+def test_types_follow_shapes_that_got_other_dimensions() -> None:
+    """The type of a tensor may name a variable that is its whole shape."""
+    text = """
+@R.function(private=False)
+def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k"])):
+    k = T.int64()
+
+    @R.function
+    def inner(y: R.Tensor((k,), "float32")):
+        shape = R.shape_of(y)
+        z: R.Tensor(shape, "float32") = R.call_pure_packed(
+            "test.same", y, ty_args=R.Tensor(shape, "float32"))
+        return z
+
+    return inner(R.ones((k,), "float32"))
+"""
+    module = IRModule.from_expr(from_source(text))
+    well_formed(LambdaLift()(module))
+    vm = VirtualMachine(relaxvm.build(module), functions={"test.same": lambda x, *rest: x})
+    assert vm["main"](np.zeros(2, np.float32), Shape((3,))).tolist() == [1, 1, 1]

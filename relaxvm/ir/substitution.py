@@ -14,13 +14,15 @@ __all__ = ["bind", "substitute_vars"]
 
 
 class _Substituter(ExprMutator):
+    """Exchanges variables.  A variable that is defined within becomes a new one where its type
+    changes, and types that name it as a whole shape follow."""
+
     def __init__(self, variables: Mapping[Var, Any]) -> None:
         super().__init__()
-        self._variables = variables
         self.var_map.update(variables)
 
     def visit_type(self, ty: Any) -> Any:
-        return substitute_type(ty, self._variables)
+        return substitute_type(ty, self.var_map)
 
     def visit_var_def(self, var: Var) -> Var:
         ty = self.visit_type(var.ty)
@@ -34,10 +36,10 @@ class _Substituter(ExprMutator):
         return Call(call.op, call.args, call.attrs, call.ty_args, ty, call.span)
 
     def visit_scalar(self, scalar: Expr) -> Expr:
-        return substitute(scalar, self._variables)
+        return substitute(scalar, self.var_map)
 
     def visit_shape(self, expr: ShapeExpr) -> Expr:
-        values = [substitute(value, self._variables) for value in expr.values]
+        values = [substitute(value, self.var_map) for value in expr.values]
         if all(a is b for a, b in zip(values, expr.values, strict=True)):
             return expr
         return ShapeExpr(values, expr.span)
