@@ -399,17 +399,21 @@ cdef inline bint _is_plain_scalar(PyObject* value) noexcept:
 
 cdef bint _is_plain_object(Machine machine, PyObject* value) noexcept:
     cdef PyTypeObject* cls = Py_TYPE(value)
-    cdef PyObject* item
-    cdef Py_ssize_t i
     if (cls is rvm_shape_type or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
             or cls is <PyTypeObject*>Storage):
         return True
-    if machine._owns_tuples or not PyTuple_CheckExact(value):
-        return False
+    return not machine._owns_tuples and PyTuple_CheckExact(value) and _is_plain_tuple(value, 16)
+
+
+cdef bint _is_plain_tuple(PyObject* value, int levels) noexcept:
+    """Whether a tuple holds what is plain, at so many levels at most."""
+    cdef PyObject* item
+    cdef Py_ssize_t i
     for i in range(PyTuple_GET_SIZE(value)):
         item = PyTuple_GET_ITEM(value, i)
         if not (PyArray_CheckExact(item) or item is Py_None or _is_plain_scalar(item)
-                or Py_TYPE(item) is rvm_shape_type):
+                or Py_TYPE(item) is rvm_shape_type
+                or (levels > 1 and PyTuple_CheckExact(item) and _is_plain_tuple(item, levels - 1))):
             return False
     return True
 

@@ -527,7 +527,7 @@ def sorting(request: Any, kernels: Any) -> Any:
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_sorting(sorting: Any, dtype: str, ascending: bool, axis: int) -> None:
-    sort, argsort, topk = (sorting["tvm.contrib.sort." + name] for name in ("sort", "argsort", "topk"))
+    sort, argsort, topk = (sorting[f"tvm.contrib.sort.{f}"] for f in ("sort", "argsort", "topk"))
     rng = np.random.default_rng(0)
     x = rng.integers(0, 5, (6, 7)).astype(dtype)
     order = np.empty(x.shape, np.int32)
