@@ -625,8 +625,12 @@ def test_types_of_ml_dtypes() -> None:
     total = np.empty(3, x.dtype)
     run("mean", x, 0, total)
     np.testing.assert_array_equal(total, x.astype(np.float32).mean(0).astype(x.dtype))
+    product = np.empty((2, 2), x.dtype)
+    run("matmul_nt", x, x, product)
+    wide = x.astype(np.float32)
+    np.testing.assert_array_equal(product, (wide @ wide.T).astype(x.dtype))
     with pytest.raises(TypeError, match="matmul_nt: expected equal data types"):
-        run("matmul_nt", x, x, np.empty((2, 2), x.dtype))
+        run("matmul_nt", x, x.astype(np.float64), product)
 
 
 # The reference page
