@@ -73,9 +73,10 @@ def _args(printer: Printer, args: Expr) -> str:
 
 def _call_tir(printer: Printer, call: Call) -> str:
     func, args, *tir_vars = call.args
-    callee = _callee(printer, func)
     if type(func) is GlobalVar and not printer.is_of_module(func):
         callee = printer.loose_var(func, is_typed=False)  # out_ty says what comes out
+    else:
+        callee = _callee(printer, func)
     parts = [callee, _args(printer, args), *printer.keywords(call.attrs)]
     parts += printer.types_option("out_ty", call.ty_args)
     parts += [f"tir_vars={printer.expr(shape)}" for shape in tir_vars]
