@@ -22,6 +22,7 @@ from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import ArgKind, FuncKind
 from relaxvm.limits import Limits
 from relaxvm.memory import Storage, make_allocators
+from relaxvm.parameters import tensors_of, with_tensors
 from relaxvm.registry import Registry
 from relaxvm.values import Shape, cpu, to_value
 
@@ -56,6 +57,9 @@ class OracleFunction:
         return self.info.name
 
     def __call__(self, *args: Any) -> Any:
+        tensors = tensors_of(self.oracle.executable, self.info)
+        if len(tensors) == len(args):  # numpy's scalars are tensors where these are expected
+            args = tuple(map(with_tensors, args, tensors))
         return self.oracle.run(self.info, [to_value(arg) for arg in args])
 
 

@@ -285,3 +285,19 @@ def _as_tuples(value: Any) -> Any:
     if isinstance(value, Shape):
         return tuple(value)
     return tuple(map(_as_tuples, value)) if isinstance(value, tuple) else value
+
+
+def test_scalars_of_numpy() -> None:
+    """They are tensors where the function looks at a tensor, and numbers elsewhere."""
+    for checks in (True, False):
+        asm = Asm()
+        with asm.func("main", 1):
+            if checks:
+                asm.op(r1, ".shape_of", r0)
+            asm.ret(r0)
+        executable = asm.get()
+        inputs = (np.float32(2),)
+        want = Outcome.of(Oracle(executable, registry())["main"], inputs)
+        assert isinstance(want.result, np.ndarray if checks else float)
+        for make in MODES.values():
+            assert_same_outcome(Outcome.of(make(executable)["main"], inputs), want)
