@@ -403,7 +403,7 @@ class Generator:
         choices: list[list[Any]] = [[total], [1, total], [*dims, 1], list(reversed(dims))]
         if len(dims) > 1:
             choices.append([arith.simplify(dims[0] * dims[1]), *dims[2:]])
-        shape: Any = self.pick(choices)
+        shape: Any = ir.ShapeExpr(self.pick(choices))  # in which 0 is 0
         shapes = [s.expr for s in scope.items if type(s.ty) is ir.ShapeType
                   and s.ty.values and not isinstance(s.expr, ir.DataflowVar)]  # fmt: skip
         for candidate in shapes:

@@ -33,6 +33,7 @@ from relaxvm.pipeline import get_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import (
     BindParams,
+    CanonicalizeBindings,
     EliminateCommonSubexpr,
     InlinePrivateFunctions,
     KillAfterLastUse,
@@ -602,3 +603,50 @@ def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k"])):
     well_formed(LambdaLift()(module))
     vm = VirtualMachine(relaxvm.build(module), functions={"test.same": lambda x, *rest: x})
     assert vm["main"](np.zeros(2, np.float32), Shape((3,))).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("make", [CanonicalizeBindings, EliminateCommonSubexpr], ids=str)
+def test_types_and_scalars_name_what_took_the_place_of_a_variable(make: Any) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    s = R.shape_of(x)
+    t: R.Shape([n]) = s
+    u = R.shape_of(x)
+    k = R.call_pure_packed("test.count", s, ty_args=R.Prim("int64"))
+    m = R.call_pure_packed("test.count", s, ty_args=R.Prim("int64"))
+    y = R.call_pure_packed("test.same", x, ty_args=R.Tensor(t, "float32"))
+    z = R.call_pure_packed("test.same", y, ty_args=R.Tensor(u, "float32"))
+
+    @R.function
+    def local(a: R.Tensor((2,), "float32")):
+        return R.zeros(R.shape([2, k + m * 2]), "float32")
+
+    return (z, local(R.ones((2,), "float32")))
+"""
+    module = IRModule.from_expr(from_source(text))
+    new = make()(module)
+    well_formed(new)
+    assert_structural_equal(load_json(save_json(new)), new)
+    functions = {"test.same": lambda x, *rest: x, "test.count": len}
+    vm = VirtualMachine(relaxvm.build(new), functions=functions)
+    z, zeros = vm["main"](np.ones(3, np.float32))
+    assert (z.shape, zeros.shape) == ((3,), (2, 3))
+
+
+def test_shapes_of_tensors_without_elements() -> None:
+    """0 in the shape that a lowering writes is no dimension of the operand at that place."""
+    text = """
+@R.function
+def main(x: R.Tensor((0, 2), "float32")):
+    y = R.expand_dims(x, axis=0)
+    return R.reshape(y, R.shape([2, 0, 3]))
+"""
+    module = IRModule.from_expr(from_source(text))
+    assert from_source(module.script())["main"].ret_ty.dims[1] == 0
+    vm = VirtualMachine(relaxvm.build(module))
+    assert vm["main"](np.ones((0, 2), np.float32)).shape == (2, 0, 3)
+    with pytest.raises(DiagnosticError, match="has 0 elements, one of shape .* has 9"):
+        from_source(text.replace("(0, 2)", "(3, 0)").replace("R.shape([2, 0, 3])", "(0, 3, 1)")
+                    .replace("R.expand_dims(x, axis=0)", "x"))

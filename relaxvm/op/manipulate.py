@@ -66,9 +66,21 @@ def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
     except TypeError:
         return x, shape  # not a shape, as is said where it is converted
     fixed = [dim.value if isinstance(dim, IntImm) else dim for dim in dims]
+    if type(shape) is ShapeExpr and 0 in fixed and _is_empty(x):
+        return x, shape  # the shape of a tensor, in which 0 is 0
     if any(isinstance(dim, int) and dim <= 0 for dim in fixed):
         return x, _fill_in(x, fixed)
     return x, dims
+
+
+def _is_empty(x: Any) -> bool:
+    """Whether a tensor is known to have no elements."""
+    ty = infer_type(x).ty if isinstance(x, Expr) else None
+    return type(ty) is TensorType and ty.dims is not None and any(_is_zero(d) for d in ty.dims)
+
+
+def _is_zero(dim: Expr) -> bool:
+    return isinstance(dim, IntImm) and dim.value == 0
 
 
 def _fill_in(x: Expr, dims: list[Any]) -> list[Any]:
@@ -139,7 +151,7 @@ def reshape(x: TensorType, shape: ShapeLike) -> Type:
     """The elements of x, in their order, as a tensor of another shape.
 
     When the shape is written out, -1 stands for what is left and 0 for x's dimension at the same
-    place.  The result is a view of x, that shares its memory, where the shapes are known to have as
+    place; in an R.shape for a tensor without elements, 0 is 0.  The result is a view of x, that shares its memory, where the shapes are known to have as
     many elements, and else a copy: it is an error if they have not when the program runs.
     """
     old, new = x.dims, shape.ty.values

@@ -22,12 +22,13 @@ from ..ir import (
     VarBinding,
     is_base_of,
 )
+from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["CanonicalizeBindings", "canonicalize_bindings"]
 
 
-class _Canonicalizer(ExprMutator):
+class _Canonicalizer(Renamer):
     """Replaces variables bound to variables, elements of known tuples, and casts that say nothing
     new.  Within a dataflow block an output bound to a `DataflowVar` takes its place."""
 
@@ -83,8 +84,8 @@ class _Canonicalizer(ExprMutator):
             return new
         if not is_base_of(binding.var.ty, value.ty):
             return new
-        self.var_map[binding.var] = value
-        self.var_map[new.var] = value
+        self.rename(binding.var, value)
+        self.rename(new.var, value)
         return []
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:

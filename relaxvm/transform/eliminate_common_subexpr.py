@@ -12,7 +12,6 @@ from ..ir import (
     Call,
     DataflowVar,
     Expr,
-    ExprMutator,
     Function,
     IRModule,
     Op,
@@ -23,8 +22,8 @@ from ..ir import (
     VarBinding,
     expr_key,
     is_base_of,
-    substitute_type,
 )
+from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["EliminateCommonSubexpr"]
@@ -35,7 +34,7 @@ _ALLOCATIONS: Final = frozenset(
 )  # fmt: skip
 
 
-class _Eliminator(ExprMutator):
+class _Eliminator(Renamer):
     def __init__(self, func: Function, call_only: bool) -> None:
         super().__init__()
         self._written = overwritten_vars(func)
@@ -68,13 +67,10 @@ class _Eliminator(ExprMutator):
             self._known.setdefault(key, new.var)
             return new
         if type(binding.var) is DataflowVar or type(earlier) is not DataflowVar:
-            self.var_map[binding.var] = earlier
-            self.var_map[new.var] = earlier
+            self.rename(binding.var, earlier)
+            self.rename(new.var, earlier)
             return []
         return VarBinding(new.var, earlier, new.span)
-
-    def visit_type(self, ty: Any) -> Any:
-        return substitute_type(ty, self.var_map)  # a variable may be the shape of a type
 
 
 def _is_shareable(value: Expr) -> bool:

@@ -1,0 +1,39 @@
+"""What passes have in common that put one variable in the place of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import Binding, Expr, ExprMutator, PrimType, ShapeType, Var, substitute, substitute_type
+
+__all__ = ["Renamer"]
+
+
+class Renamer(ExprMutator):
+    """Replaces variables wherever they are named: types name scalars and whole shapes, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_types: dict[Var, Expr] = {}
+
+    def rename(self, var: Var, value: Expr) -> None:
+        """Put a value in the place of a variable from here on."""
+        self.var_map[var] = value
+        if type(var.ty) is PrimType or type(var.ty) is ShapeType:
+            self._in_types[var] = value
+
+    def visit_type(self, ty: Any) -> Any:
+        return substitute_type(ty, self._in_types) if self._in_types else ty
+
+    def visit_scalar(self, scalar: Expr) -> Expr:
+        return substitute(scalar, self._in_types) if self._in_types else scalar
+
+    def visit_var_def(self, var: Var) -> Var:
+        ty = self.visit_type(var.ty)
+        return var if ty is var.ty else type(var)(var.name, ty, var.span)
+
+    def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
+        new = super().visit_binding(binding)
+        if isinstance(new, Binding) and new.var is not binding.var:
+            self.rename(binding.var, new.var)
+        return new
