@@ -647,6 +647,6 @@ def main(x: R.Tensor((0, 2), "float32")):
     assert from_source(module.script())["main"].ret_ty.dims[1] == 0
     vm = VirtualMachine(relaxvm.build(module))
     assert vm["main"](np.ones((0, 2), np.float32)).shape == (2, 0, 3)
-    with pytest.raises(DiagnosticError, match="has 0 elements, one of shape .* has 9"):
+    with pytest.raises(DiagnosticError, match=r"has 0 elements, one of shape .* has 9"):
         from_source(text.replace("(0, 2)", "(3, 0)").replace("R.shape([2, 0, 3])", "(0, 3, 1)")
                     .replace("R.expand_dims(x, axis=0)", "x"))

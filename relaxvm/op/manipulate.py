@@ -151,8 +151,9 @@ def reshape(x: TensorType, shape: ShapeLike) -> Type:
     """The elements of x, in their order, as a tensor of another shape.
 
     When the shape is written out, -1 stands for what is left and 0 for x's dimension at the same
-    place; in an R.shape for a tensor without elements, 0 is 0.  The result is a view of x, that shares its memory, where the shapes are known to have as
-    many elements, and else a copy: it is an error if they have not when the program runs.
+    place; in an R.shape for a tensor without elements 0 is 0.  The result is a view of x, that
+    shares its memory, where the shapes are known to have as many elements, and else a copy: it is
+    an error if they have not when the program runs.
     """
     old, new = x.dims, shape.ty.values
     if old is not None and new is not None and all(isinstance(d, IntImm) for d in (*old, *new)):
