@@ -34,6 +34,7 @@ cimport numpy as cnp
 from ._code cimport *
 from ._memory cimport Storage, newfunc, set_new, take_storage
 from ._native cimport call_native
+from ._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 
@@ -109,7 +110,6 @@ cdef extern from "_ufunc_impl.h" nogil:
 cdef extern from "Python.h":
     ctypedef PyObject* (*vectorcallfunc)(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
-    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     PyObject* PyObject_CallOneArg(PyObject*, PyObject*) noexcept
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t) noexcept
@@ -141,15 +141,10 @@ cdef extern from "Python.h":
     void PyErr_Restore(PyObject*, PyObject*, PyObject*) noexcept
     void PyErr_WriteUnraisable(PyObject*) noexcept
     int PyException_SetTraceback(PyObject*, PyObject*) noexcept
-    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
     void PyObject_GC_UnTrack(PyObject*) noexcept
     ctypedef void (*destructor)(PyObject*) noexcept
     ctypedef struct _typeobject "PyTypeObject":
         destructor tp_dealloc
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
-    void PyType_Modified(PyTypeObject*) noexcept
 
 cdef extern from "numpy/arrayobject.h":
     cnp.npy_intp PyDataType_ELSIZE(const cnp.PyArray_Descr*) noexcept
@@ -1512,23 +1507,14 @@ cdef int64_t _bound(object limit) except -1:
     return INT64_MAX if limit is None or limit > INT64_MAX else limit
 
 
-cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
-    """Make calls of a class's instances go through the function pointer at `offset`."""
-    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
-    slots.tp_vectorcall_offset = offset
-    slots.tp_call = PyVectorcall_Call
-    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
-    PyType_Modified(<PyTypeObject*>slots)
-
-
 cdef PyObject* _refuse_function(PyTypeObject* cls, PyObject* args, PyObject* kwargs) except NULL:
     raise TypeError("VMFunction: taken from a virtual machine, as vm['name']")
 
 
 cdef VMFunction _some_function = VMFunction.__new__(VMFunction)
 cdef Closure _some_closure = Closure.__new__(Closure)
-_use_vectorcall(VMFunction, <char*>&_some_function._vectorcall - <char*><PyObject*>_some_function)
-_use_vectorcall(Closure, <char*>&_some_closure._vectorcall - <char*><PyObject*>_some_closure)
+use_vectorcall(VMFunction, <char*>&_some_function._vectorcall - <char*><PyObject*>_some_function)
+use_vectorcall(Closure, <char*>&_some_closure._vectorcall - <char*><PyObject*>_some_closure)
 set_new(VMFunction, <newfunc>_refuse_function)
 _closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
 (<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc

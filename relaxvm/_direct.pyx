@@ -2,7 +2,7 @@
 """Kernels that are C functions for small tensors in the usual layout, and Python functions for all."""
 
 cimport cython
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 
 from functools import update_wrapper
 
@@ -11,6 +11,8 @@ import numpy as np
 from .floating import is_ignored, report_status
 
 cimport numpy as cnp
+
+from ._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -30,16 +32,9 @@ cdef extern from "_direct_impl.h":
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
-    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
-    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
-    ctypedef struct _typeobject "PyTypeObject":
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
-    void PyType_Modified(PyTypeObject*) noexcept
 
 
 @cython.final
@@ -113,17 +108,8 @@ cdef PyObject* _call(PyObject* func, PyObject* const* args, size_t nargsf) excep
     return PyObject_Vectorcall(func, args, nargsf, NULL)
 
 
-cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
-    """Make calls of a class's instances go through the function pointer at `offset`."""
-    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
-    slots.tp_vectorcall_offset = offset
-    slots.tp_call = PyVectorcall_Call
-    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
-    PyType_Modified(<PyTypeObject*>slots)
-
-
 cdef DirectKernel _some = DirectKernel("matmul", is_ignored)
-_use_vectorcall(DirectKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+use_vectorcall(DirectKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None
 
 for _which, _ufunc in (

@@ -7,7 +7,7 @@ and what it means, is said in `relaxvm.kernels.fused`; a `FusedPlan` is one for 
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
@@ -16,6 +16,8 @@ from functools import update_wrapper
 from .floating import report_status
 
 cimport numpy as cnp
+
+from ._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 
@@ -53,20 +55,13 @@ cdef extern from "numpy/arrayobject.h" nogil:
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
-    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     bint PyUnicode_CheckExact(PyObject*) noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
-    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
     ctypedef struct PyTupleObject:
         PyObject* ob_item[1]
-    ctypedef struct _typeobject "PyTypeObject":
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
-    void PyType_Modified(PyTypeObject*) noexcept
 
 cdef enum:
     MAX_ARGS = 64           # inputs, and outputs
@@ -459,17 +454,8 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
     return PyObject_Vectorcall(<PyObject*>(<FusedKernel>self)._general, args, nargsf, kwnames)
 
 
-cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
-    """Make calls of a class's instances go through the function pointer at `offset`."""
-    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
-    slots.tp_vectorcall_offset = offset
-    slots.tp_call = PyVectorcall_Call
-    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
-    PyType_Modified(<PyTypeObject*>slots)
-
-
 cdef FusedKernel _some = FusedKernel(report_status, {})
-_use_vectorcall(FusedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+use_vectorcall(FusedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None
 
 

@@ -9,7 +9,7 @@ the slow path.
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
@@ -21,6 +21,8 @@ from .errors import BugError, FormatError, InternalError, RelaxVMError
 from .values import Device, Shape, describe, dtype_from_dl, dtype_to_dl, readable, to_value
 
 cimport numpy as cnp
+
+from ._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 
@@ -75,19 +77,12 @@ cdef extern from "_native_impl.h":
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
-    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     PyObject* PyErr_Occurred() noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
     PyObject* Py_NewRef(object) noexcept
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
-    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
-    ctypedef struct _typeobject "PyTypeObject":
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*) noexcept
-    void PyType_Modified(PyTypeObject*) noexcept
 
 BIG_CALL = RVM_BIG_CALL
 """Bytes of all tensors of a call from which ``release_gil="auto"`` releases the interpreter lock."""
@@ -704,15 +699,6 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
         raise
 
 
-cdef void _use_vectorcall(type cls, Py_ssize_t offset) noexcept:
-    """Make calls of a class's instances go through the function pointer at `offset`."""
-    cdef _typeobject* slots = <_typeobject*><PyObject*>cls
-    slots.tp_vectorcall_offset = offset
-    slots.tp_call = PyVectorcall_Call
-    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
-    PyType_Modified(<PyTypeObject*>slots)
-
-
 cdef NativeFunction _some = NativeFunction(1, "")
-_use_vectorcall(NativeFunction, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+use_vectorcall(NativeFunction, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None

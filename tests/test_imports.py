@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "relaxvm"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(units.split())
     for units in (
-        "errors floating isa",
+        "_vectorcall errors floating isa",
         "limits registry shape_codes source values",
         "ir",
         "op",
