@@ -34,7 +34,7 @@ UNCHECKED = {
 
 # -g0: extensions inherit -g from how Python was built, which makes them ten times larger.
 FLAGS = {
-    ("unix", False): ["-O1", "-g", "-fvisibility=hidden"],
+    ("unix", False): ["-O3", "-g0", "-fvisibility=hidden"],
     ("unix", True): ["-O0", "-g"],
     ("msvc", False): ["/O2"],
     ("msvc", True): ["/Od", "/Zi"],
