@@ -34,6 +34,7 @@ __all__ = [
     "from_ffi",
     "is_function",
     "is_sequence",
+    "object_at",
     "to_ffi",
 ]
 
@@ -79,14 +80,20 @@ def _package() -> Any:
     return sys.modules["tvm_ffi"]
 
 
+def _library() -> ctypes.CDLL:
+    """The FFI for C."""
+    library: ctypes.CDLL = _package().libinfo.load_lib_ctypes(
+        "apache-tvm-ffi", "tvm_ffi", "RTLD_GLOBAL"
+    )
+    return library
+
+
 def _listen() -> None:
     """Have native functions ask TVM's FFI why they have failed."""
-    package = _package()
-    library = package.libinfo.load_lib_ctypes("apache-tvm-ffi", "tvm_ffi", "RTLD_GLOBAL")
-    move = ctypes.cast(library.TVMFFIErrorMoveFromRaised, ctypes.c_void_p).value
+    move = ctypes.cast(_library().TVMFFIErrorMoveFromRaised, ctypes.c_void_p).value
 
     def exception_of(kind: str, message: str, backtrace: str) -> BaseException:
-        error: BaseException = package.core.Error(kind, message, backtrace).py_error()
+        error: BaseException = _package().core.Error(kind, message, backtrace).py_error()
         return error
 
     assert move is not None
@@ -195,6 +202,27 @@ def to_ffi(value: Any) -> Any:
     if callable(value) and not isinstance(value, (type, package.Object)):
         return package.convert(lambda *args: to_ffi(value(*map(from_ffi, args))))
     return value
+
+
+class _Any(ctypes.Structure):
+    """``TVMFFIAny`` with an object in it."""
+
+    _fields_ = (
+        ("type", ctypes.c_int32),
+        ("padding", ctypes.c_uint32),
+        ("object", ctypes.c_void_p),
+    )
+
+
+def object_at(handle: int, type_index: int) -> Any:
+    """The object of TVM's FFI at an address, of a type by its number, as Python has it."""
+    given: list[Any] = []
+    function = _package().convert(given.append)  # what it is called with is made for Python
+    call = _library().TVMFFIFunctionCall
+    call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+    arg, result = _Any(type_index, 0, handle), _Any()
+    call(function.__chandle__(), ctypes.byref(arg), 1, ctypes.byref(result))
+    return given[0]
 
 
 def is_sequence(value: Any) -> bool:

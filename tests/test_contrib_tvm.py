@@ -135,13 +135,17 @@ def test_kernels_are_called_without_python(model: Any) -> None:
     assert {type(kernel) for kernel in kernels.values()} == {NativeFunction}
 
 
-@pytest.mark.parametrize("form", ["module", "exported", "jitted from C"])
+@pytest.mark.parametrize("form", ["module", "exported", "machine", "its module", "jitted from C"])
 def test_forms_of_an_executable(form: str, model: Any, tmp_path: Path) -> None:
     if form == "module":
         given = model.mod
     elif form == "exported":
         model.export_library(str(tmp_path / "model.so"))
         given = tvm.runtime.load_module(str(tmp_path / "model.so"))
+    elif form == "machine":
+        given = relax.VirtualMachine(model, tvm.cpu())
+    elif form == "its module":
+        given = relax.VirtualMachine(model, tvm.cpu()).module
     else:
         given = tvm.compile(Sum, "c")
     x, y = numbers(3, 4), numbers(4)
@@ -158,8 +162,31 @@ def test_what_is_no_program_of_tvm(what: Any) -> None:
 def test_modules_that_are_no_program(model: Any) -> None:
     with pytest.raises(TypeError, match="got a module of kind 'llvm'"):
         relaxvm.from_tvm(model.mod.imports[0])
+    with pytest.raises(TypeError, match=r"got a module of kind 'relax\.VirtualMachine'"):
+        relaxvm.from_tvm(bridge.VirtualMachine(model, tvm.cpu()))
+
+
+def test_a_machine_is_all_that_is_left_of_a_program() -> None:
+    machines = [relax.VirtualMachine(tvm.compile(m, "llvm"), tvm.cpu()) for m in (Model, Sum)]
+    gc.collect()
+    x, y = numbers(3, 4), numbers(4)
+    for machine, names in zip(machines, ({"main", "pair"}, {"main"}), strict=True):
+        vm = relaxvm.from_tvm(machine)
+        assert names <= set(vm.functions)
+        machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(y))
+    np.testing.assert_array_equal(relaxvm.from_tvm(machines[1]).main(x, y), x + y)
+    del machines, machine
+    gc.collect()
+    np.testing.assert_array_equal(vm.main(x, y), x + y)
+
+
+def test_a_machine_whose_executable_is_not_found(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = relax.VirtualMachine(model, tvm.cpu())
+    monkeypatch.setattr(bridge, "executable_of", lambda machine: None)
     with pytest.raises(TypeError, match="pass the executable that it was made of"):
-        relaxvm.from_tvm(relax.VirtualMachine(model, tvm.cpu()))
+        relaxvm.from_tvm(machine)
 
 
 def test_functions_in_machine_code_are_refused_by_name() -> None:

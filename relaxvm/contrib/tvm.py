@@ -34,6 +34,7 @@ from ..native import native_function
 from ..registry import GLOBAL, Registry
 from ..values import Device, Shape, describe
 from ..vm import VirtualMachine as _VirtualMachine
+from ._tvm_members import executable_of
 
 __all__ = ["VMModule", "VirtualMachine", "from_tvm"]
 
@@ -73,8 +74,9 @@ def from_tvm(
     builtins are in place of TVM's) and in TVM's.
 
     Args:
-        executable: what ``tvm.compile`` or ``relax.build`` gives, or the module that
-            ``tvm.runtime.load_module`` gives.
+        executable: what ``tvm.compile`` or ``relax.build`` gives, the module that
+            ``tvm.runtime.load_module`` gives, or a ``tvm.relax.VirtualMachine`` of it, which goes
+            on as it is.
         device, memory_cfg, limits, functions, optimize: as in `VirtualMachine`.  TVM's registry
             counts as a part of the global one.
 
@@ -110,12 +112,17 @@ def _module_of(executable: Any) -> Any:
     """The module that holds an executable, with kernels that can be called."""
     expected = "from_tvm: expected what tvm.compile gives, or a module that TVM has loaded"
     module = executable.jit() if callable(getattr(executable, "jit", None)) else executable
+    if not hasattr(module, "kind"):
+        module = getattr(executable, "module", None)
     kind = getattr(module, "kind", None)
     if kind == _KIND:
         return module
-    if kind is None and getattr(getattr(executable, "module", None), "kind", "") == _VM_KIND:
-        raise TypeError(f"{expected}; got a tvm.relax.VirtualMachine, which does not give its code "
-                        f"away: pass the executable that it was made of")
+    if kind == _VM_KIND and not isinstance(module, VMModule):
+        found = executable_of(module)
+        if found is not None:
+            return found
+        raise TypeError(f"{expected}; got a tvm.relax.VirtualMachine, whose executable cannot be "
+                        f"found here: pass the executable that it was made of")
     got = describe(executable) if kind is None else f"a module of kind {kind!r}"
     raise TypeError(f"{expected}, got {got}")
 
