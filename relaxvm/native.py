@@ -10,12 +10,13 @@ Loading a library runs its code with all rights of the process: load what you tr
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 from _ctypes import CFuncPtr
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, Final, Literal, TypedDict, Unpack
 
 from . import ffi
 from ._native import NativeFunction, host_address
@@ -77,7 +78,10 @@ def load_kernels(
 
     Raises:
         LinkError: the library cannot be loaded or lacks kernels (all are named), or has no list.
+        TypeError: `names` is a str.
     """
+    if isinstance(names, str):
+        raise TypeError(f"load_kernels: expected names of kernels, got a str; pass [{names!r}]")
     library = _open(path)
     names = _listed(library, path) if names is None else list(names)
     addresses = {name: _find(library, name) for name in names}
@@ -133,13 +137,14 @@ def native_function(
             preset = {"release_gil": False}
     elif cffi is not None and isinstance(function, cffi.FFI.CData):
         address = _cffi_address(cffi.FFI(), function)
-    elif type(function).__module__.startswith("numba."):
+    elif _is_of_numba(function):
         address = function.address
     else:
         raise TypeError(f"native_function: expected a function of ctypes, cffi, numba.cfunc or "
                         f"tvm_ffi, got {describe(function)}")
     if not address:
         raise ValueError(f"native_function: {describe(function)} is a null pointer")
+    _attach_owner(address)
     name = name or getattr(function, "__name__", None) or type(function).__name__
     settings: KernelOptions = {**preset, **options}
     return NativeFunction(address, name, function, self_address=context, **settings)
@@ -156,17 +161,42 @@ def _cffi_address(cffi: Any, pointer: Any) -> int:
     return int(cffi.cast("uintptr_t", pointer))
 
 
-def _open(path: str | os.PathLike[str]) -> ctypes.CDLL:
-    # A name without a slash would be looked for on the system's search path.
-    file = os.path.join(os.getcwd(), path)
-    try:
-        library = ctypes.CDLL(file)
-    except OSError as error:
-        raise LinkError(f"cannot load {os.fspath(path)}: {error}") from None
+def _is_of_numba(function: Any) -> bool:
+    return type(function).__module__.startswith("numba.") and hasattr(function, "address")
+
+
+class _Place(ctypes.Structure):
+    """What ``dladdr`` says of an address: ``Dl_info``."""
+
+    _fields_: ClassVar = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+                          ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p)]  # fmt: skip
+
+
+def _attach_owner(address: int) -> None:
+    """Tell the library that holds a function, if one does, who takes the errors of its kernels."""
+    dladdr = getattr(ctypes.pythonapi, "dladdr", None)  # not on Windows
+    place = _Place()
+    if dladdr is None or not dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+        return  # code that was made in memory
+    with contextlib.suppress(OSError):  # the program itself
+        _attach(ctypes.CDLL(os.fsdecode(place.file), mode=os.RTLD_NOLOAD))
+
+
+def _attach(library: ctypes.CDLL) -> None:
     attach = getattr(library, "relaxvm_attach", None)
     if attach is not None:
         attach.argtypes, attach.restype = [ctypes.c_void_p], None
         attach(host_address())
+
+
+def _open(path: str | os.PathLike[str]) -> ctypes.CDLL:
+    # A name without a slash would be looked for on the system's search path.
+    file = os.path.join(os.getcwd(), os.fsdecode(path))
+    try:
+        library = ctypes.CDLL(file)
+    except OSError as error:
+        raise LinkError(f"cannot load {os.fsdecode(path)}: {error}") from None
+    _attach(library)
     return library
 
 

@@ -151,6 +151,38 @@ def test_a_kernel_runs_and_fails_under_tvm_ffi(library: Path) -> None:
         module.fail("ValueError", "there")
 
 
+AFTERWARDS = """
+import sys
+import relaxvm
+relaxvm.load_kernels(sys.argv[1], ["fail"])
+import tvm_ffi
+try:
+    tvm_ffi.load_module(sys.argv[1]).fail("ValueError", "no good")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_tvm_ffi_may_be_loaded_after_a_library(library: Path) -> None:
+    pytest.importorskip("tvm_ffi")
+    done = subprocess.run([sys.executable, "-c", AFTERWARDS, str(library)],
+                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert done.stdout == "no good\n", done.stderr
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c++11", "c++20"])
+def test_the_header_is_of_the_standard(standard: str, tmp_path: Path) -> None:
+    language = "c++" if "+" in standard else "c"
+    text = '#include <relaxvm/kernel.h>\nRVM_KERNEL(f) { return rvm_error("TypeError", "no"); }\n'
+    (tmp_path / "kernel.c").write_text(text)
+    done = subprocess.run(
+        [*str(toolchain.compiler()).split(), "-x", language, f"-std={standard}", "-fsyntax-only",
+         *WARNINGS, f"-I{relaxvm.get_include()}", "kernel.c"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 # Tensors
 
 
@@ -847,6 +879,28 @@ def test_functions_of_cffi(library: Path) -> None:
         native_function(ffi.NULL)
 
 
+@pytest.mark.parametrize("package", ["ctypes", "cffi"])
+def test_errors_of_functions_of_other_packages(package: str) -> None:
+    pytest.importorskip(package)
+    # A library that nothing else has loaded.
+    source = (
+        "#include <relaxvm/kernel.h>\n"
+        f'RVM_KERNEL(fail) {{ return rvm_error("ValueError", "{package} knows why"); }}\n'
+    )
+    path = str(toolchain.compile_c(source, name=f"fails_of_{package}"))
+    if package == "ctypes":
+        function = ctypes.CDLL(path)["__tvm_ffi_fail"]
+    else:
+        import cffi
+
+        ffi = cffi.FFI()
+        ffi.cdef("int __tvm_ffi_fail(void *, const void *, int32_t, void *);")
+        opened = ffi.dlopen(path)
+        function = opened.__tvm_ffi_fail
+    with pytest.raises(ValueError, match=f"{package} knows why"):
+        native_function(function, "fail")()
+
+
 def test_functions_of_numba() -> None:
     numba = pytest.importorskip("numba")
     t = numba.types
@@ -858,6 +912,8 @@ def test_functions_of_numba() -> None:
         return 0
 
     assert native_function(many)(1, 2, 3) == 30
+    with pytest.raises(TypeError, match=r"expected a function of .* got CPUDispatcher"):
+        native_function(numba.njit(lambda x: x))
 
 
 @pytest.mark.parametrize("what", [None, 3, len, "sum", lambda: 0])
@@ -922,6 +978,10 @@ def test_kernels_that_are_asked_for_by_name(library: Path) -> None:
     assert caught.value.missing == ("nope", "none")
     with pytest.raises(LinkError, match="has no kernel 'nope'"):
         load_function(library, "nope")
+    with pytest.raises(TypeError, match=r"expected names of kernels, got a str; pass \['sum'\]"):
+        load_kernels(library, "sum")
+    with pytest.raises(TypeError, match=r"expected str, bytes or os\.PathLike object, not int"):
+        load_kernels(3)  # type: ignore[arg-type]
 
 
 def test_libraries_that_cannot_be_loaded(tmp_path: Path) -> None:

@@ -39,6 +39,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Before what is newer than C99. */
+#ifdef __GNUC__
+#define RVM_EXTENSION __extension__
+#else
+#define RVM_EXTENSION
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -147,7 +154,7 @@ typedef struct {
 typedef struct {
   int32_t type;         /* what it holds */
   uint32_t short_size;  /* of short text and bytes; 0 for all else */
-  union {
+  RVM_EXTENSION union {
     int64_t as_int;
     double as_float;
     void *as_pointer;
@@ -221,12 +228,10 @@ typedef struct {
 #error "relaxvm/kernel.h: needs GCC or Clang; define RELAXVM_KERNEL_TYPES_ONLY for the types alone"
 #endif
 
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#ifdef __APPLE__
-#include <dlfcn.h>
-#endif
 
 /* Names of the kernels of a library, once per library, for `relaxvm.load_kernels(path)`:
  *     RVM_KERNEL_NAMES("scale", "dot")                                                */
@@ -241,8 +246,10 @@ __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;
 RVM_EXPORT __attribute__((weak)) void relaxvm_attach(const RvmHost *host);
 __attribute__((weak)) void relaxvm_attach(const RvmHost *host) { relaxvm_host = host; }
 
-#ifdef __ELF__
-RVM_EXTERN_C __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char *, const char *);
+/* Old C libraries have it in a library of its own, which the process has loaded. */
+#pragma weak dlsym
+#ifndef RTLD_DEFAULT  /* of the GNU system, on request alone */
+#define RTLD_DEFAULT ((void *)0)
 #endif
 
 /* Say why the kernel fails, printf-style, and be RVM_FAILED: `return rvm_error(...)`.  `kind` names
@@ -260,14 +267,10 @@ __attribute__((format(printf, 2, 3), cold)) RVM_UNUSED static void rvm_report_er
   vsnprintf(message, sizeof message, format, values);
   va_end(values);
   if (relaxvm_host && relaxvm_host->set_error(kind, message)) return;
-  /* Called by TVM's FFI. */
-#if defined(__ELF__)
-  if (TVMFFIErrorSetRaisedFromCStr) TVMFFIErrorSetRaisedFromCStr(kind, message);
-#elif defined(__APPLE__)
+  /* Called by TVM's FFI, which may have been loaded after this library. */
   void (*raise_error)(const char *, const char *);
   *(void **)&raise_error = dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStr");
   if (raise_error) raise_error(kind, message);
-#endif
 }
 
 /* Whether Ctrl-C came: a kernel that runs for seconds asks now and then, and returns RVM_FAILED. */
