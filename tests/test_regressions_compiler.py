@@ -7,6 +7,7 @@ import runpy
 import sys
 import warnings
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -650,3 +651,38 @@ def main(x: R.Tensor((0, 2), "float32")):
     with pytest.raises(DiagnosticError, match=r"has 0 elements, one of shape .* has 9"):
         from_source(text.replace("(0, 2)", "(3, 0)").replace("R.shape([2, 0, 3])", "(0, 3, 1)")
                     .replace("R.expand_dims(x, axis=0)", "x"))
+
+
+def test_what_is_written_over_has_got_another_type() -> None:
+    """Types that are equal, but written otherwise: what took the place of one allocation is a new
+    variable, in the place of the next one, too."""
+    text = """
+@R.function
+def main(x: R.Tensor(("h",), "float32")):
+    h = T.int64()
+    a: R.Tensor(((h - 1) // 2 + 1,), "float32") = R.zeros(((h + 1) // 2,), "float32")
+    b: R.Tensor(((h - 1) // 2 + 1,), "float32") = R.exp(a)
+    c: R.Tensor(((h - 1) // 2 + 1,), "float32") = R.nn.silu(b)
+    d: R.Tensor(((h - 1) // 2 + 1,), "float32") = R.exp(c)
+    return d
+"""
+    out = run(f"@I.ir_module\nclass Module:{indent(text, '    ')}", np.ones(5, np.float32))
+    np.testing.assert_allclose(out, np.full(3, np.exp(1 / (1 + np.exp(-1)))), rtol=1e-6)
+
+
+def test_an_output_with_a_wider_type_is_not_the_inner_variable() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 4), "float32")):
+    with R.dataflow():
+        a = R.add(x, x)
+        wide: R.Tensor(ndim=2, dtype="float32") = a
+        b = R.add(a, a)
+        c = b
+        R.output(wide, c)
+    return wide, c
+"""
+    module = CanonicalizeBindings()(IRModule.from_expr(from_source(text)))
+    well_formed(module)
+    vm = VirtualMachine(relaxvm.build(module))
+    assert [y.tolist() for y in vm["main"](np.ones((1, 4), np.float32))] == [[[2] * 4], [[4] * 4]]

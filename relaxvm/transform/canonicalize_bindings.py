@@ -21,6 +21,7 @@ from ..ir import (
     Var,
     VarBinding,
     is_base_of,
+    structural_equal,
 )
 from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
@@ -97,8 +98,8 @@ class _Canonicalizer(Renamer):
 
 
 def _promote_outputs(block: DataflowBlock) -> DataflowBlock:
-    """Where an output is only another name of a DataflowVar of the block, that gets the output's
-    variable, and the rebinding goes."""
+    """Where an output is only another name of a DataflowVar of the block, of the same type, that
+    gets the output's variable, and the rebinding goes."""
     outputs: dict[Var, Var] = {}
     for binding in block.bindings:
         if (
@@ -106,7 +107,7 @@ def _promote_outputs(block: DataflowBlock) -> DataflowBlock:
             and type(binding.var) is Var
             and type(binding.value) is DataflowVar
             and binding.value not in outputs
-            and is_base_of(binding.var.ty, binding.value.ty)
+            and structural_equal(binding.var.ty, binding.value.ty)
         ):
             outputs[binding.value] = binding.var
     defined = {b.var for b in block.bindings}

@@ -66,7 +66,7 @@ class _Finder:
     def __init__(self, allocations: Allocations) -> None:
         self._allocations = allocations
         self._into: dict[Allocation, Allocation] = {}
-        self.replaced: dict[Var, Expr] = {}
+        self.replaced: dict[Var, Var] = {}
         self._region(allocations.body)
 
     def _region(self, region: Region) -> None:
@@ -132,10 +132,13 @@ def _count(dims: tuple[Expr, ...]) -> Any:
 
 
 class _Rewriter(ExprMutator):
-    def __init__(self, replaced: dict[Var, Expr]) -> None:
+    def __init__(self, replaced: dict[Var, Var]) -> None:
         super().__init__()
-        self.var_map.update(replaced)
         self._replaced = replaced
+
+    def visit_var(self, var: Var) -> Expr:
+        # What takes the place of an allocation may have become another variable itself.
+        return super().visit_var(self._replaced.get(var, var))
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         if binding.var in self._replaced:
