@@ -227,6 +227,7 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
         key=lambda f: f.start_instr,
     )
     starts = [f.start_instr for f in functions]
+    is_compiled = any(f.kind == FuncKind.COMPILED for f in executable.functions)
     found = {}
     for index in indices:
         words = np.union1d(calls[callees == index], operands[mentioned == index])
@@ -236,13 +237,13 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
             first.setdefault(functions[bisect_right(starts, pc) - 1].name, pc)
             if len(first) > _CALLERS:
                 break
-        found[index] = _called_by(first, len(pcs))
+        found[index] = _called_by(first, len(pcs), is_compiled)
     return found
 
 
-def _called_by(first: Mapping[str, int], total: int) -> str:
+def _called_by(first: Mapping[str, int], total: int, is_compiled: bool) -> str:
     if not first:
-        return "never used"
+        return "used by compiled functions" if is_compiled else "never used"
     shown = [f"{readable(name, _NAME)} (pc {pc})" for name, pc in list(first.items())[:_CALLERS]]
     more = total - len(shown)
     tail = f" and {more:,} more place{'s' if more > 1 else ''}" if more else ""

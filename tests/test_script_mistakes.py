@@ -149,7 +149,7 @@ TEXTS = [
     Mistake("@R.function\ndef f(*, x: R.Tensor):\n    return x", "x: R.Tensor",
             "positional parameters only"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n * m',))):\n    return x", "R.Tensor(('n * m',))",
-            "'n' is not defined; a dimension that is \"n\" alone declares it"),
+            "'n' is not defined; declare it by a dimension of a parameter that is \"n\" alone"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n', 'n +'))):\n    return x",
             "R.Tensor(('n', 'n +'))",
             "dimension 'n +' is no expression"),

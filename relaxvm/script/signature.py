@@ -212,8 +212,9 @@ def dimension(evaluator: Evaluator, text: str) -> Expr:
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and evaluator.scope.get(node.id) is MISSING:
                 raise ValueError(
-                    f"dimension {text!r}: {node.id!r} is not defined; a dimension that is "
-                    f'"{node.id}" alone declares it, or {node.id} = T.int64() in the body'
+                    f"dimension {text!r}: {node.id!r} is not defined; declare it by a dimension "
+                    f'of a parameter that is "{node.id}" alone, or by {node.id} = T.int64() in '
+                    "the body"
                 )
         try:
             value = evaluator.eval(tree)
