@@ -227,7 +227,7 @@ def _callers(executable: VMExecutable, indices: Sequence[int]) -> dict[int, str]
         key=lambda f: f.start_instr,
     )
     starts = [f.start_instr for f in functions]
-    is_compiled = any(f.kind == FuncKind.COMPILED for f in executable.functions)
+    is_compiled = any(_is_code(executable, index) for index in range(len(executable.functions)))
     found = {}
     for index in indices:
         words = np.union1d(calls[callees == index], operands[mentioned == index])

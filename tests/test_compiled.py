@@ -296,7 +296,8 @@ def test_a_callback_into_the_vm() -> None:
 
 
 def test_what_is_missing_is_said_before_a_run(program: Any) -> None:
-    with pytest.raises(LinkError, match=r"'t.seen', used by compiled functions: not registered") as caught:
+    message = "'t.seen', used by compiled functions: not registered"
+    with pytest.raises(LinkError, match=message) as caught:
         VirtualMachine(program)
     assert caught.value.missing == ("t.seen",)
     with pytest.raises(LinkError, match=r"without their code: .*'main'.*\n.*native=True") as caught:

@@ -137,6 +137,15 @@ def test_emit_te_passes_what_no_shape_tells() -> None:
     assert_structural_equal(from_source(module.script()), module)
 
 
+@pytest.mark.parametrize("name", ["relu", "softmax"])
+def test_emit_te_names_functions_of_nn(name: str) -> None:
+    x = ir.Var("x", ir.TensorType([4], "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(getattr(topi.nn, name), x))
+    assert {var.name for var in builder.get().get_global_vars()} == {"main", name}
+
+
 def test_emit_te_takes_a_dimension_that_is_an_expression() -> None:
     n = ir.Var("n", "int64")
     x = ir.Var("x", ir.TensorType([n + 1], "float32"))

@@ -531,3 +531,5 @@ def _softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 nn: Final = SimpleNamespace(relu=_relu, softmax=_softmax)
 """``topi.nn.relu``, ``topi.nn.softmax``."""
+for _name, _func in vars(nn).items():
+    _func.__name__ = _name  # `BlockBuilder.emit_te` names the PrimFunc after it
