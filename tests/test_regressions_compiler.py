@@ -686,3 +686,16 @@ def main(x: R.Tensor(("n", 4), "float32")):
     well_formed(module)
     vm = VirtualMachine(relaxvm.build(module))
     assert [y.tolist() for y in vm["main"](np.ones((1, 4), np.float32))] == [[[2] * 4], [[4] * 4]]
+
+
+@pytest.mark.parametrize("dims", ["2**62, 4", "T.FloorDiv(T.int64(4), T.int64(0))"])
+def test_a_number_without_a_value_is_not_called_a_variable(dims: str) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        return R.zeros(({dims},), "float32")
+"""
+    with pytest.raises(OverflowError, match="function 'main': .* does not fit 64 bits, or div"):
+        run(text, np.ones(1, np.float32))

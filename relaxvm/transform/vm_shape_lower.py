@@ -342,12 +342,15 @@ class _FunctionLowerer(ExprMutator):
     def _slot(self, expr: Expr) -> _Slot:
         slot = self._slots.get(expr)
         if not slot.computed:
-            missing: list[Expr] = []
-            missing += [v for v in free_vars(expr) if not self._slots.get(v).computed] or [expr]
+            missing = [str(v) for v in free_vars(expr) if not self._slots.get(v).computed]
+            if not missing:
+                raise OverflowError(
+                    f"function {self._name!r}: {expr} has no value: it does not fit 64 bits, or "
+                    "divides by zero"
+                )
             raise TypeError(
-                f"function {self._name!r}: symbolic variable "
-                f"{', '.join(str(v) for v in missing)} has no value here: no parameter's type "
-                "and no match_cast before defines it"
+                f"function {self._name!r}: symbolic variable {', '.join(missing)} has no value "
+                "here: no parameter's type and no match_cast before defines it"
             )
         return slot
 
