@@ -77,9 +77,7 @@ def export_library(
 
 def _is_text(kernels: Mapping[str, Callable[..., Any]]) -> bool:
     """Whether kernels can be compiled, which those of libraries of TVM cannot."""
-    return not isinstance(kernels, StoredKernels) or PART not in kernels.parts or (
-        _KERNELS in kernels.parts
-    )
+    return not isinstance(kernels, StoredKernels) or not is_of_tvm(kernels)
 
 
 def _check_for_tvm(
@@ -124,7 +122,11 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
     """
     kernels = getattr(kernels, "stored", kernels)  # what the code of a library was loaded from
     if isinstance(kernels, StoredKernels):
-        return dict(kernels.parts) if native else _without_machine_code(kernels.parts)
+        return {
+            name: part
+            for name, part in kernels.parts.items()
+            if native or is_of_tvm(kernels) or not name.startswith(("native/", PART))
+        }
     parts: dict[str, bytes] = {}
     if isinstance(kernels, CompiledFunctions):
         parts[_FUNCTIONS] = _json(_state_of(kernels.code))
@@ -154,12 +156,6 @@ def _binaries(kernels: KernelLibrary) -> dict[str, bytes]:
         f"native/{platform_name()}/{i}": code if isinstance(code, bytes) else code.read_bytes()
         for i, code in enumerate(kernels.binaries)
     }
-
-
-def _without_machine_code(parts: Mapping[str, bytes]) -> dict[str, bytes]:
-    if _KERNELS not in parts:  # a library of TVM is nothing else
-        return dict(parts)
-    return {name: part for name, part in parts.items() if not name.startswith(("native/", PART))}
 
 
 def _json(value: Any) -> bytes:

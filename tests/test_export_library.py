@@ -168,6 +168,22 @@ def test_an_executable_without_kernels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(vm["main"](X), X + X)
 
 
+@pytest.mark.parametrize("exec_mode", MODES)
+@pytest.mark.parametrize("form", [FORMS[0], pytest.param(FORMS[1], marks=needs_libraries)])
+def test_a_program_without_prim_funcs(exec_mode: str, form: str, tmp_path: Path) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    return R.add(R.add(x, x), R.const(1.0, "float32"))
+"""
+    executable = build(from_source(text), exec_mode=exec_mode)
+    for path in (tmp_path / form, tmp_path / "again.rvm"):
+        executable.export_library(path)
+        check(relaxvm.load(path, native=True))
+        executable = relaxvm.load(path)
+
+
+
 def test_kernels_that_cannot_be_stored(tmp_path: Path) -> None:
     executable = build(Program).with_kernels({"double": lambda x, y: None})
     with pytest.raises(TypeError, match="'double': expected kernels that relaxvm has compiled"):

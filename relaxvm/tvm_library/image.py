@@ -289,8 +289,9 @@ def _head_of(file: Any) -> Any:
 
 
 def is_of_tvm(stored: StoredKernels) -> bool:
-    """Whether the kernels of a file are TVM's alone: there is no text that relaxvm made them of."""
-    return PART in stored.parts and "kernels" not in stored.parts
+    """Whether the kernels of a file are TVM's alone: there is no text that relaxvm made them of,
+    PrimFuncs or functions of the compiled mode."""
+    return PART in stored.parts and stored.parts.keys().isdisjoint(("kernels", "functions"))
 
 
 def compiled_functions(executable: VMExecutable) -> list[str]:
