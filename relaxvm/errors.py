@@ -25,6 +25,7 @@ __all__ = [
     "ParseError",
     "RelaxVMError",
     "RelaxVMWarning",
+    "TypeSizeError",
     "VerifyError",
     "did_you_mean",
 ]
@@ -104,6 +105,10 @@ class LimitError(RelaxVMError):
     def __init__(self, message: str, limit: str = "") -> None:
         super().__init__(message)
         self.limit = limit
+
+
+class TypeSizeError(LimitError, ValueError):
+    """A type is made of too many others; see `relaxvm.ir.MOST_TYPE_PARTS`."""
 
 
 class CancelledError(RelaxVMError):

@@ -163,6 +163,33 @@ def test_types_of_functions_have_variables_of_their_own() -> None:
     check(a, b, False)
 
 
+def test_what_is_shared_counts_where_it_stands() -> None:
+    """The same types in a scope and outside: a variable is the other side's in one place and free
+    in the other."""
+
+    def sides(n: Var, m: Var) -> tuple[Type, Type]:
+        """One type, which shares its parts or has copies of them."""
+
+        def part(var: Var) -> Type:
+            return TupleType([TensorType((var,), "float32")])
+
+        shared = part(n)
+        return (
+            TupleType([FuncType([shared], shared), shared, FuncType([part(m)], shared)]),
+            TupleType([FuncType([part(n)], part(n)), part(n), FuncType([part(m)], part(n))]),
+        )
+
+    n, m = Var("n", "int64"), Var("m", "int64")
+    shared, copied = sides(n, m)
+    assert structural_equal(shared, copied)
+    assert structural_hash(shared) == structural_hash(copied)
+    for other in sides(Var("n", "int64"), m):
+        assert not structural_equal(shared, other)
+        assert structural_equal(shared, other, map_free_vars=True)
+        assert structural_hash(shared) != structural_hash(other)
+        assert structural_hash(shared, True) == structural_hash(other, True)
+
+
 def test_free_variables() -> None:
     x, y = Var("x", TensorType((2,), F32)), Var("x", TensorType((2,), F32))
     z = Var("x", TensorType((3,), F32))

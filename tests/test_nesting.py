@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,18 +15,29 @@ import pytest
 
 import relaxvm
 from relaxvm import VirtualMachine, analysis, op, transform
-from relaxvm.errors import DiagnosticError, NestingError, RelaxVMWarning
+from relaxvm.errors import (
+    DiagnosticError,
+    FormatError,
+    NestingError,
+    RelaxVMWarning,
+    TypeSizeError,
+)
 from relaxvm.ir import (
     BindingBlock,
     BlockBuilder,
+    Call,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     If,
     IRModule,
     SeqExpr,
     TensorType,
     Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
     Var,
     VarBinding,
     infer_type,
@@ -250,6 +262,117 @@ def test_what_is_not_deep_is_no_nesting_error() -> None:
     with pytest.raises(RecursionError) as caught:
         endless(Var("x", TENSOR))
     assert not isinstance(caught.value, NestingError)
+
+
+# Types that share parts: every line of a program may double them
+
+TOO_LARGE = "a type of 131071 parts: a type has at most 65535, those that it shares counted where"
+
+
+def doubled(levels: int, field: Type = TENSOR) -> Type:
+    for _ in range(levels):
+        field = TupleType((field, field))
+    return field
+
+
+def doubling(levels: int) -> str:
+    lines = [f"    y{i + 1} = (y{i}, y{i})\n" for i in range(levels)]
+    return (
+        "@R.function\ndef main(y0: R.Tensor((2,), 'float32')):\n"
+        f"{''.join(lines)}    return y{levels}"
+    )
+
+
+def build_doubling(levels: int) -> IRModule:
+    y = Var("x", TENSOR)
+    bb = BlockBuilder()
+    with bb.function("main", [y]):
+        for _ in range(levels):
+            y = bb.emit(Tuple([y, y]))
+        bb.emit_func_output(y)
+    return bb.get()
+
+
+@pytest.mark.parametrize("levels", [24, 60, 1000])
+def test_a_type_that_is_too_large_is_refused_where_it_is_made(levels: int) -> None:
+    with pytest.raises(DiagnosticError, match=rf"^<script>:18:11: {TOO_LARGE}"):
+        from_source(doubling(levels))
+    for make in (build_doubling, doubled, lambda n: FuncType([doubled(n - 1)] * 2, TENSOR)):
+        with pytest.raises(TypeSizeError, match=f"^{TOO_LARGE}"):
+            make(levels)
+
+
+def test_files_have_no_larger_ones() -> None:
+    document = json.loads(save_json(doubled(15)))
+    last = document["root"]["node"]
+    assert structural_equal(load_json(json.dumps(document)), doubled(15))
+    document["nodes"].append({"is": "TupleType", "fields": [{"node": last}, {"node": last}]})
+    with pytest.raises(FormatError, match=rf"^nodes\[{last + 1}\] \(TupleType\): {TOO_LARGE}"):
+        load_json(json.dumps(document))
+
+
+def test_types_of_many_parts_take_no_time() -> None:
+    mod, same = build_doubling(13), build_doubling(13)
+    assert structural_equal(mod, same)
+    assert structural_hash(mod) == structural_hash(same)
+    vm = VirtualMachine(relaxvm.build(mod))
+    found = vm["main"](np.ones(2, "float32"))
+    for _ in range(13):
+        assert found[0] is found[1]
+        found = found[0]
+    np.testing.assert_array_equal(found, [1, 1])
+
+
+def nested(levels: int, field: Type) -> Type:
+    for _ in range(levels):
+        field = TupleType([field])
+    return field
+
+
+def test_types_of_a_thousand_levels() -> None:
+    """Through every way of `BlockBuilder` in which types are walked."""
+
+    def build(levels: int) -> IRModule:
+        x = Var("x", TensorType((Var("n", "int64"),), "float32"))
+        param = Var("param", nested(levels, x.ty))
+        bb = BlockBuilder()
+        with bb.function("same", [param]):
+            same = bb.emit_func_output(param)
+        with bb.function("main", [x]):
+            y: Any = x
+            for _ in range(levels):
+                y = bb.emit(Tuple([y]))
+            y = bb.emit(Call(same, [y]))
+            y = bb.match_cast(y, nested(levels, TensorType((Var("m", "int64"),), "float32")))
+            for _ in range(levels):
+                y = bb.emit(TupleGetItem(y, 0))
+            bb.emit_func_output(y)
+        return bb.get()
+
+    mod = build(1000)
+    assert structural_equal(load_json(save_json(mod)), mod)
+    x = np.ones(3, "float32")
+    np.testing.assert_array_equal(VirtualMachine(relaxvm.build(mod))["main"](x), x)
+    with pytest.raises(NestingError, match=r"nested too deeply, about 200\d\d levels, most"):
+        build(20000)
+
+
+def test_operands_that_are_shared_are_compared_once() -> None:
+    def shared(levels: int, x: Any, double: Callable[[Any], Any]) -> Any:
+        for _ in range(levels):
+            x = double(x)
+        return x
+
+    n, x = Var("n", "int64"), Var("x", TENSOR)
+    doubles: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+        (x, lambda y: op.add(y, y)),
+        (n, lambda d: (d // 3 + n) * (d % 7 + n)),
+    )
+    for start, double in doubles:
+        a, b, c = (shared(levels, start, double) for levels in (60, 60, 61))
+        assert structural_equal(a, b)
+        assert not structural_equal(a, c)
+        assert structural_hash(a) == structural_hash(b) != structural_hash(c)
 
 
 # Room

@@ -43,6 +43,7 @@ from .expr import (
 )
 from .infer import base_check, function_ret_type, infer_type, type_free_vars
 from .module import IRModule
+from .nesting import roomy
 from .node import Attrs
 from .op import Op
 
@@ -230,6 +231,7 @@ class BlockBuilder:
             params = [params]
         return _FunctionScope(self, name, params, attrs, private, pure)
 
+    @roomy("function")
     def _begin_function(
         self,
         name: str,
@@ -260,6 +262,7 @@ class BlockBuilder:
         if not failed and not self._finished:
             raise RuntimeError(f"function {name!r} ended without emit_func_output")
 
+    @roomy("emit_func_output")
     def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
         """End the function: its result, and its parameters where `function` was not given them.
 
@@ -374,6 +377,7 @@ class BlockBuilder:
         self.emit_normalized(VarBinding(var, value, expr_span(expr)))
         return var
 
+    @roomy("match_cast")
     def match_cast(self, value: Any, ty: Type, name_hint: str = "", span: Any = None) -> Var:
         """Bind a value to a variable of type `ty`, to be checked when the program runs.
 

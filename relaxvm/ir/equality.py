@@ -10,8 +10,8 @@ constants count, and so does whether a block is a dataflow block.
 Floats are equal if their bits are, constants if data type, shape and bytes are; so NaN equals
 itself, and 0.0 is not -0.0.
 
-Walks recurse by nesting alone: a block may be of any length.  All take time linear in the size of
-the program.
+Walks recurse by nesting alone: a block may be of any length.  What stands at several places is
+walked at the first of them, so that all take time linear in the number of nodes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ from ..values import dtype_name
 from .expr import (
     BaseFunc,
     Binding,
+    Call,
     Constant,
     DataflowVar,
     FloatImm,
     Function,
     FuncType,
+    If,
     IntImm,
     PrimType,
+    SeqExpr,
     ShapeExpr,
     ShapeType,
     TensorType,
+    Tuple,
+    TupleGetItem,
     TupleType,
     Type,
     Var,
@@ -165,7 +170,8 @@ class _Comparer:
     """Walks two nodes side by side, until they differ."""
 
     __slots__ = (
-        "bindings", "difference", "left", "map_free_vars", "matched", "path", "reason", "right"
+        "bindings", "difference", "equal", "left", "map_free_vars", "matched", "path", "reason",
+        "right",
     )  # fmt: skip
 
     def __init__(self, map_free_vars: bool) -> None:
@@ -175,6 +181,8 @@ class _Comparer:
         self.right: dict[Var, Var] = {}
         self.matched: list[tuple[Var, Var]] = []
         """The pairs, in order of their definition."""
+        self.equal: set[tuple[int, int, bool]] = set()
+        """Ids of nodes that are equal as long as those of `matched` are, each with `define`."""
         self.path: list[str] = []
         """Steps to the difference, innermost first; filled on the way back from it."""
         self.difference: tuple[Any, Any] | None = None
@@ -203,10 +211,14 @@ class _Comparer:
 
     def fields(self, a: Any, b: Any, define: bool) -> bool:
         """Any node."""
+        pair = id(a), id(b), define
+        if pair in self.equal:
+            return True
         for field, defines in _layout(type(a)):
             if not self.same(getattr(a, field), getattr(b, field), define or defines):
                 self.path.append(f".{field}")
                 return False
+        self.equal.add(pair)
         return True
 
     def scoped(self, a: Any, b: Any, define: bool) -> bool:
@@ -214,9 +226,11 @@ class _Comparer:
         start = len(self.matched)
         if not self.fields(a, b, define):
             return False
-        for x, y in self.matched[start:]:
-            del self.left[x], self.right[y]
-        del self.matched[start:]
+        if len(self.matched) > start:
+            for x, y in self.matched[start:]:
+                del self.left[x], self.right[y]
+            del self.matched[start:]
+            self.equal.clear()
         return True
 
     def binding(self, a: Any, b: Any, define: bool) -> bool:
@@ -231,18 +245,22 @@ class _Comparer:
 
     def operation(self, a: Any, b: Any, define: bool) -> bool:
         """A scalar operation; chains of them are long to the left."""
-        steps = 0
+        pairs: list[tuple[int, int, bool]] = []
         while isinstance(a, BinaryOpExpr) and type(a) is type(b):
-            if not self.same(a.b, b.b, define):
-                self.path.append(".b")
+            pair = id(a), id(b), define
+            if pair in self.equal:
                 break
+            if not self.same(a.b, b.b, define):
+                self.path += [".b"] + [".a"] * len(pairs)
+                return False
+            pairs.append(pair)
             a, b = a.a, b.a
-            steps += 1
         else:
-            if self.same(a, b, define):
-                return True
-        self.path += [".a"] * steps
-        return False
+            if not self.same(a, b, define):
+                self.path += [".a"] * len(pairs)
+                return False
+        self.equal.update(pairs)
+        return True
 
     def var(self, a: Any, b: Any, define: bool) -> bool:
         expected = self.left.get(a)
@@ -450,17 +468,23 @@ def _comparison(kind: type) -> _Compare:
 class _Hasher:
     """Writes a node as tokens; variables by the number of their definition."""
 
-    __slots__ = ("defined", "map_free_vars", "numbers", "tokens")
+    __slots__ = ("defined", "digests", "map_free_vars", "numbers", "tokens")
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.numbers: dict[Var, int] = {}
         self.defined: list[Var] = []
         self.tokens: list[Any] = []
+        self.digests: dict[tuple[int, bool], str] = {}
+        """What stands for a node, by its id and `define`, as long as all of `defined` are."""
 
     def value(self) -> int:
-        text = "\0".join(map(str, self.tokens)).encode("utf-8", "surrogatepass")
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        return int(self.digest(0), 16)
+
+    def digest(self, start: int) -> str:
+        """The tokens from one on, in short."""
+        text = "\0".join(map(str, self.tokens[start:])).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
 
     def add(self, x: Any, define: bool) -> None:
         """The tokens of a value."""
@@ -483,9 +507,11 @@ class _Hasher:
     def scoped(self, x: Any, define: bool) -> None:
         start = len(self.defined)
         self.fields(x, define)
-        for var in self.defined[start:]:
-            del self.numbers[var]
-        del self.defined[start:]
+        if len(self.defined) > start:
+            for var in self.defined[start:]:
+                del self.numbers[var]
+            del self.defined[start:]
+            self.digests.clear()
 
     def operation(self, x: Any, define: bool) -> None:
         while isinstance(x, BinaryOpExpr):
@@ -557,13 +583,33 @@ _HASH: Final[dict[type, _Hash]] = {
 }
 
 
+def _once(put: _Hash) -> _Hash:
+    """A node that may stand at many places is walked at the first; everywhere else, and there too
+    unless it defines variables, a digest stands for its tokens."""
+
+    def add(hasher: _Hasher, x: Any, define: bool) -> None:
+        key = id(x), define
+        digest = hasher.digests.get(key)
+        if digest is None:
+            start, defined = len(hasher.tokens), len(hasher.defined)
+            put(hasher, x, define)
+            if len(hasher.defined) > defined:
+                return
+            digest = hasher.digests[key] = hasher.digest(start)
+            del hasher.tokens[start:]
+        hasher.tokens.append(digest)
+
+    return add
+
+
 def _hashing(kind: type) -> _Hash:
     """How values of a class are hashed."""
     for base, put in (
         (Var, _Hasher.var),
-        (BinaryOpExpr, _Hasher.operation),
+        (BinaryOpExpr, _once(_Hasher.operation)),
         (BaseFunc, _Hasher.scoped),
         (Binding, _Hasher.binding),
+        ((Call, Tuple, TupleGetItem, If, SeqExpr, TupleType), _once(_Hasher.fields)),
         (Node, _Hasher.fields),
         (Mapping, _Hasher.mapping),
         ((tuple, list), _Hasher.sequence),

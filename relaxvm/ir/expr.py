@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import TypeSizeError
 from ..values import as_dtype, describe, dtype_name, element_dtype, is_sealed
 from .node import Attrs, Node
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "MOST_TYPE_PARTS",
     "AnyType",
     "BaseFunc",
     "Binding",
@@ -69,10 +71,33 @@ __all__ = [
 # Types
 
 
+MOST_TYPE_PARTS: Final = 65_535
+"""Types that a type may be made of, itself included, each counted as often as it stands in it.
+
+``y1 = (x, x)``, ``y2 = (y1, y1)`` and so on double the type with every line.  Whatever walks a type
+takes time by this number, so it has a bound.  More elements no call could gather in a tuple."""
+
+
 class Type(Node):
     """What is known of a value before the program runs."""
 
     __slots__ = ()
+
+    _parts: int = 1
+    """Types that it is made of, as `MOST_TYPE_PARTS` counts."""
+
+
+def _count_parts(types: Iterable[Type]) -> int:
+    parts = 1
+    for ty in types:
+        parts += ty._parts
+    if parts > MOST_TYPE_PARTS:
+        raise TypeSizeError(
+            f"a type of {parts} parts: a type has at most {MOST_TYPE_PARTS}, those that it shares "
+            "counted wherever they stand; keep what is large in separate variables instead of "
+            "tuples of tuples"
+        )
+    return parts
 
 
 class AnyType(Type):
@@ -195,15 +220,23 @@ class TensorType(Type):
 
 
 class TupleType(Type):
-    """A tuple of known length; `fields` are the types of its elements."""
+    """A tuple of known length; `fields` are the types of its elements.
 
-    __slots__ = ("fields",)
+    Raises:
+        TypeSizeError: more than `MOST_TYPE_PARTS` types.
+    """
+
+    __slots__ = ("_parts", "_vars", "fields")
     FIELDS = ("fields",)
 
     fields: tuple[Type, ...]
+    _vars: Mapping[Var, None] | None
+    """The symbolic variables that it mentions, once they were asked for."""
 
     def __init__(self, fields: Iterable[Type] = (), span: Any = None) -> None:
         self.fields = tuple(fields)
+        self._parts = _count_parts(self.fields)
+        self._vars = None
         self.span = span
 
 
@@ -214,15 +247,20 @@ class FuncType(Type):
         params: types of the parameters; None where they are not known.
         ret: type of the result.
         purity: whether a call has no effect but its result.
+
+    Raises:
+        TypeSizeError: more than `MOST_TYPE_PARTS` types.
     """
 
-    __slots__ = ("params", "purity", "ret")
+    __slots__ = ("_parts", "_vars", "params", "purity", "ret")
     FIELDS = ("params", "ret", "purity")
     DEFS = frozenset({"params"})
 
     params: tuple[Type, ...] | None
     ret: Type
     purity: bool
+    _vars: Mapping[Var, None] | None
+    """The symbolic variables that it mentions, once they were asked for."""
 
     def __init__(
         self,
@@ -232,6 +270,8 @@ class FuncType(Type):
         span: Any = None,
     ) -> None:
         self.params = None if params is None else tuple(params)
+        self._parts = _count_parts((ret, *(self.params or ())))
+        self._vars = None
         self.ret = ret
         self.purity = purity
         self.span = span

@@ -39,6 +39,7 @@ from .expr import (
     Type,
     Var,
 )
+from .nesting import has_room, room
 from .op import Op
 
 __all__ = [
@@ -248,6 +249,8 @@ def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
         values = tuple([substitute(v, variables) for v in ty.values])
         return ty if _all_same(values, ty.values) else ShapeType(values, span=ty.span)
     if kind is TupleType:
+        if variables.keys().isdisjoint(type_free_vars(ty)):
+            return ty
         fields = tuple([substitute_type(f, variables) for f in ty.fields])
         return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
     if kind is FuncType and ty.params is not None:
@@ -289,16 +292,26 @@ def _collect(ty: Any, found: dict[Var, None]) -> None:
                 found.update(dict.fromkeys(free_vars(dim)))
         if kind is TensorType and isinstance(ty.shape, Var):
             found[ty.shape] = None
-    elif kind is TupleType:
-        for field in ty.fields:
-            _collect(field, found)
-    elif kind is FuncType:
-        inner: dict[Var, None] = {}
-        for param in ty.params or ():
-            _collect(param, inner)
-        ret: dict[Var, None] = {}
-        _collect(ty.ret, ret)
-        found.update((v, None) for v in ret if v not in inner)
+    elif kind is TupleType or kind is FuncType:
+        if ty._vars is None:  # once for all that share it
+            ty._vars = _vars_of_tuple(ty) if kind is TupleType else _vars_of_function(ty)
+        found.update(ty._vars)
+
+
+def _vars_of_tuple(ty: TupleType) -> dict[Var, None]:
+    found: dict[Var, None] = {}
+    for field in ty.fields:
+        _collect(field, found)
+    return found
+
+
+def _vars_of_function(ty: FuncType) -> dict[Var, None]:
+    own: dict[Var, None] = {}
+    for param in ty.params or ():
+        _collect(param, own)
+    found: dict[Var, None] = {}
+    _collect(ty.ret, found)
+    return {var: None for var in found if var not in own}
 
 
 def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
@@ -314,6 +327,8 @@ def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
             return ty
         return ShapeType(ndim=ty.ndim, span=ty.span)
     if kind is TupleType:
+        if all(map(known, type_free_vars(ty))):
+            return ty
         fields = tuple([erase_type(f, known) for f in ty.fields])
         return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
     if kind is FuncType:
@@ -375,17 +390,27 @@ def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
         TypeError, ValueError: the expression is ill-typed.
     """
     if expr.ty is None:
-        work = [expr]
-        while work:
-            inner = work[-1]
-            untyped = [part for part in _operands(inner) if part.ty is None]
-            if untyped:
-                work += reversed(untyped)
-                continue
-            work.pop()
-            if inner.ty is None:
-                _INFER.get(type(inner), _no_rule)(inner, in_scope)
+        try:
+            _infer(expr, in_scope)
+        except RecursionError:
+            if has_room():
+                raise
+            with room("type inference", expr):
+                _infer(expr, in_scope)
     return expr
+
+
+def _infer(expr: Any, in_scope: Collection[Var]) -> None:
+    work = [expr]
+    while work:
+        inner = work[-1]
+        untyped = [part for part in _operands(inner) if part.ty is None]
+        if untyped:
+            work += reversed(untyped)
+            continue
+        work.pop()
+        if inner.ty is None:
+            _INFER.get(type(inner), _no_rule)(inner, in_scope)
 
 
 def _operands(expr: Any) -> tuple[Any, ...]:

@@ -35,10 +35,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import FormatError, did_you_mean
+from ..errors import FormatError, TypeSizeError, did_you_mean
 from ..source import Span
 from ..values import as_dtype, dtype_name
-from .expr import ANY, AnyType, PrimType, Type, prim_type
+from .expr import ANY, AnyType, FuncType, PrimType, TupleType, Type, prim_type
 from .module import IRModule
 from .nesting import roomy
 from .node import Attrs, Node, node_classes
@@ -478,6 +478,11 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return prim_type(values["dtype"])
         if cls is AnyType:
             return ANY
+    if cls is TupleType or cls is FuncType:
+        try:
+            return cls(*values.values(), span)  # type: ignore[no-any-return]
+        except TypeSizeError as error:
+            raise FormatError(f"{path}: {error}") from None
     if cls is IRModule:
         try:
             module = IRModule(values["functions"], values["attrs"], values["global_infos"])

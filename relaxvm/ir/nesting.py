@@ -22,7 +22,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..errors import NestingError
 from .node import Node
 
-__all__ = ["deepest_chain", "room", "roomy", "too_deep", "uncollected"]
+__all__ = ["deepest_chain", "has_room", "room", "roomy", "too_deep", "uncollected"]
 
 ROOM: Final = 9000
 """Frames.  One that is called through C, as by `map`, takes up to 700 bytes of C's stack, which is
@@ -52,6 +52,10 @@ class _Shared:
             if not self._inside:
                 self._undo = self._change()
             self._inside += 1
+
+    @property
+    def is_inside(self) -> bool:
+        return self._inside > 0
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -120,6 +124,11 @@ class room:
             uncollected.__exit__()
         if found is not None:
             raise found from None
+
+
+def has_room() -> bool:
+    """Whether we are in a `room`: more is not to be had."""
+    return _RAISED.is_inside
 
 
 def roomy(doing: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
