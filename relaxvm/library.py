@@ -240,9 +240,10 @@ def _machine_code(stored: StoredKernels, count: int, folder: Path) -> list[Path]
     """Shared libraries for `count` texts of C, written to a folder; none if the file has none for
     this platform."""
     if PART in stored.parts:
-        from .tvm_library.loaded import write_copy
+        from .tvm_library.copy import write_copy
 
-        write_copy(stored, folder / "library.so")
+        with open(folder / "library.so", "w+b") as file:
+            write_copy(stored, file)
         return [folder / "library.so"] * count
     paths = []
     for i in range(count):

@@ -161,6 +161,129 @@ def test_constants_take_no_room_in_the_copy() -> None:
     assert VirtualMachine(ex)["main"](np.zeros(1 << 18, np.float32)).sum() == 2 << 18
 
 
+# How long code stays
+
+
+def copies() -> int:
+    """How many private copies of libraries the process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return len({line.split()[4] for line in lines if "/memfd:relaxvm" in line})  # [4]: the inode
+
+
+def resident() -> int:
+    """Bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_loading_again_and_again(path: Path) -> None:
+    def load_and_run() -> None:
+        vm = VirtualMachine(relaxvm.load_library(path))
+        assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+    for _ in range(50):
+        load_and_run()
+    before = copies(), len(os.listdir("/proc/self/fd"))
+    size = resident()
+    for _ in range(200):
+        load_and_run()
+    assert (copies(), len(os.listdir("/proc/self/fd"))) == before
+    assert resident() - size < 4 << 20  # a library takes 100 KiB
+
+
+def test_code_stays_as_long_as_what_uses_it(path: Path) -> None:
+    before = copies()
+    ex = relaxvm.load_library(path)
+    kernels = ex.kernels
+    function = kernels["double"]
+    vm = VirtualMachine(ex)
+    main = vm["main"]
+    out = main(X, np.zeros(5, np.float32))
+    assert copies() == before + 1
+    del vm, ex, kernels
+    assert main(X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+    del main
+    function(X, second := np.zeros(5, np.float32))
+    assert second.tolist() == out.tolist()
+    assert copies() == before + 1
+    del function
+    assert copies() == before
+    assert out.tolist() == (2 * X).tolist()
+
+
+def test_code_that_runs_stays(path: Path) -> None:
+    """A kernel calls a function that lets go of everything which belongs to the kernel."""
+    b = ExecBuilder()
+    with b.function("main"):
+        b.emit_call("calls", [], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    path = compiled(tree(("relax.VMExecutable", b.get().to_bytes()), ("_lib", None)))
+    before = copies()
+    held = [VirtualMachine(relaxvm.load_library(path))]
+    during = []
+
+    @relaxvm.register_func("test.callee", override=True)
+    def function() -> int:
+        held.clear()
+        during.append(copies())
+        return 7
+
+    try:
+        assert held[0]["main"]() == 7
+    finally:
+        relaxvm.registry.GLOBAL.remove("test.callee")
+    assert (during, copies()) == ([before + 1], before)
+
+
+def test_code_that_may_run_by_itself_stays() -> None:
+    other = toolchain.compile_c("int other(void) { return 1; }", name="other")
+    brings = compiled(USUAL, "-Wl,--no-as-needed", str(other))
+    starts = compiled(source=SOURCE + """
+#include <pthread.h>
+int start(pthread_t *it, void *(*work)(void *)) { return pthread_create(it, 0, work, 0); }
+""")
+    before = copies()
+    for count, path in enumerate((brings, starts), 1):
+        relaxvm.load_library(path)
+        assert copies() == before + count
+
+
+def test_copies_are_told_apart(path: Path) -> None:
+    """Although they have no names, and numbers of files are used again."""
+    tripled = compiled(source=SOURCE.replace("room[i] + ", "2 * room[i] + "))
+    assert tripled != path
+    kernels = [relaxvm.load_library(p).kernels["double"] for p in (path, tripled) * 3]
+    for factor, double in zip((2, 3) * 3, kernels, strict=True):
+        double(X, out := np.zeros(5, np.float32))
+        assert out.tolist() == (factor * X).tolist()
+
+
+@pytest.fixture
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that allows no files in memory."""
+
+    def memfd_create(name: str) -> int:
+        raise PermissionError("not allowed")
+
+    monkeypatch.setattr(os, "memfd_create", memfd_create)
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_a_copy_in_a_folder(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    vm = VirtualMachine(relaxvm.load_library(path))
+    assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+    assert os.listdir(tmp_path) == []
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    del vm
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    message = r"a copy, which cannot be written: .*nowhere.*; set TMPDIR to a directory that can be"
+    with pytest.raises(LinkError, match=message):
+        relaxvm.load_library(path)
+
+
 # What cannot be run
 
 

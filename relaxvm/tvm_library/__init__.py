@@ -3,8 +3,11 @@
 =============  =====================================================================
 ``elf``        the shared library as data
 ``image``      what is in it: modules, bytecode, kernels, what cannot be run
+``copy``       the private copy that is loaded
+``process``    its code in this process, and what that needs from its host
 ``packed``     functions of TVM's runtime that kernels call
-``loaded``     the library in this process: its kernels as `NativeFunction`
+``vectors``    how far tensors have to be aligned for its code
+``loaded``     its kernels as `NativeFunction`
 =============  =====================================================================
 
 Neither TVM nor its libraries are needed.  ``relaxvm.load`` reads such a file as data;
