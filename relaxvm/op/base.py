@@ -12,9 +12,11 @@ import numpy as np
 
 from ..ir.expr import (
     ANY,
+    AnyType,
     Call,
     Expr,
     ExternFunc,
+    FuncType,
     IntImm,
     PrimType,
     ShapeExpr,
@@ -128,7 +130,7 @@ def call_tir(gvar: Expr, args: Any, out_ty: Types, tir_vars: Any = None) -> Call
         out_ty: type of the result, or types of several.
         tir_vars: integers that the PrimFunc takes behind the tensors, a shape.
     """
-    operands = [gvar, _tuple_of(args)]
+    operands = [_prim_func(gvar), _tuple_of(args)]
     if tir_vars is not None:
         operands.append(tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(tir_vars))
     return make_call("call_tir", operands, None, [_output(out_ty)])
@@ -148,7 +150,7 @@ def call_tir_inplace(
         out_ty: type of the result, or types of several.
         tir_vars: integers that the PrimFunc takes behind the tensors, a shape.
     """
-    operands = [gvar, _tuple_of(args)]
+    operands = [_prim_func(gvar), _tuple_of(args)]
     if tir_vars is not None:
         operands.append(tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(tir_vars))
     attrs = {"inplace_indices": _indices(inplace_indices)}
@@ -279,9 +281,20 @@ def call_py_func(func_name: str | Expr, args: Any, out_ty: Types) -> Call:
 def _extern(func: str | Expr) -> Expr:
     if isinstance(func, str):
         return ExternFunc(func)
-    if isinstance(func, Expr):
-        return func
-    raise TypeError(f"expected a packed function or its name, got {describe(func)}")
+    return _callee(func, "a packed function or its name")
+
+
+def _prim_func(gvar: Any) -> Expr:
+    hint = "; R.call_dps_packed calls a packed function" if isinstance(gvar, str) else ""
+    return _callee(gvar, "a PrimFunc of the module", hint)
+
+
+def _callee(func: Any, expected: str, hint: str = "") -> Expr:
+    if not isinstance(func, Expr):
+        raise TypeError(f"expected {expected}, got {describe(func)}{hint}")
+    if func.ty is not None and type(func.ty) not in (FuncType, AnyType):
+        raise TypeError(f"expected {expected}, got {func} of type {func.ty}")
+    return func
 
 
 def _tuple_of(args: Any) -> Expr:

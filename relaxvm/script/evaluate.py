@@ -140,6 +140,10 @@ class Evaluator:
         try:
             return getattr(value, node.attr)
         except Exception as error:
+            if isinstance(value, Expr) and isinstance(error, AttributeError):
+                has = hasattr(value.ty, node.attr)
+                hint = f"; its type has, as in x.ty.{node.attr}" if has else ""
+                error = AttributeError(f"{_called(value)} has no attribute {node.attr!r}{hint}")
             self.failed(node, error)
 
     def _call(self, node: ast.Call) -> Any:
@@ -153,13 +157,14 @@ class Evaluator:
                 args.append(evaluate(arg))
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
+            value = evaluate(keyword.value)
             if keyword.arg is None:
-                kwargs.update(evaluate(keyword.value))
+                self._update(kwargs, value, keyword.value)
             else:
-                kwargs[keyword.arg] = evaluate(keyword.value)
+                kwargs[keyword.arg] = value
         try:
             if isinstance(func, Expr):
-                value: Any = call_expr(func, args, kwargs)
+                value = call_expr(func, args, kwargs)
             else:
                 value = func(*args, **kwargs)
         except Exception as error:
@@ -173,7 +178,9 @@ class Evaluator:
         if isinstance(error, (DiagnosticError, RecursionError)):
             raise error
         text = str(error) or type(error).__name__
-        if not isinstance(error, _PLAIN):
+        if isinstance(error, SyntaxError):
+            text = error.msg
+        elif not isinstance(error, _PLAIN):
             text = f"{type(error).__name__}: {error}"
         try:
             self.source.error(node, text)
@@ -202,11 +209,17 @@ class Evaluator:
     def _dict(self, node: ast.Dict) -> Any:
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                found.update(self.eval(value))
-            else:
-                found[self.eval(key)] = self.eval(value)
+            more = self.eval(value)
+            if key is not None:
+                more = ((self.eval(key), more),)
+            self._update(found, more, key or value)
         return found
+
+    def _update(self, found: dict[Any, Any], more: Any, node: ast.expr) -> None:
+        try:
+            found.update(more)
+        except Exception as error:
+            self.failed(node, error)
 
     def _subscript(self, node: ast.Subscript) -> Any:
         value = self.eval(node.value)
@@ -227,6 +240,8 @@ class Evaluator:
 
     def _binary(self, node: ast.BinOp) -> Any:
         left, right = self.eval(node.left), self.eval(node.right)
+        if type(node.op) is ast.MatMult and (isinstance(left, Expr) or isinstance(right, Expr)):
+            self.source.error(node, "@ has no meaning in a script; write R.matmul")
         try:
             value = _BINARY[type(node.op)](left, right)
         except Exception as error:
@@ -250,8 +265,8 @@ class Evaluator:
     def _bool(self, node: ast.BoolOp) -> Any:
         is_and = type(node.op) is ast.And
         value = self.eval(node.values[0])
-        for operand in node.values[1:]:
-            if not isinstance(value, Expr) and bool(value) != is_and:
+        for place, operand in zip(node.values, node.values[1:], strict=False):
+            if not isinstance(value, Expr) and self._truth(place, value) != is_and:
                 return value
             other = self.eval(operand)
             if not isinstance(value, Expr) and not isinstance(other, Expr):
@@ -299,17 +314,29 @@ class Evaluator:
                 "a value that is known when the program runs cannot choose here; write an if "
                 "statement, or T.Select for scalars",
             )
-        return self.eval(node.body if test else node.orelse)
+        return self.eval(node.body if self._truth(node.test, test) else node.orelse)
+
+    def _truth(self, node: ast.expr, value: Any) -> bool:
+        """Whether Python takes a value for true."""
+        try:
+            return bool(value)
+        except Exception as error:
+            self.failed(node, error)
 
     def _by_python(self, node: Any) -> Any:
         """Hand an expression to Python."""
         if not isinstance(node, ast.expr):
             self.source.error(node, f"expected an expression, got {type(node).__name__}")
-        code = compile(ast.Expression(node), self.source.file, "eval")
         try:
+            code = compile(ast.Expression(node), self.source.file, "eval")
             return eval(code, {**self.scope.outside, **self.scope.vars})
         except Exception as error:
             self.failed(node, error)
+
+
+def _called(value: Expr) -> str:
+    """What to call an expression in a message."""
+    return f"{value.name if isinstance(value, Var) else 'a value'} of type {value.ty}"
 
 
 def call_expr(func: Expr, args: list[Any], kwargs: dict[str, Any]) -> Expr:
