@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
-from .values import Device, Shape, dtype_from_dl, dtype_name
+from .values import Device, Shape, dtype_from_dl, dtype_name, take_from
 
 __all__ = [
     "ALIGNMENT",
     "Function",
     "address_of",
+    "as_function",
     "as_packed",
     "from_ffi",
     "is_function",
@@ -104,6 +105,14 @@ def as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
     """What a program calls for a function: a ``tvm_ffi.Function`` as `Function`, any other as it
     is."""
     return Function(function) if is_function(function) else function
+
+
+def as_function(value: Any) -> Any:
+    """A callable of Python as a ``tvm_ffi.Function``, any other object as it is."""
+    package = _package()
+    if callable(value) and not isinstance(value, (type, package.Object, package.Function)):
+        return package.convert(value)
+    return value
 
 
 class Function:
@@ -225,6 +234,11 @@ def object_at(handle: int, type_index: int) -> Any:
     return given[0]
 
 
+def _is_ffi(value: Any) -> bool:
+    # By name: the package may be in the middle of being imported by another thread.
+    return any(kind.__module__.startswith("tvm_ffi.") for kind in type(value).__mro__)
+
+
 def is_sequence(value: Any) -> bool:
     """Whether it becomes a tuple."""
     package = _package()
@@ -261,3 +275,6 @@ def from_ffi(value: Any) -> Any:
     if isinstance(value, bytes):
         return bytes(value)
     return value
+
+
+take_from(_is_ffi, from_ffi)

@@ -10,7 +10,7 @@ import array
 import functools
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, SupportsIndex, overload
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "is_sealed",
     "kind_of",
     "readable",
+    "take_from",
     "to_value",
 ]
 
@@ -359,6 +360,7 @@ def to_value(x: Any) -> Any:
     ``memoryview``, ``bytearray``,   array over the same memory
     ``array.array``, ``mmap``,
     ``ctypes`` arrays
+    objects of TVM's FFI             what `relaxvm.ffi.from_ffi` makes of them
     anything else                    the same object, opaque
     ===============================  ==========================================================
 
@@ -376,7 +378,12 @@ def to_value(x: Any) -> Any:
         scalar = x.item()
         plain = isinstance(scalar, (int, float, str, bytes)) and x.dtype.kind not in "mM"
         return scalar if plain else np.asarray(x)
-    if x is None or isinstance(x, (Shape, int, float, str, np.dtype)):
+    if x is None or type(x) is str or isinstance(x, (Shape, int, float, np.dtype)):
+        return x
+    for knows, convert in _PACKAGES:
+        if knows(x):
+            return convert(x)
+    if isinstance(x, str):
         return x
     if isinstance(x, (tuple, list)):
         return x if hasattr(x, "_fields") else _tuple_of(x, {}, fresh=False)
@@ -400,8 +407,24 @@ def to_own_value(x: Any) -> Any:
     return _tuple_of(x, {}, fresh=True) if _is_tuple(x) else to_value(x)
 
 
+_PACKAGES: Final[list[tuple[Callable[[Any], bool], Callable[[Any], Any]]]] = []
+
+
+def take_from(knows: Callable[[Any], bool], convert: Callable[[Any], Any]) -> None:
+    """Have `to_value` take objects of another package.
+
+    Args:
+        knows: whether an object is one of them.
+        convert: makes a value of one.
+    """
+    _PACKAGES.append((knows, convert))
+
+
 def _is_tuple(x: Any) -> bool:
-    return isinstance(x, (tuple, list)) and not isinstance(x, Shape)
+    if type(x) is tuple or type(x) is list:
+        return True
+    plain = isinstance(x, (tuple, list)) and not isinstance(x, Shape)
+    return plain and not any(knows(x) for knows, _ in _PACKAGES)
 
 
 def _tuple_of(x: tuple[Any, ...] | list[Any], seen: dict[int, Any], *, fresh: bool) -> Any:

@@ -27,6 +27,7 @@ tvm_ffi = pytest.importorskip("tvm_ffi")
 from tvm import relax  # noqa: E402
 from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
+from tvm.script import tirx as T  # noqa: E402
 
 
 @I.ir_module
@@ -78,6 +79,28 @@ class Calls:
     @R.function(pure=False)
     def main(x: R.Any) -> R.Any:
         return R.call_packed("relaxvm.test.f", x, ty_args=R.Any)
+
+
+@I.ir_module
+class Values:
+    @R.function
+    def same(x: R.Any) -> R.Any:
+        return x
+
+    @R.function
+    def volume(shape: R.Shape(["n", "m"])):
+        n, m = T.int64(), T.int64()
+        return R.shape([n * m])
+
+    @R.function(pure=False)
+    def call(f: R.Callable((R.Any,), R.Any, False), x: R.Any) -> R.Any:
+        result: R.Any = f(x)
+        return result
+
+
+@pytest.fixture(scope="module")
+def values() -> Any:
+    return tvm.compile(Values, "llvm")
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +230,12 @@ def test_code_for_other_devices_is_refused() -> None:
 
     with pytest.raises(LinkError, match="on the CPU alone: modules of kind cuda"):
         relaxvm.from_tvm(Fake())
+
+
+def test_code_for_devices_that_tvm_cannot_load_is_refused() -> None:
+    target = tvm.target.Target("opencl", host="llvm")
+    with pytest.raises(LinkError, match="on the CPU alone: modules of kind opencl"):
+        relaxvm.from_tvm(tvm.compile(Sum, target))
 
 
 # Alignment
@@ -417,6 +446,49 @@ def test_a_function_as_a_value(calls: Any, register: Any) -> None:
     assert taken == [np.ndarray]
     register(lambda f: tvm_ffi.convert(lambda x: x + 1))
     assert relaxvm.from_tvm(calls).main(None)(1) == 2
+
+
+def test_objects_of_tvm_as_arguments(values: Any) -> None:
+    vm = relaxvm.from_tvm(values)
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    tensor = tvm.runtime.tensor(np.ones(2, bfloat16))
+    pairs = [
+        (tensor, np.ones(2, bfloat16)),
+        (tvm_ffi.Shape((2, 3)), Shape((2, 3))),
+        (tvm_ffi.Array([tensor, 1]), (np.ones(2, bfloat16), 1)),
+        ((tensor, [tvm_ffi.Shape((2,))]), (np.ones(2, bfloat16), (Shape((2,)),))),
+        (tvm_ffi.dtype("int8"), np.dtype("int8")),
+        (tvm_ffi.device("cpu", 2), relaxvm.cpu(2)),
+        (tvm_ffi.Map({"a": 1}), {"a": 1}),
+    ]
+    for given, wanted in pairs:
+        value = vm.same(given)
+        assert type(value) is type(wanted)
+        np.testing.assert_equal(value, wanted)
+    assert vm.volume(tvm_ffi.Shape((2, 3))) == Shape((6,))
+
+
+def test_functions_of_tvm_as_arguments(values: Any) -> None:
+    kinds: list[str] = []
+
+    def double(x: Any) -> Any:
+        kinds.append(type(x).__name__)
+        return tvm.runtime.tensor(2 * x.numpy()) if hasattr(x, "numpy") else 2 * x
+
+    x = numbers(3)
+    vm, theirs = relaxvm.from_tvm(values), relax.VirtualMachine(values, tvm.cpu())
+    ours = bridge.VirtualMachine(values, tvm.cpu())
+    function = tvm_ffi.convert(double)
+    for call, f in ((theirs["call"], double), (ours["call"], double), (ours["call"], function)):
+        result = call(f, tvm.runtime.tensor(x))
+        assert isinstance(result, tvm.runtime.Tensor)
+        np.testing.assert_array_equal(result.numpy(), 2 * x)
+    result = vm.call(function, x)
+    assert type(result) is np.ndarray
+    np.testing.assert_array_equal(result, 2 * x)
+    assert kinds == ["Tensor"] * 4
+    np.testing.assert_array_equal(vm.call(double, x), 2 * x)  # one of Python's gets arrays
+    assert kinds[4:] == ["ndarray"]
 
 
 def test_tensors_live_as_long_as_they_are_used(calls: Any, register: Any) -> None:
@@ -655,6 +727,7 @@ def test_closures() -> None:
     x, y = numbers(2), numbers(2, seed=1)
     closure = vm["make"](tvm.runtime.tensor(x))
     np.testing.assert_array_equal(vm.invoke_closure(closure, y).numpy(), x + y)
+    np.testing.assert_array_equal(closure(tvm.runtime.tensor(y)).numpy(), x + y)
 
 
 # Without TVM

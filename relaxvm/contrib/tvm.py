@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from .. import ffi
+from .._core import Closure, VMFunction
 from ..calling import Parameters
 from ..errors import LinkError, MissingExtraError
 from ..executable import VMExecutable
@@ -111,7 +112,10 @@ def _permitted(functions: Functions) -> Callable[[str], bool]:
 def _module_of(executable: Any) -> Any:
     """The module that holds an executable, with kernels that can be called."""
     expected = "from_tvm: expected what tvm.compile gives, or a module that TVM has loaded"
-    module = executable.jit() if callable(getattr(executable, "jit", None)) else executable
+    module = executable
+    if callable(getattr(executable, "jit", None)):
+        _refuse_devices(_tree((executable.mod,)))  # TVM loads them only where there is a driver
+        module = executable.jit()
     if not hasattr(module, "kind"):
         module = getattr(executable, "module", None)
     kind = getattr(module, "kind", None)
@@ -150,7 +154,7 @@ class _Kernels:
         Raises:
             LinkError: the program has what cannot run here.
         """
-        self._refuse_devices()
+        _refuse_devices(self._modules)
         _refuse_machine_code(program)
         found: dict[str, Callable[..., Any]] = {}
         for info in program.functions:
@@ -172,11 +176,12 @@ class _Kernels:
                 return ffi.Function(function)
         return None
 
-    def _refuse_devices(self) -> None:
-        kinds = sorted({module.kind for module in self._modules} & _OF_DEVICES)
-        if kinds:
-            raise LinkError(f"from_tvm: the program has code for other devices, relaxvm runs on "
-                            f"the CPU alone: modules of kind {', '.join(kinds)}")
+
+def _refuse_devices(modules: Iterable[Any]) -> None:
+    kinds = sorted({module.kind for module in modules} & _OF_DEVICES)
+    if kinds:
+        raise LinkError(f"from_tvm: the program has code for other devices, relaxvm runs on the "
+                        f"CPU alone: modules of kind {', '.join(kinds)}")
 
 
 def _tree(modules: Sequence[Any]) -> Iterator[Any]:
@@ -248,7 +253,7 @@ class VirtualMachine:
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function has returned."""
-        return _Callable(closure)(*args)
+        return (closure if isinstance(closure, _Callable) else _Callable(closure))(*args)
 
     def save_function(
         self,
@@ -338,6 +343,9 @@ class VMModule:
         return lambda *args: evaluator(*_Given().enter(args))
 
 
+_FUNCTIONS: Final = (Closure, VMFunction)
+
+
 class _Callable:
     """A function of a VM for callers that have objects of TVM."""
 
@@ -369,9 +377,11 @@ class _Given:
     def _enter(self, arg: Any) -> Any:
         if isinstance(arg, _Callable):
             return arg._function
+        if isinstance(arg, _FUNCTIONS):
+            return arg
         if ffi.is_sequence(arg):
             return tuple(map(self._enter, arg))
-        value = ffi.from_ffi(arg)
+        value = ffi.from_ffi(ffi.as_function(arg))
         if isinstance(value, np.ndarray) and value is not arg:
             self._tensors[id(value)] = value, arg
         return value
@@ -386,7 +396,7 @@ class _Given:
             return ffi.to_ffi(value if value.flags.writeable else value.copy())
         if isinstance(value, tuple) and not isinstance(value, Shape):
             return tuple(map(self.leave, value))
-        return value if callable(value) else ffi.to_ffi(value)
+        return _Callable(value) if isinstance(value, _FUNCTIONS) else ffi.to_ffi(value)
 
 
 def _instrument(instrument: Callable[..., Any]) -> Callable[..., Any]:
