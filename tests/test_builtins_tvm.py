@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxvm import ExecBuilder, Shape, VirtualMachine, get_func, list_funcs
+from relaxvm import ExecBuilder, Shape, VirtualMachine, from_tvm, get_func, list_funcs
 from relaxvm.builtins import PREFIX
 from relaxvm.errors import InternalError
 
@@ -658,3 +659,63 @@ def test_differences() -> None:
     theirs("apply_repetition_penalty")(penalised, tvm_side.to_tvm(i32(0)), 0.0)
     assert penalised.numpy().tolist() == [[np.inf, 2]]
     assert outcome(ours("apply_repetition_penalty"), [f32(1, 2), i32(0), 0.0]) is ValueError
+
+
+# What operators are lowered to
+
+
+@pytest.mark.parametrize("axis", [(), (0,), (1,), (-1,)], ids=str)
+@pytest.mark.parametrize("dtype", ["int32", "float32", "bool"])
+def test_unique(dtype: str, axis: tuple[int, ...]) -> None:
+    x = np.array([[2, 1, 0, 1], [2, 1, 0, 1], [0, 0, 3, 0]]).astype(dtype)
+    function, reference = get_func("relax.run.unique"), tvm.get_global_func("relax.run.unique")
+    for is_sorted, *flags in itertools.product((0, 1), repeat=4):
+        given = (is_sorted, *flags, *axis)
+        wanted, got = reference(tvm.runtime.tensor(x), *given), function(x, *given)
+        if not any(flags):
+            wanted, got = (wanted,), (got,)
+        wanted = [part.numpy() for part in wanted]
+        if flags[1] and not axis:  # declared to be of rank 1; numpy gives it x's shape
+            wanted[1 + flags[0]] = wanted[1 + flags[0]].reshape(-1)
+        assert len(got) == len(wanted) == 1 + sum(flags)
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+
+
+def test_unique_of_wrong_arguments() -> None:
+    unique = get_func("relax.run.unique")
+    with pytest.raises(TypeError, match="unique: expected a tensor, got int 3"):
+        unique(3, 1, 0, 0, 0)
+    with pytest.raises(TypeError, match="unique: axis: expected an int, got str 'x'"):
+        unique(np.ones(3), 1, 0, 0, 0, "x")
+    with pytest.raises(ValueError, match="axis 1 is out of bounds"):
+        unique(np.ones(3), 1, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0, 3)])
+def test_nonzero(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(1).integers(0, 2, shape)
+    wanted = tvm.get_global_func("relax.run.nonzero")(tvm.runtime.tensor(np.asarray(x))).numpy()
+    np.testing.assert_array_equal(get_func("relax.run.nonzero")(np.asarray(x)), wanted, strict=True)
+
+
+def test_programs_with_positions_that_depend_on_values() -> None:
+    from tvm.script import ir as I
+    from tvm.script import relax as R
+
+    @I.ir_module
+    class Positions:
+        @R.function
+        def main(x: R.Tensor((3, 4), "int64")):
+            with R.dataflow():
+                p = R.nonzero(x)
+                u = R.unique(x, True, return_counts=True)
+                R.output(p, u)
+            return p, u
+
+    executable = tvm.compile(Positions, "llvm")
+    x = np.random.default_rng(1).integers(0, 3, (3, 4))
+    wanted = relax.VirtualMachine(executable, tvm.cpu())["main"](tvm.runtime.tensor(x))
+    positions, (elements, counts) = from_tvm(executable).main(x)
+    for a, b in ((positions, wanted[0]), (elements, wanted[1][0]), (counts, wanted[1][1])):
+        np.testing.assert_array_equal(a, b.numpy(), strict=True)

@@ -70,6 +70,55 @@ def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
     return np.array(shape, np.int64)
 
 
+@builtin("nonzero", "x: tensor", result="tensor", prefix=RUN_PREFIX)
+def nonzero(x: Any) -> NDArray[np.int64]:
+    """The positions of the elements that are not zero, in row-major order: int64, with a row for
+    each dimension of x, one if it has none.
+
+    Raises:
+        TypeError: not a tensor.
+    """
+    return np.stack(np.atleast_1d(as_array(x, "nonzero")).nonzero())
+
+
+@builtin(
+    "unique",
+    "x: tensor, sorted: int, return_index: int, return_inverse: int, return_counts: int, "
+    "axis: int|none = ...",
+    prefix=RUN_PREFIX,
+)
+def unique(
+    x: Any,
+    is_sorted: Any,
+    return_index: Any,
+    return_inverse: Any,
+    return_counts: Any,
+    axis: Any = None,
+) -> Any:
+    """The different elements of a tensor, or with `axis` the different slices along it: sorted, or
+    as they first come.
+
+    They are the result if the other flags are 0; else it is a tuple, with int64 tensors of rank 1
+    for each flag that is not: where every one first is, which one every element of x is, and how
+    often there is each.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        ValueError: x has no such axis.
+    """
+    tensor = as_array(x, "unique")
+    flags = [as_int(f, "unique") for f in (return_index, return_inverse, return_counts)]
+    axis = None if axis is None else as_int(axis, "unique: axis")
+    values, index, inverse, counts = np.unique(tensor, True, True, True, axis)
+    if not as_int(is_sorted, "unique: sorted"):
+        order = np.argsort(index)
+        values, index, counts = np.take(values, order, axis), index[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    parts = zip((index, inverse.reshape(-1), counts), flags, strict=True)
+    wanted = [part for part, flag in parts if flag]
+    return (values, *wanted) if wanted else values
+
+
 @builtin(
     "TVMTensorCreateView",
     "x: tensor, shape: shape|tuple, dtype: dtype|none, byte_offset: int",
