@@ -6,6 +6,7 @@ so that what comes out may be given to a `VirtualMachine`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -69,9 +70,12 @@ def read(
 
     Takes and raises what `load` does, but for VerifyError.
     """
-    from .tvm_library.image import open_library  # here, so that `import relaxvm` does without
+    from .tvm_library.image import library_in  # here, so that `import relaxvm` does without
 
-    library = open_library(source, limits or Limits())
+    if isinstance(source, (str, os.PathLike)):
+        with open(source, "rb") as file:
+            return read(file, limits=limits, mmap=mmap, strict=strict)
+    library = library_in(source, limits or Limits(), mmap=mmap)
     if library is not None:
         return library.executable(limits=limits, mmap=mmap, strict=strict)
     return binary.load(source, limits=limits, mmap=mmap, strict=strict)

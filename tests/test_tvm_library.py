@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import json
 import os
 import pickle
@@ -144,9 +145,12 @@ def test_pickled_and_exported_again(path: Path, tmp_path: Path) -> None:
         if again.kernels:
             assert again.kernels["double"](X, out := np.zeros(5, np.float32)) is None
             assert out.tolist() == (2 * X).tolist()
-        ex.export_library(tmp_path / "model.relaxvm")
-        vm = VirtualMachine(relaxvm.load_library(tmp_path / "model.relaxvm"))
-        assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+        for name, native in (("model.relaxvm", True), ("model.so", True), ("less.so", False)):
+            ex.export_library(tmp_path / name, native=native)
+            vm = VirtualMachine(relaxvm.load_library(tmp_path / name))
+            assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+        with pytest.raises(ValueError, match=r"for_tvm: the kernels are machine code.* it has /"):
+            ex.export_library(tmp_path / "for_tvm.so", for_tvm=True)
 
 
 def test_constants_take_no_room_in_the_copy() -> None:
@@ -161,11 +165,50 @@ def test_constants_take_no_room_in_the_copy() -> None:
     assert VirtualMachine(ex)["main"](np.zeros(1 << 18, np.float32)).sum() == 2 << 18
 
 
+def test_files_that_can_be_read_once(path: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for data, native in ((path.read_bytes(), True), (program().to_bytes(), False)):
+        writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+        writer.start()
+        ex = relaxvm.load(pipe, native=native)
+        writer.join()
+        assert ex == program()
+        assert ("double" in ex.kernels) == native
+
+
+def test_a_file_that_is_cut_while_it_is_read(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a program that writes a new model over the old one."""
+    read = LibraryImage.executable
+
+    def cut(image: LibraryImage, **options: Any) -> VMExecutable:
+        os.truncate(victim, size)
+        return read(image, **options)
+
+    monkeypatch.setattr(LibraryImage, "executable", cut)
+    victim = tmp_path / "model mit ü.so"
+    for size in (0, 5000, path.stat().st_size - 100):
+        victim.write_bytes(path.read_bytes())
+        with pytest.raises(FormatError, match="model mit ü.so: .*(truncated|became shorter)"):
+            relaxvm.load_library(victim)
+
+
+def test_a_file_that_is_overwritten_later(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "model.so"
+    copy.write_bytes(path.read_bytes())
+    vm = VirtualMachine(relaxvm.load_library(copy))
+    copy.write_bytes(b"")
+    assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+
 # How long code stays
 
 
 def copies() -> int:
     """How many private copies of libraries the process has mapped."""
+    gc.collect()  # what other tests left in exceptions
     lines = Path("/proc/self/maps").read_text().splitlines()
     return len({line.split()[4] for line in lines if "/memfd:relaxvm" in line})  # [4]: the inode
 
@@ -732,6 +775,7 @@ def test_inspect(path: Path) -> None:
     refused = compiled(tree(("relax.VMExecutable", program().to_bytes()), ("cuda", b""),
                             ("_lib", None), imports=(1, 2)))  # fmt: skip
     shown = run_cli("inspect", str(refused))
+    assert "functions of TVM's runtime that it calls (" in shown
     assert "WHY IT CANNOT RUN HERE (1):\n  it has a module of kind 'cuda'" in shown
 
 

@@ -14,7 +14,7 @@ from typing import IO, Final
 from ..executable import VMExecutable
 from ..formats import binary, text
 from ..limits import Limits
-from ..tvm_library.image import LibraryImage, open_library
+from ..tvm_library.image import LibraryImage, library_in
 from .exits import CommandError, Exit, UsageError, read_error
 
 __all__ = [
@@ -109,7 +109,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             file.seek(0)
             if head.startswith(_TEXT_HEAD):
                 return _from_bytes(read_stream(file, name, limits), name, limits)
-            library = open_library(name, limits)
+            library = library_in(file, limits, name=name, mmap=mapped)
             if library is not None:
                 executable = library.executable(limits=limits, mmap=mapped)
                 return OpenedFile(name, executable, "library", size, head, library)

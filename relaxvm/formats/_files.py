@@ -11,7 +11,13 @@ from typing import IO, Any
 
 from ..limits import Limits
 
-__all__ = ["read_all", "replacing", "size_on_disk", "write_all"]
+__all__ = ["name_of", "read_all", "replacing", "size_on_disk", "write_all"]
+
+
+def name_of(file: Any) -> str:
+    """What an open file is called in messages."""
+    name = getattr(file, "name", f"<{type(file).__name__}>")
+    return os.fsdecode(name) if isinstance(name, bytes) else str(name)
 
 
 def size_on_disk(file: Any) -> int | None:

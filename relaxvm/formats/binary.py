@@ -38,7 +38,7 @@ from ..isa import WORD_MAX, WORD_MIN, FuncKind
 from ..limits import Limits
 from ..source import DebugInfo
 from ..values import Shape
-from ._files import read_all, replacing, size_on_disk, write_all
+from ._files import name_of, read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream, truncated
 from ._tensors import (
     dtype_from_stream,
@@ -549,9 +549,10 @@ def _encode(
     return to.pieces
 
 
-def _decode(
+def decode(
     stream: BufferStream | FileStream, name: str, limits: Limits, strict: bool
 ) -> VMExecutable:
+    """Read an executable from a stream; takes and raises what `loads` does."""
     read = _Reader(stream, name, limits)
     try:
         has_scopes = _load_header(read)
@@ -619,7 +620,7 @@ def loads(
         limits = Limits()
     if not mmap:
         limits.check("file_bytes", view.nbytes, name)
-    return _decode(BufferStream(view, mmap), name, limits, strict)
+    return decode(BufferStream(view, mmap), name, limits, strict)
 
 
 def load(
@@ -648,8 +649,7 @@ def load(
         with open(source, "rb") as file:
             return _load_file(file, os.fsdecode(source), limits, mmap, strict)
     if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
-        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
-        return _load_file(source, name, limits, mmap, strict)
+        return _load_file(source, name_of(source), limits, mmap, strict)
     try:
         memoryview(source)
     except TypeError:
@@ -675,7 +675,7 @@ def _load_file(
         return loads(mapping[position:], limits=limits, mmap=True, strict=strict, name=name)
     limits.check("file_bytes", max(0, size - position), name)
     stream = FileStream(file, size)
-    ex = _decode(stream, name, limits, strict)
+    ex = decode(stream, name, limits, strict)
     file.seek(stream.position)  # before what the stream has read ahead
     return ex
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import FormatError
+from ..formats._extents import Extent, MemoryExtent
 
 __all__ = ["MAGIC", "ElfFile", "Symbol"]
 
@@ -79,10 +80,11 @@ class ElfFile:
     """A shared library of 64 bits, little endian.
 
     Args:
-        data: the file, which must not change while this lives.
+        data: the file.
         source: its name, for messages.
 
     Attributes:
+        data: the file.
         machine: what it is for, as `platform.machine` names it.
         symbols: the dynamic symbols by name.
         needed: the libraries that it asks for.
@@ -91,8 +93,8 @@ class ElfFile:
         FormatError: it is none, or not well-formed.
     """
 
-    def __init__(self, data: bytes | memoryview, source: str = "<memory>") -> None:
-        self.data = memoryview(data).cast("B")
+    def __init__(self, data: bytes | memoryview | Extent, source: str = "<memory>") -> None:
+        self.data = MemoryExtent(data) if isinstance(data, (bytes, memoryview)) else data
         self.source = source
         header = self._unpack(_HEADER, 0, "header")
         ident, kind, machine = header[0], header[1], header[2]
@@ -113,6 +115,7 @@ class ElfFile:
                 self._fail(f"more than one section of {what}")
         self._text = 0
         self._names: dict[int, list[str]] = {}
+        self._strings: dict[int, memoryview] = {}
         self.symbols = {symbol.name: symbol for symbol in self._read_symbols()}
         self.needed = tuple(self._read_needed())
 
@@ -142,13 +145,13 @@ class ElfFile:
             places = [(s[2], s[5]) for s in self._segments if s[0] == _LOAD and s[1] & _EXECUTABLE]
         for start, size in places:
             self._within(start, size, "code")
-        return [self.data[start : start + size] for start, size in places]
+        return [self.data.part(start, size).read() for start, size in places]
 
     def defines(self, name: str) -> bool:
         """Whether the library has a symbol, rather than asks for it."""
         return name in self.symbols and self.symbols[name].defined
 
-    def bytes_of(self, name: str, size: int | None = None) -> memoryview:
+    def extent_of(self, name: str, size: int | None = None) -> Extent:
         """The bytes of a symbol: of its own size, or of as many as are asked for.
 
         Raises:
@@ -159,8 +162,7 @@ class ElfFile:
         if not symbol.defined:
             raise KeyError(name)
         size = symbol.size if size is None else size
-        start = self.offset_of(symbol.address, size)
-        return self.data[start : start + size]
+        return self.data.part(self.offset_of(symbol.address, size), size)
 
     def places_of(self, name: str) -> list[int]:
         """Addresses of the words that the dynamic linker fills with the address of a symbol."""
@@ -219,12 +221,14 @@ class ElfFile:
         return self._sections[index]
 
     def _string(self, table: int, at: int) -> str:
-        section = self._section(table)
-        self._within(section.offset, section.size, "strings")
-        if at >= section.size:
-            self._fail(f"string {at}: the table has {section.size} bytes")
-        start, end = section.offset + at, section.offset + section.size
-        text = bytes(self.data[start : min(end, start + _LONGEST)]).partition(b"\0")[0]
+        if table not in self._strings:
+            section = self._section(table)
+            self._within(section.offset, section.size, "strings")
+            self._strings[table] = self.data.part(section.offset, section.size).read()
+        strings = self._strings[table]
+        if at >= strings.nbytes:
+            self._fail(f"string {at}: the table has {strings.nbytes} bytes")
+        text = bytes(strings[at : at + _LONGEST]).partition(b"\0")[0]
         self._text += len(text)
         if self._text > 4 * self.data.nbytes:  # strings may overlap, but do so little
             self._fail("its strings are longer than the file")
@@ -242,11 +246,11 @@ class ElfFile:
         if count and step != layout.size:
             self._fail(f"{what}: expected entries of {layout.size} bytes, got {step}")
         self._within(offset, count * layout.size, f"{what} table")
-        return layout.iter_unpack(self.data[offset : offset + count * layout.size])
+        return layout.iter_unpack(self.data.part(offset, count * layout.size).read())
 
     def _unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[Any, ...]:
         self._within(offset, layout.size, what)
-        return layout.unpack_from(self.data, offset)
+        return layout.unpack(self.data.part(offset, layout.size).read())
 
     def _within(self, offset: int, size: int, what: str) -> None:
         if offset + size > self.data.nbytes:

@@ -15,10 +15,8 @@ Source: ``ProcessLibraryBin`` of TVM's FFI.
 from __future__ import annotations
 
 import json
-import mmap
-import os
+import mmap as _mmap
 import platform
-import stat
 import struct
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
@@ -26,7 +24,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 from ..errors import FormatError, LinkError
 from ..executable import StoredKernels, VMExecutable
 from ..formats import binary
-from ..formats._files import read_all
+from ..formats._extents import Extent, FileExtent, MemoryExtent
+from ..formats._files import name_of, read_all, size_on_disk
 from ..isa import FuncKind
 from ..limits import Limits
 from ..native import PREFIX
@@ -43,7 +42,7 @@ __all__ = [
     "Module",
     "compiled_functions",
     "is_of_tvm",
-    "open_library",
+    "library_in",
     "problems",
 ]
 
@@ -89,7 +88,7 @@ class Module(NamedTuple):
     """
 
     kind: str
-    content: memoryview
+    content: Extent
     imports: tuple[int, ...]
 
 
@@ -97,7 +96,7 @@ class LibraryImage:
     """A library of TVM, as data.
 
     Args:
-        data: the file, which must not change while this lives.
+        data: the file.
         source: its name, for messages.
         tree: whether the tree of modules is read.
 
@@ -109,17 +108,19 @@ class LibraryImage:
         FormatError: the library is not well-formed.
     """
 
-    def __init__(self, data: bytes | memoryview, source: str, *, tree: bool = True) -> None:
+    def __init__(
+        self, data: bytes | memoryview | Extent, source: str, *, tree: bool = True
+    ) -> None:
         self.source = source
         self.elf = ElfFile(data, source)
         self.modules: list[Module] = []
         self._blob = (0, 0)
         if tree and self.elf.defines(LIBRARY_BIN):
-            (size,) = _U64.unpack(self.elf.bytes_of(LIBRARY_BIN, _U64.size))
-            blob = self.elf.bytes_of(LIBRARY_BIN, _U64.size + size)
+            (size,) = _U64.unpack(self.elf.extent_of(LIBRARY_BIN, _U64.size).read())
+            blob = self.elf.extent_of(LIBRARY_BIN, _U64.size + size)
             start = self.elf.offset_of(self.elf.symbols[LIBRARY_BIN].address)
             self._blob = (start, start + blob.nbytes)
-            self.modules = _read_modules(blob[_U64.size :], source)
+            self.modules = _read_modules(blob.part(_U64.size, size), source)
 
     @property
     def kernels(self) -> dict[str, str]:
@@ -170,18 +171,16 @@ class LibraryImage:
             LinkError: there is none.
             FormatError, LimitError: as `relaxvm.formats.binary.loads`.
         """
-        name = self.source
+        name, limits = self.source, limits or Limits()
         if self.has_container:
-            content = self.elf.bytes_of(CONTAINER)
-            ex = binary.loads(content, limits=limits, mmap=mmap, strict=strict, name=name)
+            content = self.elf.extent_of(CONTAINER)
+            ex = binary.decode(content.stream(mmap), name, limits, strict)
             if not isinstance(ex.kernels, StoredKernels):
                 return ex
             return ex.with_kernels(StoredKernels({**ex.kernels.parts, **self.parts()}, name))
         for module in self.modules:
             if module.kind == EXECUTABLE:
-                ex = binary.loads(
-                    module.content, limits=limits, mmap=mmap, strict=strict, name=name
-                )
+                ex = binary.decode(module.content.stream(mmap), name, limits, strict)
                 return ex.with_kernels(StoredKernels(self.parts(compiled_functions(ex)), name))
         kinds = ", ".join(readable(m.kind) for m in self.modules if m.kind != THE_LIBRARY)
         raise LinkError(
@@ -205,52 +204,58 @@ class LibraryImage:
             "compiled": list(compiled),
             "modules": [module.kind for module in self.modules],
         }
-        before = data[:start] if end else data
-        parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(before)}
+        before = data.part(0, start) if end else data
+        parts = {PART: json.dumps(about).encode(), f"{PART}/0": bytes(before.read())}
         if end:
-            parts[f"{PART}/{end}"] = bytes(data[end:])
+            parts[f"{PART}/{end}"] = bytes(data.part(end, data.nbytes - end).read())
         for i, module in enumerate(self.modules):
             if module.kind == CONSTANTS:
-                parts[f"{CONSTANTS}/{i}"] = bytes(module.content)
+                parts[f"{CONSTANTS}/{i}"] = bytes(module.content.read())
         return parts
 
 
-def open_library(source: binary.Source, limits: Limits) -> LibraryImage | None:
-    """The library in a file or in memory, None if it is another kind of file.
+def library_in(
+    source: Any, limits: Limits, *, name: str | None = None, mmap: bool = False
+) -> LibraryImage | None:
+    """The library in a file or in memory, None if it is something else.
+
+    Args:
+        source: file opened for reading bytes, or a buffer.  The image reads of it when it is asked.
+        limits: bounds on what it may hold.
+        name: for messages; by default the file's own.
+        mmap: whether a file on disk is mapped, not read.
 
     Raises:
         OSError: the file cannot be read.
         FormatError: the library is not well-formed.
         LimitError: it is larger than ``limits.file_bytes``.
     """
-    if isinstance(source, (str, os.PathLike)):
-        if not stat.S_ISREG(os.stat(source).st_mode):
-            return None
-        with open(source, "rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                return None
-            name = os.fsdecode(source)
-            limits.check("file_bytes", os.fstat(file.fileno()).st_size, name)
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return LibraryImage(memoryview(data), name)
-    if hasattr(source, "read") and not isinstance(source, mmap.mmap):
+    if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
         if _head_of(source) != MAGIC:
             return None
-        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
-        return LibraryImage(read_all(source, name, limits), name)
-    return library_in(source, limits)
-
-
-def library_in(data: Any, limits: Limits) -> LibraryImage | None:
-    """The library in memory, None if it is something else."""
+        name = name or name_of(source)
+        return LibraryImage(_extent_of(source, name, limits, mmap), name)
     try:
-        view = memoryview(data).cast("B")
+        view = memoryview(source).cast("B")
     except TypeError:
         return None
     if bytes(view[: len(MAGIC)]) != MAGIC:
         return None
     limits.check("file_bytes", view.nbytes, "<bytes>")
-    return LibraryImage(bytes(view), "<bytes>")
+    return LibraryImage(view if view.readonly else bytes(view), "<bytes>")
+
+
+def _extent_of(file: Any, name: str, limits: Limits, mmap: bool) -> Extent:
+    """The rest of a file."""
+    size = size_on_disk(file)
+    if size is None:
+        return MemoryExtent(read_all(file, name, limits))
+    start = file.tell()
+    limits.check("file_bytes", size - start, name)
+    if not mmap:
+        return FileExtent(file, name, start, size - start)
+    mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))
+    return MemoryExtent(mapping[start:])
 
 
 def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str]) -> list[str]:
@@ -299,7 +304,7 @@ def compiled_functions(executable: VMExecutable) -> list[str]:
     return [info.name for info in executable.functions if info.kind == FuncKind.COMPILED]
 
 
-def _read_modules(blob: memoryview, source: str) -> list[Module]:
+def _read_modules(blob: Extent, source: str) -> list[Module]:
     read = _Words(blob, source)
     starts = read.numbers(MAX_MODULES + 1, "modules")
     imports = read.numbers(MAX_IMPORTS, "imports")
@@ -312,8 +317,8 @@ def _read_modules(blob: memoryview, source: str) -> list[Module]:
         read.fail(f"an import of a module that is not there; there are {count}")
     modules = []
     for i in range(count):
-        kind = str(read.string(), "utf-8", "replace")
-        content = memoryview(b"") if kind == THE_LIBRARY else read.string()
+        kind = str(read.string().read(), "utf-8", "replace")
+        content = MemoryExtent(b"") if kind == THE_LIBRARY else read.string()
         modules.append(Module(kind, content, tuple(imports[starts[i] : starts[i + 1]])))
     return modules
 
@@ -321,29 +326,29 @@ def _read_modules(blob: memoryview, source: str) -> list[Module]:
 class _Words:
     """Reads the tree of modules."""
 
-    def __init__(self, blob: memoryview, source: str) -> None:
+    def __init__(self, blob: Extent, source: str) -> None:
         self.blob = blob
         self.source = source
         self.at = 0
 
     def number(self) -> int:
-        return int(_U64.unpack(self.take(_U64.size))[0])
+        return int(_U64.unpack(self.take(_U64.size).read())[0])
 
     def numbers(self, most: int, what: str) -> tuple[int, ...]:
         count = self.number()
         if count > most:
             self.fail(f"a list of {count} numbers for its {what}; expected at most {most}")
-        return struct.unpack(f"<{count}Q", self.take(count * _U64.size))
+        return struct.unpack(f"<{count}Q", self.take(count * _U64.size).read())
 
-    def string(self) -> memoryview:
+    def string(self) -> Extent:
         return self.take(self.number())
 
-    def take(self, size: int) -> memoryview:
+    def take(self, size: int) -> Extent:
         left = self.blob.nbytes - self.at
         if size > left:
             self.fail(f"truncated at byte {self.at}: {size} bytes needed, {left} left")
         self.at += size
-        return self.blob[self.at - size : self.at]
+        return self.blob.part(self.at - size, size)
 
     def fail(self, what: str) -> NoReturn:
         raise FormatError(f"{self.source}: bad tree of modules: {what}")
