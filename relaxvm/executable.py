@@ -303,7 +303,7 @@ class VMExecutable:
         On Linux and the BSDs, a path that ends in ``.so`` gets a shared library, which is linked by
         the C compiler.  TVM loads it (``tvm.runtime.load_module``) and, where it has all functions
         that the program calls, runs it: see `for_tvm`.  Any other path gets the binary form with
-        one more section behind it.
+        one more section behind it, and so does a program whose kernels are machine code of TVM.
 
         Args:
             path: the file.
@@ -318,8 +318,8 @@ class VMExecutable:
             LinkError: TVM would lack functions; has their names, the message why.
             NoCompilerError: a shared library, and no C compiler.
             CompilerError: the compiler fails.
-            ValueError: `for_tvm`, and no shared library is asked for; or two kernels whose names
-                are too alike.
+            ValueError: `for_tvm`, and no shared library is asked for, or the kernels are machine
+                code of TVM; or two kernels whose names are too alike.
             OSError: the file cannot be written.
         """
         from .library import export_library

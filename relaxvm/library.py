@@ -61,9 +61,14 @@ def export_library(
     """See `VMExecutable.export_library`."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"export_library: expected a path, got {describe(path)}")
-    is_linked = native and is_shared_library(path) and _is_text(executable.kernels)
-    parts = parts_of(executable.kernels, native=native and not is_linked)
+    kernels = _as_stored(executable.kernels)
+    of_tvm = kernels if isinstance(kernels, StoredKernels) and is_of_tvm(kernels) else None
+    is_linked = native and is_shared_library(path) and of_tvm is None
+    parts = parts_of(kernels, native=native and not is_linked)
     if for_tvm is not False:
+        if of_tvm is not None:
+            raise ValueError(f"export_library: for_tvm: the kernels are machine code that TVM has "
+                             f"compiled, which is not linked anew; it has {of_tvm.source}")
         _check_for_tvm(executable, parts, for_tvm, path, is_linked)
     if not is_linked:
         binary.save(executable, path, debug=debug, kernels=parts)
@@ -75,9 +80,10 @@ def export_library(
         )
 
 
-def _is_text(kernels: Mapping[str, Callable[..., Any]]) -> bool:
-    """Whether kernels can be compiled, which those of libraries of TVM cannot."""
-    return not isinstance(kernels, StoredKernels) or not is_of_tvm(kernels)
+def _as_stored(kernels: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    """What the code of a library was loaded from; other kernels as they are."""
+    stored: Mapping[str, Callable[..., Any]] = getattr(kernels, "stored", kernels)
+    return stored
 
 
 def _check_for_tvm(
@@ -120,7 +126,7 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
     Raises:
         TypeError: there is a kernel that is not made of text.
     """
-    kernels = getattr(kernels, "stored", kernels)  # what the code of a library was loaded from
+    kernels = _as_stored(kernels)
     if isinstance(kernels, StoredKernels):
         return {
             name: part

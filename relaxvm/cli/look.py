@@ -242,7 +242,7 @@ def _library_lines(library: dict[str, Any], limit: int | None) -> list[str]:
         "kernels": "kernels, for --native",
         "libraries": "libraries that it loads",
         "needs": "functions of the system that it calls",
-        "needs_of_tvm": "functions of TVM's runtime that it calls, which relaxvm has",
+        "needs_of_tvm": "functions of TVM's runtime that it calls",
         "refused": "WHY IT CANNOT RUN HERE",
     }
     lines = []
