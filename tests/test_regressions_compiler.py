@@ -26,8 +26,12 @@ from relaxvm.ir import (
     Var,
     assert_structural_equal,
     convert_to_expr,
+    int_imm,
     load_json,
+    prim,
     save_json,
+    simplify,
+    structural_equal,
 )
 from relaxvm.pipeline import get_pipeline
 from relaxvm.script import from_source
@@ -697,5 +701,51 @@ class Module:
     def main(x: R.Tensor(("n",), "float32")):
         return R.zeros(({dims},), "float32")
 """
-    with pytest.raises(OverflowError, match="function 'main': .* does not fit 64 bits, or div"):
+    with pytest.raises(OverflowError, match=r"function 'main': .* does not fit 64 bits, or div"):
         run(text, np.ones(1, np.float32))
+
+
+@pytest.mark.parametrize("begin", [0, 1, -1, -2])
+@pytest.mark.parametrize("stride", [1, 3])
+def test_slices_to_the_greatest_integer_reach_the_end(begin: int, stride: int) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 2), "float32")):
+        return R.strided_slice(x, [0], [{begin}], [{2**63 - 1}], [{stride}])
+"""
+    vm = VirtualMachine(relaxvm.build(from_source(text)))
+    for n in range(5):
+        x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+        np.testing.assert_array_equal(vm["main"](x), x[begin::stride])
+
+
+def test_parts_of_symbolic_dimensions_are_as_tvm_writes_them() -> None:
+    """Dimensions are not negative, and no integer is beyond the greatest: TVM's text says so."""
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    parts: R.Tuple(
+        R.Tensor((T.min(1, n),), "float32"),
+        R.Tensor((T.max(T.min(3, n) - 1, 0),), "float32"),
+        R.Tensor((T.max(n - 3, 0),), "float32"),
+    ) = R.split(x, [1, 3])
+    rest: R.Tensor((T.min(9223372036854775807, n) - T.min(1, n),), "float32") = R.strided_slice(
+        x, [0], [1], [9223372036854775807])
+    return parts, rest
+"""
+    vm = VirtualMachine(relaxvm.build(from_source(text)))
+    for n in range(5):
+        x = np.arange(n, dtype=np.float32)
+        parts, rest = vm["main"](x)
+        for got, expected in zip((*parts, rest), (x[:1], x[1:3], x[3:], x[1:]), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_what_no_data_type_holds_is_not_simplified() -> None:
+    n = Var("n", "int64")
+    for a in (n, int_imm(4)):
+        product = prim.Mul(prim.Mul(a, int_imm(2**62)), int_imm(4))
+        assert structural_equal(simplify(product), product)

@@ -77,6 +77,9 @@ _MAX_CHOICES: Final = 8
 _DEPTH: Final = 4
 """How many relations between atoms the search for bounds follows one after the other."""
 
+_GREATEST: Final = (1 << 63) - 1
+"""No integer is greater."""
+
 _ONE: Final[Polynomial] = {(): 1}
 
 
@@ -297,6 +300,9 @@ class _Normalizer:
         return self.maximum([self.polynomial(e.a), self.polynomial(e.b)])
 
     def _minimum(self, e: Any) -> Polynomial:
+        for x, other in ((e.a, e.b), (e.b, e.a)):
+            if type(x) is IntImm and x.value >= _GREATEST:
+                return self.polynomial(other)  # as in the length of x[a:] in TVM's text
         negated = [_scaled(self.polynomial(x), -1) for x in (e.a, e.b)]
         return _scaled(self.maximum(negated), -1)
 
@@ -733,19 +739,25 @@ class _Simplifier:
     def _simplify(self, e: Expr) -> Expr:
         if not _is_integer(e):
             return _map_parts(e, self.simplify)
+        try:
+            best = self._best(e)
+        except OverflowError:
+            return e  # polynomials have coefficients that no data type has
+        return e if _identical(e, best) else best
+
+    def _best(self, e: Expr) -> Expr:
         p = self.normalizer.polynomial(e)
         value = _constant(p)
         if value is not None:
             return prim.immediate(e.ty.dtype, value)
         if e.ty.dtype == "bool":
-            best = self._condition(e)
-        else:
-            best = self._collected(e)
-            if not isinstance(best, Var):
-                multiplied = self.expression(p, e.ty.dtype)
-                if _size(multiplied) < _size(best) + _divides_sum(e):
-                    best = multiplied
-        return e if _identical(e, best) else best
+            return self._condition(e)
+        best = self._collected(e)
+        if not isinstance(best, Var):
+            multiplied = self.expression(p, e.ty.dtype)
+            if _size(multiplied) < _size(best) + _divides_sum(e):
+                return multiplied
+        return best
 
     # By structure
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..ir import prim
-from ..ir.arith import Analyzer, free_vars
+from ..ir.arith import Analyzer
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
 from .kinds import IllTyped, IllValued, Integers, Operand
 from .registry import operator
-from .rules import axes_of, axis_of, common_vdevice, like, need_integers
+from .rules import analyzer_of, axes_of, axis_of, common_vdevice, like, need_integers
 
 __all__ = ["strided_slice", "take"]
+
+_BEYOND: Final = 1 << 48
+"""No dimension is this long: bounds like the greatest int64 stand for the end of any."""
 
 
 def _take_inputs(call: Call) -> list[Any]:
@@ -107,9 +110,8 @@ def _known(name: str, values: Sequence[Expr]) -> list[int]:
 
 def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: bool) -> Expr:
     """How many elements there are from begin to before end."""
-    analyzer = Analyzer()
-    for var in free_vars(length):
-        analyzer.bind(var, 0)  # as it is a dimension
+    analyzer = analyzer_of(length)
+    is_certain = assume_inbound or _is_ordered(begin, end, step)
     if not assume_inbound:
         least, most = (0, length) if step > 0 else (-1, length - 1)
         begin, end = [
@@ -118,11 +120,22 @@ def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: 
         ]
     distance = end - begin if step > 0 else begin - end
     count = (distance + (abs(step) - 1)) // abs(step)
-    return analyzer.simplify(count if assume_inbound else prim.maximum(count, 0))
+    return analyzer.simplify(count if is_certain else prim.maximum(count, 0))
+
+
+def _is_ordered(begin: Any, end: Any, step: int) -> bool:
+    """Whether begin does not come behind end in steps of this sign, whatever the length is."""
+    if not isinstance(begin, IntImm) or not isinstance(end, IntImm):
+        return False
+    if (begin.value < 0) != (end.value < 0):
+        return False
+    return begin.value <= end.value if step > 0 else begin.value >= end.value
 
 
 def _from_front(bound: Any, length: Any, analyzer: Analyzer) -> Any:
     if isinstance(bound, IntImm):
+        if abs(bound.value) >= _BEYOND:
+            return length if bound.value > 0 else int_imm(-1)
         return bound if bound.value >= 0 else length + bound
     if analyzer.prove(bound >= 0):
         return bound

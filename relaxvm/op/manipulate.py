@@ -26,6 +26,7 @@ from .kinds import IllTyped, IllValued, Ints, ShapeLike, Tensors, to_ints
 from .lowering import is_allocatable, kernel_call
 from .registry import operator
 from .rules import (
+    analyzer_of,
     axes_of,
     axis_of,
     common_dtype,
@@ -364,21 +365,21 @@ def _equal_parts(length: Expr, count: int) -> list[Expr]:
 
 
 def _parts_at(length: Expr, indices: tuple[int, ...]) -> list[Expr]:
-    starts: list[Any] = [int_imm(0)]
-    for index in indices:
-        from_front: Any = index if index >= 0 else prim.maximum(length + index, 0)
-        starts.append(prim.minimum(from_front, length))
-    parts = [
-        simplify(prim.maximum(end - start, 0))
-        for start, end in itertools.pairwise([*starts, length])
-    ]
-    if all(isinstance(start, IntImm) for start in starts):
-        values = [start.value for start in starts]
-        if values != sorted(values):
+    if isinstance(length, IntImm):
+        size = length.value
+        known = [0, *[min(i if i >= 0 else max(size + i, 0), size) for i in indices], size]
+        if known != sorted(known):
             raise IllValued(
                 f"indices_or_sections: expected indices in increasing order, got {list(indices)}"
             )
-    return parts
+        return [int_imm(end - start) for start, end in itertools.pairwise(known)]
+    analyzer = analyzer_of(length)
+    starts: list[Any] = [i if i >= 0 else prim.maximum(length + i, 0) for i in indices]
+    ends = [prim.minimum(start, length) for start in starts]
+    return [
+        analyzer.simplify(prim.maximum(end - start, 0))
+        for start, end in zip([0, *starts], [*ends, length], strict=True)
+    ]
 
 
 # Repetition

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ..ir import prim
-from ..ir.arith import prove_equal, simplify
+from ..ir.arith import Analyzer, free_vars, prove_equal, simplify
 from ..ir.expr import Expr, IntImm, PrimType, TensorType, TupleType, int_imm
 from ..ir.module import VDevice
 from ..ir.prim import is_float
@@ -22,6 +22,7 @@ from .kinds import IllTyped, IllValued
 __all__ = [
     "KEEP",
     "VOID",
+    "analyzer_of",
     "axes_of",
     "axis_of",
     "broadcast",
@@ -162,6 +163,14 @@ def product(dims: Iterable[Expr]) -> Expr:
     if total is None:
         return int_imm(known)
     return simplify(total if known == 1 else total * known)
+
+
+def analyzer_of(dim: Expr) -> Analyzer:
+    """An analyzer that knows the variables of a dimension as dimensions: they are not negative."""
+    analyzer = Analyzer()
+    for var in free_vars(dim):
+        analyzer.bind(var, 0)
+    return analyzer
 
 
 def like(
