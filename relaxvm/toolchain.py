@@ -69,6 +69,15 @@ FLAGS: Final = (
 )
 """Options of every compilation."""
 
+_LEAN: Final = (
+    "-fno-expensive-optimizations", "-fno-tree-vrp", "-fno-tree-tail-merge",
+    "-fno-ipa-cp", "-fno-ipa-icf", "-fno-ipa-sra",
+    "-fno-crossjumping", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
+    "-fno-schedule-insns2",
+)  # fmt: skip
+"""For GCC: passes of -O3 left out that take a sixth of its time, and that change neither results nor
+the speed of kernels, which are loops over arrays."""
+
 _SHARED: Final = "-shared"
 _OBJECT: Final = "-c"
 
@@ -114,7 +123,7 @@ def compile_c(
         CompilerError: the compiler refuses the text, crashes or takes too long; `output` is what it
             wrote.  Or the cache directory is not safe.
     """
-    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
+    options = [_SHARED, *_own_flags(), *flags]
     return _compiled(source, name, ".so", options, objects, timeout)
 
 
@@ -123,7 +132,7 @@ def compile_object(
 ) -> Path:
     """Compile C text to an object, for a library that goes to other machines: as `compile_c`, but
     an option of ``$RELAXVM_CFLAGS`` for this machine alone is left out."""
-    options = [*FLAGS, _OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
+    options = [_OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
     return _compiled(source, name, ".o", options, (), timeout)
 
 
@@ -144,7 +153,7 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
     if command is None:
         raise NoCompilerError(why_no_compiler())
     done, output = _run(
-        [*command, *FLAGS, _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
+        [*command, *_flags(command), _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
          "-o", target.name, "-lm"],
         timeout,
         target.parent,
@@ -155,14 +164,22 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
 
 @functools.cache
 def for_this_machine() -> tuple[str, ...]:
-    """Options to compile for the vector units of this machine, once, in place of ``RVM_CLONES``.
-    Results are the same bit for bit."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    """Options for what is loaded here alone: for the vector units of this machine, once, in place of
+    ``RVM_CLONES``.  Results are the same bit for bit.  The linker is not given the C library, which
+    takes it longer to read than all else; Python has it, and so it is found by loading."""
+    if sys.platform != "linux":
         return ()
+    if platform.machine() != "x86_64":
+        return ("-nostdlib",)
     known = re.search(r"^flags\s*:(.*)$", _this_cpu(), re.MULTILINE)
     units = known[1].split() if known else []
     best = next((unit for unit in ("avx512f", "avx2") if unit in units), None)
-    return ("-DRVM_CLONES=",) if best is None else ("-DRVM_CLONES=", f"-m{best}")
+    return ("-nostdlib", "-DRVM_CLONES=", *(() if best is None else (f"-m{best}",)))
+
+
+def _flags(command: list[str]) -> tuple[str, ...]:
+    """Options of every compilation by this compiler."""
+    return (*FLAGS, *_LEAN) if "Free Software Foundation" in _version(command) else FLAGS
 
 
 def _own_flags() -> list[str]:
@@ -193,6 +210,7 @@ def _compiled(
     command = _command()
     if command is None:
         raise NoCompilerError(why_no_compiler())
+    options = [*_flags(command), *options]
     entry = cache_dir() / _key(command, options, objects, source, name)
     made = entry / f"{name}{suffix}"
     if not _is_sound(made):
@@ -217,9 +235,14 @@ def why_no_compiler() -> str:
     return "no C compiler: expected cc on the path; install one, or name it by CC"
 
 
+def _version(command: list[str]) -> str:
+    """What the compiler says it is, and which file it is."""
+    return _version_of(tuple(command), os.stat(command[0]).st_mtime_ns)
+
+
 @functools.lru_cache(maxsize=16)
-def _version(command: tuple[str, ...], _mtime: int) -> str:
-    """What the compiler says it is, and which file it is.  `_mtime` makes a new compiler known."""
+def _version_of(command: tuple[str, ...], _mtime: int) -> str:
+    """`_mtime` makes a new compiler known."""
     done, output = _run([*command, "--version"], 60.0)
     if done != 0:
         raise CompilerError(_failure(f"{shlex.join(command)} --version", done, output), output)
@@ -343,10 +366,9 @@ _private_dirs: Final[list[tempfile.TemporaryDirectory[str]]] = []
 def _key(
     command: list[str], options: list[str], objects: Sequence[Path], source: str, name: str
 ) -> str:
-    mtime = os.stat(command[0]).st_mtime_ns
     parts = [
         "1",  # of this scheme
-        _version(tuple(command), mtime),
+        _version(command),
         sys.platform,
         platform.machine(),
         *command,
