@@ -184,14 +184,15 @@ def test_a_file_that_is_cut_while_it_is_read(
     read = LibraryImage.executable
 
     def cut(image: LibraryImage, **options: Any) -> VMExecutable:
-        os.truncate(victim, size)
+        os.truncate(victim, sizes.pop())
         return read(image, **options)
 
     monkeypatch.setattr(LibraryImage, "executable", cut)
     victim = tmp_path / "model mit ü.so"
-    for size in (0, 5000, path.stat().st_size - 100):
+    sizes = [0, 5000, path.stat().st_size - 100]
+    while sizes:
         victim.write_bytes(path.read_bytes())
-        with pytest.raises(FormatError, match="model mit ü.so: .*(truncated|became shorter)"):
+        with pytest.raises(FormatError, match=r"model mit ü\.so: .*(truncated|became shorter)"):
             relaxvm.load_library(victim)
 
 
@@ -333,8 +334,8 @@ def test_a_copy_in_a_folder(
 @pytest.mark.parametrize(
     ("blob", "error", "message"),
     [
-        (None, LinkError, r"holds no bytecode .*load_kernels"),
-        (tree(("cuda", b"ptx"), ("_lib", None)), LinkError, "modules of other kinds: cuda"),
+        (None, LinkError, "kernels that TVM compiled without a Relax function"),
+        (tree(("cuda", b"ptx"), ("_lib", None)), LinkError, r"of other kinds than .*: cuda"),
         (USUAL[:4], FormatError, "bad shared library|bad tree of modules"),
         (string(b""), FormatError, "bad tree of modules: truncated at byte 0"),
         (string(USUAL[8:70]), FormatError, "bad tree of modules: truncated"),
@@ -351,6 +352,13 @@ def test_other_contents(blob: bytes | None, error: type, message: str) -> None:
         with pytest.raises(error, match=message) as caught:
             read(path)
         assert str(path) in str(caught.value)
+
+
+def test_libraries_of_others() -> None:
+    path = toolchain.compile_c("double cube(double x) { return x * x * x; }", name="cube")
+    message = f"{path}: expected .* without the symbol {LIBRARY_BIN}.*relaxvm.load_kernels"
+    with pytest.raises(LinkError, match=message):
+        relaxvm.load_library(path)
 
 
 def test_refused_modules_are_named_when_code_is_loaded() -> None:
@@ -479,7 +487,7 @@ def test_a_tree_that_the_library_asks_others_for(path: Path) -> None:
     mutant = bytearray(path.read_bytes())
     entry = ElfFile(bytes(mutant)).symbols[LIBRARY_BIN].entry
     struct.pack_into("<H", mutant, entry + 6, 0)
-    with pytest.raises(LinkError, match="holds no bytecode"):
+    with pytest.raises(LinkError, match="expected a library with a program"):
         relaxvm.load(bytes(mutant))
 
 

@@ -182,12 +182,17 @@ class LibraryImage:
             if module.kind == EXECUTABLE:
                 ex = binary.decode(module.content.stream(mmap), name, limits, strict)
                 return ex.with_kernels(StoredKernels(self.parts(compiled_functions(ex)), name))
+        raise LinkError(f"{self.source}: expected a library with a program, got {self._otherwise()}")
+
+    def _otherwise(self) -> str:
+        """What the library is if it holds no program."""
         kinds = ", ".join(readable(m.kind) for m in self.modules if m.kind != THE_LIBRARY)
-        raise LinkError(
-            f"{self.source}: holds no bytecode ({EXECUTABLE})"
-            + (f" but modules of other kinds: {kinds}" if kinds else "")
-            + "; its kernels can be loaded by relaxvm.load_kernels"
-        )
+        if kinds:
+            return f"one with modules of other kinds than {EXECUTABLE}: {kinds}"
+        if self.slots or self.host_symbols:
+            return "one of kernels that TVM compiled without a Relax function that calls them"
+        return (f"one without the symbol {LIBRARY_BIN}, which TVM's export_library gives it; for a "
+                f"library of kernels there is relaxvm.load_kernels")
 
     def parts(self, compiled: Sequence[str] = ()) -> dict[str, bytes]:
         """The library as parts of a kernel section: all but the tree of modules, which its code
