@@ -18,6 +18,7 @@ from .type_forms import type_of
 __all__ = [
     "GlobalVar",
     "Op",
+    "StringType",
     "dummy_global_info",
     "from_json",
     "ir_module",
@@ -68,6 +69,11 @@ def vdevice(
     """A device that tensors are placed on."""
     name = target if isinstance(target, str) else str(target["kind"])
     return VDevice(name, vdevice_id, memory_scope)
+
+
+def StringType() -> expr.Type:
+    """The type that TVM writes for strings; here they are values like any others."""
+    return expr.ANY
 
 
 def dummy_global_info() -> DummyGlobalInfo:
