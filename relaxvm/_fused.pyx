@@ -30,6 +30,7 @@ cdef extern from "_fused_impl.h" nogil:
         void** data
 
     enum:
+        RVM_ONCE_BYTES
         RVM_RELEASE_BYTES
         RVM_INPUT_FLAGS
 
@@ -58,6 +59,7 @@ cdef extern from "Python.h":
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     bint PyUnicode_CheckExact(PyObject*) noexcept
+    PyObject* PyList_GET_ITEM(list, Py_ssize_t) noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
     ctypedef struct PyTupleObject:
@@ -71,6 +73,7 @@ cdef enum:
     BLOCK_BYTES = 8192      # of the widest operand of a block
     SMALL_BYTES = 20480     # of the widest operand where all is one block
     SCRATCH_BYTES = 1 << 17
+    LATEST = 64             # chains whose plan is found without a look into the dictionary
 
 # Memory for the blocks of calls that keep the interpreter lock: it stays in the cache between calls.
 cdef char[SCRATCH_BYTES + 64] _scratch
@@ -88,12 +91,13 @@ ctypedef struct Place:
     Mode mode
     int slot                # of a spread input or a step: where its blocks are; else -1
     int out                 # of a step: the result that it is, else -1
+    int home                # of a step: the output where its blocks are unless it is an input; else -1
     char* number
 
 ctypedef struct Step:
     loop_func loop
     void* data
-    int nin
+    int nin, nargs
     int args[MAX_INPUTS + 1]                # places, that of its own result last
     cnp.npy_intp steps[MAX_INPUTS + 1]      # bytes from one element to the next of these
     int ignored             # bits of the status that are not reported
@@ -154,14 +158,17 @@ cdef class FusedPlan:
     Args:
         inputs: (dtype, mode) per input.
         numbers: bytes of the numbers in the chain.
-        steps: (loop, places, dtype, ignored status, name) each; `loop` is a ufunc and a place in its
-            table, or None to choose or convert; places count inputs, then numbers, then steps.
+        steps: (loop, places, dtype, ignored status, name, in place) each; `loop` is a ufunc and a
+            place in its table, or None to choose or convert; places count inputs, then numbers, then
+            steps; `in place`: whether the result may be where an operand is.
         results: the steps whose results are asked for.
     """
 
     cdef Place* _places
     cdef Step* _steps
     cdef int _num_inputs, _num_places, _num_steps, _num_outs, _num_slots
+    cdef bint _has_spread           # whether inputs repeat, ...
+    cdef bint _has_twins            # ... and whether a step is more than one of the results
     cdef cnp.npy_intp _widest
     cdef int* _results              # places of what is asked for
     cdef tuple _owned, _names
@@ -187,7 +194,7 @@ cdef class FusedPlan:
         if self._places is NULL or self._steps is NULL or self._results is NULL:
             raise MemoryError
         for i in range(self._num_places):
-            self._places[i].slot = self._places[i].out = -1
+            self._places[i].slot = self._places[i].out = self._places[i].home = -1
         for i, (dtype, mode) in enumerate(inputs):
             place = &self._places[i]
             place.size = dtype.itemsize
@@ -199,18 +206,19 @@ cdef class FusedPlan:
             place.mode = ONE
             place.number = <char*><bytes>number
             place.size = len(number)
-        for i, (loop, args, dtype, ignored, _) in enumerate(steps):
+        for i, (loop, args, dtype, ignored, _, _) in enumerate(steps):
             step = &self._steps[i]
             place = &self._places[first + i]
             place.size = dtype.itemsize
             place.descr = <PyObject*>dtype
             self._widest = max(self._widest, place.size)
             step.nin = len(args)
+            step.nargs = step.nin + 1
             step.ignored = ignored
             for k in range(step.nin):
                 step.args[k] = args[k]
             step.args[step.nin] = first + i
-            for k in range(step.nin + 1):
+            for k in range(step.nargs):
                 operand = &self._places[step.args[k]]
                 step.steps[k] = 0 if operand.mode == ONE else operand.size
             self._find(step, loop, dtype, steps, inputs)
@@ -218,8 +226,11 @@ cdef class FusedPlan:
             self._results[i] = first + k
             place = &self._places[first + k]
             if place.out < 0:
-                place.out = i
-        self._assign_slots(first)
+                place.out = place.home = i
+            else:
+                self._has_twins = True
+        last_use = self._assign_slots(first)
+        self._assign_homes(first, last_use, [row[5] for row in steps])
 
     cdef int _find(self, Step* step, object loop, object dtype, list steps, list inputs) except -1:
         cdef ufunc_object* ufunc
@@ -238,9 +249,9 @@ cdef class FusedPlan:
             raise ValueError("FusedPlan: no such loop")
         return 0
 
-    cdef int _assign_slots(self, int first) except -1:
+    cdef list _assign_slots(self, int first):
         """Give each result a place in memory until its last use.  Results that are asked for keep
-        theirs to the end of the block."""
+        theirs to the end of the block.  Answers the steps of the last uses."""
         cdef list last_use = [i - first for i in range(self._num_places)]
         cdef list free = []
         cdef int i, k, place
@@ -249,6 +260,7 @@ cdef class FusedPlan:
                 last_use[self._steps[i].args[k]] = i
         for i in range(self._num_inputs):
             if self._places[i].mode == SPREAD:
+                self._has_spread = True
                 self._places[i].slot = self._num_slots
                 self._num_slots += 1
         for i in range(self._num_steps):
@@ -259,6 +271,22 @@ cdef class FusedPlan:
             for place in {self._steps[i].args[k] for k in range(self._steps[i].nin)}:
                 if place >= first and last_use[place] == i and self._places[place].out < 0:
                     free.append(self._places[place].slot)
+        return last_use
+
+    cdef int _assign_homes(self, int first, list last_use, list in_place) except -1:
+        """Let results in between be in the memory of an output until its own step comes."""
+        cdef list busy = [-1] * self._num_outs
+        cdef int i, k, end, last
+        for i in range(self._num_steps):
+            for k in range(self._num_outs):
+                end = self._results[k] - first
+                last = last_use[first + i]
+                if (self._places[first + i].home < 0 and self._places[first + end].out == k
+                        and self._places[first + i].size == self._places[first + end].size
+                        and i < end and (last < end or last == end and in_place[end])
+                        and (busy[k] < i or busy[k] == i and in_place[i])):
+                    self._places[first + i].home = k
+                    busy[k] = last
         return 0
 
     def __dealloc__(self):
@@ -275,12 +303,14 @@ cdef class FusedPlan:
         cdef cnp.PyArrayObject* out
         cdef cnp.PyArrayObject* x
         cdef PyObject* const* outputs = operands + self._num_inputs + 1
+        cdef Place* place
         cdef int i, k, status
         cdef int statuses[MAX_STEPS]
         cdef cnp.npy_intp elements, nbytes
         cdef bint aliased = False
         cdef char* data[MAX_ARGS]
         cdef char* outs[MAX_ARGS]
+        cdef char* ends[MAX_ARGS]               # of the outputs
         cdef cnp.npy_intp sizes[MAX_ARGS]
         cdef cnp.npy_intp repeats[MAX_ARGS]
         if given != self._num_inputs + 1 + self._num_outs:
@@ -296,27 +326,33 @@ cdef class FusedPlan:
                 return False
             outs[k] = <char*>PyArray_DATA(x)
         elements = rvm_size(out)
+        for k in range(self._num_outs):
+            ends[k] = outs[k] + elements * self._places[self._results[k]].size
         for i in range(self._num_inputs):
+            place = &self._places[i]
             if not rvm_is_plain(operands[i], RVM_INPUT_FLAGS):
                 return False
             x = <cnp.PyArrayObject*>operands[i]
-            if PyArray_DESCR(x) is not self._places[i].descr:
-                return False
-            if _mode(x, out, &sizes[i], &repeats[i]) != <int>self._places[i].mode:
+            if PyArray_DESCR(x) is not place.descr:
                 return False
             data[i] = <char*>PyArray_DATA(x)
-            nbytes = self._places[i].size * rvm_size(x)
+            nbytes = place.size * elements
+            if place.mode == FULL:
+                if not rvm_same_shape(x, out):
+                    return False
+            elif _mode(x, out, &sizes[i], &repeats[i]) == <int>place.mode:
+                nbytes = place.size * rvm_size(x)
+            else:
+                return False
             for k in range(self._num_outs):
-                if rvm_are_apart(data[i], nbytes, outs[k], elements * self._result_size(k)):
+                if data[i] + nbytes <= outs[k] or ends[k] <= data[i]:
                     continue
-                if data[i] != outs[k] or self._places[i].mode != FULL or (
-                        self._places[i].size != self._result_size(k)):
+                if data[i] != outs[k] or data[i] + nbytes != ends[k] or place.mode != FULL:
                     return False
                 aliased = True
         for i in range(1, self._num_outs):
             for k in range(i):
-                if not rvm_are_apart(outs[i], elements * self._result_size(i), outs[k],
-                                     elements * self._result_size(k)):
+                if not (ends[i] <= outs[k] or ends[k] <= outs[i]):
                     return False
         if elements == 0:
             return True
@@ -333,23 +369,21 @@ cdef class FusedPlan:
                     report_status(statuses[i], self._names[i])
         return True
 
-    cdef inline cnp.npy_intp _result_size(self, int k) noexcept:
-        return self._places[self._results[k]].size
-
     cdef int _blocks(self, cnp.npy_intp elements, char** data, const cnp.npy_intp* sizes,
                      const cnp.npy_intp* repeats, char** outs, bint aliased, int* statuses,
                      bint shared) noexcept nogil:
         """Run the chain over all blocks: 0, 1 if a status is to be reported, -1 without memory.
         `shared`: whether others may do so at the same time."""
         cdef cnp.npy_intp block, room, count, start = 0
-        cdef char* bases[MAX_PLACES]            # where the first element of a place is, ...
-        cdef cnp.npy_intp strides[MAX_PLACES]   # ... and how many bytes an element takes it further
+        cdef char* bases[MAX_PLACES]            # where the elements of a block are
         cdef char* args[MAX_INPUTS + 1]
-        cdef int i, k, arg, status, any_status = 0
+        cdef int i, k, status, any_status = 0
         cdef Place* place
         cdef Step* step
         cdef char* memory = NULL
         cdef char* slots = _scratch
+        # Small results are computed again in the rare case that there is a status, which may be older.
+        cdef bint is_clean = aliased or elements * self._widest > RVM_ONCE_BYTES
         block = elements
         if elements * self._widest > SMALL_BYTES:
             block = min(elements, <cnp.npy_intp>BLOCK_BYTES // self._widest)
@@ -359,48 +393,61 @@ cdef class FusedPlan:
             if memory is NULL:
                 return -1
         slots = <char*>((<uintptr_t>slots + 63) & ~<uintptr_t>63)
-        for i in range(self._num_places):
+        for i in range(self._num_inputs):
+            bases[i] = data[i]
+        for i in range(self._num_inputs, self._num_places):
             place = &self._places[i]
-            strides[i] = 0
             if place.number is not NULL:
                 bases[i] = place.number
-            elif place.out >= 0 and not aliased:
-                bases[i] = outs[place.out]
-                strides[i] = place.size
-            elif place.slot >= 0:
-                bases[i] = slots + place.slot * room
+            elif place.home >= 0 and not aliased:
+                bases[i] = outs[place.home]
             else:
-                bases[i] = data[i]
-                strides[i] = 0 if place.mode == ONE else place.size
-        rvm_clear_float_status()
-        while start < elements:
+                bases[i] = slots + place.slot * room
+        if is_clean:
+            rvm_clear_float_status()
+        while True:
             count = min(block, elements - start)
-            for i in range(self._num_inputs):
-                place = &self._places[i]
-                if place.mode == SPREAD:
-                    rvm_spread(bases[i], data[i], place.size, start, count, sizes[i], repeats[i])
-            for i in range(self._num_steps):
+            if self._has_spread:
+                for i in range(self._num_inputs):
+                    place = &self._places[i]
+                    if place.mode == SPREAD:
+                        bases[i] = slots + place.slot * room
+                        rvm_spread(bases[i], data[i], place.size, start, count, sizes[i],
+                                   repeats[i])
+            i = 0
+            while i < self._num_steps:
                 step = &self._steps[i]
-                for k in range(step.nin + 1):
-                    arg = step.args[k]
-                    args[k] = bases[arg] + start * strides[arg]
+                for k in range(step.nargs):
+                    args[k] = bases[step.args[k]]
                 step.loop(args, &count, step.steps, step.data)
                 status = rvm_float_status()
                 if status:
                     rvm_clear_float_status()
+                    if not is_clean:
+                        is_clean = True
+                        i = 0
+                        continue
                     status &= ~step.ignored
                     if status and not any_status:
                         memset(statuses, 0, self._num_steps * sizeof(int))
                         any_status = 1
                     if status:
                         statuses[i] |= status
-            for k in range(self._num_outs):
-                place = &self._places[self._results[k]]
-                if place.out != k or aliased:
-                    arg = self._results[k]
-                    memcpy(outs[k] + start * place.size, bases[arg] + start * strides[arg],
+                i += 1
+            if aliased or self._has_twins:
+                for k in range(self._num_outs):
+                    place = &self._places[self._results[k]]
+                    if place.out == k and not aliased:
+                        continue
+                    memcpy(outs[k] + start * place.size, bases[self._results[k]],
                            <size_t>(count * place.size))
             start += count
+            if start == elements:
+                break
+            for i in range(self._num_places):
+                place = &self._places[i]
+                if place.slot < 0 and place.mode == FULL or place.home >= 0 and not aliased:
+                    bases[i] += count * place.size
         PyMem_RawFree(memory)
         return any_status
 
@@ -417,11 +464,14 @@ cdef class FusedKernel:
     cdef void* _vectorcall
     cdef object _general
     cdef dict _plans
+    cdef list _texts, _latest   # chains, and their plans that ran last, by where the texts are
     cdef dict __dict__          # the name, documentation and module of the function in Python
 
     def __cinit__(self, general, dict plans):
         self._general = general
         self._plans = plans
+        self._texts = [None] * LATEST
+        self._latest = [None] * LATEST
         update_wrapper(self, general)
         self._vectorcall = <void*>_vectorcall
 
@@ -430,18 +480,25 @@ cdef class FusedKernel:
 
     cdef int _run(self, PyObject* const* args, Py_ssize_t count) except -1:
         """Whether a plan did it."""
-        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t place, i = 0
         cdef PyObject* found
         cdef FusedPlan plan
         while i < count and not PyUnicode_CheckExact(args[i]):
             i += 1
         if i == count:
             return False
+        place = <Py_ssize_t>((<uintptr_t>args[i] >> 4) % LATEST)
+        if PyList_GET_ITEM(self._texts, place) is args[i]:
+            plan = <FusedPlan>PyList_GET_ITEM(self._latest, place)
+            if plan.run(args, count):
+                return True
         found = PyDict_GetItemWithError(<PyObject*>self._plans, args[i])
         if found is NULL:
             return False
         for plan in <tuple><object>found:
             if plan.run(args, count):
+                self._texts[place] = <object>args[i]
+                self._latest[place] = plan
                 return True
         return False
 

@@ -370,7 +370,7 @@ class _Planner:
     def __init__(self, dtypes: Sequence[np.dtype[Any]], modes: Sequence[int]) -> None:
         self.inputs = [(_plain(dtype), mode) for dtype, mode in zip(dtypes, modes, strict=True)]
         self.numbers: list[bytes] = []
-        self.steps: list[tuple[Any, list[Any], np.dtype[Any], int, str]] = []
+        self.steps: list[tuple[Any, list[Any], np.dtype[Any], int, str, bool]] = []
         self.modes: list[int] = []
 
     def add(self, step: Step, operands: Sequence[Any]) -> Any:
@@ -393,7 +393,8 @@ class _Planner:
         ]
         label = "cast" if name == "cast" else "where" if loop is None else loop[0].__name__
         ignored = _OVERFLOW if step.name.endswith("!") else 0
-        self.steps.append((loop, args, dtype, ignored, label))
+        in_place = name in _EXACT and name != "cast"
+        self.steps.append((loop, args, dtype, ignored, label, in_place))
         self.modes.append(_FULL if _FULL in modes else _SPREAD)
         return Ref("%", len(self.steps) - 1)
 
