@@ -144,7 +144,8 @@ def native_function(
                         f"tvm_ffi, got {describe(function)}")
     if not address:
         raise ValueError(f"native_function: {describe(function)} is a null pointer")
-    _attach_owner(address)
+    if not context:
+        _attach_owner(address)
     name = name or getattr(function, "__name__", None) or type(function).__name__
     settings: KernelOptions = {**preset, **options}
     return NativeFunction(address, name, function, self_address=context, **settings)

@@ -246,6 +246,10 @@ __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;
 RVM_EXPORT __attribute__((weak)) void relaxvm_attach(const RvmHost *host);
 __attribute__((weak)) void relaxvm_attach(const RvmHost *host) { relaxvm_host = host; }
 
+#ifdef __ELF__
+RVM_EXTERN_C __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char *, const char *);
+#endif
+
 /* Old C libraries have it in a library of its own, which the process has loaded. */
 #pragma weak dlsym
 #ifndef RTLD_DEFAULT  /* of the GNU system, on request alone */
@@ -267,9 +271,13 @@ __attribute__((format(printf, 2, 3), cold)) RVM_UNUSED static void rvm_report_er
   vsnprintf(message, sizeof message, format, values);
   va_end(values);
   if (relaxvm_host && relaxvm_host->set_error(kind, message)) return;
-  /* Called by TVM's FFI, which may have been loaded after this library. */
-  void (*raise_error)(const char *, const char *);
-  *(void **)&raise_error = dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStr");
+  /* Called by TVM's FFI, or by who loads libraries in its place. */
+  void (*raise_error)(const char *, const char *) = NULL;
+#ifdef __ELF__
+  raise_error = TVMFFIErrorSetRaisedFromCStr;
+#endif
+  if (!raise_error)  /* The FFI was loaded after this library. */
+    *(void **)&raise_error = dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStr");
   if (raise_error) raise_error(kind, message);
 }
 
