@@ -24,7 +24,6 @@ import struct
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final
 
@@ -32,11 +31,11 @@ from .errors import LinkError, NoCompilerError
 from .executable import VMExecutable
 from .isa import FuncKind
 from .native import PREFIX
-from .tir.build import LibraryState, SourceState
+from .tir.build import LibraryState
 from .tir.c_prelude import c_string
-from .tir.c_support import HEAD
 from .tir.lower_c import symbol_of
-from .toolchain import compile_object, link_objects
+from .tir.machine_code import objects_of
+from .toolchain import link_objects
 from .tvm_library.image import CONTAINER, EXECUTABLE, LIBRARY_BIN, LIBRARY_CTX, THE_LIBRARY
 from .values import readable
 
@@ -180,7 +179,7 @@ def write_library(
     with tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:
-            objects = [] if state is None else _objects(state)
+            objects = [] if state is None else objects_of(state["sources"])
         except NoCompilerError as error:
             raise _no_compiler(error) from None
         with open(folder / "container", "wb") as file:
@@ -196,21 +195,6 @@ def write_library(
             raise _no_compiler(error) from None
         with open(folder / "library.so", "rb") as library:
             shutil.copyfileobj(library, target, 1 << 20)
-
-
-def _objects(state: LibraryState) -> list[Path]:
-    """The texts of C, compiled side by side, and what they have in common."""
-    support = compile_object(HEAD, name="support", flags=["-DSUPPORT=1", "-O2"])
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [*pool.map(_object, state["sources"]), support]
-
-
-def _object(source: SourceState) -> Path:
-    text = source["text"]
-    # One of another version of relaxvm has all that it needs.
-    return compile_object(
-        text, name="kernels", flags=["-DSUPPORT=0"] if text.startswith(HEAD) else []
-    )
 
 
 def _no_compiler(error: NoCompilerError) -> NoCompilerError:

@@ -7,6 +7,9 @@ its version, its options, the header, the text.  A cache entry is a directory::
                    <name>.c     the text it was compiled from, for debuggers and people
                    sha256       of the library; where it does not match, the entry is made again
 
+``<cache>/<hash>.in`` is for a piece of text that was compiled with others (`compile_pieces`): it
+names the library.
+
 An entry is made in a directory of its own and renamed when it is complete, so that any number of
 processes may share a cache.  Only the user may be able to write to it, because what lies in it is
 loaded and run.
@@ -37,9 +40,10 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from .errors import CompilerError, NoCompilerError, RelaxVMWarning
 from .native import NativeFunction, load_function
@@ -50,12 +54,17 @@ __all__ = [
     "cache_dir",
     "compile_c",
     "compile_object",
+    "compile_pieces",
     "compiler",
     "for_this_machine",
     "link_objects",
     "load_function",
+    "side_by_side",
     "why_no_compiler",
 ]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 FLAGS: Final = (
     "-std=c11",
@@ -75,8 +84,8 @@ _LEAN: Final = (
     "-fno-crossjumping", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
     "-fno-schedule-insns2",
 )  # fmt: skip
-"""For GCC: passes of -O3 left out that take a sixth of its time, and that change neither results nor
-the speed of kernels, which are loops over arrays."""
+"""For GCC: passes of -O3 left out that take a sixth of its time, and that change neither results
+nor the speed of kernels, which are loops over arrays."""
 
 _SHARED: Final = "-shared"
 _OBJECT: Final = "-c"
@@ -86,6 +95,9 @@ TIMEOUT: Final = 300.0
 
 _MAX_LINES: Final = 20
 """Lines of the compiler's output in a message; the error's `output` has all of them."""
+_FEW: Final = 2
+_MANY: Final = 32
+"""At least and at most so many pieces are compiled together, where there are as many."""
 _STALE: Final = 24 * 3600.0
 """Age in seconds of directories that killed processes left behind."""
 
@@ -136,6 +148,69 @@ def compile_object(
     return _compiled(source, name, ".o", options, (), timeout)
 
 
+def compile_pieces(
+    head: str,
+    pieces: Sequence[str],
+    *,
+    name: str,
+    flags: Sequence[str] = (),
+    objects: Sequence[Path] = (),
+    timeout: float = TIMEOUT,
+) -> list[Path]:
+    """Compile pieces of C to shared libraries, each piece once.
+
+    Those that are not in the cache are compiled side by side, several to a text, because a compiler
+    takes as long to start and end as for two or three small functions.
+
+    Args:
+        head: what every text begins with; each piece can be compiled after it, alone or in any
+            company.
+        pieces: of the text, all different.
+        name, flags, objects, timeout: as of `compile_c`.
+
+    Returns:
+        For each piece the path of the library that it is in.
+
+    Raises:
+        as `compile_c`.
+    """
+    command = _command()
+    if command is None:
+        raise NoCompilerError(why_no_compiler())
+    options = [*_flags(command), _SHARED, *_own_flags(), *flags]
+    cache = cache_dir()
+    key = _key(command, options, objects, head, name)
+    notes = {piece: cache / f"{_digest([key, piece])}.in" for piece in pieces}
+    known = _noted(notes)
+    missing = sorted((p for p in notes if p not in known), key=len, reverse=True)
+    count = max(min(_cores(), len(missing) // _FEW), -(-len(missing) // _MANY))
+    groups = [missing[i::count] for i in range(count)]  # large ones apart
+
+    def compiled(group: list[str]) -> Path:
+        text = "".join([head, *group])
+        library = compile_c(text, name=name, flags=flags, objects=objects, timeout=timeout)
+        for piece in group:
+            _note(notes[piece], library)
+        return library
+
+    for group, library in zip(groups, side_by_side(compiled, groups), strict=True):
+        known.update(dict.fromkeys(group, library))
+    return [known[piece] for piece in pieces]
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Results of work that compilers do, on all cores."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(_cores()) as pool:
+        return list(pool.map(work, items))
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIMEOUT) -> None:
     """Make a shared library of objects.
 
@@ -153,8 +228,8 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
     if command is None:
         raise NoCompilerError(why_no_compiler())
     done, output = _run(
-        [*command, *_flags(command), _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
-         "-o", target.name, "-lm"],
+        [*command, *_flags(command), _SHARED, *_own_flags(), f"-I{get_include()}",
+         *map(str, objects), "-o", target.name, "-lm"],
         timeout,
         target.parent,
     )  # fmt: skip
@@ -164,9 +239,10 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
 
 @functools.cache
 def for_this_machine() -> tuple[str, ...]:
-    """Options for what is loaded here alone: for the vector units of this machine, once, in place of
-    ``RVM_CLONES``.  Results are the same bit for bit.  The linker is not given the C library, which
-    takes it longer to read than all else; Python has it, and so it is found by loading."""
+    """Options for what is loaded here alone: for the vector units of this machine, once, in place
+    of ``RVM_CLONES``.  Results are the same bit for bit.  The linker is not given the C library,
+    which takes it longer to read than all else; Python has it, so it is there when the library is
+    loaded."""
     if sys.platform != "linux":
         return ()
     if platform.machine() != "x86_64":
@@ -380,6 +456,10 @@ def _key(
     ]
     if any("native" in option for option in options):
         parts.append(_this_cpu())
+    return _digest(parts)
+
+
+def _digest(parts: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
@@ -411,6 +491,40 @@ def _is_sound(library: Path) -> bool:
         return hashlib.sha256(library.read_bytes()).hexdigest() == expected
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def _noted(notes: Mapping[str, Path]) -> dict[str, Path]:
+    """Of pieces that are in sound libraries, the libraries."""
+    found: dict[str, Path] = {}
+    sound: dict[str, Path | None] = {}
+    for piece, note in notes.items():
+        try:
+            text = note.read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text not in sound:
+            library = note.parent.joinpath(*text.split("/"))
+            sound[text] = library if _NOTE.fullmatch(text) and _is_sound(library) else None
+        known = sound[text]
+        if known is not None:
+            found[piece] = known
+    return found
+
+
+_NOTE: Final = re.compile(r"[0-9a-f]+/[\w-][\w.-]*")
+"""Entry and file."""
+
+
+def _note(note: Path, library: Path) -> None:
+    """Write down, at once, which library a piece is in."""
+    new = note.with_name(f".new-{secrets.token_hex(8)}")
+    try:
+        new.write_text(f"{library.parent.name}/{library.name}", encoding="ascii")
+        new.replace(note)
+    except IsADirectoryError:
+        _remove(note)  # the piece is compiled again another time
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _make_entry(

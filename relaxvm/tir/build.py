@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from ..errors import RelaxVMWarning
-from ..toolchain import (
-    compile_c,
-    compile_object,
-    compiler,
-    for_this_machine,
-    load_function,
-    why_no_compiler,
-)
-from .c_support import HEAD
+from ..toolchain import compiler, load_function, why_no_compiler
 from .function import PrimFunc
 from .lower_c import c_source, symbol_of
 from .lower_python import python_source
+from .machine_code import SourceState, code_for_here, libraries_of
 from .normalize import Kernel, normalize
 from .python_runtime import namespace
 
 __all__ = ["KernelLibrary", "LibraryState", "build_prim_funcs", "compile_prim_func"]
 
-CHUNK: Final = (4, 32)
-"""At least and at most so many functions are in one text of C; texts are compiled side by side."""
+CHUNK: Final = 16
+"""So many functions are in one text of C.  Where libraries or objects are made of whole texts, they
+are compiled side by side."""
 
 Backend = Literal["c", "python"]
 
@@ -43,13 +35,6 @@ class FunctionState(TypedDict):
     symbol: str
     writes: list[int]
     python: str
-
-
-class SourceState(TypedDict):
-    """A text of C, and the names of the functions in it."""
-
-    text: str
-    names: list[str]
 
 
 class LibraryState(TypedDict):
@@ -106,18 +91,21 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
             _warn_no_compiler([name for source in self._sources for name in source["names"]])
             self._binaries = []
         elif self._sources:
-            self._open(_compile(self._sources, for_this_machine()))
+            self._link(code_for_here(self._sources))
         for name in self._states:
             if name not in self._functions:
                 self._functions[name] = load_python(self.python_source(name))
 
     def _open(self, binaries: Sequence[Path]) -> None:
         for source, path in zip(self._sources, binaries, strict=True):
-            for name in source["names"]:
-                state = self._states[name]
-                self._functions[name] = load_function(
-                    path, state["symbol"], name=name, writes=state["writes"]
-                )
+            self._link((name, path) for name in source["names"])
+
+    def _link(self, places: Iterable[tuple[str, Path]]) -> None:
+        for name, path in places:
+            state = self._states[name]
+            self._functions[name] = load_function(
+                path, state["symbol"], name=name, writes=state["writes"]
+            )
 
     def state(self) -> LibraryState:
         """What `KernelLibrary` makes an equal library of."""
@@ -131,7 +119,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         content; none where Python runs.  They are compiled when they are first asked for: what runs
         here is for this machine."""
         if self._binaries is None:
-            self._binaries = _compile(self._sources)
+            self._binaries = libraries_of(self._sources)
         return self._binaries
 
     @binaries.setter
@@ -205,11 +193,9 @@ def compile_prim_func(
 
 
 def _sources_of(kernels: Sequence[Kernel]) -> list[SourceState]:
-    least, most = CHUNK
-    size = min(max(least, -(-len(kernels) // (os.cpu_count() or 1))), most)
     sources: list[SourceState] = []
-    for start in range(0, len(kernels), size):
-        chunk = kernels[start : start + size]
+    for start in range(0, len(kernels), CHUNK):
+        chunk = kernels[start : start + CHUNK]
         try:
             text = c_source(chunk)
         except NotImplementedError:
@@ -232,28 +218,6 @@ def _those_with_c(kernels: Sequence[Kernel]) -> list[Kernel]:
         else:
             found.append(kernel)
     return found
-
-
-def _compile(sources: Sequence[SourceState], flags: Sequence[str] = ()) -> list[Path]:
-    """Texts of C as shared libraries, side by side."""
-
-    def compiled(source: SourceState) -> Path:
-        text, names = source["text"], source["names"]
-        name = "kernels" if len(names) > 1 else f"kernel_{symbol_of(names[0])[:64]}"
-        if not text.startswith(HEAD):  # of another version of relaxvm
-            return compile_c(text, name=name, flags=flags)
-        return compile_c(text, name=name, flags=["-DSUPPORT=0", *flags], objects=[_support()])
-
-    if len(sources) < 2:
-        return [compiled(source) for source in sources]
-    _support()  # once, before all ask for it
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(compiled, sources))
-
-
-def _support() -> Path:
-    """What kernels have in common, compiled."""
-    return compile_object(HEAD, name="support", flags=["-DSUPPORT=1", "-O2"])
 
 
 def _warn_no_compiler(names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -38,10 +39,15 @@ def scalar_type(dtype: str) -> str:
 
 
 class Helpers:
-    """Functions of C that the kernels use, in order of need."""
+    """Functions of C that a kernel uses, in order of need."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
+
+    def guarded(self) -> Iterator[str]:
+        """Their texts.  Where another kernel has brought one, it is skipped."""
+        for name, text in self.texts.items():
+            yield f"#ifndef HAS_{name}\n#define HAS_{name}\n{text}\n#endif"
 
     def use(self, name: str, text: str, *needs: str) -> str:
         """Have a function; its name."""

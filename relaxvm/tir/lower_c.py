@@ -38,7 +38,10 @@ from .normalize import Kernel, exchange, loads_of, uses
 from .stmt import BufferStore, For, Stmt
 from .visitor import Visitor
 
-__all__ = ["c_source", "symbol_of"]
+__all__ = ["c_source", "pieces_of", "symbol_of"]
+
+_PIECE: Final = re.compile(r"^(?=/\* ---- )", re.MULTILINE)
+"""Where the text of a kernel begins."""
 
 CLONED_FROM: Final = 4
 """Operations in a statement from which it is compiled for wider vector units as well."""
@@ -62,9 +65,13 @@ def c_source(kernels: Sequence[Kernel]) -> str:
     Raises:
         NotImplementedError: an expression or data type that there is no C for.
     """
-    helpers = Helpers()
-    functions = [_KernelText(kernel, helpers).text() for kernel in kernels]
-    return "\n".join([HEAD, *helpers.texts.values(), "", *functions])
+    return HEAD + "".join(_KernelText(kernel, Helpers()).text() for kernel in kernels)
+
+
+def pieces_of(text: str) -> list[str]:
+    """The texts of the kernels of a `c_source`, each of which can be compiled after `HEAD` without
+    the others; none if the text is of another version of relaxvm."""
+    return _PIECE.split(text[len(HEAD) :])[1:] if text.startswith(HEAD) else []
 
 
 class _KernelText:
@@ -99,8 +106,8 @@ class _KernelText:
         if self.sites:
             rows = ",\n".join(f"  {{{c_string(text)}, {int(i)}}}" for text, i in self.sites)
             sites = f"static const Site {self.symbol}_sites[] = {{\n{rows}}};\n"
-        comment = f"/* ---- {c_comment(self.kernel.name)} ---- */\n"
-        return "\n".join([comment, sites, body, entry])
+        comment = f"\n/* ---- {c_comment(self.kernel.name)} ---- */\n"
+        return "\n".join([comment, *self.helpers.guarded(), sites, body, entry])
 
     def _writer(self) -> Writer:
         return Writer(self.kernel, self.symbol, self.names, self.helpers, self.sites)
