@@ -797,6 +797,23 @@ def test_run(path: Path, tmp_path: Path) -> None:
     assert "--native, for those that the file holds" in caught.value.stderr
 
 
+# Kernels of relaxvm/kernel.h in a library of TVM
+
+BY_HEADER = r"""
+#include <relaxvm/kernel.h>
+RVM_KERNEL(double) { return rvm_error("ValueError", "no good"); }
+RVM_KERNEL(hosted) { return rvm_return_bool(ret, relaxvm_host != NULL && !rvm_interrupted()); }
+"""
+
+
+def test_kernels_by_the_header() -> None:
+    ex = relaxvm.load_library(compiled(source=BY_HEADER))
+    assert ex.kernels["hosted"]() is True
+    with pytest.raises(ValueError, match="no good") as caught:
+        VirtualMachine(ex)["main"](X, np.zeros(5, np.float32))
+    assert caught.value.__notes__[0] == "in native function double"
+
+
 # Constants of code of other compilers
 
 SCALED = SOURCE + r"""

@@ -10,6 +10,7 @@ from _ctypes import dlclose, dlopen, dlsym
 from typing import Any, Final
 
 from .._host import HostContext, host_function, write_word
+from .._native import host_address
 from ..errors import LinkError
 from ..executable import StoredKernels
 from . import packed
@@ -46,6 +47,7 @@ class Code:
         self.given: list[Any] = [context]
         base = _base_of(self._handle, elf)
         _fill(base, elf, context)
+        _attach(base, elf)
         self.kernels = {
             name: base + elf.symbols[symbol].address for name, symbol in symbols.items()
         }
@@ -151,3 +153,12 @@ def _fill(base: int, elf: ElfFile, context: HostContext) -> None:
     if LIBRARY_CTX in elf.symbols:
         address = elf.symbols[LIBRARY_CTX].address
         write_word(base + address, context.address, elf.is_read_only(address))
+
+
+def _attach(base: int, elf: ElfFile) -> None:
+    """Tell kernels of ``relaxvm/kernel.h`` in the library who their host is."""
+    attach = elf.symbols.get("relaxvm_attach")
+    if attach is not None and attach.defined:
+        from ctypes import CFUNCTYPE, c_void_p  # here, for few need it
+
+        CFUNCTYPE(None, c_void_p)(base + attach.address)(host_address())
