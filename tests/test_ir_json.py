@@ -51,6 +51,7 @@ from relaxvm.ir import (
 from relaxvm.ir.equality import assert_structural_equal, structural_hash
 from relaxvm.ir.expr import ANY
 from relaxvm.ir.json import load_json, save_json
+from relaxvm.script import from_source
 from relaxvm.source import Span
 
 F32 = "float32"
@@ -305,3 +306,20 @@ def test_operators_are_registered_when_a_program_is_loaded() -> None:
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
     )
     assert run.stdout == "relax.add\n"
+
+
+def test_nodes_of_prim_funcs_are_known_when_a_program_is_loaded() -> None:
+    text = save_json(
+        from_source("""
+@T.prim_func
+def f(a: T.Buffer((3,), "float32")):
+    a[0] = T.float32(1)
+""")
+    )
+    program = (
+        "import sys; from relaxvm.ir import load_json\nprint(type(load_json(sys.stdin.read())))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
+    )
+    assert "PrimFunc" in run.stdout

@@ -294,7 +294,7 @@ class _Reader:
     def node(self, written: Any, path: str) -> Node:
         expect(isinstance(written, dict), path, "an object", written)
         name = written.get("is")
-        cls = self.classes.get(name) if isinstance(name, str) else None
+        cls = self.class_of(name) if isinstance(name, str) else None
         if cls is None or cls.__init__ is object.__init__:
             hint = did_you_mean(str(name), self.classes)
             raise FormatError(f"{path}.is: unknown class {name!r}{hint}")
@@ -304,6 +304,13 @@ class _Reader:
         values = {part: self.part(cls, part, written.get(part), path) for part in parts}
         span = self.span(written["span"], f"{path}.span") if "span" in written else None
         return _make(cls, values, span, path)
+
+    def class_of(self, name: str) -> type[Node] | None:
+        if name not in self.classes:
+            from .. import tir  # noqa: F401  (its classes are known when it has been imported)
+
+            self.classes = node_classes()
+        return self.classes.get(name)
 
     def part(self, cls: type[Node], name: str, written: Any, path: str) -> Any:
         place = f"{path}.{name}"
