@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import shlex
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,10 @@ from relaxvm import ir, tir
 from relaxvm.script import tir as T
 from relaxvm.tir import PrimFunc
 from relaxvm.tir.build import KernelLibrary, build_prim_funcs, compile_prim_func
+from relaxvm.tir.c_support import HEAD
+from relaxvm.tir.lower_c import pieces_of
 from relaxvm.toolchain import compiler
+from relaxvm.versions import get_include
 
 from . import tir_kernels
 from .tir_evaluator import run_prim_func
@@ -338,6 +344,34 @@ def test_a_library_is_made_again_from_its_state(library: KernelLibrary) -> None:
     s = _zeros()
     again["total"](np.ones(5, "float32"), s)
     assert s == 5
+
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+
+
+@needs_compiler
+def test_every_function_is_a_piece_of_its_text(tmp_path: Path) -> None:
+    for source in build_prim_funcs(FUNCS).state()["sources"]:
+        pieces = pieces_of(source["text"])
+        assert "".join([HEAD, "\n", *pieces]) == source["text"]
+        for name, piece in zip(source["names"], pieces, strict=True):
+            assert piece.startswith(f"/* ---- {name} ---- */\n")
+            (tmp_path / f"{name}.c").write_text(HEAD + piece, "utf-8")
+    # None needs another one.
+    command = [*shlex.split(compiler() or ""), "-fsyntax-only", "-DSUPPORT=0", "-Werror",
+               f"-I{get_include()}", *map(str, tmp_path.iterdir())]  # fmt: skip
+    subprocess.run(command, check=True)
+
+
+@needs_compiler
+def test_a_text_of_another_version_is_compiled_as_it_is(library: KernelLibrary) -> None:
+    state = build_prim_funcs({"total": FUNCS["total"]}).state()
+    (source,) = state["sources"]
+    source["text"] = "/* as it was */\n" + source["text"]
+    for again in (other := KernelLibrary(state), KernelLibrary(state, other.binaries)):
+        s = _zeros()
+        again["total"](np.ones(5, "float32"), s)
+        assert s == 5
 
 
 def test_names_of_any_kind(library: KernelLibrary) -> None:

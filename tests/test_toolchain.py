@@ -20,9 +20,7 @@ import pytest
 from relaxvm import toolchain
 from relaxvm.errors import CompilerError, NoCompilerError, RelaxVMWarning
 
-needs_compiler = pytest.mark.skipif(
-    toolchain.compiler() is None, reason="there is no C compiler"
-)
+needs_compiler = pytest.mark.skipif(toolchain.compiler() is None, reason="there is no C compiler")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="processes and permissions of POSIX")
 
 ANSWER = """
@@ -350,6 +348,125 @@ def test_many_threads_compile_the_same_text(cache: Path) -> None:
     assert len(entries(cache)) == 3
 
 
+# Pieces of text, each compiled once
+
+HEAD = "#include <relaxvm/kernel.h>\n"
+
+
+def piece(number: int, result: int | None = None) -> str:
+    value = number if result is None else result
+    return f"RVM_KERNEL(f{number}) {{ return rvm_return_int(ret, {value}); }}\n"
+
+
+def results(pieces: dict[int, str]) -> dict[int, Any]:
+    """What the functions return, by number."""
+    paths = toolchain.compile_pieces(HEAD, list(pieces.values()), name="p")
+    return {
+        number: toolchain.load_function(path, f"f{number}")()
+        for number, path in zip(pieces, paths, strict=True)
+    }
+
+
+def texts(cache: Path) -> list[list[str]]:
+    """The pieces of every text that was compiled."""
+    found = (path.read_text().removeprefix(HEAD) for path in cache.glob("*/p.c"))
+    return sorted(sorted(text.splitlines(keepends=True)) for text in found)
+
+
+@needs_compiler
+def test_a_piece_is_compiled_once(cache: Path) -> None:
+    pieces = {i: piece(i) for i in range(40)}
+    assert results(pieces) == {i: i for i in range(40)}
+    first = texts(cache)
+    assert sorted(p for text in first for p in text) == sorted(pieces.values())
+    assert all(2 <= len(text) <= 32 for text in first)
+    # Others around them, in another order: the new one and the changed one are compiled.
+    changed = {99: piece(99), **dict(reversed(pieces.items())), 7: piece(7, 700)}
+    assert results(changed) == {**{i: i for i in range(40)}, 7: 700, 99: 99}
+    assert [t for t in texts(cache) if t not in first] == [[piece(7, 700), piece(99)]]
+    assert results(pieces) == {i: i for i in range(40)}
+    assert len(texts(cache)) == len(first) + 1
+    assert toolchain.compile_pieces(HEAD, [], name="p") == []
+
+
+@posix
+def test_the_key_of_a_piece_has_all_that_matters(
+    fake_compiler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_compiler('while [ "$1" != -o ]; do shift; done; echo text > "$2"')
+    other = tmp_path / "object"
+    seen: list[Path] = []
+    for head, text, name, flags, contents in (
+        ("a", "b", "x", [], None),
+        ("aa", "b", "x", [], None),
+        ("a", "c", "x", [], None),
+        ("a", "b", "y", [], None),
+        ("a", "b", "x", ["-DA"], None),
+        ("a", "b", "x", [], "1"),
+        ("a", "b", "x", [], "2"),
+    ):
+        other.write_text(contents or "")
+        objects = [] if contents is None else [other]
+        for _ in range(2):
+            seen += toolchain.compile_pieces(head, [text], name=name, flags=flags, objects=objects)
+        assert seen[-1] == seen[-2]
+    assert len(calls(tmp_path)) == 7
+    monkeypatch.setenv("RELAXVM_CFLAGS", "-DB")
+    toolchain.compile_pieces("a", ["b"], name="x")
+    assert len(calls(tmp_path)) == 8
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda library, note: library.write_bytes(b""),
+        lambda library, note: shutil.rmtree(library.parent),
+        lambda library, note: note.unlink(),
+        lambda library, note: note.write_text(""),
+        lambda library, note: note.write_bytes(b"\xff"),
+        lambda library, note: note.write_text("../../p.so"),
+        lambda library, note: (note.unlink(), note.mkdir()),
+    ],
+)
+def test_a_damaged_piece_is_made_again(damage: Any, cache: Path) -> None:
+    (library,) = toolchain.compile_pieces(HEAD, [piece(1)], name="p")
+    (note,) = cache.glob("*.in")
+    damage(library, note)
+    assert results({1: piece(1)}) == {1: 1}
+    assert results({1: piece(1)}) == {1: 1}
+    assert not list(cache.glob(".*"))
+
+
+PIECES = """
+import sys
+from tests.test_toolchain import piece, results
+start = int(sys.argv[1])
+for size in (3, 7, 11):
+    numbers = range(start, start + size)
+    assert results({i: piece(i) for i in numbers}) == {i: i for i in numbers}
+"""
+
+
+@needs_compiler
+def test_many_processes_compile_the_same_pieces(cache: Path) -> None:
+    root = Path(__file__).parents[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PIECES, str(i)], cwd=root, stderr=subprocess.PIPE, text=True
+        )
+        for i in (0, 2, 2, 4)
+    ]
+    for process in processes:
+        _, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error
+    assert results({i: piece(i) for i in range(15)}) == {i: i for i in range(15)}
+    assert not list(cache.glob(".*"))
+
+
+# Processes
+
+
 PROCESS = """
 import sys
 from relaxvm import toolchain
@@ -444,9 +561,7 @@ def test_a_cache_of_somebody_else(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @needs_compiler
-def test_a_cache_that_cannot_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.warns(RelaxVMWarning, match=r"cannot use the cache directory .*file/cache: Not a "
