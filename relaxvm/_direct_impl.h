@@ -437,6 +437,30 @@ static int rvm_concat_kernel(void *ufunc, PyObject *const *args, Py_ssize_t coun
     return RVM_DONE;
 }
 
+/* stack(tensors..., axis, out) */
+static int rvm_stack_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    npy_intp dims[RVM_MAX_DIMS + 1], strides[RVM_MAX_DIMS + 1];
+    int axis, n = 0;
+    (void)ufunc;
+    if (count < 3 || !rvm_is_out(args[count - 1])) return RVM_ASK_KERNEL;
+    PyObject *out = args[count - 1];
+    if (!rvm_get_axis(args[count - 2], rvm_ndim(out), &axis) || rvm_dims(out)[axis] != count - 2)
+        return RVM_ASK_KERNEL;
+    for (int i = 0; i < rvm_ndim(out); i++) {
+        if (i == axis) continue;
+        dims[n] = rvm_dims(out)[i];
+        strides[n++] = rvm_strides(out)[i];
+    }
+    for (Py_ssize_t i = 0; i < count - 2; i++)
+        if (!rvm_is_input(args[i], out) || rvm_ndim(args[i]) != n ||
+            memcmp(rvm_dims(args[i]), dims, (size_t)n * sizeof *dims) != 0)
+            return RVM_ASK_KERNEL;
+    for (Py_ssize_t i = 0; i < count - 2; i++)
+        rvm_copy(rvm_data(out) + i * rvm_strides(out)[axis], strides, rvm_data(args[i]),
+                 rvm_strides(args[i]), dims, n, rvm_item(out));
+    return RVM_DONE;
+}
+
 /* Where part `i` of a split begins; -1 if that is for the kernel to say. */
 static npy_intp rvm_split_bound(PyObject *sections, npy_intp length, Py_ssize_t parts, Py_ssize_t i) {
     npy_intp value;
@@ -525,6 +549,53 @@ static int rvm_take_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count)
     return RVM_DONE;
 }
 
+/* ---- constants ---------------------------------------------------------------------------------- */
+/* All elements of out = a number of its data type. */
+static int rvm_fill(PyObject *out, const char *number) {
+    npy_intp bytes = rvm_length(out) * rvm_item(out), done = rvm_item(out);
+    if (!rvm_is_contiguous(out)) return RVM_ASK_KERNEL;
+    if (bytes == 0) return RVM_DONE;
+    memcpy(rvm_data(out), number, (size_t)done);
+    for (; done < bytes; done *= 2)
+        memcpy(rvm_data(out) + done, rvm_data(out), (size_t)(done < bytes - done ? done : bytes - done));
+    return RVM_DONE;
+}
+
+/* fill(number, out) */
+static int rvm_fill_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    rvm_real number;
+    (void)ufunc;
+    if (count != 2 || !rvm_is_out(args[1]) || !rvm_put_number(args[0], rvm_type(args[1]), number.bytes))
+        return RVM_ASK_KERNEL;
+    return rvm_fill(args[1], number.bytes);
+}
+
+/* full(number or tensor without axes, out) */
+static int rvm_full_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2 || !PyArray_Check(args[0])) return rvm_fill_kernel(ufunc, args, count);
+    if (!rvm_is_out(args[1]) || !rvm_is_input(args[0], args[1]) || rvm_ndim(args[0]) != 0)
+        return RVM_ASK_KERNEL;
+    return rvm_fill(args[1], rvm_data(args[0]));
+}
+
+/* zeros(out), ones(out) */
+static int rvm_same_kernel(int value, PyObject *const *args, Py_ssize_t count) {
+    rvm_real number = {.full = 0};
+    if (count != 1 || !rvm_is_out(args[0])) return RVM_ASK_KERNEL;
+    int type = rvm_type(args[0]);
+    if (type == NPY_BOOL) number.bytes[0] = (char)value;
+    else if (!rvm_put_int(value, type, number.bytes)) return RVM_ASK_KERNEL;
+    return rvm_fill(args[0], number.bytes);
+}
+static int rvm_zeros_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    (void)ufunc;
+    return rvm_same_kernel(0, args, count);
+}
+static int rvm_ones_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    (void)ufunc;
+    return rvm_same_kernel(1, args, count);
+}
+
 /* ---- reductions --------------------------------------------------------------------------------- */
 /* A total becomes a mean as in numpy.mean, whose counts are int64: beside them a float32 becomes a
  * float64. */
@@ -566,6 +637,8 @@ static int rvm_reduction(int which, int mean, PyObject *const *args, Py_ssize_t 
     if (outer * inner * length == 0 || outer * inner * length > RVM_DIRECT_ITEMS) return RVM_ASK_KERNEL;
     /* numpy begins with 0 or 1 where a sum or product has that, else with the first element. */
     int from_first = which == RVM_MAXIMUM || which == RVM_MINIMUM;
+    rvm_real one;
+    if (which == RVM_MULTIPLY && !rvm_put_int(1, type, one.bytes)) return RVM_ASK_KERNEL;
     npy_intp row = inner * item;
     const char *from = rvm_data(x);
     char *to = rvm_data(out);
@@ -573,7 +646,8 @@ static int rvm_reduction(int which, int mean, PyObject *const *args, Py_ssize_t 
     for (npy_intp k = 0; k < outer; k++) {
         npy_intp begin = from_first ? 1 : 0;
         if (from_first) memcpy(to, from, (size_t)row);
-        else memset(to, 0, (size_t)row);
+        else if (which == RVM_ADD) memset(to, 0, (size_t)row);
+        else for (npy_intp i = 0; i < inner; i++) memcpy(to + i * item, one.bytes, (size_t)item);
         if (inner == 1) {
             if (length > begin)
                 rvm_reduce(which, type, to, from + begin * item, item, length - begin);
@@ -592,6 +666,10 @@ static int rvm_reduction(int which, int mean, PyObject *const *args, Py_ssize_t 
 static int rvm_sum_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
     (void)ufunc;
     return rvm_reduction(RVM_ADD, 0, args, count);
+}
+static int rvm_prod_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    (void)ufunc;
+    return rvm_reduction(RVM_MULTIPLY, 0, args, count);
 }
 static int rvm_mean_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
     (void)ufunc;
@@ -1144,69 +1222,155 @@ static int rvm_operand_steps(PyObject *x, PyObject *out, npy_intp *steps) {
            memcmp(steps, rvm_strides(out), (size_t)rvm_ndim(out) * sizeof *steps) == 0;
 }
 
-/* ufunc(a, b, out), broadcast, of a ufunc that gives an element the same bits wherever it lies, and sets
- * no exception */
-static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
-    int64_t words[RVM_UFUNC_WORDS] = {(int64_t)ufunc};
-    npy_intp all[3][RVM_MAX_DIMS], dims[RVM_MAX_DIMS], at[RVM_MAX_DIMS] = {0};
-    if (count != 3 || !rvm_is_out(args[2])) return RVM_ASK_KERNEL;
-    PyObject *out = args[2];
-    if (!rvm_operand_steps(args[0], out, all[0]) || !rvm_operand_steps(args[1], out, all[1]) ||
-        rvm_length(out) < 2 || !rvm_is_contiguous(out) ||
-        (rvm_ndim(args[0]) != rvm_ndim(out) && rvm_ndim(args[1]) != rvm_ndim(out)) ||
-        PyArray_DESCR((PyArrayObject *)args[0]) != PyArray_DESCR((PyArrayObject *)args[1]))
-        return RVM_ASK_KERNEL;
-    for (int i = 0; i < rvm_ndim(out); i++) /* the result is no longer than both */
-        if (rvm_dims(out)[i] != 1 && all[0][i] == 0 && all[1][i] == 0) return RVM_ASK_KERNEL;
-    if (!rvm_resolve(words, PyArray_DESCR((PyArrayObject *)args[0]),
-                     PyArray_DESCR((PyArrayObject *)out)))
-        return RVM_ASK_KERNEL;
-    int n = 0; /* axes, those that lie alike in all taken for one */
+/* Operands along the axes of a result, those that lie alike in all taken for one: steps in bytes, the
+ * result's last. */
+typedef struct {
+    int operands, ndim;
+    npy_intp dims[RVM_MAX_DIMS], steps[4][RVM_MAX_DIMS];
+    char *places[4];
+} rvm_grid;
+
+/* Set the steps of the result, which is contiguous; those of the inputs are there. */
+static void rvm_set_grid(rvm_grid *g, PyObject *out) {
+    int last = g->operands - 1, n = 0;
+    g->places[last] = rvm_data(out);
+    memcpy(g->steps[last], rvm_strides(out), (size_t)rvm_ndim(out) * sizeof(npy_intp));
     for (int i = 0; i < rvm_ndim(out); i++) {
-        npy_intp dim = rvm_dims(out)[i], step = rvm_strides(out)[i];
+        npy_intp dim = rvm_dims(out)[i];
         if (dim == 1) continue;
-        if (n > 0 && all[0][n - 1] == dim * all[0][i] && all[1][n - 1] == dim * all[1][i] &&
-            all[2][n - 1] == dim * step) {
-            n--;
-            dims[n] *= dim;
-        } else {
-            dims[n] = dim;
-        }
-        all[0][n] = all[0][i];
-        all[1][n] = all[1][i];
-        all[2][n++] = step;
+        int joins = n > 0;
+        for (int k = 0; joins && k <= last; k++) joins = g->steps[k][n - 1] == dim * g->steps[k][i];
+        g->dims[joins ? n - 1 : n] = joins ? g->dims[n - 1] * dim : dim;
+        n += !joins;
+        for (int k = 0; k <= last; k++) g->steps[k][n - 1] = g->steps[k][i];
     }
-    PyUFuncGenericFunction loop = (PyUFuncGenericFunction)words[RVM_UFUNC_LOOP];
-    void *data = (void *)words[RVM_UFUNC_DATA];
-    npy_intp steps[3] = {all[0][n - 1], all[1][n - 1], all[2][n - 1]};
-    char *places[3] = {rvm_data(args[0]), rvm_data(args[1]), rvm_data(out)};
-    rvm_start();
+    if (n == 0) { /* one element */
+        g->dims[n] = 1;
+        for (int k = 0; k <= last; k++) g->steps[k][n] = rvm_item(out);
+        n = 1;
+    }
+    g->ndim = n;
+}
+
+/* Whether each axis of the result is one of an operand, so that the result is no longer than they. */
+static int rvm_is_covered(const rvm_grid *g, PyObject *out) {
+    for (int i = 0; i < rvm_ndim(out); i++) {
+        int found = rvm_dims(out)[i] == 1;
+        for (int k = 0; !found && k < g->operands - 1; k++) found = g->steps[k][i] != 0;
+        if (!found) return 0;
+    }
+    return 1;
+}
+
+static void rvm_run_grid(rvm_grid *g, PyUFuncGenericFunction loop, void *data) {
+    npy_intp at[RVM_MAX_DIMS] = {0}, inner[4];
+    int last = g->ndim - 1;
+    for (int k = 0; k < g->operands; k++) inner[k] = g->steps[k][last];
     for (;;) {
-        char *row[3] = {places[0], places[1], places[2]};
-        loop(row, &dims[n - 1], steps, data);
+        char *row[4];
+        memcpy(row, g->places, sizeof row);
+        loop(row, &g->dims[last], inner, data);
         rvm_note_status();
-        int axis = n - 2;
+        int axis = last - 1;
         for (; axis >= 0; axis--) {
-            for (int k = 0; k < 3; k++) places[k] += all[k][axis];
-            if (++at[axis] < dims[axis]) break;
-            for (int k = 0; k < 3; k++) places[k] -= at[axis] * all[k][axis];
+            for (int k = 0; k < g->operands; k++) g->places[k] += g->steps[k][axis];
+            if (++at[axis] < g->dims[axis]) break;
+            for (int k = 0; k < g->operands; k++) g->places[k] -= at[axis] * g->steps[k][axis];
             at[axis] = 0;
         }
         if (axis < 0) break;
     }
+}
+
+/* ufunc(a, b, out), broadcast, of a ufunc that gives an element the same bits wherever it lies, and sets
+ * no exception */
+static int rvm_binary_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    int64_t words[RVM_UFUNC_WORDS] = {(int64_t)ufunc};
+    rvm_grid g = {.operands = 3};
+    if (count != 3 || !rvm_is_out(args[2])) return RVM_ASK_KERNEL;
+    PyObject *out = args[2];
+    for (int k = 0; k < 2; k++) {
+        if (!rvm_operand_steps(args[k], out, g.steps[k])) return RVM_ASK_KERNEL;
+        g.places[k] = rvm_data(args[k]);
+    }
+    if (rvm_length(out) < 2 || !rvm_is_contiguous(out) || !rvm_is_covered(&g, out) ||
+        (rvm_ndim(args[0]) != rvm_ndim(out) && rvm_ndim(args[1]) != rvm_ndim(out)) ||
+        PyArray_DESCR((PyArrayObject *)args[0]) != PyArray_DESCR((PyArrayObject *)args[1]))
+        return RVM_ASK_KERNEL;
+    if (!rvm_resolve(words, PyArray_DESCR((PyArrayObject *)args[0]),
+                     PyArray_DESCR((PyArrayObject *)out)))
+        return RVM_ASK_KERNEL;
+    rvm_set_grid(&g, out);
+    rvm_start();
+    rvm_run_grid(&g, (PyUFuncGenericFunction)words[RVM_UFUNC_LOOP], (void *)words[RVM_UFUNC_DATA]);
     return rvm_answer();
+}
+
+/* where(cond, a, b, out), broadcast; a and b may be numbers */
+static int rvm_where_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    rvm_grid g = {.operands = 4};
+    rvm_real numbers[3];
+    int ndim = 0;
+    (void)ufunc;
+    if (count != 4 || !rvm_is_out(args[3]) || !rvm_is_tensor(args[0]) || rvm_type(args[0]) != NPY_BOOL)
+        return RVM_ASK_KERNEL;
+    PyObject *out = args[3];
+    PyUFuncGenericFunction loop = rvm_find_where(rvm_item(out));
+    if (loop == NULL || !rvm_is_contiguous(out)) return RVM_ASK_KERNEL;
+    for (int k = 0; k < 3; k++) {
+        if (k > 0 && !PyArray_Check(args[k])) {
+            if (!rvm_put_number(args[k], rvm_type(out), numbers[k].bytes)) return RVM_ASK_KERNEL;
+            g.places[k] = numbers[k].bytes;
+            continue;
+        }
+        if (!rvm_operand_steps(args[k], out, g.steps[k]) || (k > 0 && rvm_type(args[k]) != rvm_type(out)))
+            return RVM_ASK_KERNEL;
+        g.places[k] = rvm_data(args[k]);
+        if (rvm_ndim(args[k]) > ndim) ndim = rvm_ndim(args[k]);
+    }
+    if (ndim != rvm_ndim(out) || !rvm_is_covered(&g, out)) return RVM_ASK_KERNEL;
+    if (rvm_length(out) == 0) return RVM_DONE;
+    rvm_set_grid(&g, out);
+    for (int k = 0; k < 3; k++) { /* the loop takes elements that follow each other, or one for all */
+        npy_intp step = g.steps[k][g.ndim - 1];
+        if (step != 0 && step != (k ? rvm_item(out) : 1) && g.dims[g.ndim - 1] != 1)
+            return RVM_ASK_KERNEL;
+    }
+    rvm_run_grid(&g, loop, NULL);
+    return RVM_DONE;
+}
+
+/* x and out of one data type, shape and layout, one behind the other in memory or in the same place */
+static int rvm_is_pair(PyObject *x, PyObject *out) {
+    return rvm_is_tensor(x) && rvm_is_out(out) && rvm_type(x) == rvm_type(out) &&
+           rvm_is_contiguous(x) && rvm_is_contiguous(out) &&
+           rvm_same_shape((PyArrayObject *)x, (PyArrayObject *)out) &&
+           (rvm_data(x) == rvm_data(out) || rvm_no_overlap(x, out));
+}
+
+/* clip(x, min, max, out), also in place */
+static int rvm_clip_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
+    rvm_real low, high;
+    (void)ufunc;
+    if (count != 4 || !rvm_is_pair(args[0], args[3])) return RVM_ASK_KERNEL;
+    PyObject *x = args[0], *out = args[3];
+    int type = rvm_type(x);
+    npy_intp n = rvm_length(x), item = rvm_item(x);
+    if (!rvm_put_number(args[1], type, low.bytes) || !rvm_put_number(args[2], type, high.bytes))
+        return RVM_ASK_KERNEL;
+    if (n == 0) return RVM_DONE;
+    rvm_start();
+    rvm_apply_2(RVM_MINIMUM, type, rvm_data(x), item, high.bytes, 0, rvm_data(out), item, n);
+    rvm_apply_2(RVM_MAXIMUM, type, rvm_data(out), item, low.bytes, 0, rvm_data(out), item, n);
+    return RVM_DONE; /* there is nothing to say about these */
 }
 
 /* relu(x, out): the maximum of x and 0, also in place */
 static int rvm_relu_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
     const rvm_real zero = {.full = 0};
     (void)ufunc;
-    if (count != 2 || !rvm_is_tensor(args[0]) || !rvm_is_out(args[1])) return RVM_ASK_KERNEL;
+    if (count != 2 || !rvm_is_pair(args[0], args[1]) || !rvm_is_float(args[0])) return RVM_ASK_KERNEL;
     PyObject *x = args[0], *out = args[1];
-    if (!rvm_is_float(x) || rvm_type(x) != rvm_type(out) || !rvm_is_contiguous(x) ||
-        !rvm_is_contiguous(out) || !rvm_same_shape((PyArrayObject *)x, (PyArrayObject *)out) ||
-        (rvm_data(x) != rvm_data(out) && !rvm_no_overlap(x, out)))
-        return RVM_ASK_KERNEL;
     rvm_start();
     if (rvm_length(x) > 0)
         rvm_apply_2(RVM_MAXIMUM, rvm_type(x), rvm_data(x), rvm_item(x), zero.bytes, 0,
@@ -1294,9 +1458,15 @@ static const rvm_entry rvm_entries[] = {
     {"flip", rvm_flip_kernel},
     {"strided_slice", rvm_strided_slice_kernel},
     {"concat", rvm_concat_kernel},
+    {"stack", rvm_stack_kernel},
     {"split", rvm_split_kernel},
     {"take", rvm_take_kernel},
+    {"fill", rvm_fill_kernel},
+    {"full", rvm_full_kernel},
+    {"zeros", rvm_zeros_kernel},
+    {"ones", rvm_ones_kernel},
     {"sum", rvm_sum_kernel},
+    {"prod", rvm_prod_kernel},
     {"mean", rvm_mean_kernel},
     {"max", rvm_max_kernel},
     {"min", rvm_min_kernel},
@@ -1312,6 +1482,8 @@ static const rvm_entry rvm_entries[] = {
     {"matmul_nt", rvm_matmul_nt_kernel},
     {"matmul_tn", rvm_matmul_tn_kernel},
     {"linear", rvm_linear_kernel},
+    {"where", rvm_where_kernel},
+    {"clip", rvm_clip_kernel},
     {"relu", rvm_relu_kernel},
     {"sigmoid", rvm_sigmoid_kernel},
     {"nn.silu", rvm_silu_kernel},

@@ -180,6 +180,52 @@ def _concat(draw: Draw) -> Iterator[Any]:
     yield draw.out((*shape[:at], sum(lengths), *shape[at + 1 :]), dtype, *parts)
 
 
+def _stack(draw: Draw) -> Iterator[Any]:
+    shape, dtype = draw.pick(SHAPES), draw.pick(DTYPES)
+    axis = draw.axis(len(shape) + 1)
+    at = axis % (len(shape) + 1)
+    parts = [draw.tensor(shape, dtype) for _ in range(int(draw.rng.integers(1, 4)))]
+    yield from (*parts, axis)
+    yield draw.out((*shape[:at], len(parts), *shape[at:]), dtype, *parts)
+
+
+NUMBERS = [0, 1, 2, -1, 0.5, -3.25, 1e300, 1e-42, 300, math.nan, math.inf, True, 1 << 60]
+
+
+def _fill(draw: Draw) -> Iterator[Any]:
+    yield draw.pick(NUMBERS)
+    yield draw.out(draw.pick(SHAPES), draw.pick(DTYPES))
+
+
+def _full(draw: Draw) -> Iterator[Any]:
+    dtype = draw.pick(DTYPES)
+    scalar = draw.tensor(draw.pick([(), (), (), (1,)]), draw.pick([dtype, dtype, "f4"]))
+    yield draw.pick([scalar, draw.pick(NUMBERS)])
+    yield draw.out(draw.pick(SHAPES), dtype, scalar)
+
+
+def _same(draw: Draw) -> Iterator[Any]:
+    yield draw.out(draw.pick(SHAPES), draw.pick(DTYPES))
+
+
+def _where(draw: Draw) -> Iterator[Any]:
+    shape, dtype = draw.pick(SHAPES), draw.pick(DTYPES)
+
+    def part() -> tuple[int, ...]:
+        dims = tuple(1 if draw.chance(0.2) else dim for dim in shape)
+        return dims[int(draw.rng.integers(3)) :] if draw.chance(0.3) else dims
+
+    cond = draw.tensor(part(), draw.pick(["?"] * 9 + ["u1"]))
+    cond = draw.laid_out(cond ^ draw.tensor(cond.shape, cond.dtype))
+    a, b = (draw.pick([draw.tensor(part(), dtype)] * 3 + [draw.pick(NUMBERS)]) for _ in range(2))
+    yield from (cond, a, b, draw.out(shape, dtype, a, b, cond))
+
+
+def _clip(draw: Draw) -> Iterator[Any]:
+    x = draw.tensor(draw.pick(SHAPES), draw.pick(DTYPES))
+    yield from (x, draw.pick(NUMBERS), draw.pick(NUMBERS), draw.out(x.shape, x.dtype, x))
+
+
 def _split(draw: Draw) -> Iterator[Any]:
     x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES))
     axis = draw.axis(x.ndim)
@@ -309,7 +355,14 @@ MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
     "flip": _flip,
     "strided_slice": _strided_slice,
     "concat": _concat,
+    "stack": _stack,
     "split": _split,
+    "fill": _fill,
+    "full": _full,
+    "zeros": _same,
+    "ones": _same,
+    "where": _where,
+    "clip": _clip,
     "take": _take,
     "cumsum": _cumsum,
     "nn.softmax": _softmax,
@@ -321,7 +374,7 @@ MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
     "matmul_nt": lambda draw: _product(draw, "b"),
     "matmul_tn": lambda draw: _product(draw, "a"),
     "linear": _linear,
-    **dict.fromkeys(["sum", "mean", "max", "min"], _reduction),
+    **dict.fromkeys(["sum", "prod", "mean", "max", "min"], _reduction),
     **dict.fromkeys(["argmax", "argmin"], _arg_reduction),
     **dict.fromkeys(["relu", "sigmoid", "nn.silu", "nn.gelu_tanh"], _elementwise),
 }
@@ -402,6 +455,12 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "add": (np.ones((2, 8), "f4"), np.ones(8, "f4"), np.empty((2, 8), "f4")),
     "take": (np.ones((9, 4)), np.array([[3]]), 0, np.empty((1, 1, 4))),
     "relu": (np.ones(3), np.empty(3)),
+    "where": (np.ones((2, 1), "?"), np.ones((2, 4), "f4"), 0.0, np.empty((2, 4), "f4")),
+    "clip": (np.ones((2, 4), "f4"), 0, 6.0, np.empty((2, 4), "f4")),
+    "stack": (np.ones(3), np.ones(3), -1, np.empty((3, 2))),
+    "full": (np.ones((), "f4"), np.empty((2, 4), "f4")),
+    "zeros": (np.empty((2, 4), "?"),),
+    "prod": (np.ones((2, 4), "i8"), 1, np.empty(2, "i8")),
 }
 
 

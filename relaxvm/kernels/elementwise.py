@@ -209,7 +209,7 @@ def relu(x: NDArray[Any], out: NDArray[Any]) -> None:
     np.maximum(x, x.dtype.type(0), out=out)
 
 
-@kernel("where", "cond: tensor, a: tensor|int|float, b: tensor|int|float, out: tensor")
+@kernel("where", "cond: tensor, a: tensor|int|float, b: tensor|int|float, out: tensor", direct=True)
 def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     """out = a where cond is true, else b, element by element.  cond: bool tensor; a and b, of which
     one or both may be numbers, have the data type of out."""
@@ -289,7 +289,7 @@ _register_steps(
 )
 
 
-@kernel("clip", "x: tensor, min: int|float, max: int|float, out: tensor")
+@kernel("clip", "x: tensor, min: int|float, max: int|float, out: tensor", direct=True)
 def clip(x: NDArray[Any], low: Any, high: Any, out: NDArray[Any]) -> None:
     """out = the greater of min and the lesser of x and max, element by element; NaN stays NaN.
     Bounds outside x's data type are those of the type; of integers they lose their fraction."""

@@ -42,7 +42,7 @@ def cast(x: NDArray[Any], out: NDArray[Any]) -> None:
     assign(out, x)
 
 
-@kernel("fill", "value: int|float, out: tensor")
+@kernel("fill", "value: int|float, out: tensor", direct=True)
 def fill(value: Any, out: NDArray[Any]) -> None:
     """All elements of out = a number, which goes with out's data type."""
     check_tensors("fill", out=out)
@@ -55,7 +55,7 @@ def fill(value: Any, out: NDArray[Any]) -> None:
     np.copyto(out, as_operand("fill", "value", value, out.dtype))
 
 
-@kernel("full", "value: tensor|int|float, out: tensor")
+@kernel("full", "value: tensor|int|float, out: tensor", direct=True)
 def full(value: Any, out: NDArray[Any]) -> None:
     """All elements of out = a number or the element of a tensor without axes, converted to out's
     data type as by `cast`."""
@@ -71,14 +71,14 @@ def full(value: Any, out: NDArray[Any]) -> None:
         np.copyto(out, as_operand("full", "value", value, out.dtype))
 
 
-@kernel("zeros", "out: tensor")
+@kernel("zeros", "out: tensor", direct=True)
 def zeros(out: NDArray[Any]) -> None:
     """All elements of out = 0, which is false of bools."""
     check_out("zeros", out, np.dtype(getattr(out, "dtype", np.float32)), getattr(out, "shape", ()))
     np.copyto(out, as_operand("zeros", "value", False, out.dtype))
 
 
-@kernel("ones", "out: tensor")
+@kernel("ones", "out: tensor", direct=True)
 def ones(out: NDArray[Any]) -> None:
     """All elements of out = 1, which is true of bools."""
     check_out("ones", out, np.dtype(getattr(out, "dtype", np.float32)), getattr(out, "shape", ()))
@@ -292,7 +292,7 @@ def concat(*args: Any) -> None:
     np.concatenate([private(tensor, out) for tensor in tensors], axis, out)
 
 
-@kernel("stack", "*tensors: tensor, axis: int, out: tensor")
+@kernel("stack", "*tensors: tensor, axis: int, out: tensor", direct=True)
 def stack(*args: Any) -> None:
     """out = the tensors, all of one shape, along a new axis, which has this index in out."""
     tensors, axis, out = _joined("stack", args)

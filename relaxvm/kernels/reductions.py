@@ -38,7 +38,7 @@ def sum_(*args: Any) -> None:
     _total("sum", _ADD, args)
 
 
-@kernel("prod", _REDUCTION)
+@kernel("prod", _REDUCTION, direct=True)
 def prod(*args: Any) -> None:
     """out = the product of x over axes; as `sum` else.  The product of bools is whether all are
     true."""
