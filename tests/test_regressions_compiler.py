@@ -21,8 +21,8 @@ from relaxvm.ir import (
     BlockBuilder,
     Function,
     IRModule,
+    PrimType,
     TensorType,
-    Tuple,
     Var,
     assert_structural_equal,
     convert_to_expr,
@@ -42,6 +42,7 @@ from relaxvm.transform import (
     InlinePrivateFunctions,
     KillAfterLastUse,
     LambdaLift,
+    Pass,
     PassContext,
     PassInstrument,
     Sequential,
@@ -359,15 +360,17 @@ def test_parameters_that_are_not_used_are_no_mistake(exec_mode: str) -> None:
 def test_more_operands_than_a_call_may_have() -> None:
     x = Var("x", TensorType((1,), "float32"))
     bb = BlockBuilder()
-    with bb.function("main", [x]):
-        bb.emit_func_output(bb.emit(Tuple([x] * 70_000), "many"))
+    with bb.function("main", [x], pure=False):
+        call = op.call_packed("test.count", *[x] * 70_000, ty_args=PrimType("int64"))
+        bb.emit_func_output(bb.emit(call, "many"))
     with pytest.raises(LimitError, match=r"70000 operands .* limit call_args=65535") as caught:
         relaxvm.build(bb.get())
     assert caught.value.__notes__ == [
         "in the binding of 'many'", "in the code generator, function 'main'"
     ]  # fmt: skip
-    vm = VirtualMachine(relaxvm.build(bb.get(), exec_mode="compiled"))
-    assert len(vm["main"](np.zeros(1, np.float32))) == 70_000
+    executable = relaxvm.build(bb.get(), exec_mode="compiled")
+    vm = VirtualMachine(executable, functions={"test.count": lambda *args: len(args)})
+    assert vm["main"](np.zeros(1, np.float32)) == 70_000
 
 
 @MODES
@@ -749,3 +752,42 @@ def test_what_no_data_type_holds_is_not_simplified() -> None:
     for a in (n, int_imm(4)):
         product = prim.Mul(prim.Mul(a, int_imm(2**62)), int_imm(4))
         assert structural_equal(simplify(product), product)
+
+
+_MORE_IS_KNOWN = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def helper(n: R.Prim("int64")) -> R.Tensor(dtype="int64", ndim=1):
+        y: R.Tensor((n + 1,), dtype="int64") = R.zeros(R.shape([n + 1]), "int64")
+        return y
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        dims = R.shape([n])
+
+        @R.function
+        def f(a: R.Tensor((2,), "int32")) -> R.Tensor(dtype="float32", ndim=1):
+            same: R.Tensor(dims, "float32") = x
+            return same
+
+        return (Module.helper(4), f)
+"""
+
+
+@pytest.mark.parametrize(
+    ("transform", "function", "expected"),
+    [
+        (InlinePrivateFunctions(), "main", 'R.Tensor((5,), dtype="int64")'),
+        (LambdaLift(), "main_f", 'R.Tensor((n,), dtype="float32")'),
+    ],
+    ids=["InlinePrivateFunctions", "LambdaLift"],
+)
+def test_what_passes_find_out_of_a_result_is_its_type(
+    transform: Pass, function: str, expected: str
+) -> None:
+    """As when their output is parsed again."""
+    after = transform(from_source(_MORE_IS_KNOWN))
+    assert expected in str(after[function].ret_ty)
+    assert_structural_equal(from_source(after.script()), after)

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any
 
 from .arith import free_vars, prove_equal, substitute
+from .equality import structural_equal
 from .expr import (
     ANY,
     AnyType,
@@ -46,6 +47,7 @@ __all__ = [
     "BaseCheckResult",
     "base_check",
     "bind_type",
+    "declared_ret_type",
     "erase_type",
     "function_ret_type",
     "get_shape_of",
@@ -549,6 +551,14 @@ def function_ret_type(params: Iterable[Var], body: Any, in_scope: Collection[Var
     mention, and `in_scope`.  Parameters themselves are not part of a function's type."""
     known = {v for p in params for v in type_free_vars(p.ty)}
     return erase_type(body.ty, lambda v: v in known or v in in_scope)
+
+
+def declared_ret_type(declared: Any, params: Iterable[Var], body: Any) -> Any:
+    """The type of a function's result that was declared, or that of its body if it says more."""
+    inferred = function_ret_type(params, body)
+    if not is_base_of(declared, inferred) or structural_equal(declared, inferred):
+        return declared
+    return inferred
 
 
 def _infer_seq(seq: SeqExpr, in_scope: Collection[Var]) -> None:

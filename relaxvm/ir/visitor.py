@@ -38,7 +38,7 @@ from .expr import (
     VarBinding,
     joined_blocks,
 )
-from .infer import infer_type, type_free_vars
+from .infer import declared_ret_type, infer_type, type_free_vars
 from .op import Op
 
 __all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
@@ -415,6 +415,8 @@ class ExprMutator:
         ret_ty = self.visit_type(func.ret_ty)
         if body is func.body and ret_ty is func.ret_ty and all(map(_is_same, params, func.params)):
             return func
+        if body is not func.body:
+            ret_ty = declared_ret_type(ret_ty, params, body)
         return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
 
     def infer(self, expr: Expr, before: Any = None) -> Expr:

@@ -35,7 +35,13 @@ from ..ir.expr import (
     const,
     convert_to_expr,
 )
-from ..ir.infer import BaseCheckResult, base_check, function_ret_type, is_base_of
+from ..ir.infer import (
+    BaseCheckResult,
+    base_check,
+    declared_ret_type,
+    function_ret_type,
+    is_base_of,
+)
 from ..ir.module import IRModule
 from ..ir.nesting import room
 from ..ir.node import Attrs
@@ -360,18 +366,17 @@ class _BodyParser:
             self._evaluator.failed(last, error)
 
     def _ret_type(self, node: ast.FunctionDef, signature: Signature, body: SeqExpr) -> Type:
-        inferred: Type = function_ret_type(signature.params, body)
         written = signature.ret
         if written is None:
+            inferred: Type = function_ret_type(signature.params, body)
             return inferred
-        if is_base_of(written, inferred):
-            return written if structural_equal(written, inferred) else inferred
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
             self.error(
                 node.returns,
                 f"function {node.name!r} is to return {written}, but its body is of type {body.ty}",
             )
-        return written
+        declared: Type = declared_ret_type(written, signature.params, body)
+        return declared
 
     def _local_function(self, node: ast.FunctionDef) -> None:
         """A function within a function: a binding of its name."""

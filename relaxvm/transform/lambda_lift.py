@@ -33,6 +33,7 @@ from ..ir import (
     Var,
     VarBinding,
     base_check,
+    declared_ret_type,
     erase_type,
     free_vars,
     infer_type,
@@ -258,7 +259,7 @@ class _Lifter(ExprMutator):
         for names in (captures, renamed.values()):  # a call of itself names what it captures
             inner.var_map.update(zip(names, params, strict=True))
         body = inner.visit(lifted.body)
-        ret_ty = _without_closures(ret_ty, body.ty)
+        ret_ty = declared_ret_type(_without_closures(ret_ty, body.ty), all_params, body)
         attrs = {k: v for k, v in func.attrs.items() if k != "global_symbol"}
         new = Function(all_params, body, ret_ty, func.is_pure, attrs, func.span)
         gv.ty = new.ty
