@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 __all__ = [
     "OPS",
@@ -57,16 +57,14 @@ class FieldKind(Enum):
     ARG = "argument word: kind and value"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A named word of an instruction."""
 
     name: str
     kind: FieldKind
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """A row of the instruction table.
 
     Attributes:

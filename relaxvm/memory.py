@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from ._memory import Allocator, NaiveAllocator, PooledAllocator, Storage
 from .errors import InternalError
@@ -101,8 +100,7 @@ def _make(device: Device, kind: str | int, limits: Limits) -> Allocator:
     return allocator(device, live_bytes=limits.live_bytes, alloc_bytes=limits.alloc_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(NamedTuple):
     """What the allocators of a VM hold.  Arrays that kernels make by themselves are not counted.
 
     Attributes:

@@ -14,8 +14,7 @@ and ``any``.  The verifier checks calls against signatures before anything runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from .errors import RelaxVMError, did_you_mean
 
@@ -40,8 +39,7 @@ KERNEL_PREFIX: Final = "relaxvm.kernel."
 """Of the kernels that ship with relaxvm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(NamedTuple):
     """A parameter of a packed function: its name and the kinds it takes."""
 
     name: str
@@ -70,8 +68,7 @@ StaticArg = tuple[str, Any]
 StaticCheck = Callable[[Sequence[StaticArg]], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """Parameters and result kind of a packed function.
 
     Attributes:
@@ -143,8 +140,7 @@ class Signature:
         return f"({', '.join(parts)}) -> {self.result}"
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFunc:
+class PackedFunc(NamedTuple):
     """A registered function.
 
     Attributes:

@@ -19,8 +19,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .values import Shape
 
@@ -39,8 +38,7 @@ _REMEMBERED: Final = 1024
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """An operation.
 
     Attributes:

@@ -182,7 +182,9 @@ class LibraryImage:
             if module.kind == EXECUTABLE:
                 ex = binary.decode(module.content.stream(mmap), name, limits, strict)
                 return ex.with_kernels(StoredKernels(self.parts(compiled_functions(ex)), name))
-        raise LinkError(f"{self.source}: expected a library with a program, got {self._otherwise()}")
+        raise LinkError(
+            f"{self.source}: expected a library with a program, got {self._otherwise()}"
+        )
 
     def _otherwise(self) -> str:
         """What the library is if it holds no program."""

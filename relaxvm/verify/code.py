@@ -36,7 +36,7 @@ for _op in isa.OPS:
     _HAS_TAIL[_op.code] = _op.tail is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Args:
     """The argument words of some rows, one after the other.
 
@@ -60,7 +60,7 @@ class Args:
         return Args(*(part[where] for part in parts))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Rows:
     """The well-formed instructions of one opcode in a chunk.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import VerifyError
 
@@ -16,8 +16,7 @@ _SHOWN_IN_ERROR: Final = 8
 """Problems named in the message of a VerifyError; the report has the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One violation of a rule.
 
     Attributes:

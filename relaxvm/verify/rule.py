@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -55,8 +54,7 @@ CodeCheck = Callable[[Chunk], Iterable[Hits]]
 FlowCheck = Callable[[Flow], Iterable[Hits]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A row of the table.
 
     Attributes:
