@@ -33,7 +33,7 @@ from relaxvm.ir import (
     simplify,
     structural_equal,
 )
-from relaxvm.pipeline import get_pipeline
+from relaxvm.pipeline import LOWERING, LOWERING_FOR_TVM, get_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import (
     BindParams,
@@ -791,3 +791,37 @@ def test_what_passes_find_out_of_a_result_is_its_type(
     after = transform(from_source(_MORE_IS_KNOWN))
     assert expected in str(after[function].ret_ty)
     assert_structural_equal(from_source(after.script()), after)
+
+
+@pytest.mark.parametrize("lowering", [LOWERING, LOWERING_FOR_TVM], ids=["relaxvm", "tvm"])
+def test_what_each_pass_makes_can_be_read_back(lowering: Any) -> None:
+    """Types behind VMShapeLower tell ranks only: those of branches and of calls, too."""
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def loop(x: R.Tensor(("n",), "float32"), more: R.Tensor((), "bool")) -> R.Tensor(
+        ("n",), "float32"
+    ):
+        if more:
+            y = Module.loop(R.exp(x), more)
+        else:
+            y = x
+        return y
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), more: R.Tensor((), "bool"), k: R.Prim("int64")):
+        n = T.int64()
+        if more:
+            y = (R.add(x, x), x)
+        else:
+            y = (x, Module.loop(x, more))
+        z = y[0]
+        s = R.shape_to_tensor(R.shape_of(z))
+        return z, s, R.prim_value(k + n)
+"""
+    module = from_source(text)
+    for make, _ in lowering:
+        module = make()(module)
+        assert well_formed(module)
+        assert_structural_equal(from_source(module.script()), module)

@@ -389,10 +389,11 @@ def _type_of_shape_tensor(call: Call) -> Type:
 def _run(builder: Any, call: Call) -> Call:
     """A call of the function "relax.run.*" of an operator's name, with the same arguments."""
     assert isinstance(call.op, Op)
-    name = "relax.run." + call.op.name.removeprefix(PREFIX)
-    lowered = Call(ExternFunc(name), call.args, None, [call.ty], span=call.span)
-    lowered.ty = call.ty
-    return lowered
+    func = ExternFunc("relax.run." + call.op.name.removeprefix(PREFIX))
+    if call.op.is_pure:
+        pure = Op.get(f"{PREFIX}call_pure_packed")
+        return Call(pure, [func, *call.args], None, [call.ty], call.ty, call.span)
+    return Call(func, call.args, None, [call.ty], call.ty, call.span)
 
 
 @constructor(

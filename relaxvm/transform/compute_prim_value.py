@@ -22,6 +22,7 @@ from ..ir import (
     Var,
     VarBinding,
     free_vars,
+    joined_blocks,
     substitute,
 )
 from ..tir import Evaluate, PrimFunc, ret
@@ -43,7 +44,8 @@ class _Computer(ExprMutator):
         new = super().visit_seq(seq)
         of_result, self._out = self._out, outer
         if of_result:  # the result itself was a computation
-            return SeqExpr([*new.blocks, BindingBlock(of_result)], new.body, span=seq.span)
+            blocks = joined_blocks([*new.blocks, BindingBlock(of_result)])
+            return SeqExpr(blocks, new.body, span=seq.span)
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
@@ -91,6 +93,8 @@ def ComputePrimValue(*, use_heap: bool = False) -> Pass:
     """A scalar that is computed where a value is expected (an argument, a condition) becomes a call
     of a private PrimFunc "compute_symbolic_expr" of the variables that it mentions.  Constants,
     variables and the dimensions of shapes stay.
+
+    Requires: RemovePurityChecking, as calls of PrimFuncs are effects.
 
     Args:
         use_heap: leave int64 arithmetic, and conditions of it, to VMShapeLower, which has them

@@ -52,6 +52,7 @@ from ..ir import (
     substitute_type,
     type_free_vars,
 )
+from ..ir.infer import type_of_call
 from ..ir.prim import Cast
 from ..op import base
 from ..script.printer import as_script
@@ -323,6 +324,8 @@ class _FunctionLowerer(ExprMutator):
         new = Call(op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
         if type(op) is Op:
             new.ty = op.infer(new)  # a shape that is a variable now tells its rank only
+        elif type(op) is not ExternFunc:
+            new.ty = type_of_call(new)
         return new
 
     def visit_type(self, ty: Any) -> Any:
@@ -332,7 +335,7 @@ class _FunctionLowerer(ExprMutator):
         cond = self.visit(expr.cond)
         then = self.visit(expr.true_branch)
         orelse = self.visit(expr.false_branch)
-        return If(cond, then, orelse, self.visit_type(expr.ty), expr.span)
+        return self.infer(If(cond, then, orelse, span=expr.span), self.visit_type(expr.ty))
 
     def _load_scalar(self, scalar: Expr) -> Expr:
         slot = self._slot(scalar)
