@@ -56,6 +56,7 @@ __all__ = [
     "compile_object",
     "compile_pieces",
     "compiler",
+    "for_loops",
     "for_this_machine",
     "link_objects",
     "load_function",
@@ -77,15 +78,6 @@ FLAGS: Final = (
     "-g0",
 )
 """Options of every compilation."""
-
-_LEAN: Final = (
-    "-fno-expensive-optimizations", "-fno-tree-vrp", "-fno-tree-tail-merge",
-    "-fno-ipa-cp", "-fno-ipa-icf", "-fno-ipa-sra",
-    "-fno-crossjumping", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
-    "-fno-schedule-insns2",
-)  # fmt: skip
-"""For GCC: passes of -O3 left out that take a sixth of its time, and that change neither results
-nor the speed of kernels, which are loops over arrays."""
 
 _SHARED: Final = "-shared"
 _OBJECT: Final = "-c"
@@ -135,7 +127,7 @@ def compile_c(
         CompilerError: the compiler refuses the text, crashes or takes too long; `output` is what it
             wrote.  Or the cache directory is not safe.
     """
-    options = [_SHARED, *_own_flags(), *flags]
+    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
     return _compiled(source, name, ".so", options, objects, timeout)
 
 
@@ -144,7 +136,7 @@ def compile_object(
 ) -> Path:
     """Compile C text to an object, for a library that goes to other machines: as `compile_c`, but
     an option of ``$RELAXVM_CFLAGS`` for this machine alone is left out."""
-    options = [_OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
+    options = [*FLAGS, _OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
     return _compiled(source, name, ".o", options, (), timeout)
 
 
@@ -177,7 +169,7 @@ def compile_pieces(
     command = _command()
     if command is None:
         raise NoCompilerError(why_no_compiler())
-    options = [*_flags(command), _SHARED, *_own_flags(), *flags]
+    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
     cache = cache_dir()
     key = _key(command, options, objects, head, name)
     notes = {piece: cache / f"{_digest([key, piece])}.in" for piece in pieces}
@@ -228,8 +220,8 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
     if command is None:
         raise NoCompilerError(why_no_compiler())
     done, output = _run(
-        [*command, *_flags(command), _SHARED, *_own_flags(), f"-I{get_include()}",
-         *map(str, objects), "-o", target.name, "-lm"],
+        [*command, *FLAGS, _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
+         "-o", target.name, "-lm"],
         timeout,
         target.parent,
     )  # fmt: skip
@@ -253,9 +245,19 @@ def for_this_machine() -> tuple[str, ...]:
     return ("-nostdlib", "-DRVM_CLONES=", *(() if best is None else (f"-m{best}",)))
 
 
-def _flags(command: list[str]) -> tuple[str, ...]:
-    """Options of every compilation by this compiler."""
-    return (*FLAGS, *_LEAN) if "Free Software Foundation" in _version(command) else FLAGS
+def for_loops() -> tuple[str, ...]:
+    """Options for texts that are loops over arrays and little else: passes of -O3 that take a sixth
+    of GCC's time are left out.  They change neither results nor the speed of such loops."""
+    command = _command()
+    return _LEAN if command and "Free Software Foundation" in _version(command) else ()
+
+
+_LEAN: Final = (
+    "-fno-expensive-optimizations", "-fno-tree-vrp", "-fno-tree-tail-merge",
+    "-fno-ipa-cp", "-fno-ipa-icf", "-fno-ipa-sra",
+    "-fno-crossjumping", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
+    "-fno-schedule-insns2",
+)  # fmt: skip
 
 
 def _own_flags() -> list[str]:
@@ -286,7 +288,6 @@ def _compiled(
     command = _command()
     if command is None:
         raise NoCompilerError(why_no_compiler())
-    options = [*_flags(command), *options]
     entry = cache_dir() / _key(command, options, objects, source, name)
     made = entry / f"{name}{suffix}"
     if not _is_sound(made):

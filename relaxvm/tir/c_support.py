@@ -51,15 +51,6 @@ typedef struct {
   const Dim *dims;
 } Param;
 
-typedef struct {
-  const char *name;
-  const char *parameters; /* their names, for messages */
-  int count;
-  const Param *params;
-  const char *const *variables; /* names of those that have their values from shapes */
-  const int64_t *longest;       /* what they are at most */
-} Function;
-
 /* An argument as the body takes it. */
 typedef union {
   void *data;
@@ -67,12 +58,22 @@ typedef union {
   double f;
 } Value;
 
-/* Check arguments and take them apart.  `copies` is memory to be released. */
-SHARED __attribute__((noinline)) int take(const Function *f, const RvmAny *args, int32_t num_args,
-                                          Value *values, int64_t *variables, void **copies);
+typedef struct {
+  int (*run)(const RvmAny *args, const Value *values, const int64_t *variables, RvmAny *ret);
+  const char *name;
+  const char *parameters; /* their names, for messages */
+  int count;
+  const Param *params;
+  int num_variables;            /* that have their values from shapes */
+  const char *const *variables; /* their names */
+  const int64_t *longest;       /* what they are at most */
+} Function;
+
+/* Check arguments, take them apart, and run the function with them. */
+SHARED __attribute__((noinline)) int call(const Function *f, const RvmAny *args, int32_t num_args,
+                                          RvmAny *ret);
 SHARED __attribute__((noinline)) int check_dim(const Function *f, const RvmAny *args, int i, int d,
                                                int64_t expected);
-SHARED __attribute__((noinline)) void release(void **memory, int count);
 
 /* Zeroed memory for a local buffer, NULL after an error. */
 SHARED __attribute__((noinline)) void *allocate(const Function *f, const char *buffer, int ndim,
@@ -231,11 +232,16 @@ static int overlap(const RvmTensor *a, const RvmTensor *b) {
   return m && n && x < y + n && y < x + m;
 }
 
+/* What is copied for a call: a list. */
+typedef struct Copy {
+  struct Copy *next;
+  _Alignas(16) char data[];
+} Copy;
+
 /* Within a body buffers do not overlap: what is only read and lies in what is written is copied. */
-static int separate(const Function *f, const RvmAny *args, Value *values, void **copies) {
+static int separate(const Function *f, const RvmAny *args, Value *values, Copy **copies) {
   for (int i = 0; i < f->count; i++) {
     const Param *p = &f->params[i];
-    copies[i] = NULL;
     if (p->ndim < 0) continue;
     for (int j = 0; j < f->count; j++) {
       if (j == i || f->params[j].ndim < 0 || !f->params[j].written ||
@@ -245,26 +251,42 @@ static int separate(const Function *f, const RvmAny *args, Value *values, void *
         REFUSE("ValueError", "overlaps argument %d (%s), and both are written", j,
                f->params[j].name);
       size_t size = (size_t)nbytes(rvm_any_tensor(args, i));
-      copies[i] = malloc(size);
-      if (!copies[i]) REFUSE("MemoryError", "no memory for a %s", "copy");
-      values[i].data = memcpy(copies[i], values[i].data, size);
+      Copy *copy = malloc(sizeof *copy + size);
+      if (!copy) REFUSE("MemoryError", "no memory for a %s", "copy");
+      copy->next = *copies;
+      *copies = copy;
+      values[i].data = memcpy(copy->data, values[i].data, size);
       break;
     }
   }
   return RVM_OK;
 }
 
-SHARED int take(const Function *f, const RvmAny *args, int32_t num_args, Value *values,
-                int64_t *variables, void **copies) {
+static int take(const Function *f, const RvmAny *args, int32_t num_args, Value *values,
+                int64_t *variables, Copy **copies) {
   if (num_args != f->count)
     return refuse("TypeError", "%s: expected %d argument%s (%s), got %d", f->name, f->count,
-                     f->count == 1 ? "" : "s", f->parameters, (int)num_args);
+                  f->count == 1 ? "" : "s", f->parameters, (int)num_args);
   for (int i = 0; i < f->count; i++) {
     int status = f->params[i].ndim < 0 ? take_scalar(f, i, &args[i], &values[i])
                                        : take_tensor(f, i, args, &values[i], variables);
     if (UNLIKELY(status)) return status;
   }
   return separate(f, args, values, copies);
+}
+
+SHARED int call(const Function *f, const RvmAny *args, int32_t num_args, RvmAny *ret) {
+  Value values[f->count + 1];
+  int64_t variables[f->num_variables + 1];
+  Copy *copies = NULL;
+  int status = take(f, args, num_args, values, variables, &copies);
+  if (!status) status = f->run(args, values, variables, ret);
+  while (UNLIKELY(copies)) {
+    Copy *copy = copies;
+    copies = copy->next;
+    free(copy);
+  }
+  return status;
 }
 
 SHARED int check_dim(const Function *f, const RvmAny *args, int i, int d, int64_t expected) {
@@ -274,10 +296,6 @@ SHARED int check_dim(const Function *f, const RvmAny *args, int i, int d, int64_
     REFUSE("ValueError", "dimension %d: expected %lld, got %lld", d, (long long)expected,
            (long long)length);
   return RVM_OK;
-}
-
-SHARED void release(void **memory, int count) {
-  for (int i = 0; i < count; i++) free(memory[i]);
 }
 
 SHARED void *allocate(const Function *f, const char *buffer, int ndim, const int64_t *shape,

@@ -1,8 +1,8 @@
 """PrimFuncs as C, against ``relaxvm/kernel.h``.
 
-A kernel checks its arguments and runs the body.  Within a body no two buffers overlap: pointers are
-``restrict``, and reductions are exchanged so that inner loops run along memory.  An argument
-that is only read and overlaps one that is written is copied before.
+A kernel has its arguments checked and runs the body.  Within a body no two buffers overlap:
+pointers are ``restrict``, and reductions are exchanged so that inner loops run along memory.  An
+argument that is only read and overlaps one that is written is copied before.
 
 What may go wrong is checked: arguments when the kernel is called, an index where it is not certain
 to be within bounds, a divisor where it is not certainly no zero.  Integers wrap; floats are rounded
@@ -150,21 +150,13 @@ class _KernelText:
     # The entry
 
     def _entry(self) -> str:
-        kernel, names = self.kernel, self.names
-        count, slots = len(kernel.params), len(kernel.dims)
+        """The function that is called: the body with the arguments taken apart."""
+        kernel, names, symbol = self.kernel, self.names, self.symbol
         lines = [
-            f"  Value values[{max(count, 1)}];",
-            f"  int64_t variables[{max(slots, 1)}];",
-            f"  void *copies[{max(count, 1)}] = {{NULL}};",
-            f"  int status = take(&{self.symbol}_function, args, num_args, values, variables, "
-            "copies);",
+            f"int64_t {names.of(dim)} UNUSED = variables[{i}];" for i, dim in enumerate(kernel.dims)
         ]
         lines += [
-            f"  int64_t {names.of(dim)} UNUSED = status ? 0 : variables[{i}];"
-            for i, dim in enumerate(kernel.dims)
-        ]
-        lines += [
-            f"  {scalar_type(p.dtype)} {names.of(p.var)} UNUSED = status ? 0 : "
+            f"{scalar_type(p.dtype)} {names.of(p.var)} UNUSED = "
             f"values[{i}].{'f' if prim.is_float(p.dtype) else 'i'};"
             for i, p in enumerate(kernel.params)
             if p.dims is None
@@ -173,15 +165,24 @@ class _KernelText:
             for d, dim in enumerate(p.dims or ()):
                 if _dim_kind(dim, kernel) == "DIM_FREE":
                     text = self._plain(dim.value, f"parameter {p.name}")
-                    lines.append(f"  if (!status) status = check_dim(&{self.symbol}_function, "
-                                 f"args, {i}, {d}, {text});")  # fmt: skip
-        for buffer in self.on_heap:
-            lines += self._allocation(buffer)
-        lines.append(f"  if (!status) status = {self.symbol}_body({', '.join(self._arguments())});")
-        lines += [f"  __builtin_free({names.of(buffer)});" for buffer in self.on_heap]
-        lines += [f"  release(copies, {count});", "  return status;"]
-        body = "\n".join(lines)
-        return f"{self._table()}RVM_KERNEL({self.symbol}) {{\n{body}\n}}\n"
+                    lines.append(f"if (check_dim(&{symbol}_function, args, {i}, {d}, {text})) "
+                                 "return RVM_FAILED;")  # fmt: skip
+        call = f"{symbol}_body({', '.join(self._arguments())})"
+        if self.on_heap:
+            lines.append("int status = RVM_OK;")
+            for buffer in self.on_heap:
+                lines += self._allocation(buffer)
+            lines.append(f"if (!status) status = {call};")
+            lines += [f"__builtin_free({names.of(buffer)});" for buffer in self.on_heap]
+            call = "status"
+        body = "".join(f"  {line}\n" for line in (*lines, f"return {call};"))
+        return (
+            f"static const Function {symbol}_function;\n"
+            f"static int {symbol}_run(const RvmAny *args UNUSED, const Value *values UNUSED,\n"
+            f"    const int64_t *variables UNUSED, RvmAny *ret UNUSED) {{\n{body}}}\n"
+            f"{self._table()}RVM_KERNEL({symbol}) {{ return call(&{symbol}_function, args, "
+            "num_args, ret); }\n"
+        )
 
     def _plain(self, e: Expr, what: str) -> str:
         """An expression of variables and numbers, with no checks."""
@@ -196,10 +197,10 @@ class _KernelText:
         dims = [self._plain(dim, f"buffer {buffer.name}") for dim in buffer.ty.shape]
         shape = f"(const int64_t[]){{{', '.join(dims)}}}" if dims else "NULL"
         return [
-            f"  {STORED[dtype]} *{name} = NULL;",
-            f"  if (!status && !({name} = allocate(&{self.symbol}_function, "
+            f"{STORED[dtype]} *{name} = NULL;",
+            f"if (!status && !({name} = allocate(&{self.symbol}_function, "
             f"{c_string(buffer.name)}, {len(dims)}, {shape}, {bits_of(dtype) // 8})))",
-            "    status = RVM_FAILED;",
+            "  status = RVM_FAILED;",
         ]
 
     def _arguments(self) -> list[str]:
@@ -247,9 +248,9 @@ class _KernelText:
             listed = ", ".join(int_text(longest_of(dim), "int64") for dim in slots)
             lines.append(f"static const int64_t {longest}[] = {{{listed}}};")
         listed = ", ".join(p.name for p in kernel.params)
-        lines.append(f"static const Function {symbol}_function = {{{c_string(kernel.name)}, "
-                     f"{c_string(listed)}, {len(kernel.params)}, {params}, {variables}, "
-                     f"{longest}}};\n")  # fmt: skip
+        lines.append(f"static const Function {symbol}_function = {{{symbol}_run, "
+                     f"{c_string(kernel.name)}, {c_string(listed)}, {len(kernel.params)}, "
+                     f"{params}, {len(slots)}, {variables}, {longest}}};\n")  # fmt: skip
         return "\n".join(lines)
 
 
