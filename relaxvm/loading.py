@@ -10,7 +10,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .executable import StoredKernels, VMExecutable
+from .ffi import ALIGNMENT
 from .formats import binary
 from .limits import Limits
 
@@ -37,8 +40,9 @@ def load(
         limits: bounds on what it may hold; None: those of ``Limits()``.
         mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
             page by page when they are used.  They need not be aligned to their item size, which
-            numpy handles (slower).  While the executable lives, the file must not be changed in
-            place; replacing it, as ``VMExecutable.save`` does, is fine (Windows does not let you).
+            numpy handles (slower); with `native` those that are not aligned are copied.  While the
+            executable lives, the file must not be changed in place; replacing it, as
+            ``VMExecutable.save`` does, is fine (Windows does not let you).
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
         native: whether to load the kernels that ``VMExecutable.export_library`` has put into the
             file, which is to run their code with all rights of the process: for files you trust.
@@ -55,8 +59,10 @@ def load(
         LinkError: a library of TVM cannot be run here; the message has all reasons.
         CompilerError: its kernels have to be compiled, and the compiler fails.
     """
-    ex = _verified(read(source, limits=limits, mmap=mmap, strict=strict), limits)
-    return _with_kernels(ex) if native else ex
+    ex = read(source, limits=limits, mmap=mmap, strict=strict)
+    if native and isinstance(ex.kernels, StoredKernels):
+        return _with_kernels(_verified(_aligned(ex), limits))
+    return _verified(ex, limits)
 
 
 def read(
@@ -93,9 +99,24 @@ def load_library(
     return load(source, limits=limits, mmap=mmap, strict=strict, native=True)
 
 
-def _with_kernels(ex: VMExecutable) -> VMExecutable:
-    if not isinstance(ex.kernels, StoredKernels):
+def _aligned(ex: VMExecutable) -> VMExecutable:
+    """The program with constants that kernels take as they are, rather than copy in each call."""
+    from ._native import copy_aligned, is_contiguous
+
+    def is_ready(constant: Any) -> bool:
+        return not isinstance(constant, np.ndarray) or is_contiguous(constant, ALIGNMENT)
+
+    if all(map(is_ready, ex.constants)):
         return ex
+    constants = [c if is_ready(c) else copy_aligned(c, ALIGNMENT) for c in ex.constants]
+    return VMExecutable(
+        ex.functions, constants, ex.instr_offset, ex.instr_data, ex.memory_scopes, ex.debug,
+        ex.kernels,
+    )  # fmt: skip
+
+
+def _with_kernels(ex: VMExecutable) -> VMExecutable:
+    assert isinstance(ex.kernels, StoredKernels)
     from .tvm_library.image import is_of_tvm
     from .verified import passes_as
 

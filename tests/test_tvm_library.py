@@ -159,10 +159,13 @@ def test_constants_take_no_room_in_the_copy() -> None:
         b.emit_call("double", [b.convert_constant(np.ones(1 << 18, np.float32)), b.r(0)])
         b.emit_ret(b.r(0))
     path = compiled(tree(("relax.VMExecutable", b.get().to_bytes()), ("_lib", None)))
-    ex = relaxvm.load_library(path)
     assert path.stat().st_size > 1 << 20
-    assert sum(map(len, ex.kernels.stored.parts.values())) < 1 << 17
-    assert VirtualMachine(ex)["main"](np.zeros(1 << 18, np.float32)).sum() == 2 << 18
+    for mapped in (False, True):
+        ex = relaxvm.load_library(path, mmap=mapped)
+        assert sum(map(len, ex.kernels.stored.parts.values())) < 1 << 17
+        assert ex.constants[0].ctypes.data % 64 == 0  # no call has to copy it
+        assert VirtualMachine(ex)["main"](np.zeros(1 << 18, np.float32)).sum() == 2 << 18
+    assert relaxvm.load(path, mmap=True).constants[0].ctypes.data % 64 != 0
 
 
 def test_files_that_can_be_read_once(path: Path, tmp_path: Path) -> None:
