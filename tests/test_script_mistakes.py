@@ -37,6 +37,8 @@ BODIES = [
     Mistake("return x[0]", "x[0]", "only tuples can"),
     Mistake("t = (x, c)\nreturn t[2]", "t[2]", "tuple t has 2 elements, index is 2"),
     Mistake("t = (x, c)\nreturn t[c]", "t[c]", "index of tuple t: expected an int"),
+    Mistake("t = (x, c)\nreturn t['0']", "t['0']", "expected an int, got '0'"),
+    Mistake("t = (x, c)\nreturn t[0.5]", "t[0.5]", "expected an int, got 0.5"),
     Mistake("a, b = x\nreturn a", "x", "cannot unpack a value of type R.Tensor"),
     Mistake("a, b, d = (x, c)\nreturn a", "a, b, d", "3 variables for 2 values"),
     Mistake("a, *b = (x, c)\nreturn a", "*b", "a starred variable is not supported"),

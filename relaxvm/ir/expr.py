@@ -9,6 +9,7 @@ Source: Relax IR of apache-tvm 0.27, with its names.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
@@ -460,7 +461,7 @@ class Expr(Node):
         if not isinstance(ty, TupleType):
             raise TypeError(f"{self} cannot be indexed: its type is {ty}; only tuples can")
         try:
-            position = int(index)
+            position = operator.index(index)
         except TypeError:
             raise TypeError(f"index of tuple {self}: expected an int, got {index!r}") from None
         if not 0 <= position < len(ty.fields):
