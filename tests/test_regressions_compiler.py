@@ -825,3 +825,19 @@ class Module:
         module = make()(module)
         assert well_formed(module)
         assert_structural_equal(from_source(module.script()), module)
+
+
+def test_a_shape_with_a_name_is_not_copied() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        s = R.shape([n * m])
+        return R.reshape(x, s), s
+"""
+    executable = relaxvm.build(from_source(text))
+    assert not executable.has_function("vm.builtin.copy")
+    y, shape = VirtualMachine(executable)["main"](np.ones((2, 3), np.float32))
+    assert (y.shape, shape) == ((6,), Shape((6,)))

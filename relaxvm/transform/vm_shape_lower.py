@@ -258,6 +258,8 @@ class _FunctionLowerer(ExprMutator):
         self._span = binding.span
         if type(binding) is not MatchCast:
             new = super().visit_binding(binding)
+            if type(binding.value) is ShapeExpr and isinstance(new, VarBinding):
+                new = self._made_at_once(new)
             if type(binding.var.ty) is ShapeType and binding.var in self.var_map:
                 self._shapes[binding.var] = self.var_map[binding.var]
             if type(binding.var.ty) is PrimType and expr_key(binding.var) in self._slots.by_key:
@@ -281,6 +283,13 @@ class _FunctionLowerer(ExprMutator):
         if value is binding.value and ty is binding.ty:
             return binding
         return MatchCast(self._var_of_cast(binding, ty), value, ty, binding.span)
+
+    def _made_at_once(self, binding: VarBinding) -> VarBinding:
+        """A binding to the variable that has just been emitted, which nothing else uses yet, as a
+        binding of its value."""
+        if not self._out or self._out[-1].var is not binding.value:
+            return binding
+        return VarBinding(binding.var, self._out.pop().value, binding.span)
 
     # Uses of symbolic scalars
 
