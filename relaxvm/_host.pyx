@@ -5,7 +5,6 @@ how those reach functions of Python."""
 cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 
@@ -166,10 +165,6 @@ cdef class TensorSequence:
     def __dealloc__(self):
         free(self.tensors)
         free(self.sequence.items)
-
-    def keep_forever(self):
-        """Let the memory live as long as the process."""
-        Py_INCREF(self)
 
     @property
     def address(self):

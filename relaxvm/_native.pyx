@@ -506,7 +506,7 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
         return <bytes>ret.short_bytes[:ret.short_size]
     if ret.as_object is not NULL:
         if kind == RVM_TENSOR_OBJECT:
-            return _array_over(ret.as_object, function.name)
+            return _array_over(ret.as_object, function.name, function)
         if kind == RVM_ARRAY or kind == RVM_LIST:
             array = <const RvmArray*>ret.as_object
             return tuple([_result(function, &array.items[i]) for i in range(array.size)])
@@ -525,18 +525,20 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
 
 
 @cython.final
+@cython.no_gc_clear  # the owner goes after the object
 cdef class _Held:
-    """A counted object that is kept alive."""
+    """A counted object that is kept alive, and what has the code that frees it."""
 
     cdef RvmObject* object
+    cdef object owner
 
     def __dealloc__(self):
         if self.object is not NULL:
             rvm_release_object(self.object)
 
 
-cdef object _array_over(RvmObject* object, str subject):
-    """An array over the memory of a tensor object, which it keeps alive."""
+cdef object _array_over(RvmObject* object, str subject, NativeFunction owner=None):
+    """An array over the memory of a tensor object, which it keeps alive, as it does its owner."""
     cdef RvmTensor* tensor = &(<RvmTensorObject*>object).tensor
     cdef cnp.npy_intp dims[64]
     cdef cnp.npy_intp strides[64]
@@ -562,6 +564,7 @@ cdef object _array_over(RvmObject* object, str subject):
     held = _Held()
     rvm_retain_object(object)
     held.object = object
+    held.owner = owner
     cnp.set_array_base(array, held)
     return array
 

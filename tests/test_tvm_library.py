@@ -281,6 +281,43 @@ def test_code_that_runs_stays(path: Path) -> None:
     assert (during, copies()) == ([before + 1], before)
 
 
+GIVES = SOURCE + r"""
+static float numbers[] = {1, 2, 3};
+static int64_t shape[] = {3};
+static RvmTensorObject tensor;
+static void destroy(void *object, int how) { (void)object, (void)how; numbers[0] = 9; }
+
+KERNEL(gives) {
+  (void)self, (void)args, (void)count;
+  tensor.object.counts = (UINT64_C(1) << 32) + 1;
+  tensor.object.type = ret->type = RVM_TENSOR_OBJECT;
+  tensor.object.destroy = destroy;
+  tensor.tensor.data = numbers;
+  tensor.tensor.device.type = 1;
+  tensor.tensor.ndim = 1;
+  tensor.tensor.dtype.code = 2;
+  tensor.tensor.dtype.bits = 32;
+  tensor.tensor.dtype.lanes = 1;
+  tensor.tensor.shape = shape;
+  ret->as_object = &tensor.object;
+  return 0;
+}
+"""
+
+
+def test_code_stays_as_long_as_its_tensors() -> None:
+    before = copies()
+    array = relaxvm.load_library(compiled(source=GIVES)).kernels["gives"]()
+    assert copies() == before + 1
+    assert array.tolist() == [1, 2, 3]
+    part = array[1:]
+    del array
+    assert part.tolist() == [2, 3]
+    assert copies() == before + 1
+    del part
+    assert copies() == before
+
+
 def test_code_that_may_run_by_itself_stays() -> None:
     other = toolchain.compile_c("int other(void) { return 1; }", name="other")
     brings = compiled(USUAL, "-Wl,--no-as-needed", str(other))
