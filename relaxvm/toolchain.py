@@ -56,7 +56,6 @@ __all__ = [
     "compile_object",
     "compile_pieces",
     "compiler",
-    "for_loops",
     "for_this_machine",
     "link_objects",
     "load_function",
@@ -245,21 +244,6 @@ def for_this_machine() -> tuple[str, ...]:
     return ("-nostdlib", "-DRVM_CLONES=", *(() if best is None else (f"-m{best}",)))
 
 
-def for_loops() -> tuple[str, ...]:
-    """Options for texts that are loops over arrays and little else: passes of -O3 that take a sixth
-    of GCC's time are left out.  They change neither results nor the speed of such loops."""
-    command = _command()
-    return _LEAN if command and "Free Software Foundation" in _version(command) else ()
-
-
-_LEAN: Final = (
-    "-fno-expensive-optimizations", "-fno-tree-vrp", "-fno-tree-tail-merge",
-    "-fno-ipa-cp", "-fno-ipa-icf", "-fno-ipa-sra",
-    "-fno-crossjumping", "-fno-cse-follow-jumps", "-fno-rerun-cse-after-loop",
-    "-fno-schedule-insns2",
-)  # fmt: skip
-
-
 def _own_flags() -> list[str]:
     return _words("RELAXVM_CFLAGS")
 
@@ -312,14 +296,9 @@ def why_no_compiler() -> str:
     return "no C compiler: expected cc on the path; install one, or name it by CC"
 
 
-def _version(command: list[str]) -> str:
-    """What the compiler says it is, and which file it is."""
-    return _version_of(tuple(command), os.stat(command[0]).st_mtime_ns)
-
-
 @functools.lru_cache(maxsize=16)
-def _version_of(command: tuple[str, ...], _mtime: int) -> str:
-    """`_mtime` makes a new compiler known."""
+def _version(command: tuple[str, ...], _mtime: int) -> str:
+    """What the compiler says it is, and which file it is.  `_mtime` makes a new compiler known."""
     done, output = _run([*command, "--version"], 60.0)
     if done != 0:
         raise CompilerError(_failure(f"{shlex.join(command)} --version", done, output), output)
@@ -443,9 +422,10 @@ _private_dirs: Final[list[tempfile.TemporaryDirectory[str]]] = []
 def _key(
     command: list[str], options: list[str], objects: Sequence[Path], source: str, name: str
 ) -> str:
+    mtime = os.stat(command[0]).st_mtime_ns
     parts = [
         "1",  # of this scheme
-        _version(command),
+        _version(tuple(command), mtime),
         sys.platform,
         platform.machine(),
         *command,

@@ -14,7 +14,6 @@ from ..toolchain import (
     compile_c,
     compile_object,
     compile_pieces,
-    for_loops,
     for_this_machine,
     side_by_side,
 )
@@ -32,6 +31,8 @@ class SourceState(TypedDict):
 
 
 _NAME: Final = "kernels"
+_LINKED: Final = ("-DSUPPORT=0",)
+"""Options of texts that are linked with `_support`."""
 
 
 def code_for_here(sources: Sequence[SourceState]) -> Iterator[tuple[str, Path]]:
@@ -50,19 +51,19 @@ def code_for_here(sources: Sequence[SourceState]) -> Iterator[tuple[str, Path]]:
             yield from ((name, library) for name in source["names"])
     if pieces:
         libraries = compile_pieces(
-            HEAD, pieces, name=_NAME, flags=[*_linked(), *flags], objects=[_support()]
+            HEAD, pieces, name=_NAME, flags=[*_LINKED, *flags], objects=[_support()]
         )
         yield from zip(names, libraries, strict=True)
 
 
 def libraries_of(sources: Sequence[SourceState]) -> list[Path]:
     """Shared libraries for any machine of the platform, one for each text."""
-    support, flags = [_support()], _linked()
+    support = [_support()]
 
     def library(source: SourceState) -> Path:
         if not source["text"].startswith(HEAD):
             return compile_c(source["text"], name=_NAME)
-        return compile_c(source["text"], name=_NAME, flags=flags, objects=support)
+        return compile_c(source["text"], name=_NAME, flags=_LINKED, objects=support)
 
     return side_by_side(library, sources)
 
@@ -70,18 +71,11 @@ def libraries_of(sources: Sequence[SourceState]) -> list[Path]:
 def objects_of(sources: Sequence[SourceState]) -> list[Path]:
     """Objects for any machine of the platform, which make a shared library together."""
 
-    flags = _linked()
-
     def made(source: SourceState) -> Path:
         is_ours = source["text"].startswith(HEAD)
-        return compile_object(source["text"], name=_NAME, flags=flags if is_ours else ())
+        return compile_object(source["text"], name=_NAME, flags=_LINKED if is_ours else ())
 
     return [*side_by_side(made, sources), _support()]
-
-
-def _linked() -> tuple[str, ...]:
-    """Options of texts that are linked with `_support`."""
-    return ("-DSUPPORT=0", *for_loops())
 
 
 def _support() -> Path:
