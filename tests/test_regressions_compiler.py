@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import runpy
 import sys
 import warnings
@@ -841,3 +842,26 @@ class Module:
     assert not executable.has_function("vm.builtin.copy")
     y, shape = VirtualMachine(executable)["main"](np.ones((2, 3), np.float32))
     assert (y.shape, shape) == ((6,), Shape((6,)))
+
+
+def test_equal_shapes_are_computed_once() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        s = R.shape([n * m, n + 1])
+        t = R.shape([m * n, 1 + n])
+        u = R.shape([n * m, n + 1])
+        return s, t, u
+"""
+    module = from_source(text)
+    names = [b.var.name for b in EliminateCommonSubexpr()(module)["main"].body.blocks[0].bindings]
+    assert names == ["s", "t"]
+    executable = relaxvm.build(module)
+    listing = executable.as_text()
+    assert listing.count("call  vm.builtin.make_shape") == 1
+    assert re.search(r"alloc_shape_heap in: %vm, i4 ", listing)  # n, m, n * m, n + 1
+    shapes = VirtualMachine(executable)["main"](np.ones((2, 3), np.float32))
+    assert shapes == (Shape((6, 3)),) * 3

@@ -16,6 +16,7 @@ from ..ir import (
     IRModule,
     Op,
     SeqExpr,
+    ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -38,7 +39,7 @@ class _Eliminator(Renamer):
     def __init__(self, func: Function, call_only: bool) -> None:
         super().__init__()
         self._written = overwritten_vars(func)
-        self._kinds = (Call,) if call_only else (Call, Tuple, TupleGetItem)
+        self._kinds = (Call,) if call_only else (Call, Tuple, TupleGetItem, ShapeExpr)
         self._known: dict[Hashable, Var] = {}
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
@@ -81,12 +82,12 @@ def _is_shareable(value: Expr) -> bool:
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
-    """A pure call, tuple or tuple element that was bound before, with the same arguments, becomes
-    that variable.  What a branch computes is not known after it; memory, and what is written in
-    place, is not shared.
+    """A pure call, tuple, tuple element or shape that was bound before, with the same arguments,
+    becomes that variable.  What a branch computes is not known after it; memory, and what is
+    written in place, is not shared.
 
     Args:
-        call_only: leave tuples and their elements alone.
+        call_only: leave tuples, their elements and shapes alone.
     """
 
     @function_pass(name="EliminateCommonSubexpr", opt_level=1)

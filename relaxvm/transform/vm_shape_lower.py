@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from ..ir import (
     ANY,
+    Analyzer,
     AnyType,
     Attrs,
     Binding,
@@ -78,10 +79,14 @@ class _Slot:
 
 
 class _Slots(ExprVisitor):
-    """The heap of a function: slots in order of first appearance."""
+    """The heap of a function: slots in order of first appearance.  Computations that are provably
+    equal have one."""
 
     def __init__(self, func: Function) -> None:
+        self.all: list[_Slot] = []
         self.by_key: dict[Any, _Slot] = {}
+        self._by_form: dict[Any, _Slot] = {}
+        self._analyzer = Analyzer()
         self._locals: set[Var] = set(func.params)
         for param in func.params:
             self.visit_type(param.ty)
@@ -89,7 +94,7 @@ class _Slots(ExprVisitor):
         self.visit_type(func.ret_ty)
 
     def __len__(self) -> int:
-        return len(self.by_key)
+        return len(self.all)
 
     def get(self, expr: Expr) -> _Slot:
         return self.by_key[expr_key(expr)]
@@ -98,10 +103,17 @@ class _Slots(ExprVisitor):
         if type(expr) is IntImm:
             return
         key = expr_key(expr)
-        if key not in self.by_key:
-            slot = self.by_key[key] = _Slot(len(self.by_key), expr)
-            for var in slot.variables:
-                self._add(var)
+        if key in self.by_key:
+            return
+        slot = made = _Slot(len(self.all), expr)
+        if made.variables and expr.ty.dtype == "int64":
+            form = frozenset(self._analyzer.normal_form(expr).items())
+            slot = self._by_form.setdefault(form, made)
+        self.by_key[key] = slot
+        if slot is made:
+            self.all.append(made)
+        for var in made.variables:
+            self._add(var)
 
     def visit_type(self, ty: Any) -> None:
         if type(ty) is TensorType:
@@ -237,12 +249,12 @@ class _FunctionLowerer(ExprMutator):
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         outer, self._out = self._out, []
-        known = [slot for slot in self._slots.by_key.values() if slot.computed]
+        known = [slot for slot in self._slots.all if slot.computed]
         self._sequence(seq)
         body = self.visit(seq.body)
         bindings, self._out = self._out, outer
         # What only one branch has computed is not there after it.
-        for slot in self._slots.by_key.values():
+        for slot in self._slots.all:
             slot.computed = False
         for slot in known:
             slot.computed = True
@@ -534,7 +546,7 @@ class _FunctionLowerer(ExprMutator):
 
     def _compute(self) -> None:
         ready = []
-        for slot in self._slots.by_key.values():
+        for slot in self._slots.all:
             if slot.computed or not slot.variables:
                 continue
             if all(self._slots.get(v).computed for v in slot.variables):
