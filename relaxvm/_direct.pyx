@@ -20,8 +20,8 @@ cnp.import_ufunc()
 cdef extern from "_direct_impl.h":
     enum:
         RVM_ASK_KERNEL, RVM_RAISED, RVM_DONE
-        RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM, RVM_NEGATIVE
-        RVM_EXP, RVM_LOG, RVM_SQUARE, RVM_RECIPROCAL, RVM_MATMUL
+        RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM
+        RVM_EXP, RVM_LOG, RVM_SQUARE, RVM_MATMUL
     ctypedef struct ufunc_object "PyUFuncObject":
         pass
     ctypedef int (*rvm_direct)(void*, PyObject* const*, Py_ssize_t) noexcept
@@ -115,7 +115,6 @@ _some = None
 for _which, _ufunc in (
     (RVM_ADD, np.add), (RVM_SUBTRACT, np.subtract), (RVM_MULTIPLY, np.multiply),
     (RVM_DIVIDE, np.true_divide), (RVM_MAXIMUM, np.maximum), (RVM_MINIMUM, np.minimum),
-    (RVM_NEGATIVE, np.negative), (RVM_EXP, np.exp), (RVM_LOG, np.log), (RVM_SQUARE, np.square),
-    (RVM_RECIPROCAL, np.reciprocal), (RVM_MATMUL, np.matmul),
+    (RVM_EXP, np.exp), (RVM_LOG, np.log), (RVM_SQUARE, np.square), (RVM_MATMUL, np.matmul),
 ):
     rvm_learn_loops(_which, <ufunc_object*><PyObject*>_ufunc)

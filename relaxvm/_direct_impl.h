@@ -49,8 +49,8 @@ static inline int rvm_answer(void) {
 /* ---- loops -------------------------------------------------------------------------------------- */
 /* Ufuncs whose loops kernels call, by the type number that inputs and output have. */
 enum {
-    RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM, RVM_NEGATIVE, RVM_EXP,
-    RVM_LOG, RVM_SQUARE, RVM_RECIPROCAL, RVM_MATMUL, RVM_NUM_LOOPS
+    RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM, RVM_EXP, RVM_LOG,
+    RVM_SQUARE, RVM_MATMUL, RVM_NUM_LOOPS
 };
 
 typedef struct {
@@ -1378,72 +1378,6 @@ static int rvm_relu_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count)
     return RVM_DONE; /* there is nothing to say about a maximum */
 }
 
-/* Elementwise functions of a float made of several loops, by blocks that the stack holds. */
-enum { RVM_STATUS_OVERFLOW = 2 };
-
-/* sigmoid of a block, in place; that 1 / infinity is 0 needs no mention */
-static void rvm_sigmoid_block(char *x, int type, npy_intp item, npy_intp n) {
-    rvm_real one;
-    rvm_set_real(&one, type, 1);
-    rvm_apply_1(RVM_NEGATIVE, type, x, x, item, n);
-    int before = rvm_seen_status;
-    rvm_apply_1(RVM_EXP, type, x, x, item, n);
-    rvm_seen_status = before | (rvm_seen_status & ~RVM_STATUS_OVERFLOW);
-    rvm_clear_float_status();
-    rvm_apply_2(RVM_ADD, type, x, item, one.bytes, 0, x, item, n);
-    rvm_apply_1(RVM_RECIPROCAL, type, x, x, item, n);
-}
-
-static inline void rvm_scale(int which, double value, char *x, int type, npy_intp item, npy_intp n) {
-    rvm_real number;
-    rvm_set_real(&number, type, value);
-    rvm_apply_2(which, type, x, item, number.bytes, 0, x, item, n);
-}
-
-enum { RVM_SIGMOID, RVM_SILU, RVM_GELU_TANH };
-
-static int rvm_sigmoid_like(int function, PyObject *const *args, Py_ssize_t count) {
-    rvm_rows r;
-    rvm_real block[RVM_STACK_BYTES / sizeof(rvm_real)];
-    /* One element is not computed as many are: bits may differ. */
-    if (count != 2 || !rvm_get_rows(args[0], args[1], &r) || r.length == 1) return RVM_ASK_KERNEL;
-    npy_intp most = RVM_STACK_BYTES / r.item;
-    char *work = block->bytes;
-    rvm_start();
-    for (npy_intp start = 0; start < r.length; start += most) {
-        npy_intp n = r.length - start < most ? r.length - start : most;
-        const char *x = r.x + start * r.item;
-        char *out = r.out + start * r.item;
-        if (function == RVM_GELU_TANH) {
-            /* see relaxvm.kernels.elementwise */
-            rvm_apply_1(RVM_SQUARE, r.type, x, work, r.item, n);
-            rvm_scale(RVM_MULTIPLY, 0.044715, work, r.type, r.item, n);
-            rvm_scale(RVM_ADD, 1, work, r.type, r.item, n);
-            rvm_apply_2(RVM_MULTIPLY, r.type, work, r.item, x, r.item, work, r.item, n);
-            rvm_scale(RVM_MULTIPLY, 1.5957691216057308, work, r.type, r.item, n);
-        } else {
-            memcpy(work, x, (size_t)(n * r.item));
-        }
-        rvm_sigmoid_block(work, r.type, r.item, n);
-        if (function == RVM_SIGMOID) memcpy(out, work, (size_t)(n * r.item));
-        else rvm_apply_2(RVM_MULTIPLY, r.type, x, r.item, work, r.item, out, r.item, n);
-    }
-    return rvm_answer();
-}
-
-static int rvm_sigmoid_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
-    (void)ufunc;
-    return rvm_sigmoid_like(RVM_SIGMOID, args, count);
-}
-static int rvm_silu_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
-    (void)ufunc;
-    return rvm_sigmoid_like(RVM_SILU, args, count);
-}
-static int rvm_gelu_tanh_kernel(void *ufunc, PyObject *const *args, Py_ssize_t count) {
-    (void)ufunc;
-    return rvm_sigmoid_like(RVM_GELU_TANH, args, count);
-}
-
 /* ---- all of them ---------------------------------------------------------------------------------- */
 typedef struct {
     const char *name; /* of the kernel */
@@ -1485,9 +1419,6 @@ static const rvm_entry rvm_entries[] = {
     {"where", rvm_where_kernel},
     {"clip", rvm_clip_kernel},
     {"relu", rvm_relu_kernel},
-    {"sigmoid", rvm_sigmoid_kernel},
-    {"nn.silu", rvm_silu_kernel},
-    {"nn.gelu_tanh", rvm_gelu_tanh_kernel},
     {NULL, NULL},
 };
 

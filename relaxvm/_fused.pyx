@@ -67,8 +67,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_ARGS = 64           # inputs, and outputs
-    MAX_STEPS = 256
-    MAX_PLACES = 512
+    MAX_STEPS = 512
+    MAX_PLACES = 1024
     MAX_INPUTS = 4          # of a loop
     BLOCK_BYTES = 8192      # of the widest operand of a block
     SMALL_BYTES = 20480     # of the widest operand where all is one block
@@ -298,7 +298,7 @@ cdef class FusedPlan:
         """Compute the results if the operands are what the plan is for; answers whether they are.
 
         Args:
-            operands: the inputs, a string, the outputs.
+            operands: the inputs, what stands for the chain, the outputs.
         """
         cdef cnp.PyArrayObject* out
         cdef cnp.PyArrayObject* x
@@ -516,8 +516,59 @@ use_vectorcall(FusedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None
 
 
+@cython.final
+cdef class ChainKernel:
+    """A kernel of one input that is a chain for some data types.
+
+    Args:
+        general: the kernel in Python, for whatever no plan is for.
+        make_plans: gives the plans, of an input that is as long as the result; called once.
+    """
+
+    cdef void* _vectorcall
+    cdef object _general, _make_plans
+    cdef tuple _plans
+    cdef dict __dict__          # the name, documentation and module of the function in Python
+
+    def __cinit__(self, general, make_plans):
+        self._general = general
+        self._make_plans = make_plans
+        update_wrapper(self, general)
+        self._vectorcall = <void*>_vectorcall_chain
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle a kernel; programs refer to kernels by name")
+
+    cdef int _run(self, PyObject* const* args, Py_ssize_t count) except -1:
+        """Whether a plan did it."""
+        cdef PyObject* operands[3]
+        cdef FusedPlan plan
+        if count != 2:
+            return False
+        if self._plans is None:
+            self._plans = tuple(self._make_plans())
+        operands[0], operands[1], operands[2] = args[0], Py_None, args[1]
+        for plan in self._plans:
+            if plan.run(operands, 3):
+                return True
+        return False
+
+
+cdef PyObject* _vectorcall_chain(PyObject* self, PyObject* const* args, size_t nargsf,
+                                 PyObject* kwnames) except NULL:
+    if kwnames is NULL and (<ChainKernel>self)._run(args, PyVectorcall_NARGS(nargsf)):
+        Py_INCREF(Py_None)
+        return Py_None
+    return PyObject_Vectorcall(<PyObject*>(<ChainKernel>self)._general, args, nargsf, kwnames)
+
+
+cdef ChainKernel _other = ChainKernel(report_status, tuple)
+use_vectorcall(ChainKernel, <char*>&_other._vectorcall - <char*><PyObject*>_other)
+_other = None
+
+
 def run_plan(FusedPlan plan, tuple operands):
-    """Compute the results if the operands (inputs, a string, outputs) are what a plan is for; answers
-    whether they are."""
+    """Compute the results if the operands (inputs, what stands for the chain, outputs) are what a plan
+    is for; answers whether they are."""
     cdef PyObject* const* items = (<PyTupleObject*><PyObject*>operands).ob_item
     return bool(plan.run(items, len(operands)))

@@ -132,8 +132,8 @@ def markdown(doc: str) -> str:
 
 
 KERNEL_FAMILIES = (
-    "elementwise", "fused", "reductions", "search", "products", "movement", "nn", "convolution",
-    "pooling",
+    "elementwise", "composite", "fused", "reductions", "search", "products", "movement", "nn",
+    "convolution", "pooling",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

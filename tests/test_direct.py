@@ -376,7 +376,7 @@ MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
     "linear": _linear,
     **dict.fromkeys(["sum", "prod", "mean", "max", "min"], _reduction),
     **dict.fromkeys(["argmax", "argmin"], _arg_reduction),
-    **dict.fromkeys(["relu", "sigmoid", "nn.silu", "nn.gelu_tanh"], _elementwise),
+    "relu": _elementwise,
 }
 ALIASES = {
     "astype", "expand_dims", "squeeze", "flatten", "nn.relu", "nn.attention_bias", "remainder",

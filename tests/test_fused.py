@@ -215,6 +215,15 @@ def test_floats(text: str, dtype: str, size: int) -> None:
     assert_same(text, *[samples(dtype, size, i) for i in range(count)], planned=True)
 
 
+@pytest.mark.parametrize(("count", "planned"), [(7, True), (30, False)])
+def test_chains_of_long_composites(count: int, planned: bool) -> None:
+    """A kernel that is many steps itself: what makes too many is left to the kernels."""
+    steps = [f"nn.gelu(%{i})" for i in range(count - 1)]
+    text = f"{'; '.join(['erf($0)', 'nn.gelu($0)', *steps[1:]])} -> %{count - 1}, %0"
+    for dtype in ("f4", "f8"):
+        assert_same(text, samples(dtype, 3000), planned=planned)
+
+
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 def test_integers(dtype: str) -> None:
     x, y = samples(dtype, 3000), samples(dtype, 3000, 1)

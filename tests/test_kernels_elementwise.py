@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import relaxvm
 from relaxvm.kernels import PREFIX, ufunc_of
 from relaxvm.kernels._blocks import BLOCK
+from relaxvm.kernels._composites import composite
 
 from .kernel_examples import (
     ALIASES,
@@ -69,6 +71,82 @@ def test_erf_is_odd_and_keeps_the_smallest() -> None:
     x = np.array([5e-324, 1e-300, 1e-10, 0.3, 1, 3])
     np.testing.assert_array_equal(result("erf", -x), -result("erf", x))
     np.testing.assert_allclose(result("erf", x[1:3]), x[1:3] * 2 / math.sqrt(math.pi), rtol=1e-15)
+
+
+# Chains
+
+
+def by_ufuncs(name: str, x: np.ndarray) -> np.ndarray:
+    """A composite by numpy, whole array by whole array."""
+    names = {"divide": "true_divide"}
+    values: list[np.ndarray] = []
+
+    def operand(text: str) -> Any:
+        if text.startswith("%"):
+            return values[int(text[1:])]
+        return x if text == "$0" else x.dtype.type(float(text))
+
+    steps, _, wanted = composite(name, x.itemsize).partition(" -> ")
+    for step in steps.split("; "):
+        head, _, operands = step.rstrip(")").partition("(")
+        function = getattr(np, names.get(head.rstrip("!"), head.rstrip("!")))
+        with np.errstate(over="ignore" if head.endswith("!") else "warn"):
+            values.append(function(*map(operand, operands.split(", "))))
+    return values[int(wanted[1:])]
+
+
+@pytest.mark.parametrize("name", STEPPED)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("size", [0, 2, 5, 1000, 3000, 20_000, BLOCK + 3])
+def test_composites_are_their_ufuncs(name: str, dtype: str, size: int) -> None:
+    """Bit for bit, in any layout, in place and over each other."""
+    x = np.asarray(np.random.default_rng(size).uniform(0.01, 5, size), dtype)
+    if name != "rsqrt" and size > 8:
+        x *= np.random.default_rng(1).choice([-1, 1, 20, -20], size).astype(dtype)
+        x[:7] = [0, -0.0, np.inf, -np.inf, np.nan, 1e-42, -600]
+    with warnings.catch_warnings(record=True) as expected:
+        warnings.simplefilter("always")
+        want = by_ufuncs(name, x)
+    memory = np.zeros(x.nbytes + 1, np.uint8)[1:].view(dtype)  # not aligned
+    memory[...] = x
+    both = np.append(x, x[:1])
+    inputs = (x, x[::-1].copy()[::-1], np.repeat(x, 2)[::2], memory,
+              x.astype(x.dtype.newbyteorder()))  # fmt: skip
+    pairs = [(given, np.empty_like(x)) for given in inputs]
+    pairs += [(x, np.empty((size, 2), dtype)[:, 1]), (both[:size], both[-size or 0 :]), (x, x)]
+    for given, out in pairs:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run(name, given, out)
+        assert out.tobytes() == want.tobytes()
+        assert {str(w.message) for w in caught} == {str(w.message) for w in expected}
+
+
+def test_composites_say_what_is_wrong_as_their_ufuncs_do() -> None:
+    x = np.array([-1.0, 0.0, 4.0])
+    with pytest.warns(RuntimeWarning) as caught:
+        run("rsqrt", x, np.empty(3))
+    assert [str(w.message) for w in caught] == [
+        "invalid value encountered in sqrt",
+        "divide by zero encountered in reciprocal",
+    ]
+    with np.errstate(all="raise"):
+        run("sigmoid", np.array([-1e4, 1.0]), np.empty(2))  # 1 / infinity needs no mention
+    with pytest.raises(TypeError, match=r"nn\.gelu: expected floats, got x int64"):
+        run("nn.gelu", np.arange(3), np.empty(3, np.int64))
+    with pytest.raises(ValueError, match=r"nn\.gelu: out: expected float32"):
+        run("nn.gelu", np.zeros(3, np.float32), np.empty(3))
+
+
+def test_composites_present_themselves_as_kernels() -> None:
+    kernel = relaxvm.get_func("relaxvm.kernel.nn.gelu")
+    assert kernel.__name__ == "nn.gelu"
+    assert kernel.__wrapped__ is not kernel
+    with pytest.raises(TypeError, match="programs refer to kernels by name"):
+        pickle.dumps(kernel)
+    out = np.empty(2)
+    kernel(x=np.ones(2), out=out)
+    assert out[0] == pytest.approx(0.8413447460685429)
 
 
 # Blocks

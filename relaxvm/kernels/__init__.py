@@ -26,6 +26,7 @@ read-only.  IndexError: `take` is asked for what is not there.
 
 # Importing the modules registers their kernels.
 from . import (  # noqa: F401
+    composite,
     convolution,
     elementwise,
     fused,

@@ -1,13 +1,14 @@
-"""The error function, which numpy does not have."""
+"""The error function, which numpy does not have, as steps of a chain."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
+__all__ = ["erf32", "erf64"]
 
-__all__ = ["erf_block"]
+Add = Callable[..., str]
+"""``add(name, *operands)`` appends a step to a chain and answers what its result is written as."""
 
 # Source of the coefficients: W. J. Cody, Rational Chebyshev approximations for the error function,
 # Mathematics of Computation 23 (1969), 631-637.  The coefficient of the highest power comes first.
@@ -48,54 +49,30 @@ _END32: Final = 4.0
 """From here on erf is 1 in float32."""
 
 
-def erf_block(out: NDArray[Any], x: NDArray[Any]) -> None:
-    """out = erf(x), of float32 or float64, with temporaries of x's size.  `out` may be `x`.
-
-    The error is under 1e-15 relative for float64 and under 1.5 units in the last place for float32.
-    """
-    if x.dtype == np.float32:
-        _erf32(out, x)
-    else:
-        _erf64(out, x)
+def erf32(add: Add, x: str) -> str:
+    """Append the error function of float32: under 1.5 units in the last place off."""
+    size = add("minimum", add("abs", x), _END32)
+    far = add("subtract", 1, add("exp", _polynomial(add, _FAR32_P, size)))
+    near = add("multiply", _polynomial(add, _NEAR32_P, add("square", size)), size)
+    near = add("add", near, size)
+    return add("copysign", add("where", add("less", size, _NEAR32), near, far), x)
 
 
-def _erf32(out: NDArray[Any], x: NDArray[Any]) -> None:
-    size = np.abs(x)
-    np.minimum(size, _END32, out=size)
-    result = _polynomial(_FAR32_P, size)
-    np.exp(result, out=result)
-    np.subtract(1, result, out=result)
-    near = _polynomial(_NEAR32_P, np.square(size))
-    near *= size
-    near += size
-    np.copyto(result, near, where=size < _NEAR32)
-    np.copysign(result, x, out=out)
+def erf64(add: Add, x: str) -> str:
+    """Append the error function of float64: under 1e-15 off, relative to it."""
+    size = add("minimum", add("abs", x), _END)
+    far = add("exp", add("negative", add("square", size)))
+    far = add("multiply", far, _polynomial(add, _FAR_P, size))
+    far = add("subtract", 1, add("divide", far, _polynomial(add, _FAR_Q, size)))
+    square = add("square", size)
+    near = add("multiply", size, _polynomial(add, _NEAR_P, square))
+    near = add("divide", near, _polynomial(add, _NEAR_Q, square))
+    return add("copysign", add("where", add("less_equal", size, _NEAR), near, far), x)
 
 
-def _erf64(out: NDArray[Any], x: NDArray[Any]) -> None:
-    far = np.abs(x)
-    np.minimum(far, _END, out=far)
-    is_near = far <= _NEAR
-    result = np.square(far)
-    np.negative(result, out=result)
-    np.exp(result, out=result)
-    result *= _polynomial(_FAR_P, far)
-    result /= _polynomial(_FAR_Q, far)
-    np.subtract(1, result, out=result)
-    if is_near.any():
-        near = far[is_near]
-        square = np.square(near)
-        near *= _polynomial(_NEAR_P, square)
-        near /= _polynomial(_NEAR_Q, square)
-        result[is_near] = near
-    np.copysign(result, x, out=out)
-
-
-def _polynomial(coefficients: tuple[float, ...], x: NDArray[Any]) -> NDArray[Any]:
+def _polynomial(add: Add, coefficients: tuple[float, ...], x: str) -> str:
     """By Horner's rule, the coefficient of the highest power first."""
-    value = x * coefficients[0]
+    value = add("multiply", x, coefficients[0])
     for coefficient in coefficients[1:-1]:
-        value += coefficient
-        value *= x
-    value += coefficients[-1]
-    return value
+        value = add("multiply", add("add", value, coefficient), x)
+    return add("add", value, coefficients[-1])

@@ -1,4 +1,4 @@
-"""Element by element: numpy's ufuncs, and functions made of them."""
+"""Element by element: numpy's ufuncs, and choices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..values import describe
-from ._blocks import blockwise, float_dtype, working_dtype
-from ._erf import erf_block
+from ._blocks import blockwise
 from ._kernel import (
     alike,
     as_operand,
@@ -222,71 +221,6 @@ def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     a, cond = private(a, out), private(cond, out)
     np.copyto(out, b)
     np.copyto(out, a, where=cond)
-
-
-def _register_steps(name: str, step: Any, meaning: str, *, direct: bool = False) -> None:
-    """A function of one float, by a step of `blockwise`; narrow floats go through float32."""
-
-    def run(x: NDArray[Any], out: NDArray[Any]) -> None:
-        check_tensors(name, x=x)
-        dtype = float_dtype(name, x=x)
-        check_out(name, out, dtype, x.shape)
-        blockwise(step, out, x, dtype=working_dtype(dtype))
-
-    run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"out = {meaning}, element by element.  x: floats of at most 64 bits."
-    kernel(name, "x: tensor, out: tensor", direct=direct)(run)
-
-
-def _rsqrt(out: NDArray[Any], x: NDArray[Any]) -> None:
-    np.sqrt(x, out=out)
-    np.reciprocal(out, out=out)
-
-
-def _sigmoid(out: NDArray[Any], x: NDArray[Any]) -> None:
-    np.negative(x, out=out)
-    with np.errstate(over="ignore"):  # 1 / infinity is the result
-        np.exp(out, out=out)
-    out += 1
-    np.reciprocal(out, out=out)
-
-
-def _silu(out: NDArray[Any], x: NDArray[Any]) -> None:
-    weight = np.empty_like(x)
-    _sigmoid(weight, x)
-    np.multiply(x, weight, out=out)
-
-
-def _gelu(out: NDArray[Any], x: NDArray[Any]) -> None:
-    weight = x * x.dtype.type(math.sqrt(0.5))
-    erf_block(weight, weight)
-    weight += 1
-    weight *= 0.5
-    np.multiply(x, weight, out=out)
-
-
-def _gelu_tanh(out: NDArray[Any], x: NDArray[Any]) -> None:
-    # (1 + tanh(y)) / 2 is sigmoid(2 * y), which keeps its digits where tanh(y) is near -1.
-    weight = np.square(x)
-    weight *= 0.044715
-    weight += 1
-    weight *= x
-    weight *= 2 * math.sqrt(2 / math.pi)
-    _sigmoid(weight, weight)
-    np.multiply(x, weight, out=out)
-
-
-_register_steps("rsqrt", _rsqrt, "1 / the square root of x")
-_register_steps("sigmoid", _sigmoid, "1 / (1 + exp(-x))", direct=True)
-_register_steps("erf", erf_block, "the error function of x, 2/sqrt(pi) * integral of exp(-t*t)")
-_register_steps("nn.silu", _silu, "x * sigmoid(x)", direct=True)
-_register_steps("nn.gelu", _gelu, "x * (1 + erf(x / sqrt(2))) / 2")
-_register_steps(
-    "nn.gelu_tanh",
-    _gelu_tanh,
-    "x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3))) / 2",
-    direct=True,
-)
 
 
 @kernel("clip", "x: tensor, min: int|float, max: int|float, out: tensor", direct=True)

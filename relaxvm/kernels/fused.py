@@ -6,7 +6,8 @@ A chain is written as its steps, in order, and the steps whose results are wante
 
 ``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel without its
 `out`: any that is one numpy ufunc, ``where``, ``cast`` with a data type, and `relu`, `rsqrt`,
-`sigmoid` and `nn.silu`.  A number goes with the data type of the first tensor beside it.
+`sigmoid`, `erf`, `nn.silu`, `nn.gelu` and `nn.gelu_tanh`.  A number goes with the data type of the
+first tensor beside it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from .._fused import FusedKernel, FusedPlan, find_loop, has_cast, mode_of, run_plan
 from ..registry import GLOBAL, StaticArg
 from ..values import as_dtype
+from ._composites import COMPOSITES, composite
 from ._kernel import (
     PREFIX,
     Dims,
@@ -35,7 +37,7 @@ from ._kernel import (
     ufunc_of,
 )
 
-__all__ = ["Fused", "Ref", "Step", "can_fuse", "parse"]
+__all__ = ["Fused", "Ref", "Step", "can_fuse", "composite_plans", "parse"]
 
 
 class Ref(NamedTuple):
@@ -95,20 +97,12 @@ def _written(operand: Operand) -> str:
 
 # Chains as text
 
-_COMPOSITE: Final[dict[str, str]] = {
-    "relu": "maximum($0, 0) -> %0",
-    "rsqrt": "sqrt($0); reciprocal(%0) -> %1",
-    "sigmoid": "negative($0); exp!(%0); add(%1, 1); reciprocal(%2) -> %3",
-    "nn.silu": "negative($0); exp!(%0); add(%1, 1); reciprocal(%2); multiply($0, %3) -> %4",
-}
-"""Kernels of several ufuncs.  An exclamation mark: an overflow is not reported."""
-
-_COMPOSITE["nn.relu"] = _COMPOSITE["relu"]
-
 _OVERFLOW: Final = 2
 
-_INNER: Final[dict[str, np.ufunc]] = {"reciprocal": np.reciprocal}
+_INNER: Final[dict[str, np.ufunc]] = {"copysign": np.copysign, "reciprocal": np.reciprocal}
 """What only the steps of composites call."""
+
+_RELU: Final = ("relu", "nn.relu")
 
 MAX_STEPS: Final = 32
 MAX_INPUTS: Final = 64
@@ -121,7 +115,9 @@ _NUMBER: Final = re.compile(r"-?(inf|nan|\d+(\.\d*)?([eE][-+]?\d+)?)")
 
 def can_fuse(name: str) -> bool:
     """Whether a kernel, by its name without the prefix, may be a step of a chain."""
-    return name in _COMPOSITE or name in ("where", "cast") or ufunc_of(PREFIX + name) is not None
+    if name in COMPOSITES or name in _RELU or name in ("where", "cast"):
+        return True
+    return ufunc_of(PREFIX + name) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -131,7 +127,12 @@ def parse(text: str) -> Fused:
     Raises:
         ValueError: it is none: the message says what is wrong.
     """
-    return _parse(text, can_fuse)
+    program = _parse(text, can_fuse)
+    steps, results = program
+    if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
+        raise ValueError(f"fused: expected at most {MAX_STEPS} steps and {MAX_RESULTS} results, "
+                         f"got {len(steps)} and {len(results)}")
+    return program
 
 
 def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
@@ -145,9 +146,6 @@ def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
             raise ValueError(f"fused: step {len(steps)}: expected NAME(OPERANDS), got {part!r}")
         steps.append(_step(len(steps), match[1], match[2], is_step))
     results = tuple(_result(item.strip(), len(steps)) for item in wanted.split(","))
-    if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
-        raise ValueError(f"fused: expected at most {MAX_STEPS} steps and {MAX_RESULTS} results, "
-                         f"got {len(steps)} and {len(results)}")
     fused = Fused(tuple(steps), results)
     used = {ref.number for step in steps for ref in step.operands
             if isinstance(ref, Ref) and ref.kind == "$"}  # fmt: skip
@@ -375,9 +373,10 @@ class _Planner:
 
     def add(self, step: Step, operands: Sequence[Any]) -> Any:
         """Add a step on places and numbers; answers the place of its result."""
-        composite = _COMPOSITE.get(step.name)
-        if composite is not None:
-            return self._add_composite(composite, operands[0])
+        if step.name in COMPOSITES:
+            return self.add_composite(step.name, operands[0])
+        if step.name in _RELU:
+            step, operands = Step("maximum", (operands[0], 0)), (operands[0], 0)
         name = step.name.removesuffix("!")
         refs = [x for x in operands[: 1 if name == "cast" else None] if isinstance(x, Ref)]
         modes = [self._mode(ref) for ref in refs]
@@ -398,11 +397,13 @@ class _Planner:
         self.modes.append(_FULL if _FULL in modes else _SPREAD)
         return Ref("%", len(self.steps) - 1)
 
-    def _add_composite(self, text: str, operand: Any) -> Ref:
-        if self._dtype(operand) not in (np.float32, np.float64) and "maximum" not in text:
+    def add_composite(self, name: str, operand: Any) -> Ref:
+        """Add the steps of a composite; answers the place of its result."""
+        dtype = self._dtype(operand)
+        if dtype not in (np.float32, np.float64):
             raise _Unplanned  # its kernel converts
         made: list[Ref] = []
-        for step in _composite(text).steps:
+        for step in _composite(name, dtype.itemsize).steps:
             operands = [
                 x if not isinstance(x, Ref) else operand if x.kind == "$" else made[x.number]
                 for x in step.operands
@@ -471,8 +472,17 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @lru_cache
-def _composite(text: str) -> Fused:
-    return _parse(text, lambda name: _ufunc(name) is not None)
+def _composite(name: str, itemsize: int) -> Fused:
+    return _parse(composite(name, itemsize), lambda name: name == "where" or bool(_ufunc(name)))
+
+
+def composite_plans(name: str) -> list[FusedPlan]:
+    """The plans of a composite as a kernel: of float32 and of float64."""
+    plans = []
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        planner = _Planner((dtype,), (_FULL,))
+        plans.append(planner.plan([planner.add_composite(name, Ref("$", 0))]))
+    return plans
 
 
 def _plan(
@@ -503,11 +513,11 @@ def _plan_for(
             operands = [made[x.number] if isinstance(x, Ref) and x.kind == "%" else x
                         for x in step.operands]  # fmt: skip
             made.append(planner.add(step, operands))
+        results = [made[index] for index in program.results]
+        if any(planner.modes[ref.number] != _FULL for ref in results):
+            return None
+        return planner.plan(results)
     except (_Unplanned, TypeError, ValueError):
         return None  # its kernels do it, or say what is wrong
-    results = [made[index] for index in program.results]
-    if any(planner.modes[ref.number] != _FULL for ref in results):
-        return None
-    return planner.plan(results)
 
 
