@@ -371,6 +371,8 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"header: truncated at byte 0: 8 bytes needed, 0 left"),
     "magic": (u64(7) + NEW[8:], NOT_EXECUTABLE + "0x7"),
     "ELF": (b"\x7fELF" + bytes(60), NOT_EXECUTABLE + "a shared library.*write_to_file"),
+    "ar": (b"!<arch>\n" + bytes(60), NOT_EXECUTABLE + r"an archive.*to \.so"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(60), NOT_EXECUTABLE + r"an archive.*to \.so"),
     "PE": (b"MZ\x90\x00" + bytes(60), NOT_EXECUTABLE + "a shared library"),
     "version": (u64(0xD225DE2F4214151E) + string(b"0.15"),
                 r"header: expected version b'0.14', got b'0.15'"),

@@ -218,6 +218,8 @@ def _load_header(read: _Reader) -> bool:
 
 
 _SHARED_LIBRARIES: Final = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_ARCHIVES: Final = (b"!<arch>\n", b"\x1f\x8b")
+"""Of object files, as TVM writes them to ``.a`` and ``.tar``."""
 
 
 def _strange(head: bytes) -> str:
@@ -227,6 +229,9 @@ def _strange(head: bytes) -> str:
         return (f"{expected}a shared library, which relaxvm.load reads from a path or memory if it "
                 f"is one of Linux; or write the stream alone with TVM's "
                 f"ex.mod.write_to_file(path, '')")
+    if head.startswith(_ARCHIVES):
+        return (f"{expected}an archive; TVM's ex.export_library writes object files to .a and "
+                f".tar, and what can be loaded to .so")
     return f"{expected}{_U64.unpack(head)[0]:#x}"
 
 
