@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import re
 import subprocess
@@ -912,3 +914,43 @@ def test_chains_of_jumps():
     cycle = [ret(), goto(2), goto(-1), goto(-1)]
     report = verify(make(*cycle), registry=KNOWN)
     assert [p.rule for p in report.problems] == ["unreachable"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_that_is_forked_while_another_thread_verifies():
+    code = """
+import os, threading, relaxvm
+from relaxvm.verify import code, verify
+
+b = relaxvm.ExecBuilder()
+with b.function("main", 1):
+    b.emit_call("vm.builtin.copy", [b.r(0)], dst=b.r(1))
+    b.emit_ret(b.r(1))
+executable, runs = b.get(), code._runs
+inside, on = threading.Event(), threading.Event()
+
+def slow(*args):
+    if threading.current_thread() is thread:
+        inside.set()
+        on.wait()
+    return runs(*args)
+
+code._runs = slow
+thread = threading.Thread(target=verify, args=(executable,))
+thread.start()
+inside.wait()
+child = os.fork()
+assert verify(executable).ok
+if child:
+    on.set()
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    os._exit(0)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    with subprocess.Popen(command, start_new_session=True) as it:
+        try:
+            assert it.wait(30) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(it.pid, 9)

@@ -53,6 +53,8 @@ CONSTANTS: Final = "const_loader"
 EXECUTABLE: Final = "relax.VMExecutable"
 MAX_MODULES: Final = 4096
 MAX_IMPORTS: Final = 1 << 16
+SMALL: Final = 1 << 20
+"""Bytes of a file that are read at once, so that other threads may take over less often."""
 
 PART: Final = "tvm_library"
 """What the library is called among the parts of a kernel section."""
@@ -259,6 +261,8 @@ def _extent_of(file: Any, name: str, limits: Limits, mmap: bool) -> Extent:
         return MemoryExtent(read_all(file, name, limits))
     start = file.tell()
     limits.check("file_bytes", size - start, name)
+    if size - start <= SMALL:
+        return MemoryExtent(file.read(size - start))
     if not mmap:
         return FileExtent(file, name, start, size - start)
     mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from .. import isa
 from ..isa import FieldKind, Op
 from .image import Image, Words
+from .lazy import lazy
 from .sites import CallSites
 
 __all__ = ["Args", "Chunk", "Flow", "Rows", "chunks", "is_special"]
@@ -82,7 +82,7 @@ class Rows:
     _first: Words
     _image: Image
 
-    @cached_property
+    @lazy
     def args(self) -> Args:
         """The arguments of all rows."""
         if self.op.tail is None:
@@ -92,7 +92,7 @@ class Rows:
         kind = (word >> isa.KIND_SHIFT) & 0xFF
         return Args(row, position, kind, (word << _KIND_BITS) >> _KIND_BITS)
 
-    @cached_property
+    @lazy
     def odd_args(self) -> Args:
         """The arguments that are not plainly right: not registers of the function, immediates in
         range, existing constants or functions.  There are few, and rules look at these only."""
@@ -159,7 +159,7 @@ class Chunk:
         self.rows = tuple(self._rows())
         self.calls = tuple(rows for rows in self.rows if rows.op.tail is not None)
 
-    @cached_property
+    @lazy
     def sites(self) -> tuple[CallSites, ...]:
         """The calls beside what their callees take."""
         table = self.image.signatures
@@ -250,15 +250,15 @@ class Flow:
                 self._from.append(rows.pc[inside])
                 self._to.append(rows.pc[inside] + distance[inside])
 
-    @cached_property
+    @lazy
     def stops(self) -> Words:
         return _joined(self._stops)
 
-    @cached_property
+    @lazy
     def jump_from(self) -> Words:
         return _joined(self._from)
 
-    @cached_property
+    @lazy
     def jump_to(self) -> Words:
         return _joined(self._to)
 

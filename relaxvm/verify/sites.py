@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .lazy import lazy
 from .signatures import SignatureTable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CallSites:
         self.callee: Words = np.where(self.known, index, 0)
         self._table = table
 
-    @cached_property
+    @lazy
     def count_allowed(self) -> Flags:
         """bool[m]: whether the signature of the callee, if any, allows the number of arguments."""
         counts, table = self.rows.counts, self._table
@@ -58,7 +58,7 @@ class CallSites:
         allowed &= counts <= table.most[self.callee]
         return allowed
 
-    @cached_property
+    @lazy
     def args(self) -> SignedArgs:
         """The arguments that can be compared with parameters."""
         args, table = self.rows.args, self._table
@@ -69,7 +69,7 @@ class CallSites:
         params = table.params(self.callee[row], args.position[where], self.rows.counts[row])
         return SignedArgs(where, params, kinds, ~table.accepts(params, kinds))
 
-    @cached_property
+    @lazy
     def checked(self) -> Words:
         """The calls that the check of a signature has to see: their other arguments are right."""
         wanted = self.known & self._table.checked[self.callee] & self.count_allowed

@@ -1,0 +1,27 @@
+"""Attributes that are computed when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+__all__ = ["lazy"]
+
+T = TypeVar("T")
+
+
+class lazy(Generic[T]):
+    """Decorates a method without arguments, of a class without slots.
+
+    Before Python 3.12 `functools.cached_property` has a lock, one for all instances: a process that
+    is forked while another thread holds it waits for ever.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        value = self._compute(instance)
+        instance.__dict__[self._compute.__name__] = value  # found before this the next time
+        return value
