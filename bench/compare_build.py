@@ -1,10 +1,11 @@
 """Time to compile a module, beside TVM: building it, passes and code, script, kernels.
 
-    python bench/compare_build.py [--sizes N ...] [--repeats N] [--json FILE]
+    python bench/compare_build.py [--sizes N ...] [--prim-funcs N ...] [--repeats N] [--json FILE]
 
 The module is a chain of R.call_dps_packed bindings, with static or symbolic shapes; and one with
-PrimFuncs, which both sides compile.  Every measurement happens in a process of its own; both sides
-take turns and the least time of each counts.  Needs the extra ``tvm``.
+PrimFuncs, which both sides compile: with nothing in the cache, a second time, and with one of them
+changed.  Every measurement happens in a process of its own; both sides take turns and the least
+time of each counts.  Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,12 +25,13 @@ import clean
 
 SIDES = ("relaxvm", "TVM")
 STEPS = ("build module", "passes and code", "print", "parse")
-PRIM_FUNCS = 8
+FROM_SCRIPT = ("script to VM", "processor time", "again", "one changed")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10000])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1000, 10000])
+    parser.add_argument("--prim-funcs", type=int, nargs="*", default=[1, 10, 100], metavar="N")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
     parser.add_argument(
@@ -43,7 +46,7 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     cases = [(kind, size) for kind in ("static", "dynamic") for size in options.sizes]
     print(f"{'module':24}{'step':18}{'relaxvm':>12}{'TVM':>12}{'TVM / relaxvm':>15}   per binding")
-    for kind, size in [*cases, ("PrimFuncs", PRIM_FUNCS)]:
+    for kind, size in [*cases, *(("PrimFuncs", size) for size in options.prim_funcs)]:
         best: dict[str, dict[str, float]] = {side: {} for side in SIDES}
         for _ in range(options.repeats):
             for side in SIDES:
@@ -160,7 +163,7 @@ PRIM_FUNC = """
         for i, j in T.grid(128, 128):
             with T.sblock("b"):
                 vi, vj = T.axis.remap("SS", [i, j])
-                y[vi, vj] = x[vi, vj] * T.float32({i}.5) + T.exp(x[vj, vi])
+                y[vi, vj] = x[vi, vj] * T.float32({factor}) + T.exp(x[vj, vi])
 """
 TINY = """
 @I.ir_module(s_tir=True)
@@ -180,30 +183,48 @@ CALL = (
 )
 
 
-def with_prim_funcs(side: str, size: int) -> dict[str, float]:
-    """Seconds from script to a loaded executable, of a module with `size` PrimFuncs."""
+def module_of(size: int, factor: float = 1.5) -> str:
+    """Script of a module with `size` PrimFuncs, the first of which has a factor."""
     text = "@I.ir_module(s_tir=True)\nclass Module:"
-    text += "".join(PRIM_FUNC.format(i=i + 1) for i in range(size))
+    factors = [factor, *(i + 0.5 for i in range(2, size + 1))]
+    text += "".join(PRIM_FUNC.format(i=i, factor=x) for i, x in enumerate(factors, 1))
     text += '\n    @R.function\n    def main(x0: R.Tensor((128, 128), "float32")):\n'
     text += "        cls = Module\n"
     text += "".join(CALL.format(i=i + 1, last=i) for i in range(size))
-    text += f"        return x{size}\n"
-    if side == "relaxvm":
-        import relaxvm as rx
-        from relaxvm.script import from_source
+    return f"{text}        return x{size}\n"
 
-        rx.VirtualMachine(rx.build(from_source(TINY)))  # imports are measured elsewhere
-        start = time.perf_counter()
-        rx.VirtualMachine(rx.build(from_source(text)))
-        return {"script to VM": time.perf_counter() - start}
+
+def with_prim_funcs(side: str, size: int) -> dict[str, float]:
+    """Seconds from script to a loaded executable."""
+    load = (loaded_by_relaxvm if side == "relaxvm" else loaded_by_tvm)()
+    load(TINY)  # imports are measured elsewhere
+    before = processor_time()
+    new, _ = timed(lambda: load(module_of(size)))
+    spent = processor_time() - before
+    again, _ = timed(lambda: load(module_of(size)))
+    changed, _ = timed(lambda: load(module_of(size, 0.25)))
+    return dict(zip(FROM_SCRIPT, (new, spent, again, changed), strict=True))
+
+
+def processor_time() -> float:
+    """Seconds that this process and those that it started have computed."""
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def loaded_by_relaxvm() -> Callable[[str], Any]:
+    import relaxvm as rx
+    from relaxvm.script import from_source
+
+    return lambda text: rx.VirtualMachine(rx.build(from_source(text)))
+
+
+def loaded_by_tvm() -> Callable[[str], Any]:
     import tvm
     from tvm import relax
     from tvm.script import from_source
 
-    relax.VirtualMachine(tvm.compile(from_source(TINY), "llvm"), tvm.cpu())
-    start = time.perf_counter()
-    relax.VirtualMachine(tvm.compile(from_source(text), "llvm"), tvm.cpu())
-    return {"script to VM": time.perf_counter() - start}
+    return lambda text: relax.VirtualMachine(tvm.compile(from_source(text), "llvm"), tvm.cpu())
 
 
 if __name__ == "__main__":

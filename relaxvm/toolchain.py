@@ -7,8 +7,8 @@ its version, its options, the header, the text.  A cache entry is a directory::
                    <name>.c     the text it was compiled from, for debuggers and people
                    sha256       of the library; where it does not match, the entry is made again
 
-``<cache>/<hash>.in`` is for a piece of text that was compiled with others (`compile_pieces`): it
-names the library.
+``<cache>/pieces/<hash>`` is for a piece of text that was compiled with others (`compile_pieces`):
+it names the library.
 
 An entry is made in a directory of its own and renamed when it is complete, so that any number of
 processes may share a cache.  Only the user may be able to write to it, because what lies in it is
@@ -171,7 +171,7 @@ def compile_pieces(
     options = [*FLAGS, _SHARED, *_own_flags(), *flags]
     cache = cache_dir()
     key = _key(command, options, objects, head, name)
-    notes = {piece: cache / f"{_digest([key, piece])}.in" for piece in pieces}
+    notes = {piece: cache / _PIECES / _digest([key, piece]) for piece in pieces}
     known = _noted(notes)
     missing = sorted((p for p in notes if p not in known), key=len, reverse=True)
     count = max(min(_cores(), len(missing) // _FEW), -(-len(missing) // _MANY))
@@ -484,7 +484,7 @@ def _noted(notes: Mapping[str, Path]) -> dict[str, Path]:
         except (OSError, UnicodeDecodeError):
             continue
         if text not in sound:
-            library = note.parent.joinpath(*text.split("/"))
+            library = note.parents[1].joinpath(*text.split("/"))
             sound[text] = library if _NOTE.fullmatch(text) and _is_sound(library) else None
         known = sound[text]
         if known is not None:
@@ -492,13 +492,15 @@ def _noted(notes: Mapping[str, Path]) -> dict[str, Path]:
     return found
 
 
+_PIECES: Final = "pieces"
 _NOTE: Final = re.compile(r"[0-9a-f]+/[\w-][\w.-]*")
 """Entry and file."""
 
 
 def _note(note: Path, library: Path) -> None:
     """Write down, at once, which library a piece is in."""
-    new = note.with_name(f".new-{secrets.token_hex(8)}")
+    new = library.parents[1] / f".new-{secrets.token_hex(8)}"
+    note.parent.mkdir(exist_ok=True)
     try:
         new.write_text(f"{library.parent.name}/{library.name}", encoding="ascii")
         new.replace(note)
@@ -563,8 +565,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+@functools.cache
 def _sweep(cache: Path) -> None:
-    """Remove what processes that were killed have left."""
+    """Remove what processes that were killed have left, once."""
     oldest = time.time() - _STALE
     for path in cache.glob(".[no][el][wd]-*"):
         with contextlib.suppress(FileNotFoundError):  # another process sweeps, too

@@ -431,11 +431,11 @@ def test_the_key_of_a_piece_has_all_that_matters(
 )
 def test_a_damaged_piece_is_made_again(damage: Any, cache: Path) -> None:
     (library,) = toolchain.compile_pieces(HEAD, [piece(1)], name="p")
-    (note,) = cache.glob("*.in")
+    (note,) = (cache / "pieces").iterdir()
     damage(library, note)
     assert results({1: piece(1)}) == {1: 1}
     assert results({1: piece(1)}) == {1: 1}
-    assert not list(cache.glob(".*"))
+    assert not list(cache.rglob(".*"))
 
 
 PIECES = """
@@ -461,7 +461,7 @@ def test_many_processes_compile_the_same_pieces(cache: Path) -> None:
         _, error = process.communicate(timeout=120)
         assert process.returncode == 0, error
     assert results({i: piece(i) for i in range(15)}) == {i: i for i in range(15)}
-    assert not list(cache.glob(".*"))
+    assert not list(cache.rglob(".*"))
 
 
 # Processes
