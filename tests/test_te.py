@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxvm import ir, te, tir, topi
+import relaxvm
+from relaxvm import VirtualMachine, ir, te, tir, topi
 from relaxvm.ir.block_builder import BlockBuilder
 from relaxvm.ir.equality import assert_structural_equal
 from relaxvm.script import from_source
 from relaxvm.tir.build import build_prim_funcs, compile_prim_func
+from relaxvm.values import Shape
 
 RNG = np.random.default_rng(7)
 A = RNG.standard_normal((4, 5)).astype("float32")
@@ -144,6 +146,19 @@ def test_emit_te_names_functions_of_nn(name: str) -> None:
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit_te(getattr(topi.nn, name), x))
     assert {var.name for var in builder.get().get_global_vars()} == {"main", name}
+
+
+def test_emit_te_takes_a_tensor_whose_shape_is_a_variable() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["a", "b"])):
+        return R.exp(R.reshape(x, s))
+"""
+    vm = VirtualMachine(relaxvm.build(from_source(text), relax_pipeline="tvm"))
+    out = vm["main"](np.ones(6, "f"), Shape((2, 3)))
+    np.testing.assert_allclose(out, np.full((2, 3), np.e), 1e-6)
 
 
 def test_emit_te_takes_a_dimension_that_is_an_expression() -> None:

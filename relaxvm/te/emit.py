@@ -145,7 +145,8 @@ class _Arguments:
         raise TypeError(f"emit_te: expected a tensor, a shape or a scalar, got {arg} of type {ty}")
 
     def _tensor(self, arg: Expr, ty: TensorType) -> Tensor:
-        if type(ty.shape) is not ShapeExpr or ty.dtype is None:
+        dims = ty.dims
+        if dims is None or ty.dtype is None:
             raise TypeError(
                 f"emit_te: the dimensions and data type of {arg} have to be known, its type is {ty}"
             )
@@ -157,7 +158,7 @@ class _Arguments:
         else:
             letters = string.ascii_uppercase
             name = letters[count] if count < len(letters) else f"tensor_input_{count}"
-        tensor = Tensor([self._own(dim) for dim in ty.shape.values], ty.dtype, name)
+        tensor = Tensor([self._own(dim) for dim in dims], ty.dtype, name)
         self.args.append(arg)
         self.params.append(tensor)
         return tensor
