@@ -238,6 +238,31 @@ def test_loading_again_and_again(path: Path) -> None:
     assert resident() - size < 4 << 20  # a library takes 100 KiB
 
 
+def test_loading_and_dropping_beside_threads_that_run(path: Path) -> None:
+    def right(vm: VirtualMachine) -> bool:
+        return vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+    def run() -> None:
+        while not done.is_set():
+            found.append(right(shared))
+
+    done = threading.Event()
+    found: list[bool] = []
+    shared = VirtualMachine(relaxvm.load_library(path))
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            found.append(right(VirtualMachine(relaxvm.load_library(path))))
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert len(found) > 5
+    assert all(found)
+
+
 def test_code_stays_as_long_as_what_uses_it(path: Path) -> None:
     before = copies()
     ex = relaxvm.load_library(path)
