@@ -187,6 +187,13 @@ def test_modules_that_are_no_program(model: Any) -> None:
         relaxvm.from_tvm(model.mod.imports[0])
     with pytest.raises(TypeError, match=r"got a module of kind 'relax\.VirtualMachine'"):
         relaxvm.from_tvm(bridge.VirtualMachine(model, tvm.cpu()))
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    ours = builder.get()
+    for what in (ours, ours.mod, relaxvm.VirtualMachine(ours)):
+        with pytest.raises(TypeError, match=f"got {type(what).__name__} of relaxvm, which has no"):
+            relaxvm.from_tvm(what)
 
 
 def test_a_machine_is_all_that_is_left_of_a_program() -> None:

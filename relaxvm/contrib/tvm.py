@@ -31,6 +31,7 @@ from ..isa import FuncKind
 from ..limits import Limits
 from ..linking import Functions
 from ..memory import NAIVE_ALLOCATOR, POOLED_ALLOCATOR, MemoryConfig
+from ..module import ExecutableModule
 from ..native import native_function
 from ..registry import GLOBAL, Registry
 from ..values import Device, Shape, describe
@@ -109,9 +110,15 @@ def _permitted(functions: Functions) -> Callable[[str], bool]:
     return frozenset(functions).__contains__
 
 
+_OURS: Final = (VMExecutable, ExecutableModule, _VirtualMachine)
+
+
 def _module_of(executable: Any) -> Any:
     """The module that holds an executable, with kernels that can be called."""
     expected = "from_tvm: expected what tvm.compile gives, or a module that TVM has loaded"
+    if isinstance(executable, _OURS):
+        raise TypeError(f"{expected}; got {describe(executable)} of relaxvm, which has no need "
+                        f"of it")
     module = executable
     if callable(getattr(executable, "jit", None)):
         _refuse_devices(_tree((executable.mod,)))  # TVM loads them only where there is a driver
