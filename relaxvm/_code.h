@@ -33,6 +33,14 @@ static inline void rvm_incref(PyObject *object) {
 #endif
 }
 
+/* An operand word >= 0 is a register of the frame; a word < 0 counts back from the end of the pool of
+ * constants.  A register that holds NULL reads as None. */
+static inline PyObject *rvm_load(PyObject *const *fp, PyObject *const *pool_end, int64_t word) {
+    PyObject *const *base = word < 0 ? pool_end : fp;
+    PyObject *value = base[word];
+    return RVM_LIKELY(value != NULL) ? value : Py_None;
+}
+
 /* What a site remembers: an object, and the dimensions and memory it was made with. */
 typedef struct {
     PyObject *object;

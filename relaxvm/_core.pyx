@@ -159,12 +159,14 @@ rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
 rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
 
 # Without an exception for Cython to look after: the loop breaks off where it gets NULL.
-ctypedef PyObject* (*native_call)(PyObject*, PyObject* const*, Py_ssize_t) noexcept
+ctypedef PyObject* (*native_call)(PyObject*, PyObject* const*, PyObject* const*, const int64_t*,
+                                  Py_ssize_t, int64_t*) noexcept
 cdef native_call _call_native = <native_call>call_native
 
 cdef enum:
     POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
     CALL_TICKS = 64     # what a call of C code counts for
+    NATIVE_TICKS = 4    # one of a native function, and one more for each KiB of its tensors
     PYTHON_TICKS = 8    # and one of a Python function, which looks at signals itself
     YIELD_POLLS = 16    # polls between chances for other threads
     DEADLINE_BLOCKS = 64
@@ -580,7 +582,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     """Run the frame at `fp` to its return; a new reference, or NULL with an exception."""
     cdef PyObject** pool_end = image.pool_end
     cdef const int64_t* ip = (<rvm_func*>fp[RVM_FUNC]).code
-    cdef int64_t op, i, count, word
+    cdef int64_t op, i, count, word, nbytes
     cdef int truth
     cdef int64_t ticks = POLL_TICKS
     cdef int64_t max_depth = machine._max_depth
@@ -630,24 +632,24 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             ip += 5 + count
 
         elif op == OP_CALL_NATIVE:
-            cell = fp + ip[4]
             count = ip[3]
-            rvm_gather(cell, fp, pool_end, ip + 5, count)
             other = pool_end[ip[2]]
-            value = _call_native(other, cell, count)
+            value = _call_native(other, fp, pool_end, ip + 4, count, &nbytes)
             if rvm_unlikely(value is NULL):
                 break
-            if rvm_unlikely(value is not Py_None and not _is_plain(machine, value)):
+            if value is Py_None:
+                value = NULL
+            elif not _is_plain(machine, value):
                 value = _as_value(machine, other, value)
                 if value is NULL:
                     break
             rvm_store(fp + ip[1], value)
-            ticks -= CALL_TICKS
+            ticks -= NATIVE_TICKS + (nbytes >> 10)
             if rvm_unlikely(ticks < 0):
                 ticks = POLL_TICKS
                 if _poll(machine, run) < 0:
                     break
-            ip += 5 + count
+            ip += 4 + count
 
         elif op == OP_CALL_VM:
             func = <rvm_func*>ip[2]

@@ -42,15 +42,7 @@ static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
 static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape */
 static PyArray_Descr *rvm_int64, *rvm_bool;
 
-/* ---- operands ------------------------------------------------------------------------------
- * An operand word >= 0 is a register of the frame; a word < 0 counts back from the end of the
- * pool of constants.  A register that holds NULL reads as None.
- */
-static inline PyObject *rvm_load(PyObject **fp, PyObject **pool_end, int64_t word) {
-    PyObject **base = word < 0 ? pool_end : fp;
-    PyObject *value = base[word];
-    return RVM_LIKELY(value != NULL) ? value : Py_None;
-}
+/* ---- operands: registers and constants, see _code.h ------------------------------------------ */
 
 /* Store an owned reference.  The old value goes last: its destructor may run any code. */
 static inline void rvm_store(PyObject **cell, PyObject *value) {

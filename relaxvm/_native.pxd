@@ -55,8 +55,9 @@ cdef extern from "_native.h":
         uintptr_t misaligned
         uint64_t writes
         uint64_t writes_last
+        int unsure
         int strided
-        int gil
+        int64_t unlock_from
 
 
 cdef class NativeFunction:
@@ -68,4 +69,5 @@ cdef class NativeFunction:
     cdef object _keepalive
 
 
-cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL
+cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
+                           const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL

@@ -10,7 +10,7 @@ the slow path.
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
 from operator import index as as_index
@@ -31,8 +31,8 @@ cdef extern from "_native_impl.h":
         RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
         RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
         RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_ARRAY, RVM_LIST, RVM_PYTHON_OBJECT, RVM_CPU
-        RVM_HOLD_GIL, RVM_RELEASE_GIL, RVM_GIL_BY_SIZE
         RVM_STACK_ARGS, RVM_FEW_DIMS
+        RVM_SAID_WHY, RVM_IGNORED
     int64_t RVM_BIG_CALL
 
     ctypedef struct RvmHost:
@@ -55,14 +55,19 @@ cdef extern from "_native_impl.h":
     ctypedef struct rvm_call:
         char* kind
         char* message
-        bint interrupted
+        int said
 
     const RvmHost rvm_host
-    uint64_t rvm_written(const rvm_kernel*, Py_ssize_t) noexcept
-    int rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
+    PyObject* rvm_argument(PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t) noexcept
+    bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
+    bint rvm_is_exposed(const rvm_kernel*, const int64_t*, Py_ssize_t, Py_ssize_t) noexcept
+    const int64_t* rvm_in_a_row
     object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
     void rvm_learn_dtype(int, RvmDtype) noexcept
-    bint rvm_put(const rvm_kernel*, PyObject*, int, RvmAny*, rvm_slot*, int64_t*) noexcept
+    int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
+                RvmAny*, rvm_slot*, int64_t*) noexcept
+    bint rvm_does(const rvm_kernel*, int, PyObject* const*, PyObject* const*, const int64_t*,
+                  Py_ssize_t) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
     bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
     int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, int64_t, RvmAny*,
@@ -87,7 +92,7 @@ cdef extern from "Python.h":
 BIG_CALL = RVM_BIG_CALL
 """Bytes of all tensors of a call from which ``release_gil="auto"`` releases the interpreter lock."""
 
-cdef dict _GIL_POLICIES = {False: RVM_HOLD_GIL, True: RVM_RELEASE_GIL, "auto": RVM_GIL_BY_SIZE}
+cdef dict _UNLOCK_FROM = {False: INT64_MAX, True: 0, "auto": RVM_BIG_CALL}
 
 cdef dict _KINDS = {
     cls.__name__: cls
@@ -162,7 +167,7 @@ cdef class NativeFunction:
         if not 0 < alignment <= 4096 or alignment & (alignment - 1):
             raise ValueError(f"NativeFunction {name!r}: expected an alignment that is a power of two "
                              f"up to 4096, got {alignment}")
-        if not isinstance(release_gil, (bool, str)) or release_gil not in _GIL_POLICIES:
+        if not isinstance(release_gil, (bool, str)) or release_gil not in _UNLOCK_FROM:
             raise ValueError(f"NativeFunction {name!r}: expected release_gil True, False or 'auto', "
                              f"got {release_gil!r}")
         self.writes = None if writes is None else tuple([as_index(position) for position in writes])
@@ -179,10 +184,13 @@ cdef class NativeFunction:
         self._keepalive = keepalive
         self.kernel.call = <RvmFunction><uintptr_t>address
         self.kernel.self = <void*><uintptr_t>as_index(self_address)
-        self.kernel.needs = cnp.NPY_ARRAY_ALIGNED | (0 if strided else cnp.NPY_ARRAY_C_CONTIGUOUS)
+        self.kernel.needs = cnp.NPY_ARRAY_ALIGNED | cnp.NPY_ARRAY_WRITEABLE
+        if not strided:
+            self.kernel.needs |= cnp.NPY_ARRAY_C_CONTIGUOUS
         self.kernel.misaligned = <uintptr_t>(alignment - 1)
+        self.kernel.unsure = writes is None
         self.kernel.strided = bool(strided)
-        self.kernel.gil = _GIL_POLICIES[release_gil]
+        self.kernel.unlock_from = _UNLOCK_FROM[release_gil]
         self._vectorcall = <void*>_vectorcall
 
     @property
@@ -193,7 +201,8 @@ cdef class NativeFunction:
     @property
     def release_gil(self):
         """Whether other Python threads run during a call: True, False or ``"auto"``."""
-        return (False, True, "auto")[self.kernel.gil]
+        return next(policy for policy, bound in _UNLOCK_FROM.items()
+                    if bound == self.kernel.unlock_from)
 
     @property
     def strided(self):
@@ -214,50 +223,61 @@ cdef class NativeFunction:
 
 cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                            PyObject* kwnames) except NULL:
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    cdef PyObject* result
+    cdef int64_t nbytes
     if kwnames is not NULL and PyTuple_GET_SIZE(kwnames):
         return _refuse_keywords(self)
-    return call_native(self, args, PyVectorcall_NARGS(nargsf))
+    if count > RVM_STACK_ARGS:
+        result = _call_slowly(self, args, NULL, NULL, count, &nbytes)
+    else:
+        result = call_native(self, args, NULL, rvm_in_a_row, count, &nbytes)
+    if result is Py_None:
+        Py_INCREF(result)
+    return result
 
 
 cdef PyObject* _refuse_keywords(PyObject* self) except NULL:
     raise TypeError(f"{(<NativeFunction>self).name}: a native function takes no keyword arguments")
 
 
-cdef PyObject* call_native(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL:
-    """Call a NativeFunction with borrowed arguments: a new reference, or NULL with an exception."""
+cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
+                           const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL:
+    """Call a NativeFunction with `count` operands, the registers and constants that `words` name: a
+    new reference, or None as a borrowed one, or NULL with an exception.  `nbytes`: of its tensors."""
     cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
-    cdef RvmAny values[RVM_STACK_ARGS]
+    cdef RvmAny args[RVM_STACK_ARGS]
     cdef rvm_slot slots[RVM_STACK_ARGS]
     cdef RvmAny ret
     cdef rvm_call call
-    cdef uint64_t written
-    cdef int64_t nbytes = 0
-    cdef Py_ssize_t i
-    cdef int code
+    cdef int flags, code
     if count > RVM_STACK_ARGS:
-        return _call_slowly(self, args, count)
-    written = rvm_written(kernel, count)
-    for i in range(count):
-        if not rvm_put(kernel, args[i], <int>(written >> i & 1), &values[i], &slots[i], &nbytes):
-            return _call_slowly(self, args, count)
-    code = rvm_run(kernel, values, slots, count, nbytes, &ret, &call)
+        return _call_slowly(self, fp, pool_end, words, count, nbytes)
+    flags = rvm_put(kernel, fp, pool_end, words, count, args, slots, nbytes)
+    if not rvm_does(kernel, flags, fp, pool_end, words, count):
+        return _call_slowly(self, fp, pool_end, words, count, nbytes)
+    code = rvm_run(kernel, args, slots, count, nbytes[0], &ret, &call)
     if code != 0:
         return _fail(self, code, &call)
-    if ret.type != RVM_NONE:
-        return _take_result(self, &ret)
-    Py_INCREF(Py_None)
-    return Py_None
+    if ret.type == RVM_NONE:
+        return Py_None
+    return _take_result(self, &ret)
 
 
-cdef PyObject* _call_slowly(PyObject* self, PyObject* const* args, Py_ssize_t count) except NULL:
-    """`call_native` for any number of arguments, of any kind."""
+cdef PyObject* _call_slowly(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
+                            const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL:
+    """`call_native` for any number of arguments, of any kind; `words` may be NULL for those in a
+    row."""
     cdef _Call call = _Call(<NativeFunction>self, count)
     cdef Py_ssize_t i
     for i in range(count):
         call.position = i
         call.written = rvm_is_written(&call.function.kernel, i, count)
-        call.put(<object>args[i])
-    return Py_NewRef(call.run())
+        call.exposed = rvm_is_exposed(&call.function.kernel, words, i, count)
+        call.put(<object>rvm_argument(fp, pool_end, words, i))
+    result = call.run()
+    nbytes[0] = call.nbytes
+    return Py_None if result is None else Py_NewRef(result)
 
 
 @cython.final
@@ -270,11 +290,12 @@ cdef class _Call:
     cdef Py_ssize_t count
     cdef int64_t nbytes
     cdef list keep      # objects that the arguments point into
-    cdef list arrays    # (position, whether written, array that is passed)
+    cdef list arrays    # (position, whether exposed, array that is passed)
     cdef list copies    # (array, copy that the kernel writes in its place, the copy before that if
                         # it is not known whether the kernel writes)
     cdef Py_ssize_t position    # of the argument at hand
-    cdef bint written           # whether the kernel writes it
+    cdef bint written           # whether the kernel is known to write it
+    cdef bint exposed           # whether it has to be writable to be passed as it is
 
     def __cinit__(self, NativeFunction function, Py_ssize_t count):
         if count > 0x7FFFFFFF:
@@ -313,16 +334,26 @@ cdef class _Call:
         """Python code that ran while other arguments were converted, in this thread or another, may
         have given an array another shape, which moves its dimensions."""
         self.nbytes = 0
-        for position, written, array in self.arrays:
-            self.position, self.written = position, written
+        for position, exposed, array in self.arrays:
+            self.position, self.exposed = position, exposed
             if not self.put_as_it_is(array):
                 raise ValueError(f"{self.place()}: the array was changed while other arguments were "
                                  f"converted")
         return 0
 
     cdef bint put_fast(self, object value) noexcept:
-        return rvm_put(&self.function.kernel, <PyObject*>value, self.written,
-                       &self.values[self.position], &self.slots[self.position], &self.nbytes)
+        return self.put_for(&self.function.kernel, value)
+
+    cdef bint put_for(self, const rvm_kernel* kernel, object value) noexcept:
+        cdef PyObject* argument = <PyObject*>value
+        cdef int64_t nbytes
+        cdef int flags = rvm_put(kernel, &argument, NULL, rvm_in_a_row, 1, &self.values[self.position],
+                                 &self.slots[self.position], &nbytes)
+        cdef int lacks = kernel.needs & ~flags
+        if lacks and (self.exposed or lacks != cnp.NPY_ARRAY_WRITEABLE):
+            return False
+        self.nbytes += nbytes
+        return True
 
     cdef int put(self, object value) except -1:
         cdef RvmAny* arg = &self.values[self.position]
@@ -416,7 +447,7 @@ cdef class _Call:
                     self.copies.append((self.position, array, passed, passed.copy()))
                 if not self.put_as_it_is(passed):
                     raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
-        self.arrays.append((self.position, self.written, passed))
+        self.arrays.append((self.position, self.exposed, passed))
         return 0
 
     cdef int check_writable(self, cnp.ndarray array) except -1:
@@ -435,8 +466,7 @@ cdef class _Call:
         if not kernel.strided or not rvm_get_strides(array, <int64_t*><char*>strides):
             return False
         kernel.strided = False
-        if not rvm_put(&kernel, <PyObject*>array, self.written, &self.values[self.position],
-                       &self.slots[self.position], &self.nbytes):
+        if not self.put_for(&kernel, array):
             return False
         self.keep.append(strides)
         self.slots[self.position].tensor.strides = <int64_t*><char*>strides
@@ -681,7 +711,7 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
     """Raise what the kernel said, once, and clear it."""
     cdef NativeFunction function = <NativeFunction>self
     kind = message = None
-    if call.kind is not NULL and call.message is not NULL:
+    if call.said & RVM_SAID_WHY and call.kind is not NULL and call.message is not NULL:
         kind = call.kind.decode("utf-8", "replace")
         message = call.message.decode("utf-8", "replace")
     rvm_clear_call(call)

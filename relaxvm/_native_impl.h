@@ -13,22 +13,15 @@
 #include <string.h>
 #include <numpy/arrayobject.h>
 
+#include "_code.h"
 #include "_native.h"
 
 #if defined(__GNUC__) || defined(__clang__)
-#define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
-#define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RVM_COLD __attribute__((noinline, cold))
-#else
-#define RVM_LIKELY(x) (x)
-#define RVM_UNLIKELY(x) (x)
-#define RVM_COLD
-#endif
-
 /* Let the compiler keep a pointer rather than make it again. */
-#if defined(__GNUC__) || defined(__clang__)
 #define RVM_KEEP(pointer) __asm__("" : "+r"(pointer))
 #else
+#define RVM_COLD
 #define RVM_KEEP(pointer) ((void)0)
 #endif
 
@@ -42,22 +35,36 @@
 #define RVM_THREAD_LOCAL __thread
 #endif
 
+#define RVM_STACK_ARGS 16
+
 /* ---- policies --------------------------------------------------------------------------------- */
 
-/* Bytes of all tensors of a call from which RVM_GIL_BY_SIZE releases the interpreter lock.  Taking it
- * back waits for other threads of Python, up to their switch interval of 5 ms: worth while for what
+/* Bytes of all tensors of a call from which the policy "auto" releases the interpreter lock.  Taking
+ * it back waits for other threads of Python, up to their switch interval of 5 ms: worth while for what
  * runs that long. */
 #define RVM_BIG_CALL (INT64_C(1) << 20)
 
-/* Bit i: whether the kernel writes argument i.  For up to 64 arguments. */
-static inline uint64_t rvm_written(const rvm_kernel *kernel, Py_ssize_t count) {
-    return count > 0 ? kernel->writes | kernel->writes_last >> (64 - count) : 0;
-}
-
+/* Whether the kernel is known to write argument i. */
 static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssize_t count) {
     Py_ssize_t back = count - 1 - i;
     return (i < 64 && (kernel->writes >> i & 1)) ||
            (back < 64 && (kernel->writes_last >> (63 - back) & 1));
+}
+
+/* The words of operands that stand in registers, one after the other. */
+static const int64_t rvm_in_a_row[RVM_STACK_ARGS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* Argument i of a call: an operand of the instruction, or one of `values` where `words` is NULL. */
+static inline PyObject *rvm_argument(PyObject *const *values, PyObject *const *pool_end,
+                                     const int64_t *words, Py_ssize_t i) {
+    return words == NULL ? values[i] : rvm_load(values, pool_end, words[i]);
+}
+
+/* Whether argument i has to be writable to be passed as it is.  Of a kernel of which it is not known
+ * what it writes, all are, but for constants of the program, to which it has a right. */
+static inline int rvm_is_exposed(const rvm_kernel *kernel, const int64_t *words, Py_ssize_t i,
+                                 Py_ssize_t count) {
+    return kernel->unsure ? words == NULL || words[i] >= 0 : rvm_is_written(kernel, i, count);
 }
 
 /* ---- data types ------------------------------------------------------------------------------
@@ -109,12 +116,14 @@ static inline void rvm_learn_dtype(int number, RvmDtype dtype) {
 
 /* ---- the call in progress -------------------------------------------------------------------- */
 
-/* What a kernel says of its failure.  The texts are owned. */
+/* What a kernel says of its failure. */
+enum { RVM_SAID_WHY = 1, RVM_RAISED = 2 };
+
 typedef struct rvm_call {
     struct rvm_call *outer;  /* of the same thread */
-    char *kind;
+    int said;
+    char *kind;              /* if it said why.  The texts are owned. */
     char *message;
-    int interrupted;         /* with Python's exception set */
 } rvm_call;
 
 static RVM_THREAD_LOCAL rvm_call *rvm_current_call;
@@ -126,32 +135,44 @@ static char *rvm_copy_text(const char *text) {
     return copy;
 }
 
+static RVM_COLD void rvm_clear_call(rvm_call *call) {
+    if (call->said & RVM_SAID_WHY) {
+        free(call->kind);
+        free(call->message);
+        call->said &= ~RVM_SAID_WHY;
+    }
+}
+
 static int rvm_set_error(const char *kind, const char *message) {
     rvm_call *call = rvm_current_call;
     if (call == NULL) return 0;
-    free(call->kind);
-    free(call->message);
+    rvm_clear_call(call);
     call->kind = rvm_copy_text(kind != NULL ? kind : "");
     call->message = rvm_copy_text(message != NULL ? message : "");
+    call->said |= RVM_SAID_WHY;
     return 1;
+}
+
+/* Python's exception is set on this thread: with it the call ends, whatever the kernel returns. */
+static void rvm_set_raised(void) {
+    if (rvm_current_call != NULL) rvm_current_call->said |= RVM_RAISED;
 }
 
 static int rvm_check_interrupted(void) {
     rvm_call *call = rvm_current_call;
     if (call == NULL) return 0;
-    if (!call->interrupted) {
+    if (!(call->said & RVM_RAISED)) {
         PyGILState_STATE state = PyGILState_Ensure();
-        call->interrupted = PyErr_CheckSignals() != 0;
+        if (PyErr_CheckSignals() != 0) rvm_set_raised();
         PyGILState_Release(state);
     }
-    return call->interrupted;
+    return (call->said & RVM_RAISED) != 0;
 }
 
 static const RvmHost rvm_host = {(uint32_t)sizeof(RvmHost), rvm_set_error, rvm_check_interrupted};
 
 /* ---- arguments -------------------------------------------------------------------------------- */
 
-#define RVM_STACK_ARGS 16
 #define RVM_FEW_DIMS 8
 
 /* What an argument points at. */
@@ -176,40 +197,19 @@ static RVM_COLD int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
     return 1;
 }
 
-/* The bytes of an array: exact enough to tell big ones. */
-static inline int64_t rvm_bytes_of(const rvm_kernel *kernel, PyArrayObject *array) {
-    if (PyArray_NDIM(array) > 0 && PyArray_DIM(array, 0) > 1 && !kernel->strided) /* contiguous */
-        return PyArray_DIM(array, 0) * PyArray_STRIDE(array, 0);
-    return PyArray_NDIM(array) > 0 ? PyArray_NBYTES(array) : PyArray_ITEMSIZE(array);
+/* The same of a contiguous array, whose step along a single element may be any number. */
+static RVM_NOINLINE int64_t rvm_bytes_beyond(PyArrayObject *array) {
+    const npy_intp *dims = PyArray_DIMS(array);
+    for (int i = 1; i < PyArray_NDIM(array); i++)
+        if (dims[i] != 1) return dims[i] * PyArray_STRIDE(array, i);
+    return 0;
 }
 
-/* An array that the kernel can take as it is.  Adds its size to *bytes. */
-static inline int rvm_put_array(const rvm_kernel *kernel, PyArrayObject *array, int written,
-                                RvmAny *arg, rvm_slot *slot, int64_t *bytes) {
-    int needs = kernel->needs | written * NPY_ARRAY_WRITEABLE;
-    void *data = PyArray_DATA(array);
-    uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
-    if (RVM_UNLIKELY((PyArray_FLAGS(array) & needs) != needs || dtype == 0 ||
-                     ((uintptr_t)data & kernel->misaligned) != 0))
-        return 0;
-    RvmTensor *tensor = &slot->tensor;
-    tensor->data = data;
-    tensor->device.type = RVM_CPU;
-    tensor->device.index = 0;
-    tensor->ndim = PyArray_NDIM(array);
-    memcpy(&tensor->dtype, &dtype, sizeof dtype);
-    tensor->shape = (int64_t *)PyArray_DIMS(array);
-    tensor->strides = NULL;
-    tensor->byte_offset = 0;
-    if (RVM_UNLIKELY(kernel->strided)) {
-        if (PyArray_NDIM(array) > RVM_FEW_DIMS || !rvm_get_strides(array, slot->strides)) return 0;
-        tensor->strides = slot->strides;
-    }
-    arg->type = RVM_TENSOR;
-    arg->short_size = 0;
-    arg->as_tensor = tensor;
-    if (kernel->gil == RVM_GIL_BY_SIZE) *bytes += rvm_bytes_of(kernel, array);
-    return 1;
+/* The bytes of a contiguous array, or 0 if it has one element. */
+static inline int64_t rvm_bytes_of(PyArrayObject *array) {
+    if (RVM_UNLIKELY(PyArray_NDIM(array) == 0)) return 0;
+    int64_t dim = PyArray_DIM(array, 0);
+    return RVM_LIKELY(dim != 1) ? dim * PyArray_STRIDE(array, 0) : rvm_bytes_beyond(array);
 }
 
 static inline void rvm_put_int(RvmAny *arg, int type, int64_t value) {
@@ -224,11 +224,8 @@ static inline void rvm_put_float(RvmAny *arg, double value) {
     arg->as_float = value;
 }
 
-/* An argument; false for "not this way". */
-static inline int rvm_put(const rvm_kernel *kernel, PyObject *value, int written, RvmAny *arg,
-                          rvm_slot *slot, int64_t *bytes) {
-    if (RVM_LIKELY(PyArray_CheckExact(value)))
-        return rvm_put_array(kernel, (PyArrayObject *)value, written, arg, slot, bytes);
+/* An argument that is no array; false for "not this way". */
+static inline int rvm_put_plain(PyObject *value, RvmAny *arg) {
     if (PyLong_CheckExact(value)) {
         int overflow;
         int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -250,9 +247,80 @@ static inline int rvm_put(const rvm_kernel *kernel, PyObject *value, int written
     return 0;
 }
 
-/* Whether the interpreter lock is let go of while the kernel runs on tensors of so many bytes. */
-static inline int rvm_releases_gil(const rvm_kernel *kernel, int64_t bytes) {
-    return kernel->gil == RVM_RELEASE_GIL || (kernel->gil == RVM_GIL_BY_SIZE && bytes >= RVM_BIG_CALL);
+/* Give the tensors of a strided kernel their strides; false for "not this way". */
+static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *pool_end,
+                                    const int64_t *words, Py_ssize_t count, const RvmAny *args,
+                                    rvm_slot *slots, int64_t *bytes) {
+    *bytes = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (args[i].type != RVM_TENSOR) continue;
+        PyArrayObject *array = (PyArrayObject *)rvm_argument(values, pool_end, words, i);
+        if (PyArray_NDIM(array) > RVM_FEW_DIMS || !rvm_get_strides(array, slots[i].strides))
+            return 0;
+        slots[i].tensor.strides = slots[i].strides;
+        *bytes += PyArray_NBYTES(array);
+    }
+    return 1;
+}
+
+/* Arguments as the kernel can take them: arrays as they are, whether it may write to them or not.
+ * The flags that all of these have, see `rvm_does`, and their bytes; 0 for "not this way". */
+static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
+                          PyObject *const *pool_end, const int64_t *words, Py_ssize_t count,
+                          RvmAny *args, rvm_slot *slots, int64_t *bytes) {
+    static const RvmDevice device = {RVM_CPU, 0};
+    static const struct {
+        int32_t type;
+        uint32_t short_size;
+    } head = {RVM_TENSOR, 0};
+    const PyTypeObject *array_type = &PyArray_Type;
+    const PyArray_Descr *descr = NULL;
+    uint32_t dtype = 0;
+    int flags = ~0;
+    int64_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(values, pool_end, words[i]);
+        RvmTensor *tensor = &slots[i].tensor;
+        if (RVM_UNLIKELY(Py_TYPE(value) != array_type)) {
+            if (!rvm_put_plain(value, &args[i])) return 0;
+            continue;
+        }
+        PyArrayObject *array = (PyArrayObject *)value;
+        if (PyArray_DESCR(array) != descr) { /* the one before has the same, most of the time */
+            descr = PyArray_DESCR(array);
+            dtype = rvm_dtype_of(descr);
+            if (RVM_UNLIKELY(dtype == 0)) return 0;
+        }
+        flags &= PyArray_FLAGS(array);
+        if (RVM_UNLIKELY(((uintptr_t)PyArray_DATA(array) & kernel->misaligned) != 0)) return 0;
+        tensor->data = PyArray_DATA(array);
+        memcpy(&tensor->device, &device, sizeof device);
+        tensor->ndim = PyArray_NDIM(array);
+        memcpy(&tensor->dtype, &dtype, sizeof dtype);
+        tensor->shape = (int64_t *)PyArray_DIMS(array);
+        memset(&tensor->strides, 0, sizeof tensor->strides + sizeof tensor->byte_offset);
+        memcpy(&args[i], &head, sizeof head);
+        args[i].as_tensor = tensor;
+        total += rvm_bytes_of(array);
+    }
+    *bytes = total;
+    if (RVM_UNLIKELY(kernel->strided) && !rvm_put_strides(values, pool_end, words, count, args, slots, bytes)) return 0;
+    return flags;
+}
+
+/* Whether arrays whose common flags are `flags` do as they are. */
+static inline int rvm_does(const rvm_kernel *kernel, int flags, PyObject *const *values,
+                           PyObject *const *pool_end, const int64_t *words, Py_ssize_t count) {
+    int lacks = kernel->needs & ~flags;
+    if (RVM_LIKELY(lacks == 0)) return 1;
+    if (lacks != NPY_ARRAY_WRITEABLE) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = rvm_argument(values, pool_end, words, i);
+        if (PyArray_CheckExact(value) && !PyArray_ISWRITEABLE((PyArrayObject *)value) &&
+            rvm_is_exposed(kernel, words, i, count))
+            return 0;
+    }
+    return 1;
 }
 
 /* Call without the interpreter lock.  Another thread may then give an array another shape, which
@@ -274,34 +342,30 @@ static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *ar
     return code;
 }
 
-/* Run the kernel: 0 if it ended well, else the number that it returned.  `call` then says why and is
- * to be cleared. */
+/* A kernel returned 0 though Python raised an exception during the call. */
+enum { RVM_IGNORED = INT32_MIN };
+
+/* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
+ * says why and is to be cleared. */
 static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
                           Py_ssize_t count, int64_t bytes, RvmAny *ret, rvm_call *call) {
     int code;
     rvm_call **current = &rvm_current_call;
     RVM_KEEP(current); /* looking it up costs as much as an argument */
-    rvm_put_int(ret, RVM_NONE, 0);
+    memset(ret, 0, sizeof *ret); /* None */
     call->outer = *current;
-    call->kind = call->message = NULL;
-    call->interrupted = 0;
+    call->said = 0;
     *current = call;
-    if (RVM_UNLIKELY(rvm_releases_gil(kernel, bytes)))
+    if (RVM_UNLIKELY(bytes >= kernel->unlock_from))
         code = rvm_call_unlocked(kernel, args, slots, count, ret);
     else
         code = kernel->call(kernel->self, args, (int32_t)count, ret);
     *current = call->outer;
-    if (RVM_UNLIKELY(call->interrupted)) return RVM_FAILED;
-    if (RVM_UNLIKELY(code == 0 && call->kind != NULL)) {  /* it thought better of it */
-        free(call->kind);
-        free(call->message);
+    if (RVM_UNLIKELY(call->said != 0)) {
+        if (code == 0 && call->said & RVM_RAISED) return RVM_IGNORED;
+        if (code == 0) rvm_clear_call(call); /* it thought better of it */
     }
     return code;
-}
-
-static inline void rvm_clear_call(rvm_call *call) {
-    free(call->kind);
-    free(call->message);
 }
 
 /* For Cython: go on with the exception that is set; take over a new reference. */

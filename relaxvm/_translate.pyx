@@ -435,8 +435,12 @@ cdef class Translator:
             self._operands(args, count)
             if dst == VOID_REGISTER:
                 self._emit2(OP_NULL, self.scratch)
-        elif kind == AS_NATIVE and level >= QUICK:
-            self._plain_call(OP_CALL_NATIVE, register, callee, count, args)
+        elif kind == AS_NATIVE:
+            self._append(OP_CALL_NATIVE)
+            self._append(register)
+            self._append(self._function_operand(callee))
+            self._append(count)
+            self._operands(args, count)
         elif kind == AS_CALL or level < QUICK or not self._quick(pc, kind, dst, count, args):
             self._plain_call(OP_CALL if dst != VOID_REGISTER else OP_CALL_VOID, dst, callee, count,
                              args)
