@@ -54,6 +54,7 @@ cdef enum:
     OP_CHECK_SHAPE      # -, slow, x, ndim
     OP_CHECK_TUPLE      # -, slow, x, size
     OP_CHECK_FUNC       # -, slow, x
+    OP_CHECK_PRIM       # -, slow, x, whether a float does
     OP_MATCH_PRIM       # -, slow, x, heap, code, value
     OP_MAKE_PRIM        # dst, slow, heap, code, value
     OP_READ_COND        # dst, slow, x

@@ -76,6 +76,7 @@ cdef extern from "_core_impl.h" nogil:
     PyObject* rvm_shape_of(rvm_site*, PyObject*) noexcept
     bint rvm_check_tensor(PyObject*, int64_t, cnp.PyArray_Descr*) noexcept
     bint rvm_check_shape(PyObject*, int64_t) noexcept
+    bint rvm_check_prim(PyObject*, int64_t) noexcept
     bint rvm_check_tuple(PyObject*, int64_t) noexcept
     bint rvm_match_prim(PyObject*, PyObject*, int64_t, int64_t) noexcept
     bint rvm_compute_shape(PyObject*, int64_t, const int64_t*) noexcept
@@ -803,6 +804,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ip[2]
                 continue
             ip += 4
+
+        elif op == OP_CHECK_PRIM:
+            if rvm_unlikely(not rvm_check_prim(rvm_load(fp, pool_end, ip[3]), ip[4])):
+                ip += ip[2]
+                continue
+            ip += 5
 
         elif op == OP_MATCH_PRIM:
             if rvm_unlikely(not rvm_match_prim(

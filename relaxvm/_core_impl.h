@@ -302,6 +302,11 @@ static inline int rvm_check_tuple(PyObject *x, int64_t size) {
     return PyTuple_CheckExact(x) && PyTuple_GET_SIZE(x) == size;
 }
 
+/* A scalar of Python, as check_prim_value_info takes it. */
+static inline int rvm_check_prim(PyObject *x, int64_t floats) {
+    return PyLong_CheckExact(x) || PyBool_Check(x) || (floats && PyFloat_CheckExact(x));
+}
+
 /* A scalar for match_prim_value / make_prim_value. */
 static inline int rvm_exact_int64(PyObject *value, int64_t *out) {
     if (!PyLong_CheckExact(value)) return 0;

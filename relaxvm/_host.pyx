@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 
 from ._native cimport (RvmAny, RvmBytesObject, RvmDevice, RvmDtype, RvmFunction, RvmObject,
-                       RvmTensor)
+                       RvmTensor, set_raised)
 
 import os
 
@@ -44,10 +44,11 @@ cdef extern from *:
 
     static void rvm_start_host(int (*find)(PyObject *, const char *, void **),
                                int (*call)(PyObject *, const RvmAny *, int32_t, RvmAny *),
-                               uintptr_t errors) {
+                               uintptr_t errors, void (*set_raised)(void)) {
         rvm_find_python = find;
         rvm_call_python = call;
         rvm_error_host = (const RvmHost *)errors;
+        rvm_set_raised = set_raised;
     }
     """
     ctypedef struct rvm_callee:
@@ -63,7 +64,8 @@ cdef extern from *:
     int rvm_pass_sequence(void*, const RvmAny*, int32_t, RvmAny*) noexcept nogil
     object rvm_array_over(const RvmTensor*, object)
     void rvm_start_host(int (*)(PyObject*, const char*, void**) except -1,
-                        int (*)(PyObject*, const RvmAny*, int32_t, RvmAny*) except -1, uintptr_t)
+                        int (*)(PyObject*, const RvmAny*, int32_t, RvmAny*) except -1, uintptr_t,
+                        void (*)() noexcept)
     void* rvm_host_function(const char*) noexcept
     int rvm_write_word(uintptr_t, uintptr_t, int) noexcept
     int rvm_threads() noexcept
@@ -315,5 +317,5 @@ def _threads_wanted():
         set_num_threads(int(text))
 
 
-rvm_start_host(_find, _call, host_address())
+rvm_start_host(_find, _call, host_address(), set_raised)
 _threads_wanted()

@@ -37,8 +37,9 @@ typedef struct {
 static int (*rvm_find_python)(PyObject *context, const char *name, void **found);
 static int (*rvm_call_python)(PyObject *function, const RvmAny *args, int32_t count, RvmAny *ret);
 
-/* Where errors of the thread's call go: those of `_native`. */
+/* Where errors of the thread's call go, and what is told that Python raised one: of `_native`. */
 static const RvmHost *rvm_error_host;
+static void (*rvm_set_raised)(void);
 
 /* ---- constants of a library ------------------------------------------------------------------- */
 
@@ -421,11 +422,13 @@ static int rvm_refuse_in_task(const char *name) {
     return RVM_FAILED;
 }
 
+/* Python is not asked again in a call in which it has raised an exception. */
 static int rvm_host_lookup(void *context, const char *name, void **found) {
     *found = NULL;
     if (rvm_refuse_in_task(name)) return RVM_FAILED;
     PyGILState_STATE state = PyGILState_Ensure();
-    int code = rvm_find_python((PyObject *)context, name, found);
+    int code = PyErr_Occurred() ? RVM_FAILED : rvm_find_python((PyObject *)context, name, found);
+    if (code != 0) rvm_set_raised();
     PyGILState_Release(state);
     return code;
 }
@@ -438,7 +441,8 @@ static int rvm_host_call(void *function, const RvmAny *args, int32_t count, RvmA
     }
     if (rvm_refuse_in_task("a function")) return RVM_FAILED;
     PyGILState_STATE state = PyGILState_Ensure();
-    int code = rvm_call_python(callee->python, args, count, ret);
+    int code = PyErr_Occurred() ? RVM_FAILED : rvm_call_python(callee->python, args, count, ret);
+    if (code != 0) rvm_set_raised();
     PyGILState_Release(state);
     return code;
 }

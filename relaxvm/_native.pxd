@@ -69,5 +69,7 @@ cdef class NativeFunction:
     cdef object _keepalive
 
 
+cdef void set_raised() noexcept
+
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                            const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL

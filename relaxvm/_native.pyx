@@ -32,7 +32,7 @@ cdef extern from "_native_impl.h":
         RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
         RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_ARRAY, RVM_LIST, RVM_PYTHON_OBJECT, RVM_CPU
         RVM_STACK_ARGS, RVM_FEW_DIMS
-        RVM_SAID_WHY, RVM_IGNORED
+        RVM_SAID_WHY, RVM_RAISED, RVM_IGNORED
     int64_t RVM_BIG_CALL
 
     ctypedef struct RvmHost:
@@ -73,6 +73,7 @@ cdef extern from "_native_impl.h":
     int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, int64_t, RvmAny*,
                 rvm_call*) noexcept
     void rvm_clear_call(rvm_call*) noexcept
+    void rvm_set_raised() noexcept
     int rvm_reraise() except -1
     object rvm_own(PyObject*)
     void rvm_retain_object(RvmObject*) noexcept
@@ -107,6 +108,11 @@ cdef dict _KINDS = {
 def host_address():
     """Address of the ``RvmHost`` that a library's ``relaxvm_attach`` takes."""
     return <uintptr_t>&rvm_host
+
+
+cdef void set_raised() noexcept:
+    """Let the call in progress end with Python's exception that is set, whatever the kernel returns."""
+    rvm_set_raised()
 
 
 @cython.final
@@ -146,7 +152,7 @@ cdef class NativeFunction:
         writes: positions of arguments that the kernel writes, negative ones from the last.  They
             must be writable; if one has to be copied, the copy is written back.  None if it is not
             known: every argument may be written then, and a copy is written back if the kernel has
-            changed it.
+            changed it.  Read-only arrays are copied in this case, but for constants of a program.
         strided: whether the kernel reads ``strides``.  It then gets views as they are, and strides
             with every tensor.
         alignment: bytes to which the data of tensors is aligned, a power of two; the element's own
@@ -728,7 +734,9 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
             raise RelaxVMError(f"{kind}: {message}" if kind else message)
         raise _KINDS[kind](message)
     except BaseException as error:
-        error.add_note(f"in native function {readable(function.name)}")
+        ignored = code == RVM_IGNORED and call.said & RVM_RAISED
+        error.add_note(f"in native function {readable(function.name)}"
+                       f"{', which returned as if nothing had failed' if ignored else ''}")
         raise
 
 

@@ -117,7 +117,7 @@ static inline void rvm_learn_dtype(int number, RvmDtype dtype) {
 /* ---- the call in progress -------------------------------------------------------------------- */
 
 /* What a kernel says of its failure. */
-enum { RVM_SAID_WHY = 1, RVM_RAISED = 2 };
+enum { RVM_SAID_WHY = 1, RVM_INTERRUPTED = 2, RVM_RAISED = 4 };
 
 typedef struct rvm_call {
     struct rvm_call *outer;  /* of the same thread */
@@ -153,7 +153,8 @@ static int rvm_set_error(const char *kind, const char *message) {
     return 1;
 }
 
-/* Python's exception is set on this thread: with it the call ends, whatever the kernel returns. */
+/* A function of Python that the kernel called has raised an exception, which is set on this thread:
+ * with it the call ends, whatever the kernel returns. */
 static void rvm_set_raised(void) {
     if (rvm_current_call != NULL) rvm_current_call->said |= RVM_RAISED;
 }
@@ -161,12 +162,12 @@ static void rvm_set_raised(void) {
 static int rvm_check_interrupted(void) {
     rvm_call *call = rvm_current_call;
     if (call == NULL) return 0;
-    if (!(call->said & RVM_RAISED)) {
+    if (!(call->said & (RVM_INTERRUPTED | RVM_RAISED))) {
         PyGILState_STATE state = PyGILState_Ensure();
-        if (PyErr_CheckSignals() != 0) rvm_set_raised();
+        if (PyErr_CheckSignals() != 0) call->said |= RVM_INTERRUPTED;
         PyGILState_Release(state);
     }
-    return (call->said & RVM_RAISED) != 0;
+    return (call->said & (RVM_INTERRUPTED | RVM_RAISED)) != 0;
 }
 
 static const RvmHost rvm_host = {(uint32_t)sizeof(RvmHost), rvm_set_error, rvm_check_interrupted};
@@ -342,37 +343,7 @@ static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *ar
     return code;
 }
 
-/* A kernel returned 0 though Python raised an exception during the call. */
-enum { RVM_IGNORED = INT32_MIN };
-
-/* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
- * says why and is to be cleared. */
-static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
-                          Py_ssize_t count, int64_t bytes, RvmAny *ret, rvm_call *call) {
-    int code;
-    rvm_call **current = &rvm_current_call;
-    RVM_KEEP(current); /* looking it up costs as much as an argument */
-    memset(ret, 0, sizeof *ret); /* None */
-    call->outer = *current;
-    call->said = 0;
-    *current = call;
-    if (RVM_UNLIKELY(bytes >= kernel->unlock_from))
-        code = rvm_call_unlocked(kernel, args, slots, count, ret);
-    else
-        code = kernel->call(kernel->self, args, (int32_t)count, ret);
-    *current = call->outer;
-    if (RVM_UNLIKELY(call->said != 0)) {
-        if (code == 0 && call->said & RVM_RAISED) return RVM_IGNORED;
-        if (code == 0) rvm_clear_call(call); /* it thought better of it */
-    }
-    return code;
-}
-
-/* For Cython: go on with the exception that is set; take over a new reference. */
-static inline int rvm_reraise(void) { return -1; }
-static inline PyObject *rvm_own(PyObject *made) { return made; }
-
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- objects ---------------------------------------------------------------------------------- */
 
 /* Objects of TVM's FFI that kernel.h does not name, because no kernel is given one. */
 enum { RVM_ARRAY = 71, RVM_PYTHON_OBJECT = 74, RVM_LIST = 75 };
@@ -422,6 +393,42 @@ static inline void rvm_release_object(RvmObject *object) {
     (void)object; /* kept: such results need GCC's or Clang's atomics */
 #endif
 }
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* A kernel returned 0 though Python's exception is set. */
+enum { RVM_IGNORED = INT32_MIN };
+
+/* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
+ * says why and is to be cleared. */
+static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                          Py_ssize_t count, int64_t bytes, RvmAny *ret, rvm_call *call) {
+    int code;
+    rvm_call **current = &rvm_current_call;
+    RVM_KEEP(current); /* looking it up costs as much as an argument */
+    memset(ret, 0, sizeof *ret); /* None */
+    call->outer = *current;
+    call->said = 0;
+    *current = call;
+    if (RVM_UNLIKELY(bytes >= kernel->unlock_from))
+        code = rvm_call_unlocked(kernel, args, slots, count, ret);
+    else
+        code = kernel->call(kernel->self, args, (int32_t)count, ret);
+    *current = call->outer;
+    if (RVM_LIKELY(call->said == 0) || code != 0) return code;
+    if (call->said & (RVM_INTERRUPTED | RVM_RAISED)) {
+        if (ret->type >= RVM_OBJECT && ret->as_object != NULL) rvm_release_object(ret->as_object);
+        return RVM_IGNORED;
+    }
+    rvm_clear_call(call); /* it thought better of it */
+    return 0;
+}
+
+/* For Cython: go on with the exception that is set; take over a new reference. */
+static inline int rvm_reraise(void) { return -1; }
+static inline PyObject *rvm_own(PyObject *made) { return made; }
+
+/* ---- results ---------------------------------------------------------------------------------- */
 
 /* An array over memory that somebody else owns; `strides` in bytes, or NULL if it is contiguous. */
 static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_intp *strides,

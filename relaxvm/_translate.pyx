@@ -68,6 +68,7 @@ cdef enum:
     AS_CHECK_SHAPE
     AS_CHECK_TUPLE
     AS_CHECK_FUNC
+    AS_CHECK_PRIM
     AS_MATCH_PRIM
     AS_MAKE_PRIM
     AS_COMPUTE_SHAPE
@@ -93,6 +94,7 @@ cdef dict _QUICK = {
     "vm.builtin.check_shape_info": AS_CHECK_SHAPE,
     "vm.builtin.check_tuple_info": AS_CHECK_TUPLE,
     "vm.builtin.check_func_info": AS_CHECK_FUNC,
+    "vm.builtin.check_prim_value_info": AS_CHECK_PRIM,
     "vm.builtin.match_prim_value": AS_MATCH_PRIM,
     "vm.builtin.make_prim_value": AS_MAKE_PRIM,
     "relaxvm.builtin.compute_shape": AS_COMPUTE_SHAPE,
@@ -233,13 +235,13 @@ cdef class Translator:
     cdef int _callee_kind(self, int64_t index, object quick) except -1:
         if self.functions[index].kind == isa.FuncKind.BYTECODE:
             return AS_VM
+        if type(self.callables[index]) is NativeFunction:
+            return AS_NATIVE
         # A hook sees every call; only closures are still entered by the loop, so as not to recurse.
         if self.hooked and quick != "vm.builtin.invoke_closure":
             return AS_CALL
         if isinstance(quick, np.ufunc):
             return AS_UFUNC if quick.nin <= 2 and quick.nout == 1 and not quick.signature else AS_CALL
-        if type(self.callables[index]) is NativeFunction:
-            return AS_NATIVE
         return _QUICK.get(quick, AS_CALL)
 
     cdef int _finish(self) except -1:
@@ -437,7 +439,7 @@ cdef class Translator:
                 self._emit2(OP_NULL, self.scratch)
         elif kind == AS_NATIVE:
             self._append(OP_CALL_NATIVE)
-            self._append(register)
+            self._append(dst if dst != VOID_REGISTER else self.scratch)
             self._append(self._function_operand(callee))
             self._append(count)
             self._operands(args, count)
@@ -519,7 +521,7 @@ cdef class Translator:
                 self._emit2(OP_NULL, dst)
             return True
         if kind in (AS_MATCH_SHAPE, AS_CHECK_TENSOR, AS_CHECK_SHAPE, AS_CHECK_TUPLE, AS_CHECK_FUNC,
-                    AS_MATCH_PRIM, AS_COMPUTE_SHAPE):
+                    AS_CHECK_PRIM, AS_MATCH_PRIM, AS_COMPUTE_SHAPE):
             if not self._quick_check(kind, count, args):
                 return False
             self._may_give_up(start, pc, pc + 1, PLAIN)
@@ -542,6 +544,14 @@ cdef class Translator:
         if kind == AS_CHECK_FUNC and count == 2:
             self._emit_slow(OP_CHECK_FUNC, 0)
             self._operands(args, 1)
+            return True
+        if kind == AS_CHECK_PRIM:
+            dtype = self._constant(args[1]) if count == 3 else None
+            if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
+                return False
+            self._emit_slow(OP_CHECK_PRIM, 0)
+            self._operands(args, 1)
+            self._append(dtype.kind == "f")
             return True
         if kind == AS_CHECK_TENSOR:
             if not self._tensor_check(count, args, &descr):

@@ -75,6 +75,13 @@ RVM_KERNEL(bump) {
   return RVM_OK;
 }
 
+/* where(x): the address of the data. */
+RVM_KERNEL(where) {
+  const RvmTensor *x = rvm_any_tensor(args, 0);
+  if (!x) return RVM_FAILED;
+  return rvm_return_int(ret, (int64_t)(uintptr_t)x->data);
+}
+
 /* half(x): x / 2 of a float or an int. */
 RVM_KERNEL(half) {
   double value;
@@ -223,6 +230,6 @@ RVM_EXPORT int plain(void *self, const RvmAny *args, int32_t num_args, RvmAny *r
   return rvm_return_int(ret, num_args + (int64_t)(intptr_t)self);
 }
 
-RVM_KERNEL_NAMES("noop", "kinds", "count", "sum", "describe", "copy", "strided_sum", "bump", "half",
+RVM_KERNEL_NAMES("noop", "kinds", "count", "sum", "describe", "copy", "strided_sum", "bump", "where", "half",
                  "negate", "length", "volume", "same", "short_text", "object", "alive", "fail", "spoil",
                  "fail_twice", "think_better", "code", "wait", "call")

@@ -356,6 +356,63 @@ def test_only_tensors_that_are_written_must_be_writable(library: Path) -> None:
     assert load(library, "copy", writes=[0, -1]).writes == (0, -1)
 
 
+READ_ONLY: dict[str, Callable[[Path], Any]] = {
+    "array": lambda _: np.arange(8.0),
+    "bytes": lambda _: np.frombuffer(np.arange(8.0).tobytes()),
+    "file": lambda folder: np.memmap(folder / "x", np.float64, "r", shape=(8,)),
+    "broadcast": lambda _: np.broadcast_to(np.float64(3), (8,)),
+    "misaligned": lambda _: np.frombuffer(b"." + np.arange(8.0).tobytes(), offset=1),
+    "view": lambda _: np.arange(16.0)[::2],
+}
+
+
+@pytest.mark.parametrize("name", READ_ONLY)
+def test_read_only_arrays_for_kernels_that_may_write_anything(
+    name: str, library: Path, tmp_path: Path
+) -> None:
+    np.arange(8.0).tofile(tmp_path / "x")
+    x = READ_ONLY[name](tmp_path)
+    x.flags.writeable = False
+    before, out = np.array(x), np.empty(8)
+    bump, copy = (load(library, symbol, writes=None) for symbol in ("bump", "copy"))
+    one = VirtualMachine(program("bump", count=1), functions={"bump": bump}).main
+    two = VirtualMachine(program("copy"), functions={"copy": copy}).main
+    for call in (bump, one):
+        with pytest.raises(ValueError, match="argument 0: the kernel writes it, and the array is "
+                                             "read-only"):  # fmt: skip
+            call(x)
+        assert np.array_equal(x, before)
+        writable = before.copy()
+        call(writable)
+        assert np.array_equal(writable, before + 1)
+    for call in (copy, two):
+        out[...] = 0
+        call(x, out)
+        assert np.array_equal(out, before)
+
+
+@pytest.mark.parametrize("count", [1, 17])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_constants_are_passed_as_they_are(optimize: bool, count: int, library: Path) -> None:
+    where = load(library, "where", writes=None)
+    b = ExecBuilder()
+    with b.function("main", num_inputs=1):
+        constant = b.convert_constant(np.arange(64.0))
+        b.emit_call("where", [constant] * count, dst=b.r(1))
+        b.emit_call("where", [b.r(0)] * count, dst=b.r(2))
+        b.emit_call("vm.builtin.make_tuple", [b.r(1), b.r(2)], dst=b.r(3))
+        b.emit_ret(b.r(3))
+    executable = b.get()
+    vm = VirtualMachine(executable, functions={"where": where}, optimize=optimize)
+    (array,) = [x for x in executable.constants if isinstance(x, np.ndarray)]
+    assert not array.flags.writeable
+    for hook in (None, lambda *_: 0):
+        vm.set_instrument(hook)
+        constant_at, argument_at = vm.main(array)
+        assert constant_at == array.ctypes.data
+        assert argument_at != array.ctypes.data
+
+
 def test_positions_that_are_written_with_many_arguments(library: Path) -> None:
     frozen = np.zeros(1)
     frozen.flags.writeable = False

@@ -733,6 +733,29 @@ def test_functions_by_name(path: Path, callee: list[Any]) -> None:
     assert "in native function calls" in caught.value.__notes__
 
 
+@pytest.mark.parametrize("error", [KeyError("lost"), None])
+def test_a_failure_that_a_kernel_does_not_look_at(
+    error: Exception | None, path: Path, callee: list[Any]
+) -> None:
+    ignores = relaxvm.load_library(path).kernels["ignores"]
+    b = ExecBuilder()
+    with b.function("main", num_inputs=1):
+        b.emit_call("ignores", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+    vm = VirtualMachine(b.get(), functions={"ignores": ignores})
+    note = "in native function ignores, which returned as if nothing had failed"
+    for call in (ignores, vm["main"]):
+        callee[1].append(error or [])
+        with pytest.raises(KeyError if error else TypeError) as caught:
+            call(1)
+        assert caught.value.__notes__[0] == note
+        assert len(callee[0]) == 1  # with the exception set, Python is not called again
+        callee[1].extend([3, 2])
+        assert call(1) == 3
+        assert len(callee[0]) == 3
+        callee[0].clear()
+
+
 def test_functions_that_are_not_there(path: Path) -> None:
     calls = relaxvm.load_library(path).kernels["calls"]
     for _ in range(2):

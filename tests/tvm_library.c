@@ -115,6 +115,14 @@ KERNEL(calls) {
   return call_it(args, count, ret);
 }
 
+/* ignores(...): calls it twice, whatever comes of it */
+KERNEL(ignores) {
+  (void)self;
+  call_it(args, count, ret);
+  call_it(args, count, ret);
+  return 0;
+}
+
 /* by_name(name, ...): the function of that name */
 KERNEL(by_name) {
   void *function = NULL;
