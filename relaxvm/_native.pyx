@@ -66,7 +66,7 @@ cdef extern from "_native_impl.h":
     void rvm_learn_dtype(int, RvmDtype) noexcept
     int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
                 RvmAny*, rvm_slot*, int64_t*) noexcept
-    bint rvm_does(const rvm_kernel*, int, PyObject* const*, PyObject* const*, const int64_t*,
+    bint rvm_suits(const rvm_kernel*, int, PyObject* const*, PyObject* const*, const int64_t*,
                   Py_ssize_t) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
     bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
@@ -260,7 +260,7 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
     if count > RVM_STACK_ARGS:
         return _call_slowly(self, fp, pool_end, words, count, nbytes)
     flags = rvm_put(kernel, fp, pool_end, words, count, args, slots, nbytes)
-    if not rvm_does(kernel, flags, fp, pool_end, words, count):
+    if not rvm_suits(kernel, flags, fp, pool_end, words, count):
         return _call_slowly(self, fp, pool_end, words, count, nbytes)
     code = rvm_run(kernel, args, slots, count, nbytes[0], &ret, &call)
     if code != 0:

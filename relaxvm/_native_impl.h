@@ -52,7 +52,8 @@ static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssiz
 }
 
 /* The words of operands that stand in registers, one after the other. */
-static const int64_t rvm_in_a_row[RVM_STACK_ARGS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const int64_t rvm_in_a_row[RVM_STACK_ARGS] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                     8, 9, 10, 11, 12, 13, 14, 15};
 
 /* Argument i of a call: an operand of the instruction, or one of `values` where `words` is NULL. */
 static inline PyObject *rvm_argument(PyObject *const *values, PyObject *const *pool_end,
@@ -198,19 +199,20 @@ static RVM_COLD int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
     return 1;
 }
 
-/* The same of a contiguous array, whose step along a single element may be any number. */
-static RVM_NOINLINE int64_t rvm_bytes_beyond(PyArrayObject *array) {
-    const npy_intp *dims = PyArray_DIMS(array);
+/* The bytes of a contiguous array without its first dimension, which is 1: the step along that may be
+ * any number. */
+static RVM_NOINLINE uint64_t rvm_bytes_within(PyArrayObject *array) {
     for (int i = 1; i < PyArray_NDIM(array); i++)
-        if (dims[i] != 1) return dims[i] * PyArray_STRIDE(array, i);
+        if (PyArray_DIM(array, i) != 1)
+            return (uint64_t)PyArray_DIM(array, i) * (uint64_t)PyArray_STRIDE(array, i);
     return 0;
 }
 
-/* The bytes of a contiguous array, or 0 if it has one element. */
-static inline int64_t rvm_bytes_of(PyArrayObject *array) {
+/* The bytes of a contiguous array, or 0 if it has one element; any number for other arrays. */
+static inline uint64_t rvm_bytes_of(PyArrayObject *array) {
     if (RVM_UNLIKELY(PyArray_NDIM(array) == 0)) return 0;
-    int64_t dim = PyArray_DIM(array, 0);
-    return RVM_LIKELY(dim != 1) ? dim * PyArray_STRIDE(array, 0) : rvm_bytes_beyond(array);
+    uint64_t dim = (uint64_t)PyArray_DIM(array, 0);
+    return RVM_LIKELY(dim != 1) ? dim * (uint64_t)PyArray_STRIDE(array, 0) : rvm_bytes_within(array);
 }
 
 static inline void rvm_put_int(RvmAny *arg, int type, int64_t value) {
@@ -265,7 +267,7 @@ static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *po
 }
 
 /* Arguments as the kernel can take them: arrays as they are, whether it may write to them or not.
- * The flags that all of these have, see `rvm_does`, and their bytes; 0 for "not this way". */
+ * The flags that all of these have, see `rvm_suits`, and their bytes; 0 for "not this way". */
 static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
                           PyObject *const *pool_end, const int64_t *words, Py_ssize_t count,
                           RvmAny *args, rvm_slot *slots, int64_t *bytes) {
@@ -278,7 +280,7 @@ static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
     const PyArray_Descr *descr = NULL;
     uint32_t dtype = 0;
     int flags = ~0;
-    int64_t total = 0;
+    uint64_t total = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = rvm_load(values, pool_end, words[i]);
         RvmTensor *tensor = &slots[i].tensor;
@@ -304,13 +306,15 @@ static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
         args[i].as_tensor = tensor;
         total += rvm_bytes_of(array);
     }
-    *bytes = total;
-    if (RVM_UNLIKELY(kernel->strided) && !rvm_put_strides(values, pool_end, words, count, args, slots, bytes)) return 0;
+    *bytes = (int64_t)total;
+    if (RVM_UNLIKELY(kernel->strided) &&
+        !rvm_put_strides(values, pool_end, words, count, args, slots, bytes))
+        return 0;
     return flags;
 }
 
-/* Whether arrays whose common flags are `flags` do as they are. */
-static inline int rvm_does(const rvm_kernel *kernel, int flags, PyObject *const *values,
+/* Whether the kernel can take arrays whose common flags are `flags`, as they are. */
+static inline int rvm_suits(const rvm_kernel *kernel, int flags, PyObject *const *values,
                            PyObject *const *pool_end, const int64_t *words, Py_ssize_t count) {
     int lacks = kernel->needs & ~flags;
     if (RVM_LIKELY(lacks == 0)) return 1;
