@@ -73,6 +73,38 @@ def test_erf_is_odd_and_keeps_the_smallest() -> None:
     np.testing.assert_allclose(result("erf", x[1:3]), x[1:3] * 2 / math.sqrt(math.pi), rtol=1e-15)
 
 
+# where
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i2", "?", "F", "D", "f2"])
+@pytest.mark.parametrize("shape", [(70_000,), (300, 256), (2, 3)])
+def test_where_of_many_elements(dtype: str, shape: tuple[int, ...]) -> None:
+    """Broadcast, of numbers, in any layout, and in place."""
+    where = relaxvm.get_func("relaxvm.kernel.where").__wrapped__
+    rng = np.random.default_rng(1)
+    cond = rng.random(shape) < 0.5
+    a, b = (np.asarray(rng.integers(0, 100, shape), dtype) for _ in range(2))
+    row, one = b[..., :1], b.reshape(-1)[3:4].reshape((1,) * len(shape))
+    givens: list[tuple[Any, Any, Any]] = [
+        (cond, a, b), (cond, row, b), (cond, a, one), (cond[:1], a, b),
+        (cond.T.copy().T, a, b[::-1].copy()[::-1]),
+    ]  # fmt: skip
+    if dtype != "?":
+        givens += [(cond, 0, b), (cond, 1, 0)]
+    for given in givens:
+        want = np.where(*[np.asarray(x, dtype) if type(x) is int else x for x in given])
+        out = np.empty(want.shape, dtype)
+        where(*given, out)
+        assert out.tobytes() == want.tobytes()
+    for out in (a, b):
+        want = np.where(cond, a, b)
+        where(cond, a, b, out)
+        assert out.tobytes() == want.tobytes()
+    flat = np.arange(1000)
+    where(np.arange(999) % 2 == 0, flat[:-1], flat[1:], flat[1:])
+    assert flat.tolist() == [0, *[i if i % 2 == 0 else i + 1 for i in range(999)]]
+
+
 # Chains
 
 

@@ -22,6 +22,7 @@ from ._kernel import (
     private,
     result_dtype,
 )
+from .fused import run_chain
 
 __all__: list[str] = []
 
@@ -218,6 +219,9 @@ def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     a, b = as_operand("where", "a", a, out.dtype), as_operand("where", "b", b, out.dtype)
     for operand in (a, b):
         check_out("where", out, operand.dtype, broadcast("where", cond=cond, a=a, b=b))
+    # Block by block, where a condition that nobody can foresee costs no more than any other.
+    if run_chain("where($0, $1, $2) -> %0", [cond, np.asarray(a), np.asarray(b)], out):
+        return
     a, cond = private(a, out), private(cond, out)
     np.copyto(out, b)
     np.copyto(out, a, where=cond)

@@ -37,7 +37,7 @@ from ._kernel import (
     ufunc_of,
 )
 
-__all__ = ["Fused", "Ref", "Step", "can_fuse", "composite_plans", "parse"]
+__all__ = ["Fused", "Ref", "Step", "can_fuse", "composite_plans", "parse", "run_chain"]
 
 
 class Ref(NamedTuple):
@@ -483,6 +483,12 @@ def composite_plans(name: str) -> list[FusedPlan]:
         planner = _Planner((dtype,), (_FULL,))
         plans.append(planner.plan([planner.add_composite(name, Ref("$", 0))]))
     return plans
+
+
+def run_chain(text: str, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> bool:
+    """Run a chain of one result if there is a plan for such tensors; answers whether there is."""
+    plan = _plan(text, inputs, (out,))
+    return plan is not None and run_plan(plan, (*inputs, text, out))
 
 
 def _plan(
