@@ -72,6 +72,8 @@ def test_errors_of_the_forms_come_through(tmp_path: Path) -> None:
         loading.parse_text("?", filename="asm.txt")
     with pytest.raises(FileNotFoundError):
         relaxvm.load(tmp_path / "nothing")
+    with pytest.raises(FormatError, match=r"<bytes>: .* got 0x\w+ \(b'models/a'\)"):
+        relaxvm.load(b"models/a.relaxvm")  # bytes are the content, not a path
 
 
 def test_a_mapped_file_runs(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def _strange(head: bytes) -> str:
     if head.startswith(_ARCHIVES):
         return (f"{expected}an archive; TVM's ex.export_library writes object files to .a and "
                 f".tar, and what can be loaded to .so")
-    return f"{expected}{_U64.unpack(head)[0]:#x}"
+    return f"{expected}{_U64.unpack(head)[0]:#x} ({head!r})"
 
 
 # Functions
