@@ -385,6 +385,25 @@ class InPlace:
         )
 
 
+@I.ir_module
+class InPlaceArgument:
+    """Changes its first argument."""
+
+    @T.prim_func(s_tir=True)
+    def accumulate(x: T.Buffer((2, 3), "float32"), y: T.Buffer((2, 3), "float32")):
+        for i, j in T.grid(2, 3):
+            with T.sblock("x"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                x[vi, vj] = x[vi, vj] + y[vi, vj]
+
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+        cls = InPlaceArgument
+        return R.call_tir_inplace(
+            cls.accumulate, (x, y), out_ty=R.Tensor((2, 3), "float32"), inplace_indices=[0]
+        )
+
+
 # Data types
 
 
