@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -361,6 +362,27 @@ def test_every_function_is_a_piece_of_its_text(tmp_path: Path) -> None:
     command = [*shlex.split(compiler() or ""), "-fsyntax-only", "-DSUPPORT=0", "-Werror",
                f"-I{get_include()}", *map(str, tmp_path.iterdir())]  # fmt: skip
     subprocess.run(command, check=True)
+
+
+@needs_compiler
+def test_a_change_compiles_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(tmp_path))
+    names = ["total", "matmul", "conv2d", "logic"]
+    build_prim_funcs({name: FUNCS[name] for name in names})
+    before = set(tmp_path.glob("*/kernels.c"))
+    library = build_prim_funcs({"new": FUNCS["total"], **{n: FUNCS[n] for n in reversed(names)}})
+    (text,) = set(tmp_path.glob("*/kernels.c")) - before
+    assert re.findall("^RVM_KERNEL.*", text.read_text("utf-8"), re.MULTILINE) == [
+        "RVM_KERNEL(new) { return call(&new_function, args, num_args, ret); }"
+    ]
+    for name in ("new", "total"):
+        s = _zeros()
+        library[name](np.ones(5, "float32"), s)
+        assert s == 5
+    build_prim_funcs({name: FUNCS[name] for name in names})
+    assert set(tmp_path.glob("*/kernels.c")) == before | {text}
 
 
 @needs_compiler

@@ -65,7 +65,7 @@ def c_source(kernels: Sequence[Kernel]) -> str:
     Raises:
         NotImplementedError: an expression or data type that there is no C for.
     """
-    return HEAD + "".join(_KernelText(kernel, Helpers()).text() for kernel in kernels)
+    return "".join([HEAD, "\n", *(_KernelText(kernel, Helpers()).text() for kernel in kernels)])
 
 
 def pieces_of(text: str) -> list[str]:
@@ -106,8 +106,8 @@ class _KernelText:
         if self.sites:
             rows = ",\n".join(f"  {{{c_string(text)}, {int(i)}}}" for text, i in self.sites)
             sites = f"static const Site {self.symbol}_sites[] = {{\n{rows}}};\n"
-        comment = f"\n/* ---- {c_comment(self.kernel.name)} ---- */\n"
-        return "\n".join([comment, *self.helpers.guarded(), sites, body, entry])
+        comment = f"/* ---- {c_comment(self.kernel.name)} ---- */\n"
+        return "\n".join([comment, *self.helpers.guarded(), sites, body, entry, ""])
 
     def _writer(self) -> Writer:
         return Writer(self.kernel, self.symbol, self.names, self.helpers, self.sites)

@@ -38,7 +38,7 @@ _LINKED: Final = ("-DSUPPORT=0",)
 def code_for_here(sources: Sequence[SourceState]) -> Iterator[tuple[str, Path]]:
     """Each function, and the shared library with its code for this machine.  A function is compiled
     once, whatever else is in its text."""
-    flags = for_this_machine()
+    here = for_this_machine()
     names: list[str] = []
     pieces: list[str] = []
     for source in sources:
@@ -47,12 +47,11 @@ def code_for_here(sources: Sequence[SourceState]) -> Iterator[tuple[str, Path]]:
             names += source["names"]
             pieces += found
         else:
-            library = compile_c(source["text"], name=_NAME, flags=flags)
+            library = compile_c(source["text"], name=_NAME, flags=here)
             yield from ((name, library) for name in source["names"])
     if pieces:
-        libraries = compile_pieces(
-            HEAD, pieces, name=_NAME, flags=[*_LINKED, *flags], objects=[_support()]
-        )
+        flags, objects = [*_LINKED, *here], [_support()]
+        libraries = compile_pieces(HEAD, pieces, name=_NAME, flags=flags, objects=objects)
         yield from zip(names, libraries, strict=True)
 
 
