@@ -475,3 +475,17 @@ def test_substitution_is_evaluation(e: Expr, by: Expr) -> None:
         if inner is not None:
             expected, got = value(e, {**values, n: inner}), value(replaced, values)
             assert got == expected or None in (got, expected)
+
+
+def test_what_is_nested_is_looked_at_once() -> None:
+    """Halves of what was joined, over and over, as the shapes of a network's levels are: bounds
+    of the same parts are asked for at each."""
+    n, m = Var("n", "int64"), Var("m", "int64")
+    dim: Any = n
+    for _ in range(4):
+        dim = simplify(prim.maximum(prim.minimum(dim * 2 + m + 1, 10**9) // 2, 0))
+    for start, more in ((5, 3), (0, 0), (1000, 1), (10**9, 10**8), (-7, 2)):
+        want = start
+        for _ in range(4):
+            want = max(min(want * 2 + more + 1, 10**9) // 2, 0)
+        assert evaluate(dim, {n: start, m: more}) == want

@@ -212,7 +212,7 @@ def _is_integer(expr: Expr) -> bool:
 class _Normalizer:
     """Expressions to polynomials; numbers atoms and knows bounds of variables."""
 
-    __slots__ = ("atoms", "bounds", "limits", "numbers")
+    __slots__ = ("atoms", "bounds", "intervals", "limits", "numbers")
 
     atoms: list[_Atom]
     numbers: dict[Any, int]
@@ -220,12 +220,15 @@ class _Normalizer:
     """Number of a variable -> its least and greatest value."""
     limits: dict[int, tuple[Polynomial | None, Polynomial | None]]
     """The same for bounds that are no constants."""
+    intervals: dict[Any, tuple[Bound, Bound]]
+    """What was found for a polynomial at a depth: nested ones ask for the same again and again."""
 
     def __init__(self) -> None:
         self.atoms = []
         self.numbers = {}
         self.bounds = {}
         self.limits = {}
+        self.intervals = {}
 
     def number(self, key: Any, make: Callable[..., _Atom], *args: Any) -> int:
         """The number of the atom of a key, which is made if there is none."""
@@ -569,6 +572,15 @@ class _Normalizer:
         value = _constant(p)
         if value is not None:
             return value, value
+        if not depth:
+            return self._interval(p, 0)
+        key = depth, _key(p)
+        found = self.intervals.get(key)
+        if found is None:
+            found = self.intervals[key] = self._interval(p, depth)
+        return found
+
+    def _interval(self, p: Polynomial, depth: int) -> tuple[Bound, Bound]:
         low: Bound = p.get((), 0)
         high = low
         for monomial, coefficient in p.items():
@@ -1169,6 +1181,7 @@ class Analyzer:
         number = n.of_var(var)
         ends = [None if x is None else n.polynomial(prim.as_scalar(x)) for x in (lower, upper)]
         constants = [None if p is None else _constant(p) for p in ends]
+        n.intervals.clear()
         n.bounds[number] = (
             -inf if constants[0] is None else constants[0],
             inf if constants[1] is None else constants[1],
