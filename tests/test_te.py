@@ -186,3 +186,27 @@ def test_emit_te_refuses_what_it_cannot_take() -> None:
         with pytest.raises(TypeError, match="expected a te tensor or several as the result"):
             builder.emit_te(lambda: [1])
         builder.emit_func_output(x)
+
+
+def _convolution(x: Any, w: Any) -> Any:
+    r = te.reduce_axis((0, 3), "r")
+    return te.compute((3,), lambda i: te.sum(x[i + r] * w[2 - r] * (r + 1), axis=r), "conv")
+
+
+def _sum_of_even(x: Any) -> Any:
+    r = te.reduce_axis((0, x.shape[0]), "r")
+    return te.compute((1,), lambda _: te.sum(x[r], axis=r, where=r % 2 == 0), "even")
+
+
+def test_axes_in_arithmetic() -> None:
+    """Of a reduction: in indices, values and conditions."""
+    x, w = RNG.standard_normal(5).astype("float32"), RNG.standard_normal(3).astype("float32")
+    bb = BlockBuilder()
+    params = [relaxvm.ir.Var(n, ir.TensorType((d,), "float32")) for n, d in (("x", 5), ("w", 3))]
+    with bb.function("main", params):
+        conv = bb.emit_te(_convolution, *params)
+        bb.emit_func_output((conv, bb.emit_te(_sum_of_even, params[0])))
+    conv, even = VirtualMachine(relaxvm.build(bb.get())).main(x, w)
+    weights = w[::-1] * np.arange(1, 4, dtype=np.float32)
+    np.testing.assert_allclose(conv, np.correlate(x, weights), rtol=1e-5)
+    np.testing.assert_allclose(even, [x[::2].sum()], rtol=1e-5)

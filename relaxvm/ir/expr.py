@@ -302,7 +302,8 @@ TENSOR_OPERATORS: Final[dict[str, Operator]] = {}
 """Python operator -> what it makes of tensors; filled by `relaxvm.op`."""
 
 
-def _operator(name: str, *operands: Any) -> Any:
+def _operator(name: str, *given: Any) -> Any:
+    operands = [x.as_expr() if isinstance(x, Operators) else x for x in given]
     for operand in operands:
         if isinstance(operand, Expr) and not is_scalar(operand):
             if isinstance(operand.ty, TensorType) and name in TENSOR_OPERATORS:
@@ -312,46 +313,14 @@ def _operator(name: str, *operands: Any) -> Any:
     return NotImplemented if operator is None else operator(*operands)
 
 
-class Expr(Node):
-    """Base of all expressions.  Python's operators on scalars give scalar expressions, on tensors
-    calls of the operators of Relax; ``t[i]`` takes an element of a tuple, ``f(x)`` is a call.
+class Operators:
+    """Python's operators, for expressions and what stands for a scalar in them."""
 
-    ``==`` of scalars is an expression too, whose truth value is structural equality; of anything
-    else it is identity.
-    """
+    __slots__ = ()
 
-    __slots__ = ("ty",)
-
-    ty: Any
-    """The `Type`; None until inferred."""
-
-    @property
-    def dtype(self) -> str:
-        """Data type of a scalar or tensor.
-
-        Raises:
-            AttributeError: the expression is neither.
-        """
-        ty = self.ty
-        if isinstance(ty, (PrimType, TensorType)) and ty.dtype is not None:
-            return ty.dtype
-        raise AttributeError(f"{self} has no data type: its type is {ty}")
-
-    # Two expressions are the same only if they are one object.  In C, as every table of variables
-    # asks for it.
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> Any:
-        if self is other:
-            return True if type(self.ty) is not PrimType else SCALAR_OPERATORS["eq"](self, other)
-        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
-            return _operator("eq", self, other)
-        return NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
-            return _operator("ne", self, other)
-        return self is not other
+    def as_expr(self) -> Any:
+        """The expression."""
+        return self
 
     def __add__(self, other: Any) -> Any:
         return _operator("add", self, other)
@@ -442,6 +411,48 @@ class Expr(Node):
 
     def __rrshift__(self, other: Any) -> Any:
         return _operator("right_shift", other, self)
+
+
+class Expr(Operators, Node):
+    """Base of all expressions.  Python's operators on scalars give scalar expressions, on tensors
+    calls of the operators of Relax; ``t[i]`` takes an element of a tuple, ``f(x)`` is a call.
+
+    ``==`` of scalars is an expression too, whose truth value is structural equality; of anything
+    else it is identity.
+    """
+
+    __slots__ = ("ty",)
+
+    ty: Any
+    """The `Type`; None until inferred."""
+
+    @property
+    def dtype(self) -> str:
+        """Data type of a scalar or tensor.
+
+        Raises:
+            AttributeError: the expression is neither.
+        """
+        ty = self.ty
+        if isinstance(ty, (PrimType, TensorType)) and ty.dtype is not None:
+            return ty.dtype
+        raise AttributeError(f"{self} has no data type: its type is {ty}")
+
+    # Two expressions are the same only if they are one object.  In C, as every table of variables
+    # asks for it.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        if self is other:
+            return True if type(self.ty) is not PrimType else SCALAR_OPERATORS["eq"](self, other)
+        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
+            return _operator("eq", self, other)
+        return NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        if type(self.ty) is PrimType and isinstance(other, (Expr, int, float)):
+            return _operator("ne", self, other)
+        return self is not other
 
     def astype(self, dtype: str) -> Any:
         """The value in another data type."""

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from .expr import SCALAR_OPERATORS, Expr, FloatImm, IntImm, PrimType, prim_type
+from .expr import SCALAR_OPERATORS, Expr, FloatImm, IntImm, Operators, PrimType, prim_type
 
 __all__ = [
     "EQ",
@@ -422,10 +422,11 @@ def as_scalar(value: Any, dtype: str | None = None) -> Expr:
         TypeError: not a scalar.
         OverflowError: the number does not fit the data type.
     """
-    if isinstance(value, Expr):
-        if type(value.ty) is not PrimType:
-            raise TypeError(f"expected a scalar, got {value} of type {value.ty}")
-        return value
+    if isinstance(value, Operators):
+        expr: Expr = value.as_expr()
+        if type(expr.ty) is not PrimType:
+            raise TypeError(f"expected a scalar, got {expr} of type {expr.ty}")
+        return expr
     if (hasattr(value, "item") and not hasattr(value, "shape")) or getattr(
         value, "shape", None
     ) == ():

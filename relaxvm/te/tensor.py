@@ -134,13 +134,9 @@ class TensorLoad(Expr):
                 f"{'index' if len(indices) == 1 else 'indices'}"
             )
         self.tensor = tensor
-        self.indices = tuple([as_index(_plain(i), INDEX_DTYPE.get()) for i in indices])
+        self.indices = tuple([as_index(i, INDEX_DTYPE.get()) for i in indices])
         self.ty = prim_type(tensor.dtype)
         self.span = None
-
-
-def _plain(index: Any) -> Any:
-    return index.var if isinstance(index, IterVar) else index
 
 
 class Reduce(Expr):

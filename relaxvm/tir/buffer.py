@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeGuard
 
 from ..ir.arith import simplify
-from ..ir.expr import Expr, IntImm, PrimType, Type, Var, prim_type
+from ..ir.expr import Expr, IntImm, Operators, PrimType, Type, Var, prim_type
 from ..ir.node import Node
 from ..ir.prim import as_scalar, cast
 from ..values import element_dtype
@@ -90,17 +90,18 @@ def as_index(value: Any, dtype: str = DEFAULT_INT) -> Expr:
     Raises:
         TypeError: not an integer.
     """
-    if not isinstance(value, Expr):
+    if not isinstance(value, Operators):
         number = value.__index__() if hasattr(value, "__index__") else None
         if number is None:
             raise TypeError(f"expected an integer scalar, got {type(value).__name__}")
         if dtype == "int32" and not -(2**31) <= number < 2**31:
             dtype = "int64"
         return as_scalar(number, dtype)
-    ty = value.ty
+    expr: Expr = value.as_expr()
+    ty = expr.ty
     if type(ty) is not PrimType or not ty.dtype.startswith(("int", "uint", "bool")):
-        raise TypeError(f"expected an integer scalar, got {value} of type {ty}")
-    return value
+        raise TypeError(f"expected an integer scalar, got {expr} of type {ty}")
+    return expr
 
 
 def as_dims(shape: Any) -> tuple[Expr, ...]:
@@ -288,9 +289,9 @@ class BufferRegion(Node):
         self.span = span
 
 
-class IterVar(Node):
+class IterVar(Operators, Node):
     """A variable with the range it runs over, and how: `DATA_PAR` (spatial), `COMM_REDUCE`
-    (reduce), `ORDERED` (scan), `OPAQUE`, `THREAD`."""
+    (reduce), `ORDERED` (scan), `OPAQUE`, `THREAD`.  In expressions it is its variable."""
 
     __slots__ = ("dom", "iter_type", "thread_tag", "var")
     FIELDS = ("dom", "var", "iter_type", "thread_tag")
@@ -321,6 +322,9 @@ class IterVar(Node):
         self.iter_type = iter_type
         self.thread_tag = thread_tag
         self.span = span
+
+    def as_expr(self) -> Var:
+        return self.var
 
 
 def cast_index(value: Expr, dtype: str) -> Expr:
