@@ -748,6 +748,82 @@ def main(x: R.Tensor(("n",), "float32")):
             np.testing.assert_array_equal(got, expected)
 
 
+_SLICES = """
+@R.function
+def main(x: R.Tensor(("n", 2), "float32")):
+    n = T.int64()
+    last: R.Tensor(
+        (T.min(9223372036854775807, n) - T.min(T.max(n - 1, 0), n), 2), "float32"
+    ) = R.strided_slice(x, [0], [-1], [9223372036854775807])
+    inner: R.Tensor((T.min(T.max(n - 3, 0), n) - T.min(2, n), 2), "float32") = R.strided_slice(
+        x, [0], [2], [-3])
+    return last, inner
+"""
+
+
+def test_slices_of_both_signs_are_as_tvm_writes_them() -> None:
+    """What is written is equal since n is not negative, or is where it is not negative itself."""
+    func = from_source(_SLICES)
+    last, inner = (binding.var.ty.dims[0] for binding in func.body.blocks[0].bindings)
+    assert str(last) == "T.min(9223372036854775807, n) - T.min(T.max(n - 1, 0), n)"  # as written
+    assert str(inner) == "T.max(T.min(T.max(n - 3, 0), n) - T.min(2, n), 0)"  # as inferred
+    vm = VirtualMachine(relaxvm.build(func))
+    for n in range(8):
+        x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+        for got, expected in zip(vm["main"](x), (x[-1:], x[2:-3]), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+_POSITIVE = "    y: R.Tensor((n,), 'float32') = R.zeros((T.max(n, -1),), 'float32')"
+
+
+@pytest.mark.parametrize(
+    ("signature", "before", "is_known"),
+    [
+        ("x: R.Tensor(('n',), 'float32')", "", True),
+        ("x: R.Tuple(R.Tensor(('n',), 'float32'))", "", True),
+        ("x: R.Any", "m = R.match_cast(x, R.Tensor((n,), 'float32'))", True),
+        ("n: R.Prim('int64')", "", False),
+        ("x: R.Shape(['n'])", "", False),
+        ("x: R.Tensor(('n - 1',), 'float32'), s: R.Shape(['n'])", "", False),
+        (
+            "x: R.Any, s: R.Shape(['n']), b: R.Tensor((), 'bool')",
+            "if b:\n        z = R.match_cast(x, R.Tensor((n,), 'float32'))\n"
+            "    else:\n        z = R.zeros((1,), 'float32')",
+            False,
+        ),
+    ],
+)
+def test_which_variables_are_not_negative(signature: str, before: str, is_known: bool) -> None:
+    declare = "" if "n: R.Prim" in signature else "n = T.int64()"
+    text = f"@R.function\ndef main({signature}):\n    {declare or 'pass'}\n    {before or 'pass'}\n"
+    text += f"{_POSITIVE}\n    return y\n"
+    if is_known:
+        assert "R.Tensor((n,)" in str(from_source(text))
+    else:
+        with pytest.raises(DiagnosticError, match=r"known to be R.Tensor\(\(T.max\(n, -1\)"):
+            from_source(text)
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("end", [-3, 0, 2, 2**31 - 1])
+@pytest.mark.parametrize("begin", [-6, -1, 0, 5])
+def test_slices_that_tvm_prints(begin: int, end: int, stride: int) -> None:
+    pytest.importorskip("tvm")
+    from tvm.script import from_source as read_by_tvm
+
+    text = f"""# from tvm.script import ir as I, relax as R
+@R.function
+def main(x: R.Tensor(("n", 2), "float32")):
+    y = R.strided_slice(x, axes=[0], begin=[{begin}], end=[{end}], strides=[{stride}])
+    return y
+"""
+    vm = VirtualMachine(relaxvm.build(from_source(read_by_tvm(text).script())))
+    for n in range(8):
+        x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+        np.testing.assert_array_equal(vm["main"](x), x[begin:end:stride])
+
+
 def test_what_no_data_type_holds_is_not_simplified() -> None:
     n = Var("n", "int64")
     for a in (n, int_imm(4)):

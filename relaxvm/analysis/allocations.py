@@ -28,18 +28,15 @@ from ..ir.expr import (
     SeqExpr,
     ShapeExpr,
     StringImm,
-    TensorType,
     Tuple,
     TupleGetItem,
-    TupleType,
-    Type,
     Var,
 )
 from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
-__all__ = ["Allocation", "Allocations", "Either", "Region", "Several", "all_bindings", "dimensions",
+__all__ = ["Allocation", "Allocations", "Either", "Region", "Several", "all_bindings",
            "uses"]  # fmt: skip
 
 ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
@@ -460,12 +457,3 @@ class Allocations:
             held = self._held.get(var)
             if held is not None:
                 held.escapes = True
-
-
-def dimensions(types: Iterable[Type]) -> Iterator[Var]:
-    """Variables that stand alone as a dimension of a tensor: their values are not negative."""
-    for ty in types:
-        if type(ty) is TupleType:
-            yield from dimensions(ty.fields)
-        elif type(ty) is TensorType:
-            yield from (dim for dim in ty.dims or () if isinstance(dim, Var))

@@ -23,11 +23,12 @@ from ..ir.expr import (
     Var,
     int_imm,
 )
+from ..ir.infer import dimensions
 from ..ir.module import IRModule
 from ..ir.op import Op
 from ..memory import format_bytes
 from ..values import as_dtype
-from .allocations import VIEWS, Allocation, Allocations, Region, Several, dimensions, uses
+from .allocations import VIEWS, Allocation, Allocations, Region, Several, uses
 from .amounts import Amounts, plus
 
 __all__ = ["FunctionMemory", "MemoryReport", "estimate_memory_usage", "memory_report"]

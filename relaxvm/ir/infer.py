@@ -10,7 +10,7 @@ EraseToWellDefined).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -48,6 +48,7 @@ __all__ = [
     "base_check",
     "bind_type",
     "declared_ret_type",
+    "dimensions",
     "erase_type",
     "function_ret_type",
     "get_shape_of",
@@ -77,8 +78,13 @@ class BaseCheckResult(IntEnum):
 _FAIL_L0, _FAIL_L1, _FAIL_L2, _PASS = BaseCheckResult
 
 
-def base_check(base: Any, derived: Any) -> BaseCheckResult:
-    """Whether every value of type `derived` is one of type `base`."""
+Prove = Callable[[Expr, Expr], bool]
+"""Whether two dimensions are certainly equal."""
+
+
+def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheckResult:
+    """Whether every value of type `derived` is one of type `base`; `prove` compares dimensions of
+    tensors, shapes and tuples of them, in the order of the arguments."""
     if base is derived:
         return _PASS
     kind = type(base)
@@ -89,15 +95,17 @@ def base_check(base: Any, derived: Any) -> BaseCheckResult:
     if kind is not type(derived):
         return _FAIL_L0
     if kind is TensorType:
-        return _check_tensor(base, derived)
+        return _check_tensor(base, derived, prove)
     if kind is PrimType:
         return _PASS if base.dtype == derived.dtype else _FAIL_L0
     if kind is ShapeType:
-        return _check_dims(base.values, base.ndim, derived.values, derived.ndim)
+        return _check_dims(base.values, base.ndim, derived.values, derived.ndim, prove)
     if kind is TupleType:
         if len(base.fields) != len(derived.fields):
             return _FAIL_L0
-        return _least(map(base_check, base.fields, derived.fields))
+        return _least(
+            [base_check(b, d, prove) for b, d in zip(base.fields, derived.fields, strict=True)]
+        )
     if kind is FuncType:
         return _check_func(base, derived)
     return _FAIL_L0
@@ -112,7 +120,7 @@ def _least(results: Iterable[BaseCheckResult]) -> BaseCheckResult:
     return min(results, default=_PASS)
 
 
-def _check_tensor(base: TensorType, derived: TensorType) -> BaseCheckResult:
+def _check_tensor(base: TensorType, derived: TensorType, prove: Prove) -> BaseCheckResult:
     result = _PASS
     if base.dtype is not None and base.dtype != derived.dtype:
         if derived.dtype is not None:
@@ -131,11 +139,15 @@ def _check_tensor(base: TensorType, derived: TensorType) -> BaseCheckResult:
         return _FAIL_L0 if derived.ndim != -1 else min(result, _FAIL_L1)
     if base.shape is derived.shape:
         return result
-    return min(result, _check_dims(base.dims, base.ndim, derived.dims, derived.ndim))
+    return min(result, _check_dims(base.dims, base.ndim, derived.dims, derived.ndim, prove))
 
 
 def _check_dims(
-    base: tuple[Expr, ...] | None, base_ndim: int, derived: tuple[Expr, ...] | None, ndim: int
+    base: tuple[Expr, ...] | None,
+    base_ndim: int,
+    derived: tuple[Expr, ...] | None,
+    ndim: int,
+    prove: Prove,
 ) -> BaseCheckResult:
     if base_ndim == -1:
         return _PASS
@@ -145,11 +157,11 @@ def _check_dims(
         return _PASS
     if derived is None:
         return _FAIL_L2
-    return _least(map(_check_dim, base, derived))
+    return _least([_check_dim(b, d, prove) for b, d in zip(base, derived, strict=True)])
 
 
-def _check_dim(a: Expr, b: Expr) -> BaseCheckResult:
-    if a is b or prove_equal(a, b):
+def _check_dim(a: Expr, b: Expr, prove: Prove = prove_equal) -> BaseCheckResult:
+    if a is b or prove(a, b):
         return _PASS
     return _FAIL_L0 if type(a) is IntImm and type(b) is IntImm else _FAIL_L2
 
@@ -314,6 +326,15 @@ def _vars_of_function(ty: FuncType) -> dict[Var, None]:
     found: dict[Var, None] = {}
     _collect(ty.ret, found)
     return {var: None for var in found if var not in own}
+
+
+def dimensions(types: Iterable[Type]) -> Iterator[Var]:
+    """Variables that stand alone as a dimension of a tensor: their values are not negative."""
+    for ty in types:
+        if type(ty) is TupleType:
+            yield from dimensions(ty.fields)
+        elif type(ty) is TensorType:
+            yield from (dim for dim in ty.dims or () if isinstance(dim, Var))
 
 
 def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:

@@ -7,18 +7,20 @@ gives it its type, so that an ill-typed program is refused at the place where it
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from ..errors import DiagnosticError, NestingError, did_you_mean
+from ..ir.arith import Analyzer
 from ..ir.block_builder import BlockBuilder, is_leaf
 from ..ir.equality import structural_equal
 from ..ir.expr import (
     ANY,
     BaseFunc,
+    Call,
     DataflowVar,
     Expr,
     Function,
@@ -39,13 +41,15 @@ from ..ir.infer import (
     BaseCheckResult,
     base_check,
     declared_ret_type,
+    dimensions,
     function_ret_type,
     is_base_of,
+    type_free_vars,
 )
 from ..ir.module import IRModule
 from ..ir.nesting import room
 from ..ir.node import Attrs
-from ..ir.prim import immediate
+from ..ir.prim import immediate, maximum
 from .evaluate import Evaluator
 from .markers import (
     Dataflow,
@@ -321,6 +325,8 @@ class _BodyParser:
         self._outputs: set[int] | None = None
         self._attrs: dict[str, Any] = {}
         self._declared: tuple[str, Type, ast.stmt] | None = None
+        self._dimensions: dict[Var, None] = {}
+        """Variables that are dimensions of tensors for certain: they are not negative."""
 
     def error(self, node: Any, message: str) -> NoReturn:
         """Refuse the script."""
@@ -338,12 +344,15 @@ class _BodyParser:
         for symbol, var in signature.names.items():
             self._scope.define(symbol, var)
         self._builder.begin_scope(signature.params)
+        known = len(self._dimensions)
+        self._add_dimensions(param.ty for param in signature.params)
         body = self._function_body(node)
+        ret = self._ret_type(node, signature, body)
+        self._forget_dimensions(known)
         self._scope.pop(f"in function {node.name!r}")
         attrs = {} if name is None else {"global_symbol": name}
         attrs.update(self._attrs)
         self._attrs, self._declared, self._outputs = outer
-        ret = self._ret_type(node, signature, body)
         span = self._source.span(node)
         return Function(signature.params, body, ret, is_pure, Attrs(attrs), span)
 
@@ -376,6 +385,9 @@ class _BodyParser:
                 f"function {node.name!r} is to return {written}, but its body is of type {body.ty}",
             )
         declared: Type = declared_ret_type(written, signature.params, body)
+        if base_check(declared, body.ty) is BaseCheckResult.FAIL_L2:
+            inferred = function_ret_type(signature.params, body)
+            return self._type_by_bounds(written, inferred) or written
         return declared
 
     def _local_function(self, node: ast.FunctionDef) -> None:
@@ -546,15 +558,20 @@ class _BodyParser:
         value = self._normal(value, node.value)
         known = value.ty
         if ty is not None:
-            known = self._annotate(node.annotation, ty, known)
+            known = self._annotate(node.annotation, ty, value)
         var = self._var(name, known, target)
         self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
         return var
 
-    def _annotate(self, node: Any, written: Type, inferred: Any) -> Type:
+    def _annotate(self, node: Any, written: Type, value: Expr) -> Type:
         """The type of a variable that is annotated."""
+        inferred: Any = value.ty
         if is_base_of(written, inferred) or structural_equal(written, inferred):
             return written
+        operands = value.args if type(value) is Call else ()
+        found = self._type_by_bounds(written, inferred, [operand.ty for operand in operands])
+        if found is not None:
+            return found
         if base_check(written, inferred) is BaseCheckResult.FAIL_L0:
             self.error(node, f"the value is of type {inferred}, which is never {written}")
         self.error(
@@ -562,6 +579,34 @@ class _BodyParser:
             f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to "
             "have it checked when the program runs",
         )
+
+    def _type_by_bounds(
+        self, written: Type, inferred: Any, operands: Iterable[Any] = ()
+    ) -> Type | None:
+        """The type of what is annotated where that is true since dimensions are not negative, those
+        of operands included, else None.  Where the length of a slice is written as TVM prints it,
+        ``end - begin`` without a maximum with 0, it is the inferred type, which says more."""
+        own = set(dimensions(operands))
+        analyzer = Analyzer()
+        for var in (*type_free_vars(written), *type_free_vars(inferred)):
+            if var in own or var in self._dimensions:
+                analyzer.bind(var, 0)
+        if base_check(written, inferred, analyzer.prove_equal) is BaseCheckResult.PASS:
+            return written
+
+        def prove(a: Expr, b: Expr) -> bool:
+            return analyzer.prove_equal(maximum(a, 0), b)
+
+        fits = base_check(written, inferred, prove) is BaseCheckResult.PASS
+        return inferred if fits else None
+
+    def _add_dimensions(self, types: Iterable[Type]) -> None:
+        self._dimensions.update(dict.fromkeys(dimensions(types)))
+
+    def _forget_dimensions(self, known: int) -> None:
+        """Forget what became known since `known` of them were."""
+        while len(self._dimensions) > known:
+            self._dimensions.popitem()
 
     def _match_cast(
         self, name: str, target: Any, pair: MatchCastPair, ty: Type | None, node: Any
@@ -573,6 +618,7 @@ class _BodyParser:
         if base_check(pair.ty, value.ty) is never and base_check(value.ty, pair.ty) is never:
             self.error(node.value, f"R.match_cast: a value of type {value.ty} is never {pair.ty}")
         var = self._var(name, pair.ty, target)
+        self._add_dimensions([pair.ty])
         self._builder.emit_normalized(MatchCast(var, value, pair.ty, self._source.span(node)))
         self._scope.define(name, var)
         return var
@@ -674,7 +720,7 @@ class _BodyParser:
             if declared[0] != name:
                 self._declared = declared
                 self._no_declaration()
-            ty = self._annotate(declared[2], declared[1], value.ty)
+            ty = self._annotate(declared[2], declared[1], value)
         var = Var(name, value.ty if ty is None else ty, self._source.span(node))
         self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
         if name != "_":
@@ -704,9 +750,11 @@ class _BodyParser:
     def _branch(self, body: list[ast.stmt], suffix: str, node: ast.If) -> tuple[str, SeqExpr]:
         self._builder.begin_scope()
         self._scope.push()
+        known = len(self._dimensions)
         self._statements(body[:-1])
         self._check_declared(body[-1])
         name, value = self._last(body[-1], suffix)
+        self._forget_dimensions(known)
         self._scope.pop(
             f"in a branch of the if at line {node.lineno}, which defines {name!r} alone"
         )
@@ -738,7 +786,7 @@ class _BodyParser:
             name, value = self._if_value(node)
             ty = value.ty
             if declared is not None:
-                ty = self._annotate(declared[2], declared[1], value.ty)
+                ty = self._annotate(declared[2], declared[1], value)
             var = Var(f"{name}_{suffix}", ty, self._source.span(node))
             self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
             return name, var

@@ -27,7 +27,6 @@ from ..analysis.allocations import (
     Allocations,
     Region,
     all_bindings,
-    dimensions,
 )
 from ..analysis.amounts import Amounts, plus
 from ..ir import (
@@ -45,6 +44,7 @@ from ..ir import (
     Var,
     VarBinding,
     arith,
+    dimensions,
     int_imm,
     type_free_vars,
 )
