@@ -82,7 +82,7 @@ cdef class Image:
     cdef int64_t serial         # no two images have the same; 0 is none's
     cdef int64_t* code
     cdef rvm_func* funcs
-    cdef PyObject** pool
+    cdef PyObject** pool        # begins with NULL
     cdef PyObject** pool_end
     cdef int64_t* mark_words    # code word at which an operation starts, ascending ...
     cdef int64_t* mark_pcs      # ... and the source pc that it comes from

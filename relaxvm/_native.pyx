@@ -60,7 +60,8 @@ cdef extern from "_native_impl.h":
     const RvmHost rvm_host
     PyObject* rvm_argument(PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t) noexcept
     bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
-    bint rvm_is_exposed(const rvm_kernel*, const int64_t*, Py_ssize_t, Py_ssize_t) noexcept
+    bint rvm_is_exposed(const rvm_kernel*, const PyObject*, PyObject* const*, Py_ssize_t,
+                        Py_ssize_t) noexcept
     const int64_t* rvm_in_a_row
     object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
     void rvm_learn_dtype(int, RvmDtype) noexcept
@@ -275,12 +276,14 @@ cdef PyObject* _call_slowly(PyObject* self, PyObject* const* fp, PyObject* const
     """`call_native` for any number of arguments, of any kind; `words` may be NULL for those in a
     row."""
     cdef _Call call = _Call(<NativeFunction>self, count)
+    cdef PyObject* value
     cdef Py_ssize_t i
     for i in range(count):
         call.position = i
         call.written = rvm_is_written(&call.function.kernel, i, count)
-        call.exposed = rvm_is_exposed(&call.function.kernel, words, i, count)
-        call.put(<object>rvm_argument(fp, pool_end, words, i))
+        value = rvm_argument(fp, pool_end, words, i)
+        call.exposed = rvm_is_exposed(&call.function.kernel, value, pool_end, i, count)
+        call.put(<object>value)
     result = call.run()
     nbytes[0] = call.nbytes
     return Py_None if result is None else Py_NewRef(result)

@@ -61,11 +61,19 @@ static inline PyObject *rvm_argument(PyObject *const *values, PyObject *const *p
     return words == NULL ? values[i] : rvm_load(values, pool_end, words[i]);
 }
 
+/* Whether a value is one of the program's constants, which it may also have moved to a register. */
+static RVM_COLD int rvm_is_constant(PyObject *const *pool_end, const PyObject *value) {
+    if (pool_end == NULL) return 0; /* no program calls */
+    for (PyObject *const *entry = pool_end - 1; *entry != NULL; entry--)
+        if (*entry == value) return 1;
+    return 0;
+}
+
 /* Whether argument i has to be writable to be passed as it is.  Of a kernel of which it is not known
  * what it writes, all are, but for constants of the program, to which it has a right. */
-static inline int rvm_is_exposed(const rvm_kernel *kernel, const int64_t *words, Py_ssize_t i,
-                                 Py_ssize_t count) {
-    return kernel->unsure ? words == NULL || words[i] >= 0 : rvm_is_written(kernel, i, count);
+static inline int rvm_is_exposed(const rvm_kernel *kernel, const PyObject *value,
+                                 PyObject *const *pool_end, Py_ssize_t i, Py_ssize_t count) {
+    return kernel->unsure ? !rvm_is_constant(pool_end, value) : rvm_is_written(kernel, i, count);
 }
 
 /* ---- data types ------------------------------------------------------------------------------
@@ -322,7 +330,7 @@ static inline int rvm_suits(const rvm_kernel *kernel, int flags, PyObject *const
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = rvm_argument(values, pool_end, words, i);
         if (PyArray_CheckExact(value) && !PyArray_ISWRITEABLE((PyArrayObject *)value) &&
-            rvm_is_exposed(kernel, words, i, count))
+            rvm_is_exposed(kernel, value, pool_end, i, count))
             return 0;
     }
     return 1;

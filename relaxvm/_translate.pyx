@@ -248,8 +248,8 @@ cdef class Translator:
         cdef Image image = self.image
         cdef int64_t i, count = len(self.pool)
         cdef rvm_func* func
-        image.pool = <PyObject**>_zeroed(count * sizeof(PyObject*))
-        image.pool_end = image.pool + count
+        image.pool = <PyObject**>_zeroed((1 + count) * sizeof(PyObject*))
+        image.pool_end = image.pool + 1 + count
         for i in range(count):
             value = self.pool[i]
             (image.pool_end - 1 - i)[0] = <PyObject*>value
