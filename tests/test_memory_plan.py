@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -460,6 +461,29 @@ def test_symbolic_sizes_are_related() -> None:
         "e = F d -> (n,)\ng = F e -> ()\nreturn g"
     )
     assert storages(planned(main(N, body))) == ["32 * (n + 1)", "32 * n"]
+
+
+@pytest.mark.parametrize("size", ["n + {},", "n * n + {} * n, {}", "n * {}, 8"])
+def test_planning_of_sizes_that_all_differ_takes_few_steps(size: str) -> None:
+    """Counted in calls of functions of Python; a storage grows with each of the tensors."""
+    count = 200
+    lines = [f"v0 = F x -> ({size.format(1, 1)})"]
+    lines += [f"v{i} = F v{i - 1} -> ({size.format(i + 1, i + 1)})" for i in range(1, count)]
+    mod = allocated(main(N, "\n".join([*lines, f"return v{count - 1}"])))
+    plan = transform.PlanMemory()
+    calls = 0
+
+    def hook(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(hook)
+    try:
+        after = plan(mod)
+    finally:
+        sys.setprofile(None)
+    assert 2 <= len(storages(after)) < 10
+    assert calls < 300 * count, calls
 
 
 def test_sizes_that_may_be_negative_are_not_related() -> None:

@@ -124,18 +124,35 @@ class _Sizes(Amounts):
         return found
 
 
+class _Limit:
+    """The most that may be held at some points: one of `peaks`, and `most` bytes where that is of
+    constant size; what is known of it by now."""
+
+    __slots__ = ("known", "most", "peaks")
+
+    def __init__(self, peaks: list[Polynomial], most: int | None) -> None:
+        self.peaks = peaks
+        self.most = most
+        self.known: dict[tuple[int, int], bool] = {}
+
+
 class _Held:
-    """What is held at each point, and the most that may be."""
+    """What is held at each point, and the most that may be.
+
+    An amount is a constant and a symbolic part; that part is a number, the same for equal ones.  So
+    what many points have in common is figured once for all of them.
+    """
 
     def __init__(self, sizes: _Sizes, allocations: Allocations) -> None:
         self._sizes = sizes
         self._regions = allocations.regions
         self._calls = frozenset(allocations.calls)
         self._constant: list[int] = []
-        self._symbolic: list[Polynomial] = []
-        self._live: dict[int, Polynomial] = {}
-        self._most: dict[Region | None, int] = {}
-        self._peaks: dict[Region | None, list[Polynomial]] = {}
+        self._symbolic: list[int] = []
+        self._limits: list[_Limit] = []
+        self._parts: list[Polynomial] = [{}]
+        self._numbers: dict[frozenset[Any], int] = {frozenset(): 0}
+        self._sums: dict[tuple[int, int], int] = {}
 
     def start(self, lives: list[tuple[int, int, Polynomial, bool]]) -> None:
         """Let it be what is alive: bytes from a first to a last point, and whether that is certain.
@@ -145,13 +162,13 @@ class _Held:
             least = self._alive([life for life in lives if life[-1]])
         else:
             least = self._constant, self._symbolic
+        limits = self._most(*least)
+        self._limits = [limits[region] for region in self._regions]
         for point in self._calls:
-            self._live[point] = _amount(least[0][point], least[1][point])
-        self._find_most(*least)
+            live = _amount(least[0][point], self._parts[least[1][point]])
+            self._limits[point] = _Limit([live], None)
 
-    def _alive(
-        self, lives: list[tuple[int, int, Polynomial, bool]]
-    ) -> tuple[list[int], list[Polynomial]]:
+    def _alive(self, lives: list[tuple[int, int, Polynomial, bool]]) -> tuple[list[int], list[int]]:
         """What is alive at each point, of constant sizes and of others."""
         count = len(self._regions)
         changes: list[list[tuple[int, Polynomial]]] = [[] for _ in range(count + 1)]
@@ -163,45 +180,96 @@ class _Held:
         for point in range(count):
             for sign, size in changes[point]:
                 total = plus(total, size, sign)
-            parts.append(_parts(total))
+            constant, symbolic = _split(total)
+            parts.append((constant, self._number(symbolic)))
         return [constant for constant, _ in parts], [symbolic for _, symbolic in parts]
 
-    def _find_most(self, constants: list[int], symbolics: list[Polynomial]) -> None:
+    def _most(self, constants: list[int], symbolics: list[int]) -> dict[Region | None, _Limit]:
         """The most that is alive on the way to and inside of each region, other branches left
         out."""
-        greatest: dict[Region, dict[Any, tuple[int, Polynomial]]] = {}
-        for point, region in enumerate(self._regions):
+        greatest: dict[Region, dict[int, int]] = {}
+        for region, constant, symbolic in zip(self._regions, constants, symbolics, strict=True):
             own = greatest.setdefault(region, {})
-            constant, symbolic = constants[point], symbolics[point]
-            key = tuple(sorted(symbolic.items())) if symbolic else ()
-            if key not in own or own[key][0] < constant:
-                own[key] = constant, symbolic
+            if own.get(symbolic, -1) < constant:
+                own[symbolic] = constant
+        limits: dict[Region | None, _Limit] = {None: _Limit([], 0)}
         for region, own in greatest.items():  # those around come first
-            peaks = list(self._peaks.get(region.parent, ()))
-            peaks += (_amount(*parts) for parts in own.values())
-            self._peaks[region] = self._sizes.greatest(peaks)
-            most = max(constant for constant, _ in own.values())
-            self._most[region] = max(most, self._most.get(region.parent, 0))
+            outer = limits[region.parent]
+            peaks = [*outer.peaks, *(_amount(c, self._parts[number]) for number, c in own.items())]
+            most = max(outer.most or 0, *own.values())
+            limits[region] = _Limit(self._sizes.greatest(peaks), most)
+        return limits
 
-    def allows(self, point: int, more: Polynomial) -> bool:
-        """Whether so many more bytes may be held at a point."""
-        constant, symbolic = _parts(more)
-        constant += self._constant[point]
-        region = self._regions[point]
-        if not symbolic and not self._symbolic[point] and point not in self._live:
-            return constant <= self._most[region]
-        total = _amount(constant, plus(self._symbolic[point], symbolic))
-        most = [self._live[point]] if point in self._live else self._peaks[region]
-        return any(self._sizes.at_most(total, peak) for peak in most)
+    def _number(self, symbolic: Polynomial) -> int:
+        """The number of a symbolic part."""
+        if not symbolic:
+            return 0
+        number = self._numbers.setdefault(frozenset(symbolic.items()), len(self._parts))
+        if number == len(self._parts):
+            self._parts.append(symbolic)
+        return number
 
-    def hold(self, point: int, more: Polynomial) -> None:
-        """Hold so many more bytes at a point."""
-        constant, symbolic = _parts(more)
-        self._constant[point] += constant
-        self._symbolic[point] = plus(self._symbolic[point], symbolic)
+    def _sum(self, a: int, b: int) -> int:
+        """The number of the sum of two symbolic parts."""
+        if not a or not b:
+            return a or b
+        found = self._sums.get((a, b))
+        if found is None:
+            found = self._number(plus(self._parts[a], self._parts[b]))
+            self._sums[a, b] = found
+        return found
+
+    def allows(self, points: range, more: Polynomial) -> bool:
+        """Whether so many more bytes may be held at each of some points."""
+        constant, symbolic = _split(more)
+        added = self._number(symbolic)
+        here = slice(points.start, points.stop)
+        most: dict[tuple[int, _Limit], int] = {}
+        for own, part, limit in set(
+            zip(self._constant[here], self._symbolic[here], self._limits[here], strict=True)
+        ):
+            key = part, limit
+            if own >= most.get(key, own):
+                most[key] = own
+        return all(
+            self._is_within(own + constant, self._sum(part, added), limit)
+            for (part, limit), own in most.items()
+        )
+
+    def allows_constant(self, point: int, more: int) -> bool:
+        """`allows` of a constant amount at one point."""
+        constant = self._constant[point] + more
+        return self._is_within(constant, self._symbolic[point], self._limits[point])
+
+    def _is_within(self, constant: int, symbolic: int, limit: _Limit) -> bool:
+        if not symbolic and limit.most is not None:
+            return constant <= limit.most
+        key = constant, symbolic
+        known = limit.known.get(key)
+        if known is None:
+            total = _amount(constant, self._parts[symbolic])
+            known = any(self._sizes.at_most(total, peak) for peak in limit.peaks)
+            limit.known[key] = known
+        return known
+
+    def hold(self, points: range, more: Polynomial) -> None:
+        """Hold so many more bytes at each of some points."""
+        constant, symbolic = _split(more)
+        here = slice(points.start, points.stop)
+        if constant:
+            self._constant[here] = [own + constant for own in self._constant[here]]
+        if symbolic:
+            added = self._number(symbolic)
+            parts = self._symbolic[here]
+            sums = {part: self._sum(part, added) for part in set(parts)}
+            self._symbolic[here] = [sums[part] for part in parts]
+
+    def hold_constant(self, point: int, more: int) -> None:
+        """`hold` of a constant amount at one point."""
+        self._constant[point] += more
 
 
-def _parts(amount: Polynomial) -> tuple[int, Polynomial]:
+def _split(amount: Polynomial) -> tuple[int, Polynomial]:
     """The constant part of an amount, and the rest."""
     constant = amount.get((), 0)
     if not constant:
@@ -284,25 +352,26 @@ class _Sharing:
         last = max(storage.last, allocation.last)
         if allocation.end < storage.region.end:
             last = max(last, storage.region.last_of(allocation.end))
-        more: list[tuple[int, Polynomial]] = []
+        start, free = allocation.start, storage.last + 1
+        more: list[tuple[range, Polynomial]] = []
         if held is not storage.size and held != storage.size:
             growth = plus(held, storage.size, -1)
-            first = self._users[storage][0].start
-            more += ((point, growth) for point in range(first, storage.last + 1))
+            more.append((range(self._users[storage][0].start, free), growth))
         slack = plus(held, size, -1)
-        alive = range(allocation.start, allocation.last + 1)
-        if slack or last > allocation.last or storage.last + 1 < allocation.start:
-            for point in range(storage.last + 1, last + 1):
-                extra = slack if point in alive else held
-                if extra:
-                    more.append((point, extra))
+        if slack or last > allocation.last or free < start:
+            more.append((range(free, start), held))
+            if slack:
+                more.append((range(max(free, start), allocation.last + 1), slack))
+            more.append((range(max(free, allocation.last + 1), last + 1), held))
         # The new user may start while the storage is still held for the If around the former one.
-        less = plus({}, size, -1)
-        more += ((p, less) for p in range(allocation.start, min(storage.last, alive[-1]) + 1))
-        if len(more) > _LOOK_AROUND or not all(self._held.allows(*entry) for entry in more):
+        more.append((range(start, min(free, allocation.last + 1)), plus({}, size, -1)))
+        more = [(points, amount) for points, amount in more if points]
+        if sum(len(points) for points, _ in more) > _LOOK_AROUND:
             return False
-        for entry in more:
-            self._held.hold(*entry)
+        if not all(self._held.allows(points, amount) for points, amount in more):
+            return False
+        for points, amount in more:
+            self._held.hold(points, amount)
         storage.last = last
         return True
 
@@ -383,13 +452,13 @@ class _Arenas:
         for user, offset in zip(users, layout.offsets, strict=True):
             self._places[user.var] = storage, offset
         for point, own in enumerate(alive, start):
-            self._held.hold(point, {(): layout.nbytes - own} if layout.nbytes != own else {})
+            self._held.hold_constant(point, layout.nbytes - own)
         return True
 
     def _is_allowed(self, start: int, alive: list[int], nbytes: int) -> bool:
         """Whether `nbytes` may be held instead of what is alive, from `start` on."""
         return all(
-            own >= nbytes or self._held.allows(point, {(): nbytes - own})
+            own >= nbytes or self._held.allows_constant(point, nbytes - own)
             for point, own in enumerate(alive, start)
         )
 
