@@ -941,3 +941,15 @@ class Module:
     assert re.search(r"alloc_shape_heap in: %vm, i4 ", listing)  # n, m, n * m, n + 1
     shapes = VirtualMachine(executable)["main"](np.ones((2, 3), np.float32))
     assert shapes == (Shape((6, 3)),) * 3
+
+
+@MODES
+def test_parameters_need_no_names(exec_mode: str) -> None:
+    params = [Var(name, TensorType((2,), "float32")) for name in ("", "", "v", "a b")]
+    builder = BlockBuilder()
+    with builder.function("main", params):
+        builder.emit_func_output(builder.emit(op.subtract(params[0], params[1])))
+    vm = VirtualMachine(relaxvm.build(builder.get(), exec_mode=exec_mode))
+    a, b = np.array([3, 4], np.float32), np.array([1, 1], np.float32)
+    np.testing.assert_array_equal(vm["main"](a, b, a, a), a - b)
+    assert vm.module["main"].param_names == ("v", "v_1", "v_2", "a b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -458,3 +459,70 @@ def test_a_deep_module_is_printed_in_linear_time() -> None:
     text = bb.get().script()
     assert text.count("\n") == 2007
     assert Source(text).tree.body
+
+
+NAMES = ("a.b", "a_b", "class", "1", "a-b", "\u00e9")
+
+
+def _module_of(names: tuple[str, ...], *, private: bool = False) -> IRModule:
+    """A module of functions that call those before them, and a PrimFunc "k.0"."""
+    kernel = """
+@T.prim_func(s_tir=True)
+def k(x: T.Buffer((2,), "float32")):
+    for i in range(2):
+        x[i] = x[i] + T.float32(1)
+"""
+    builder = BlockBuilder()
+    builder.add_func(from_source(kernel).with_attr("global_symbol", "k.0"), "k.0")
+    for name in names:
+        x = Var("x", TensorType((2,), "float32"))
+        with builder.function(name, [x], private=private):
+            y: Any = x
+            for var, func in builder.get().items():
+                if isinstance(func, Function):
+                    y = builder.emit(Call(var, [y]))
+            builder.emit_func_output(y)
+    return builder.get()
+
+
+def test_functions_whose_names_cannot_be_defined() -> None:
+    module = _module_of(NAMES)
+    text = module.script()
+    defined = re.findall("def (.*?)\\(", text)
+    assert defined == ["k_0", "a_b_1", "a_b", "class_", "v1", "a_b_2", "\u00e9"]
+    assert 'T.func_attr({"global_symbol": "k.0"})' in text
+    again = from_source(text)
+    assert_structural_equal(again, module)
+    assert [var.name_hint for var in again] == ["k.0", *NAMES]
+    assert again.script() == text
+
+
+def test_private_functions_whose_names_cannot_be_defined() -> None:
+    again = from_source(_module_of(NAMES, private=True).script())
+    names = [var.name_hint for var in again]
+    assert names == ["k.0", "a_b_1", "a_b", "class_", "v1", "a_b_2", "\u00e9"]
+
+
+def test_two_functions_of_one_symbol_are_refused() -> None:
+    text = _module_of(NAMES).script().replace('"a-b"', '"a.b"')
+    with pytest.raises(DiagnosticError, match=r"the module has a function 'a\.b' already"):
+        from_source(text)
+
+
+def test_functions_whose_names_tvm_prints_so() -> None:
+    pytest.importorskip("tvm")
+    from tvm import relax
+
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("a.b", [x]):
+        builder.emit_func_output(x)
+    assert [var.name_hint for var in from_source(builder.get().script())] == ["a.b"]
+
+
+def test_a_function_of_a_module_has_a_name() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    builder = BlockBuilder()
+    message = "expected the name of a function, got an empty string"
+    with pytest.raises(ValueError, match=message), builder.function("", [x]):
+        builder.emit_func_output(x)

@@ -116,13 +116,15 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
 
 
 def param_names(func: Function) -> list[str]:
-    """Names of the parameters, made distinct where lifting has put two of one name together."""
+    """Names of the parameters, made distinct where lifting has put two of one name together; that
+    of one without a name is "v", as in its text."""
     names: dict[str, None] = {}
     for param in func.params:
-        name, number = param.name, 0
+        hint = param.name or "v"
+        name, number = hint, 0
         while name in names:
             number += 1
-            name = f"{param.name}_{number}"
+            name = f"{hint}_{number}"
         names[name] = None
     return list(names)
 

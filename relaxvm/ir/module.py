@@ -124,6 +124,8 @@ class IRModule(Node):
         name = key if isinstance(key, str) else key.name_hint
         if not isinstance(func, BaseFunc):
             raise TypeError(f"IRModule: {name}: expected a function, got {describe(func)}")
+        if not name:
+            raise ValueError("IRModule: expected the name of a function, got an empty string")
         var = self._by_name.get(name)
         if var is None:
             var = self._by_name[name] = GlobalVar(name) if isinstance(key, str) else key

@@ -8,7 +8,7 @@ import re
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-__all__ = ["Names", "identifier", "is_throwaway", "quoted"]
+__all__ = ["Names", "function_names", "identifier", "is_function_name", "is_throwaway", "quoted"]
 
 _OTHER: Final = re.compile(r"\W", re.ASCII)
 _RESERVED: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {
@@ -91,3 +91,19 @@ class Names:
             else:
                 self._next[base] = before
         del self._log[start:]
+
+
+def is_function_name(name: str) -> bool:
+    """Whether a name can stand behind def."""
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def function_names(names: Iterable[str]) -> dict[str, str]:
+    """The name that each function of a module has in its text: its own, or one that resembles it
+    where that cannot stand behind def.  Its "global_symbol" tells its name then."""
+    found = {name: name for name in names}
+    others = Names(filter(is_function_name, found))
+    for name in found:
+        if not is_function_name(name):
+            found[name] = others.define(name, name)
+    return found

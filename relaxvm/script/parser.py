@@ -60,6 +60,7 @@ from .markers import (
     ModuleGlobalInfos,
     Output,
 )
+from .names import is_function_name
 from .scope import CURRENT, MISSING, Scope
 from .signature import Signature, dimension, read_signature
 from .source import Source
@@ -254,11 +255,16 @@ class _ModuleParser(_Parser):
             "expected a function, I.module_attrs(...) or I.module_global_infos(...) in a module",
         )
 
-    def _add(self, node: Any, name: str, ty: Type | None) -> GlobalVar:
-        if name in self._vars:
-            self.error(node, f"the module has a function {name!r} already")
-        var = self._vars[name] = GlobalVar(name, ty, self.source.span(node))
-        return var
+    def _add(self, node: Any, name: str, ty: Type | None) -> None:
+        hint = name
+        known: Iterable[str] = self._vars
+        symbol = _symbol(node) if isinstance(node, ast.FunctionDef) else None
+        if symbol and not is_function_name(symbol):
+            hint = symbol
+            known = [var.name_hint for var in self._vars.values()]
+        if name in self._vars or hint in known:
+            self.error(node, f"the module has a function {hint!r} already")
+        self._vars[name] = GlobalVar(hint, ty, self.source.span(node))
 
     def _declare(self, node: ast.FunctionDef) -> None:
         decoration = self.decoration(node)
@@ -311,6 +317,21 @@ class _ModuleParser(_Parser):
             self._read(name)
         finally:
             self.scope, self.evaluator = outer
+
+
+def _symbol(node: ast.FunctionDef) -> str | None:
+    """The "global_symbol" that the attributes in the text of a function say."""
+    for statement in node.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr == "func_attr" and call.args and isinstance(call.args[0], ast.Dict):
+            attrs = call.args[0]
+            for key, value in zip(attrs.keys, attrs.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "global_symbol":
+                    symbol = getattr(value, "value", None)
+                    return symbol if isinstance(symbol, str) else None
+    return None
 
 
 class _BodyParser:
@@ -366,11 +387,12 @@ class _BodyParser:
         self._statements(statements[:-1])
         self._no_declaration()
         value = None if last.value is None else self._value(last.value)
+        if value is None:
+            self.error(last, "expected a value after return; an empty tuple is R.tuple()")
         if type(value) is MatchCastPair:
             self.error(last, _MATCH_CAST_ALONE)
         try:
-            result = Tuple(()) if value is None else convert_to_expr(value)
-            return self._builder.end_scope(result)
+            return self._builder.end_scope(convert_to_expr(value))
         except (TypeError, ValueError) as error:
             self._evaluator.failed(last, error)
 

@@ -2,7 +2,7 @@
 
 The text is determined by the structure of the program and the names of its variables alone.  For
 a well-formed program p, ``from_source(p.script())`` is structurally equal to p, and printing that
-gives the same text.
+gives the same text; but private functions whose names cannot stand behind def get others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
 from .constants import LEFT_OUT, constant_text
-from .names import Names, identifier, is_throwaway, quoted
+from .names import Names, function_names, identifier, is_throwaway, quoted
 from .scalars import ScalarText, float_text
 
 __all__ = ["Printer", "as_script"]
@@ -119,6 +119,7 @@ class Printer:
         self._complete = complete
         self._indent = ""
         self._module: IRModule | None = None
+        self._functions: dict[str, str] = {}
         self._types: dict[int, str] = {}
         self._used: set[Var] | None = None
         self._root: Function | None = None
@@ -137,6 +138,7 @@ class Printer:
     def module(self, module: IRModule) -> None:
         """``@I.ir_module class Module``"""
         self._module = module
+        self._functions = function_names([var.name_hint for var in module])
         self.lines += [HEADER, "", "", "@I.ir_module", "class Module:"]
         self._indent = _INDENT
         parts = []
@@ -151,8 +153,8 @@ class Printer:
             if not first:
                 self.lines.append("")
             first = False
-            name = var.name_hint
-            self.any_function(func, name, decorator=_decorator(func, name))
+            name = self._functions[var.name_hint]
+            self.any_function(func, name, decorator=_decorator(func, var.name_hint))
         if first:
             self._line("pass")
 
@@ -414,7 +416,7 @@ class Printer:
     def _global_var(self, var: GlobalVar) -> str:
         if self.is_of_module(var):
             self._uses_module = True
-            return f"cls.{var.name_hint}"
+            return f"cls.{self._functions[var.name_hint]}"
         # A call of it needs the type when it is read; for a person it is too long.
         return self.loose_var(var, is_typed=self._complete and self._declares)
 

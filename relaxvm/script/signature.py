@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 from ..ir.expr import Expr, FuncType, PrimType, Type, Var, int_imm
+from ..source import Span
 from .evaluate import Evaluator
 from .scope import MISSING
 from .type_forms import DTypeMaker, PendingType, annotation
@@ -89,9 +90,10 @@ class _Reader:
             if isinstance(ty, PrimType):  # types that follow may mention it without quotes
                 self._define(arg.arg, Var(arg.arg, ty, self._evaluator.source.span(arg)))
         returns = None if self._node.returns is None else self._annotation(self._node.returns)
-        for found in (*annotations, returns):
+        nodes = [*(arg.annotation for arg in self._args), self._node.returns]
+        for node, found in zip(nodes, (*annotations, returns), strict=True):
             if isinstance(found, PendingType):
-                self._declare(found)
+                self._declare(found, self._evaluator.source.span(node))
         params = [self._param(arg, ty) for arg, ty in zip(self._args, annotations, strict=True)]
         ret = None if returns is None else self._resolve(self._node.returns, returns)
         scope = self._evaluator.scope
@@ -113,15 +115,15 @@ class _Reader:
         self._names[name] = var
         self._evaluator.scope.define(name, var)
 
-    def _declare(self, ty: PendingType) -> None:
+    def _declare(self, ty: PendingType, span: Span) -> None:
         for text in ty.strings:
             if text.isidentifier() and text not in self._names:
-                self._define(text, Var(text, self._declared.get(text, "int64")))
+                self._define(text, Var(text, self._declared.get(text, "int64"), span))
         for text in ty.strings:
             if not text.isidentifier():
                 for name in _identifiers(text):
                     if name in self._declared and name not in self._names:
-                        self._define(name, Var(name, self._declared[name]))
+                        self._define(name, Var(name, self._declared[name], span))
 
     def _param(self, arg: ast.arg, ty: Type | PendingType) -> Var:
         if isinstance(ty, PrimType):
