@@ -12,6 +12,7 @@ from ._native cimport (RvmAny, RvmBytesObject, RvmDevice, RvmDtype, RvmFunction,
                        RvmTensor, set_raised)
 
 import os
+import sys
 
 import numpy as np
 
@@ -67,6 +68,7 @@ cdef extern from *:
                         int (*)(PyObject*, const RvmAny*, int32_t, RvmAny*) except -1, uintptr_t,
                         void (*)() noexcept)
     void* rvm_host_function(const char*) noexcept
+    void rvm_unload(uintptr_t) noexcept
     int rvm_write_word(uintptr_t, uintptr_t, int) noexcept
     int rvm_threads() noexcept
     void rvm_set_threads(int) noexcept
@@ -125,6 +127,30 @@ def write_word(place, value, read_only):
     """
     if rvm_write_word(place, value, read_only) != 0:
         raise OSError("a page of the library cannot be made writable")
+
+
+cdef object _is_finalizing = sys.is_finalizing
+
+
+@cython.final
+cdef class LoadedLibrary:
+    """A library that is unloaded when nothing refers to this any more.
+
+    This refers to nothing, so the cycle collector leaves it alone: where it finds a cycle of objects
+    that use the library, those have run the last of its code before this goes.
+
+    Args:
+        handle: of ``dlopen``.
+    """
+
+    cdef readonly uintptr_t handle
+
+    def __cinit__(self, handle):
+        self.handle = handle
+
+    def __dealloc__(self):
+        if self.handle and not _is_finalizing():  # when other threads may run its code
+            rvm_unload(self.handle)
 
 
 @cython.final

@@ -18,6 +18,7 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #define RVM_HAS_HOST 1
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -470,6 +471,8 @@ static int rvm_write_word(uintptr_t place, uintptr_t value, int read_only) {
     return 0;
 }
 
+static void rvm_unload(uintptr_t library) { dlclose((void *)library); }
+
 static void *rvm_host_function(const char *name) {
     static const struct {
         const char *name;
@@ -501,6 +504,7 @@ static int rvm_write_word(uintptr_t place, uintptr_t value, int read_only) {
     (void)place, (void)value, (void)read_only;
     return -1;
 }
+static void rvm_unload(uintptr_t library) { (void)library; }
 static int rvm_threads(void) { return 1; }
 static void rvm_set_threads(int threads) { (void)threads; }
 

@@ -307,6 +307,40 @@ def test_code_that_runs_stays(path: Path) -> None:
     assert (during, copies()) == ([before + 1], before)
 
 
+class Runs:
+    """Runs code of a library when it ends, in a cycle of which the code is a part."""
+
+    def __init__(self, path: Path, function: str, *args: Any) -> None:
+        self.vm = VirtualMachine(relaxvm.load_library(path))
+        self.cycle = self
+        self.call = lambda: self.vm[function](*args)
+
+    def __del__(self) -> None:
+        FOUND.append(self.call())
+
+
+class Stays(Runs):
+    """Is there again when it has ended."""
+
+    def __del__(self) -> None:
+        FOUND.append(self)
+
+
+FOUND: list[Any] = []
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_code_in_cycles_that_the_collector_finds(path: Path, ends: bool) -> None:
+    before = copies()
+    for _ in range(3):  # in whatever order they are finalized
+        (Runs if ends else Stays)(path, "main", X, np.zeros(5, np.float32))
+    gc.collect()
+    found = [each if ends else each.call() for each in FOUND]
+    FOUND.clear()
+    assert [each.tolist() for each in found] == [(2 * X).tolist()] * 3
+    assert copies() == before
+
+
 GIVES = SOURCE + r"""
 static float numbers[] = {1, 2, 3};
 static int64_t shape[] = {3};
@@ -367,14 +401,17 @@ def test_copies_are_told_apart(path: Path) -> None:
         assert out.tolist() == (factor * X).tolist()
 
 
-@pytest.fixture
-def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that allows no files in memory."""
+@pytest.fixture(params=["not allowed", "not there"])
+def no_memory(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that allows no files in memory, or one whose C library is too old for them."""
 
     def memfd_create(name: str) -> int:
-        raise PermissionError("not allowed")
+        raise PermissionError(request.param)
 
-    monkeypatch.setattr(os, "memfd_create", memfd_create)
+    if request.param == "not there":
+        monkeypatch.delattr(os, "memfd_create")
+    else:
+        monkeypatch.setattr(os, "memfd_create", memfd_create)
 
 
 @pytest.mark.usefixtures("no_memory")

@@ -45,7 +45,9 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
         self.stored = stored
         code = Code(stored)
         self._kernels = {
-            name: NativeFunction(address, name, code, writes=None, alignment=code.alignment)
+            name: NativeFunction(
+                address, name, code.keepalive, writes=None, alignment=code.alignment
+            )
             for name, address in code.kernels.items()
         }
         for function, tensors in self._constants().items():
@@ -54,8 +56,8 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
                 sequence = TensorSequence(tensors, initialize.address)
                 code.given.append(sequence)  # the library may keep them
                 call = NativeFunction(
-                    sequence.function, initialize.name, code, self_address=sequence.address,
-                    writes=(),
+                    sequence.function, initialize.name, code.keepalive,
+                    self_address=sequence.address, writes=(),
                 )  # fmt: skip
                 if call() not in (0, None):
                     raise LinkError(f"{stored.source}: {function} does not take its constants")

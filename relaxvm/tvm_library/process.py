@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
-import sys
-from _ctypes import dlclose, dlopen, dlsym
+from _ctypes import dlopen, dlsym
 from typing import Any, Final
 
-from .._host import HostContext, host_function, write_word
+from .._host import HostContext, LoadedLibrary, host_function, write_word
 from .._native import host_address
 from ..errors import LinkError
 from ..executable import StoredKernels
@@ -23,8 +23,7 @@ __all__ = ["Code"]
 
 
 class Code:
-    """The code of a library, loaded from a private copy, with what it needs from its host.  It is
-    unloaded when nothing refers to this any more.
+    """The code of a library, loaded from a private copy, with what it needs from its host.
 
     Args:
         stored: the library, as `LibraryImage.parts` gives it.
@@ -33,19 +32,22 @@ class Code:
         kernels: name -> address.
         alignment: bytes to which the kernels' tensors have to be aligned.
         given: objects that the code may refer to.
+        keepalive: what has to live as long as the code is used; it is unloaded after that.
 
     Raises:
         LinkError: the library cannot be loaded here; the message says why.
         FormatError: it is not well-formed.
     """
 
-    __slots__ = ("_handle", "alignment", "given", "kernels")
+    __slots__ = ("alignment", "given", "keepalive", "kernels")
 
     def __init__(self, stored: StoredKernels) -> None:
-        self._handle, elf, symbols = _load(stored)
+        library, elf, symbols = _load(stored)
         context = HostContext(packed.find, stored.source, packed.PACKED)
         self.given: list[Any] = [context]
-        base = _base_of(self._handle, elf)
+        # A tuple: the cycle collector does not empty it, and its last item goes first.
+        self.keepalive = self.given, library
+        base = _base_of(library.handle, elf)
         _fill(base, elf, context)
         _attach(base, elf)
         self.kernels = {
@@ -53,14 +55,10 @@ class Code:
         }
         self.alignment = alignment_of(elf.machine, elf.code)
         if _stays(elf):
-            _STAYING.append(self)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle") and not sys.is_finalizing():  # when other threads may run it
-            dlclose(self._handle)
+            _STAYING.append(self.keepalive)
 
 
-_STAYING: Final[list[Code]] = []
+_STAYING: Final[list[object]] = []
 """What is never unloaded."""
 
 _SYSTEM: Final = re.compile(r"(ld-linux.*|lib(c|dl|gcc_s|m|mvec|pthread|rt|stdc\+\+))\.so")
@@ -76,18 +74,18 @@ def _stays(elf: ElfFile) -> bool:
 # Loading: what is loaded stays loaded when its file is gone
 
 
-def _load(stored: StoredKernels) -> tuple[int, ElfFile, dict[str, str]]:
-    """Handle, file and kernels of a private copy."""
-    try:
-        return _load_from_memory(stored)
-    except OSError:  # which some systems do not allow
-        return _load_from_folder(stored)
+def _load(stored: StoredKernels) -> tuple[LoadedLibrary, ElfFile, dict[str, str]]:
+    """A private copy: what is loaded, its file and its kernels."""
+    if hasattr(os, "memfd_create"):  # which old C libraries lack
+        with contextlib.suppress(OSError):  # and some systems do not allow
+            return _load_from_memory(stored)
+    return _load_from_folder(stored)
 
 
 _serial: Final = itertools.count()
 
 
-def _load_from_memory(stored: StoredKernels) -> tuple[int, ElfFile, dict[str, str]]:
+def _load_from_memory(stored: StoredKernels) -> tuple[LoadedLibrary, ElfFile, dict[str, str]]:
     with os.fdopen(os.memfd_create("relaxvm"), "w+b") as file:
         elf, kernels = write_copy(stored, file)
         # Two libraries of one path would be the same to dlopen: the path spells a number, too.
@@ -95,7 +93,7 @@ def _load_from_memory(stored: StoredKernels) -> tuple[int, ElfFile, dict[str, st
         return _open(f"/proc/self/fd{number}/{file.fileno()}"), elf, kernels
 
 
-def _load_from_folder(stored: StoredKernels) -> tuple[int, ElfFile, dict[str, str]]:
+def _load_from_folder(stored: StoredKernels) -> tuple[LoadedLibrary, ElfFile, dict[str, str]]:
     import tempfile  # here, for few need it
 
     try:
@@ -117,8 +115,8 @@ def _load_from_folder(stored: StoredKernels) -> tuple[int, ElfFile, dict[str, st
         ) from None
 
 
-def _open(path: str) -> int:
-    return dlopen(path, os.RTLD_NOW | os.RTLD_LOCAL)
+def _open(path: str) -> LoadedLibrary:
+    return LoadedLibrary(dlopen(path, os.RTLD_NOW | os.RTLD_LOCAL))
 
 
 def _hint(folder: str) -> str:
