@@ -19,7 +19,7 @@ Three rules keep this small:
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 import numpy as np
 
@@ -161,7 +161,7 @@ rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
 
 # Without an exception for Cython to look after: the loop breaks off where it gets NULL.
 ctypedef PyObject* (*native_call)(PyObject*, PyObject* const*, PyObject* const*, const int64_t*,
-                                  Py_ssize_t, int64_t*) noexcept
+                                  Py_ssize_t, uint64_t*) noexcept
 cdef native_call _call_native = <native_call>call_native
 
 cdef enum:
@@ -583,7 +583,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     """Run the frame at `fp` to its return; a new reference, or NULL with an exception."""
     cdef PyObject** pool_end = image.pool_end
     cdef const int64_t* ip = (<rvm_func*>fp[RVM_FUNC]).code
-    cdef int64_t op, i, count, word, nbytes
+    cdef int64_t op, i, count, word
+    cdef uint64_t nbytes
     cdef int truth
     cdef int64_t ticks = POLL_TICKS
     cdef int64_t max_depth = machine._max_depth
@@ -645,7 +646,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if value is NULL:
                     break
             rvm_store(fp + ip[1], value)
-            ticks -= NATIVE_TICKS + (nbytes >> 10)
+            ticks -= NATIVE_TICKS + <int64_t>(nbytes >> 10)
             if rvm_unlikely(ticks < 0):
                 ticks = POLL_TICKS
                 if _poll(machine, run) < 0:

@@ -17,7 +17,7 @@ typedef struct {
     uint64_t writes_last;  /* the same from the end: bit 63 for the last argument, 62 before it */
     int unsure;            /* whether it is not known what it writes */
     int strided;           /* whether it is told the strides of tensors */
-    int64_t unlock_from;   /* bytes of tensors from which a call releases the interpreter lock */
+    uint64_t unlock_from;  /* bytes of tensors from which a call releases the interpreter lock */
 } rvm_kernel;
 
 #endif

@@ -57,7 +57,7 @@ cdef extern from "_native.h":
         uint64_t writes_last
         int unsure
         int strided
-        int64_t unlock_from
+        uint64_t unlock_from
 
 
 cdef class NativeFunction:
@@ -72,4 +72,4 @@ cdef class NativeFunction:
 cdef void set_raised() noexcept
 
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
-                           const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL
+                           const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL

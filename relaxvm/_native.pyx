@@ -10,7 +10,7 @@ the slow path.
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uintptr_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
 from operator import index as as_index
@@ -33,7 +33,7 @@ cdef extern from "_native_impl.h":
         RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_ARRAY, RVM_LIST, RVM_PYTHON_OBJECT, RVM_CPU
         RVM_STACK_ARGS, RVM_FEW_DIMS
         RVM_SAID_WHY, RVM_RAISED, RVM_IGNORED
-    int64_t RVM_BIG_CALL
+    uint64_t RVM_BIG_CALL
 
     ctypedef struct RvmHost:
         pass
@@ -66,12 +66,12 @@ cdef extern from "_native_impl.h":
     object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
     void rvm_learn_dtype(int, RvmDtype) noexcept
     int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
-                RvmAny*, rvm_slot*, int64_t*) noexcept
+                RvmAny*, rvm_slot*, uint64_t*) noexcept
     bint rvm_suits(const rvm_kernel*, int, PyObject* const*, PyObject* const*, const int64_t*,
                   Py_ssize_t) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
     bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
-    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, int64_t, RvmAny*,
+    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, uint64_t, RvmAny*,
                 rvm_call*) noexcept
     void rvm_clear_call(rvm_call*) noexcept
     void rvm_set_raised() noexcept
@@ -94,7 +94,7 @@ cdef extern from "Python.h":
 BIG_CALL = RVM_BIG_CALL
 """Bytes of all tensors of a call from which ``release_gil="auto"`` releases the interpreter lock."""
 
-cdef dict _UNLOCK_FROM = {False: INT64_MAX, True: 0, "auto": RVM_BIG_CALL}
+cdef dict _UNLOCK_FROM = {False: UINT64_MAX, True: 0, "auto": RVM_BIG_CALL}
 
 cdef dict _KINDS = {
     cls.__name__: cls
@@ -117,6 +117,7 @@ cdef void set_raised() noexcept:
 
 
 @cython.final
+@cython.no_gc_clear  # what an object runs when the cycle collector is at it may call this
 cdef class NativeFunction:
     """A C function ``int f(void *self, const RvmAny *args, int32_t num_args, RvmAny *ret)``, callable
     from Python and from programs.
@@ -232,7 +233,7 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                            PyObject* kwnames) except NULL:
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     cdef PyObject* result
-    cdef int64_t nbytes
+    cdef uint64_t nbytes
     if kwnames is not NULL and PyTuple_GET_SIZE(kwnames):
         return _refuse_keywords(self)
     if count > RVM_STACK_ARGS:
@@ -249,7 +250,7 @@ cdef PyObject* _refuse_keywords(PyObject* self) except NULL:
 
 
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
-                           const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL:
+                           const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL:
     """Call a NativeFunction with `count` operands, the registers and constants that `words` name: a
     new reference, or None as a borrowed one, or NULL with an exception.  `nbytes`: of its tensors."""
     cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
@@ -272,7 +273,7 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
 
 
 cdef PyObject* _call_slowly(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
-                            const int64_t* words, Py_ssize_t count, int64_t* nbytes) except NULL:
+                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL:
     """`call_native` for any number of arguments, of any kind; `words` may be NULL for those in a
     row."""
     cdef _Call call = _Call(<NativeFunction>self, count)
@@ -297,7 +298,7 @@ cdef class _Call:
     cdef RvmAny* values
     cdef rvm_slot* slots
     cdef Py_ssize_t count
-    cdef int64_t nbytes
+    cdef uint64_t nbytes
     cdef list keep      # objects that the arguments point into
     cdef list arrays    # (position, whether exposed, array that is passed)
     cdef list copies    # (array, copy that the kernel writes in its place, the copy before that if
@@ -355,7 +356,7 @@ cdef class _Call:
 
     cdef bint put_for(self, const rvm_kernel* kernel, object value) noexcept:
         cdef PyObject* argument = <PyObject*>value
-        cdef int64_t nbytes
+        cdef uint64_t nbytes
         cdef int flags = rvm_put(kernel, &argument, NULL, rvm_in_a_row, 1, &self.values[self.position],
                                  &self.slots[self.position], &nbytes)
         cdef int lacks = kernel.needs & ~flags

@@ -42,7 +42,7 @@
 /* Bytes of all tensors of a call from which the policy "auto" releases the interpreter lock.  Taking
  * it back waits for other threads of Python, up to their switch interval of 5 ms: worth while for what
  * runs that long. */
-#define RVM_BIG_CALL (INT64_C(1) << 20)
+#define RVM_BIG_CALL (UINT64_C(1) << 20)
 
 /* Whether the kernel is known to write argument i. */
 static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssize_t count) {
@@ -261,7 +261,7 @@ static inline int rvm_put_plain(PyObject *value, RvmAny *arg) {
 /* Give the tensors of a strided kernel their strides; false for "not this way". */
 static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *pool_end,
                                     const int64_t *words, Py_ssize_t count, const RvmAny *args,
-                                    rvm_slot *slots, int64_t *bytes) {
+                                    rvm_slot *slots, uint64_t *bytes) {
     *bytes = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (args[i].type != RVM_TENSOR) continue;
@@ -269,7 +269,7 @@ static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *po
         if (PyArray_NDIM(array) > RVM_FEW_DIMS || !rvm_get_strides(array, slots[i].strides))
             return 0;
         slots[i].tensor.strides = slots[i].strides;
-        *bytes += PyArray_NBYTES(array);
+        *bytes += (uint64_t)PyArray_NBYTES(array);
     }
     return 1;
 }
@@ -278,7 +278,7 @@ static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *po
  * The flags that all of these have, see `rvm_suits`, and their bytes; 0 for "not this way". */
 static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
                           PyObject *const *pool_end, const int64_t *words, Py_ssize_t count,
-                          RvmAny *args, rvm_slot *slots, int64_t *bytes) {
+                          RvmAny *args, rvm_slot *slots, uint64_t *bytes) {
     static const RvmDevice device = {RVM_CPU, 0};
     static const struct {
         int32_t type;
@@ -314,7 +314,7 @@ static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
         args[i].as_tensor = tensor;
         total += rvm_bytes_of(array);
     }
-    *bytes = (int64_t)total;
+    *bytes = total;
     if (RVM_UNLIKELY(kernel->strided) &&
         !rvm_put_strides(values, pool_end, words, count, args, slots, bytes))
         return 0;
@@ -414,7 +414,7 @@ enum { RVM_IGNORED = INT32_MIN };
 /* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
  * says why and is to be cleared. */
 static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
-                          Py_ssize_t count, int64_t bytes, RvmAny *ret, rvm_call *call) {
+                          Py_ssize_t count, uint64_t bytes, RvmAny *ret, rvm_call *call) {
     int code;
     rvm_call **current = &rvm_current_call;
     RVM_KEEP(current); /* looking it up costs as much as an argument */

@@ -842,6 +842,22 @@ def test_the_lock_is_released_by_size(library: Path) -> None:
     assert small[0] == 1
 
 
+@pytest.mark.parametrize("release_gil", [True, "auto"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_tensors_of_more_bytes_than_an_int_counts(
+    count: int, release_gil: bool, library: Path
+) -> None:
+    huge = np.lib.stride_tricks.as_strided(np.zeros(1), (1 << 59,), (8,))
+    wait = load(library, "wait", release_gil=release_gil)
+    vm = VirtualMachine(program("wait", count=3 + count), functions={"wait": wait})
+    for call in (wait, vm.main):
+        flag = np.zeros(1, np.int64)
+        setter = threading.Timer(0.02, lambda flag=flag: flag.__setitem__(0, 1))
+        setter.start()
+        call(flag, 5_000, 1, *[huge] * count)  # fails where nobody comes
+        setter.join()
+
+
 def test_shapes_without_the_lock(library: Path) -> None:
     describe = load(library, "describe", release_gil=True)
     assert described(describe, np.zeros((2, 3)))["shape"] == (2, 3)
