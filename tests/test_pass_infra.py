@@ -30,6 +30,7 @@ from relaxvm.ir import (
 from relaxvm.pipeline import get_pipeline, register_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import PassContext, Sequential
+from relaxvm.transform.config import WITHOUT_EFFECT
 
 from .passes import module
 
@@ -208,7 +209,28 @@ def test_passes_of_a_higher_level_are_left_out() -> None:
         assert both(module(PROGRAM)).attrs["eager"]
 
 
+def test_keys_of_a_config_are_known() -> None:
+    assert PassContext(config={"tirx.noalias": True}).config == {"tirx.noalias": True}
+    with pytest.raises(AttributeError, match=r"'tirx.noalis'; did you mean 'tirx.noa"):
+        PassContext(config={"tirx.noalis": True})
+    for key in ("tirx.add_lower_pass", 5):
+        with pytest.raises(AttributeError, match=f"PassContext: config: unknown key {key!r}; "):
+            PassContext(config={key: 1})
+    with pytest.raises(AttributeError, match="'zz'; register_config_option makes one known"):
+        PassContext(config={"zz": 1})
+    with pytest.raises(TypeError, match="register_config_option: key: expected a string, got int"):
+        transform.register_config_option(5)
+    with pytest.raises(ValueError, match=r"'tirx.noalias' is a key of TVM; choose another one"):
+        transform.register_config_option("tirx.noalias")
+
+
+def test_keys_of_tvm_are_known() -> None:
+    tvm = pytest.importorskip("tvm")
+    assert set(tvm.transform.PassContext.list_configs()) - WITHOUT_EFFECT == {"tirx.add_lower_pass"}
+
+
 def test_contexts_nest() -> None:
+    transform.register_config_option("key")
     outer, inner = PassContext(opt_level=1), PassContext(opt_level=2, config={"key": 1})
     with outer:
         with inner:

@@ -11,6 +11,7 @@ from .call_tir_rewrite import *
 from .canonicalize_bindings import *
 from .compile_shape_functions import *
 from .compute_prim_value import *
+from .config import *
 from .dead_code_elimination import *
 from .eliminate_common_subexpr import *
 from .fold_constant import *

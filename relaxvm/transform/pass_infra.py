@@ -22,6 +22,7 @@ from ..ir import (
     IRModule,
 )
 from ..ir.nesting import room
+from .config import check_config_keys
 from .instruments import DumpIR, PassInstrument
 
 __all__ = [
@@ -48,7 +49,11 @@ class PassContext:
         required_pass: names of passes that run whatever their level.
         disabled_pass: names of passes that do not run.
         instruments: called around each pass.
-        config: options that passes read.
+        config: options that passes read; see `register_config_option`.  Those of TVM are taken,
+            and have no effect here.
+
+    Raises:
+        AttributeError: a key of `config` is not known.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class PassContext:
         self.disabled_pass = frozenset(disabled_pass)
         self.instruments = tuple(instruments or ())
         self.config = dict(config or {})
+        check_config_keys(self.config)
         self._outer: list[Any] = []
 
     @staticmethod
