@@ -40,7 +40,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -124,7 +124,7 @@ def compile_c(
     Raises:
         NoCompilerError: there is no C compiler.
         CompilerError: the compiler refuses the text, crashes or takes too long; `output` is what it
-            wrote.  Or the cache directory is not safe.
+            wrote.  Or the cache directory is not safe, or cannot be written to.
     """
     options = [*FLAGS, _SHARED, *_own_flags(), *flags]
     return _compiled(source, name, ".so", options, objects, timeout)
@@ -170,7 +170,8 @@ def compile_pieces(
         raise NoCompilerError(why_no_compiler())
     options = [*FLAGS, _SHARED, *_own_flags(), *flags]
     cache = cache_dir()
-    key = _key(command, options, objects, head, name)
+    with _working_in(cache, name):
+        key = _key(command, options, objects, head, name)
     notes = {piece: cache / _PIECES / _digest([key, piece]) for piece in pieces}
     known = _noted(notes)
     missing = sorted((p for p in notes if p not in known), key=len, reverse=True)
@@ -180,8 +181,9 @@ def compile_pieces(
     def compiled(group: list[str]) -> Path:
         text = "".join([head, *group])
         library = compile_c(text, name=name, flags=flags, objects=objects, timeout=timeout)
-        for piece in group:
-            _note(notes[piece], library)
+        with _working_in(cache, name):
+            for piece in group:
+                _note(notes[piece], library)
         return library
 
     for group, library in zip(groups, side_by_side(compiled, groups), strict=True):
@@ -272,10 +274,12 @@ def _compiled(
     command = _command()
     if command is None:
         raise NoCompilerError(why_no_compiler())
-    entry = cache_dir() / _key(command, options, objects, source, name)
-    made = entry / f"{name}{suffix}"
-    if not _is_sound(made):
-        _make_entry(entry, made, [*command, *options], objects, source, timeout)
+    cache = cache_dir()
+    with _working_in(cache, name):
+        entry = cache / _key(command, options, objects, source, name)
+        made = entry / f"{name}{suffix}"
+        if not _is_sound(made):
+            _make_entry(entry, made, [*command, *options], objects, source, timeout)
     return made
 
 
@@ -372,6 +376,19 @@ def cache_dir() -> Path:
         return _private_dir(f"cannot use the cache directory {path}: {error.strerror}")
     _check_private(path)
     return path
+
+
+@contextlib.contextmanager
+def _working_in(cache: Path, name: str) -> Iterator[None]:
+    """Where the disk is full, say, or somebody removes the directory."""
+    try:
+        yield
+    except OSError as error:
+        file = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        raise CompilerError(
+            f"cannot compile {name} in the cache directory {cache}: {error.strerror}{file}; see to "
+            f"it, or set RELAXVM_CACHE_DIR to another directory"
+        ) from error
 
 
 def _cache_path() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -571,6 +572,35 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert toolchain.compile_c(ANSWER, name="answer") == first
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 0", r"No such file or directory: .*/\.new-\w+/answer\.so"),
+        ("rm -r $CACHE", r"No such file or directory: .*/\.new-\w+/answer\.so"),
+        ("touch answer.so; chmod 500 .", "Permission denied: .*/sha256"),
+        ("touch answer.so; mkdir sha256", "Is a directory: .*/sha256"),
+    ],
+)
+def test_a_cache_that_cannot_be_written_to(
+    script: str, message: str, fake_compiler: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "chmod" in script and os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    monkeypatch.setenv("CACHE", str(cache))
+    fake_compiler(script)
+    message = rf"cannot compile answer in the cache directory {re.escape(str(cache))}: {message}; "
+    with pytest.raises(CompilerError, match=message + "see to it, or set RELAXVM_CACHE_DIR"):
+        toolchain.compile_c(ANSWER, name="answer")
+
+
+@needs_compiler
+def test_a_cache_that_takes_no_notes(cache: Path) -> None:
+    cache.mkdir(mode=0o700)
+    (cache / "pieces").write_text("a file")
+    with pytest.raises(CompilerError, match=r"cannot compile lib in .*: File exists: .*/pieces; "):
+        toolchain.compile_pieces(HEAD, [piece(1)], name="lib")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "-x", "a/b", "a b", "a\0", "a\n"])
