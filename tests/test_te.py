@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from relaxvm import VirtualMachine, ir, te, tir, topi
 from relaxvm.ir.block_builder import BlockBuilder
 from relaxvm.ir.equality import assert_structural_equal
 from relaxvm.script import from_source
+from relaxvm.te import topi as operators
 from relaxvm.tir.build import build_prim_funcs, compile_prim_func
 from relaxvm.values import Shape
 
@@ -210,3 +212,18 @@ def test_axes_in_arithmetic() -> None:
     weights = w[::-1] * np.arange(1, 4, dtype=np.float32)
     np.testing.assert_allclose(conv, np.correlate(x, weights), rtol=1e-5)
     np.testing.assert_allclose(even, [x[::2].sum()], rtol=1e-5)
+
+
+def _parameters(function: Any) -> list[tuple[str, Any]]:
+    return [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_parameters_are_those_of_tvm() -> None:
+    """By name, order and default; there are fewer of some."""
+    theirs = pytest.importorskip("tvm.topi")
+    names = [name for name in operators.__all__ if name != "nn"]
+    pairs = [(getattr(topi, name), getattr(theirs, name)) for name in names]
+    pairs += [(function, getattr(theirs.nn, name)) for name, function in vars(topi.nn).items()]
+    for mine, other in pairs:
+        expected = _parameters(mine)
+        assert _parameters(other)[: len(expected)] == expected, mine.__name__

@@ -229,11 +229,21 @@ ceil = _unary("ceil", intrinsics.ceil, "least integer not below x")
 trunc = _unary("trunc", intrinsics.trunc, "x without its fraction")
 round = _unary("round", intrinsics.round, "nearest integer, of two the even one")  # noqa: A001
 abs = _unary("abs", intrinsics.abs, "absolute value")  # noqa: A001
-bitwise_not = _unary("bitwise_not", prim.bitwise_not, "~x")
-logical_not = _unary("logical_not", prim.logical_not, "not x, of bools")
+_bitwise_not = _unary("bitwise_not", prim.bitwise_not, "")
+_logical_not = _unary("logical_not", prim.logical_not, "")
 negative = _unary(
     "negative", lambda x: x * as_scalar(-1.0 if is_float(x.dtype) else -1, x.dtype), "-x"
 )
+
+
+def bitwise_not(data: Any) -> Any:
+    """~data"""
+    return _bitwise_not(data)
+
+
+def logical_not(data: Any) -> Any:
+    """not data, of bools"""
+    return _logical_not(data)
 
 
 def cast(x: Any, dtype: str) -> Any:
@@ -284,11 +294,11 @@ def full_like(x: Tensor, fill_value: Any) -> Tensor:
 # Shapes
 
 
-def broadcast_to(x: Tensor, shape: Sequence[Any]) -> Tensor:
+def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
     """The tensor repeated along dimensions that are 1 or missing."""
     dims = [as_index(d, INDEX_DTYPE.get()) for d in shape]
     return compute(
-        dims, lambda *i: _element(x, i), "T_broadcast_to", varargs_names=_axes("ax", len(dims))
+        dims, lambda *i: _element(data, i), "T_broadcast_to", varargs_names=_axes("ax", len(dims))
     )
 
 
@@ -298,58 +308,58 @@ def _axis(axis: int, rank: int, what: str) -> int:
     return axis % rank
 
 
-def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The dimensions in another order, by default reversed."""
     order = (
-        list(range(x.ndim))[::-1] if axes is None else [_axis(a, x.ndim, "transpose") for a in axes]
+        list(range(a.ndim))[::-1] if axes is None else [_axis(d, a.ndim, "transpose") for d in axes]
     )
-    if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"transpose: {axes} is no order of {x.ndim} dimensions")
+    if sorted(order) != list(range(a.ndim)):
+        raise ValueError(f"transpose: {axes} is no order of {a.ndim} dimensions")
 
     def formula(*i: Expr) -> Expr:
-        places: list[Any] = [None] * x.ndim
+        places: list[Any] = [None] * a.ndim
         for at, axis in enumerate(order):
             places[axis] = i[at]
-        return x[tuple(places)]
+        return a[tuple(places)]
 
     return compute(
-        [x.shape[a] for a in order], formula, "T_transpose", varargs_names=_axes("ax", x.ndim)
+        [a.shape[d] for d in order], formula, "T_transpose", varargs_names=_axes("ax", a.ndim)
     )
 
 
-def expand_dims(x: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
+def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """Dimensions of 1 added before an axis."""
-    at = _axis(axis, x.ndim + 1, "expand_dims")
+    at = _axis(axis, a.ndim + 1, "expand_dims")
     one = IntImm(INDEX_DTYPE.get(), 1)
-    shape = [*x.shape[:at], *[one] * num_newaxis, *x.shape[at:]]
+    shape = [*a.shape[:at], *[one] * num_newaxis, *a.shape[at:]]
     return compute(
         shape,
-        lambda *i: x[(*i[:at], *i[at + num_newaxis :])],
+        lambda *i: a[(*i[:at], *i[at + num_newaxis :])],
         "T_expand_dims",
         varargs_names=_axes("ax", len(shape)),
     )
 
 
-def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Dimensions of 1 left out: those given, by default all."""
     if axis is None:
-        gone = {a for a, dim in enumerate(x.shape) if _is_one(dim)}
+        gone = {d for d, dim in enumerate(a.shape) if _is_one(dim)}
     else:
         axes = [axis] if isinstance(axis, int) else axis
-        gone = {_axis(a, x.ndim, "squeeze") for a in axes}
-        for a in gone:
-            if type(x.shape[a]) is IntImm and not _is_one(x.shape[a]):
-                raise ValueError(f"squeeze: dimension {a} is {x.shape[a]}, expected 1")
-    shape = [dim for a, dim in enumerate(x.shape) if a not in gone]
+        gone = {_axis(d, a.ndim, "squeeze") for d in axes}
+        for d in gone:
+            if type(a.shape[d]) is IntImm and not _is_one(a.shape[d]):
+                raise ValueError(f"squeeze: dimension {d} is {a.shape[d]}, expected 1")
+    shape = [dim for d, dim in enumerate(a.shape) if d not in gone]
 
     def formula(*i: Expr) -> Expr:
         rest = iter(i)
-        return x[tuple(0 if a in gone else next(rest) for a in range(x.ndim))]
+        return a[tuple(0 if d in gone else next(rest) for d in range(a.ndim))]
 
     return compute(shape, formula, "T_squeeze", varargs_names=_axes("ax", len(shape)))
 
 
-def reshape(x: Tensor, newshape: Sequence[Any]) -> Tensor:
+def reshape(a: Tensor, newshape: Sequence[Any]) -> Tensor:
     """The same elements in another shape."""
     dims = [as_index(d, INDEX_DTYPE.get()) for d in newshape]
 
@@ -358,28 +368,28 @@ def reshape(x: Tensor, newshape: Sequence[Any]) -> Tensor:
         for index, dim in zip(i, dims, strict=True):
             flat = flat * dim + index
         places: list[Expr] = []
-        for at in reversed(range(x.ndim)):
-            places.append(flat % x.shape[at] if at else flat)
-            flat = flat // x.shape[at]
-        return x[tuple(simplify(p) for p in reversed(places))]
+        for at in reversed(range(a.ndim)):
+            places.append(flat % a.shape[at] if at else flat)
+            flat = flat // a.shape[at]
+        return a[tuple(simplify(p) for p in reversed(places))]
 
     return compute(dims, formula, "T_reshape", varargs_names=_axes("ax", len(dims)))
 
 
-def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors one after the other along an axis."""
-    first = tensors[0]
+    first = a_tuple[0]
     at = _axis(axis, first.ndim, "concatenate")
     ends: list[Expr] = []
-    for t in tensors:
+    for t in a_tuple:
         ends.append(t.shape[at] if not ends else simplify(ends[-1] + t.shape[at]))
     shape = [*first.shape[:at], ends[-1], *first.shape[at + 1 :]]
 
     def formula(*i: Expr) -> Expr:
         result: Expr | None = None
-        for k in reversed(range(len(tensors))):
+        for k in reversed(range(len(a_tuple))):
             place = i[at] if k == 0 else i[at] - ends[k - 1]
-            element = tensors[k][(*i[:at], place, *i[at + 1 :])]
+            element = a_tuple[k][(*i[:at], place, *i[at + 1 :])]
             if result is None:
                 result = element
             else:
@@ -390,16 +400,16 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     return compute(shape, formula, "T_concat", varargs_names=_axes("ax", first.ndim))
 
 
-def take(x: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
+def take(a: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
     """The slices of an axis that `indices` name; without an axis, elements of the flat tensor."""
     if axis is None:
         total: Expr = as_index(1, INDEX_DTYPE.get())
-        for dim in x.shape:
+        for dim in a.shape:
             total = total * dim
-        x, axis = reshape(x, [simplify(total)]), 0
-    at = _axis(axis, x.ndim, "take")
-    source, rank = x, indices.ndim
-    shape = [*x.shape[:at], *indices.shape, *x.shape[at + 1 :]]
+        a, axis = reshape(a, [simplify(total)]), 0
+    at = _axis(axis, a.ndim, "take")
+    source, rank = a, indices.ndim
+    shape = [*a.shape[:at], *indices.shape, *a.shape[at + 1 :]]
 
     def formula(*i: Expr) -> Expr:
         place = indices[i[at : at + rank]]
@@ -409,7 +419,7 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
 
 
 def strided_slice(
-    x: Tensor, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None
+    a: Tensor, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None
 ) -> Tensor:
     """Every `strides`-th element from `begin` to before `end`, for the first dimensions.
 
@@ -417,7 +427,7 @@ def strided_slice(
         ValueError: a step that is not positive, or bounds known to be outside of the tensor.
     """
     steps = [1] * len(begin) if strides is None else list(strides)
-    shape, starts = list(x.shape), []
+    shape, starts = list(a.shape), []
     for d, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
         if step <= 0:
             raise ValueError(f"strided_slice: the step of dimension {d} is {step}")
@@ -426,10 +436,10 @@ def strided_slice(
         shape[d] = simplify(intrinsics.max((high - low + (step - 1)) // step, 0))
 
     def formula(*i: Expr) -> Expr:
-        places = [starts[d] + i[d] * steps[d] if d < len(starts) else i[d] for d in range(x.ndim)]
-        return x[tuple(places)]
+        places = [starts[d] + i[d] * steps[d] if d < len(starts) else i[d] for d in range(a.ndim)]
+        return a[tuple(places)]
 
-    return compute(shape, formula, "T_strided_slice", varargs_names=_axes("ax", x.ndim))
+    return compute(shape, formula, "T_strided_slice", varargs_names=_axes("ax", a.ndim))
 
 
 # Reductions
