@@ -28,10 +28,14 @@ MAX_ORIGINS: Final = 8
 
 
 def checked_slots(executable: VMExecutable, pc: int) -> tuple[int, ...]:
-    """The slots that a match instruction compares with."""
+    """The slots that a match instruction compares with, or a computation takes values from."""
     call = _call(executable, pc)
     if call is None:
         return ()
+    if call[0] == _COMPUTE:
+        formulas = dict(_formulas(executable, call[1]))
+        used = (int(slot) for formula in formulas.values() for slot in _SLOT.findall(formula))
+        return tuple(dict.fromkeys(slot for slot in used if slot not in formulas))
     pairs = _pairs(*call)
     return tuple([s for _, code, s in pairs if code == MatchShapeCode.ASSERT_EQUAL_TO_LOAD])
 

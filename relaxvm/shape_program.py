@@ -225,10 +225,11 @@ def evaluate(program: Sequence[int], heap: Sequence[int]) -> dict[int, int]:
         ValueError: the words are no program.
         IndexError: the heap has no such slot.
         OverflowError: a result does not fit 64 bits.
-        ZeroDivisionError: a division by zero.
+        ZeroDivisionError: a division by zero.  It and the former name the assignment.
     """
     slots: dict[int, int] = {}
     stack: list[int] = []
+    stores = 0
     for op, word in _checked(program):
         if op.operand == "slot" and word >= len(heap):
             raise IndexError(f"{op.name}: heap slot {word}: expected 0 to {len(heap) - 1}")
@@ -238,9 +239,15 @@ def evaluate(program: Sequence[int], heap: Sequence[int]) -> dict[int, int]:
             stack.append(slots[word] if word in slots else int(heap[word]))
         elif op.name == "store":
             slots[word] = stack.pop()
+            stores += 1
         else:
             values = stack[len(stack) - op.pops :]
-            stack[len(stack) - op.pops :] = [_compute(op, values)]
+            try:
+                result = _compute(op, values)
+            except (OverflowError, ZeroDivisionError) as error:
+                assignment = text(program).split("; ")[stores]
+                raise type(error)(f"{error}, in {assignment}") from None
+            stack[len(stack) - op.pops :] = [result]
     return slots
 
 

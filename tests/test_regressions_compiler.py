@@ -953,3 +953,32 @@ def test_parameters_need_no_names(exec_mode: str) -> None:
     a, b = np.array([3, 4], np.float32), np.array([1, 1], np.float32)
     np.testing.assert_array_equal(vm["main"](a, b, a, a), a - b)
     assert vm.module["main"].param_names == ("v", "v_1", "v_2", "a b")
+
+
+_DIVIDES = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k",), "float32")):
+        n = T.int64()
+        k = T.int64()
+        a = R.zeros((n * 3,), "float32")
+        b = R.zeros((n // k,), "float32")
+        return a, b
+"""
+
+
+@MODES
+def test_arithmetic_of_shapes_that_fails_names_the_binding_and_the_expression(
+    exec_mode: str,
+) -> None:
+    vm = VirtualMachine(relaxvm.build(from_source(_DIVIDES), exec_mode=exec_mode))
+    x, y = np.ones((5, 3), np.float32), np.ones(0, np.float32)
+    message = r"floordiv: 5 // 0, in h\[\d\] = (4 \* \()?h\[0\] // h\[2\]"
+    with pytest.raises(ZeroDivisionError, match=message) as caught:
+        vm["main"](x, y)
+    notes = "\n".join(caught.value.__notes__)
+    assert "at <script>:9:9" in notes
+    if exec_mode == "bytecode":
+        assert "h[0]: dimension 0 of x (pc" in notes
+        assert "h[2]: dimension 0 of y (pc" in notes

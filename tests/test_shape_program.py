@@ -183,8 +183,15 @@ def test_overflow(name: str, values: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("name", "sign"), [("floordiv", "//"), ("floormod", "%")])
 def test_division_by_zero(name: str, sign: str) -> None:
-    with pytest.raises(ZeroDivisionError, match=f"^{name}: 5 {sign} 0$"):
+    with pytest.raises(ZeroDivisionError, match=f"^{name}: 5 {sign} 0, in h.0. = 5 {sign} 0$"):
         of(name, 5, 0)
+
+
+def test_errors_name_the_assignment() -> None:
+    program = encode([("load", 0), ("store", 1), ("const", 7), ("load", 2), ("const", 2), "sub",
+                      "floordiv", ("store", 3), ("const", 1), ("store", 4)])  # fmt: skip
+    with pytest.raises(ZeroDivisionError, match=r"7 // 0, in h\[3\] = 7 // \(h\[2\] - 2\)$"):
+        evaluate(program, [1, 0, 2, 0, 0])
 
 
 def test_assignments_take_effect_in_order() -> None:

@@ -54,7 +54,7 @@ from ..ir import (
     type_free_vars,
 )
 from ..ir.infer import type_of_call
-from ..ir.prim import Cast
+from ..ir.prim import Cast, Div, FloorDiv, FloorMod, Mod
 from ..op import base
 from ..script.printer import as_script
 from ..shape_codes import MakeShapeCode, MatchShapeCode
@@ -64,18 +64,37 @@ from .pass_infra import Pass, PassContext, module_pass
 __all__ = ["VMShapeLower"]
 
 _VOID: Final = TupleType(())
+_DIVISIONS: Final = (Div, FloorDiv, FloorMod, Mod)
 
 
 class _Slot:
-    """A place on the heap, and whether its value is there yet."""
+    """A place on the heap, whether its value is there yet, and where that is needed first."""
 
-    __slots__ = ("computed", "expr", "index", "variables")
+    __slots__ = ("computed", "expr", "index", "span", "variables")
 
-    def __init__(self, index: int, expr: Expr) -> None:
+    def __init__(self, index: int, expr: Expr, span: Any) -> None:
         self.index = index
         self.expr = expr
+        self.span = span
         self.computed = False
         self.variables: tuple[Var, ...] = () if isinstance(expr, Var) else tuple(free_vars(expr))
+
+    @property
+    def divides(self) -> bool:
+        """Whether its value is a division that may be by zero: the likeliest to fail."""
+        return any(
+            isinstance(part, _DIVISIONS) and type(part.b) is not IntImm
+            for part in _parts(self.expr)
+        )
+
+
+def _parts(scalar: Expr) -> Iterator[Expr]:
+    """A scalar expression and what it is made of."""
+    yield scalar
+    for field in scalar.FIELDS:
+        part = getattr(scalar, field)
+        if isinstance(part, Expr):
+            yield from _parts(part)
 
 
 class _Slots(ExprVisitor):
@@ -88,9 +107,13 @@ class _Slots(ExprVisitor):
         self._by_form: dict[Any, _Slot] = {}
         self._analyzer = Analyzer()
         self._locals: set[Var] = set(func.params)
+        self._span = func.span
         for param in func.params:
+            self._span = param.span or func.span
             self.visit_type(param.ty)
+        self._span = func.span
         self.visit(func.body)
+        self._span = func.body.body.span or func.span
         self.visit_type(func.ret_ty)
 
     def __len__(self) -> int:
@@ -105,7 +128,7 @@ class _Slots(ExprVisitor):
         key = expr_key(expr)
         if key in self.by_key:
             return
-        slot = made = _Slot(len(self.all), expr)
+        slot = made = _Slot(len(self.all), expr, self._span)
         if made.variables and expr.ty.dtype == "int64":
             form = frozenset(self._analyzer.normal_form(expr).items())
             slot = self._by_form.setdefault(form, made)
@@ -136,6 +159,7 @@ class _Slots(ExprVisitor):
 
     def visit_binding(self, binding: Binding) -> None:
         self._locals.add(binding.var)
+        self._span = binding.span or self._span
         super().visit_binding(binding)
 
     def visit_var(self, var: Var) -> None:
@@ -557,7 +581,8 @@ class _FunctionLowerer(ExprMutator):
             slot.computed = True
         gv = self._module.add_shape_func(len(self._slots), ready, self._slots)
         call = Call(gv, [self._heap], ty=_VOID)
-        self._out.append(VarBinding(Var("_", _VOID), call, self._span))
+        first = next((slot for slot in ready if slot.divides), ready[0])
+        self._out.append(VarBinding(Var("_", _VOID), call, first.span or self._span))
 
     def _check_result(self, result: Expr, lowered: Expr) -> None:
         ret_ty = self._func.ret_ty
