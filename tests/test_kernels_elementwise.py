@@ -213,6 +213,17 @@ def test_blocks_read_before_they_write(name: str, overlap: int) -> None:
         np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.parametrize("operand", [0, 1, 2])
+def test_where_over_part_of_an_operand(operand: int) -> None:
+    memory = np.arange(40.0)
+    args: list[Any] = [np.arange(7) % 2 == 0, -np.arange(7.0), -np.arange(7.0)]
+    args[operand] = memory.view(np.bool_)[40:47] if operand == 0 else memory[6:13]
+    want = np.where(*args)
+    out = memory[4:18:2]
+    run("where", *args, out)
+    np.testing.assert_array_equal(out, want)
+
+
 def test_narrow_floats_go_through_float32() -> None:
     x = np.linspace(-12, 8, 500).astype(np.float16)
     for name in ("sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh"):

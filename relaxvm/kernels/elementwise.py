@@ -223,7 +223,7 @@ def where(cond: NDArray[Any], a: Any, b: Any, out: NDArray[Any]) -> None:
     if run_chain("where($0, $1, $2) -> %0", [cond, np.asarray(a), np.asarray(b)], out):
         return
     a, cond = private(a, out), private(cond, out)
-    np.copyto(out, b)
+    assign(out, b)
     np.copyto(out, a, where=cond)
 
 
