@@ -391,6 +391,13 @@ int start(pthread_t *it, void *(*work)(void *)) { return pthread_create(it, 0, w
         assert copies() == before + count
 
 
+def test_variables_of_threads() -> None:
+    """Their addresses say nothing of where the library is."""
+    own = "".join(f"__thread int own{i} = {i};\n" for i in range(100))
+    vm = VirtualMachine(relaxvm.load_library(compiled(source=SOURCE + own)))
+    assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
+
+
 def test_copies_are_told_apart(path: Path) -> None:
     """Although they have no names, and numbers of files are used again."""
     tripled = compiled(source=SOURCE.replace("room[i] + ", "2 * room[i] + "))

@@ -131,10 +131,17 @@ def _hint(folder: str) -> str:
 
 # What the library needs
 
+_PLACED: Final = (1, 2)
+"""Kinds of symbols whose address the loader but moves: STT_OBJECT and STT_FUNC."""
+
 
 def _base_of(handle: int, elf: ElfFile) -> int:
     """Where a library is loaded to."""
-    some = next(symbol for symbol in elf.symbols.values() if symbol.defined and symbol.address)
+    some = next(
+        symbol
+        for symbol in elf.symbols.values()
+        if symbol.defined and symbol.address and symbol.info & 0xF in _PLACED
+    )
     return dlsym(handle, some.name) - some.address
 
 
