@@ -60,8 +60,8 @@ cdef extern from "_native_impl.h":
     const RvmHost rvm_host
     PyObject* rvm_argument(PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t) noexcept
     bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
-    bint rvm_is_exposed(const rvm_kernel*, const PyObject*, PyObject* const*, Py_ssize_t,
-                        Py_ssize_t) noexcept
+    bint rvm_is_exposed(const rvm_kernel*, const PyObject*, PyObject* const*,
+                        const int64_t*, Py_ssize_t, Py_ssize_t) noexcept
     const int64_t* rvm_in_a_row
     object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
     void rvm_learn_dtype(int, RvmDtype) noexcept
@@ -283,7 +283,7 @@ cdef PyObject* _call_slowly(PyObject* self, PyObject* const* fp, PyObject* const
         call.position = i
         call.written = rvm_is_written(&call.function.kernel, i, count)
         value = rvm_argument(fp, pool_end, words, i)
-        call.exposed = rvm_is_exposed(&call.function.kernel, value, pool_end, i, count)
+        call.exposed = rvm_is_exposed(&call.function.kernel, value, pool_end, words, i, count)
         call.put(<object>value)
     result = call.run()
     nbytes[0] = call.nbytes

@@ -72,8 +72,10 @@ static RVM_COLD int rvm_is_constant(PyObject *const *pool_end, const PyObject *v
 /* Whether argument i has to be writable to be passed as it is.  Of a kernel of which it is not known
  * what it writes, all are, but for constants of the program, to which it has a right. */
 static inline int rvm_is_exposed(const rvm_kernel *kernel, const PyObject *value,
-                                 PyObject *const *pool_end, Py_ssize_t i, Py_ssize_t count) {
-    return kernel->unsure ? !rvm_is_constant(pool_end, value) : rvm_is_written(kernel, i, count);
+                                 PyObject *const *pool_end, const int64_t *words, Py_ssize_t i,
+                                 Py_ssize_t count) {
+    if (!kernel->unsure) return rvm_is_written(kernel, i, count);
+    return (words == NULL || words[i] >= 0) && !rvm_is_constant(pool_end, value);
 }
 
 /* ---- data types ------------------------------------------------------------------------------
@@ -330,7 +332,7 @@ static inline int rvm_suits(const rvm_kernel *kernel, int flags, PyObject *const
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *value = rvm_argument(values, pool_end, words, i);
         if (PyArray_CheckExact(value) && !PyArray_ISWRITEABLE((PyArrayObject *)value) &&
-            rvm_is_exposed(kernel, value, pool_end, i, count))
+            rvm_is_exposed(kernel, value, pool_end, words, i, count))
             return 0;
     }
     return 1;

@@ -298,7 +298,7 @@ def describe(value: object) -> str:
         return "None"
     if isinstance(value, np.ndarray):
         dims = _ndarray_shape(value)
-        return f"{_clip(str(_ndarray_dtype(value)))}[{', '.join(map(str, dims))}]"
+        return f"{_dtype_text(_ndarray_dtype(value))}[{', '.join(map(str, dims))}]"
     if isinstance(value, Shape):
         count = tuple.__len__(value)
         if count > 8:
@@ -319,7 +319,7 @@ def describe(value: object) -> str:
         head = str.__getitem__(value, slice(_CLIP))
         return f"str {_clip(str.__repr__(head), str.__len__(value) > _CLIP)}"
     if isinstance(value, np.dtype):
-        return f"dtype {_clip(str(value))}"
+        return f"dtype {_dtype_text(value)}"
     if isinstance(value, Device):
         return f"device {value}"
     return _clip(cls.__name__)
@@ -328,6 +328,13 @@ def describe(value: object) -> str:
 _CLIP: Final = 40
 _ndarray_shape: Final = np.ndarray.shape.__get__
 _ndarray_dtype: Final = np.ndarray.dtype.__get__
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    try:
+        return _clip(str(dtype))
+    except RecursionError:  # of arrays of arrays of arrays
+        return dtype.name
 
 
 def _clip(text: str, cut: bool = False) -> str:

@@ -333,3 +333,10 @@ def test_base_exceptions_get_notes_and_leave_the_vm_usable() -> None:
         with pytest.raises(SystemExit) as caught:
             vm.main(1, 2)
         assert caught.value.__notes__[0].startswith("in main, pc 1: call t.fail")
+
+
+def test_a_data_type_too_deep_for_its_text() -> None:
+    deep = np.dtype("int8")
+    for _ in range(2_000):
+        deep = deep * 1
+    assert describe(deep) == "dtype void8"
