@@ -487,7 +487,8 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return ANY
     if cls is TupleType or cls is FuncType:
         try:
-            return cls(*values.values(), span)  # type: ignore[no-any-return]
+            node: Node = cls(*values.values(), span)
+            return node
         except TypeSizeError as error:
             raise FormatError(f"{path}: {error}") from None
     if cls is IRModule:
