@@ -1,4 +1,4 @@
-# One word each.  Everything happens in a virtual environment that `make build` creates.
+# Everything runs in a virtual environment, which `make build` creates.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -35,5 +35,5 @@ debug: $(READY)
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
-	rm -f relaxvm/*.so relaxvm/*.pyd
+	find relaxvm -name "*.so" -delete -o -name "*.pyd" -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,12 @@
-"""Build of the Cython extensions; everything else is in pyproject.toml.
+"""Build the Cython extensions; all other settings are in pyproject.toml.
 
 ``RELAXVM_DEBUG_BUILD=1`` builds them with bounds checks, line tracing, C debug information and
-annotated HTML (under ``build/cython``) in place of optimization.
+annotated HTML (under ``build/cython``) instead of optimization.
+
+``RELAXVM_BUILD_JOBS`` is the number of extensions to translate and compile in parallel. The
+default is the number of cores that this process may use.
+
+``CFLAGS`` with ``-O0`` turns optimization off, for a quick build.
 """
 
 from __future__ import annotations
@@ -18,12 +23,15 @@ DEBUG = os.environ.get("RELAXVM_DEBUG_BUILD", "0") not in ("", "0")
 
 MACROS = [
     ("NPY_NO_DEPRECATED_API", "NPY_1_26_API_VERSION"),
-    ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION"),  # fields of arrays that _header_impl.h looks at
+    ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION"),  # for array fields that _header_impl.h reads
+    # Without memory for the arguments of a new object, what Cython 3.3.1 does by default releases
+    # references that it does not hold.
+    ("CYTHON_VECTORCALL_TPNEW", "0"),
 ]
 DEBUG_MACROS = [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1"), ("RELAXVM_DEBUG", "1")]
 
 CHECKED = {"boundscheck": True, "linetrace": True}
-# What the core indexes has been checked by the verifier.
+# The verifier has checked every index that the core uses.
 UNCHECKED = {
     "boundscheck": False,
     "wraparound": False,
@@ -32,7 +40,7 @@ UNCHECKED = {
     "cdivision": True,
 }
 
-# -g0: extensions inherit -g from how Python was built, which makes them ten times larger.
+# -g0: extensions inherit -g from the flags Python was built with; it makes them ten times larger.
 FLAGS = {
     ("unix", False): ["-O3", "-g0", "-fvisibility=hidden"],
     ("unix", True): ["-O0", "-g"],
@@ -40,48 +48,81 @@ FLAGS = {
     ("msvc", True): ["/Od", "/Zi"],
 }
 
+# The fields of a buffer are stored one by one. A vector load of several fields right after that
+# cannot be forwarded from the stores and waits for all of them.
+KERNEL_FLAGS = {"unix": ["-fno-tree-slp-vectorize"], "msvc": []}
+
+
+def build_jobs() -> int:
+    """Return the number of extensions to build in parallel."""
+    wanted = os.environ.get("RELAXVM_BUILD_JOBS", "")
+    if wanted:
+        if not wanted.isdecimal() or int(wanted) < 1:
+            raise SystemExit(f"RELAXVM_BUILD_JOBS: expected a number from 1, got {wanted!r}")
+        return int(wanted)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 class BuildExt(build_ext):
-    """Chooses the flags of the compiler that setuptools has found."""
+    """Builds extensions in parallel, with the flags of the compiler that setuptools found."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:  # no --parallel on the command line
+            self.parallel = build_jobs()
+
+    def build_extensions(self) -> None:
+        # Start with the largest, so that no core waits for it at the end.
+        self.extensions.sort(key=lambda ext: -sum(os.path.getsize(p) for p in ext.sources))
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
-        ext.extra_compile_args = [*ext.extra_compile_args, *FLAGS[kind, DEBUG]]
+        flags = FLAGS[kind, DEBUG]
+        if "-O0" in os.environ.get("CFLAGS", "").split():
+            flags = [flag for flag in flags if flag != "-O3"]
+        ext.extra_compile_args = [*ext.extra_compile_args, *flags]
+        if ext.name == "relaxvm.kernels._table":
+            ext.extra_compile_args += KERNEL_FLAGS[kind]
         super().build_extension(ext)
 
 
 def extensions() -> list[Extension]:
-    """One extension per .pyx of the package."""
+    """One extension per .pyx file, with the C files of the folder `c` next to it."""
+    headers = [*Path("relaxvm").rglob("*.h"), *Path("include").rglob("*.h")]
     return [
         Extension(
-            f"relaxvm.{path.stem}",
-            [path.as_posix()],
-            include_dirs=[numpy.get_include(), "include", "relaxvm"],
-            depends=[
-                p.as_posix() for p in (*Path("relaxvm").glob("*.h"), *Path("include").rglob("*.h"))
-            ],
+            ".".join(path.with_suffix("").parts),
+            [path.as_posix(), *sorted(p.as_posix() for p in (path.parent / "c").glob("*.c"))],
+            include_dirs=[numpy.get_include(), "include", "relaxvm/core", "relaxvm"],
+            depends=[header.as_posix() for header in headers],
             define_macros=MACROS + DEBUG_MACROS * DEBUG,
         )
-        for path in sorted(Path("relaxvm").glob("*.pyx"))
+        for path in sorted(Path("relaxvm").rglob("*.pyx"))
     ]
 
 
-setup(
-    packages=[*find_packages(include=["relaxvm", "relaxvm.*"]), "relaxvm.include"],
-    package_dir={"relaxvm.include": "include"},
-    package_data={
-        "relaxvm": ["py.typed", "*.pyi", "*.pxd"],
-        "relaxvm.include": ["relaxvm/*.h"],
-    },
-    ext_modules=cythonize(
-        extensions(),
-        build_dir="build/cython",
-        annotate=DEBUG,
-        force=DEBUG,
-        compiler_directives={
-            "language_level": 3,
-            **(CHECKED if DEBUG else UNCHECKED),
+# Where multiprocessing does not fork, its worker processes import this file.
+if __name__ == "__main__":
+    setup(
+        packages=[*find_packages(include=["relaxvm", "relaxvm.*"]), "relaxvm.include"],
+        package_dir={"relaxvm.include": "include"},
+        package_data={
+            "relaxvm": ["py.typed", "*.pyi", "core/*.pyi", "core/*.pxd", "kernels/*.pyi"],
+            "relaxvm.include": ["relaxvm/*.h"],
         },
-    ),
-    cmdclass={"build_ext": BuildExt},
-)
+        ext_modules=cythonize(
+            extensions(),
+            build_dir="build/cython",
+            nthreads=build_jobs() if build_jobs() > 1 else 0,
+            annotate=DEBUG,
+            force=DEBUG,
+            compiler_directives={
+                "language_level": 3,
+                **(CHECKED if DEBUG else UNCHECKED),
+            },
+        ),
+        cmdclass={"build_ext": BuildExt},
+    )

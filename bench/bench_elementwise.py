@@ -1,13 +1,13 @@
-"""Chains of elementwise operators on four floats, here and on TVM's C++ VM.
+"""Chains of elementwise operators on four floats, on relaxvm and on TVM's C++ VM.
 
     python bench/bench_elementwise.py [--repeats N] [--operators N] [--json FILE]
 
-An operator is what the compiler makes of one: ``alloc_storage``, ``alloc_tensor``, the call of the
-kernel, and the kills of the storage and of the operator's input.  The same executable runs on both
-sides; here the kernels are ``relaxvm.kernel.*``, there functions that TVM compiles for this very
-shape.  Results are compared before anything is timed, and the two sides take turns.  Without the
-extra ``tvm`` only our side runs.  The exit status is 1 if an operator costs more than a third of
-what it costs TVM.
+An operator is the code that the compiler emits for it: ``alloc_storage``, ``alloc_tensor``, the
+call of the kernel, and the kills of the storage and of the operator's input.  The same executable
+runs on both sides; relaxvm uses its ``relaxvm.kernel.*``, TVM functions that it compiles for
+exactly this shape.  Results are compared before anything is timed, and the two sides alternate.
+Without the extra ``tvm`` only relaxvm runs.  The exit status is 1 if an operator takes more than a
+third of TVM's time.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ CHAINS = {
     "add, multiply, maximum, negative": ("add", "multiply", "maximum", "negative"),
     "tanh, multiply, add": ("tanh", "multiply", "add"),
 }
-LEAST = 3.0
-"""The ratio of TVM's time to ours that each chain must reach."""
+REQUIRED_RATIO = 3.0
+"""Required ratio of TVM's time to relaxvm's, for each chain."""
 
 
 def chain(names: tuple[str, ...], count: int) -> VMExecutable:
-    """``count`` operators, each on the result of the one before and, if it takes two, on `X`."""
+    """``count`` operators, each on the previous result and, if it takes two operands, on `X`."""
     b = ExecBuilder()
     size, shape, uint8, float32, scope = map(
         b.convert_constant, (Shape((16,)), Shape(SHAPE), np.dtype("uint8"), FLOAT32, "global")
@@ -68,7 +68,7 @@ def chain(names: tuple[str, ...], count: int) -> VMExecutable:
 
 
 def on_tvm(executable: VMExecutable) -> Any:
-    """The function on TVM's machine."""
+    """Return a function that runs the executable on TVM's VM."""
     import tvm
     from tvm import relax
 
@@ -79,7 +79,7 @@ def on_tvm(executable: VMExecutable) -> Any:
 
 
 def register_tvm_kernels() -> None:
-    """Compile the kernels for float32[4] and register them under our names."""
+    """Compile TVM's kernels for float32[4] and register them under relaxvm's names."""
     import tvm
     from tvm import te
 
@@ -138,8 +138,8 @@ def main() -> int:
         table.append({"name": title, "tvm_ns": theirs, "relaxvm_ns": ours, "ratio": ratio})
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": table, "least": LEAST}, file, indent=1)
-    return int(any(row["ratio"] is not None and row["ratio"] < LEAST for row in table))
+            json.dump({"rows": table, "required_ratio": REQUIRED_RATIO}, file, indent=1)
+    return int(any(row["ratio"] is not None and row["ratio"] < REQUIRED_RATIO for row in table))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Loading and saving of the binary form against apache-tvm's, in one process, interleaved.
+"""Loading and saving the binary format with relaxvm and apache-tvm, in one process.
 
     python bench/bench_formats.py [--mb 100] [--runs 7] [--folder DIR] [--json FILE]
 
-Each row is an executable whose constant pool holds --mb megabytes, as few large tensors or as many
-small ones, or one with that much code.  Both sides read and write the same bytes, which is checked
-first; the least time of the runs counts.  `save` of relaxvm flushes the file to the disk before it
-replaces the old one, TVM's writes in place and does not; `file object` is without that flush.  The
-rows below the line are ways to load that TVM does not have.
+Each executable has --mb megabytes of constants, as few large tensors or as many small ones, or of
+code.  Both sides read and write the same bytes, which is checked first.  They alternate, and the
+minimum time of the runs counts.  `save` of relaxvm flushes the file to disk before it replaces the
+old one; TVM's writes in place and does not flush.  `save to file object` does not flush either.
+`load mapped` maps the file into memory, which TVM does not have; it is compared with TVM's load.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import clean
 import numpy as np
 
 from relaxvm import FunctionInfo, Limits, VMExecutable
-from relaxvm.formats import binary
+from relaxvm.executable.formats import binary
 from relaxvm.isa import FuncKind
 
 LIMITS = Limits().but(constants=None, instructions=None, file_bytes=None)
 
 
 def pool(nbytes: int, size: int) -> VMExecutable:
-    """Tensors of `size` bytes each, `nbytes` in all, and a function of one instruction."""
+    """An executable with `nbytes` of tensors, `size` bytes each, and one instruction."""
     rng = np.random.default_rng(0)
     whole = rng.integers(0, 2**32, nbytes // 4, dtype=np.uint32).view(np.float32)
     tensors = whole.reshape(-1, size // 4)
@@ -42,7 +42,7 @@ def pool(nbytes: int, size: int) -> VMExecutable:
 
 
 def code(nbytes: int) -> VMExecutable:
-    """Gotos: three words each, the offset counted."""
+    """An executable with `nbytes` of gotos: two words of code and one of `instr_offset` each."""
     count = nbytes // 24
     words = np.tile([3, 1], count)
     main = FunctionInfo(FuncKind.BYTECODE, "main", 0, count, 0, 0)
@@ -66,7 +66,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def both(ours: Callable[[], Any], theirs: Callable[[], Any], runs: int) -> tuple[float, float]:
-    """The least times of two pieces of work, one after the other in each run."""
+    """Return the minimum times of two functions, which alternate."""
     pairs = [(timed(ours), timed(theirs)) for _ in range(runs)]
     return min(p[0] for p in pairs), min(p[1] for p in pairs)
 

@@ -2,9 +2,9 @@
 
     python bench/bench_fuse_ops.py [--repeats N]
 
-Each program is Relax script, built twice by the default pipeline: as it is, and after FuseOps.
-Results are compared bit for bit before anything is timed, and the two sides take turns.  Outputs
-are allocated by the program, as in use.  The exit status is 1 if a program is slower fused on large
+Each program is Relax script, built by the default pipeline with and without FuseOps.  Results are
+compared bit for bit before anything is timed, and the two sides alternate.  The program allocates
+its outputs, as in normal use.  The exit status is 1 if fusing makes a program slower on large
 tensors.
 """
 

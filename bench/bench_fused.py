@@ -1,11 +1,11 @@
-"""Fused chains of elementwise kernels against the same kernels one after the other.
+"""Fused chains of elementwise kernels, compared with separate calls of the same kernels.
 
     python bench/bench_fused.py [--repeats N] [--json FILE]
 
-Both sides are executables that run here: one calls ``relaxvm.kernel.fused`` once, the other a
-kernel per step, each with an output of its own that is allocated beforehand.  On small tensors a
-program does so many times.  Results are compared bit for bit before anything is timed, and the two
-sides take turns.  The exit status is 1 if a chain is slower fused on a large tensor.
+Both sides run on relaxvm: one calls ``relaxvm.kernel.fused`` once, the other one kernel per step,
+each with its own preallocated output.  On small tensors a program repeats the chain many times.
+Results are compared bit for bit before anything is timed, and the two sides alternate.  The exit
+status is 1 if fusing makes a chain slower on a large tensor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LARGE = 1 << 20
 
 
 def fused(chain: str, count: int) -> VMExecutable:
-    """``main(x, y, out)``, the chain `count` times"""
+    """``main(x, y, out)``: the fused chain, `count` times."""
     b = ExecBuilder()
     with b.function("main", num_inputs=3):
         args = [b.r(0), b.r(1), b.convert_constant(chain), b.r(2)]
@@ -50,8 +50,8 @@ def fused(chain: str, count: int) -> VMExecutable:
     return b.get()
 
 
-def one_by_one(chain: str, count: int) -> VMExecutable:
-    """``main(x, y, out of step 0, out of step 1, ...)``, the chain `count` times"""
+def separate(chain: str, count: int) -> VMExecutable:
+    """``main(x, y, out of step 0, out of step 1, ...)``: the separate kernels, `count` times."""
     steps = parse(chain).steps
     b = ExecBuilder()
     with b.function("main", num_inputs=2 + len(steps)):
@@ -70,21 +70,21 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def calls(size: int) -> int:
-    """How often a program runs a chain."""
+    """Return how many times a program runs a chain on tensors of `size` elements."""
     return max(1, min(100, (1 << 16) // size))
 
 
 def sides(chain: str, size: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The fused and the other way, on the same inputs."""
+    """Return calls of the fused and of the separate kernels, on the same inputs."""
     rng = np.random.default_rng(size)
     x, y = (rng.random(size, dtype=np.float32) for _ in range(2))
     out = np.zeros_like(x)
     outs = [np.zeros(size, bool if step.name == "greater" else np.float32)
             for step in parse(chain).steps]  # fmt: skip
-    together = relaxvm.VirtualMachine(fused(chain, calls(size)))["main"]
-    apart = relaxvm.VirtualMachine(one_by_one(chain, calls(size)))["main"]
-    assert together(x, y, out).tobytes() == apart(x, y, *outs).tobytes(), "results differ"
-    return lambda: together(x, y, out), lambda: apart(x, y, *outs)
+    one = relaxvm.VirtualMachine(fused(chain, calls(size)))["main"]
+    many = relaxvm.VirtualMachine(separate(chain, calls(size)))["main"]
+    assert one(x, y, out).tobytes() == many(x, y, *outs).tobytes(), "results differ"
+    return lambda: one(x, y, out), lambda: many(x, y, *outs)
 
 
 def main() -> int:
@@ -96,7 +96,7 @@ def main() -> int:
     print(f"relaxvm {relaxvm.__version__}, CPython {platform.python_version()}, "
           f"numpy {np.__version__}, {clean.machine()}")
     print("microseconds")
-    print(f"{'':20}{'float32s':>10}{'apart':>11}{'fused':>11}{'ratio':>8}")
+    print(f"{'':20}{'float32s':>10}{'separate':>11}{'fused':>11}{'ratio':>8}")
     table = []
     for name, chain in CHAINS.items():
         for size in SIZES:
@@ -107,11 +107,11 @@ def main() -> int:
                         for b, side in zip(best, both, strict=True)]  # fmt: skip
             ratio = best[1] / best[0]
             print(f"{name:20}{size:10}{best[1]:11.3f}{best[0]:11.3f}{ratio:8.2f}", flush=True)
-            table.append({"name": name, "size": size, "apart_us": best[1], "fused_us": best[0]})
+            table.append({"name": name, "size": size, "separate_us": best[1], "fused_us": best[0]})
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(table, file, indent=1)
-    return int(any(row["size"] >= LARGE and row["apart_us"] < row["fused_us"] for row in table))
+    return int(any(row["size"] >= LARGE and row["separate_us"] < row["fused_us"] for row in table))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Kernels on small tensors: the function in C against the kernel in Python that it stands for.
+"""Kernels on small tensors: the C implementation, compared with the reference in Python.
 
     python bench/bench_kernels.py [--repeats N] [--json FILE]
 
 Both are called from Python with the same arguments.  Results are compared bit for bit before
-anything is timed, and the two sides take turns.  The exit status is 1 if a kernel is slower in C.
-Kernels that are chains of ufuncs are timed as well; they have no other side.
+anything is timed, and the two sides alternate.  The exit status is 1 if a kernel is slower in C.
+Kernels that are chains of ufuncs are timed too; they have only one implementation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import clean
 import numpy as np
 
 import relaxvm
-from relaxvm.values import describe
+from relaxvm.messages import describe
 
 RNG = np.random.default_rng(0)
 CALLS = 100
@@ -60,7 +60,7 @@ CHAINS = ("rsqrt", "sigmoid", "nn.silu", "nn.gelu_tanh", "erf", "nn.gelu")
 
 
 def timed(call: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """Microseconds of a call."""
+    """Return the microseconds per call."""
     start = time.perf_counter_ns()
     for _ in range(CALLS):
         call(*args)
@@ -80,7 +80,7 @@ def main() -> int:
 
     print(f"relaxvm {relaxvm.__version__}, CPython {platform.python_version()}, "
           f"numpy {np.__version__}, {clean.machine()}")
-    print("microseconds of a call")
+    print("microseconds per call")
     print(f"{'':18}{'in Python':>11}{'in C':>9}{'ratio':>8}   tensors")
     table: list[dict[str, Any]] = []
     for name, args, outs in ROWS:

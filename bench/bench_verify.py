@@ -1,9 +1,10 @@
-"""Speed of the verifier and of loading, in instructions per second: linear, worst cases included.
+"""Speed of the verifier and of loading, in instructions per second.
 
     python bench/bench_verify.py [--instructions N ...] [--json FILE]
 
-Each row is a kind of code in one size; the least processor time of some runs counts.  For the first
-kind the whole way from bytes to a verified executable is timed as well.
+Each row is a kind of code in one size; the minimum processor time of some runs counts.  Several
+kinds are worst cases, for which the verifier must be linear as well.  For the first kind, loading
+from bytes to a verified executable is timed too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import clean
 import numpy as np
 
 from relaxvm import ExecBuilder, FunctionInfo, Limits, VMExecutable, isa
-from relaxvm.formats import binary
+from relaxvm.executable.formats import binary
 from relaxvm.isa import FuncKind
 from relaxvm.verify import verify
 
@@ -30,7 +31,7 @@ LIMITS = Limits().but(functions=None, instructions=None, constants=None)
 
 
 def compiled_code(n: int) -> VMExecutable:
-    """What TVM's compiler emits for elementwise operators: 6 words per instruction, a branch."""
+    """The code that TVM's compiler emits for elementwise operators, and a branch."""
     one = _operators(16)
     times = max(1, n // len(one))
     words, instrs = len(one.instr_data), len(one)
@@ -74,7 +75,7 @@ def _operators(count: int) -> VMExecutable:
 
 
 def _single(code: np.ndarray, width: int, *callees: FunctionInfo) -> VMExecutable:
-    """One function over instructions of equal width."""
+    """An executable of one function, whose instructions all have `width` words."""
     n = len(code) // width
     main = FunctionInfo(FuncKind.BYTECODE, "main", 0, n, 1, 4)
     return VMExecutable([main, *callees], [], np.arange(n) * width, code)
@@ -90,7 +91,7 @@ def jumps_forward(n: int) -> VMExecutable:
 
 
 def jumps_backward(n: int) -> VMExecutable:
-    """A chain of jumps, each to the instruction before: the search goes step by step."""
+    """A chain of jumps, each to the previous instruction: a search finds one at a time."""
     code = np.tile(np.array([3, -1]), n)
     code[:4] = 3, n - 1, 2, 0
     return _single(code, 2)
@@ -114,7 +115,7 @@ def long_calls(n: int) -> VMExecutable:
 
 
 def distinct_builtins(n: int) -> VMExecutable:
-    """No two calls alike, of a builtin whose immediates have a check of their own."""
+    """Calls of a builtin with a check of its immediates, which are different in every call."""
     immediate = isa.encode_arg(isa.ArgKind.IMMEDIATE, 0)
     code = np.tile(np.array([1, 0, 1, 4, 0, immediate + 1, immediate, immediate]), n)
     code.reshape(-1, 8)[:, 7] += np.arange(n)
@@ -139,7 +140,7 @@ ROWS: dict[Callable[[int], VMExecutable], tuple[bool, int]] = {
     distinct_builtins: (True, 1_000_000),
     wrong_everywhere: (False, SIZES[-1]),
 }
-"""Kinds of code: whether it is valid, and the greatest size that is tried."""
+"""Kind of code -> whether it is valid, and the largest size to time."""
 
 
 def seconds(work: Callable[[], Any], runs: int) -> float:

@@ -1,4 +1,4 @@
-"""A clean process for a benchmark, and what to say about the machine."""
+"""A clean process for a benchmark, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MARK = "RELAXVM_BENCH_CLEAN"
 
 
 def restart() -> None:
-    """Start this program over without inherited settings of BLAS libraries.
+    """Restart this program without environment variables that configure BLAS libraries.
 
-    They are read when the library is loaded, and they favour one side: a core type that is forced
-    on numpy's BLAS slows numpy and nobody else.
+    A library reads them when it is loaded, and they favour one side: a core type that is forced on
+    numpy's BLAS slows down only numpy.
     """
     if os.environ.get(_MARK):
         return
@@ -25,7 +25,7 @@ def restart() -> None:
 
 
 def machine() -> str:
-    """Processor and number of cores, as far as the system tells."""
+    """Return the name of the processor, if known, and the number of cores."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

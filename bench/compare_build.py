@@ -1,11 +1,11 @@
-"""Time to compile a module, beside TVM: building it, passes and code, script, kernels.
+"""Compile time of relaxvm and TVM: building a module, passes and code, printing, parsing, kernels.
 
     python bench/compare_build.py [--sizes N ...] [--prim-funcs N ...] [--repeats N] [--json FILE]
 
-The module is a chain of R.call_dps_packed bindings, with static or symbolic shapes; and one with
-PrimFuncs, which both sides compile: with nothing in the cache, a second time, and with one of them
-changed.  Every measurement happens in a process of its own; both sides take turns and the least
-time of each counts.  Needs the extra ``tvm``.
+One module is a chain of R.call_dps_packed bindings, with static or symbolic shapes.  Another has
+PrimFuncs, which both sides compile: with an empty cache, again, and again after a change to one of
+them.  Every measurement runs in its own process; both sides alternate and the minimum time of each
+counts.  Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def once(side: str, kind: str, size: int) -> dict[str, float]:
-    """Seconds of each step, in a fresh process, without compiled kernels from before."""
+    """Return the seconds of each step, in a new process with an empty cache of kernels."""
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [sys.executable, __file__, "--child", side, kind, str(size)],
@@ -142,7 +142,7 @@ def of_tvm(dynamic: bool, size: int) -> dict[str, float]:
     target = tvm.target.Target("llvm")
 
     def compile_passes(module: Any) -> Any:
-        """The passes and the bytecode, as TVM's build does it, without its LLVM."""
+        """Run TVM's passes and code generation of bytecode, without LLVM."""
         with target:
             module = relax.get_pipeline("default")(module)
         builder = relax.ExecBuilder()
@@ -184,7 +184,7 @@ CALL = (
 
 
 def module_of(size: int, factor: float = 1.5) -> str:
-    """Script of a module with `size` PrimFuncs, the first of which has a factor."""
+    """Return the script of a module with `size` PrimFuncs; the first one multiplies by `factor`."""
     text = "@I.ir_module(s_tir=True)\nclass Module:"
     factors = [factor, *(i + 0.5 for i in range(2, size + 1))]
     text += "".join(PRIM_FUNC.format(i=i, factor=x) for i, x in enumerate(factors, 1))
@@ -195,7 +195,7 @@ def module_of(size: int, factor: float = 1.5) -> str:
 
 
 def with_prim_funcs(side: str, size: int) -> dict[str, float]:
-    """Seconds from script to a loaded executable."""
+    """Return the seconds from script to a loaded executable."""
     load = (loaded_by_relaxvm if side == "relaxvm" else loaded_by_tvm)()
     load(TINY)  # imports are measured elsewhere
     before = processor_time()
@@ -207,7 +207,7 @@ def with_prim_funcs(side: str, size: int) -> dict[str, float]:
 
 
 def processor_time() -> float:
-    """Seconds that this process and those that it started have computed."""
+    """Return the processor time of this process and its children, in seconds."""
     used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 

@@ -1,13 +1,13 @@
-"""Characters per second of the character model of the examples, beside plain numpy and apache-tvm.
+"""Speed of the character model of the examples on relaxvm, plain numpy and apache-tvm.
 
     python bench/compare_charmodel.py [--length N] [--repeats N] [--json FILE]
 
-All have one thread, the same random weights, and write the same text, which is compared first.
-They take turns, and the least CPU time of each counts.  The row of apache-tvm needs the extra
-``tvm``, else it is left out.
+All use one thread and the same random weights, and write the same text, which is compared first.
+They alternate, and the minimum CPU time of each counts.  The row of apache-tvm is printed only if
+the extra ``tvm`` is installed.
 """
 
-# ruff: noqa: E402  (settings and paths come before the imports that they are for)
+# ruff: noqa: E402  (environment variables and paths must be set before these imports)
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from model import CHARS, HEADS, SIZE, WIDTH, WINDOW
 import relaxvm
 
 Write = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""From a prompt, uniform numbers and a temperature to text."""
+"""Writes text, called with a prompt, uniform numbers and a temperature."""
 
 
 def with_relaxvm(weights: dict[str, np.ndarray]) -> Write:
@@ -50,14 +50,14 @@ def with_relaxvm(weights: dict[str, np.ndarray]) -> Write:
 
 
 def with_numpy(weights: dict[str, np.ndarray]) -> Write:
-    """The text again for each character."""
+    """Runs the whole text again for each character."""
     return lambda prompt, uniforms, temperature: reference.generate(
         weights, prompt, uniforms, float(temperature)
     )
 
 
-def with_numpy_and_memory(weights: dict[str, np.ndarray]) -> Write:
-    """With keys and values kept, as the program does."""
+def with_numpy_and_cache(weights: dict[str, np.ndarray]) -> Write:
+    """Caches keys and values, as the program does."""
     w = weights
 
     def normed(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -107,10 +107,10 @@ CASTS = """        k = R.match_cast(k, R.Tensor((b, t, HEADS, SIZE), "float32"))
 
 
 def script_for_tvm() -> str:
-    """The script of the example as apache-tvm 0.27 takes it.
+    """Return the script of the example, changed so that apache-tvm 0.27 accepts it.
 
-    Its parser takes no docstrings; attention is not lowered where a length is an expression, and
-    that lengths such as min(m, 63) + 1 are equal has to be said.
+    Its parser does not accept docstrings, it cannot lower attention if a length is an expression,
+    and it needs casts to know that lengths such as min(m, 63) + 1 are equal.
     """
     text = (EXAMPLE / "model.py").read_text(encoding="utf-8")
     text = re.sub(r'\n        """.*?"""(?=\n)', "", text, flags=re.DOTALL)
@@ -148,8 +148,8 @@ def with_tvm(weights: dict[str, np.ndarray]) -> Write:
 
 SIDES: dict[str, Callable[[dict[str, np.ndarray]], Write]] = {
     "relaxvm": with_relaxvm,
-    "numpy, keys and values kept": with_numpy_and_memory,
-    "numpy, the text again each time": with_numpy,
+    "numpy, keys and values cached": with_numpy_and_cache,
+    "numpy, whole text each time": with_numpy,
     "apache-tvm": with_tvm,
 }
 
@@ -188,7 +188,7 @@ def main() -> None:
 
     own = rows["relaxvm"]["us"]
     print(clean.machine())
-    print(f"{'':34}us each  per second  relaxvm is  to build")
+    print(f"{'':34}us each  per second     ratio  to build")
     for name, row in rows.items():
         ratio = "" if name == "relaxvm" else f"{row['us'] / own:9.2f}x"
         print(

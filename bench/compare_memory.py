@@ -1,18 +1,18 @@
-"""Memory of whole programs: the plan of relaxvm beside that of TVM's planner, on one VM.
+"""Memory of whole programs: the memory plans of relaxvm and of TVM, on the same VM.
 
     python bench/compare_memory.py
 
-Each program is legalized to kernels here; TVM then plans it in a process of its own
-(ToNonDataflow, RemovePurityChecking, CallTIRRewrite, StaticPlanBlockMemory), its text is read back,
-and the rest of relaxvm's pipeline runs on both.  So both plans are of the same calls, and the same
-allocator counts:
+relaxvm legalizes each program to kernels.  TVM then plans its memory in another process
+(ToNonDataflow, RemovePurityChecking, CallTIRRewrite, StaticPlanBlockMemory), relaxvm parses the
+result, and the rest of its pipeline runs on both.  So both plans are for the same calls, and the
+same allocator counts:
 
-- peak: the most bytes that were alive at once during a call, on a VM that keeps nothing;
-- cached: what an ordinary VM has taken from the system after three calls;
-- storages: how many a call allocates.
+- peak: the maximum of live bytes during a call, on a VM whose allocator does not cache;
+- cached: the bytes that a VM with default settings holds after three calls;
+- storages: the number of storages that a call allocates.
 
-The results are compared first.  The script fails if a peak or the sum of them is above TVM's.
-Needs the extra ``tvm``.
+The results are compared first.  The script fails if a peak, or the sum of all peaks, is above
+TVM's.  Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Program(NamedTuple):
     """A program to plan.
 
     Attributes:
-        name: what the table calls it.
+        name: its name in the table.
         text: the functions of its module.
         args: shapes of float32 arguments, or values.
     """
@@ -363,7 +363,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def plan_with_tvm(texts: Sequence[str]) -> list[str]:
-    """What TVM's planner makes of legalized programs."""
+    """Return the scripts of legalized programs after TVM's planner."""
     from tvm.relax import transform
     from tvm.script import from_source
 
@@ -375,7 +375,7 @@ def plan_with_tvm(texts: Sequence[str]) -> list[str]:
     )
     planned = []
     for text in texts:
-        text = text.partition("\n")[2]  # without the import, whose names are known
+        text = text.partition("\n")[2]  # drop the import line; from_source knows its names
         text = re.sub(r"out_ty=R\.Tuple\((.*)\)\)$", r"out_ty=[\1])", text, flags=re.M)
         mod = from_source(text)
         for each in passes:
@@ -385,7 +385,7 @@ def plan_with_tvm(texts: Sequence[str]) -> list[str]:
 
 
 def tvm_texts(legalized: Sequence[Any]) -> list[str]:
-    """`plan_with_tvm` in a process of its own."""
+    """Run `plan_with_tvm` in another process."""
     command = [sys.executable, __file__, "--tvm"]
     texts = json.dumps([mod.script() for mod in legalized])
     done = subprocess.run(command, input=texts, capture_output=True, text=True, timeout=600)
@@ -405,9 +405,9 @@ class Figures(NamedTuple):
 
 
 def lowerings() -> tuple[list[Any], list[Any], list[Any]]:
-    """Passes before what TVM does, those that stand beside it, and those after it."""
+    """Return relaxvm's passes in three groups: before, in place of, and after TVM's passes."""
     from relaxvm import transform
-    from relaxvm.pipeline import LOWERING
+    from relaxvm.transform.pipelines import LOWERING
 
     passes = [make() for make, _ in LOWERING]
     names = [each.name for each in passes]
@@ -423,7 +423,7 @@ def run_all(passes: Sequence[Any], mod: Any) -> Any:
 
 
 def measure(lowered: Any, args: list[Any]) -> tuple[Any, Figures]:
-    """The result of a program, and its memory."""
+    """Return the result of a program and its memory use."""
     import relaxvm
 
     executable = relaxvm.build(lowered, relax_pipeline=None)
@@ -441,7 +441,7 @@ def measure(lowered: Any, args: list[Any]) -> tuple[Any, Figures]:
 
 
 def rows() -> list[tuple[Program, Figures, Figures]]:
-    """Figures of each program, TVM's first."""
+    """Return each program with TVM's figures, then relaxvm's."""
     from relaxvm.script import from_source
 
     before, ours, after = lowerings()

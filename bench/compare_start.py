@@ -1,11 +1,10 @@
-"""Import time, resident memory and installed size of relaxvm, beside numpy alone and TVM.
+"""Import time, memory and installed size of relaxvm, numpy alone and TVM.
 
     python bench/compare_start.py [--repeats N] [--json FILE]
 
-Every import happens in a process of its own; they take turns and the least time of each counts.
-All of them find compiled bytecode, as after an installation: the first turn, which writes it, is
-not counted, whatever the environment says about writing it.
-Needs the extra ``tvm``.
+Every import runs in its own process; they alternate and the minimum time of each counts.  All of
+them find compiled .pyc files, as after an installation: a first round, which is not counted, writes
+them, whatever the environment variables for .pyc files say.  Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def main() -> int:
 
 
 def once(program: str, bytecode: str) -> tuple[float, int]:
-    """Seconds and peak MiB of a program in a fresh process, which keeps bytecode in a folder."""
+    """Return seconds and peak MiB of a program in a new process with its .pyc files in a folder."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPYCACHEPREFIX"] = bytecode
     code = MEASURED.format(program=program)
@@ -100,7 +99,7 @@ def once(program: str, bytecode: str) -> tuple[float, int]:
 
 
 def installed_size(names: Iterable[str]) -> int:
-    """Bytes of the files of installed distributions; 0 where they are not installed as such."""
+    """Return the bytes of the files of distributions; 0 for those that are not installed."""
     total = 0
     for name in names:
         try:

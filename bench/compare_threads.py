@@ -1,10 +1,10 @@
-"""Eight threads on one VM: wrong results, errors and calls per second, here and on TVM.
+"""Eight threads on one VM: wrong results, errors and calls per second, on relaxvm and on TVM.
 
     python bench/compare_threads.py [--threads 8] [--calls 3000] [--runs 3]
 
-The program calls Python functions between moves of its registers, so that threads change in the
-middle of it.  Every call has its own input and its result is checked.  TVM runs in processes of its
-own, since this may end one.  Needs the extra ``tvm``.
+The program calls Python functions between moves of its registers, so that threads switch in the
+middle of it.  Every call has its own input, and its result is checked.  Each run has its own
+process, because the test may crash TVM's.  Needs the extra ``tvm``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS = 4
 
 
 def program() -> Any:
-    """main(x): adds 1 to x through Python functions, STEPS times."""
+    """``main(x)``: add 1 to x with Python functions, STEPS times."""
     from relaxvm import ExecBuilder
 
     builder = ExecBuilder()
@@ -38,12 +38,12 @@ def program() -> Any:
 
 
 def add_one(x: int) -> int:
-    time.sleep(0)  # lets another thread go on
+    time.sleep(0)  # lets another thread run
     return x + 1
 
 
 def hammer(main: Callable[[int], int], threads: int, calls: int) -> tuple[int, int, float]:
-    """(wrong results, errors, seconds)."""
+    """Call `main` from many threads; return (wrong results, errors, seconds)."""
     wrong = [0] * threads
     errors = [0] * threads
 
@@ -68,7 +68,7 @@ def on_relaxvm(threads: int, calls: int) -> str:
     import relaxvm
 
     vm = relaxvm.VirtualMachine(program(), functions={"bench.add_one": add_one})
-    return tell(*hammer(vm["main"], threads, calls), threads * calls)
+    return summary(*hammer(vm["main"], threads, calls), threads * calls)
 
 
 def on_tvm(threads: int, calls: int) -> str:
@@ -78,10 +78,10 @@ def on_tvm(threads: int, calls: int) -> str:
     tvm.register_global_func("bench.add_one", add_one, override=True)
     read = tvm.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")
     main = relax.VirtualMachine(read(program().to_bytes()), tvm.cpu())["main"]
-    return tell(*hammer(main, threads, calls), threads * calls)
+    return summary(*hammer(main, threads, calls), threads * calls)
 
 
-def tell(wrong: int, errors: int, seconds: float, calls: int) -> str:
+def summary(wrong: int, errors: int, seconds: float, calls: int) -> str:
     return f"{calls} calls: {wrong} wrong, {errors} errors, {calls / seconds:,.0f} calls/s"
 
 

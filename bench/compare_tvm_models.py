@@ -1,13 +1,13 @@
-"""Models that TVM compiled, on TVM's VM and here: the same exported libraries, the same kernels.
+"""Models compiled by TVM, on TVM's VM and on relaxvm: the same exported libraries and kernels.
 
     python bench/compare_tvm_models.py [--only TEXT] [--repeats N] [--starts N] [--json FILE]
 
-*Time per call*: each side runs in a process of its own, with tensors of its own made beforehand;
-both take turns and the least time of each counts.  Results are compared before times are.
-*Kernels* is what the kernels of a call take by themselves, the cost of calling them not included;
-where they take less than a tenth of TVM's time, dispatch dominates.  *Start* is from the start of
-the process to the first result, and *memory* what is resident then, one process for every model and
-repetition.  At last, a kernel of three tensors that does nothing, beside a plain instruction.
+*Time per call*: each side runs in its own process, with tensors of its own type that are made
+beforehand; both alternate and the minimum time of each counts.  Results are compared before times.
+*Kernels* is the time of the kernels of a call, without the cost of calling them; dispatch dominates
+where they take less than a tenth of TVM's time.  *Start* is the time from the start of the process
+to the first result, and *memory* the resident memory then, with a new process for every model and
+repetition.  The last line compares an empty kernel of three tensors with a plain instruction.
 
 The exit status is 1 if a goal is missed.  Needs the extra ``tvm`` and a C compiler.
 """
@@ -32,13 +32,15 @@ import clean
 import numpy as np
 
 DISPATCH = 0.1
-"""Dispatch dominates where kernels take less than this share of TVM's time."""
-LEAST, LEAST_START, LEAST_NOOP = 5.0, 5.0, 4.0
-"""TVM's time divided by ours: where dispatch dominates, from start to result, of a no-op kernel."""
-MOST_NOOP = 10.0
-"""Nanoseconds that a no-op kernel may take beyond a plain instruction."""
+"""Dispatch dominates where kernels take less than this fraction of TVM's time."""
+REQUIRED_RATIO, REQUIRED_START, REQUIRED_NOOP = 5.0, 5.0, 4.0
+"""Required ratios of TVM's time to relaxvm's: per call where dispatch dominates, from the start of
+the process to the first result, and of a no-op kernel."""
+MAX_NOOP = 10.0
+"""Nanoseconds that a no-op kernel may take more than a plain instruction."""
 UNROLLED = 200
 QUICK = 5e-6
+"""Seconds below which a kernel is called `UNROLLED` times in a row."""
 
 Row = dict[str, Any]
 
@@ -73,7 +75,7 @@ vm = tvm.relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
 result = vm[function](*map(convert, args))
 """,
 }
-"""From nothing to the first result."""
+"""Programs that load a model and compute its first result."""
 
 NOOP = """
 #include <relaxvm/kernel.h>
@@ -103,7 +105,9 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     functions = child("export", folder, options.only)
     if not functions:
         raise SystemExit(f"no model is named like {options.only!r}")
-    calls = least(options.repeats, {side: lambda side=side: child(side, folder) for side in STARTS})
+    calls = minimum(
+        options.repeats, {side: lambda side=side: child(side, folder) for side in STARTS}
+    )
     kernels = child("kernels", folder)
     for name in functions:
         ours, theirs = (pickle.loads((folder / f"{name}.{side}").read_bytes()) for side in STARTS)
@@ -127,34 +131,34 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
         ours, theirs, inside = calls["relaxvm"][name], calls["TVM"][name], kernels[name]
         start, memory = starts["relaxvm"][name]
         their_start, their_memory = starts["TVM"][name]
-        goal = LEAST if inside < DISPATCH * theirs else 1.0
+        goal = REQUIRED_RATIO if inside < DISPATCH * theirs else 1.0
         row = {
-            "name": name, "relaxvm": ours, "TVM": theirs, "ratio": theirs / ours, "least": goal,
-            "kernels": inside, "start": start, "TVM start": their_start,
+            "name": name, "relaxvm": ours, "TVM": theirs, "ratio": theirs / ours,
+            "required ratio": goal, "kernels": inside, "start": start, "TVM start": their_start,
             "start ratio": their_start / start, "memory": memory, "TVM memory": their_memory,
         }  # fmt: skip
         table.append(row)
         marks = f"   below {goal:g}" if row["ratio"] < goal else ""
-        marks += f"   start below {LEAST_START:g}" if row["start ratio"] < LEAST_START else ""
+        marks += f"   start below {REQUIRED_START:g}" if row["start ratio"] < REQUIRED_START else ""
         print(f"{name:20}{ours * 1e6:11.2f}{theirs * 1e6:11.2f}{row['ratio']:8.2f}"
               f"{inside * 1e6:11.2f}{share(ours, inside):11.0%}{share(theirs, inside):7.0%}"
               f"{start * 1e3:11.0f}{their_start * 1e3:7.0f}{row['start ratio']:7.1f}"
               f"{memory:10.0f}{their_memory:7.0f}{marks}")  # fmt: skip
-    bound = [row for row in table if row["least"] == LEAST]
+    bound = [row for row in table if row["required ratio"] == REQUIRED_RATIO]
     for what, of in (("all", table), ("where dispatch dominates", bound)):
         if of:
             print(f"geometric mean of the ratios of time per call, {what}: {mean(of, 'ratio'):.1f}")
     print(f"geometric mean of the ratios of starts: {mean(table, 'start ratio'):.1f}")
     noop = child("noop", folder)
-    print(f"a kernel that does nothing, of three tensors: {noop['relaxvm']:.1f} ns, on TVM "
+    print(f"an empty kernel of three tensors: {noop['relaxvm']:.1f} ns, on TVM "
           f"{noop['TVM']:.1f} ns, {noop['TVM'] / noop['relaxvm']:.1f} times as much; a plain "
-          f"instruction here: {noop['instruction']:.1f} ns")  # fmt: skip
+          f"instruction of relaxvm: {noop['instruction']:.1f} ns")  # fmt: skip
     missed = [row["name"] for row in table
-              if row["ratio"] < row["least"] or row["start ratio"] < LEAST_START]  # fmt: skip
-    if noop["TVM"] / noop["relaxvm"] < LEAST_NOOP:
-        missed.append("no-op kernel beside TVM")
-    if noop["relaxvm"] - noop["instruction"] > MOST_NOOP:
-        missed.append("no-op kernel beside an instruction")
+              if row["ratio"] < row["required ratio"] or row["start ratio"] < REQUIRED_START]
+    if noop["TVM"] / noop["relaxvm"] < REQUIRED_NOOP:
+        missed.append("no-op kernel, compared with TVM")
+    if noop["relaxvm"] - noop["instruction"] > MAX_NOOP:
+        missed.append("no-op kernel, compared with an instruction")
     print("every goal is reached" if not missed else f"missed: {', '.join(missed)}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
@@ -163,7 +167,7 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
 
 
 def share(total: float, kernels: float) -> float:
-    """Of the time that is not the kernels'."""
+    """Return the fraction of the time that is not spent in kernels."""
     return max(0.0, 1 - kernels / total)
 
 
@@ -171,8 +175,8 @@ def mean(table: list[Row], key: str) -> float:
     return math.exp(sum(math.log(row[key]) for row in table) / len(table))
 
 
-def least(repeats: int, sides: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
-    """The least time of each model on each side, which take turns."""
+def minimum(repeats: int, sides: dict[str, Callable[[], Any]]) -> dict[str, dict[str, float]]:
+    """Return the minimum time of each model on each side; the sides alternate."""
     best: dict[str, dict[str, float]] = {side: {} for side in sides}
     for _ in range(repeats):
         for side, once in sides.items():
@@ -185,12 +189,12 @@ def least(repeats: int, sides: dict[str, Callable[[], Any]]) -> dict[str, dict[s
 
 
 def child(part: str, folder: Path, only: str = "") -> Any:
-    """What a part says, which runs in a process of its own."""
+    """Run a part in another process and return its result."""
     return json.loads(output([__file__, "--child", part, str(folder), only]))
 
 
 def first_result(side: str, path: Path, function: str) -> tuple[float, float]:
-    """Seconds from the start of a process to the first result of a model, and MiB resident."""
+    """Return the seconds from the start of a process to the first result, and its resident MiB."""
     code = START.format(program=STARTS[side])
     begin = time.monotonic()
     end, memory = map(float, output(["-c", code, str(path), function]).split())
@@ -198,7 +202,7 @@ def first_result(side: str, path: Path, function: str) -> tuple[float, float]:
 
 
 def output(arguments: list[str]) -> str:
-    """The last line of a fresh Python."""
+    """Return the last line that a new Python process prints."""
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env)
     if done.returncode:
@@ -206,13 +210,13 @@ def output(arguments: list[str]) -> str:
     return done.stdout.splitlines()[-1]
 
 
-# Parts: each is given the folder
+# Parts: each is called with the folder of the libraries
 
 
 def export(folder: Path, only: str) -> dict[str, str]:
-    """Compile the models and write their libraries; names and functions to time.
+    """Compile the models and write their libraries; return the name of each model's function.
 
-    A model that calls Python is left out: it would time that.
+    Models that call Python functions are left out, because the time would be that of Python.
     """
     from tests import tvm_models
 
@@ -224,7 +228,7 @@ def export(folder: Path, only: str) -> dict[str, str]:
 
 
 def first_calls(folder: Path) -> list[tuple[Path, str, tuple[Any, ...]]]:
-    """Library, function and arguments of each model."""
+    """Return the library, function and arguments of each model."""
     return [
         (path, *pickle.loads(path.with_suffix(".calls").read_bytes())[0][0])
         for path in sorted(folder.glob("*.so"))
@@ -261,7 +265,7 @@ def run_tvm(folder: Path, only: str) -> dict[str, float]:
 
 
 def keep(path: Path, result: Any) -> None:
-    """Write a result so that equal ones are equal files."""
+    """Write a result to a file; equal results make equal files."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -271,15 +275,15 @@ def keep(path: Path, result: Any) -> None:
     path.write_bytes(pickle.dumps(plain(result)))
 
 
-def best_time(call: Callable[[], Any], least: float = 0.01, runs: int = 15) -> float:
-    """Seconds per call, the best of several runs."""
+def best_time(call: Callable[[], Any], duration: float = 0.01, runs: int = 15) -> float:
+    """Return the seconds per call, the minimum of several runs of at least `duration` seconds."""
     number, best = 1, math.inf
     while True:
         start = time.perf_counter()
         for _ in range(number):
             call()
         seconds = time.perf_counter() - start
-        if seconds > least:
+        if seconds > duration:
             break
         number *= 4
     for _ in range(runs):
@@ -291,10 +295,10 @@ def best_time(call: Callable[[], Any], least: float = 0.01, runs: int = 15) -> f
 
 
 def time_kernels(folder: Path, only: str) -> dict[str, float]:
-    """Seconds that the kernels of a call take by themselves.
+    """Return the seconds that the kernels of a call take, without the cost of calling them.
 
-    Each of them is called again on the arguments it had, as is one that does nothing; the
-    difference is the kernel.
+    Each kernel is called again with the same arguments, and so is an empty kernel; the difference
+    is the time of the kernel.
     """
     import relaxvm
     from tests.tvm_free import to_relaxvm
@@ -326,17 +330,17 @@ def time_kernels(folder: Path, only: str) -> dict[str, float]:
 
 
 def aligned(value: Any) -> Any:
-    """A copy of an array where any kernel takes it as it is; other values themselves."""
+    """Return a copy of an array at an address aligned for any kernel; other values unchanged."""
     if not isinstance(value, np.ndarray):
         return value
-    room = np.empty(value.nbytes + 64, np.uint8)
-    copy = np.ndarray(value.shape, value.dtype, room, -room.ctypes.data % 64)
+    buffer = np.empty(value.nbytes + 64, np.uint8)
+    copy = np.ndarray(value.shape, value.dtype, buffer, -buffer.ctypes.data % 64)
     copy[...] = value
     return copy
 
 
 def in_a_row(kernel: Any, args: tuple[Any, ...]) -> float:
-    """Seconds per call of a kernel, called by a function many times or, if it is slow, once."""
+    """Return the seconds per call of a kernel, called many times in a row unless it is slow."""
     import relaxvm
 
     for count in (1, UNROLLED):
@@ -353,13 +357,13 @@ def in_a_row(kernel: Any, args: tuple[Any, ...]) -> float:
 
 
 def noop_library() -> Path:
-    from relaxvm import toolchain
+    from relaxvm.native import toolchain
 
     return toolchain.compile_c(NOOP, name="noop")
 
 
 def time_noop(folder: Path, only: str) -> dict[str, float]:
-    """Nanoseconds of a no-op kernel on both sides, and of an instruction that moves a reference."""
+    """Return the nanoseconds of a no-op kernel on both sides and of a `copy` instruction."""
     import rows
     import tvm
     import tvm_ffi
@@ -370,7 +374,7 @@ def time_noop(folder: Path, only: str) -> dict[str, float]:
     library = noop_library()
     kernel = relaxvm.load_kernels(library)["noop"]
     tvm.register_global_func("bench.noop", tvm_ffi.load_module(str(library))["noop"])
-    row = rows.Row("no-op", rows.call("bench.noop", rows.r(0), rows.r(0), rows.r(0)), LEAST_NOOP)
+    row = rows.Row("no-op", rows.call("bench.noop", rows.r(0), rows.r(0), rows.r(0)), REQUIRED_NOOP)
     plain = rows.Row("copy", rows.call("vm.builtin.copy", rows.r(0), dst=1), 1)
     here = relaxvm.VirtualMachine(row.executable(), functions={"bench.noop": kernel})["main"]
     copies = relaxvm.VirtualMachine(plain.executable())["main"]

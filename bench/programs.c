@@ -1,4 +1,4 @@
-/* Kernels of compare_programs.py, for both virtual machines: elementwise float32, flags and counters. */
+/* Kernels of compare_programs.py, for both VMs: elementwise float32, flags and counters. */
 #include <relaxvm/kernel.h>
 
 #define BINARY(name, expression)                                                   \
@@ -14,7 +14,7 @@
 BINARY(add, a[i] + b[i])
 BINARY(mul, a[i] * b[i])
 
-/* less(i, n, flag): counters are int64 without dimensions. */
+/* less(i, n, flag): flag = i < n; counters are int64 scalars. */
 RVM_KERNEL(less) {
   *(uint8_t *)rvm_any_tensor(args, 2)->data =
       *(int64_t *)rvm_any_tensor(args, 0)->data < *(int64_t *)rvm_any_tensor(args, 1)->data;
@@ -38,8 +38,8 @@ RVM_KERNEL(rows) {
   return RVM_OK;
 }
 
-/* matmul(x, w, out), of float32 matrices with 64 columns.  A row is summed up in a local array: how
- * fast sums in memory are depends on the addresses that each side's allocator happens to give. */
+/* matmul(x, w, out), of float32 matrices with 64 columns.  Sums a row in a local array, because the
+ * speed of sums in memory depends on the addresses that the allocator of each side returns. */
 RVM_KERNEL(matmul) {
   enum { M = 64 };
   const RvmTensor *x = rvm_any_tensor(args, 0), *w = rvm_any_tensor(args, 1);

@@ -1,7 +1,7 @@
 """The programs of the dispatch benchmarks: each repeats one instruction many times.
 
-A row's executable runs on relaxvm and, through the binary form, on TVM.  It takes only values that
-both have (an array, a bool, an int); whatever else an instruction needs is made inside.
+A row's executable runs on relaxvm and, through the binary format, on TVM.  Its arguments are only
+values that both have (an array, a bool, an int); the program makes all others itself.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ class Row:
     """An instruction to time.
 
     Attributes:
-        name: what the tables call it.
-        emit: emits it once; it may write registers from 1 on, register 0 holds the argument.
-        least: the ratio of TVM's time to relaxvm's that it must reach.
-        prepare: emits what it needs, once, before the repetitions.
-        define: emits further functions.
-        args: of the program.
-        count: repetitions.
+        name: its name in the tables.
+        emit: emits it once; register 0 holds the argument, it may write the others.
+        required_ratio: of TVM's time to relaxvm's.
+        prepare: emits the instructions that it needs once, before the repetitions.
+        define: emits other functions.
+        args: arguments of the program.
+        count: number of repetitions.
         words: instructions per repetition.
-        optimize: whether the core may quicken, fuse and thread.
+        optimize: whether the core may quicken and fuse instructions and thread jumps.
+        note: a remark.
     """
 
     name: str
     emit: Emit
-    least: float
+    required_ratio: float
     prepare: Emit = lambda b: None
     define: Emit = lambda b: None
     args: tuple[Any, ...] = (X,)
@@ -64,11 +65,11 @@ class Row:
             for _ in range(self.count):
                 self.emit(builder)
             builder.emit_ret(builder.r(0))
-            builder.emit_ret(builder.r(0))  # where an `if` at the end may jump to
+            builder.emit_ret(builder.r(0))  # the target of an `if` at the end
         return builder.get()
 
     def empty(self) -> VMExecutable:
-        """The same program without the repetitions."""
+        """Return a program that does nothing, with the same parameters."""
         builder = ExecBuilder()
         with builder.function("main", num_inputs=len(self.args)):
             builder.emit_ret(builder.r(0))
@@ -111,7 +112,7 @@ def both(first: Emit, second: Emit) -> Emit:
 
 
 def function(name: str, num_inputs: int) -> Emit:
-    """A function that returns its first argument."""
+    """Emit a function that returns its first argument."""
 
     def emit(b: ExecBuilder) -> None:
         with b.function(name, num_inputs=num_inputs):
@@ -162,11 +163,11 @@ ROWS = (
 )  # fmt: skip
 
 ENTRIES = {1: 8.0, 4: 9.0, 16: 9.0}
-"""Number of arguments -> the ratio that a call from Python must reach."""
+"""Number of arguments -> required ratio of a call from Python."""
 
 
 def entry(num_inputs: int) -> VMExecutable:
-    """A function of so many arguments that does nothing."""
+    """An executable whose `main` takes `num_inputs` arguments and returns the first."""
     builder = ExecBuilder()
     function("main", num_inputs)(builder)
     return builder.get()

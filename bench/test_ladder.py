@@ -1,9 +1,8 @@
-"""The cost of running, step by step, each beside the same work in plain Python (pytest-benchmark).
+"""Benchmarks from an empty function up to a small network, each next to the same work in Python.
 
     pytest bench
 
-The first steps do nothing but call; the last is a small network.  Results are compared before
-anything is timed.
+They use pytest-benchmark.  Results are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def test_step(benchmark: Any, step: str, side: str) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_instruction(benchmark: Any, row: Row) -> None:
-    """A whole program of `row.count` repetitions; divide by that for the cost of one."""
+    """Times a program of `row.count` repetitions; divide by that for the cost of one."""
     main = relaxvm.VirtualMachine(row.executable(), optimize=row.optimize)["main"]
     benchmark.group = "instructions"
     benchmark.extra_info["repetitions"] = row.count

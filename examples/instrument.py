@@ -1,7 +1,7 @@
-"""Instruments: watch the calls of a program, or keep them from happening, without changing it.
+"""Instruments: watch the calls of a program, or skip them, without changing the program.
 
-An instrument is called before and after every call instruction, with the function, its name, a flag
-for "before", the result (None before) and the arguments.
+An instrument is called before and after every call instruction, with the function, its name,
+whether this is before the call, the result (None before the call) and the arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def publish(x: np.ndarray) -> None:
     print(f"published: {x:.3f}")
 
 
-# entropy(p) = -sum(p * log(p)), and the result is published.
+# entropy(p) = -sum(p * log(p)); it also publishes the result.
 ib = relaxvm.ExecBuilder()
 with ib.function("entropy", num_inputs=1, param_names=["p"]):
     p, storage, logs, result = (ib.r(i) for i in range(4))
@@ -39,7 +39,7 @@ p = np.array([0.5, 0.25, 0.25, 0], np.float32)
 np.set_printoptions(precision=3)
 
 # The result is NaN.  Why?
-np.seterr(divide="ignore", invalid="ignore")  # numpy would warn, but not say where
+np.seterr(divide="ignore", invalid="ignore")  # numpy would warn without saying where
 vm.entropy(p)
 
 
@@ -52,7 +52,7 @@ vm.set_instrument(show_kernels)
 vm.entropy(p)
 
 
-# A function with effects may be left out of a trial.
+# An instrument can skip a function with side effects, for a trial run.
 
 
 def skip_publish(func: Any, name: str, before: bool, result: Any, *args: Any) -> Any:
@@ -64,6 +64,6 @@ def skip_publish(func: Any, name: str, before: bool, result: Any, *args: Any) ->
 vm.set_instrument(skip_publish)
 print(f"not published: {vm.entropy(np.full(4, 0.25, np.float32)):.3f}")
 
-# With no instrument the program runs at full speed.
+# Without an instrument, the program runs at full speed.
 vm.set_instrument(None)
 vm.entropy(np.full(4, 0.25, np.float32))

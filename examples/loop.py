@@ -1,4 +1,4 @@
-"""A loop of 10,000 iterations, and a limit for one that does not end."""
+"""A loop of 10,000 iterations, and a limit on instructions that stops an endless one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ with ib.function("sum_to", num_inputs=1, param_names=["n"]):
     ib.emit_ret(total)
 
 executable = ib.get()
-print(executable.as_text().partition("\n\n")[0])  # labels have become offsets
+print(executable.as_text().partition("\n\n")[0])  # the labels are now offsets
 
 vm = relaxvm.VirtualMachine(executable)
 print("sum_to(10000) =", vm.sum_to(10_000))
 
-# For programs of others: so many instructions per call, and no more.
+# For programs you do not trust: limit the number of instructions per call.
 vm = relaxvm.VirtualMachine(executable, limits=relaxvm.Limits(fuel=10_000))
 print("sum_to(1000) =", vm.sum_to(1_000))
 try:

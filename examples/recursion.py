@@ -1,4 +1,4 @@
-"""A function that calls itself, and what happens if it does not stop."""
+"""A recursive function, and what happens if a recursion never ends."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ vm = relaxvm.VirtualMachine(ib.get())
 print("factorial(5) =", vm.factorial(5))
 print("factorial(20) =", vm.factorial(20))
 
-# Frames of a program are on the heap, not on the stack of the process: a recursion may be deep, and
-# one without end comes to a limit and not to a crash.
+# The frames of a program are on the heap, not on the stack of the process. A recursion may be deep;
+# an endless one reaches a limit instead of crashing the process.
 print("factorial(5000) has", vm.factorial(5000).bit_length(), "bits")
 try:
     vm.forever(0)
 except LimitError as error:
     print(error)
 
-# The machine is as it was.
+# The error leaves the virtual machine usable.
 print("factorial(5) =", vm.factorial(5))

@@ -1,7 +1,8 @@
-"""Shapes that only the run knows, on the shape heap.
+"""Shapes that are known only at run time, on the shape heap.
 
-The shape heap is an int64 tensor with a slot for each dimension that a function needs.  Here a
-dimension is stored when an argument arrives, computed with, and read to allocate a result.
+The shape heap is an int64 tensor with a slot for each dimension that a function needs.  Here the
+dimensions of an argument are stored in it, a new one is computed, and the result is allocated with
+dimensions read from it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 
 import relaxvm
 
-# The `main` of the design document of the Relax VM: a shape goes to the heap and comes back.
+# The `main` of the Relax VM's design document: it stores a shape on the heap and loads it again.
 
 x = np.zeros((32, 16))
 ib = relaxvm.ExecBuilder()
@@ -21,7 +22,7 @@ with ib.function("main", num_inputs=0):
     ib.emit_call("vm.builtin.shape_of", args=[x], dst=ib.r(1))
     # heap[0] = 32, heap[1] = 16
     ib.emit_call("vm.builtin.store_shape", args=[ib.r(1), ib.r(0), ib.imm(0), ib.imm(1)])
-    # A shape of what is in heap[0] and heap[1].
+    # The shape (heap[0], heap[1]).
     ib.emit_call("vm.builtin.load_shape", args=[ib.r(0), ib.imm(0), ib.imm(1)], dst=ib.r(2))
     ib.emit_ret(ib.r(2))
 
@@ -29,23 +30,23 @@ vm = relaxvm.VirtualMachine(ib.get())
 print("main:", vm.main())
 
 
-# What a compiler emits today: `stack_twice(x)` takes float32[n, m] and gives float32[2 * n, m].
-# A code says what is to be done with the number behind it.
+# What the compiler emits today: `stack_twice(x)` takes float32[n, m] and returns float32[2 * n, m].
+# Each dimension is a pair of arguments: a code, and a number that the code tells how to use.
 
-STORE_TO_SLOT = 1  # of match_shape
-FROM_SLOT = 1  # of make_shape
+STORE_TO_SLOT = 1  # a code of match_shape
+FROM_SLOT = 1  # a code of make_shape
 N, M, TWICE_N = 0, 1, 2  # the slots
 
 
 @relaxvm.register_func("example.shape_func")
 def shape_func(heap: np.ndarray) -> None:
-    """Shape arithmetic is a function on the heap: one call computes all that a program needs."""
+    """Shape arithmetic is a function on the heap: one call computes all dimensions."""
     heap[TWICE_N] = 2 * heap[N]
 
 
 @relaxvm.register_func("example.stack")
 def stack(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """A kernel writes its result into a tensor that the program has allocated."""
+    """A kernel writes its result into a tensor that the program allocated."""
     np.concatenate([a, b], out=out)
 
 

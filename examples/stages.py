@@ -1,8 +1,8 @@
 """A program at every stage of its compilation: script, lowering pass by pass, bytecode, results.
 
-The program is that of the design document of Relax's compilation: `tirexp`, a loop over a buffer,
-then the packed function "flatten", over a matrix whose shape (n, m) only the run knows.  With
-``--texts`` each stage is printed; docs/relax-compilation.md shows them.
+The program is the example of the design document of Relax's compilation. It calls `tirexp`, a loop
+over a buffer, and then the packed function "flatten", on a matrix whose shape (n, m) is known only
+at run time.  ``--texts`` prints each stage; docs/relax-compilation.md shows them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
+from relaxvm.pipeline import LOWERING
 
 import relaxvm
-from relaxvm.pipeline import LOWERING
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
@@ -48,7 +48,7 @@ def flatten(x: np.ndarray, out: np.ndarray) -> None:
 
 
 def stages() -> Iterator[tuple[str, str, str]]:
-    """(pass, why it is there, what it made of `myfunc`) of each pass that changed something."""
+    """Yield (pass, its purpose, `myfunc` after it) for each pass that changed `myfunc`."""
     mod = MyIRModule
     text = mod["myfunc"].script()
     for make, reason in LOWERING:

@@ -1,9 +1,9 @@
 """relaxvm: a register-based virtual machine for tensor programs, and a compiler for it.
 
-Write a program as script (`relaxvm.script`) or with `BlockBuilder`, compile it with `build`, or
+Write a program as script (`relaxvm.script`) or with `BlockBuilder` and compile it with `build`, or
 build an executable by hand with `ExecBuilder`, or read one with `load`; run it with
 `VirtualMachine`.
-Every name below is imported on first use, so that ``import relaxvm`` costs next to nothing.
+Every name below is imported on first use, so that ``import relaxvm`` is fast.
 """
 
 from __future__ import annotations
@@ -13,29 +13,20 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from .aliases import install
+
 if TYPE_CHECKING:
-    from . import (
-        analysis,
-        errors,
-        ir,
-        isa,
-        op,
-        pipeline,
-        registry,
-        script,
-        te,
-        tir,
-        transform,
-        values,
-        vm_build,
-    )
+    from . import analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
     from ._core import Closure, Storage
-    from ._host import get_num_threads, set_num_threads
+    from .compiler import vm_build
     from .compiler.build import build, compile  # noqa: A004  (TVM's name)
     from .compiler.decompile import decompile
-    from .contrib.tvm import from_tvm
-    from .exec_builder import ExecBuilder
+    from .contrib.tvm.drop_in import from_tvm
+    from .core._host import get_num_threads, set_num_threads
     from .executable import FunctionInfo, VMExecutable
+    from .executable.debug_info import DebugInfo, Span
+    from .executable.exec_builder import ExecBuilder
+    from .executable.loading import load, load_library, loads, parse_text
     from .ir import (
         AnyType,
         BaseFunc,
@@ -83,13 +74,12 @@ if TYPE_CHECKING:
     )
     from .isa import FuncKind
     from .limits import Limits
-    from .loading import load, load_library, loads, parse_text
-    from .native import NativeFunction, load_kernels, native_function
+    from .native.functions import NativeFunction, load_kernels, native_function
     from .observe.profiler import profile
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
-    from .pipeline import get_pipeline, register_pipeline
     from .registry import Registry, get_func, list_funcs, register_func
-    from .source import DebugInfo, Span
+    from .transform import pipelines as pipeline
+    from .transform.pipelines import get_pipeline, register_pipeline
     from .values import Device, Shape, cpu, device
     from .verify import Report, verify
     from .versions import get_include, show_versions
@@ -212,10 +202,10 @@ _HOME: Final = {
     "DataTypeImm": "ir",
     "DataflowBlock": "ir",
     "DataflowVar": "ir",
-    "DebugInfo": "source",
+    "DebugInfo": "executable.debug_info",
     "Device": "values",
     "DummyGlobalInfo": "ir",
-    "ExecBuilder": "exec_builder",
+    "ExecBuilder": "executable.exec_builder",
     "Expr": "ir",
     "ExprMutator": "ir",
     "ExprVisitor": "ir",
@@ -231,7 +221,7 @@ _HOME: Final = {
     "IntImm": "ir",
     "Limits": "limits",
     "MatchCast": "ir",
-    "NativeFunction": "native",
+    "NativeFunction": "native.functions",
     "ObjectType": "ir",
     "PrimType": "ir",
     "PrimValue": "ir",
@@ -241,7 +231,7 @@ _HOME: Final = {
     "Shape": "values",
     "ShapeExpr": "ir",
     "ShapeType": "ir",
-    "Span": "source",
+    "Span": "executable.debug_info",
     "Storage": "_core",
     "StringImm": "ir",
     "TensorType": "ir",
@@ -270,21 +260,21 @@ _HOME: Final = {
     "from_tvm": "contrib.tvm",
     "get_func": "registry",
     "get_include": "versions",
-    "get_num_threads": "_host",
-    "get_pipeline": "pipeline",
+    "get_num_threads": "core._host",
+    "get_pipeline": "transform.pipelines",
     "get_shape_of": "ir",
     "list_funcs": "registry",
-    "load": "loading",
-    "load_kernels": "native",
-    "load_library": "loading",
-    "loads": "loading",
-    "native_function": "native",
-    "parse_text": "loading",
+    "load": "executable.loading",
+    "load_kernels": "native.functions",
+    "load_library": "executable.loading",
+    "loads": "executable.loading",
+    "native_function": "native.functions",
+    "parse_text": "executable.loading",
     "prim_value": "ir",
     "profile": "observe.profiler",
     "register_func": "registry",
-    "register_pipeline": "pipeline",
-    "set_num_threads": "_host",
+    "register_pipeline": "transform.pipelines",
+    "set_num_threads": "core._host",
     "show_versions": "versions",
     "verify": "verify",
 }
@@ -325,8 +315,8 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Importing a submodule binds its name in the package.  Where a public name is spelled the same
-    (`verify`), the name stays the function."""
+    """Importing a submodule binds its name in the package.  If there is a public function of the
+    same name (`verify`), the name stays bound to the function."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):
@@ -334,3 +324,4 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+install()

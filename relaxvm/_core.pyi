@@ -4,10 +4,12 @@ from typing import Any, Final, Never, final
 
 import numpy as np
 
-from ._memory import Allocator as Allocator
-from ._memory import NaiveAllocator as NaiveAllocator
-from ._memory import PooledAllocator as PooledAllocator
-from ._memory import Storage as Storage
+from .core._storage import Allocator as Allocator
+from .core._storage import NaiveAllocator as NaiveAllocator
+from .core._storage import PooledAllocator as PooledAllocator
+from .core._storage import Storage as Storage
+from .core.operations import Optimize
+from .core.translated import TranslatedFunction
 from .executable import VMExecutable
 from .limits import Limits
 
@@ -32,6 +34,8 @@ class VMFunction:
     def __name__(self) -> str: ...
     @property
     def __signature__(self) -> inspect.Signature: ...
+    @property
+    def translated(self) -> TranslatedFunction: ...
     def bind(self, *args: Any, **kwargs: Any) -> Callable[..., Any]: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -44,6 +48,7 @@ class Closure:
     def captured(self) -> tuple[Any, ...]: ...
     def __call__(self, *args: Any) -> Any: ...
 
+def charge_objects(nbytes: int) -> None: ...
 def reset_tuple_item(items: tuple[Any, ...], index: int) -> None: ...
 
 class Machine:
@@ -54,10 +59,11 @@ class Machine:
         quick: Sequence[str | np.ufunc | None],
         allocators: Sequence[Allocator],
         limits: Limits,
-        optimize: bool = True,
+        optimize: Optimize = True,
     ) -> None: ...
     def _close(self) -> None: ...
     def _function(self, index: int) -> VMFunction: ...
+    def _translated_function(self, index: int) -> TranslatedFunction: ...
     def _set_hook(
         self, hook: Callable[[int, bool, Any, str, Any, tuple[Any, ...]], object] | None
     ) -> None: ...

@@ -1,40 +1,45 @@
 # cython: auto_pickle=False
 """The core: register files, frames and the dispatch loop.
 
-An executable's words are translated once, when a `Machine` is set up, into flat int64 code
-(`_translate.pyx`, `_code.pxd`).  Nothing is checked while that runs that `relaxvm.verify` checked
-before.
+When a `Machine` is set up, the words of its executable are translated into flat int64 code
+(`core/_translate.pyx`); the operations of that code are in ``core/operations.py``.  The loop checks
+nothing that `relaxvm.verify` has checked.
 
-Three rules keep this small:
+Three rules keep it small:
 
 * A register that holds NULL reads as None.  Frames start as NULL, and killing a register is storing
   NULL, so no analysis has to prove that a register was written.
-* A quickened operation never raises.  What its guard does not cover it leaves to the plain call of the
-  builtin's Python reference, which stands in the *cold* part of the function's code; `slow` operands
-  are the distance to it.
+* An operation with a fallback never raises.  Where its guard fails, the loop continues in the
+  fallback: the call of the builtin's Python reference, which gives the result or raises the error.
 * VM functions and closures that call each other do not recurse in C: frames are data in chunks that
   the loop pushes and pops.
 """
 
 cimport cython
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.string cimport memset
 
 import numpy as np
 
-from ._memory import NaiveAllocator, PooledAllocator
-from ._translate import QUICKENED, translate
+from .core._storage import NaiveAllocator, PooledAllocator
+from .core._translate import QUICKENED, translate
+from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError
-from .floating import report_status
-from .values import Shape, readable, to_own_value, to_value
+from .core.floating import report_status
+from .messages import readable
+from .values import Shape, to_own_value, to_value
 
 cimport numpy as cnp
 
-from ._code cimport *
-from ._memory cimport Storage, newfunc, set_new, take_storage
-from ._native cimport call_native
-from ._vectorcall cimport use_vectorcall
+from .core._code cimport *
+from .core._deadlines cimport Watch, set_watch_getter
+from .core._storage cimport Allocator, Storage, newfunc, rvm_account, set_new, take_storage
+from .core._native cimport call_native
+from .core._operations cimport *
+from .core._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 
@@ -43,6 +48,7 @@ __all__ = ["Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Storage",
 cdef extern from "_core_impl.h" nogil:
     ctypedef struct rvm_chunk:
         rvm_chunk* previous
+        Watch watch
         PyObject** end
         int64_t words
         PyObject** memory
@@ -53,6 +59,10 @@ cdef extern from "_core_impl.h" nogil:
         RVM_FUNC
         RVM_RETURN_DST
         RVM_HEADER
+
+    Watch* rvm_innermost_watch() noexcept
+    void rvm_push_watch(Watch*) noexcept
+    void rvm_pop_watch(Watch*) noexcept
 
     PyTypeObject* rvm_shape_type
     cnp.PyArray_Descr* rvm_int64
@@ -94,6 +104,14 @@ cdef extern from "_core_impl.h" nogil:
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
 
+cdef extern from "_census_impl.h":
+    ctypedef struct rvm_census:
+        int64_t bytes
+
+    int rvm_census_visit(PyObject*, void*) noexcept
+    int rvm_census_finish(rvm_census*, PyTypeObject*) noexcept
+    void rvm_census_free(rvm_census*) noexcept
+
 cdef extern from "_header_impl.h" nogil:
     PyTypeObject* rvm_storage_type
 
@@ -102,8 +120,9 @@ cdef extern from "_header_impl.h" nogil:
 
 cdef extern from "_ufunc_impl.h" nogil:
     enum:
-        RVM_ASK_KERNEL
+        RVM_FALLBACK
         RVM_RAISED
+        RVM_UFUNC_WORDS
 
     int rvm_ufunc_1(int64_t*, PyObject*, PyObject*) noexcept
     int rvm_ufunc_2(int64_t*, PyObject*, PyObject*, PyObject*) noexcept
@@ -148,10 +167,12 @@ cdef extern from "Python.h":
         destructor tp_dealloc
 
 cdef extern from "numpy/arrayobject.h":
+    PyObject* PyDataMem_SetHandler(PyObject*) noexcept
     cnp.npy_intp PyDataType_ELSIZE(const cnp.PyArray_Descr*) noexcept
     bint PyArray_Check(PyObject*) noexcept
     bint PyArray_CheckExact(PyObject*) noexcept
 
+set_watch_getter(rvm_innermost_watch)
 rvm_shape_type = <PyTypeObject*>Shape
 rvm_storage_type = <PyTypeObject*>Storage
 cdef object _int64_dtype = np.dtype(np.int64)
@@ -159,20 +180,22 @@ cdef object _bool_dtype = np.dtype(np.bool_)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
 rvm_bool = <cnp.PyArray_Descr*><PyObject*>_bool_dtype
 
-# Without an exception for Cython to look after: the loop breaks off where it gets NULL.
+# Declared noexcept: the loop tests for NULL itself.
 ctypedef PyObject* (*native_call)(PyObject*, PyObject* const*, PyObject* const*, const int64_t*,
                                   Py_ssize_t, uint64_t*) noexcept
 cdef native_call _call_native = <native_call>call_native
 
 cdef enum:
-    POLL_TICKS = 256    # signals and cancellation are looked at after as many back edges
-    CALL_TICKS = 64     # what a call of C code counts for
-    NATIVE_TICKS = 4    # one of a native function, and one more for each KiB of its tensors
-    PYTHON_TICKS = 8    # and one of a Python function, which looks at signals itself
-    YIELD_POLLS = 16    # polls between chances for other threads
+    POLL_TICKS = 256    # ticks between polls; a jump back and a call of a VM function take one,
+    CALL_TICKS = 64     # a call of C code this many,
+    NATIVE_TICKS = 4    # a call of a native function this, and one per KiB of its tensors,
+    PYTHON_TICKS = 8    # a call of a Python function, which handles signals itself, this
+    YIELD_POLLS = 16    # polls between chances for other threads to run
     DEADLINE_BLOCKS = 64
     ALIGNMENT = 64      # of storages, in bytes
+    OBJECT_SLACK = 1 << 20  # bytes of objects that do not count
     MAX_FRAME_WORDS = 1 << 26  # frames alive at once: 512 MiB
+    MAX_PLAIN_ITEMS = 1 << 16  # items of a tuple that are looked at without remembering them
 
 cdef enum:
     RUN = -1            # pc that a hook gets when a run begins and ends
@@ -185,15 +208,20 @@ cdef enum:
 ctypedef struct Run:
     # One invocation from Python.
     rvm_chunk* chunk
+    Watch* watch            # what kernels look at, in the first chunk
     int64_t words           # of all chunks
     int64_t depth
-    int64_t cancel_count
     int64_t polls
     int64_t fuel
     int64_t start_fuel
     int64_t deadline
     int64_t blocks
     Run* outer              # the limited run of this thread that called us, if any
+    PyObject* array_handler # where numpy took memory from before
+    PyObject* host          # the allocator of host memory, if the run has limits
+    int64_t outer_objects   # bytes of objects of the outer run
+    int64_t objects         # with those that this run has, and may have made, since the last census
+    int64_t census_at       # more objects call for a census
 
 cdef extern from *:
     """
@@ -206,7 +234,7 @@ cdef extern from *:
 
 
 @cython.final
-@cython.no_gc_clear  # every cycle leads through the machine, which lets go
+@cython.no_gc_clear  # the machine breaks every cycle
 cdef class VMFunction:
     """A bytecode function of a virtual machine; calling it runs it.
 
@@ -237,6 +265,17 @@ cdef class VMFunction:
     def signature(self):
         """An `inspect.Signature` of the parameters."""
         return self.machine._signature_of(self)
+
+    @property
+    def translated(self):
+        """The operations that run, as a `relaxvm.core.translated.TranslatedFunction`.
+
+        While an instrument or a profiler is set, these are the operations of runs that it sees.
+
+        Raises:
+            InternalError: the virtual machine is closed.
+        """
+        return self.machine._translated_function(self.index)
 
     def bind(self, *args, **kwargs):
         """A partial: the function with some arguments given."""
@@ -305,21 +344,21 @@ cdef class Closure:
 cdef destructor _closure_dealloc_fields
 
 cdef void _closure_dealloc(PyObject* self) noexcept:
-    # Closures may be nested as deep as a program likes: they must not go one inside another.
+    # A program may nest closures to any depth: their deallocation must not recurse.
     cdef PyObject* kind
     cdef PyObject* value
     cdef PyObject* traceback
     if (Py_TYPE(<PyObject*>(<Closure>self)._func) is <PyTypeObject*>Closure
             or Py_TYPE(<PyObject*>(<Closure>self)._first) is <PyTypeObject*>Closure):
         PyObject_GC_UnTrack(self)
-        PyErr_Fetch(&kind, &value, &traceback)  # one may be on its way
+        PyErr_Fetch(&kind, &value, &traceback)  # an exception may be set
         _drop_nested(self)
         PyErr_Restore(kind, value, traceback)
     _closure_dealloc_fields(self)
 
 
 cdef void _drop_nested(PyObject* outermost) noexcept:
-    """Take apart the closures that nobody but `outermost` holds, one after the other."""
+    """Deallocate the closures that only `outermost` holds, one after the other."""
     cdef list waiting = []
     cdef Closure closure
     _move_closures(outermost, waiting)
@@ -385,7 +424,7 @@ def reset_tuple_item(tuple items not None, Py_ssize_t index):
 
 
 cdef inline bint _is_plain(Machine machine, PyObject* value) noexcept:
-    """Whether a value from outside can go into a register as it is, without a closer look."""
+    """Whether a value from outside can go into a register as it is, without conversion."""
     return PyArray_CheckExact(value) or value is Py_None or _is_plain_scalar(value) or (
         _is_plain_object(machine, value))
 
@@ -400,28 +439,41 @@ cdef bint _is_plain_object(Machine machine, PyObject* value) noexcept:
     if (cls is rvm_shape_type or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
             or cls is <PyTypeObject*>Storage):
         return True
-    return not machine._owns_tuples and PyTuple_CheckExact(value) and _is_plain_tuple(value, 16)
+    if machine._owns_tuples or not PyTuple_CheckExact(value):
+        return False
+    cdef Py_ssize_t items_left = MAX_PLAIN_ITEMS
+    return _is_plain_tuple(value, 16, &items_left)
 
 
-cdef bint _is_plain_tuple(PyObject* value, int levels) noexcept:
-    """Whether a tuple holds what is plain, at so many levels at most."""
+cdef bint _is_plain_tuple(PyObject* value, int levels, Py_ssize_t* items_left) noexcept:
+    """Whether a tuple of at most `levels` levels holds only values that need no conversion.
+
+    Tuples that share elements may hold width ** levels of them, so the walk gives up after a number
+    of items.  The conversion, which remembers what it has seen, then decides.
+    """
     cdef PyObject* item
-    cdef Py_ssize_t i
-    for i in range(PyTuple_GET_SIZE(value)):
+    cdef Py_ssize_t i, size = PyTuple_GET_SIZE(value)
+    items_left[0] -= size
+    if items_left[0] < 0:
+        return False
+    for i in range(size):
         item = PyTuple_GET_ITEM(value, i)
         if not (PyArray_CheckExact(item) or item is Py_None or _is_plain_scalar(item)
                 or Py_TYPE(item) is rvm_shape_type
-                or (levels > 1 and PyTuple_CheckExact(item) and _is_plain_tuple(item, levels - 1))):
+                or (levels > 1 and PyTuple_CheckExact(item)
+                    and _is_plain_tuple(item, levels - 1, items_left))):
             return False
     return True
 
 
 cdef PyObject* _as_value(Machine machine, PyObject* callee, PyObject* value) noexcept:
-    """What a packed function returned, as a run-time value.  Takes the reference and gives one, or
-    NULL with an exception."""
+    """The result of a packed function as a run-time value.  Steals the reference; returns a new
+    one, or NULL with an exception."""
     cdef PyObject* converted
-    if <size_t>callee in machine._builtins:
-        return value  # they know what a value is
+    cdef Py_ssize_t i
+    for i in range(machine._num_builtins):
+        if machine._builtins[i] is callee:
+            return value  # builtins return run-time values
     converted = PyObject_CallOneArg(<PyObject*>machine._to_value, value)
     Py_DECREF(<object>value)
     return converted
@@ -464,7 +516,7 @@ cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t
 
 
 cdef object _argument(Machine machine, int64_t index, Py_ssize_t position, object value):
-    """An argument that is not plain, as a value."""
+    """An argument that needs conversion, as a value."""
     if isinstance(value, (np.generic, tuple, list)):
         value = machine._with_tensors(index, position, value)
     return machine._to_value(value)
@@ -499,8 +551,12 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         return NULL
     run.words = run.chunk.words
     run.depth = 1
-    run.cancel_count = machine._cancel_count
+    run.watch = &run.chunk.watch
+    run.watch.deadline = INT64_MAX
+    run.watch.cancellations = &machine._cancel_count
+    run.watch.seen = machine._cancel_count
     run.polls = 0
+    run.array_handler = NULL
     fp = rvm_push_frame(run.chunk.memory, func, NULL, NULL, 0)
     for i in range(count):
         value = args[i]
@@ -521,23 +577,29 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         rvm_incref(value)
         fp[count + i] = value
     rvm_null_registers(fp, count + captured, func.num_registers)
-    if image is not machine._plain_image and machine._hook is not None:
+    if image is not machine._unhooked_image and machine._hook is not None:
         if not _hook_run_begin(machine, index, fp, func.num_params):
             rvm_clear_registers(fp, func.num_registers)
             _leave(&run)
             return NULL
         hooked = True
     if machine._limited:
-        _start_limits(machine, &run)
-        if run.depth > machine._max_depth:
-            _fail_depth(func, machine._max_depth)
+        value = NULL
+        if not _start_limits(machine, &run):
             rvm_clear_registers(fp, func.num_registers)
-            value = NULL
         else:
-            value = _run(machine, image, &run, fp)
-        _stop_limits(&run)
+            if run.depth > machine._max_depth:
+                _fail_depth(func, machine._max_depth)
+                rvm_clear_registers(fp, func.num_registers)
+            else:
+                rvm_push_watch(run.watch)
+                value = _run(machine, image, &run, fp)
+                rvm_pop_watch(run.watch)
+            _stop_limits(&run)
     else:
+        rvm_push_watch(run.watch)
         value = _run(machine, image, &run, fp)
+        rvm_pop_watch(run.watch)
     _leave(&run)
     if hooked:
         value = _hook_run_end(machine, index, value)
@@ -550,8 +612,9 @@ cdef inline void _leave(Run* run) noexcept:
     Py_LeaveRecursiveCall()
 
 
-cdef void _start_limits(Machine machine, Run* run) noexcept:
-    """Set fuel and deadline; a run inside another one of this thread shares what is left there."""
+cdef bint _start_limits(Machine machine, Run* run) noexcept:
+    """Set fuel, deadline and who counts the memory of arrays; a run inside another one of this thread
+    shares what is left there of fuel and time.  False with an exception if there is no memory."""
     global rvm_limited_run
     cdef int64_t now
     run.outer = <Run*>rvm_limited_run
@@ -561,31 +624,134 @@ cdef void _start_limits(Machine machine, Run* run) noexcept:
     if machine._wall_ns != INT64_MAX:
         now = rvm_clock_ns()
         run.deadline = now + machine._wall_ns if machine._wall_ns < INT64_MAX - now else INT64_MAX
+        run.watch.deadline = run.deadline
+        run.watch.wall_ns = machine._wall_ns
     if run.outer is not NULL:
         run.fuel = min(run.fuel, run.outer.fuel)
         run.deadline = min(run.deadline, run.outer.deadline)
         run.depth = run.outer.depth + 1
+    run.host = <PyObject*>machine._host
+    run.outer_objects = 0
+    if run.outer is not NULL and run.outer.host is run.host:
+        run.outer_objects = run.outer.objects
+    run.objects = run.outer_objects
+    _plan_census(run)
     run.start_fuel = run.fuel
+    if machine._array_handler is not None:
+        run.array_handler = PyDataMem_SetHandler(<PyObject*>machine._array_handler)
+        if run.array_handler is NULL:
+            return False
+        machine._host._account.refused = -1
     rvm_limited_run = run
+    return True
 
 
 cdef void _stop_limits(Run* run) noexcept:
     global rvm_limited_run
+    _stop_counting(run)
     if run.outer is not NULL:
         run.outer.fuel -= run.start_fuel - run.fuel
+        if run.outer.host is run.host:
+            run.outer.objects = run.objects
     rvm_limited_run = run.outer
+
+
+# Objects, such as tuples, closures, shapes and the headers of arrays, count as well.  Nothing tells when
+# a tuple is gone.  So each block of instructions adds the most that it can make, and when that is a
+# quarter of the limit, a census finds out what is there: its time is linear in the objects that live.
+
+cdef void _plan_census(Run* run) noexcept:
+    cdef int64_t limit = (<Allocator>run.host)._account.max_live
+    run.census_at = INT64_MAX
+    if limit != INT64_MAX:
+        run.census_at = run.objects + max(limit // 4, OBJECT_SLACK)
+
+
+cdef int64_t _object_excess(Run* run, int64_t objects) noexcept:
+    """Bytes by which so many bytes of objects exceed the limit, at most 0 if they do not."""
+    cdef rvm_account* account = &(<Allocator>run.host)._account
+    if account.max_live == INT64_MAX:
+        return 0
+    return objects - OBJECT_SLACK - (account.max_live - account.live - account.arrays)
+
+
+cdef int _count_objects(Machine machine, Run* run, PyObject** fp, int64_t ahead) noexcept:
+    """Find out what objects take, where a block will make at most `ahead` bytes more."""
+    cdef rvm_census census
+    cdef int64_t i
+    cdef bint failed = False
+    memset(&census, 0, sizeof(census))
+    while fp is not NULL and not failed:
+        for i in range((<rvm_func*>fp[RVM_FUNC]).num_registers):
+            if rvm_census_visit(fp[i], &census) < 0:
+                failed = True
+        fp = <PyObject**>fp[RVM_CALLER]
+    failed = failed or rvm_census_finish(&census, <PyTypeObject*>Closure) < 0
+    run.objects = run.outer_objects + census.bytes + ahead
+    rvm_census_free(&census)
+    if failed:
+        PyErr_NoMemory()
+        return -1
+    if _object_excess(run, run.objects) > 0:
+        _fail_objects(run)
+        return -1
+    _plan_census(run)
+    return 0
+
+
+cdef void _fail_objects(Run* run) noexcept:
+    cdef Allocator host = <Allocator>run.host
+    _fail_limit("live_bytes", f"tuples, closures and other objects take about {run.objects} bytes and "
+                f"arrays {host._live_bytes()}, the limit is {host._account.max_live}")
+
+
+def charge_objects(int64_t nbytes):
+    """Count what a builtin makes that is not an array, where its arguments do not bound it.
+
+    Args:
+        nbytes: about the bytes of the objects that it is going to make.
+
+    Raises:
+        LimitError: they are above the limit of the run that calls the builtin.
+    """
+    cdef Run* run = <Run*>rvm_limited_run
+    if run is NULL or nbytes <= 0:
+        return
+    run.objects = run.objects + nbytes if nbytes < INT64_MAX - run.objects else INT64_MAX
+    if _object_excess(run, run.objects) > 0:
+        raise LimitError(f"{nbytes} bytes of objects: {run.objects - nbytes} may be live and "
+                         f"{(<Allocator>run.host)._live_bytes()} of arrays, the limit is "
+                         f"live_bytes={(<Allocator>run.host)._account.max_live}", "live_bytes")
+
+
+cdef void _stop_counting(Run* run) noexcept:
+    """Let numpy take memory from where it did before the run, if it does not yet."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* traceback
+    if run.array_handler is NULL:
+        return
+    PyErr_Fetch(&kind, &error, &traceback)
+    Py_XDECREF(PyDataMem_SetHandler(run.array_handler))
+    Py_DECREF(<object>run.array_handler)
+    run.array_handler = NULL
+    PyErr_Restore(kind, error, traceback)
 
 
 # ---- the loop --------------------------------------------------------------------------------
 
 
 cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
-    """Run the frame at `fp` to its return; a new reference, or NULL with an exception."""
+    """Run the frame at `fp` to its return; a new reference, or NULL with an exception.
+
+    The operations, their operands and what they do are in ``core/operations.py``.
+    """
     cdef PyObject** pool_end = image.pool_end
     cdef const int64_t* ip = (<rvm_func*>fp[RVM_FUNC]).code
+    cdef const int64_t* next_ip = ip
     cdef int64_t op, i, count, word
     cdef uint64_t nbytes
-    cdef int truth
+    cdef int truth, answer
     cdef int64_t ticks = POLL_TICKS
     cdef int64_t max_depth = machine._max_depth
     cdef PyObject* value
@@ -594,447 +760,480 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     cdef PyObject** callee_fp
     cdef rvm_func* func
 
+    # The inner loop runs operations.  It ends with an exception, or, with negative ticks, for a
+    # poll before the operation at `next_ip`.
     while True:
-        op = ip[0]
+        while True:
+            op = ip[OPCODE]
 
-        if op == OP_CALL:
-            cell = fp + ip[4]
-            count = ip[3]
-            rvm_gather(cell, fp, pool_end, ip + 5, count)
-            other = pool_end[ip[2]]
-            value = rvm_vectorcall(other, cell, count)
-            if rvm_unlikely(value is NULL):
-                break
-            if rvm_unlikely(not _is_plain(machine, value)):
-                value = _as_value(machine, other, value)
-                if value is NULL:
+            if op == OP_CALL:
+                cell = fp + ip[CALL_AREA]
+                count = ip[CALL_COUNT]
+                rvm_gather(cell, fp, pool_end, ip + CALL_ARGS, count)
+                other = pool_end[ip[CALL_CALLEE]]
+                value = rvm_vectorcall(other, cell, count)
+                if rvm_unlikely(value is NULL):
                     break
-            ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
-            rvm_store(fp + ip[1], value)
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
+                if rvm_unlikely(not _is_plain(machine, value)):
+                    value = _as_value(machine, other, value)
+                    if value is NULL:
+                        break
+                ticks -= _ticks_of_call(machine, run, other)
+                rvm_store(fp + ip[CALL_DST], value)
+                next_ip = ip + CALL_ARGS + count
+                if rvm_unlikely(ticks < 0):
                     break
-            ip += 5 + count
+                ip = next_ip
 
-        elif op == OP_CALL_VOID:
-            cell = fp + ip[4]
-            count = ip[3]
-            rvm_gather(cell, fp, pool_end, ip + 5, count)
-            other = pool_end[ip[2]]
-            value = rvm_vectorcall(other, cell, count)
-            if rvm_unlikely(value is NULL):
-                break
-            ticks -= PYTHON_TICKS if PyFunction_Check(other) else CALL_TICKS
-            Py_DECREF(<object>value)
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
+            elif op == OP_CALL_VOID:
+                cell = fp + ip[CALL_VOID_AREA]
+                count = ip[CALL_VOID_COUNT]
+                rvm_gather(cell, fp, pool_end, ip + CALL_VOID_ARGS, count)
+                other = pool_end[ip[CALL_VOID_CALLEE]]
+                value = rvm_vectorcall(other, cell, count)
+                if rvm_unlikely(value is NULL):
                     break
-            ip += 5 + count
+                ticks -= _ticks_of_call(machine, run, other)
+                Py_DECREF(<object>value)
+                next_ip = ip + CALL_VOID_ARGS + count
+                if rvm_unlikely(ticks < 0):
+                    break
+                ip = next_ip
 
-        elif op == OP_CALL_NATIVE:
-            count = ip[3]
-            other = pool_end[ip[2]]
-            value = _call_native(other, fp, pool_end, ip + 4, count, &nbytes)
-            if rvm_unlikely(value is NULL):
-                break
-            if value is Py_None:
-                value = NULL
-            elif not _is_plain(machine, value):
-                value = _as_value(machine, other, value)
-                if value is NULL:
+            elif op == OP_CALL_NATIVE:
+                count = ip[CALL_NATIVE_COUNT]
+                other = pool_end[ip[CALL_NATIVE_CALLEE]]
+                value = _call_native(other, fp, pool_end, ip + CALL_NATIVE_ARGS, count, &nbytes)
+                if rvm_unlikely(value is NULL):
                     break
-            rvm_store(fp + ip[1], value)
-            ticks -= NATIVE_TICKS + <int64_t>(nbytes >> 10)
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
+                if value is Py_None:
+                    value = NULL
+                elif not _is_plain(machine, value):
+                    value = _as_value(machine, other, value)
+                    if value is NULL:
+                        break
+                rvm_store(fp + ip[CALL_NATIVE_DST], value)
+                ticks -= NATIVE_TICKS + <int64_t>(nbytes >> 10)
+                next_ip = ip + CALL_NATIVE_ARGS + count
+                if rvm_unlikely(ticks < 0):
                     break
-            ip += 4 + count
+                ip = next_ip
 
-        elif op == OP_CALL_VM:
-            func = <rvm_func*>ip[2]
-            count = ip[3]
-            callee_fp = _push(run, fp, ip[4], func, max_depth)
-            if rvm_unlikely(callee_fp is NULL):
-                break
-            rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + 5 + count, ip[1])
-            rvm_push_args(callee_fp, fp, pool_end, ip + 5, count)
-            rvm_null_registers(callee_fp, count, func.num_registers)
-            fp = callee_fp
-            ip = func.code
-            ticks -= 1
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
+            elif op == OP_CALL_VM:
+                func = <rvm_func*>ip[CALL_VM_CALLEE]
+                count = ip[CALL_VM_COUNT]
+                callee_fp = _push(run, fp, ip[CALL_VM_FRAME], func, max_depth)
+                if rvm_unlikely(callee_fp is NULL):
+                    break
+                rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + CALL_VM_ARGS + count,
+                               ip[CALL_VM_DST])
+                rvm_push_args(callee_fp, fp, pool_end, ip + CALL_VM_ARGS, count)
+                rvm_null_registers(callee_fp, count, func.num_registers)
+                fp = callee_fp
+                ip = next_ip = func.code
+                ticks -= 1
+                if rvm_unlikely(ticks < 0):
                     break
 
-        elif op == OP_RET:
-            word = ip[1]
-            if word >= 0:
-                value = fp[word]
-                fp[word] = NULL
-                if value is NULL:
-                    value = Py_None
+            elif op == OP_RET:
+                word = ip[RET_RESULT]
+                if word >= 0:
+                    value = fp[word]
+                    fp[word] = NULL
+                    if value is NULL:
+                        value = Py_None
+                        rvm_incref(value)
+                else:
+                    value = pool_end[word]
                     rvm_incref(value)
-            else:
-                value = pool_end[word]
+                rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
+                callee_fp = fp
+                fp = <PyObject**>callee_fp[RVM_CALLER]
+                if fp is NULL:
+                    return value
+                run.depth -= 1
+                ip = <const int64_t*>callee_fp[RVM_RETURN_IP]
+                word = <int64_t>callee_fp[RVM_RETURN_DST]
+                if rvm_unlikely(callee_fp - RVM_HEADER == run.chunk.memory):
+                    run.words -= run.chunk.words
+                    run.chunk = rvm_drop_chunk(run.chunk)
+                rvm_store(fp + word, value)
+
+            elif op == OP_GOTO:
+                ip += ip[GOTO_DISTANCE]
+
+            elif op == OP_GOTO_BACK:
+                ticks -= 1
+                next_ip = ip + ip[GOTO_BACK_DISTANCE]
+                if rvm_unlikely(ticks < 0):
+                    break
+                ip = next_ip
+
+            elif op == OP_IF:
+                value = rvm_load(fp, pool_end, ip[IF_COND])
+                truth = rvm_truth(value)
+                if rvm_unlikely(truth < 0):
+                    _fail_condition(value)
+                    break
+                ip += IF_WORDS if truth else ip[IF_OTHERWISE]
+
+            elif op == OP_COPY:
+                value = rvm_load(fp, pool_end, ip[COPY_VALUE])
                 rvm_incref(value)
-            rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
-            callee_fp = fp
-            fp = <PyObject**>callee_fp[RVM_CALLER]
-            if fp is NULL:
-                return value
-            run.depth -= 1
-            ip = <const int64_t*>callee_fp[RVM_RETURN_IP]
-            word = <int64_t>callee_fp[RVM_RETURN_DST]
-            if rvm_unlikely(callee_fp - RVM_HEADER == run.chunk.memory):
-                run.words -= run.chunk.words
-                run.chunk = rvm_drop_chunk(run.chunk)
-            rvm_store(fp + word, value)
+                rvm_replace(fp + ip[COPY_DST], value)
+                ip += COPY_WORDS
 
-        elif op == OP_GOTO:
-            ip += ip[1]
+            elif op == OP_NULL:
+                rvm_replace(fp + ip[NULL_DST], NULL)
+                ip += NULL_WORDS
 
-        elif op == OP_GOTO_BACK:
-            ticks -= 1
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
+            elif op == OP_MAKE_TUPLE:
+                count = ip[MAKE_TUPLE_COUNT]
+                value = rvm_gather_tuple(fp, pool_end, ip + MAKE_TUPLE_ITEMS, count)
+                if rvm_unlikely(value is NULL):
                     break
-            ip += ip[1]
+                rvm_store(fp + ip[MAKE_TUPLE_DST], value)
+                ip += MAKE_TUPLE_ITEMS + count
 
-        elif op == OP_IF:
-            value = rvm_load(fp, pool_end, ip[1])
-            truth = rvm_truth(value)
-            if rvm_unlikely(truth < 0):
-                _fail_condition(value)
-                break
-            ip += 3 if truth else ip[2]
-
-        elif op == OP_COPY:
-            value = rvm_load(fp, pool_end, ip[2])
-            rvm_incref(value)
-            rvm_replace(fp + ip[1], value)
-            ip += 3
-
-        elif op == OP_NULL:
-            rvm_replace(fp + ip[1], NULL)
-            ip += 2
-
-        elif op == OP_MAKE_TUPLE:
-            count = ip[2]
-            value = rvm_gather_tuple(fp, pool_end, ip + 3, count)
-            if rvm_unlikely(value is NULL):
-                break
-            rvm_store(fp + ip[1], value)
-            ip += 3 + count
-
-        elif op == OP_TUPLE_GETITEM:
-            other = rvm_load(fp, pool_end, ip[3])
-            if rvm_unlikely(not PyTuple_CheckExact(other) or ip[4] >= PyTuple_GET_SIZE(other)):
-                ip += ip[2]
-                continue
-            value = PyTuple_GET_ITEM(other, ip[4])
-            rvm_incref(value)
-            rvm_store(fp + ip[1], value)
-            ip += 5
-
-        elif op == OP_SHAPE_OF:
-            value = rvm_shape_of(<rvm_site*>ip[4], rvm_load(fp, pool_end, ip[3]))
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_store(fp + ip[1], value)
-            ip += 5
-
-        elif op == OP_MAKE_SHAPE:
-            count = ip[6]
-            value = rvm_make_shape(<rvm_site*>ip[5], rvm_load(fp, pool_end, ip[3]), ip[4], count,
-                                   ip + 7)
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_store(fp + ip[1], value)
-            ip += 7 + 2 * count
-
-        elif op == OP_MATCH_SHAPE:
-            count = ip[6]
-            if rvm_unlikely(not rvm_match_shape(
-                    rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]), ip[5], count,
-                    ip + 7)):
-                ip += ip[2]
-                continue
-            ip += 7 + 2 * count
-
-        elif op == OP_CHECK_TENSOR:
-            if rvm_unlikely(not rvm_check_tensor(
-                    rvm_load(fp, pool_end, ip[3]), ip[4], <cnp.PyArray_Descr*>ip[5])):
-                ip += ip[2]
-                continue
-            ip += 6
-
-        elif op == OP_CHECK_MATCH:
-            count = ip[8]
-            value = rvm_load(fp, pool_end, ip[3])
-            if rvm_unlikely(
-                    not rvm_check_tensor(value, ip[4], <cnp.PyArray_Descr*>ip[5])
-                    or not rvm_match_shape(value, rvm_load(fp, pool_end, ip[6]), ip[7], count,
-                                           ip + 9)):
-                ip += ip[2]
-                continue
-            ip += 9 + 2 * count
-
-        elif op == OP_CHECK_SHAPE:
-            if rvm_unlikely(not rvm_check_shape(rvm_load(fp, pool_end, ip[3]), ip[4])):
-                ip += ip[2]
-                continue
-            ip += 5
-
-        elif op == OP_CHECK_TUPLE:
-            if rvm_unlikely(not rvm_check_tuple(rvm_load(fp, pool_end, ip[3]), ip[4])):
-                ip += ip[2]
-                continue
-            ip += 5
-
-        elif op == OP_CHECK_FUNC:
-            if rvm_unlikely(not _is_vm_callable(rvm_load(fp, pool_end, ip[3]))):
-                ip += ip[2]
-                continue
-            ip += 4
-
-        elif op == OP_CHECK_PRIM:
-            if rvm_unlikely(not rvm_check_prim(rvm_load(fp, pool_end, ip[3]), ip[4])):
-                ip += ip[2]
-                continue
-            ip += 5
-
-        elif op == OP_MATCH_PRIM:
-            if rvm_unlikely(not rvm_match_prim(
-                    rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]), ip[5], ip[6])):
-                ip += ip[2]
-                continue
-            ip += 7
-
-        elif op == OP_MAKE_PRIM:
-            value = rvm_make_prim(rvm_load(fp, pool_end, ip[3]), ip[4], ip[5])
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_store(fp + ip[1], value)
-            ip += 6
-
-        elif op == OP_COMPUTE_SHAPE:
-            if rvm_unlikely(not rvm_compute_shape(rvm_load(fp, pool_end, ip[3]), ip[4], ip + 6)):
-                ip += ip[2]
-                continue
-            ip += 6 + ip[5]
-
-        elif op == OP_READ_COND:
-            truth = rvm_read_cond(rvm_load(fp, pool_end, ip[3]))
-            if rvm_unlikely(truth < 0):
-                ip += ip[2]
-                continue
-            value = Py_True if truth else Py_False
-            rvm_incref(value)
-            rvm_store(fp + ip[1], value)
-            ip += 4
-
-        elif op == OP_READ_IF:
-            truth = rvm_read_cond(rvm_load(fp, pool_end, ip[3]))
-            if rvm_unlikely(truth < 0):
-                ip += ip[2]
-                continue
-            value = Py_True if truth else Py_False
-            rvm_incref(value)
-            rvm_store(fp + ip[1], value)
-            ip += 5 if truth else ip[4]
-
-        elif op == OP_ALLOC_HEAP:
-            value = rvm_site_heap(<rvm_site*>ip[4], ip[3])
-            if rvm_unlikely(value is NULL):
-                break
-            rvm_store(fp + ip[1], value)
-            ip += 5
-
-        elif op == OP_ALLOC_STORAGE:
-            value = take_storage(<PyObject*>ip[3], ip[4])
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_store(fp + ip[1], value)
-            ip += 5
-
-        elif op == OP_ALLOC_STORAGE_DYN:
-            value = _take_shape(<PyObject*>ip[3], rvm_load(fp, pool_end, ip[4]), ip[5])
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_store(fp + ip[1], value)
-            ip += 6
-
-        elif op == OP_ALLOC_TENSOR:
-            value = _view(rvm_load(fp, pool_end, ip[3]), ip[4], rvm_load(fp, pool_end, ip[5]),
-                          <cnp.PyArray_Descr*>ip[6])
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_replace(fp + ip[1], value)
-            ip += 7
-
-        elif op == OP_ALLOC_TENSOR_OF:
-            count = ip[7]
-            value = _view_of(rvm_load(fp, pool_end, ip[3]), ip[4], ip[5],
-                             <cnp.PyArray_Descr*>ip[6], count, <const cnp.npy_intp*>ip + 8)
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_replace(fp + ip[1], value)
-            ip += 8 + count
-
-        elif op == OP_ALLOC_STATIC:
-            rvm_store(fp + ip[3], NULL)
-            value = _static_array(ip)
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_replace(fp + ip[1], value)
-            ip += 10 + ip[9]
-
-        elif op == OP_RESHAPE:
-            value = rvm_reshape(rvm_load(fp, pool_end, ip[3]), rvm_load(fp, pool_end, ip[4]))
-            if rvm_unlikely(value is NULL):
-                PyErr_Clear()
-                ip += ip[2]
-                continue
-            rvm_replace(fp + ip[1], value)
-            ip += 5
-
-        elif op == OP_MAKE_CLOSURE:
-            count = ip[4]
-            other = rvm_load(fp, pool_end, ip[3])
-            if rvm_unlikely(Py_TYPE(other) is not <PyTypeObject*>VMFunction):
-                ip += ip[2]
-                continue
-            value = _new_closure(image, other, fp, ip + 5, count)
-            if rvm_unlikely(value is NULL):
-                break
-            rvm_store(fp + ip[1], value)
-            ip += 5 + count
-
-        elif op == OP_INVOKE_CLOSURE:
-            count = ip[4]
-            other = rvm_load(fp, pool_end, ip[3])
-            func = _own_function(image, other, count)
-            if rvm_unlikely(func is NULL):
-                ip += ip[2]
-                continue
-            callee_fp = _push(run, fp, ip[5], func, max_depth)
-            if rvm_unlikely(callee_fp is NULL):
-                break
-            rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + 6 + count, ip[1])
-            rvm_push_args(callee_fp, fp, pool_end, ip + 6, count)
-            i = count
-            while i < func.num_params:
-                value = _captured_at(other, i - count)
+            elif op == OP_TUPLE_GETITEM:
+                other = rvm_load(fp, pool_end, ip[TUPLE_GETITEM_TUPLE])
+                if rvm_unlikely(not PyTuple_CheckExact(other)
+                                or ip[TUPLE_GETITEM_INDEX] >= PyTuple_GET_SIZE(other)):
+                    ip += ip[FALLBACK]
+                    continue
+                value = PyTuple_GET_ITEM(other, ip[TUPLE_GETITEM_INDEX])
                 rvm_incref(value)
-                callee_fp[i] = value
-                i += 1
-            rvm_null_registers(callee_fp, i, func.num_registers)
-            fp = callee_fp
-            ip = func.code
-            ticks -= 1
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
-                    break
+                rvm_store(fp + ip[TUPLE_GETITEM_DST], value)
+                ip += TUPLE_GETITEM_WORDS
 
-        elif op == OP_UFUNC_1:
-            truth = rvm_ufunc_1(<int64_t*>ip + 3, rvm_load(fp, pool_end, ip[11]),
-                                rvm_load(fp, pool_end, ip[12]))
-            if rvm_unlikely(truth <= 0):
-                if truth == RVM_ASK_KERNEL:
-                    ip += ip[2]
+            elif op == OP_SHAPE_OF:
+                value = rvm_shape_of(<rvm_site*>ip[SHAPE_OF_SITE],
+                                     rvm_load(fp, pool_end, ip[SHAPE_OF_TENSOR]))
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
                     continue
-                truth = _after_loop(ip[3], truth)
-                if truth < 0:
-                    break
-            ticks -= truth
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
-                    break
-            ip += 13
+                rvm_store(fp + ip[SHAPE_OF_DST], value)
+                ip += SHAPE_OF_WORDS
 
-        elif op == OP_UFUNC_2:
-            truth = rvm_ufunc_2(<int64_t*>ip + 3, rvm_load(fp, pool_end, ip[11]),
-                                rvm_load(fp, pool_end, ip[12]), rvm_load(fp, pool_end, ip[13]))
-            if rvm_unlikely(truth <= 0):
-                if truth == RVM_ASK_KERNEL:
-                    ip += ip[2]
+            elif op == OP_MAKE_SHAPE:
+                count = ip[MAKE_SHAPE_COUNT]
+                value = rvm_make_shape(
+                    <rvm_site*>ip[MAKE_SHAPE_SITE], rvm_load(fp, pool_end, ip[MAKE_SHAPE_HEAP]),
+                    ip[MAKE_SHAPE_LAST_SLOT], count, ip + MAKE_SHAPE_DIMS)
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
                     continue
-                truth = _after_loop(ip[3], truth)
-                if truth < 0:
-                    break
-            ticks -= truth
-            if rvm_unlikely(ticks < 0):
-                ticks = POLL_TICKS
-                if _poll(machine, run) < 0:
-                    break
-            ip += 14
+                rvm_store(fp + ip[MAKE_SHAPE_DST], value)
+                ip += MAKE_SHAPE_DIMS + 2 * count
 
-        elif op == OP_FUEL:
-            run.fuel -= ip[1]
-            if rvm_unlikely(run.fuel < 0):
-                run.fuel = 0
-                _fail_fuel(machine)
-                break
-            run.blocks += 1
-            if rvm_unlikely(run.blocks >= DEADLINE_BLOCKS):
-                run.blocks = 0
+            elif op == OP_MATCH_SHAPE:
+                count = ip[MATCH_SHAPE_COUNT]
+                if rvm_unlikely(not rvm_match_shape(
+                        rvm_load(fp, pool_end, ip[MATCH_SHAPE_X]),
+                        rvm_load(fp, pool_end, ip[MATCH_SHAPE_HEAP]),
+                        ip[MATCH_SHAPE_LAST_SLOT], count, ip + MATCH_SHAPE_DIMS)):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += MATCH_SHAPE_DIMS + 2 * count
+
+            elif op == OP_CHECK_TENSOR:
+                if rvm_unlikely(not rvm_check_tensor(
+                        rvm_load(fp, pool_end, ip[CHECK_TENSOR_X]), ip[CHECK_TENSOR_NDIM],
+                        <cnp.PyArray_Descr*>ip[CHECK_TENSOR_DTYPE])):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_TENSOR_WORDS
+
+            elif op == OP_CHECK_MATCH:
+                count = ip[CHECK_MATCH_COUNT]
+                value = rvm_load(fp, pool_end, ip[CHECK_MATCH_X])
+                if rvm_unlikely(
+                        not rvm_check_tensor(value, ip[CHECK_MATCH_NDIM],
+                                             <cnp.PyArray_Descr*>ip[CHECK_MATCH_DTYPE])
+                        or not rvm_match_shape(
+                            value, rvm_load(fp, pool_end, ip[CHECK_MATCH_HEAP]),
+                            ip[CHECK_MATCH_LAST_SLOT], count, ip + CHECK_MATCH_DIMS)):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_MATCH_DIMS + 2 * count
+
+            elif op == OP_CHECK_SHAPE:
+                if rvm_unlikely(not rvm_check_shape(
+                        rvm_load(fp, pool_end, ip[CHECK_SHAPE_X]), ip[CHECK_SHAPE_NDIM])):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_SHAPE_WORDS
+
+            elif op == OP_CHECK_TUPLE:
+                if rvm_unlikely(not rvm_check_tuple(
+                        rvm_load(fp, pool_end, ip[CHECK_TUPLE_X]), ip[CHECK_TUPLE_SIZE])):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_TUPLE_WORDS
+
+            elif op == OP_CHECK_FUNC:
+                if rvm_unlikely(not _is_vm_callable(rvm_load(fp, pool_end, ip[CHECK_FUNC_X]))):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_FUNC_WORDS
+
+            elif op == OP_CHECK_PRIM:
+                if rvm_unlikely(not rvm_check_prim(
+                        rvm_load(fp, pool_end, ip[CHECK_PRIM_X]), ip[CHECK_PRIM_FLOATS])):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += CHECK_PRIM_WORDS
+
+            elif op == OP_MATCH_PRIM:
+                if rvm_unlikely(not rvm_match_prim(
+                        rvm_load(fp, pool_end, ip[MATCH_PRIM_X]),
+                        rvm_load(fp, pool_end, ip[MATCH_PRIM_HEAP]), ip[MATCH_PRIM_CODE],
+                        ip[MATCH_PRIM_VALUE])):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += MATCH_PRIM_WORDS
+
+            elif op == OP_MAKE_PRIM:
+                value = rvm_make_prim(rvm_load(fp, pool_end, ip[MAKE_PRIM_HEAP]),
+                                      ip[MAKE_PRIM_CODE], ip[MAKE_PRIM_VALUE])
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_store(fp + ip[MAKE_PRIM_DST], value)
+                ip += MAKE_PRIM_WORDS
+
+            elif op == OP_COMPUTE_SHAPE:
+                if rvm_unlikely(not rvm_compute_shape(
+                        rvm_load(fp, pool_end, ip[COMPUTE_SHAPE_HEAP]), ip[COMPUTE_SHAPE_LAST_SLOT],
+                        ip + COMPUTE_SHAPE_STEPS)):
+                    ip += ip[FALLBACK]
+                    continue
+                ip += COMPUTE_SHAPE_STEPS + ip[COMPUTE_SHAPE_COUNT]
+
+            elif op == OP_READ_COND:
+                truth = rvm_read_cond(rvm_load(fp, pool_end, ip[READ_COND_X]))
+                if rvm_unlikely(truth < 0):
+                    ip += ip[FALLBACK]
+                    continue
+                value = Py_True if truth else Py_False
+                rvm_incref(value)
+                rvm_store(fp + ip[READ_COND_DST], value)
+                ip += READ_COND_WORDS
+
+            elif op == OP_READ_IF:
+                truth = rvm_read_cond(rvm_load(fp, pool_end, ip[READ_IF_X]))
+                if rvm_unlikely(truth < 0):
+                    ip += ip[FALLBACK]
+                    continue
+                value = Py_True if truth else Py_False
+                rvm_incref(value)
+                rvm_store(fp + ip[READ_IF_DST], value)
+                ip += READ_IF_WORDS if truth else ip[READ_IF_OTHERWISE]
+
+            elif op == OP_ALLOC_HEAP:
+                value = rvm_site_heap(<rvm_site*>ip[ALLOC_HEAP_SITE], ip[ALLOC_HEAP_SLOTS])
+                if rvm_unlikely(value is NULL):
+                    break
+                rvm_store(fp + ip[ALLOC_HEAP_DST], value)
+                ip += ALLOC_HEAP_WORDS
+
+            elif op == OP_ALLOC_STORAGE:
+                value = take_storage(<PyObject*>ip[ALLOC_STORAGE_ALLOCATOR],
+                                     ip[ALLOC_STORAGE_NBYTES])
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_store(fp + ip[ALLOC_STORAGE_DST], value)
+                ip += ALLOC_STORAGE_WORDS
+
+            elif op == OP_ALLOC_STORAGE_DYN:
+                value = _take_shape(<PyObject*>ip[ALLOC_STORAGE_DYN_ALLOCATOR],
+                                    rvm_load(fp, pool_end, ip[ALLOC_STORAGE_DYN_SHAPE]),
+                                    ip[ALLOC_STORAGE_DYN_ITEMSIZE])
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_store(fp + ip[ALLOC_STORAGE_DYN_DST], value)
+                ip += ALLOC_STORAGE_DYN_WORDS
+
+            elif op == OP_ALLOC_TENSOR:
+                value = _view(rvm_load(fp, pool_end, ip[ALLOC_TENSOR_STORAGE]),
+                              ip[ALLOC_TENSOR_OFFSET],
+                              rvm_load(fp, pool_end, ip[ALLOC_TENSOR_SHAPE]),
+                              <cnp.PyArray_Descr*>ip[ALLOC_TENSOR_DTYPE])
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_replace(fp + ip[ALLOC_TENSOR_DST], value)
+                ip += ALLOC_TENSOR_WORDS
+
+            elif op == OP_ALLOC_TENSOR_OF:
+                count = ip[ALLOC_TENSOR_OF_COUNT]
+                value = _view_of(rvm_load(fp, pool_end, ip[ALLOC_TENSOR_OF_STORAGE]),
+                                 ip[ALLOC_TENSOR_OF_OFFSET], ip[ALLOC_TENSOR_OF_END],
+                                 <cnp.PyArray_Descr*>ip[ALLOC_TENSOR_OF_DTYPE], count,
+                                 <const cnp.npy_intp*>ip + ALLOC_TENSOR_OF_DIMS)
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_replace(fp + ip[ALLOC_TENSOR_OF_DST], value)
+                ip += ALLOC_TENSOR_OF_DIMS + count
+
+            elif op == OP_ALLOC_STATIC:
+                rvm_store(fp + ip[ALLOC_STATIC_STORAGE], NULL)
+                value = _static_array(ip)
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_replace(fp + ip[ALLOC_STATIC_DST], value)
+                ip += ALLOC_STATIC_DIMS + ip[ALLOC_STATIC_COUNT]
+
+            elif op == OP_RESHAPE:
+                value = rvm_reshape(rvm_load(fp, pool_end, ip[RESHAPE_TENSOR]),
+                                    rvm_load(fp, pool_end, ip[RESHAPE_SHAPE]))
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_replace(fp + ip[RESHAPE_DST], value)
+                ip += RESHAPE_WORDS
+
+            elif op == OP_MAKE_CLOSURE:
+                count = ip[MAKE_CLOSURE_COUNT]
+                other = rvm_load(fp, pool_end, ip[MAKE_CLOSURE_FUNCTION])
+                if rvm_unlikely(Py_TYPE(other) is not <PyTypeObject*>VMFunction):
+                    ip += ip[FALLBACK]
+                    continue
+                value = _new_closure(image, other, fp, ip + MAKE_CLOSURE_CAPTURED, count)
+                if rvm_unlikely(value is NULL):
+                    break
+                rvm_store(fp + ip[MAKE_CLOSURE_DST], value)
+                ip += MAKE_CLOSURE_CAPTURED + count
+
+            elif op == OP_INVOKE_CLOSURE:
+                count = ip[INVOKE_CLOSURE_COUNT]
+                other = rvm_load(fp, pool_end, ip[INVOKE_CLOSURE_CLOSURE])
+                func = _own_function(image, other, count)
+                if rvm_unlikely(func is NULL):
+                    ip += ip[FALLBACK]
+                    continue
+                callee_fp = _push(run, fp, ip[INVOKE_CLOSURE_FRAME], func, max_depth)
+                if rvm_unlikely(callee_fp is NULL):
+                    break
+                rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + INVOKE_CLOSURE_ARGS + count,
+                               ip[INVOKE_CLOSURE_DST])
+                rvm_push_args(callee_fp, fp, pool_end, ip + INVOKE_CLOSURE_ARGS, count)
+                i = count
+                while i < func.num_params:
+                    value = _captured_at(other, i - count)
+                    rvm_incref(value)
+                    callee_fp[i] = value
+                    i += 1
+                rvm_null_registers(callee_fp, i, func.num_registers)
+                fp = callee_fp
+                ip = next_ip = func.code
+                ticks -= 1
+                if rvm_unlikely(ticks < 0):
+                    break
+
+            elif op == OP_UFUNC_1:
+                answer = rvm_ufunc_1(<int64_t*>ip + UFUNC_1_UFUNC,
+                                     rvm_load(fp, pool_end, ip[UFUNC_1_X]),
+                                     rvm_load(fp, pool_end, ip[UFUNC_1_OUT]))
+                if rvm_unlikely(answer <= 0):
+                    if answer == RVM_FALLBACK:
+                        ip += ip[FALLBACK]
+                        continue
+                    answer = _after_loop(ip[UFUNC_1_UFUNC], answer)
+                    if answer < 0:
+                        break
+                ticks -= answer
+                next_ip = ip + UFUNC_1_WORDS
+                if rvm_unlikely(ticks < 0):
+                    break
+                ip = next_ip
+
+            elif op == OP_UFUNC_2:
+                answer = rvm_ufunc_2(<int64_t*>ip + UFUNC_2_UFUNC,
+                                     rvm_load(fp, pool_end, ip[UFUNC_2_A]),
+                                     rvm_load(fp, pool_end, ip[UFUNC_2_B]),
+                                     rvm_load(fp, pool_end, ip[UFUNC_2_OUT]))
+                if rvm_unlikely(answer <= 0):
+                    if answer == RVM_FALLBACK:
+                        ip += ip[FALLBACK]
+                        continue
+                    answer = _after_loop(ip[UFUNC_2_UFUNC], answer)
+                    if answer < 0:
+                        break
+                ticks -= answer
+                next_ip = ip + UFUNC_2_WORDS
+                if rvm_unlikely(ticks < 0):
+                    break
+                ip = next_ip
+
+            elif op == OP_FUEL:
+                run.fuel -= ip[FUEL_INSTRUCTIONS]
+                if rvm_unlikely(run.fuel < 0):
+                    run.fuel = 0
+                    _fail_fuel(machine)
+                    break
+                run.objects += ip[FUEL_BYTES]
+                if rvm_unlikely(run.objects > run.census_at):
+                    if _count_objects(machine, run, fp, ip[FUEL_BYTES]) < 0:
+                        break
+                run.blocks += 1
+                if rvm_unlikely(run.blocks >= DEADLINE_BLOCKS):
+                    run.blocks = 0
+                    if _check_deadline(machine, run) < 0:
+                        break
+                ip += FUEL_WORDS
+
+            elif op == OP_DEADLINE:
                 if _check_deadline(machine, run) < 0:
                     break
-            ip += 2
+                ip += DEADLINE_WORDS
 
-        elif op == OP_DEADLINE:
-            if _check_deadline(machine, run) < 0:
-                break
-            ip += 1
+            elif op == OP_HOOK_BEFORE:
+                truth = _hook(machine, fp, pool_end, ip, NULL)
+                if rvm_unlikely(truth < 0):
+                    break
+                if truth:
+                    rvm_store(fp + ip[HOOK_BEFORE_DST], NULL)
+                    ip += ip[HOOK_BEFORE_AFTER]
+                else:
+                    ip += HOOK_BEFORE_ARGS + ip[HOOK_BEFORE_COUNT]
 
-        elif op == OP_HOOK_BEFORE:
-            truth = _hook(machine, fp, pool_end, ip, NULL)
-            if rvm_unlikely(truth < 0):
-                break
-            if truth:
-                rvm_store(fp + ip[1], NULL)
-                ip += ip[2]
+            elif op == OP_HOOK_AFTER:
+                cell = fp + ip[HOOK_AFTER_RESULT]
+                value = rvm_load(fp, pool_end, ip[HOOK_AFTER_RESULT])
+                if _hook(machine, fp, pool_end, ip, value) < 0:
+                    break
+                value = cell[0]
+                cell[0] = NULL
+                if ip[HOOK_AFTER_DST] != ip[HOOK_AFTER_RESULT]:
+                    rvm_store(fp + ip[HOOK_AFTER_DST], value)
+                else:
+                    Py_XDECREF(value)
+                ip += HOOK_AFTER_ARGS + ip[HOOK_AFTER_COUNT]
+
             else:
-                ip += 6 + ip[5]
-
-        elif op == OP_HOOK_AFTER:
-            value = rvm_load(fp, pool_end, ip[2])
-            if _hook(machine, fp, pool_end, ip, value) < 0:
+                _fail_bug(op)
                 break
-            value = fp[ip[2]]
-            fp[ip[2]] = NULL
-            if ip[1] != ip[2]:
-                rvm_store(fp + ip[1], value)
-            else:
-                Py_XDECREF(value)
-            ip += 6 + ip[5]
 
-        else:
-            _fail_bug(op)
+        if ticks >= 0:
             break
+        ticks = POLL_TICKS
+        if _poll(machine, run) < 0:
+            break
+        ip = next_ip
 
     _unwind(machine, image, run, fp, ip)
     return NULL
@@ -1090,10 +1289,10 @@ cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count
     return func if func.num_params == count else NULL
 
 
-# ---- what the operations need ----------------------------------------------------------------
+# ---- helpers of the operations ----------------------------------------------------------------
 
 
-# Each answers NULL, perhaps with an exception set, where the builtin's reference has to look at it.
+# Each answers NULL, perhaps with an exception set, where the operation takes its fallback.
 
 
 cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsize) noexcept:
@@ -1137,19 +1336,19 @@ cdef inline PyObject* _array_at(PyObject* storage, int64_t offset, int rank,
 
 cdef PyObject* _static_array(const int64_t* ip) noexcept:
     """The array of alloc_storage + alloc_tensor, handed out again once nobody else has it."""
-    cdef rvm_site* site = <rvm_site*>ip[8]
-    cdef cnp.PyArray_Descr* descr = <cnp.PyArray_Descr*>ip[7]
-    cdef int rank = <int>ip[9]
-    cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>ip + 10
+    cdef rvm_site* site = <rvm_site*>ip[ALLOC_STATIC_SITE]
+    cdef cnp.PyArray_Descr* descr = <cnp.PyArray_Descr*>ip[ALLOC_STATIC_DTYPE]
+    cdef int rank = <int>ip[ALLOC_STATIC_COUNT]
+    cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>ip + ALLOC_STATIC_DIMS
     cdef PyObject* storage
     cdef PyObject* array = site.object
     if array is not NULL and rvm_is_idle(array, rank, dims, descr, site.data):
         rvm_incref(array)
         return array
-    storage = take_storage(<PyObject*>ip[4], ip[5])
+    storage = take_storage(<PyObject*>ip[ALLOC_STATIC_ALLOCATOR], ip[ALLOC_STATIC_NBYTES])
     if storage is NULL:
         return NULL
-    array = _array_at(storage, ip[6], rank, dims, descr)
+    array = _array_at(storage, ip[ALLOC_STATIC_OFFSET], rank, dims, descr)
     Py_DECREF(<object>storage)
     if array is not NULL:
         site.data = rvm_array_data(array)
@@ -1159,36 +1358,59 @@ cdef PyObject* _static_array(const int64_t* ip) noexcept:
 
 
 cdef int _after_loop(int64_t ufunc, int answer) noexcept:
-    """What is left to do where a ufunc's loop did not just end well: the ticks it takes, or -1 with an
-    exception."""
-    if answer == RVM_RAISED:
-        return -1
-    try:
-        report_status(-1 - answer, (<object><PyObject*>ufunc).__name__)
-    except BaseException as error:
-        _set_exception(error)
+    """Report the floating-point status after a ufunc's loop, if `answer` is one.
+
+    Returns the ticks that this takes, or -1 with an exception.
+    """
+    if answer == RVM_RAISED or _report(-1 - answer, <PyObject*>ufunc) < 0:
         return -1
     return PYTHON_TICKS
 
 
-# The interpreter lets another thread run, if one asked, where a Python function begins.  To release
-# and take the GIL here would not do: who waits for it may never be fast enough to get it.
-cdef object _breathe = eval("lambda: None")
+# The loop and what it calls know no exceptions of Cython's: they return NULL or -1 with one set.  A
+# function that raises is called through a pointer that says so.  (In an ``except`` clause, the code
+# that Cython 3.3 generates releases NULL where the memory for the exception is missing.)
+ctypedef int (*reporter)(int, PyObject*) noexcept
+ctypedef int (*run_hook)(Machine, int64_t, PyObject**, int64_t, PyObject*) noexcept
+ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
+cdef reporter _report = <reporter>_report_status
+cdef run_hook _call_run_hook = <run_hook>_run_hook
+cdef maker _new_exception = <maker>_make_exception
+
+
+cdef int _report_status(int status, PyObject* ufunc) except -1:
+    report_status(status, (<object>ufunc).__name__)
+    return 0
+
+
+# Where a Python function begins, the interpreter lets another thread run if one waits.  Releasing
+# the GIL and taking it again is not enough: a waiting thread may never be fast enough to get it.
+cdef object _yield_gil = eval("lambda: None")
+
+
+cdef inline int64_t _ticks_of_call(Machine machine, Run* run, PyObject* callee) noexcept:
+    """The ticks of a call, which may have taken long: a run that was cancelled polls at once."""
+    if rvm_unlikely(machine._cancel_count != run.watch.seen):
+        return POLL_TICKS + 1
+    return PYTHON_TICKS if PyFunction_Check(callee) else CALL_TICKS
 
 
 cdef int _poll(Machine machine, Run* run) noexcept:
-    """Look at signals and cancellation, and now and then let another thread run."""
-    cdef PyObject* breath
+    """Handle signals and cancellation, and now and then let another thread run.
+
+    Returns -1 with an exception.
+    """
+    cdef PyObject* yielded
     if PyErr_CheckSignals() < 0:
         return -1
     run.polls += 1
     if run.polls >= YIELD_POLLS:
         run.polls = 0
-        breath = PyObject_Vectorcall(<PyObject*>_breathe, NULL, 0, NULL)
-        if breath is NULL:
+        yielded = PyObject_Vectorcall(<PyObject*>_yield_gil, NULL, 0, NULL)
+        if yielded is NULL:
             return -1
-        Py_DECREF(<object>breath)
-    if machine._cancel_count != run.cancel_count:
+        Py_DECREF(<object>yielded)
+    if machine._cancel_count != run.watch.seen:
         _fail_cancelled()
         return -1
     return 0
@@ -1203,18 +1425,23 @@ cdef int _check_deadline(Machine machine, Run* run) noexcept:
 
 cdef int _hook(Machine machine, PyObject** fp, PyObject** pool_end, const int64_t* ip,
                PyObject* result) noexcept:
-    """Call the machine's hook: 1 to skip the call, 0 to go on, -1 with an exception."""
-    cdef PyObject* args = rvm_gather_tuple(fp, pool_end, ip + 6, ip[5])
+    """Call the machine's hook for hook_before, or for hook_after with a result; the operands used
+    here stand at the same positions in both.
+
+    Returns 1 to skip the call, 0 to go on, -1 with an exception.
+    """
+    cdef PyObject* args = rvm_gather_tuple(fp, pool_end, ip + HOOK_BEFORE_ARGS,
+                                           ip[HOOK_BEFORE_COUNT])
     cdef PyObject* answer
     cdef PyObject* operands[6]
     cdef bint before = result is NULL
     cdef int truth
     if args is NULL:
         return -1
-    operands[0] = pool_end[ip[4]]       # the translator puts the name behind the pc
+    operands[0] = pool_end[ip[HOOK_BEFORE_PC]]
     operands[1] = Py_True if before else Py_False
-    operands[2] = pool_end[ip[3]]
-    operands[3] = pool_end[ip[4] - 1]
+    operands[2] = pool_end[ip[HOOK_BEFORE_CALLEE]]
+    operands[3] = pool_end[ip[HOOK_BEFORE_PC] - 1]  # the translator puts the name after the pc
     operands[4] = Py_None if before else result
     operands[5] = args
     hook = machine._hook
@@ -1231,24 +1458,40 @@ cdef int _hook(Machine machine, PyObject** fp, PyObject** pool_end, const int64_
 
 
 cdef bint _hook_run_begin(Machine machine, int64_t index, PyObject** fp, int64_t count) noexcept:
-    """Tell the hook that a run begins, with pc -1 and the arguments of the function.
+    """Call the hook at the beginning of a run, with pc -1 and the arguments of the function.
 
     Returns False with an exception if the hook raised.
     """
-    try:
-        function = machine._function(index)
-        args = tuple([<object>fp[i] for i in range(count)])
-        machine._hook(RUN, True, function, function.name, None, args)
-    except BaseException as error:
-        _set_exception(error)
-        return False
-    return True
+    return _call_run_hook(machine, index, fp, count, NULL) == 0
+
+
+cdef int _run_hook(Machine machine, int64_t index, PyObject** fp, int64_t count,
+                   PyObject* result) except -1:
+    """Call the hook at the beginning of a run, where there is a frame, or at its end."""
+    cdef int64_t i
+    cdef list args
+    hook = machine._hook
+    if hook is None:
+        return 0
+    function = machine._function(index)
+    if fp is NULL:
+        if result is NULL:
+            hook(RUN_FAILED, False, function, function.name, None, ())
+        else:
+            hook(RUN, False, function, function.name, <object>result, ())
+        return 0
+    args = []
+    for i in range(count):
+        args.append(<object>fp[i])
+    hook(RUN, True, function, function.name, None, tuple(args))
+    return 0
 
 
 cdef PyObject* _hook_run_end(Machine machine, int64_t index, PyObject* result) noexcept:
-    """Tell the hook that a run has ended: with pc -1 and the result, or with pc -2 if it raised.
+    """Call the hook at the end of a run, with pc -1 and the result, or with pc -2 if it raised.
 
-    Returns `result`, or NULL with an exception.  An exception of the run outlives one of the hook.
+    Returns `result`, or NULL with an exception.  An exception of the run takes precedence over one
+    of the hook.
     """
     cdef PyObject* kind = NULL
     cdef PyObject* value = NULL
@@ -1256,41 +1499,37 @@ cdef PyObject* _hook_run_end(Machine machine, int64_t index, PyObject* result) n
     cdef bint failed = result is NULL
     if failed:
         PyErr_Fetch(&kind, &value, &traceback)
-    try:
-        hook = machine._hook
-        if hook is not None:
-            function = machine._function(index)
-            hook(RUN_FAILED if failed else RUN, False, function, function.name,
-                 None if failed else <object>result, ())
-    except BaseException as error:
+    if _call_run_hook(machine, index, NULL, 0, result) < 0:
         if failed:
-            _set_exception(error)
             PyErr_WriteUnraisable(<PyObject*>machine)
         else:
             Py_DECREF(<object>result)
             result = NULL
-            _set_exception(error)
     if failed:
         PyErr_Restore(kind, value, traceback)
     return result
 
 
 # ---- failure ---------------------------------------------------------------------------------
-# These run inside the loop, which knows no exceptions of Cython's: they leave one set.
-
-
-cdef void _set_exception(object exception) noexcept:
-    cdef type kind = type(exception)
-    PyErr_SetObject(<PyObject*>kind, <PyObject*>exception)
+# These are called in the loop, where Cython handles no exceptions.  They set one and return.
 
 
 cdef void _fail(type kind, str message, str limit=None) noexcept:
-    """Set an exception, or else the one that came up while it was made: an interrupt, no stack."""
-    try:
-        exception = kind(message) if limit is None else kind(message, limit)
-    except BaseException as error:
-        exception = error
-    _set_exception(exception)
+    """Set an exception, or leave the one that was raised while making it, such as MemoryError."""
+    cdef PyObject* exception = _new_exception(
+        <PyObject*>kind, <PyObject*>message, <PyObject*>limit)
+    if exception is not NULL:
+        PyErr_SetObject(<PyObject*>kind, exception)
+        Py_DECREF(<object>exception)
+
+
+cdef PyObject* _make_exception(PyObject* kind, PyObject* message, PyObject* limit) except NULL:
+    if limit is Py_None:
+        exception = (<object>kind)(<object>message)
+    else:
+        exception = (<object>kind)(<object>message, <object>limit)
+    Py_INCREF(exception)
+    return <PyObject*>exception
 
 
 cdef void _fail_limit(str name, str message) noexcept:
@@ -1342,6 +1581,8 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     cdef int64_t total = 0
     if PyErr_Occurred() is NULL:
         PyErr_NoMemory()  # not even enough for the exception
+    machine._host.name_the_limit()
+    _stop_counting(run)  # what follows is for the message
     PyErr_Fetch(&kind, &exception, &traceback)
     PyErr_NormalizeException(&kind, &exception, &traceback)
     if traceback is not NULL:
@@ -1363,11 +1604,11 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         if frames is not None:
             machine._on_error(<object>exception, frames, total)
     except KeyboardInterrupt:
-        # Not now: the exception that is on its way is the one to report.
+        # Raised again later: the exception of the run is the one to report.
         if not isinstance(<object>exception, KeyboardInterrupt):
             PyErr_SetInterrupt()
     except BaseException:
-        pass  # out of stack, say
+        pass  # such as RecursionError: report the exception of the run
     frames = None
     PyErr_Restore(kind, exception, traceback)
 
@@ -1392,23 +1633,25 @@ cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_
 
 
 cdef class Machine:
-    """What runs an executable.  `relaxvm.VirtualMachine` puts the user's interface on top."""
+    """Runs an executable.  `relaxvm.VirtualMachine` adds the user's interface."""
 
     cdef object _executable
     cdef list _callables
     cdef list _quick
-    cdef frozenset _builtins    # addresses of the builtins' references
+    cdef PyObject** _builtins   # the references of builtins among the callables, not owned
+    cdef Py_ssize_t _num_builtins
     cdef bint _owns_tuples      # the program changes tuples, so it gets copies of those from outside
     cdef object _to_value
     cdef tuple _allocators
-    cdef bint _optimize
+    cdef frozenset _rewritings  # names of those that are on
+    cdef Allocator _host        # of host memory
+    cdef object _array_handler  # makes numpy take the memory of arrays from there; None without limits
     cdef bint _limited
     cdef int64_t _max_depth
-    cdef int64_t _max_live
     cdef int64_t _fuel
     cdef int64_t _wall_ns
     cdef Image _image           # the code that new runs take
-    cdef Image _plain_image     # the one without hook
+    cdef Image _unhooked_image     # the one without hook
     cdef object _hook
     cdef int64_t _cancel_count
     cdef object __weakref__
@@ -1423,34 +1666,59 @@ cdef class Machine:
                 is a kernel that computes just that, else None.
             allocators: one per device, the last is the host's.
             limits: `relaxvm.Limits`.
-            optimize: whether builtins are quickened and fused.
+            optimize: True or False for all rewritings or none, or the names of those that are on;
+                see `relaxvm.core.operations.REWRITINGS`.
+
+        Raises:
+            TypeError, ValueError: `optimize` is none of these.
         """
         self._executable = executable
         self._callables = list(callables)
         self._quick = list(quick)
-        self._builtins = frozenset([
-            id(function) for function, name in zip(callables, quick) if name is not None])
+        self._find_builtins()
         self._owns_tuples = "vm.builtin.tuple_reset_item" in self._quick
         self._to_value = to_own_value if self._owns_tuples else to_value
         self._allocators = tuple(allocators)
-        self._optimize = optimize
+        self._rewritings = enabled_rewritings(optimize)
         self._max_depth = limits.call_depth
-        self._max_live = _bound(limits.live_bytes)
         self._fuel = _bound(limits.fuel)
         self._wall_ns = INT64_MAX if limits.wall_time is None else _bound(int(limits.wall_time * 1e9))
-        self._limited = limits.fuel is not None or limits.wall_time is not None
+        self._limited = (limits.fuel is not None or limits.wall_time is not None
+                         or limits.live_bytes is not None or limits.alloc_bytes is not None)
         self._hook = None
-        self._image = self._plain_image = self._translated(False)
+        self._image = self._unhooked_image = self._translated(False)
+        self._host = self._allocators[len(self._allocators) - 1]
+        self._array_handler = None
+        if limits.live_bytes is not None or limits.alloc_bytes is not None:
+            self._array_handler = self._host.array_handler()
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._builtins)
+
+    cdef int _find_builtins(self) except -1:
+        cdef Py_ssize_t i, count = len(self._quick)
+        PyMem_RawFree(self._builtins)
+        self._num_builtins = 0
+        self._builtins = <PyObject**>PyMem_RawCalloc(max(count, 1), sizeof(PyObject*))
+        if self._builtins is NULL:
+            raise MemoryError
+        for i in range(count):
+            if self._quick[i] is not None:
+                function = self._callables[i]
+                self._builtins[self._num_builtins] = <PyObject*>function
+                self._num_builtins += 1
+        return 0
 
     cdef Image _translated(self, bint hooked):
         return translate(
             self, self._executable, self._callables, self._quick, self._allocators,
-            optimize=self._optimize, hooked=hooked, fueled=self._limited,
-            keep_arrays=self._max_live == INT64_MAX and not self._limited)
+            rewritings=self._rewritings, hooked=hooked, fueled=self._limited,
+            keep_arrays=not self._limited)
 
     def _close(self):
-        """Let go of code, constants and functions.  Runs in progress finish."""
-        self._image = self._plain_image = None
+        """Release code, constants and functions.  Runs in progress finish."""
+        self._num_builtins = 0
+        self._image = self._unhooked_image = None
         self._hook = None
         self._callables = []
 
@@ -1466,22 +1734,31 @@ cdef class Machine:
         function.param_names = info.param_names
         return function
 
+    def _translated_function(self, int64_t index):
+        from .core.translated import TranslatedFunction  # here, since runs do without
+
+        if self._image is None:
+            raise InternalError("the virtual machine is closed")
+        return TranslatedFunction(
+            self._image, index, self._callables, (*self._allocators, *self._quick))
+
     def _set_hook(self, hook):
         """Call ``hook(pc, before, func, name, ret, args)`` around every call instruction.
 
         Runs that are entered from now on see it; None takes it off.  A true answer before a call
         skips the call and the hook after it.
 
-        A run is told of too: it begins and ends with pc -1, the function and its name; `args` are
-        its arguments, and empty at the end.  A run that ends with an exception ends with pc -2.
+        It is also called at the beginning and the end of a run, with pc -1, the function and its
+        name; `args` are the arguments of the run, and empty at the end.  At the end of a run that
+        raises an exception the pc is -2.
         """
         if hook is None:  # no error on a closed machine: a profile may end after its machine
             self._hook = None
-            self._image = self._plain_image
-        elif self._plain_image is None:
+            self._image = self._unhooked_image
+        elif self._unhooked_image is None:
             raise InternalError("the virtual machine is closed")
         else:
-            if self._image is self._plain_image:
+            if self._image is self._unhooked_image:
                 self._image = self._translated(True)
             self._hook = hook
 
@@ -1490,9 +1767,9 @@ cdef class Machine:
         self._cancel_count += 1
 
     def _drop_idle_arrays(self):
-        """Forget what allocation sites keep for their next use."""
-        if self._plain_image is not None:
-            self._plain_image.drop_idle()
+        """Release the arrays that allocation sites keep for their next run."""
+        if self._unhooked_image is not None:
+            self._unhooked_image.drop_idle()
 
     def _raise_arity(self, index, given, captured):
         raise BugError("Machine._raise_arity must be overridden")
@@ -1510,7 +1787,7 @@ cdef class Machine:
         raise AttributeError("bind")
 
     def _on_error(self, exception, frames, total):
-        """Told of an exception that ends a run, before it reaches the caller."""
+        """Called with an exception that ends a run, before it reaches the caller."""
 
 
 cdef int64_t _bound(object limit) except -1:
@@ -1529,4 +1806,7 @@ set_new(VMFunction, <newfunc>_refuse_function)
 _closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
 (<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc
 
-globals()["Storage"] = Storage  # a name that is cimported is not in the module by itself
+globals()["Storage"] = Storage  # cimport does not put a name into the module
+
+if RVM_UFUNC_WORDS != UFUNC_1_X - UFUNC_1_UFUNC:
+    raise BugError("the table of operations has another number of words for a ufunc")

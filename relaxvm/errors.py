@@ -1,8 +1,8 @@
 """Exception and warning classes.
 
-A user's mistake and a bug of ours are different classes: `BugError` is always the latter.  The
-names `InternalError` and `DiagnosticError` are TVM's: there a failed check of any kind is an
-InternalError, and programs that catch it keep working here.
+Mistakes of a user and bugs of relaxvm have different classes: `BugError` is always a bug.  The
+names `InternalError` and `DiagnosticError` come from TVM, where a failed check of any kind is an
+InternalError, so that programs which catch it keep working.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ __all__ = [
 
 
 class RelaxVMError(RuntimeError):
-    """Base of all exceptions that relaxvm itself raises, unless a builtin type is asked for by name
-    (TypeError, ValueError, IndexError, AttributeError)."""
+    """Base class of all exceptions that relaxvm itself raises, except for builtin exceptions where
+    these are documented (TypeError, ValueError, IndexError, AttributeError)."""
 
 
 class InternalError(RelaxVMError):
-    """A check failed: an operation was asked for that the VM or the builder cannot do.  The name is
-    TVM's; the fault is the caller's."""
+    """A check failed: the VM or the builder was called with something that it cannot do.  The name
+    comes from TVM; it is a mistake of the caller, not a bug of relaxvm."""
 
 
 class LinkError(InternalError):
-    """Packed functions that an executable needs are missing or not allowed.  Names all of them.
+    """Packed functions that an executable needs are missing or not allowed.  The message names all
+    of them.
 
     Attributes:
         missing: names of the functions, in order of the function table.
@@ -54,19 +55,19 @@ class LinkError(InternalError):
 
 
 class DiagnosticError(RelaxVMError):
-    """A script or text is wrong at a known place."""
+    """A script or text is wrong at a known position."""
 
 
 class NestingError(DiagnosticError, RecursionError):
-    """A program is nested more deeply than Python's stack allows it to be walked.  Names the place
-    and the depth."""
+    """A program is nested too deeply to be traversed with Python's stack.  The message has the
+    position and the depth."""
 
 
 class ParseError(DiagnosticError, ValueError):
     """Text could not be parsed.
 
     Attributes:
-        line, column: 1-based position of the fault.
+        line, column: 1-based position of the error.
     """
 
     def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
@@ -76,14 +77,14 @@ class ParseError(DiagnosticError, ValueError):
 
 
 class FormatError(RelaxVMError, ValueError):
-    """A stream is not a well-formed executable, or a value cannot be held by the format."""
+    """A stream is not a well-formed executable, or the format cannot express a value."""
 
 
 class VerifyError(RelaxVMError):
     """An executable breaks rules of the verifier.
 
     Attributes:
-        report: the `relaxvm.Report` with every problem found.
+        report: the `relaxvm.Report` with all problems.
     """
 
     def __init__(self, message: str, report: object = None) -> None:
@@ -108,7 +109,7 @@ class LimitError(RelaxVMError):
 
 
 class TypeSizeError(LimitError, ValueError):
-    """A type is made of too many others; see `relaxvm.ir.MOST_TYPE_PARTS`."""
+    """A type has too many components; see `relaxvm.ir.MOST_TYPE_PARTS`."""
 
 
 class CancelledError(RelaxVMError):
@@ -116,10 +117,10 @@ class CancelledError(RelaxVMError):
 
 
 class CompilerError(RelaxVMError):
-    """The system's C compiler has not done what it was asked for.
+    """The system's C compiler failed.
 
     Attributes:
-        output: all that the compiler wrote.
+        output: the complete output of the compiler.
     """
 
     def __init__(self, message: str, output: str = "") -> None:
@@ -132,11 +133,11 @@ class NoCompilerError(CompilerError):
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is not installed.  Names the extra that brings it."""
+    """An optional dependency is not installed.  The message names the extra to install."""
 
 
 class BugError(RelaxVMError):
-    """relaxvm contradicts itself.  Please report it."""
+    """A bug in relaxvm.  Please report it."""
 
     def __str__(self) -> str:
         return f"this is a bug in relaxvm: {super().__str__()}"
@@ -147,8 +148,8 @@ class RelaxVMWarning(UserWarning):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that ends an error message: the nearest of the known names, or an empty string."""
-    import difflib  # here, so that a start without errors does not pay for it
+    """Return a hint to append to an error message: the nearest known names, or nothing."""
+    import difflib  # here, since it is only needed after an error
 
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

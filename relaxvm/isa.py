@@ -1,6 +1,6 @@
-"""The instruction set: one table from which everything that knows an opcode is derived.
+"""The instruction set: one table from which all code and documentation about opcodes is derived.
 
-An instruction is a run of signed 64-bit words.  The first word is the opcode, the next ones are the
+An instruction is a sequence of signed 64-bit words.  The first word is the opcode, followed by the
 fixed fields of the table in order; a variadic tail is stored as a count word followed by that many
 argument words::
 
@@ -9,16 +9,16 @@ argument words::
     goto   [ 3 | pc_offset ]
     if     [ 4 | cond | false_offset ]
 
-An *argument word* carries its kind in the upper 8 bits and a sign-extended value in the lower 56::
+An *argument word* has its kind in the upper 8 bits and a sign-extended value in the lower 56::
 
      63      56 55                                                    0
     +----------+-------------------------------------------------------+
     |   kind   |                        value                          |
     +----------+-------------------------------------------------------+
 
-Fields (``dst``, ``result``, ``cond``) hold plain register numbers; with kind 0 an argument word
-that names a register is the same number.  Two register numbers are special: `VOID_REGISTER` ("no
-value"; as a destination, "discard") and `VM_REGISTER` (the virtual machine itself).
+The fields ``dst``, ``result`` and ``cond`` are plain register numbers.  The argument word of a
+register is the same number, since the kind is 0.  Two register numbers are special: `VOID_REGISTER`
+("no value"; as a destination, "discard") and `VM_REGISTER` (the virtual machine itself).
 
 The C header, the Cython declarations and the reference page are generated from this module by
 ``scripts/gen_isa.py``.  Source: the Relax VM design and TVM's ``bytecode.h``.
@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from .aliases import attribute
+
 __all__ = [
     "OPS",
     "Arg",
@@ -38,7 +40,7 @@ __all__ = [
     "FieldKind",
     "FuncKind",
     "Instruction",
-    "Op",
+    "InstructionSpec",
     "Opcode",
     "decode",
     "decode_arg",
@@ -48,7 +50,7 @@ __all__ = [
 
 
 class FieldKind(Enum):
-    """What a word of an instruction means, beyond the opcode word itself."""
+    """The kind of a word of an instruction after the opcode."""
 
     DST = "register written, or the void register"
     REG = "register read"
@@ -64,7 +66,7 @@ class Field(NamedTuple):
     kind: FieldKind
 
 
-class Op(NamedTuple):
+class InstructionSpec(NamedTuple):
     """A row of the instruction table.
 
     Attributes:
@@ -73,7 +75,7 @@ class Op(NamedTuple):
         fields: the fixed words after the opcode, in order.
         tail: the repeated word after a count word, or None.
         meaning: one line of pseudo-code; ``R`` is the register file and ``F`` the function table.
-        falls_through: whether control may go on to the next instruction.
+        falls_through: whether control may continue with the next instruction.
     """
 
     code: int
@@ -88,11 +90,11 @@ class Op(NamedTuple):
 
     @property
     def fixed_words(self) -> int:
-        """Words of an instruction without its tail items; a tail's count word is included."""
+        """Number of words without the items of the tail, but with its count word."""
         return 1 + len(self.fields) + (self.tail is not None)
 
     def word_of(self, name: str) -> int:
-        """Position of the named field, in words from the start of the instruction."""
+        """Return the position of a field, in words from the start of the instruction."""
         for i, field in enumerate(self.fields):
             if field.name == name:
                 return 1 + i
@@ -100,7 +102,7 @@ class Op(NamedTuple):
 
 
 OPS: Final = (
-    Op(
+    InstructionSpec(
         1,
         "call",
         (Field("dst", FieldKind.DST), Field("func_idx", FieldKind.FUNC)),
@@ -108,9 +110,9 @@ OPS: Final = (
         "R[dst] = F[func_idx](*args); pc += 1",
         True,
     ),
-    Op(2, "ret", (Field("result", FieldKind.REG),), None, "return R[result]", False),
-    Op(3, "goto", (Field("pc_offset", FieldKind.PC),), None, "pc += pc_offset", False),
-    Op(
+    InstructionSpec(2, "ret", (Field("result", FieldKind.REG),), None, "return R[result]", False),
+    InstructionSpec(3, "goto", (Field("pc_offset", FieldKind.PC),), None, "pc += pc_offset", False),
+    InstructionSpec(
         4,
         "if",
         (Field("cond", FieldKind.REG), Field("false_offset", FieldKind.PC)),
@@ -125,7 +127,7 @@ OP_BY_NAME: Final = {op.name: op for op in OPS}
 
 
 class Opcode(IntEnum):
-    """Opcode words.  Kept equal to `OPS` by a test."""
+    """Opcode words.  A test checks that they are equal to `OPS`."""
 
     CALL = 1
     RET = 2
@@ -146,7 +148,7 @@ class FuncKind(IntEnum):
     """Kind of an entry of the function table.
 
     ``PACKED`` is resolved by name when a VM is created, ``BYTECODE`` has instructions in this
-    executable, ``COMPILED`` is a function compiled to VM-TIR that lives in an imported module.
+    executable, ``COMPILED`` is a function whose code is in an imported module.
     """
 
     PACKED = 0
@@ -158,7 +160,7 @@ KIND_SHIFT: Final = 56
 VALUE_MASK: Final = (1 << KIND_SHIFT) - 1
 VALUE_MAX: Final = (1 << (KIND_SHIFT - 1)) - 1
 VALUE_MIN: Final = -VALUE_MAX
-"""Least immediate: TVM's range is symmetric, although 56 bits could hold one value more."""
+"""The smallest immediate: TVM's range is symmetric, although 56 bits could hold one more value."""
 
 VOID_REGISTER: Final = 1 << 54
 VM_REGISTER: Final = (1 << 54) + 1
@@ -202,7 +204,7 @@ class Arg:
         return encode_arg(self.kind, self.value)
 
     def is_register(self) -> bool:
-        """Whether this names an ordinary register of the frame (not void, not the VM)."""
+        """Whether this is an ordinary register of the frame (not void, not the VM)."""
         return self.kind == ArgKind.REGISTER and self.value not in (VOID_REGISTER, VM_REGISTER)
 
     @classmethod
@@ -220,12 +222,12 @@ class Arg:
 class Instruction:
     """A decoded instruction: its row of the table, its field words and its argument words."""
 
-    op: Op
+    op: InstructionSpec
     fields: tuple[int, ...]
     args: tuple[Arg, ...] = ()
 
     def __getitem__(self, name: str) -> int:
-        """Value of a fixed field by name, for example ``instr["dst"]``."""
+        """Return the value of a fixed field by name, for example ``instr["dst"]``."""
         return self.fields[self.op.word_of(name) - 1]
 
     @property
@@ -234,7 +236,7 @@ class Instruction:
 
 
 def encode(instr: Instruction) -> list[int]:
-    """Words of an instruction; the inverse of `decode`."""
+    """Return the words of an instruction; the inverse of `decode`."""
     words = [instr.op.code, *instr.fields]
     if instr.op.tail is not None:
         words.append(len(instr.args))
@@ -253,7 +255,7 @@ def decode(words: Words, offset: int = 0) -> Instruction:
     """Decode the instruction that starts at word `offset`.
 
     Raises:
-        ValueError: unknown opcode or argument kind, or the instruction does not fit into `words`.
+        ValueError: the opcode or the kind of an argument is unknown, or `words` is too short.
     """
     left = len(words) - offset
     if offset < 0 or left < 1:
@@ -273,3 +275,7 @@ def decode(words: Words, offset: int = 0) -> Instruction:
                          f"{left - op.fixed_words} words are left")
     args = tuple(Arg.from_word(int(words[first + i])) for i in range(count))
     return Instruction(op, fields, args)
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(__name__, name)

@@ -1,4 +1,4 @@
-"""Bounds on what a file may hold and on what a run may use."""
+"""Bounds on the content of files and on the resources of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Limits"]
 
 _MIB = 1 << 20
 _MOST = (1 << 63) - 1
-"""What the core can count to."""
+"""The greatest number that the core can count to."""
 _MOST_SECONDS = 10**9
 
 
@@ -19,8 +19,8 @@ _MOST_SECONDS = 10**9
 class Limits:
     """Bounds for loading and running; None means no bound.
 
-    The first group is checked when a file is read or verified, the second while it runs.  Exceeding
-    one raises `relaxvm.errors.LimitError`, which names the field.
+    The fields up to `shape_dims` are checked when a file is read or verified, the others during a
+    run.  Exceeding one raises `relaxvm.errors.LimitError`, which names the field.
 
     Attributes:
         file_bytes: bytes of a stream that is not memory-mapped.
@@ -33,12 +33,14 @@ class Limits:
             a file or variable.
         rank: dimensions of a tensor constant.
         shape_dims: dimensions of a shape constant, which may be a shape program.
-        call_depth: VM frames alive at once.  Frames are on the heap: this bounds memory, not the C
-            stack.
+        call_depth: VM frames that exist at once.  Frames are on the heap: this bounds memory, not
+            the C stack.
         fuel: instructions per call from Python, counted by basic block.
-        wall_time: seconds per call from Python; looked at between instructions.
-        live_bytes: bytes handed out by the VM's allocators and not yet freed.
-        alloc_bytes: bytes of one allocation.
+        wall_time: seconds per call from Python; checked between instructions and by
+            kernels that take long.
+        live_bytes: bytes of storages and arrays that runs have allocated and that are still
+            referenced, and of the other objects of a run.
+        alloc_bytes: bytes of one storage or array.
     """
 
     file_bytes: int | None = 4096 * _MIB
@@ -74,7 +76,7 @@ class Limits:
 
     @classmethod
     def untrusted(cls) -> Limits:
-        """Limits for files of unknown origin."""
+        """Return limits for files of unknown origin."""
         return cls(
             file_bytes=256 * _MIB,
             functions=10_000,
@@ -93,14 +95,14 @@ class Limits:
         )
 
     def but(self, **changes: Any) -> Limits:
-        """A copy with some fields changed: ``Limits.untrusted().but(fuel=None)``."""
+        """Return a copy with some fields changed: ``Limits.untrusted().but(fuel=None)``."""
         return replace(self, **changes)
 
     def check(self, name: str, value: float, subject: str) -> None:
-        """Raise if `value` is above the field `name`.
+        """Check that `value` does not exceed the field `name`.
 
         Raises:
-            LimitError: with subject, limit and value.
+            LimitError: it does; the message has subject, limit and value.
         """
         bound = getattr(self, name)
         if bound is not None and value > bound:

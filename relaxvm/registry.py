@@ -1,14 +1,14 @@
 """Packed functions by name: the global registry, scoped registries, and signatures.
 
-A *signature* says what a packed function takes, in a small language that reads like Python::
+A *signature* describes the parameters of a packed function, in a small language like Python's::
 
     "ctx: vm, size: int"
     "x: tensor|shape, heap: tensor|none, n: int, *codes: int, err: str"
     "storage: storage, offset: int, shape: shape, dtype: dtype, scope: str = ..."
 
-``*name`` takes any number of arguments (it may stand before the last ones), ``= ...`` marks an
-optional one.  The kinds are those of `relaxvm.values.kind_of` plus ``vm``, ``storage``, ``closure``
-and ``any``.  The verifier checks calls against signatures before anything runs.
+``*name`` accepts any number of arguments (other parameters may follow), ``= ...`` marks an optional
+parameter.  The kinds are those of `relaxvm.values.kind_of` and ``vm``, ``storage``, ``closure`` and
+``any``.  The verifier checks calls against signatures before anything runs.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 ANY: Final = frozenset({"any"})
 
 KERNEL_PREFIX: Final = "relaxvm.kernel."
-"""Of the kernels that ship with relaxvm."""
+"""Prefix of the names of relaxvm's own kernels."""
 
 
 class Param(NamedTuple):
-    """A parameter of a packed function: its name and the kinds it takes."""
+    """A parameter of a packed function: its name and the kinds it accepts."""
 
     name: str
     kinds: frozenset[str]
     optional: bool = False
 
     def accepts(self, kind: str) -> bool:
-        """Whether a value of `kind` may be passed; a bool is an int, a shape is a tuple."""
+        """Return whether a value of `kind` is accepted; a bool is an int, a shape is a tuple."""
         kinds = self.kinds
         return (
             "any" in kinds
@@ -63,7 +63,7 @@ class Param(NamedTuple):
         return text + " = ..." if self.optional else text
 
 
-# What a call passes, as far as the code shows it: the kind, and the value where it is a constant.
+# An argument of a call as far as the code determines it: its kind, and its value if constant.
 StaticArg = tuple[str, Any]
 StaticCheck = Callable[[Sequence[StaticArg]], Iterable[str]]
 
@@ -76,9 +76,9 @@ class Signature(NamedTuple):
         variadic: the parameter that repeats, or None.
         last: parameters after the variadic one.
         result: kind of the result.
-        check: further load-time check.  Gets ``(kind, value)`` per argument, where the value is the
-            constant or immediate and ``None`` where only the run knows it (kind ``"any"``), and
-            yields messages.
+        check: further load-time check.  Called with ``(kind, value)`` per argument, where the value
+            is the constant or immediate, or None if it is only known at run time (kind ``"any"``).
+            Yields messages.
     """
 
     params: tuple[Param, ...] = ()
@@ -89,7 +89,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, result: str = "any", check: StaticCheck | None = None) -> Signature:
-        """Read the language of the module's docstring."""
+        """Parse the language described in the module's docstring."""
         first: list[Param] = []
         last: list[Param] = []
         variadic: Param | None = None
@@ -113,11 +113,11 @@ class Signature(NamedTuple):
 
     @property
     def max_args(self) -> int | None:
-        """Most arguments a call may pass, None for any number."""
+        """The maximal number of arguments of a call, None for any number."""
         return None if self.variadic is not None else len(self.params)
 
     def bind(self, count: int) -> list[Param] | None:
-        """The parameter that each of `count` arguments goes to, or None if the count is wrong."""
+        """Return the parameter of each of `count` arguments, or None if the count is wrong."""
         if count < self.min_args or (self.max_args is not None and count > self.max_args):
             return None
         if self.variadic is None:
@@ -126,7 +126,7 @@ class Signature(NamedTuple):
         return [*self.params, *([self.variadic] * middle), *self.last]
 
     def arity(self) -> str:
-        """``3``, ``3 or 4``, ``3 to 5``, ``at least 2``."""
+        """Return the number of arguments as text: ``3``, ``3 or 4``, ``3 to 5``, ``at least 2``."""
         low, high = self.min_args, self.max_args
         if high is None:
             return f"at least {low}"
@@ -144,11 +144,11 @@ class PackedFunc(NamedTuple):
     """A registered function.
 
     Attributes:
-        name: the name that bytecode calls it by.
-        func: the callable.  It gets positional arguments only.
-        signature: what it takes, or None if unknown.
-        effect: whether it reaches beyond its arguments (files, other registries).  An executable
-            may name such a function only if the VM's capability list does so too.
+        name: its name in bytecode.
+        func: the callable.  It is called with positional arguments only.
+        signature: its signature, or None if unknown.
+        effect: whether it has effects beyond its arguments (files, other registries).  An
+            executable may call such a function only if the creator of the VM allows it by name.
         doc: one paragraph for the reference page.
         weak: whether another function may be registered under the name without ``override``.
     """
@@ -162,9 +162,9 @@ class PackedFunc(NamedTuple):
 
 
 class Registry:
-    """Packed functions by name, with an optional parent that is asked next.
+    """Packed functions by name, with an optional parent for names that are not found.
 
-    ``Registry(parent=relaxvm.registry.GLOBAL)`` gives a scope for one VM: pass it as
+    ``Registry(parent=relaxvm.registry.GLOBAL)`` makes a scope for one VM: pass it as
     ``VirtualMachine(..., functions=registry)``.
     """
 
@@ -195,7 +195,7 @@ class Registry:
         Raises:
             TypeError: `name` is not a string or `func` is not callable.
             ValueError: the name is empty.
-            RelaxVMError: the name is taken here, not weakly, and `override` is false.
+            RelaxVMError: the name exists in this registry, is not weak, and `override` is false.
         """
         if not isinstance(name, str):
             raise TypeError(f"register_func: expected a name, got {type(name).__name__}")
@@ -219,19 +219,23 @@ class Registry:
         return record
 
     def remove(self, name: str) -> None:
-        """Take a function out.  KeyError if it is not here."""
+        """Remove a function.
+
+        Raises:
+            KeyError: it is not in this registry.
+        """
         del self._own[name]
 
     def lookup(self, name: str) -> PackedFunc | None:
-        """The record of a name, here or in a parent, or None."""
+        """Return the record of a name, in this registry or a parent, or None."""
         record = self._own.get(name)
         return record if record is not None or self.parent is None else self.parent.lookup(name)
 
     def get(self, name: str, allow_missing: bool = False) -> Any:
-        """The callable of a name.
+        """Return the callable of a name.
 
         Raises:
-            ValueError: unknown name, unless `allow_missing` (then None).
+            ValueError: the name is unknown; with `allow_missing` None is returned instead.
         """
         record = self.lookup(name)
         if record is None:
@@ -242,7 +246,7 @@ class Registry:
         return record.func
 
     def names(self) -> list[str]:
-        """All names, sorted, those of parents included."""
+        """Return all names, including those of parents, sorted."""
         found = set(self._own)
         if self.parent is not None:
             found.update(self.parent.names())
@@ -262,12 +266,13 @@ class Registry:
 
 
 class _Global(Registry):
-    """The global registry.  Kernels register themselves when they are imported, and most programs
-    call none: that is put off until a name with their prefix, or all names, are asked for."""
+    """The global registry.  Kernels register themselves when they are imported.  Since most
+    programs call none, they are only imported when a name with their prefix, or the list of all
+    names, is requested."""
 
     def _import_kernels(self, name: str = KERNEL_PREFIX) -> None:
-        # Nothing is noted here: the import system knows what is loaded, and lets other threads wait
-        # while it is, but not the kernels that register themselves meanwhile.
+        # No flag is needed: the import system knows what is loaded.  It makes other threads wait
+        # during the import, but not the kernels that register themselves in it.
         if name.startswith(KERNEL_PREFIX):
             from . import kernels  # noqa: F401
 
@@ -297,7 +302,7 @@ class _Global(Registry):
 
 
 GLOBAL: Final = _Global()
-"""The registry that `register_func` fills and that a VM uses unless told otherwise."""
+"""The registry of `register_func`, which a VM uses by default."""
 
 
 @overload
@@ -314,11 +319,11 @@ def register_func(name: Any, func: Any = None, override: bool = False, **kwargs:
     Args:
         name: the name, or (bare decorator) the function, registered under its ``__name__``.
         func: the callable; without it a decorator is returned.
-        override: replace an earlier registration of this name.
+        override: replace an earlier function of this name.
         kwargs: ``signature``, ``effect``, ``doc`` as in `Registry.register`.
 
     Raises:
-        RelaxVMError: the name is taken and `override` is false.
+        RelaxVMError: the name exists and `override` is false.
         TypeError: `name` is neither a string nor callable, or `func` is not callable.
     """
     load_shipped()
@@ -339,24 +344,23 @@ def register_func(name: Any, func: Any = None, override: bool = False, **kwargs:
 
 
 def get_func(name: str, allow_missing: bool = False) -> Any:
-    """The globally registered function of a name.
+    """Return the globally registered function with a name.
 
     Raises:
-        ValueError: unknown name, unless `allow_missing` (then None).
+        ValueError: the name is unknown; with `allow_missing` None is returned instead.
     """
     load_shipped()
     return GLOBAL.get(name, allow_missing)
 
 
 def list_funcs() -> list[str]:
-    """Names of all globally registered functions, sorted."""
+    """Return the names of all globally registered functions, sorted."""
     load_shipped()
     return GLOBAL.names()
 
 
 def load_shipped() -> None:
-    """Register the builtins; the other functions that ship with relaxvm, its kernels, are there as
-    soon as one of them is asked for."""
-    # They register themselves when imported; nobody needs them before the first look-up, or before
-    # a program registers a function, which may be under the name of one of them.
+    """Register the builtins.  Relaxvm's kernels are registered when one of them is looked up."""
+    # They register themselves when imported.  They are not needed before the first look-up, or
+    # before a program registers a function, which may have the name of a builtin.
     from . import builtins  # noqa: F401

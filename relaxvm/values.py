@@ -1,4 +1,4 @@
-"""Runtime values: shapes, devices, data types, and what may enter a register.
+"""Runtime values: shapes, devices, and what may enter a register.
 
 A register holds a Python object: a tensor is a `numpy.ndarray`, a shape a `Shape`, a data type a
 `numpy.dtype`, a tuple a `tuple`; int, float, bool, str and None are themselves.
@@ -7,7 +7,6 @@ A register holds a Python object: a tensor is a `numpy.ndarray`, a shape a `Shap
 from __future__ import annotations
 
 import array
-import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
@@ -16,22 +15,15 @@ from typing import Any, Final, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import FormatError, MissingExtraError
+from .aliases import attribute
 
 __all__ = [
     "Device",
     "Shape",
-    "as_dtype",
     "cpu",
-    "describe",
     "device",
-    "dtype_from_dl",
-    "dtype_name",
-    "dtype_to_dl",
-    "element_dtype",
     "is_sealed",
     "kind_of",
-    "readable",
     "take_from",
     "to_value",
 ]
@@ -139,116 +131,6 @@ def device(spec: str | Device, index: int | None = None) -> Device:
     return Device(name, int(tail) if tail else index or 0)
 
 
-# DLPack type codes; the bits come from the numpy item size except where a narrow type is padded.
-_DL_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_DL_KINDS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
-_ML_DTYPES: Final = {
-    "bfloat16": (4, 16),
-    "float8_e3m4": (7, 8),
-    "float8_e4m3": (8, 8),
-    "float8_e4m3b11fnuz": (9, 8),
-    "float8_e4m3fn": (10, 8),
-    "float8_e4m3fnuz": (11, 8),
-    "float8_e5m2": (12, 8),
-    "float8_e5m2fnuz": (13, 8),
-    "float8_e8m0fnu": (14, 8),
-}
-_NARROW: Final = frozenset({"int2", "int4", "uint1", "uint2", "uint4"})
-"""Further types of ml_dtypes, which DLPack does not know."""
-_ML_BY_DL: Final = {code: name for name, code in _ML_DTYPES.items()}
-
-
-def _ml_dtype(name: str) -> np.dtype[Any]:
-    try:
-        import ml_dtypes
-    except ImportError:
-        raise MissingExtraError(
-            f"dtype {name}: needs the package ml_dtypes; install relaxvm[ml-dtypes]"
-        ) from None
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return dtype
-
-
-@functools.cache
-def _dtype_of_name(name: str) -> np.dtype[Any]:
-    if name in _ML_DTYPES:
-        return _ml_dtype(name)
-    try:
-        return np.dtype(name)
-    except (TypeError, ValueError, SyntaxError):  # numpy reads some names as Python
-        raise TypeError(f"dtype: {name!r} is not a data type") from None
-
-
-def as_dtype(spec: Any) -> np.dtype[Any]:
-    """A numpy dtype from a name (TVM's names, bfloat16 and float8 included), dtype or scalar type.
-
-    Raises:
-        TypeError: not a data type.
-        MissingExtraError: a type of ml_dtypes, which is not installed.
-    """
-    if isinstance(spec, np.dtype):
-        return spec
-    return _dtype_of_name(spec) if isinstance(spec, str) else np.dtype(spec)
-
-
-@functools.cache
-def element_dtype(spec: str) -> str:
-    """The name of a data type that elements of a tensor in a program have: bool, an integer or a
-    float.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if spec in _ML_DTYPES:
-        return spec
-    dtype = as_dtype(spec)
-    if dtype.kind in "biuf" or dtype.name in _NARROW:
-        return dtype_name(dtype)
-    raise TypeError(f"dtype: expected bool, an integer or a float, got {spec!r}")
-
-
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name as TVM spells it: ``float32``, ``bool``, ``bfloat16``."""
-    return dtype.name
-
-
-def dtype_to_dl(dtype: np.dtype[Any]) -> tuple[int, int, int]:
-    """(code, bits, lanes) of DLPack's DLDataType.
-
-    Raises:
-        FormatError: DLPack has no such type (strings, objects, dates, records).
-    """
-    if dtype.name in _ML_DTYPES:  # first, because float8_e5m2 claims to be of kind "f"
-        return (*_ML_DTYPES[dtype.name], 1)
-    if dtype.kind in _DL_CODES and dtype.fields is None and dtype.subdtype is None:
-        return _DL_CODES[dtype.kind], dtype.itemsize * 8, 1
-    raise FormatError(f"dtype {dtype}: DLPack has no such type")
-
-
-def dtype_from_dl(code: int, bits: int, lanes: int) -> np.dtype[Any]:
-    """The numpy dtype of a DLDataType; the inverse of `dtype_to_dl`.
-
-    Raises:
-        FormatError: no numpy dtype corresponds to it (vector lanes, 4-bit types, handles).
-        MissingExtraError: a type of ml_dtypes, which is not installed.
-    """
-    if lanes == 1:
-        if (code, bits) in _ML_BY_DL:
-            return _ml_dtype(_ML_BY_DL[code, bits])
-        if code == 6 and bits == 8:
-            return np.dtype(np.bool_)
-        kind = _DL_KINDS.get(code)
-        if kind in ("i", "u", "f", "c") and bits % 8 == 0:
-            try:
-                dtype = np.dtype(f"{kind}{bits // 8}")  # numpy's one object for it
-            except TypeError:
-                pass
-            else:
-                if dtype.itemsize * 8 == bits:
-                    return dtype
-    raise FormatError(f"data type (code {code}, bits {bits}, lanes {lanes}): no numpy dtype for it")
-
-
 def is_sealed(array: np.ndarray[Any, Any]) -> bool:
     """Whether neither the array nor any that it is a view of can be written to."""
     base: Any = array
@@ -287,67 +169,6 @@ _KINDS: Final[tuple[tuple[type, str], ...]] = (
 )
 
 
-def describe(value: object) -> str:
-    """A short text for messages: ``float32[2, 3]``, ``Shape(2, 3)``, ``int 7``, ``tuple of 3``.
-
-    Bounded in length and work whatever the value, and calls no code of the value's own class: an
-    object that is not a value of the VM is named by its type.
-    """
-    cls = type(value)
-    if value is None:
-        return "None"
-    if isinstance(value, np.ndarray):
-        dims = _ndarray_shape(value)
-        return f"{_dtype_text(_ndarray_dtype(value))}[{', '.join(map(str, dims))}]"
-    if isinstance(value, Shape):
-        count = tuple.__len__(value)
-        if count > 8:
-            return f"Shape of {count} dimensions"
-        return f"Shape({', '.join(map(str, tuple.__iter__(value)))})"
-    if isinstance(value, tuple):
-        return f"tuple of {tuple.__len__(value)}"
-    if isinstance(value, list):
-        return f"tuple of {list.__len__(value)}"
-    if isinstance(value, (bool, np.bool_)):
-        return f"bool {bool(value)}"
-    if isinstance(value, int):
-        bits = int.bit_length(value)
-        return f"int {int.__repr__(value)}" if bits <= 128 else f"int of {bits} bits"
-    if isinstance(value, float):
-        return f"float {float.__repr__(value)}"
-    if isinstance(value, str):
-        head = str.__getitem__(value, slice(_CLIP))
-        return f"str {_clip(str.__repr__(head), str.__len__(value) > _CLIP)}"
-    if isinstance(value, np.dtype):
-        return f"dtype {_dtype_text(value)}"
-    if isinstance(value, Device):
-        return f"device {value}"
-    return _clip(cls.__name__)
-
-
-_CLIP: Final = 40
-_ndarray_shape: Final = np.ndarray.shape.__get__
-_ndarray_dtype: Final = np.ndarray.dtype.__get__
-
-
-def _dtype_text(dtype: np.dtype[Any]) -> str:
-    try:
-        return _clip(str(dtype))
-    except RecursionError:  # of arrays of arrays of arrays
-        return dtype.name
-
-
-def _clip(text: str, cut: bool = False) -> str:
-    return text[: _CLIP - 3] + "..." if cut or len(text) > _CLIP else text
-
-
-def readable(text: str, width: int = 60) -> str:
-    """A name from a file as it may stand in a message: printable and short."""
-    if len(text) > width:
-        text = text[: width - 3] + "..."
-    return text if text.isprintable() else ascii(text)[1:-1]
-
-
 def to_value(x: Any) -> Any:
     """Turn an argument from Python into a run-time value, without a copy where its protocol allows.
 
@@ -367,7 +188,7 @@ def to_value(x: Any) -> Any:
     ``memoryview``, ``bytearray``,   array over the same memory
     ``array.array``, ``mmap``,
     ``ctypes`` arrays
-    objects of TVM's FFI             what `relaxvm.ffi.from_ffi` makes of them
+    objects of TVM's FFI             what `relaxvm.core.ffi.from_ffi` makes of them
     anything else                    the same object, opaque
     ===============================  ==========================================================
 
@@ -459,8 +280,8 @@ def _plain(x: NDArray[Any]) -> NDArray[Any]:
     masked = sys.modules.get("numpy.ma")  # imported if a masked array exists
     if masked is not None and isinstance(x, masked.MaskedArray) and masked.is_masked(x):
         raise TypeError(
-            f"masked array {describe(x)}: expected a plain array, the mask would be lost; "
-            f"pass x.filled(value) or x.data"
+            f"masked array {x.dtype}[{', '.join(map(str, x.shape))}]: expected a plain array, "
+            f"the mask would be lost; pass x.filled(value) or x.data"
         )
     return x.view(np.ndarray)
 
@@ -473,3 +294,7 @@ def _is_buffer(x: object) -> bool:
     return (ctypes is not None and isinstance(x, ctypes.Array)) or (
         mmap is not None and isinstance(x, mmap.mmap)
     )
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(__name__, name)

@@ -1,4 +1,4 @@
-"""What is installed here: for bug reports, and for builds against the headers."""
+"""Versions of the installation for bug reports, and the path of the C headers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _OPTIONAL: Final = ("ml_dtypes", "scikit-learn", "apache-tvm", "apache-tvm-ffi")
 
 
 def get_include() -> str:
-    """The directory to give a C compiler with ``-I`` for ``#include <relaxvm/isa.h>``.
+    """Return the directory to pass to a C compiler with ``-I`` for ``#include <relaxvm/isa.h>``.
 
     Raises:
-        FileNotFoundError: this installation lacks the headers.
+        FileNotFoundError: the headers are not installed.
     """
     package = Path(__file__).resolve().parent
-    # Beside the modules once installed, beside the package in a checkout.
+    # In the package if it is installed, next to the package in a checkout.
     for folder in (package / "include", package.parent / "include"):
         if (folder / "relaxvm" / "isa.h").is_file():
             return str(folder)
@@ -30,10 +30,12 @@ def get_include() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Name -> version of what relaxvm is made of and runs on; "not installed" where that is so."""
+    """Return the versions of relaxvm, of the platform and of related packages, by name; for missing
+    packages "not installed"."""
     import numpy as np
 
-    from . import __version__, _build
+    from . import __version__
+    from .core import _build
 
     found = {
         "relaxvm": __version__ + (" (debug build)" if _build.debug else ""),

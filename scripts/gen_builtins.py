@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: the builtins are those of this checkout
+if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
     sys.path.insert(0, str(ROOT))
 
 from relaxvm import kernels  # noqa: E402
@@ -29,7 +29,7 @@ from relaxvm.builtins import (  # noqa: E402
 )
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
 
-FAMILIES = ("shape", "checks", "memory", "data", "call", "run", "lm", "tensor_cache")
+FAMILIES = ("shape", "checks", "allocation", "data", "call", "run", "lm", "tensor_cache")
 """Modules of relaxvm.builtins, in the order of the page."""
 
 _PREFIXES = (PREFIX, OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX)
@@ -39,26 +39,27 @@ INTRODUCTION = """\
 
 # Builtins
 
-The packed functions that every virtual machine has: `vm.builtin.*`, `relax.run.*` and `runtime.*`,
-those of TVM, and `relaxvm.builtin.*`, which TVM does not have. `relaxvm.get_func(name)` gives any
+The packed functions that every virtual machine has: TVM's `vm.builtin.*`, `relax.run.*` and
+`runtime.*`, and `relaxvm.builtin.*`, which TVM does not have. `relaxvm.get_func(name)` returns any
 of them as a Python function.
 
-A signature reads as in `relaxvm.registry`: `name: kind`, several kinds separated by `|`, `*name`
-for any number of arguments, `= ...` for one that may be left out. The verifier checks the calls of
-a file against it before anything runs. The kinds are those of `relaxvm.values.kind_of`, and `vm`
-(the VM state register), `storage`, `closure` and `any`. A bool counts as an int, and a tuple of
-ints as a shape.
+Signatures are written as in `relaxvm.registry`: `name: kind`, alternatives separated by `|`,
+`*name` for any number of arguments, `= ...` for an optional argument. The verifier checks the calls
+of a file against them before anything runs. The kinds are those of `relaxvm.values.kind_of`, and
+`vm` (the VM state register), `storage`, `closure` and `any`. A bool is accepted as an int, and a
+tuple of ints as a shape.
 
-Functions marked *effect* reach beyond their arguments: to files, or to what other programs of the
-process share. Where the caller of a VM lists the functions that a file may name, they have to be in
-that list; the others are always allowed.
+Functions marked *effect* have side effects outside of their arguments: on files, or on state that
+programs of the process share. If the caller of a VM lists the functions that a file may use, these
+must be in the list; the others are always allowed.
 
-An *error context*, `err`, is a text that opens the message if the check fails. It may be None.
+An *error context*, `err`, is a string that begins the error message if the check fails. It may be
+None.
 """
 
 
 def page() -> str:
-    """The text of the file."""
+    """Return the text of docs/builtins.md."""
     load_shipped()
     out = [INTRODUCTION]
     for family in FAMILIES:
@@ -72,7 +73,7 @@ def page() -> str:
 
 
 def records(module: str) -> Iterator[tuple[PackedFunc, list[str]]]:
-    """The builtins that a module defines, in its order, each with its other names."""
+    """Yield the builtins that a module defines, in order of definition, each with its aliases."""
     names: dict[Callable[..., object], list[str]] = {}
     for name in GLOBAL.names():
         func = GLOBAL.get(name)
@@ -86,7 +87,7 @@ def records(module: str) -> Iterator[tuple[PackedFunc, list[str]]]:
 
 
 def entry(record: PackedFunc, aliases: list[str]) -> str:
-    """The part of the page about one function."""
+    """Return the section of one function."""
     out = [f"### {record.name.removeprefix(PREFIX)}\n", f"```\n{heading(record)}\n```\n"]
     if record.effect:
         out.append("*Effect.*\n")
@@ -98,7 +99,7 @@ def entry(record: PackedFunc, aliases: list[str]) -> str:
 
 
 def heading(record: PackedFunc) -> str:
-    """Name and signature, over several lines if it is long."""
+    """Return the name and signature, on several lines if they are long."""
     signature = record.signature or Signature()
     line = f"{record.name}{signature}"
     if len(line) <= 96:
@@ -113,7 +114,7 @@ ITEM = re.compile(r"^    (\w+): (.*)$")
 
 
 def markdown(doc: str) -> str:
-    """A docstring as Markdown: sections become lists, double backticks single ones."""
+    """Convert a docstring to Markdown: sections to lists, double backticks to single ones."""
     out: list[str] = []
     section = False
     for line in doc.splitlines():
@@ -139,13 +140,15 @@ KERNEL_FAMILIES = (
 
 
 def kernels_page() -> str:
-    """The text of the page of the kernels."""
+    """Return the text of docs/kernels.md."""
     title, _, rules = inspect.cleandoc(kernels.__doc__ or "").partition("\n")
     out = [
         "<!-- Generated from relaxvm/kernels by scripts/gen_builtins.py - do not edit. -->\n",
         "# Kernels\n",
         markdown(f"{title}\n{rules}") + "\n",
         "The verifier checks the number of arguments and, where it can see them, their kinds.\n",
+        "Many kernels also have implementations in C for small contiguous tensors, which return\n"
+        "the same results: [adding a C kernel](adding-a-c-kernel.md).\n",
     ]
     for family in KERNEL_FAMILIES:
         module = importlib.import_module(f"relaxvm.kernels.{family}")
@@ -160,7 +163,7 @@ def kernels_page() -> str:
 
 
 def kernel_records(module: str) -> Iterator[PackedFunc]:
-    """The kernels that a module registers, by name."""
+    """Yield the kernels that a module registers, sorted by name."""
     for name in GLOBAL.names():
         record = GLOBAL.lookup(name)
         assert record is not None
@@ -169,7 +172,7 @@ def kernel_records(module: str) -> Iterator[PackedFunc]:
 
 
 def kernel_row(record: PackedFunc) -> str:
-    """The row of a kernel: name, arguments, what it does."""
+    """Return the table row of a kernel: name, arguments, description."""
     arguments = str(record.signature)[1:].rpartition(") -> ")[0].replace("|", "\\|")
     meaning = markdown(" ".join(record.doc.split())).replace("|", "\\|")
     return f"| `{record.name}` | `{arguments}` | {meaning} |"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write what is derived from the instruction table in ``relaxvm/isa.py``.
+"""Generate files from the instruction table in ``relaxvm/isa.py``.
 
     python scripts/gen_isa.py          write the files that have changed
     python scripts/gen_isa.py --check  write nothing; fail if a file is stale
 
-The files: ``include/relaxvm/isa.h``, ``relaxvm/_isa.pxd`` and ``docs/isa.md``.
+The files: ``include/relaxvm/isa.h``, ``relaxvm/core/_isa.pxd`` and ``docs/isa.md``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from enum import IntEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: the table is that of this checkout
+if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
     sys.path.insert(0, str(ROOT))
 
 from relaxvm import isa  # noqa: E402
-from relaxvm.exec_builder import ExecBuilder  # noqa: E402
 from relaxvm.executable import VMExecutable  # noqa: E402
-from relaxvm.formats import binary  # noqa: E402
-from relaxvm.formats.text import format_instruction  # noqa: E402
+from relaxvm.executable.exec_builder import ExecBuilder  # noqa: E402
+from relaxvm.executable.formats import binary  # noqa: E402
+from relaxvm.executable.formats.text import format_instruction  # noqa: E402
 
 NOTICE = "Generated from relaxvm/isa.py by scripts/gen_isa.py - do not edit."
 
@@ -35,8 +35,8 @@ ENUMS: tuple[tuple[str, str, type[IntEnum]], ...] = (
 """Prefix of the names, comment, members."""
 
 CONSTANTS: tuple[tuple[str, int, str], ...] = (
-    ("VALUE_MAX", isa.VALUE_MAX, "Greatest value of an argument word."),
-    ("VALUE_MIN", isa.VALUE_MIN, "Least immediate."),
+    ("VALUE_MAX", isa.VALUE_MAX, "Largest value of an argument word."),
+    ("VALUE_MIN", isa.VALUE_MIN, "Smallest immediate."),
     ("VALUE_MASK", isa.VALUE_MASK, "Bits of the value in an argument word."),
     ("VOID_REGISTER", isa.VOID_REGISTER, 'Register number for "no value" and "discard".'),
     ("VM_REGISTER", isa.VM_REGISTER, "Register number of the virtual machine."),
@@ -48,13 +48,13 @@ MAGICS: tuple[tuple[str, int, str], ...] = (
     (
         "FILE_MAGIC_WITHOUT_SCOPES",
         binary.MAGIC_WITHOUT_SCOPES,
-        "The same of older files, which have no section of memory scopes.",
+        "First word of older files, which have no section of memory scopes.",
     ),
 )
 
 
 def word_positions() -> Iterator[tuple[str, int, str]]:
-    """(name, position in words, comment) of every word of every instruction."""
+    """Yield (name, position in words, comment) for every word of every instruction."""
     for op in isa.OPS:
         for i, field in enumerate(op.fields):
             yield f"{op.name}_{field.name}".upper(), 1 + i, field.kind.value
@@ -112,7 +112,7 @@ def c_header() -> str:
 
 
 def pxd() -> str:
-    """``relaxvm/_isa.pxd``: the names of the header, without their prefix.
+    """``relaxvm/core/_isa.pxd``: the names of the header, without their prefix.
 
     The integers are members of enums, which Cython can turn into cases of a ``switch``.
     """
@@ -145,26 +145,26 @@ def pxd() -> str:
 # The reference page
 
 INTRODUCTION = """\
-An executable's code is an array of signed 64-bit words. An instruction is a run of them: the
-opcode, then its fields in the order below; arguments come last, after a word that counts them.
-`instr_offset` holds the position in words at which each instruction starts, and `pc` counts
-instructions.
+The code of an executable is an array of signed 64-bit words. An instruction is a sequence of words:
+the opcode, then its fields in the order below; arguments come last, after a word with their number.
+`instr_offset` holds the position, in words, of each instruction. `pc` is the index of an
+instruction.
 
-A function has a file of registers, `R`, which are made when it is called. The first ones hold the
-arguments, the others read as `None` until they are written. `F` is the function table of the
-executable and `C` its constant pool.
+Every call of a function has its own register file, `R`. The first registers hold the arguments; the
+others read as `None` until they are written. `F` is the function table of the executable and `C`
+its constant pool.
 """
 
 KIND_MEANINGS = {
     isa.ArgKind.REGISTER: ("`R[value]`, or a special register", "%3"),
     isa.ArgKind.IMMEDIATE: ("the int `value`, within ±(2<sup>55</sup> - 1)", "i-7"),
     isa.ArgKind.CONSTANT: ("`C[value]`", "c[0]"),
-    isa.ArgKind.FUNCTION: ("`F[value]`, as a value that can be called", "f[main]"),
+    isa.ArgKind.FUNCTION: ("`F[value]`, as a callable value", "f[main]"),
 }
 
 FUNC_MEANINGS = {
-    isa.FuncKind.PACKED: "a function outside of the executable, looked up by name when a virtual "
-    "machine is created",
+    isa.FuncKind.PACKED: "a function outside of the executable, which a virtual machine looks up "
+    "by name when it is created",
     isa.FuncKind.BYTECODE: "instructions `start_instr` to `end_instr` of this executable",
     isa.FuncKind.COMPILED: "a function compiled to VM-TIR, in an imported module",
 }
@@ -172,15 +172,15 @@ FUNC_MEANINGS = {
 NOTES = """\
 - The condition of `if` is an int or a bool. A tensor there is a `TypeError`;
   `vm.builtin.read_if_cond` turns one into a bool.
-- `goto` has an offset other than 0 and `if` one of at least 2, and both stay inside of their
-  function: the verifier refuses anything else.
-- A call of a bytecode function starts a new frame; of any other it is a call of a Python function.
-  Calls of common `vm.builtin.*` functions are carried out inside of the dispatch loop.
+- The offset of `goto` is not 0, that of `if` is at least 2, and both targets are inside the same
+  function: the verifier rejects anything else.
+- A call of a bytecode function starts a new frame; a call of any other function is a call of a
+  Python function. Calls of common `vm.builtin.*` functions run inside the dispatch loop.
 """
 
 
 def boxes(*labels: str) -> list[str]:
-    """Words of an instruction as a row of boxes, numbered from its start."""
+    """Draw the words of an instruction as a row of boxes, numbered from its start."""
     widths = [len(label) + 2 for label in labels]
     rule = "+" + "+".join("-" * width for width in widths) + "+"
     row = "|" + "|".join(f" {label} " for label in labels) + "|"
@@ -217,7 +217,7 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def example() -> VMExecutable:
-    """Every opcode and every kind of argument."""
+    """Return an executable with every opcode and every kind of argument."""
     builder = ExecBuilder()
     with builder.function("main", num_inputs=2, param_names=["x", "n"]):
         done = builder.label()
@@ -236,7 +236,7 @@ def example() -> VMExecutable:
 
 
 def encoded(executable: VMExecutable) -> list[str]:
-    """A listing with the words of each instruction."""
+    """Return a listing with the words of each instruction."""
     out = []
     for pc, instruction in executable.instructions():
         words = [
@@ -261,7 +261,7 @@ def page() -> str:
     for op in isa.OPS:
         out += instruction_section(op, lines[op.name])
     out += [NOTES, "## Argument words", ""]
-    out += [f"The upper {kind_bits} bits hold the kind, the others the value, sign-extended:"]
+    out += [f"The upper {kind_bits} bits hold the kind, the others the value, as a signed integer:"]
     out += ["", "```text"]
     out += [f"63      {isa.KIND_SHIFT} {isa.KIND_SHIFT - 1}{' ' * 46}0"]
     out += [
@@ -285,9 +285,9 @@ def page() -> str:
             (
                 "2<sup>54</sup>",
                 "`%void`",
-                "as an argument or result `None`, as a destination discard",
+                "`None` as an argument or result; as a destination, the result is discarded",
             ),
-            ("2<sup>54</sup> + 1", "`%vm`", "the virtual machine; it is only read"),
+            ("2<sup>54</sup> + 1", "`%vm`", "the virtual machine; read-only"),
         ],
     )
     out += ["", "## Function table", ""]
@@ -297,27 +297,28 @@ def page() -> str:
     )
     out += [
         "",
-        f"An entry also has the number of arguments ({isa.NO_ARITY} where it is not known), the",
-        "number of registers, and the names of the parameters.",
+        f"An entry also has the number of arguments ({isa.NO_ARITY} if it is unknown), the number",
+        "of registers, and the names of the parameters.",
     ]
     out += [
         "",
         "## An example",
         "",
-        "In text form, as `as_text()` and TVM print it:",
+        "As text, which `as_text()` and TVM print:",
         "",
         "```text",
     ]
     out += executable.as_text().rstrip().splitlines()
     out += ["```", ""]
     out += [
-        "With its words, those with a kind in hexadecimal (the instructions are numbered by pc):",
+        "With the pc and the words of each instruction; words with a kind are in hexadecimal:",
         "",
     ]
     out += ["```text", *encoded(executable), "```", ""]
     out += [
-        "In C the numbers are in `<relaxvm/isa.h>`, in the directory `relaxvm.get_include()`; for",
-        "Cython in `relaxvm/_isa.pxd`, in Python in `relaxvm.isa`.",
+        "C code finds these numbers in `<relaxvm/isa.h>`, which is in the directory",
+        "`relaxvm.get_include()`, Cython code in `relaxvm/core/_isa.pxd`, and Python code in",
+        "`relaxvm.isa`.",
         "",
     ]
     return "\n".join(out)
@@ -325,14 +326,14 @@ def page() -> str:
 
 FILES: dict[str, Callable[[], str]] = {
     "include/relaxvm/isa.h": c_header,
-    "relaxvm/_isa.pxd": pxd,
+    "relaxvm/core/_isa.pxd": pxd,
     "docs/isa.md": page,
 }
-"""Path from the root of the repository -> what makes its text."""
+"""Path from the root of the repository -> function that returns its text."""
 
 
 def stale() -> dict[str, str]:
-    """Path -> text of the files that differ from what the table gives."""
+    """Return path -> new text of the files that are out of date."""
     made = {path: make() for path, make in FILES.items()}
     return {
         path: text

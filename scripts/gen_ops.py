@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the reference page of the operators, ``docs/operators.md``, from their registration.
+"""Write the reference page of the operators, ``docs/operators.md``, from their records.
 
 python scripts/gen_ops.py          write the file if it has changed
 python scripts/gen_ops.py --check  write nothing; fail if the file is stale
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: the operators are those of this checkout
+if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
     sys.path.insert(0, str(ROOT))
 
 from relaxvm.op import CONSTRUCTORS, OPERATORS, Operator  # noqa: E402
@@ -27,40 +27,44 @@ INTRODUCTION = """\
 # Operators
 
 `R.nn.softmax(x, axis=-1)` in a script, and `relaxvm.op.nn.softmax(x, axis=-1)` in Python, is a call
-of the operator `relax.nn.softmax`. Names, parameters and defaults are those of TVM's Relax.
+of the operator `relax.nn.softmax`. Names, parameters and defaults are those of TVM's Relax; `expm1`
+and `log1p`, which TVM does not have, are relaxvm's own.
 
-A tensor is an expression of a tensor type; a Python number beside a tensor becomes a constant of
-its data type. Tensors that are computed with each other have one data type: nothing is converted
-but by `astype`. Shapes broadcast as in numpy. Where dimensions are symbolic, what is not known to
-fit is checked when the program runs, by the kernel; what is known not to fit is an error when the
-call is made, and names the operator, the argument, what was expected and what it got.
+A tensor argument is an expression of a tensor type; a Python number becomes a constant of the data
+type of the other operand. The operands of a call have the same data type; only `astype` converts.
+Shapes broadcast as in numpy. A call whose operands are known to be wrong raises an error that names
+the operator and the argument, with the expected and the actual type. Kernels check symbolic
+dimensions at run time.
 
-The column *lowered to* says what `LegalizeOps` makes of a call: a kernel (see
-[kernels](kernels.md)), something else (*expression*), or nothing, as the compiler knows the
-operator itself.
+The column *lowered to* names the replacement of a call in `LegalizeOps`: a kernel (see
+[kernels](kernels.md)) or another *expression*. It is empty for operators that the compiler handles
+itself. The column *loops* says which operators can be compiled to loops, for
+`export_library(for_tvm=True)`.
 
-An operator is one registration: `relaxvm/op/registry.py` begins with an example. It and the kernel
-in `relaxvm/kernels` are all that a new one needs, and lines in `tests/test_op_types.py` and
-`tests/test_op_kernels.py`, without which the tests fail.
+To add an elementwise operator, add one row to the table in `relaxvm/elementwise.py`, which also
+defines its kernel. To add any other operator, register it (see the example at the beginning of
+`relaxvm/op/registry.py`) and write a kernel in `relaxvm/kernels`;
+[adding an operator](adding-an-operator.md) shows both. All need cases in `tests/operators`; the
+tests fail without them.
 """
 
 
 def page() -> str:
-    """The text of the file."""
+    """Return the text of docs/operators.md."""
     out = [INTRODUCTION]
     for module, names in families().items():
         title, _, rest = inspect.cleandoc(sys.modules[module].__doc__ or "").partition("\n")
         out.append(f"## {title.rstrip('.')}\n")
         if rest.strip():
             out.append(markdown(rest.strip()) + "\n")
-        out.append("| constructor | | lowered to |\n|---|---|---|")
+        out.append("| constructor | | lowered to | loops |\n|---|---|---|---|")
         out += [row(name) for name in names]
         out.append("")
     return "\n".join(out)
 
 
 def families() -> dict[str, list[str]]:
-    """Names of the constructors by the module that they are of, all in order."""
+    """Return module -> names of its constructors, both sorted."""
     found: dict[str, list[str]] = {}
     for name, make in CONSTRUCTORS.items():
         found.setdefault(make.__module__, []).append(name)
@@ -68,17 +72,18 @@ def families() -> dict[str, list[str]]:
 
 
 def row(name: str) -> str:
-    """The row of a constructor: how it is called, what it gives, what becomes of it."""
+    """Return the table row of a constructor: signature, description, lowering, loops."""
     make = CONSTRUCTORS[name]
     record = OPERATORS.get(name)
     doc = inspect.cleandoc(make.__doc__ or "").partition("\nArgs:")[0]
     notes = "" if record is None or record.op.is_pure else " *Has effects.*"
     meaning = markdown(" ".join(doc.split())).replace("|", "\\|") + notes
-    return f"| `{name}({', '.join(parameters(make))})` | {meaning} | {lowered(record)} |"
+    call = f"`{name}({', '.join(parameters(make))})`"
+    return f"| {call} | {meaning} | {lowered(record)} | {loops(record)} |"
 
 
 def parameters(make: object) -> Iterator[str]:
-    """The parameters of a constructor, with their defaults."""
+    """Yield the parameters of a constructor, with their defaults."""
     for parameter in inspect.signature(make).parameters.values():  # type: ignore[arg-type]
         star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
@@ -86,16 +91,21 @@ def parameters(make: object) -> Iterator[str]:
 
 
 def lowered(record: Operator | None) -> str:
-    """What a call of an operator is legalized to."""
+    """Return what a call of an operator is legalized to."""
     if record is None:
-        return "the operators it is made of"
+        return "the operators that it is made of"
     if record.kernel is not None:
         return f"`{record.kernel}`"
     return "" if record.lower is None else "*expression*"
 
 
+def loops(record: Operator | None) -> str:
+    """Return "yes" if a call can be compiled to loops."""
+    return "yes" if record is not None and record.loops else ""
+
+
 def markdown(text: str) -> str:
-    """Text of a docstring as Markdown: double backticks are single ones."""
+    """Convert a docstring to Markdown: double backticks to single ones."""
     return text.replace("``", "`")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/relax-compilation.md: the program of examples/stages.py at every stage.
+"""Write docs/relax-compilation.md: the program of examples/stages.py at every compilation stage.
 
 python scripts/gen_stages.py          write the file if it has changed
 python scripts/gen_stages.py --check  write nothing; fail if it is stale
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: the passes are those of this checkout
+if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
     sys.path.insert(0, str(ROOT))
 
 PAGE = ROOT / "docs" / "relax-compilation.md"
@@ -26,32 +26,31 @@ HEAD = """\
 
 # A program on its way to bytecode
 
-[examples/stages.py](../examples/stages.py) has a loop over a buffer, `tirexp`, and a function of
-Relax that calls it and then the packed function "flatten". The shape of the matrix is symbolic:
-(n, m) is known when the program runs. This is the program as it is printed:
+[examples/stages.py](../examples/stages.py) has `tirexp`, a loop over a buffer, and a Relax function
+that calls `tirexp` and then the packed function "flatten". The shape of the matrix, (n, m), is
+symbolic: it is known only at run time. The program prints as:
 """
 
 WHY = """
-Two things the machine cannot run. `call_tir` and `call_dps_packed` return tensors, but kernels
-write into memory that they are given (destination-passing style); so memory has to be allocated,
-planned, and let go. And `(n, m)` are names: the machine has integers only in tensors, so shapes
-move to a small int64 tensor, the *shape heap*. Each pass of the pipeline does one step; those
-that change this program follow, as `relaxvm.pipeline.LOWERING` has them, with what they make of
-`myfunc`.
+The virtual machine cannot run two parts of it. First, `call_tir` and `call_dps_packed` return
+tensors, but kernels write into a tensor that the caller allocates (destination-passing style), so
+memory must be planned, allocated and freed. Second, `n` and `m` are symbolic variables, which the
+bytecode does not have, so they are stored in a small int64 tensor, the *shape heap*. Each pass of
+the pipeline does one step. The passes of `relaxvm.transform.pipelines.LOWERING` that change this
+program follow, each with `myfunc` after the pass.
 """
 
 TAIL = """
-Everything is a call now, of what the machine knows or of a kernel, and the code generator gives
-each binding a register:
+Now every binding is a call of a builtin or a kernel, and the code generator assigns a register to
+each:
 """
 
 END = """
 `shape_func` is not called as a kernel: its arithmetic is a constant of the executable, the words
 of a *shape program*, which `relaxvm.builtin.compute_shape` runs inside the dispatch loop.
-`tirexp` was compiled by the system's C compiler, and stands beside the bytecode as a packed
-function.
+`tirexp` was compiled by the system's C compiler; the bytecode calls it as a packed function.
 
-Any of these stages can be printed, checked (`relaxvm.analysis.well_formed`) and built by itself
+Any of these stages can be printed, checked (`relaxvm.analysis.well_formed`) and built separately
 (`relaxvm.build(mod, relax_pipeline=...)`); `RELAXVM_DUMP_IR=folder` writes all of them to files.
 """
 

@@ -4,7 +4,7 @@
     python scripts/gen_trust.py          write the file if it has changed
     python scripts/gen_trust.py --check  write nothing; fail if it is stale
 
-A table stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+Each table is between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import get_args
 
 ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: the rules are those of this checkout
+if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
     sys.path.insert(0, str(ROOT))
 
 from relaxvm.limits import Limits  # noqa: E402
@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "trust.md"
 
 
 def rules() -> Iterator[str]:
-    """The rules by subject."""
+    """Yield the lines of the table of rules, by subject."""
     yield "| rule | what must hold |"
     yield "|---|---|"
     for subject in get_args(Subject):
@@ -42,7 +42,7 @@ def rules() -> Iterator[str]:
 
 
 def limits() -> Iterator[str]:
-    """The fields of `Limits`, their meaning, and the two presets."""
+    """Yield the lines of the table of limits: fields, meanings, and the two presets."""
     default, untrusted = Limits(), Limits.untrusted()
     meanings = _attributes(inspect.getdoc(Limits) or "")
     yield "| limit | meaning | `Limits()` | `Limits.untrusted()` |"
@@ -53,7 +53,7 @@ def limits() -> Iterator[str]:
 
 
 def _attributes(doc: str) -> dict[str, str]:
-    """The section "Attributes" of a docstring."""
+    """Return name -> text of the section "Attributes" of a docstring."""
     section = doc.partition("Attributes:\n")[2].split("\n\n")[0]
     items = re.split(r"^    (?=\w+: )", section, flags=re.MULTILINE)[1:]
     named = (item.partition(": ") for item in items)
@@ -73,7 +73,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {"rules": rules, "limits": limi
 
 
 def filled(page: str) -> str:
-    """The page with fresh tables."""
+    """Return the page with up-to-date tables."""
     for name, table in TABLES.items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, found, rest = page.partition(start)

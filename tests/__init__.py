@@ -1,1 +1,1 @@
-"""Tests of relaxvm; a package so that its tools run as ``python -m tests.fuzz``."""
+"""Tests of relaxvm. A package, so that its tools can run as ``python -m tests.fuzz``."""

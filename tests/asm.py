@@ -1,8 +1,8 @@
-"""A short-hand over `ExecBuilder` for programs written by hand or by a generator.
+"""A concise layer over `ExecBuilder` for programs written by hand or by a generator.
 
 Registers are ``r0, r1, ...``, ``op(dst, name, *args)`` emits a call whose arguments are registers,
-Python values, `Func`, `VM` or `VOID`.  Names that start with a dot are ``vm.builtin.*``,
-those of `tests.kernels` may leave out ``test.``.
+Python values, `Func`, `VM` or `VOID`.  A name that starts with a dot is a ``vm.builtin.*``; the
+prefix ``test.`` of `tests.kernels` may be omitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from relaxvm.exec_builder import ExecBuilder
+from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.isa import FuncKind
 from relaxvm.values import Shape
 
@@ -23,14 +23,14 @@ from .kernels import KERNELS
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """An operand that is a register."""
+    """A register operand."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Func:
-    """An operand that is an entry of the function table."""
+    """A function operand: an entry of the function table."""
 
     name: str
 
@@ -84,13 +84,13 @@ class Asm(ExecBuilder):
         self.emit_if(self.r(cond.index), otherwise)
 
     def forward(self, *names: str) -> None:
-        """Announce functions that are called before they are defined."""
+        """Declare functions that are called before they are defined."""
         for name in names:
             self.declare_function(name, FuncKind.BYTECODE)
 
     def alloc(self, dst: Reg, storage: Reg, shape: tuple[int, ...], dtype: str = "float32",
               kill: bool = True) -> None:
-        """The three instructions that allocate a tensor of constant shape."""
+        """Emit the three instructions that allocate a tensor of constant shape."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         self.op(storage, ".alloc_storage", VM, Shape([nbytes]), 0, np.dtype("uint8"), "global")
         self.op(dst, ".alloc_tensor", storage, 0, Shape(shape), np.dtype(dtype), "global")

@@ -1,4 +1,4 @@
-"""Fixtures and settings that all tests share."""
+"""Fixtures and settings shared by all tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import relaxvm
+
+from . import children
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,14 +37,29 @@ settings.load_profile(os.environ.get("RELAXVM_HYPOTHESIS", "relaxvm"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--bless", action="store_true", help="rewrite the files of tests/golden with what is got"
+        "--bless", action="store_true", help="write the actual results to tests/golden"
     )
+
+
+def pytest_configure() -> None:
+    children.take_signals()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_process_left_behind() -> Iterator[None]:
+    """Fail the run if a process that a test started is still alive at its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(children.MARK, str(os.getpid()))
+        yield
+    left = children.left_behind()
+    lines = [f"  {pid}: {what}" for pid, what in left.items()]
+    assert not left, "\n".join(["processes left behind, killed:", *lines])
 
 
 @pytest.fixture(autouse=True, scope="session")
 def outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Interpreters that a test starts import the relaxvm that is tested, which may be an installed
-    one, and not what happens to lie in the working directory; and `tests` from here."""
+    """Make child interpreters import the relaxvm under test, which may be an installed one, rather
+    than one in the working directory, and `tests` from this checkout."""
     package, checkout = (str(Path(file).parent.parent) for file in (relaxvm.__file__, __file__))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([package, checkout]))
@@ -53,7 +70,7 @@ def outside_of_the_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(autouse=True, scope="session")
 def outside_of_the_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels that the tests compile are kept for this run."""
+    """Keep kernels that the tests compile in a cache of this run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELAXVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -71,7 +88,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str | bytes], None]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             return
-        hint = f"tests/golden/{name}: look at the difference; if it is meant, run pytest --bless"
+        hint = f"tests/golden/{name}: check the difference; if it is intended, run pytest --bless"
         assert path.exists(), hint
         want = path.read_bytes()
         if isinstance(got, str):

@@ -1,10 +1,10 @@
 """The corpus: small executables that together use every part of the instruction set and builtins.
 
-Each `Case` builds an executable and lists calls with what they must give.  The expectations are
-computed by plain numpy or written down, never by the VM.  The oracle, the core with and without its
-fast paths, TVM, the formats, the verifier and the fuzzer all work from this list.
+Each `Case` builds an executable and lists calls with their expected results.  These are computed by
+plain numpy or written down, never by the VM.  The tests of the oracle, the core with and without
+its fast paths, TVM, the formats, the verifier and the fuzzer all use this list.
 
-A case is a function over `tests.asm.Asm`; its docstring says what it is about.
+A case is a function over `tests.asm.Asm`; its docstring describes it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxvm import isa, shape_program
+from relaxvm import isa
 from relaxvm.errors import ArityError, InternalError, RelaxVMWarning
-from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable import FunctionInfo, VMExecutable, shape_program
 from relaxvm.isa import FuncKind
 from relaxvm.values import Shape
 
@@ -51,13 +51,13 @@ class T:
 
 @dataclass(frozen=True)
 class Made:
-    """An argument: made by a function of the random generator."""
+    """An argument: the result of a function of the random generator."""
 
     make: Callable[[np.random.Generator], Any]
 
 
 def make_value(spec: Any, rng: np.random.Generator) -> Any:
-    """A fresh argument as `spec` describes it: `T` and `Made` are followed into tuples."""
+    """Make a new argument from its specification, in which tuples may contain `T` and `Made`."""
     if isinstance(spec, (T, Made)):
         return spec.make(rng)
     if isinstance(spec, Shape):
@@ -74,9 +74,9 @@ class Run:
     Attributes:
         function: its name.
         specs: arguments, see `make_value`.
-        expect: the result, or a function from the arguments (as they are before the call) to it.
+        expect: the result, or a function that computes it from the arguments before the call.
         error, match: instead of a result, the exception class and a fragment of its message.
-        no_tvm: why TVM is not asked for this run, or empty.
+        no_tvm: why this run is not compared with TVM, or empty.
     """
 
     function: str
@@ -111,10 +111,10 @@ class Case:
 
     Attributes:
         name: key in `CORPUS`.
-        build: makes the executable; every call gives an equal one.
+        build: makes the executable; all calls return equal ones.
         runs: the calls.
         savable: whether TVM's stream can hold it (it has no bool and no None constant).
-        about: one line.
+        about: a description in one line.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Case:
 
     @property
     def kernels(self) -> dict[str, Callable[..., Any]]:
-        """The packed functions it names, builtins left out."""
+        """The packed functions that it names, without builtins."""
         names = [f.name for f in self.executable.functions if f.kind == FuncKind.PACKED]
         return {name: KERNELS[name] for name in names if ".builtin." not in name}
 
@@ -143,7 +143,7 @@ CORPUS: Final[dict[str, Case]] = {}
 
 
 def case(*runs: Run, savable: bool = True) -> Callable[[Callable[[Asm], Any]], Case]:
-    """Register a case: the function under it emits the code (or returns a whole executable)."""
+    """Register a case: the decorated function emits the code or returns an executable."""
 
     def register(emit: Callable[[Asm], Any]) -> Case:
         def build() -> VMExecutable:
@@ -169,7 +169,7 @@ def all_runs() -> Iterator[tuple[Case, Run]]:
             yield item, run
 
 
-# Why TVM is not asked.
+# Reasons not to compare with TVM.
 _VOID_CALL = "stores the result of a VM function in the void register"
 _CALLS_BACK = "its closures are not callable from Python"
 _CRASHES = "crashes the process"
@@ -185,7 +185,7 @@ _BOUNDS = "goes outside the memory"
 
 @case(gives("main", [T((3, 4))], lambda x: x), gives("main", [7], 7), gives("main", ["s"], "s"))
 def identity(a: Asm) -> None:
-    """A function that only returns."""
+    """A function that returns its argument."""
     with a.func("main", 1):
         a.ret(r0)
 
@@ -200,7 +200,7 @@ def two_kernels(a: Asm) -> None:
 
 @case(gives("main", [T((2, 2))], lambda x: x), gives("main", [3], 3))
 def copies(a: Asm) -> None:
-    """A chain of copies, the last onto its own register."""
+    """A chain of copies; the last one copies a register to itself."""
     with a.func("main", 1):
         a.op(r1, ".copy", r0)
         a.op(r2, ".copy", r1)
@@ -245,7 +245,7 @@ def tuple_onto_itself(a: Asm) -> None:
 
 @case(gives("main", [T((2,))], lambda x: (None, x.shape, 3, "x", (1, 2))))
 def register_of_all_kinds(a: Asm) -> None:
-    """One register that holds one kind after the other."""
+    """One register that holds values of different kinds in turn."""
     with a.func("main", 1):
         a.op(r1, ".null_value")
         a.op(r2, ".copy", r1)
@@ -265,7 +265,7 @@ def register_of_all_kinds(a: Asm) -> None:
     gives("effect", [T((3,))], lambda x: x + 1, no_tvm=_VOID_CALL),
 )
 def void_destinations(a: Asm) -> None:
-    """Calls whose results are thrown away: of kernels, builtins and a VM function."""
+    """Calls whose results are discarded: of kernels, builtins and a VM function."""
     with a.func("helper", 1):
         a.op(None, "bump", r0)
         a.ret(r0)
@@ -285,7 +285,7 @@ def void_destinations(a: Asm) -> None:
 
 @case(gives("main", [T((2,))], lambda x: (x, None)), gives("nothing", [], None))
 def void_arguments(a: Asm) -> None:
-    """The void register as an argument reads as None, also of a VM function, also returned."""
+    """The void register reads as None, as an argument of any function and as a result."""
     with a.func("second", 2):
         a.op(None, "none", r0)
         a.ret(r1)
@@ -299,7 +299,7 @@ def void_arguments(a: Asm) -> None:
 
 @case(gives("main", [True, T((2,))], lambda c, x: x), gives("main", [False, 0], None))
 def register_never_written(a: Asm) -> None:
-    """A register that one path does not write reads as None on it."""
+    """A register that one path does not write reads as None on that path."""
     with a.func("main", 2):
         skip = a.label()
         a.iff(r0, skip)
@@ -311,7 +311,7 @@ def register_never_written(a: Asm) -> None:
 
 @case(gives("main", [], (None, None)), gives("ret", [], None))
 def registers_unwritten_anywhere(a: Asm) -> VMExecutable:
-    """Registers that no instruction writes: refused by the builder, legal in a file."""
+    """Registers that no instruction writes: rejected by the builder, legal in a file."""
     registers = (isa.Arg(isa.ArgKind.REGISTER, 0), isa.Arg(isa.ArgKind.REGISTER, 1))
     code = [
         *isa.encode(isa.Instruction(isa.OP_BY_NAME["call"], (2, 2), registers)),
@@ -371,7 +371,7 @@ def operand_kinds(a: Asm) -> None:
     gives("arithmetic", [3], 3 + 2**55 - 1),
 )
 def immediates(a: Asm) -> None:
-    """Immediates at the ends of their range and around the sizes that encodings care for."""
+    """Immediates at the ends of their range and around the limits of encodings."""
     values = (0, 1, -1, 255, 256, 65_536, 2**31, -(2**31), 2**53, 2**55 - 1, 1 - 2**55)
     with a.func("main"):
         a.op(r0, ".make_tuple", *values)
@@ -517,7 +517,7 @@ def bool_and_none_constants(a: Asm) -> None:
 
 @case(gives("main", [T((2,))], lambda x: (x + 1, x + 1, x + 2)))
 def constants_shared(a: Asm) -> None:
-    """Equal constants take one slot of the pool, whoever names them."""
+    """Equal constants share a slot of the pool."""
     one = np.ones(2, np.float32)
     with a.func("other", 1):
         a.op(r1, "add", r0, one.copy())
@@ -574,7 +574,7 @@ def shape_heap(a: Asm) -> None:
     fails("main", [(3, "4"), T((4, 9, 3))], TypeError, "first"),
 )
 def match_shape_codes(a: Asm) -> None:
-    """Every code: equal to an immediate, store, nothing, equal to a slot."""
+    """Every code: equal to an immediate, store, ignore, equal to a slot."""
     with a.func("main", 2):
         a.op(r2, ".alloc_shape_heap", VM, 2)
         a.op(None, ".match_shape", r0, r2, 2, 1, 0, 1, 1, "first ")
@@ -591,7 +591,7 @@ def match_shape_codes(a: Asm) -> None:
     fails("main", [T((2,))], RuntimeError, ""),
 )
 def match_shape_without_heap(a: Asm) -> None:
-    """The heap may be None when no slot is used; the void operand and a register both are."""
+    """The heap may be None if no slot is used, as the void operand or in a register."""
     with a.func("main", 1):
         a.op(r1, ".null_value")
         a.op(None, ".match_shape", r0, r1, 2, 0, 2, 2, 0, "")
@@ -607,7 +607,7 @@ def match_shape_without_heap(a: Asm) -> None:
     fails("main", [T((3,)), -1], IndexError, ""),
 )
 def match_shape_after_kernel(a: Asm) -> None:
-    """Heap slots that a kernel wrote are what make_shape reads."""
+    """make_shape reads heap slots that a kernel wrote."""
     with a.func("main", 2):
         a.op(r2, ".alloc_shape_heap", VM, 2)
         a.op(None, ".match_shape", r0, r2, 1, 1, 0, "x ")
@@ -641,7 +641,7 @@ def make_shape_static(a: Asm) -> None:
     fails("make_prim", [None], TypeError, ""),
 )
 def heap_not_needed(a: Asm) -> None:
-    """Heaps that no code uses: where None will do and where it will not."""
+    """Heaps that no code uses: where None is accepted and where it is not."""
     with a.func("shape", 2):
         a.op(None, ".match_shape", r0, r1, 2, 0, 2, 2, 0, "")
         a.op(r2, ".copy", 0)
@@ -977,7 +977,7 @@ def alloc_dynamic(a: Asm) -> None:
     fails("late", [True], TypeError, "", no_tvm=_CLASSES),
 )
 def jump_into_alloc(a: Asm) -> None:
-    """Jumps between alloc_storage and alloc_tensor, with and without a storage at hand."""
+    """Jumps between alloc_storage and alloc_tensor, with and without a storage in the register."""
     with a.func("main", 1):
         again, tensor = a.label(), a.label()
         a.op(r1, ".alloc_storage", VM, Shape([16]), 0, np.dtype("uint8"), "global")
@@ -1005,7 +1005,7 @@ def jump_into_alloc(a: Asm) -> None:
 
 @case(gives("main", [3], (np.full(2, 3, np.int64), True)))
 def jump_onto_kill(a: Asm) -> None:
-    """The kill of a storage is a jump target: it must stay an instruction of its own."""
+    """The kill of a storage is a jump target: it must stay a separate instruction."""
     with a.func("main", 1):
         kill, done = a.label(), a.label()
         a.op(r1, ".alloc_storage", VM, Shape([16]), 0, np.dtype("uint8"), "global")
@@ -1054,7 +1054,7 @@ def alloc_tensor_bounds(a: Asm) -> None:
     fails("device", ["x"], TypeError, ""),
 )
 def alloc_storage_arguments(a: Asm) -> None:
-    """Sizes and device numbers that only the run knows."""
+    """Sizes and device numbers that are known only at run time."""
     with a.func("main", 1):
         a.op(r1, ".alloc_storage", VM, r0, 0, np.dtype("uint8"), "global")
         a.op(r1, ".copy", 0)
@@ -1098,7 +1098,7 @@ def kills(a: Asm) -> None:
 
 @case(gives("main", [T((3,))], lambda x: x + 1), gives("both", [T((2,))], lambda x: (x + 2, x + 2)))
 def in_place(a: Asm) -> None:
-    """A kernel that writes its argument and returns it: the object that went in comes out."""
+    """A kernel that writes its argument and returns it: the result is the same object."""
     with a.func("main", 1):
         a.op(r1, "bump", r0)
         a.ret(r1)
@@ -1203,7 +1203,7 @@ def tuple_kept_across_loop(a: Asm) -> None:
     fails("main", [Shape((1,))], TypeError, ""),
 )  # fmt: skip
 def if_register(a: Asm) -> None:
-    """If on a register as it is: ints and bools, all else is an error."""
+    """If on a register: ints and bools; anything else is an error."""
     with a.func("main", 1):
         otherwise = a.label()
         a.iff(r0, otherwise)
@@ -1251,7 +1251,7 @@ def read_if_cond(a: Asm) -> None:
     fails("main", [2.5], TypeError, ""),
 )
 def read_if_cond_used_later(a: Asm) -> None:
-    """The condition register lives on after the If, so fusing must not lose it."""
+    """The condition register is used after the If, so fusing must keep it."""
     with a.func("main", 1):
         otherwise = a.label()
         a.op(r1, ".read_if_cond", r0)
@@ -1309,7 +1309,7 @@ def goto_chain(a: Asm) -> None:
 
 @case(gives("main", [3], 3))
 def unreachable_code(a: Asm) -> None:
-    """Code after a jump and after a return that nothing leads to."""
+    """Unreachable code after a jump and after a return."""
     with a.func("main", 1):
         end = a.label()
         a.go(end)
@@ -1387,7 +1387,7 @@ def nested_loops(a: Asm) -> None:
 @case(gives("main", [Made(lambda rng: np.asarray(5, np.int32))], 5),
       gives("main", [Made(lambda rng: np.asarray(0, np.int32))], 0))  # fmt: skip
 def loop_on_tensor(a: Asm) -> None:
-    """A loop whose condition is a tensor, read anew each time."""
+    """A loop whose condition is a tensor, read in every iteration."""
     with a.func("main", 1):
         head, done = a.label(), a.label()
         a.op(r1, ".copy", 0)
@@ -1464,7 +1464,7 @@ def recursion(a: Asm) -> None:
 @case(gives("main", [5_000], 5_000, no_tvm="needs a C stack of that depth"),
       gives("main", [50], 50))  # fmt: skip
 def deep_recursion(a: Asm) -> None:
-    """A depth that no C stack of ours may depend on."""
+    """Recursion deeper than the C stack would allow."""
     with a.func("main", 1):
         deeper = a.label()
         a.op(r1, "is_zero", r0)
@@ -1629,7 +1629,7 @@ def reentrant(a: Asm) -> None:
     fails("wrap", [5], TypeError, ""),
 )
 def calling_values(a: Asm) -> None:
-    """invoke_closure and make_closure of whatever Python passed in."""
+    """invoke_closure and make_closure of values passed from Python."""
     with a.func("call", 2):
         a.op(r2, ".invoke_closure", VM, r0, r1)
         a.ret(r2)
@@ -1644,7 +1644,7 @@ def calling_values(a: Asm) -> None:
     fails("closure_arity", [1], ArityError, "inner"),
 )
 def arity_at_run_time(a: Asm) -> None:
-    """Wrong argument counts that only the run can see."""
+    """Wrong argument counts that are detected only at run time."""
     with a.func("inner", 3):
         a.ret(r0)
     with a.func("main", 1):
@@ -1673,7 +1673,7 @@ def arity_at_run_time(a: Asm) -> None:
     gives("fine", [T((2,))], lambda x: x),
 )
 def kernel_errors(a: Asm) -> None:
-    """Exceptions of kernels keep their class and message, from any depth."""
+    """Exceptions of kernels keep their class and message, at any call depth."""
     with a.func("value", 1):
         a.op(r1, "clone", r0)
         a.op(r1, "fail", "broken")
@@ -1732,7 +1732,7 @@ def entry_arity(a: Asm) -> None:
           no_tvm=_BOUNDS),
 )  # fmt: skip
 def wrong_kinds(a: Asm) -> None:
-    """Builtins whose arguments turn out to be of the wrong kind."""
+    """Builtins called with arguments of the wrong kind."""
     with a.func("tuple_of", 1):
         a.op(r1, ".tuple_getitem", r0, 0)
         a.ret(r1)
@@ -1845,7 +1845,7 @@ def _mlp(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     fails("main", [T((4, 8), "float64"), T((8, 3)), T((4, 3))], ValueError, " dtype "),
 )
 def dense_layer(a: Asm) -> None:
-    """matmul, bias and relu into planned memory, the first buffer used again."""
+    """matmul, bias and relu into planned memory; the first buffer is reused."""
     f32 = np.dtype("float32")
     with a.func("main", params=["x", "w", "b"]):
         for i, (name, dims) in enumerate((("x", (4, 8)), ("w", (8, 3)), ("b", (4, 3)))):
@@ -1878,7 +1878,7 @@ def dynamic_kernel(a: Asm) -> None:
     gives("main", [T((3,)), False], lambda x, c: x - 1),
 )
 def closure_chosen_by_if(a: Asm) -> None:
-    """A closure made in one of two branches and invoked after they join."""
+    """A closure made in one of two branches and invoked after the branches."""
     with a.func("plus", 2):
         a.op(r2, "add", r0, r1)
         a.ret(r2)
@@ -1920,7 +1920,7 @@ def recursion_through_closure(a: Asm) -> None:
 
 @case(gives("main", [T((4,)), 3], lambda x, n: np.exp(np.exp(np.exp(x)))))
 def loop_with_buffers(a: Asm) -> None:
-    """Two buffers allocated per step, one of them carried over."""
+    """Two buffers allocated per iteration, one of which is passed to the next."""
     with a.func("main", 2):
         head, done = a.label(), a.label()
         a.bind(head)

@@ -1,13 +1,13 @@
-"""One meaning, several ways to it: random programs by the evaluator, after every pass, by the VM.
+"""Differential tests: random programs in the evaluator, after every pass, and in the VM.
 
-``python -m tests.differential --count 10000 --seed 0`` generates programs and demands of each
+``python -m tests.differential --count 10000 --seed 0`` generates programs and checks for each
 
-- that it keeps the rules of programs before and after every pass, prints to a text that reads as
-  the same program, and survives JSON (of one program in ten, also after every pass);
-- that no pass changes the module that it is given;
-- that the evaluator gives the same results after every pass, and after each pass that optimizes;
-- that the VM gives these results too, plain and optimized, and in the compiled mode;
-- that arguments are left as they were, and effects happen in the same order.
+- that it is well-formed before and after every pass, and that printing and parsing, or saving as
+  JSON and loading, returns the same program (for one program in ten, also after every pass);
+- that no pass changes its input module;
+- that the evaluator returns the same results after every pass, including each optimizing pass;
+- that the VM returns these results too, with and without optimization, and in compiled mode;
+- that arguments do not change, and that effects happen in the same order.
 
 A difference is shrunk to a small program, which is printed with the arguments that show it.
 """
@@ -30,9 +30,9 @@ import numpy as np
 
 import relaxvm
 from relaxvm import VirtualMachine, analysis, ir, transform
-from relaxvm.pipeline import LOWERING
 from relaxvm.script import from_source
 from relaxvm.transform import Pass
+from relaxvm.transform.pipelines import LOWERING
 
 from .relax_evaluator import CheckError, Evaluator, KindError, MismatchError
 from .relax_generator import Program, generate, packed_functions
@@ -72,7 +72,7 @@ OTHERS: dict[str, tuple[Callable[[], Pass], ...]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: a value, or the kind of check that failed; and its effects."""
+    """The outcome of a run: a value, or the kind of check that failed; and its effects."""
 
     value: Any
     error: str | None
@@ -81,12 +81,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """What went wrong.
+    """A difference that was found.
 
     Attributes:
         stage: where: "after LambdaLift: results".
-        what: what was expected, and what happened.
-        args: the arguments of "main", where it is about a run.
+        what: the expected and the actual outcome.
+        args: the arguments of "main", if the stage is a run.
     """
 
     stage: str
@@ -95,7 +95,7 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """What stays the same while a program is shrunk."""
+        """The kind of difference, which shrinking keeps."""
         return f"{self.stage}: {self.what.split(':')[0]}"
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Difference:
 
 
 class Differs(Exception):
-    """Carries a `Difference`."""
+    """Raised with a `Difference`."""
 
     def __init__(self, difference: Difference) -> None:
         super().__init__(str(difference))
@@ -114,7 +114,7 @@ class Differs(Exception):
 
 
 def run(function: Callable[..., Any], args: list[Any], log: list[Any]) -> Outcome:
-    """The outcome of a run, which has to leave its arguments as they are."""
+    """Return the outcome of a run, and check that it does not change its arguments."""
     given = copy.deepcopy(args)
     value: Any = None
     error: str | None = None
@@ -139,21 +139,21 @@ def _kind_of_check(error: CheckError) -> str:
 
 
 def evaluate(mod: ir.IRModule, args: list[Any]) -> Outcome:
-    """By the evaluator."""
+    """Run a program with the evaluator."""
     log: list[Any] = []
     evaluator = Evaluator(mod, packed_functions(log))
     return run(lambda *given: evaluator("main", *given), args, log)
 
 
 def execute(executable: Any, args: list[Any], *, optimize: bool) -> Outcome:
-    """By the VM."""
+    """Run a program with the VM."""
     log: list[Any] = []
     vm = VirtualMachine(executable, functions=packed_functions(log), optimize=optimize)
     return run(vm["main"], args, log)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal, floats up to what another order of additions changes."""
+    """Return whether two values are equal; floats may differ by the order of additions."""
     if isinstance(a, np.ndarray):
         if not isinstance(b, np.ndarray) or a.dtype != b.dtype or a.shape != b.shape:
             return False
@@ -165,16 +165,16 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-# Demands
+# Checks
 
 
 class Checker:
     """Checks one program.
 
     Args:
-        only: the only stage that is checked; None for all.
-        thorough: whether what passes make is also printed, read, saved and hashed, and run for all
-            inputs, not for one of them in turn.
+        only: the only stage to check; None for all.
+        thorough: whether to print, parse, save and hash the output of every pass too, and to run
+            it with all inputs rather than with one of them in turn.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Checker:
         """Whether shapes are on the heap, so that the types in a text do not follow from it."""
 
     def check(self) -> None:
-        """Raises Differs at the first demand that is not met."""
+        """Check the program; raise Differs at the first check that fails."""
         if self.only in (None, PROGRAM):
             self.attempt(PROGRAM, lambda: self.structure(self.mod))
         before = ir.structural_hash(self.mod)
@@ -215,7 +215,7 @@ class Checker:
             raise Differs(Difference("all passes", "the program itself has changed"))
 
     def lowering(self) -> None:
-        """Check every pass of the pipeline, passes that may stand in it, and what is built."""
+        """Check every pass of the pipeline, optional passes, and the executable."""
         lowered = self.mod
         for make, _ in LOWERING:
             the_pass = make()
@@ -229,7 +229,7 @@ class Checker:
             self.executable(lowered, mode)
 
     def attempt(self, stage: str, do: Callable[[], Any]) -> Any:
-        """Do something that must not fail."""
+        """Call a function that must not fail."""
         try:
             return do()
         except Differs:
@@ -240,7 +240,7 @@ class Checker:
             raise Differs(Difference(stage, what)) from error
 
     def after(self, the_pass: Pass, mod: ir.IRModule) -> ir.IRModule:
-        """What a pass makes of a module, checked."""
+        """Return the output of a pass, after checking it."""
         stage = _after(the_pass)
         if self.only not in (None, stage):
             return self.attempt(stage, lambda: the_pass(mod))
@@ -263,7 +263,7 @@ class Checker:
         runs: Iterable[tuple[list[Any], Outcome]],
         outcome: Callable[[list[Any]], Outcome],
     ) -> None:
-        """Compare outcomes with what is expected."""
+        """Compare outcomes with the expected ones."""
         for args, expected in runs:
             try:
                 got = outcome(args)
@@ -280,21 +280,21 @@ class Checker:
                     raise Differs(Difference(stage, what, args))
 
     def structure(self, mod: ir.IRModule) -> None:
-        """A program keeps the rules and survives print and JSON."""
+        """Check that a program is well-formed and is the same after printing and after JSON."""
         analysis.check_well_formed(mod)
         number = ir.structural_hash(mod)
         stored = ir.load_json(ir.save_json(mod))
         ir.assert_structural_equal(mod, stored)
-        assert ir.structural_hash(stored) == number, "structural_hash: JSON changes it"
+        assert ir.structural_hash(stored) == number, "structural_hash: changed by JSON"
         if self.is_on_heap:
             return
         text = mod.script(show_meta=True)
         again = from_source(text, check_well_formed=False)
         ir.assert_structural_equal(mod, again)
-        assert again.script(show_meta=True) == text, "script: printed again it is another text"
+        assert again.script(show_meta=True) == text, "script: the parsed module prints differently"
 
     def executable(self, lowered: ir.IRModule, mode: str) -> None:
-        """Build what is lowered, and run it."""
+        """Build the lowered module, and run it."""
         executable = self.attempt(
             f"build ({mode})",
             lambda: relaxvm.build(lowered, relax_pipeline=None, exec_mode=mode),
@@ -313,7 +313,7 @@ def difference_of(
     only: str | None = None,
     thorough: bool = True,
 ) -> Difference | None:
-    """What is wrong with a program, or None; the options are those of `Checker`."""
+    """Return the first difference of a program, or None; the options are those of `Checker`."""
     try:
         Checker(mod, inputs, only=only, thorough=thorough).check()
     except Differs as error:
@@ -322,19 +322,19 @@ def difference_of(
 
 
 def check_program(program: Program) -> Difference | None:
-    """What is wrong with a random program, or None.  One in `THOROUGH_EVERY` is checked
-    thoroughly; the seed says which."""
+    """Return the first difference of a random program, or None.  One in `THOROUGH_EVERY` is
+    checked thoroughly, depending on the seed."""
     thorough = program.seed % THOROUGH_EVERY == 0
     return difference_of(program.module, program.inputs, thorough=thorough)
 
 
 def shrunk(program: Program, difference: Difference) -> tuple[ir.IRModule, list[Any], Difference]:
-    """A small program with a difference of the same kind."""
+    """Return a small program with a difference of the same kind."""
     args = program.inputs[0] if difference.args is None else difference.args
 
     def holds(mod: ir.IRModule, given: list[Any]) -> bool:
         if any(each.rule not in _BROKEN_BY_SHRINKING for each in analysis.violations(mod)):
-            return False  # what follows from that is no news
+            return False  # skip differences that only follow from this one
         found = difference_of(mod, [given], only=difference.stage)
         return found is not None and found.kind == difference.kind
 
@@ -346,7 +346,7 @@ def shrunk(program: Program, difference: Difference) -> tuple[ir.IRModule, list[
 
 
 def report(program: Program, difference: Difference, *, small: bool = True) -> str:
-    """The difference, and the small program that shows it."""
+    """Format the difference and the small program that shows it."""
     lines = [f"seed {program.seed}: {difference}"]
     if small:
         mod, args, found = shrunk(program, difference)

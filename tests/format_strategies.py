@@ -1,5 +1,5 @@
-"""Hypothesis strategies for what file forms must hold: every data type, every bit pattern, any
-name, and function tables that no builder makes."""
+"""Hypothesis strategies for file formats: every data type, every bit pattern, any name, and
+function tables that no builder makes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from relaxvm import isa
+from relaxvm.dtypes import as_dtype
 from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable.debug_info import MAX_NUMBER, DebugInfo, Span
 from relaxvm.isa import Arg, ArgKind, FuncKind, Instruction
-from relaxvm.source import MAX_NUMBER, DebugInfo, Span
-from relaxvm.values import Shape, as_dtype
+from relaxvm.values import Shape
 
 STREAM_DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -54,7 +55,7 @@ def texts(codec: str | None = "utf-8") -> st.SearchStrategy[str]:
 
 
 def names(codec: str | None = "utf-8") -> st.SearchStrategy[str]:
-    """Names, with a weight on characters that mean something in a listing."""
+    """Names, often with characters that have a meaning in a listing."""
     plain = st.from_regex(r"[a-z_][a-z0-9_.]{0,20}", fullmatch=True)
     tricky = st.text(st.sampled_from(" \t\n\r\"'\\[](){},:;=@#%|ci0in:dst:é\u2028\x85"), max_size=6)
     odd = st.text(st.characters(codec=codec, exclude_characters="\0"), max_size=8)
@@ -62,7 +63,7 @@ def names(codec: str | None = "utf-8") -> st.SearchStrategy[str]:
 
 
 def stream_constants() -> st.SearchStrategy[Any]:
-    """What TVM's stream holds."""
+    """Constants that TVM's stream can hold."""
     return st.one_of(
         tensors(),
         st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4).map(Shape),
@@ -74,7 +75,7 @@ def stream_constants() -> st.SearchStrategy[Any]:
 
 
 def text_constants() -> st.SearchStrategy[Any]:
-    """What the text forms hold."""
+    """Constants that the text formats can hold."""
     return st.one_of(
         stream_constants(),
         tensors(TEXT_DTYPES),
@@ -89,7 +90,7 @@ def text_constants() -> st.SearchStrategy[Any]:
 
 @st.composite
 def debug_infos(draw: st.DrawFn, num_instrs: int, codec: str | None = "utf-8") -> DebugInfo:
-    """Locations of some of the instructions, in a few files of which some lines are known."""
+    """Locations of some of the instructions, in a few files with some known lines."""
     some_names = st.lists(names(codec).filter(bool), min_size=1, max_size=3)
     files, variables = draw(some_names), draw(some_names)
     line = st.characters(codec=codec, exclude_characters="\0")
@@ -111,8 +112,8 @@ def debug_infos(draw: st.DrawFn, num_instrs: int, codec: str | None = "utf-8") -
 def odd_executables(
     draw: st.DrawFn, constants: st.SearchStrategy[Any], codec: str | None = "utf-8"
 ) -> VMExecutable:
-    """Executables that need not run: bodies in another order than the table, any register numbers,
-    any attributes of packed and compiled functions, with debug information or without."""
+    """Executables that need not run: bodies in a different order than the table, any register
+    numbers, any attributes of packed and compiled functions, with or without debug information."""
     table_names = draw(st.lists(names(codec), max_size=5, unique=True))
     kinds = [draw(st.sampled_from(list(FuncKind))) for _ in table_names]
     pool = draw(st.lists(constants, max_size=4))
@@ -166,7 +167,7 @@ def _instructions(draw: st.DrawFn, num_functions: int, num_constants: int) -> In
 
 
 def by_hand() -> VMExecutable:
-    """One executable with a bit of everything that TVM's stream holds; the golden files show it."""
+    """An executable with everything that TVM's stream can hold; it is in the golden files."""
     a = isa.encode_arg
     code = [
         [1, 2, 1, 4, 0, 1, a(2, 0), a(1, -7)],
@@ -202,7 +203,7 @@ def by_hand() -> VMExecutable:
 
 
 def with_places() -> VMExecutable:
-    """`by_hand` with debug information of some of its code; the golden files show it too."""
+    """`by_hand` with debug information for some of its code; it is in the golden files too."""
     return by_hand().with_debug(DebugInfo.of(
         [
             (0, Span("models/ümlaut.py", 12, 5, 12, 30), "lv0"),

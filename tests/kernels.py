@@ -1,4 +1,4 @@
-"""Packed functions in plain Python and numpy that the programs of the tests call."""
+"""Packed functions in plain Python and numpy, called by the programs of the tests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _fill(t: np.ndarray, value: float) -> None:
 
 
 def _bump(t: np.ndarray) -> np.ndarray:
-    """Add one in place and give the same tensor back."""
+    """Add one in place and return the same tensor."""
     t += np.asarray(1, t.dtype)
     return t
 
 
 def _double_slot(heap: np.ndarray, source: int, target: int) -> None:
-    """What a shape function does: compute one heap slot from another."""
+    """A shape function: compute one heap slot from another."""
     heap[target] = 2 * heap[source]
 
 
@@ -49,12 +49,12 @@ def _fill_slot(heap: np.ndarray, slot: int, value: int) -> None:
 
 
 def _nbytes_slot(heap: np.ndarray) -> None:
-    """Bytes of float32[heap[0], heap[1]]."""
+    """The number of bytes of float32[heap[0], heap[1]]."""
     heap[2] = 4 * heap[0] * heap[1]
 
 
 def _sub(a: Any, b: Any) -> Any:
-    """A difference that stays a tensor when it has no dimensions."""
+    """A difference that stays a tensor if it has no dimensions."""
     return np.asarray(a - b) if isinstance(a, np.ndarray) else a - b
 
 
@@ -63,7 +63,7 @@ def _fail(message: str) -> None:
 
 
 class KernelError(Exception):
-    """An exception class that neither numpy nor the VM knows."""
+    """An exception class that is unknown to numpy and to the VM."""
 
 
 def _fail_own(*args: Any) -> None:
@@ -75,7 +75,7 @@ def _fail_system(*args: Any) -> None:
 
 
 def _apply(func: Callable[..., Any], *args: Any) -> Any:
-    """Call back into the VM when `func` is one of its functions."""
+    """Call back into the VM if `func` is one of its functions."""
     return func(*args)
 
 
@@ -128,7 +128,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def registry() -> Registry:
-    """A fresh scope with the kernels, over the builtins."""
+    """Return a new scope with the kernels, on top of the builtins."""
     import relaxvm.builtins  # noqa: F401  (registers itself)
 
     return Registry(KERNELS, parent=GLOBAL)

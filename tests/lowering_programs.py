@@ -1,6 +1,6 @@
-"""Programs as script for comparing the lowering passes, and what the VM gives, with apache-tvm.
+"""Programs in script for comparing the lowering passes and the results of the VM with apache-tvm.
 
-This module imports neither relaxvm nor TVM's packages, so that either side can read it.
+This module imports neither relaxvm nor TVM, so that both sides can import it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _tensor_type(dims: re.Match[str]) -> str:
     return f'R.Tensor(({dims[1]}{"," if dims[1] else ""}), "float32")'
 
 
-# Functions that the programs call: inputs, then what is written.
+# Functions that the programs call: inputs, then outputs.
 
 
 def twice(x: Array, out: Array) -> None:

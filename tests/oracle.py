@@ -1,8 +1,8 @@
-"""The oracle: a second, slow interpreter, and how outcomes are compared.
+"""The oracle: a second, slow interpreter, and the comparison of outcomes.
 
-`Oracle` defines what a program means.  It walks the undecoded words through `relaxvm.isa` and
+`Oracle` defines the semantics of a program.  It decodes the words with `relaxvm.isa` as it goes and
 calls the plain Python builtins; nothing is predecoded, fused or cached, and VM-to-VM calls push a
-frame on a Python list.  The core has to agree with it: results, exception classes and messages.
+frame on a Python list.  The core must agree with it: results, exception classes and messages.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import numpy as np
 
 from relaxvm import isa
 from relaxvm._core import Closure
-from relaxvm.calling import Parameters
 from relaxvm.errors import LimitError
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.isa import ArgKind, FuncKind
 from relaxvm.limits import Limits
-from relaxvm.memory import Storage, make_allocators
-from relaxvm.parameters import tensors_of, with_tensors
 from relaxvm.registry import Registry
 from relaxvm.values import Shape, cpu, to_value
+from relaxvm.vm.allocators import Storage, make_allocators
+from relaxvm.vm.calling import Parameters
+from relaxvm.vm.entry_checks import tensors_of, with_tensors
 
 
 class OutOfFuel(Exception):
-    """The program runs longer than the oracle is willing to follow it."""
+    """The program exceeds the oracle's limit on instructions."""
 
 
 @dataclass
 class Frame:
-    """A running function: registers that nobody wrote hold None."""
+    """A running function; registers that were never written hold None."""
 
     info: FunctionInfo
     registers: list[Any]
@@ -43,10 +43,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class OracleFunction:
-    """A bytecode function as a value; calling it is a run of its own.
+    """A bytecode function as a value; calling it starts a new run.
 
-    Arguments from Python and results of packed functions become run-time values where they come in;
-    inside, values go from register to register as they are.
+    Arguments from Python and results of packed functions are converted to run-time values; inside,
+    registers hold these without further conversion.
     """
 
     oracle: Oracle
@@ -58,7 +58,7 @@ class OracleFunction:
 
     def __call__(self, *args: Any) -> Any:
         tensors = tensors_of(self.oracle.executable, self.info)
-        if len(tensors) == len(args):  # numpy's scalars are tensors where these are expected
+        if len(tensors) == len(args):  # numpy scalars are tensors where tensors are expected
             args = tuple(map(with_tensors, args, tensors))
         return self.oracle.run(self.info, [to_value(arg) for arg in args])
 
@@ -125,7 +125,7 @@ class Oracle:
         return Frame(info, [*args, *unwritten], info.start_instr)
 
     def _finish(self, frame: Frame, result: Any) -> None:
-        """Store the result of the call that `frame` waits for."""
+        """Store the result of the call that `frame` is waiting for."""
         if frame.dst != isa.VOID_REGISTER:
             frame.registers[frame.dst] = result
         frame.pc += 1
@@ -148,7 +148,7 @@ class Oracle:
 
 
 def truth(value: Any) -> bool:
-    """The condition of If: an integer or a bool, also of numpy's scalars, true unless it is 0."""
+    """The condition of If: an integer or a bool, numpy scalars included; true unless it is 0."""
     if not isinstance(value, (int, np.integer, np.bool_)):
         raise TypeError(
             f"if: expected an int or bool condition, got {type(value).__name__}; "
@@ -162,7 +162,7 @@ def truth(value: Any) -> bool:
 
 @dataclass
 class Outcome:
-    """What a call did: its result or its exception, and its arguments afterwards."""
+    """The outcome of a call: its result or exception, and its arguments afterwards."""
 
     args: tuple[Any, ...]
     result: Any = None
@@ -184,8 +184,8 @@ class Outcome:
 
 
 def assert_same_outcome(got: Outcome, want: Outcome, messages: bool = True) -> None:
-    """Both ended alike: equal values in the result and in the arguments, equal exceptions, and the
-    same pairs of arrays are one object or share memory."""
+    """Check that outcomes are equal: values in the result and in the arguments, exceptions, and
+    which pairs of arrays are identical or share memory."""
     if want.error is not None or got.error is not None:
         assert type(got.error) is type(want.error), (
             f"got {got.describe()}, expected {want.describe()}"
@@ -197,15 +197,15 @@ def assert_same_outcome(got: Outcome, want: Outcome, messages: bool = True) -> N
         assert not difference, f"result{difference}"
     difference = compare(got.args, want.args)
     assert not difference, f"arguments afterwards: {difference}"
-    assert aliases(got) == aliases(want), "other arrays are identical or share memory"
+    assert aliases(got) == aliases(want), "different arrays are identical or share memory"
 
 
 def compare(got: Any, want: Any, path: str = "") -> str:
-    """The first difference between two run-time values, or an empty string.
+    """Return the first difference between two run-time values, or an empty string.
 
-    Kinds must agree (True, 1 and 1.0 differ, as do a shape and a tuple), floats and tensors go by
-    their bits.  Functions compare by name, closures by function and captured values, and a virtual
-    machine equals the oracle that stands in for it.
+    Kinds must agree (True, 1 and 1.0 differ, as do a shape and a tuple); floats and tensors compare
+    by bits, functions by name, closures by function and captured values.  A virtual machine equals
+    the oracle that replaces it.
     """
     if isinstance(want, (Oracle, OracleFunction)):
         kind = type(got).__name__
@@ -251,7 +251,7 @@ def _attribute(value: Any, path: str) -> Any:
 
 
 def aliases(outcome: Outcome) -> set[tuple[int, int, str]]:
-    """Pairs of arrays, among arguments and result, that are one object or share memory."""
+    """Pairs of arrays, among arguments and result, that are identical or share memory."""
     arrays = [*leaves(outcome.args), *leaves(outcome.result)]
     found = set()
     for i, a in enumerate(arrays):
@@ -275,7 +275,7 @@ def leaves(value: Any) -> Iterator[np.ndarray]:
 
 
 def meets(got: Any, expected: Any) -> str:
-    """The first difference between a result and an expectation of the corpus, or "".
+    """Return the first difference between a result and an expectation of the corpus, or "".
 
     Looser than `compare`: a tuple may stand for a shape and a list for a tuple, and tensors of
     floats may differ by rounding.

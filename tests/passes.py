@@ -1,4 +1,4 @@
-"""Programs before and after a pass, as script."""
+"""Helpers that compare programs before and after a pass, as script."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def _dedented(text: str) -> str:
 
 
 def apply(run: Callable[[IRModule], IRModule], before: str | IRModule) -> IRModule:
-    """What a pass makes of a program, which has to stay as it is and to keep the rules."""
+    """Apply a pass; check that its output is well-formed and that its input did not change."""
     mod = module(before) if isinstance(before, str) else before
     text = mod.script()
     result = run(mod)
-    assert mod.script() == text, "the pass has changed the module that it was given"
+    assert mod.script() == text, "the pass changed its input module"
     well_formed(result)
     return result
 
 
 def check(run: Callable[[IRModule], IRModule], before: str, after: str, *,
           again: bool = False) -> None:  # fmt: skip
-    """A pass makes `after` of `before`; with `again`, and leaves that as it is."""
+    """Check that a pass turns `before` into `after` and, with `again`, does not change `after`."""
     expected = module(after)
     result = apply(run, before)
     assert_structural_equal(result, expected)
@@ -48,13 +48,13 @@ def check(run: Callable[[IRModule], IRModule], before: str, after: str, *,
 
 
 def unchanged(run: Callable[[IRModule], IRModule], before: str) -> None:
-    """A pass has nothing to do, and gives back the functions that it was given."""
+    """Check that a pass has nothing to do and returns the same function objects."""
     mod = module(before)
     result = apply(run, mod)
     for var, func in mod.functions.items():
-        assert result[var] is func, f"{var.name_hint} was made anew"
+        assert result[var] is func, f"{var.name_hint} is a new object"
 
 
 def run(mod: IRModule, *args: Any, function: str = "main", **options: Any) -> Any:
-    """The result of a function, by the default pipeline and the VM."""
+    """Build a function with the default pipeline and return its result on the VM."""
     return relaxvm.VirtualMachine(relaxvm.build(mod), **options)[function](*args)

@@ -1,12 +1,12 @@
-"""The evaluator: what a program of Relax means, without passes, without a VM.
+"""The evaluator: interprets Relax programs directly, without passes and without a VM.
 
-It walks the expressions of a module as they stand and binds variables in a dict.  Operators are
-numpy (`relax_operators`), PrimFuncs are run statement by statement (`tir_evaluator`).  It knows the
-forms that passes lower to as well, so that a program has a meaning after every pass: storages,
-kills, the builtins of the VM, the shape heap.  There it is stricter than any VM: a tensor that is
-placed in a storage spoils what was there, and what was killed cannot be read.
+It walks the expressions of a module and binds variables in a dict.  Operators are numpy
+(`relax_operators`), PrimFuncs run statement by statement (`tir_evaluator`).  It also supports the
+forms that passes lower to, so that it can run a program after every pass: storages, kills, the
+builtins of the VM, the shape heap.  There it is stricter than any VM: placing a tensor in a storage
+overwrites the old contents with garbage, and a killed value cannot be read.
 
-Every value that is bound is compared with the type that its variable was inferred to have.
+Every value that is bound is compared with the inferred type of its variable.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ CALL_LIMIT = 20_000
 
 
 class UnsoundType(EvaluationError):
-    """A value is not of the type that was inferred for its variable."""
+    """A value does not have the type that was inferred for its variable."""
 
 
 class Closure:
-    """A function as a value: a local one with the variables around it, or one of the module with
+    """A function as a value: a local one with the variables of its scope, or one of the module with
     its trailing arguments."""
 
     def __init__(self, func: Any, env: Env | None = None, captured: Sequence[Any] = ()) -> None:
@@ -64,20 +64,20 @@ class Closure:
 
 
 class _Killed:
-    """What a variable holds after its kill."""
+    """The value of a variable after its kill."""
 
 
 KILLED = _Killed()
 
 
 class Storage:
-    """Memory that tensors are placed in."""
+    """Memory in which tensors are placed."""
 
     def __init__(self, nbytes: int) -> None:
         self.bytes = bytearray(nbytes)
 
     def place(self, offset: int, shape: Any, dtype: str) -> Any:
-        """A tensor in the storage; what was there is spoiled."""
+        """Place a tensor in the storage; the old contents are overwritten."""
         count = int(np.prod(shape, dtype=int))
         end = offset + count * np.dtype(dtype).itemsize
         if end > len(self.bytes):
@@ -92,10 +92,10 @@ class Evaluator:
 
     Args:
         functions: the packed functions that the program may call, by name.
-        types: whether values are compared with the inferred types of their variables.
+        types: whether to compare values with the inferred types of their variables.
 
     Raises, when called:
-        CheckError: a value is not of the type that a parameter, a result or a match_cast demands.
+        CheckError: a value does not have the type of a parameter, a result or a match_cast.
         EvaluationError: the program is not one that a correct compiler makes.
     """
 
@@ -118,7 +118,7 @@ class Evaluator:
     # Functions
 
     def apply(self, func: Any, env: Env, args: list[Any]) -> Any:
-        """Call a function of Relax or TIR; `env` is what a local function sees of its outside."""
+        """Call a function of Relax or TIR; `env` has the outer variables of a local function."""
         if isinstance(func, PrimFunc):
             return run_prim_func(func, args)
         self.calls += 1
@@ -141,8 +141,8 @@ class Evaluator:
     # Types
 
     def check(self, pairs: Iterable[tuple[Any, Any]], env: Env) -> None:
-        """Check values against types; symbolic variables that have no value get one from where they
-        stand alone."""
+        """Check values against types; a dimension that is just a symbolic variable without a value
+        binds it."""
         dims: list[tuple[Any, int]] = []
         for value, ty in list(pairs):
             self.check_kind(value, ty, dims)
@@ -157,7 +157,7 @@ class Evaluator:
                 raise MismatchError(f"a dimension is {extent}, it has to be {dim}")
 
     def check_kind(self, value: Any, ty: Any, dims: list[tuple[Any, int]]) -> None:
-        """Check all but the values of dimensions, which are gathered in `dims`."""
+        """Check everything except the values of dimensions, which are collected in `dims`."""
         kind = type(ty)
         if kind is ir.TensorType:
             if not isinstance(value, np.ndarray):
@@ -189,12 +189,12 @@ class Evaluator:
             raise KindError(f"expected a function, got {value!r}")
 
     def bind(self, var: Any, value: Any, env: Env) -> None:
-        """Give a variable its value, which has to be of its type."""
+        """Bind a variable to a value, which must have its type."""
         env[var] = value
         if not self.types or var.ty is None:
             return
         if type(var.ty) is ir.PrimType and var.ty.dtype == "bool" and type(value) is int:
-            return  # a condition that comes off the shape heap
+            return  # a condition from the shape heap
         dims: list[tuple[Any, int]] = []
         try:
             self.check_kind(value, var.ty, dims)
@@ -215,7 +215,7 @@ class Evaluator:
     def binding(self, binding: Any, env: Env) -> None:
         var, expr = binding.var, binding.value
         if type(expr) is ir.Function:
-            # A local function sees itself: it may be recursive.
+            # A local function is in its own scope: it may be recursive.
             self.bind(var, Closure(expr, env), env)
             return
         value = self.value(expr, env)
@@ -300,7 +300,7 @@ class Evaluator:
         return () if void and result is None else result
 
     def outputs(self, ty: Any, env: Env) -> list[Any]:
-        """New tensors of a type, full of garbage: one for each tensor of a tuple."""
+        """New tensors of a type, filled with garbage: one for each tensor of a tuple."""
         if type(ty) is ir.TupleType:
             return [leaf for field in ty.fields for leaf in self.outputs(field, env)]
         return [garbage(self.value(ty.shape, env), ty.dtype)]
@@ -326,7 +326,7 @@ class Evaluator:
 
 
 def _rebuilt(ty: Any, leaves: Iterator[Any]) -> Any:
-    """Tensors in the tuples of a type."""
+    """Arrange tensors in the tuples of a type."""
     if type(ty) is ir.TupleType:
         return tuple(_rebuilt(field, leaves) for field in ty.fields)
     return next(leaves)
@@ -337,7 +337,7 @@ def _is_void(call: Any) -> bool:
 
 
 def _outputs_of(kernel: str, args: list[Any]) -> int:
-    """How many of the arguments of a kernel are outputs."""
+    """Return the number of outputs among the arguments of a kernel."""
     if kernel != "split":
         return 1
     where = args[1]
@@ -467,7 +467,7 @@ _SPECIAL: dict[str, Rule] = {
 }
 
 
-# Rules by builtin of the VM.  The VM itself, which some take first, is not passed.
+# Rules by builtin of the VM.  The VM, which is the first argument of some, is not passed.
 
 
 def _pairs(codes: Sequence[int]) -> Iterable[tuple[int, int]]:
@@ -516,7 +516,7 @@ def _call_dyn(self: Evaluator, func: Any, *args: Any) -> Any:
 
 
 def _checker(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A builtin that checks a value against a type, which is made of its other arguments."""
+    """A builtin that checks a value against a type, which the other arguments describe."""
 
     def check(self: Evaluator, value: Any, *args: Any) -> Any:
         *details, _context = args

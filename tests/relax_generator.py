@@ -1,9 +1,9 @@
 """Random well-typed programs of Relax, from a seed.
 
 A program is a module, whose function "main" calls the others, and arguments for it.  It is built
-with `BlockBuilder` and `relaxvm.op`, as a user would.  What decides is kept away from what rounds:
-every value knows whether its elements are integers (float sums are then exact in any order) and
-how large they may be, so that two correct machines give the same results.
+with `BlockBuilder` and `relaxvm.op`, as a user would.  Rounding must not affect decisions: the
+generator knows for every value whether its elements are integers (float sums are then exact in any
+order) and how large they may be, so that two correct implementations return the same results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DTYPES = (*FLOATS, "int32", "int64", "bool")
 
 
 class Skip(Exception):
-    """There is nothing here that this step could be done with."""
+    """This step is not possible with the values in scope."""
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Program:
     """A random program.
 
     Attributes:
-        module: the program; "main" is what is run.
-        inputs: arguments of several runs.
+        module: the program; the entry function is "main".
+        inputs: the arguments of several runs.
     """
 
     seed: int
@@ -54,7 +54,7 @@ class Program:
 
 
 def packed_functions(log: list[Any]) -> dict[str, Callable[..., Any]]:
-    """The packed functions that programs call; those with effects write them to a log."""
+    """The packed functions that programs call; those with effects append to a log."""
 
     def record(*values: Any) -> None:
         log.append(copy.deepcopy(list(values)))  # as they are now, also in tuples
@@ -82,14 +82,14 @@ def packed_functions(log: list[Any]) -> dict[str, Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a value beside its type.
+    """What is known about a value in addition to its type.
 
     Attributes:
-        bound: no number in it is greater in absolute value.
-        exact: its floats are integers.
-        limits: of a tensor, what its dimensions do not exceed.
-        own: nothing else refers to it, and it was made in this function: it may be overwritten.
-        fields: of a tuple, the facts of its elements.
+        bound: maximum of the absolute values of its numbers.
+        exact: whether all its floats are integers.
+        limits: of a tensor, upper bounds of its dimensions.
+        own: it was made in this function and has no other references: it may be overwritten.
+        fields: of a tuple, the facts of its fields.
         result: of a function, the facts of its result.
         is_pure: of a function.
     """
@@ -117,7 +117,7 @@ class Item:
 
 @dataclass
 class Scope:
-    """What can be used at a place in a function."""
+    """The values that can be used at a point in a function."""
 
     items: list[Item] = field(default_factory=list)
     dims: list[ir.Var] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Scope:
     depth: int = 0
 
     def inner(self, **changes: Any) -> Scope:
-        """A scope within, that sees all of this one, and may overwrite nothing of it."""
+        """An inner scope, which can use all values of this one but not overwrite them."""
         items = [replace(item, facts=replace(item.facts, own=False)) for item in self.items]
         return replace(self, items=items, dims=list(self.dims),
                        **{"depth": self.depth + 1, **changes})  # fmt: skip
@@ -148,7 +148,7 @@ def _same_type(a: Any, b: Any) -> bool:
 
 
 class Generator:
-    """Makes one program."""
+    """Generates one program."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -172,7 +172,7 @@ class Generator:
     # Dimensions
 
     def limit(self, dim: Any) -> int:
-        """What a dimension does not exceed: all rules that make them grow with their variables."""
+        """Return an upper bound of a dimension; all dimensions grow with their variables."""
         if isinstance(dim, ir.IntImm):
             return dim.value
         return int(arith.simplify(arith.substitute(dim, self._maxima(dim))).value)
@@ -192,7 +192,7 @@ class Generator:
         return var
 
     def dim(self, scope: Scope) -> Any:
-        """A dimension in terms of what is known here."""
+        """A dimension in terms of the variables that are defined here."""
         kind = self.rng.random()
         if kind < 0.3 or not scope.dims:
             return ir.int_imm(self.rng.randint(1, 4))
@@ -212,14 +212,14 @@ class Generator:
     # Values
 
     def known(self, expr: Any, facts: Facts) -> Facts:
-        """Facts, with the limits that the type tells."""
+        """Facts, with the limits that follow from the type."""
         ty = expr.ty
         if _is_tensor(ty) and ty.dims is not None:
             return replace(facts, limits=self.limits(ty.dims))
         return facts
 
     def emit(self, scope: Scope, expr: Any, facts: Facts, **options: Any) -> Item:
-        """Bind an expression, and know of it."""
+        """Bind an expression and record its facts."""
         facts = self.known(expr, facts) if getattr(expr, "ty", None) is not None else facts
         var = self.bb.emit(expr, **options)
         item = Item(var, self.known(var, facts))
@@ -231,7 +231,7 @@ class Generator:
         return [i for i in scope.items if _is_tensor(i.ty) and i.ty.dims is not None and test(i)]
 
     def tensor(self, scope: Scope, test: Callable[[Item], bool] = lambda item: True) -> Item:
-        """A tensor of known shape, rather a new one."""
+        """A tensor of known shape, preferably a recent one."""
         found = self.tensors(scope, test)
         if len(found) > 4 and self.maybe(0.6):
             found = found[-4:]
@@ -248,7 +248,7 @@ class Generator:
         return np.array(values, dtype).reshape(shape)
 
     def make(self, scope: Scope, ty: Any) -> Item:
-        """A value of a type, one that is there or a new one; its numbers are small and exact."""
+        """A value of a type, an existing or a new one; its numbers are small and exact."""
         kind = type(ty)
         if kind is ir.TensorType:
             there = [
@@ -274,7 +274,7 @@ class Generator:
         raise Skip
 
     def scalar(self, scope: Scope) -> Any:
-        """An int64 scalar: not negative, small."""
+        """A small int64 scalar that is not negative."""
         found = [d for d in scope.dims if self.limit(d) <= MAIN_DIM]
         if not found or self.maybe(0.3):
             return ir.int_imm(self.rng.randint(0, 4))
@@ -289,7 +289,7 @@ class Generator:
         clamped = op.minimum(op.maximum(item.expr, least), most)
         return self.emit(scope, clamped, replace(item.facts, bound=SMALL_VALUE, own=False))
 
-    # Steps: each emits something that can be used afterwards
+    # Steps: each emits a value that can be used afterwards
 
     def unary(self, scope: Scope) -> None:
         x = self.tensor(scope)
@@ -317,8 +317,8 @@ class Generator:
             raise Skip
         return replace(facts, bound=bound)
 
-    def _beside(self, scope: Scope, x: Item) -> Item:
-        """A tensor, or a constant, that broadcasts with another."""
+    def _operand_for(self, scope: Scope, x: Item) -> Item:
+        """A tensor or constant that broadcasts with a tensor."""
         if self.maybe(0.25):
             value = self.number(x.ty.dtype)
             return Item(ir.const(value, x.ty.dtype), Facts(abs(float(value))))
@@ -338,7 +338,7 @@ class Generator:
 
     def binary(self, scope: Scope) -> None:
         x = self.tensor(scope)
-        y = self._beside(scope, x)
+        y = self._operand_for(scope, x)
         if x.ty.dtype == "bool":
             make = self.pick([op.logical_and, op.logical_or, op.logical_xor])
             self.emit(scope, make(x.expr, y.expr), Facts(own=True))
@@ -366,7 +366,7 @@ class Generator:
 
     def comparison(self, scope: Scope) -> None:
         x = self.tensor(scope, lambda x: x.facts.exact and x.ty.dtype != "bool")
-        y = self._beside(scope, x)
+        y = self._operand_for(scope, x)
         if not y.facts.exact:
             raise Skip
         make = self.pick([op.less, op.less_equal, op.greater, op.greater_equal, op.equal,
@@ -376,7 +376,7 @@ class Generator:
     def where(self, scope: Scope) -> None:
         condition = self.tensor(scope, lambda c: c.ty.dtype == "bool")
         x = self.tensor(scope, lambda x: self._broadcasts(condition.ty.dims, x.ty.dims))
-        y = self._beside(scope, x)
+        y = self._operand_for(scope, x)
         if y.ty.dims and not self._broadcasts(condition.ty.dims, y.ty.dims):
             raise Skip
         facts = Facts(max(x.facts.bound, y.facts.bound), x.facts.exact and y.facts.exact, own=True)
@@ -403,7 +403,7 @@ class Generator:
         choices: list[list[Any]] = [[total], [1, total], [*dims, 1], list(reversed(dims))]
         if len(dims) > 1:
             choices.append([arith.simplify(dims[0] * dims[1]), *dims[2:]])
-        shape: Any = ir.ShapeExpr(self.pick(choices))  # in which 0 is 0
+        shape: Any = ir.ShapeExpr(self.pick(choices))  # where a dimension of 0 stays 0
         shapes = [s.expr for s in scope.items if type(s.ty) is ir.ShapeType
                   and s.ty.values and not isinstance(s.expr, ir.DataflowVar)]  # fmt: skip
         for candidate in shapes:
@@ -556,12 +556,12 @@ class Generator:
         self.emit(scope, ir.Tuple([i.expr for i in items]), facts)
 
     def _data(self, scope: Scope) -> list[Item]:
-        """Values that are no functions."""
+        """Values that are not functions."""
         return [i for i in scope.items if _is_data(i.ty)]
 
     @staticmethod
     def _disown(scope: Scope, items: Sequence[Item]) -> None:
-        """From here on, the items are known by other names too."""
+        """Record that other variables refer to these items from now on."""
         for position, item in enumerate(scope.items):
             if any(item is i for i in items):
                 scope.items[position] = replace(item, facts=replace(item.facts, own=False))
@@ -587,7 +587,7 @@ class Generator:
         self.emit(scope, op.shape_to_tensor(shape.expr), Facts(100.0))
 
     def tensor_as_shape(self, scope: Scope) -> None:
-        """A shape that is data, and dimensions that come of it."""
+        """A shape computed from data, and the dimensions that it defines."""
         values = ir.const(np.array([self.rng.randint(0, 4) for _ in range(2)], "int64"))
         shape = self.emit(scope, op.tensor_to_shape(values), Facts())
         dims = [self.new_dim(4), self.new_dim(4)]
@@ -607,7 +607,7 @@ class Generator:
             else:
                 dims.append(self.new_dim(limit))
         if self.maybe(0.04) and not isinstance(dims[-1], ir.IntImm):
-            dims[-1] = dims[0]  # may fail when the program runs
+            dims[-1] = dims[0]  # may fail at run time
         ty = ir.TensorType(dims, x.ty.dtype)
         self._disown(scope, [x])
         var = self.bb.match_cast(x.expr, ty)
@@ -625,14 +625,14 @@ class Generator:
             scope.dims.append(bound)
 
     def opaque(self, scope: Scope) -> None:
-        """A value of unknown type, and the cast that tells it again."""
+        """A value of unknown type, and a cast that restores its type."""
         x = self.tensor(scope, lambda x: x.ty.ndim > 0)
         self._disown(scope, [x])
         any_value = self.bb.emit(op.call_pure_packed("test.same", x.expr, ty_args=ir.AnyType()))
         dims = [self.new_dim(limit) for limit in self.limits(x.ty.dims)]
         dtype, wrong = x.ty.dtype, self.rng.random()
         if wrong < 0.02:
-            dtype = "int8"  # fails when the program runs
+            dtype = "int8"  # fails at run time
         elif wrong < 0.04:
             dims.append(dims[0])
         var = self.bb.match_cast(any_value, ir.TensorType(dims, dtype))
@@ -798,18 +798,18 @@ class Generator:
         return item, self.bb.end_scope(item.expr)
 
     def result(self, inner: Scope, outer: Scope) -> Item:
-        """Something for a branch to give, rather a new one."""
+        """A value for a branch to return, preferably a recent one."""
         new = [i for i in self._data(inner)[-4:] if all(map(_has_limits, _leaves(i)))]
         return self.pick(new or self._data(outer))
 
     def matching(self, inner: Scope, first: Item) -> Item:
-        """Something that may stand where another branch has `first`."""
+        """A value that a branch can return if another branch returns `first`."""
         ty = first.ty
         if _is_tensor(ty):
-            alike = [i for i in inner.items if _is_tensor(i.ty) and i.ty.dtype == ty.dtype
+            found = [i for i in inner.items if _is_tensor(i.ty) and i.ty.dtype == ty.dtype
                      and i.ty.ndim == ty.ndim and i is not first and _has_limits(i)]  # fmt: skip
-            if alike and self.maybe(0.5):
-                return self.pick(alike[-4:])
+            if found and self.maybe(0.5):
+                return self.pick(found[-4:])
         same = [i for i in self._data(inner) if _same_type(i.ty, ty)]
         if same:
             return self.pick(same)
@@ -818,7 +818,7 @@ class Generator:
         return self.make(inner, ty)
 
     def _erased_match(self, inner: Scope, ty: Any) -> Item:
-        """As `make`, where dimensions of the other branch are not known here."""
+        """As `make`, for a type with dimensions that are not known in this branch."""
         if not _is_tensor(ty):
             return self.emit(inner, ir.Tuple([]), Facts())
         dims = self.dims(inner, ty.ndim)
@@ -858,8 +858,8 @@ class Generator:
         return ir.TupleType([self.param_type(scope, "tensor") for _ in range(count)])
 
     def params(self, limit: int, own_dims: int) -> tuple[list[ir.Var], Scope]:
-        """Parameters of a function, and what is known in it.  Every symbolic variable that is
-        mentioned stands alone somewhere."""
+        """Parameters of a function, and its scope.  Every symbolic variable is a whole dimension
+        somewhere."""
         scope = Scope(dims=[self.new_dim(limit, "n") for _ in range(own_dims)])
         count = self.rng.randint(1, 4)
         types = [self.param_type(scope, "all") for _ in range(count)]
@@ -887,7 +887,7 @@ class Generator:
             self.limits(ty.dims)
 
     def facts_of_type(self, ty: Any) -> Facts:
-        """What may be relied on of an argument."""
+        """The facts that hold for any argument of a type."""
         if type(ty) is ir.TupleType:
             return Facts(fields=tuple(map(self.facts_of_type, ty.fields)))
         if _is_tensor(ty):
@@ -912,7 +912,7 @@ class Generator:
         self.callees.append(Item(gv, facts))
 
     def recursive(self, number: int) -> None:
-        """A function that calls itself so many times as its first argument says."""
+        """A function that calls itself as many times as its first argument says."""
         dims = [self.new_dim(CALLEE_DIM, "n") for _ in range(self.rng.randint(0, 2))]
         dtype = self.pick(("float32", "int32"))
         is_pure = self.maybe(0.8)
@@ -958,8 +958,8 @@ class Generator:
         return ir.Function([counter, x], bb.end_scope(value), ret, is_pure)
 
     def closure(self, scope: Scope, *, alone: bool = False) -> Item:
-        """A local function, bound to a variable; `alone` if its signature shall not mention
-        dimensions of its outside, as its callers do not know them."""
+        """A local function, bound to a variable; `alone` if its signature must not mention outer
+        dimensions, because its callers do not know them."""
         if scope.depth > 2:
             raise Skip
         is_pure = scope.is_pure or self.maybe(0.7)
@@ -1016,7 +1016,7 @@ class Generator:
         self.closure(scope)
 
     def local_recursion(self, scope: Scope) -> None:
-        """A local function that calls itself, and captures."""
+        """A local function that calls itself and captures variables."""
         if scope.depth > 1 or scope.is_dataflow:
             raise Skip
         y = self.tensor(scope, lambda y: y.ty.dtype in ("float32", "int32") and y.facts.exact)
@@ -1051,7 +1051,7 @@ class Generator:
             raise Skip
         if callee.facts.result is None:
             raise Skip
-        # A local function may mention dimensions around it; here they are what they are there.
+        # A local function may mention outer dimensions, which are the same here.
         mentioned = {v for p in callee.ty.params for v in ir.type_free_vars(p)}
         variables: dict[ir.Var, Any] = {d: d for d in scope.dims if d in mentioned}
         args = []
@@ -1072,7 +1072,7 @@ class Generator:
         self.emit(scope, call, replace(result, own=False))
 
     def argument(self, scope: Scope, param: Any, variables: dict[ir.Var, Any]) -> Item:
-        """A value for a parameter, whose symbolic variables get bound."""
+        """A value for a parameter; binds the symbolic variables of its type."""
         if _is_tensor(param) and self.maybe(0.8):
             for item in self.rng.sample(scope.items, len(scope.items)):
                 bound = dict(variables)
@@ -1105,7 +1105,7 @@ class Generator:
     # Programs
 
     def steps(self, scope: Scope, count: int) -> None:
-        """Do so many random steps, or try."""
+        """Try a number of random steps."""
         for _ in range(count):
             for _ in range(8):
                 step = self.rng.choices(_STEPS, _WEIGHTS)[0]
@@ -1124,7 +1124,7 @@ class Generator:
         return Program(self.seed, module, inputs)
 
     def attempt(self, make: Callable[[], Any]) -> bool:
-        """Make something; functions and branches that did not work out are forgotten."""
+        """Try to generate something; discard functions and branches that failed."""
         scopes = len(self.bb._scopes)
         try:
             make()
@@ -1208,7 +1208,7 @@ def _shared(facts: Facts) -> Facts:
 
 
 def _either(a: Facts, b: Facts) -> Facts:
-    """Facts of a value of which either facts may hold."""
+    """Facts of a value for which one of two facts holds."""
     return Facts(
         max(a.bound, b.bound),
         a.exact and b.exact,
@@ -1268,5 +1268,5 @@ _WEIGHTS = list(_CHOICES.values())
 
 
 def generate(seed: int) -> Program:
-    """The program of a seed."""
+    """Generate the program of a seed."""
     return Generator(seed).program()

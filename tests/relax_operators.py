@@ -1,8 +1,8 @@
-"""What operators mean, in one expression of numpy each.
+"""Reference semantics of operators, each as one expression of numpy.
 
-Written beside `relaxvm.kernels`, not from it.  Operands come first, attributes by name; shapes are
-tuples, data types strings.  Kernels take what operators take and then their outputs; `KERNELS` has
-those that the outputs tell something.
+Written independently of `relaxvm.kernels`.  Operands come first, attributes by name; shapes are
+tuples, data types strings.  Kernels take the arguments of operators and then the outputs; `KERNELS`
+has the kernels that need information from their outputs.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ OPERATORS: dict[str, Function] = {
 
 
 def _reduce_to(function: Function) -> Function:
-    """A reduction that reads from the output whether dimensions are kept."""
+    """A reduction that keeps dimensions if the rank of the output says so."""
 
     def reduce(*args: Any) -> Any:
         x, axis, out = args[0], args[1] if len(args) > 2 else None, args[-1]
@@ -190,7 +190,7 @@ KERNELS: dict[str, Function] = {
 
 
 def _fused(*args: Any) -> Any:
-    """A chain of kernels, as "exp($0); add(%0, 2) -> %1": $ are inputs, % are steps before."""
+    """A chain of kernels, as "exp($0); add(%0, 2) -> %1": $ are inputs, % earlier steps."""
     *inputs, text, out = args
     body, _, result = text.partition(" -> ")
     done: list[Any] = []
@@ -213,10 +213,10 @@ KERNELS["fused"] = _fused
 
 
 def run_kernel(name: str, args: list[Any], outputs: int) -> None:
-    """Call a kernel: `args` end in so many outputs.
+    """Call a kernel; the last `outputs` arguments are outputs.
 
     Raises:
-        KeyError: it is not in the tables.
+        KeyError: the kernel is not in the tables.
     """
     operands, outs = args[: len(args) - outputs], args[len(args) - outputs :]
     with np.errstate(all="ignore"):

@@ -42,7 +42,7 @@ DTYPES = st.sampled_from(["float32", "float64", "int32", "int64", "bool", "float
 
 @st.composite
 def scalars(draw: Any, variables: list[Var], depth: int = 3) -> Expr:
-    """Integer scalars of int64; nodes as they are, folded or not."""
+    """Scalar expressions of int64, folded or not."""
     if depth == 0 or draw(st.booleans()):
         if variables and draw(st.booleans()):
             return draw(st.sampled_from(variables))
@@ -63,7 +63,7 @@ def scalars(draw: Any, variables: list[Var], depth: int = 3) -> Expr:
 
 @st.composite
 def conditions(draw: Any, variables: list[Var], depth: int = 2) -> Expr:
-    """Bool scalars."""
+    """Scalar expressions of bool."""
     kind = draw(st.integers(0, 4))
     if depth == 0 or kind == 0:
         return prim_value(draw(st.booleans()))
@@ -77,7 +77,7 @@ def conditions(draw: Any, variables: list[Var], depth: int = 2) -> Expr:
 
 
 class Builder:
-    """Draws a module."""
+    """Builds a random module."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw

@@ -1,8 +1,8 @@
-"""Smaller programs that still show a difference.
+"""Shrink programs that show a difference.
 
-Every edit gives a program that is well typed if the one before is: functions and
-bindings that nobody uses go, values become simpler ones of the same type, an If becomes one of its
-branches, "main" gives less.  `shrink` goes on as long as an edit keeps what is asked for.
+Every edit keeps a program well typed: it removes unused functions and bindings, replaces values by
+simpler ones of the same type, replaces an If by one of its branches, or returns less from "main".
+`shrink` continues as long as some edit keeps the wanted property.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Holds = Callable[[ir.IRModule, list[Any]], bool]
 def shrink(
     mod: ir.IRModule, args: list[Any], holds: Holds, *, seconds: float = 60
 ) -> tuple[ir.IRModule, list[Any]]:
-    """The module and the arguments of "main", as small as edits make them in the time given while
-    `holds` is true of them."""
+    """Return the smallest module and arguments of "main" that edits find in the given time and for
+    which `holds` is true."""
     shrinker = _Shrinker(mod, args, holds, time.monotonic() + seconds)
     shrinker.run()
     return shrinker.mod, shrinker.args
 
 
 class _Shrinker:
-    """Keeps the smallest program so far."""
+    """Holds the smallest program so far."""
 
     def __init__(self, mod: ir.IRModule, args: list[Any], holds: Holds, end: float) -> None:
         self.mod = mod
@@ -37,7 +37,7 @@ class _Shrinker:
         self.end = end
 
     def run(self) -> None:
-        """Rounds of edits, until none of them does anything."""
+        """Try all edits until none of them succeeds."""
         changed = True
         while changed and time.monotonic() < self.end:
             changed = self.keep(without_unused(self.mod), self.args)
@@ -50,7 +50,7 @@ class _Shrinker:
             changed = self.fewer_params() or changed
 
     def keep(self, mod: ir.IRModule | None, args: list[Any]) -> bool:
-        """Go on from here, if it still holds."""
+        """Keep a smaller program if the property still holds."""
         if mod is None or time.monotonic() > self.end or not self.holds(mod, args):
             return False
         self.mod, self.args = mod, args
@@ -61,7 +61,7 @@ class _Shrinker:
         return self.keep(without_unused(mod), self.args) or self.keep(mod, self.args)
 
     def drop_unused(self, name: str) -> bool:
-        """Remove bindings that nobody uses, in halves, quarters, ... down to one by one."""
+        """Remove unused bindings, in halves, quarters, ... down to one by one."""
         changed = False
         size = len(_unused(self.mod[name])) if name in self.mod else 0
         while size:
@@ -111,7 +111,7 @@ def _with(mod: ir.IRModule, name: str, func: Any) -> ir.IRModule:
     return new
 
 
-# What is used
+# Uses
 
 
 class _Uses(ir.ExprVisitor):
@@ -152,7 +152,7 @@ class _Definitions(ir.ExprVisitor):
 
 
 def _unused(func: ir.Function) -> list[Any]:
-    """Variables of bindings that may go, whatever they do."""
+    """Variables of bindings that are not used, even if they have effects."""
     used = _used(func)
     definitions = _Definitions()
     definitions.visit(func)
@@ -171,7 +171,7 @@ class _Sweep(ir.ExprMutator):
 
 
 def without_unused(mod: ir.IRModule) -> ir.IRModule | None:
-    """Without functions and bindings that nobody uses; None if there are none such."""
+    """Remove unused functions and bindings; None if there are none."""
     new = mod.copy()
     changed = False
     for var, func in mod.items():
@@ -210,7 +210,7 @@ def _fewer_results(main: ir.Function) -> Iterator[ir.Function]:
 
 
 class _Rewrite(ir.ExprMutator):
-    """Rewrites the binding of a number, in one of several ways."""
+    """Rewrites the binding with a given number, in one of several ways."""
 
     CHOICES = 1
 
@@ -242,11 +242,11 @@ class _Rewrite(ir.ExprMutator):
         return new
 
     def applies(self, binding: ir.Binding) -> bool:
-        """Whether it is one of those that are numbered."""
+        """Whether a binding is one of those that are counted."""
         return isinstance(binding, ir.VarBinding)
 
     def rewrite(self, binding: ir.Binding) -> Any:
-        """What stands in its place, or None for the same."""
+        """The replacement, or None for no change."""
         raise NotImplementedError
 
 
@@ -257,7 +257,7 @@ def _count(func: ir.Function, rewrite: type[_Rewrite]) -> int:
 
 
 class _If(_Rewrite):
-    """``v = if ...`` becomes the bindings of a branch."""
+    """Replaces ``v = if ...`` by the bindings of a branch."""
 
     CHOICES = 2
 
@@ -278,7 +278,7 @@ class _If(_Rewrite):
 
 
 class _Simpler(_Rewrite):
-    """A value becomes a variable of the same type, or a tensor of zeros."""
+    """Replaces a value by a variable of the same type, or by a tensor of zeros."""
 
     CHOICES = 3
 
@@ -311,7 +311,7 @@ class _Simpler(_Rewrite):
 
 
 class _Plain(_Rewrite):
-    """A dataflow variable becomes a plain one."""
+    """Replaces a dataflow variable by a plain one."""
 
     def applies(self, binding: ir.Binding) -> bool:
         return isinstance(binding.var, ir.DataflowVar)

@@ -1,4 +1,4 @@
-"""The rules of the verifier once more, one instruction at a time, as plainly as they can be said.
+"""A second implementation of the verifier's rules: simple, and one instruction at a time.
 
 `accepts` is written from the design, not from `relaxvm.verify`; the tests compare the two.
 """
@@ -24,7 +24,7 @@ def _need(condition: bool) -> None:
 
 
 def accepts(ex: VMExecutable, registry: Registry) -> bool:
-    """Whether an executable whose parts have the right types may run."""
+    """Return whether an executable may run; its parts must have the right types."""
     try:
         _functions(ex)
         code = _decode(ex)
@@ -133,7 +133,7 @@ def _static(ex: VMExecutable, arg: Arg) -> tuple[str, object]:
 
 
 def unreachable(ex: VMExecutable) -> set[int]:
-    """The pcs that no path from the start of their function leads to."""
+    """Return the pcs that cannot be reached from the start of their function."""
     seen: set[int] = set()
     work = [f.start_instr for f in ex.functions if f.kind == FuncKind.BYTECODE]
     while work:

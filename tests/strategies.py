@@ -1,8 +1,8 @@
 """Hypothesis strategies for executables.
 
-`executables()` draws structure: any function table, constants and control flow that the verifier
-accepts, for round trips.  `programs()` draws behaviour: runnable programs with loops, branches,
-tuples, shapes, memory, closures and calls, some of whose calls go wrong, with their inputs.
+`executables()` draws executables with any function table, constants and control flow that the
+verifier accepts, for round trips.  `programs()` draws runnable programs with loops, branches,
+tuples, shapes, memory, closures and calls, some of which fail, and their inputs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from relaxvm import isa, shape_program
+from relaxvm import isa
 from relaxvm.errors import RelaxVMWarning
-from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable import FunctionInfo, VMExecutable, shape_program
 from relaxvm.isa import Arg, ArgKind, FuncKind, Instruction
 from relaxvm.values import Shape
 
@@ -53,7 +53,7 @@ def names() -> st.SearchStrategy[str]:
 
 
 def constants(savable: bool = True) -> st.SearchStrategy[Any]:
-    """Constants of every kind; `savable` leaves out what TVM's stream cannot hold."""
+    """Constants of every kind; `savable` excludes those that TVM's stream cannot hold."""
     ints = st.integers(isa.WORD_MIN, isa.WORD_MAX)
     kinds = [tensors(), shapes(), texts(), ints, st.floats(), st.sampled_from(DTYPES).map(np.dtype)]
     if not savable:
@@ -66,7 +66,7 @@ def constants(savable: bool = True) -> st.SearchStrategy[Any]:
 
 @st.composite
 def executables(draw: st.DrawFn, savable: bool = True) -> VMExecutable:
-    """Executables that the verifier accepts and nobody should run."""
+    """Executables that the verifier accepts but that are not meant to run."""
     table_names = draw(st.lists(names(), min_size=1, max_size=6, unique=True))
     num_bodies = draw(st.integers(0, len(table_names)))
     pool = draw(st.lists(constants(savable), max_size=5))
@@ -179,8 +179,8 @@ class Program:
     """A program and its inputs.
 
     Attributes:
-        executable: what to run; the entry is ``main``.
-        inputs: description of the arguments, from which `args` makes fresh ones.
+        executable: the program; the entry function is ``main``.
+        inputs: a description of the arguments, from which `args` makes new ones.
     """
 
     executable: VMExecutable
@@ -195,7 +195,7 @@ class Program:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """Programs that end: loops count down, recursion is bounded by its first argument.
+    """Programs that terminate: loops count down, the first argument bounds recursion.
 
     ``main`` calls functions that come later; a function may call itself.  Some paths end in
     errors, of builtins, kernels or conditions.  Tensors are written before they are read, so that
@@ -242,9 +242,10 @@ def _small_tensor(shape: tuple[int, ...], dtype: str, start: int) -> np.ndarray:
 class _Writer:
     """Writes the body of one function.
 
-    It keeps for each register the kind of value that was stored last in listing order, and prefers
-    registers of the kind that a call wants; with jumps the guess may be wrong, which is welcome.
-    Registers that steer loops and recursion are kept out of `kinds`, so nothing overwrites them.
+    It records for each register the kind of value that was stored last in listing order, and
+    prefers registers of the kind that a call expects.  After jumps the guess may be wrong, which is
+    welcome.  Registers that control loops and recursion are not in `kinds`, so that nothing
+    overwrites them.
     """
 
     MAX_REGISTERS = 14
@@ -274,7 +275,7 @@ class _Writer:
         return Reg(self.choose(sorted(self.kinds)))
 
     def register(self, *kinds: str) -> Reg:
-        """A register that probably holds one of the kinds; now and then, any register."""
+        """A register that probably holds one of the kinds; sometimes, any register."""
         fitting = sorted(r for r, kind in self.kinds.items() if kind in kinds)
         if self.kinds and self.chance(40):
             return self.any_register()
@@ -299,7 +300,7 @@ class _Writer:
         return [value for kind in kinds for value in LITERALS.get(kind, ())]
 
     def destination(self, kind: str) -> Reg:
-        """Where a result goes: a new register, or one that holds something else until now."""
+        """A destination for a result: a new register, or one to be overwritten."""
         if self.kinds and (self.next_register >= self.MAX_REGISTERS or self.chance(3)):
             index = self.choose(sorted(self.kinds))
         else:
@@ -313,7 +314,7 @@ class _Writer:
         return Reg(self.next_private)
 
     def emit(self, kind: str, name: str, *args: Any) -> None:
-        """A call whose result is of `kind`; now and then the result is thrown away."""
+        """Emit a call whose result is of `kind`; sometimes the result is discarded."""
         dst = None if self.chance(12) else self.destination(kind)
         self.asm.op(dst, name, *args)
 
@@ -387,7 +388,7 @@ class _Writer:
             self.emit("int", "dim", self.operand("shape"), self.draw(st.integers(0, 1)))
 
     def heap(self) -> None:
-        """Something with a shape heap; the first time, make one."""
+        """Use the shape heap; make one the first time."""
         if "heap" not in self.kinds.values():
             self.asm.op(self.destination("heap"), ".alloc_shape_heap", VM, 3)
             return
@@ -442,7 +443,7 @@ class _Writer:
             self.asm.op(None, ".check_prim_value_info", x, dtype, "check ")
 
     def allocate(self) -> None:
-        """A tensor in memory of its own, filled at once; sometimes it goes another way about it."""
+        """A tensor in its own memory, filled immediately; sometimes made in another way."""
         shape = self.choose((Shape((2, 2)), Shape((3,)), Shape(())))
         dtype = np.dtype(self.choose(("float32", "int32")))
         storage, uint8 = self.private(), np.dtype("uint8")
@@ -541,7 +542,7 @@ class _Writer:
         self.asm.op(self.private(), ".null_value")
 
     def skip_into(self) -> None:
-        """A jump into the middle of a group that the core may fuse."""
+        """Jump into the middle of a group that the core may fuse."""
         enter, middle = self.asm.label(), self.asm.label()
         x = self.register("tensor", "int", "bool")
         first = self.operand("bool", "int")
@@ -564,7 +565,7 @@ class _Writer:
             self.asm.op(self.private(), ".null_value")
 
     def recurse(self) -> None:
-        """``if p0 < 1: return p0; r = self(p0 - 1, ...)`` with p0 out of the others' reach."""
+        """``if p0 < 1: return p0; r = self(p0 - 1, ...)``, where nothing else writes p0."""
         deeper, small, less = self.asm.label(), self.private(), self.private()
         del self.kinds[0]
         self.asm.op(small, "less", Reg(0), 1)

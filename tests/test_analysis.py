@@ -1,4 +1,4 @@
-"""relaxvm.analysis: what is told of variables, calls, types and functions."""
+"""relaxvm.analysis: variables, calls, types and functions of a program."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ VARIABLES = (n, m, k)
 
 
 def text(e: Expr, above: int = 0) -> str:
-    """A scalar as Python would write it."""
+    """Print a scalar as Python code."""
     if isinstance(e, IntImm):
         return str(bool(e.value) if e.dtype == "bool" else e.value)
     if isinstance(e, Var):
@@ -176,7 +176,7 @@ def test_floats_are_compared_as_they_are_written() -> None:
 def test_unsigned_integers_are_compared_as_they_are_written() -> None:
     u = Var("u", "uint8")
     assert prove_equal(u + 1, u + 1)
-    assert not prove_equal(u - 1 + 1, u)  # of u = 0, where it overflows
+    assert not prove_equal(u - 1 + 1, u)  # for u = 0, where it overflows
 
 
 def test_numbers_are_scalars_too() -> None:
@@ -185,7 +185,7 @@ def test_numbers_are_scalars_too() -> None:
     assert not prove_equal(4, 5)
 
 
-def test_let_stands_for_itself() -> None:
+def test_let_is_opaque() -> None:
     let = Let(m, n + 1, m * 2)
     assert prove_equal(let * 2, 2 * let)
     assert free_vars(let + m) == [n, m]
@@ -256,7 +256,7 @@ def test_simplified_as_tvm_does(line: str) -> None:
     assert text(simplify(eval(source))) == expected.strip()
 
 
-def test_the_forms_are_those_of_tvm() -> None:
+def test_simplified_forms_are_those_of_tvm() -> None:
     pytest.importorskip("tvm")
     from tvm import sym, tirx
 
@@ -299,7 +299,7 @@ def test_bounds() -> None:
     assert a.const_bounds(n) == (-math.inf, math.inf)
 
 
-def test_what_follows_of_bounds() -> None:
+def test_simplify_with_bounds() -> None:
     a = Analyzer()
     i = Var("i", "int64")
     a.bind(i, 0, 7)
@@ -326,14 +326,14 @@ def test_what_follows_of_bounds() -> None:
     assert prove(True)
 
 
-def test_a_bound_that_says_nothing_does_not_hide_another() -> None:
+def test_a_trivial_bound_does_not_hide_another() -> None:
     n, i = Var("n", "int64"), Var("i", "int64")
     analyzer = Analyzer()
     analyzer.bind(i, 0, n * 4 - 1)
     assert analyzer.const_bounds(i % 4) == (0, 3)
 
 
-def test_binding_again_forgets() -> None:
+def test_binding_again_replaces_the_bound() -> None:
     a = Analyzer()
     a.bind(n, 0, 3)
     assert a.prove_equal(n // 4, 0)
@@ -376,11 +376,11 @@ def test_evaluate() -> None:
         evaluate(floordiv(m, n), {n: 0, m: 1})
 
 
-# What is proven is true
+# Proofs are sound
 
 
 def expressions(divisors: bool = True) -> Any:
-    """Random integer expressions of `VARIABLES`, made by the constructors of nodes alone."""
+    """Random integer expressions of `VARIABLES`, made only with constructors of nodes."""
     leaves = st.sampled_from(VARIABLES) | st.integers(-6, 6).map(lambda i: IntImm("int64", i))
 
     def extend(inner: Any) -> Any:
@@ -418,7 +418,7 @@ PROPERTY = settings(
 
 
 def value(e: Expr, values: Any) -> Any:
-    """The value, or None where it is divided by zero."""
+    """The value, or None if there is a division by zero."""
     try:
         return evaluate(e, values)
     except ZeroDivisionError:
@@ -441,7 +441,7 @@ def test_simplified_is_equal(e: Expr) -> None:
 def test_proven_equal_is_equal(a: Expr, b: Expr) -> None:
     if prove_equal(a, b):
         assert not differ(a, b), f"{text(a)} and {text(b)}"
-    # Two that are equal by construction, in another shape.
+    # Two expressions that are equal by construction.
     c = Add(Sub(a, b), b)
     assert prove_equal(a, c), f"{text(a)} and {text(c)}"
 
@@ -477,9 +477,9 @@ def test_substitution_is_evaluation(e: Expr, by: Expr) -> None:
             assert got == expected or None in (got, expected)
 
 
-def test_what_is_nested_is_looked_at_once() -> None:
-    """Halves of what was joined, over and over, as the shapes of a network's levels are: bounds
-    of the same parts are asked for at each."""
+def test_bounds_of_shared_parts_are_computed_once() -> None:
+    """Nested halves of sums, as in the shapes of a network's levels: the bounds of each shared part
+    must be computed only once."""
     n, m = Var("n", "int64"), Var("m", "int64")
     dim: Any = n
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Arrays at the border of a VM: every kind that numpy, DLPack and the buffer protocol know."""
+"""Arrays passed to and from a VM: every kind that numpy, DLPack and the buffer protocol have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relaxvm.values import to_value
 
 
 class Wrapper:
-    """A tensor of another library, over a numpy array."""
+    """A tensor of another library, backed by a numpy array."""
 
     def __init__(self, data: Any) -> None:
         self.data = np.asarray(data)
@@ -69,7 +69,7 @@ class StructOnly(Wrapper):
 
 
 class Refusing(ArrayOnly):
-    """Speaks DLPack, refuses this tensor, and has the array protocol as well."""
+    """Supports DLPack but refuses this tensor; also has the array protocol."""
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         raise BufferError("not this one")
@@ -102,7 +102,7 @@ def arrays() -> dict[str, np.ndarray[Any, Any]]:
 
 ARRAYS = arrays()
 
-# Before 2.1 numpy exports no read-only memory by DLPack, and all that it imports is read-only.
+# Before 2.1, numpy does not export read-only memory by DLPack, and imports all memory read-only.
 NUMPY = np.lib.NumpyVersion(np.__version__)
 FAITHFUL_DLPACK: tuple[type[Wrapper], ...] = (DLPackOnly,) if NUMPY >= "2.1.0" else ()
 NAMES = list(ARRAYS)
@@ -157,7 +157,7 @@ def test_checks_accept_every_layout(vm: VirtualMachine, name: str) -> None:
         (wrap, name)
         for wrap in (DLPackOnly, ArrayOnly, InterfaceOnly, StructOnly, Refusing)
         for name in NAMES
-        if wrap is not DLPackOnly or ARRAYS[name].dtype.isnative  # DLPack knows no byte order
+        if wrap is not DLPackOnly or ARRAYS[name].dtype.isnative  # DLPack has no byte order
     ],
 )
 def test_protocols_share_memory(vm: VirtualMachine, wrap: type[Wrapper], name: str) -> None:
@@ -213,7 +213,7 @@ def test_memory_lives_as_long_as_the_array(vm: VirtualMachine) -> None:
 
 
 class Sub(np.ndarray):  # type: ignore[type-arg]
-    """A subclass with arithmetic of its own."""
+    """A subclass with its own arithmetic."""
 
     def __mul__(self, other: object) -> Any:
         return "not a product"
@@ -246,7 +246,7 @@ def test_buffers(vm: VirtualMachine) -> None:
     doubles = (ctypes.c_double * 2)(1.5, 2.5)
     with mmap.mmap(-1, 8) as mapped:
         mapped[:3] = b"abc"
-        # The array is dropped before the map is closed, which an exported buffer would forbid.
+        # Drop the array before closing the map: a map with an exported buffer cannot be closed.
         assert bytes(vm.ident(mapped)[:3]) == b"abc"
     for given, want in [
         (ints, np.array([1, 2, 3], np.int32)),
@@ -317,7 +317,7 @@ def test_ml_dtypes_pass(vm: VirtualMachine, dtype: str) -> None:
 
 def test_tuples_are_converted_inside() -> None:
     inner = (np.zeros(2), Shape((1, 2)))
-    assert to_value(inner) is inner, "nothing to convert: the same tuple"
+    assert to_value(inner) is inner, "a tuple with nothing to convert must be the same object"
     got = to_value([1, (ArrayOnly([1.0]), [np.float32(2)])])
     assert got[0] == 1
     assert type(got[1][0]) is np.ndarray

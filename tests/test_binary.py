@@ -1,4 +1,4 @@
-"""The binary form: what is written, what is read, and what is refused."""
+"""The binary format: writing, reading, and malformed files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaxvm import Limits
+from relaxvm.dtypes import as_dtype
 from relaxvm.errors import FormatError, LimitError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.formats import binary
-from relaxvm.formats._tensors import tensor_over
+from relaxvm.executable.formats import binary
+from relaxvm.executable.formats._tensors import tensor_over
 from relaxvm.isa import FuncKind
-from relaxvm.values import Shape, as_dtype
+from relaxvm.values import Shape
 
 from .corpus import CORPUS
 from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, stream_constants
@@ -42,7 +43,7 @@ def with_constants(*constants: Any, scopes: dict[int, str] | None = None) -> VME
     )
 
 
-# A second writer, to the letter of docs/format.md, for files that the first one would not write
+# A second writer, by docs/format.md, for files that the first one would not write
 
 
 def u64(*values: int) -> bytes:
@@ -221,7 +222,7 @@ def test_pickle_and_copy() -> None:
     assert copy.deepcopy(ex) is ex
 
 
-# Where from
+# Sources
 
 
 def sources(data: bytes, folder: Path) -> dict[str, Any]:
@@ -306,7 +307,7 @@ def test_mapped_tensors_are_views_of_the_file(tmp_path: Path) -> None:
             array[0] = 1
         with pytest.raises(ValueError, match="WRITEABLE"):
             array.flags.writeable = True
-    # The strings before it leave the tensor unaligned, which numpy handles.
+    # After the strings, the tensor is unaligned, which numpy handles.
     assert not mapped.constants[1].flags.aligned
     assert mapped.constants[1].sum() == 499_500.0
 
@@ -332,7 +333,7 @@ def test_the_code_is_never_shared() -> None:
     assert ex.constants[0].tolist() == [0, 0, 0, 0]
 
 
-def test_mapping_needs_something_read_only_on_disk(tmp_path: Path) -> None:
+def test_mapping_needs_a_file(tmp_path: Path) -> None:
     data = by_hand().to_bytes()
     with pytest.raises(ValueError, match="expected a read-only buffer, got a writable one"):
         binary.loads(bytearray(data), mmap=True)
@@ -360,7 +361,7 @@ def test_reading_does_not_double_memory(tmp_path: Path) -> None:
     assert peaks[True] < 2 << 20
 
 
-# What is refused: reading
+# Errors of reading
 
 
 NOT_EXECUTABLE = r"header: expected the magic 0xd225de2f4214151e or 0xd225de2f4214151d, got "
@@ -475,7 +476,7 @@ def test_malformed_streams_are_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_streams_make_no_room(name: str) -> None:
+def test_malformed_streams_allocate_no_memory(name: str) -> None:
     data, _ = MALFORMED[name]
     tracemalloc.start()
     try:
@@ -486,7 +487,7 @@ def test_malformed_streams_make_no_room(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_the_streams_above_are_malformed_in_one_point_only() -> None:
+def test_the_streams_above_have_only_one_defect() -> None:
     assert binary.loads(stream()).functions[0].name == "main"
     assert binary.loads(constant(tensor((1,), 4, bytes(4)))).constants[0] == 0
 
@@ -524,7 +525,7 @@ def test_bytes_after_the_end() -> None:
         assert binary.loads(data + b"abc", strict=False) == by_hand()
 
 
-def test_a_file_is_left_where_the_executable_ends(tmp_path: Path) -> None:
+def test_a_file_is_positioned_after_the_executable(tmp_path: Path) -> None:
     path = tmp_path / "it"
     path.write_bytes(by_hand().to_bytes() + b"abc")
     with open(path, "rb") as file:
@@ -534,8 +535,8 @@ def test_a_file_is_left_where_the_executable_ends(tmp_path: Path) -> None:
 
 
 def read_or_refuse(data: bytes) -> bool:
-    """Whether bytes are read; anything but a refusal is a failure.  What is read is written back to
-    the same bytes."""
+    """Return whether bytes can be read; any error but a FormatError is a failure.  An executable
+    that was read must be written to the same bytes."""
     try:
         ex = binary.loads(data)
     except (FormatError, LimitError):
@@ -546,7 +547,7 @@ def read_or_refuse(data: bytes) -> bool:
 
 
 def test_mutants_are_read_or_refused() -> None:
-    """Every byte of a small file, with the values that matter; words too."""
+    """Change every byte and every word of a small file to interesting values."""
     data = by_hand().to_bytes()
     read = 0
     for i in range(len(data)):
@@ -557,7 +558,7 @@ def test_mutants_are_read_or_refused() -> None:
         i = int(rng.integers(0, len(data) - 8))
         word = int(rng.choice([-1, 0, 1, 7, 2**31, 2**32, 2**40, 2**62, -(2**63), 2**63 - 1]))
         read += read_or_refuse(data[:i] + i64(word) + data[i + 8 :])
-    assert read > 100  # else the mutants are too crude to test anything
+    assert read > 100  # otherwise the mutants are too crude to test anything
 
 
 @settings(max_examples=200)
@@ -596,7 +597,7 @@ def test_the_dimensions_of_a_shape_are_limited() -> None:
         binary.loads(data, limits=Limits.untrusted())
 
 
-# What is refused: writing
+# Errors of writing
 
 
 class Strange:
@@ -604,11 +605,11 @@ class Strange:
 
 
 UNSAVABLE: dict[str, tuple[Any, str]] = {
-    "None": (None, "None has no place in TVM's stream"),
-    "bool": (True, "a bool has no place in TVM's stream"),
-    "object": (Strange(), "a Strange has no place"),
-    "complex": (1j, "a complex has no place"),
-    "bytes": (b"abc", "a bytes has no place"),
+    "None": (None, "None cannot be stored in TVM's stream"),
+    "bool": (True, "a bool cannot be stored in TVM's stream"),
+    "object": (Strange(), "a Strange cannot be stored"),
+    "complex": (1j, "a complex cannot be stored"),
+    "bytes": (b"abc", "a bytes cannot be stored"),
     "large int": (2**63, "expected an int of 64 bits, got a larger one"),
     "objects": (np.array([None]), "dtype object"),
     "strings": (np.array(["a"]), "dtype <U1"),
@@ -622,7 +623,7 @@ UNSAVABLE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", UNSAVABLE)
-def test_what_the_stream_cannot_hold_is_named(name: str, tmp_path: Path) -> None:
+def test_errors_name_what_the_stream_cannot_hold(name: str, tmp_path: Path) -> None:
     value, message = UNSAVABLE[name]
     ex = with_constants(1, value)
     path = tmp_path / "it.vmexec"
@@ -656,7 +657,7 @@ def test_memory_scopes_of_constants_that_do_not_exist() -> None:
         with_constants(5, scopes={1: "global"}).to_bytes()
 
 
-# Files appear whole or not at all
+# Files are written atomically
 
 
 def test_saving_replaces_and_keeps_permissions(tmp_path: Path) -> None:
@@ -717,7 +718,7 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev")
-def test_a_device_is_written_straight() -> None:
+def test_a_device_is_written_directly() -> None:
     by_hand().save("/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
@@ -735,7 +736,7 @@ def test_the_folder_must_exist(tmp_path: Path) -> None:
 
 
 class Trickle(io.RawIOBase):
-    """A file that takes few bytes at a time."""
+    """A file that accepts only a few bytes per write."""
 
     def __init__(self, step: int) -> None:
         self.got = bytearray()

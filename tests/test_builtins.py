@@ -1,4 +1,4 @@
-"""The builtins as Python functions: results, identity, errors; their registration and page."""
+"""The builtins as Python functions: results, identity, errors, registration, documentation."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def test_alloc_shape_heap_keeps_limits() -> None:
     with ib.function("main", num_inputs=1):
         ib.emit_call("vm.builtin.alloc_shape_heap", [ib.vm_state(), ib.r(0)], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
-    for field in ("alloc_bytes", "live_bytes"):
-        machine = VirtualMachine(ib.get(), limits=Limits().but(**{field: 64}))
-        assert len(machine["main"](8)) == 8
-        with pytest.raises(LimitError, match=f"above the limit {field}=64"):
-            machine["main"](9)
+    for field, slots in (("alloc_bytes", 73), ("live_bytes", 73 + 8192)):
+        machine = VirtualMachine(ib.get(), limits=Limits().but(**{field: 640}))
+        assert len(machine["main"](slots)) == slots
+        with pytest.raises(LimitError, match=f"limit .*{field}=640"):
+            machine["main"](slots + 1)
 
 
 @pytest.mark.parametrize("args", [(None, 1), (1.5,), ("a",), (5, 5)])
@@ -538,7 +538,7 @@ def test_alloc_storage_absurd_sizes(vm: VirtualMachine) -> None:
 
 
 def test_sizes_of_shapes_with_many_dimensions(vm: VirtualMachine) -> None:
-    """No time is spent on the product of dimensions that is far too large anyway."""
+    """The product of dimensions is not computed if it is far too large anyway."""
     long = Shape([(1 << 62) + 1] * 30_000)
     storage = call("alloc_storage", vm, Shape([4]), 0, F32, "global")
     for error, call_it in [
@@ -899,7 +899,7 @@ def test_time_goes_forward() -> None:
 
 
 def test_names_of_a_program_take_precedence() -> None:
-    """Names without the prefix are there for design documents' examples, not reserved."""
+    """Names without the prefix, which the design documents use, are not reserved."""
     shipped = GLOBAL.lookup("time")
     assert shipped is not None
     assert get_func("vm.move") is get_func("vm.builtin.move")
@@ -948,7 +948,7 @@ def test_every_builtin_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", builtins())
 def test_no_builtin_takes_other_numbers_of_arguments(name: str) -> None:
-    """What the signature refuses, the function refuses: the verifier refuses no call that works."""
+    """The function rejects what its signature rejects: the verifier rejects no valid call."""
     record = GLOBAL.lookup(name)
     most = record.signature.max_args
     counts = [*range(record.signature.min_args), *([] if most is None else [most + 1])]
@@ -958,19 +958,20 @@ def test_no_builtin_takes_other_numbers_of_arguments(name: str) -> None:
 
 
 def test_effects() -> None:
-    """What reaches files, the process-wide caches and registries, or any function by name."""
+    """Builtins that access files, the standard output, process-wide caches and registries, or any
+    function by name have effects."""
     effect = {name.removeprefix(PREFIX) for name in builtins() if GLOBAL.lookup(name).effect}
     families = ("tensor_cache.", "param_")
     assert {name for name in effect if not name.startswith(families)} == {
-        "call_py_func", "clear_py_func_registry", "get_py_func", "invoke_debug_func",
-        "register_py_func",
+        "call_py_func", "clear_py_func_registry", "debug_print", "get_py_func",
+        "invoke_debug_func", "print", "register_py_func", "relax.run.print",
     }  # fmt: skip
     for name in builtins():
         short = name.removeprefix(PREFIX)
         assert GLOBAL.lookup(name).effect or not short.startswith(families)
 
 
-# What is found before anything runs
+# Errors that the verifier finds
 
 
 def report_of(name: str, *args: Any) -> str:

@@ -1,7 +1,7 @@
-"""The builtins against those of apache-tvm: results, what they change, and error classes.
+"""The builtins compared with apache-tvm's: results, changes to arguments, and error classes.
 
-Left out are calls that end TVM's process or read memory that is not theirs; what happens there
-instead is tested in the modules on our builtins alone.
+Calls that crash TVM or read out of bounds there are left out; the tests of relaxvm's builtins cover
+them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ours(name: str) -> Callable[..., Any]:
 
 
 def outcome(func: Callable[..., Any], args: list[Any]) -> Any:
-    """The result, or the class of the exception."""
+    """Return the result, or the class of the exception."""
     try:
         return func(*args)
     except Exception as exc:
@@ -349,14 +349,14 @@ def test_reshape(dims: list[int], given_dims: list[int]) -> None:
     size = int(np.prod(given_dims))
     x = np.arange(size, dtype=F32).reshape(given_dims)
     if min(dims, default=0) < 0:
-        # A product of two negative dimensions is a size that TVM takes for a good one.
+        # TVM accepts the product of two negative dimensions as a valid size.
         assert outcome(ours("reshape"), [x, Shape(dims)]) is ValueError
     else:
         compare("reshape", x, Shape(dims))
 
 
 def distinct(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Probabilities no two of which are equal: the order of equal ones is not defined."""
+    """Distinct probabilities: the order of equal ones is not defined."""
     prob = rng.permutation(np.arange(1, count + 1)) + rng.random(count) / 4
     return (prob / prob.sum()).astype(F32)
 
@@ -369,7 +369,7 @@ def distinct(rng: np.random.Generator, count: int) -> np.ndarray:
     st.floats(0, 1),
 )
 def test_sampling(seed: int, count: int, top_p: float, uniform: float) -> None:
-    """Equal, but for samples within rounding of the border between two tokens."""
+    """Equal, except for samples within rounding of the boundary between two tokens."""
     prob = distinct(np.random.default_rng(seed), count)
     for name, x, extra in (
         ("sample_top_p_from_prob", prob, ()),
@@ -402,7 +402,7 @@ def test_penalties(seed: int, count: int, history: int) -> None:
     compare("apply_repetition_penalty", logits, once, float(rng.uniform(0.2, 3)))
     compare("apply_presence_and_frequency_penalty", logits, once, freqs[: len(once)], 0.6, 0.3)
     compare("apply_softmax_with_temperature", logits, float(rng.uniform(0.2, 3)))
-    # Each of many penalties of one token is rounded there, only their sum is here.
+    # TVM rounds each of several penalties of a token, relaxvm only their sum.
     mine, other = logits.copy(), tvm_side.to_tvm(logits)
     ours("apply_repetition_penalty")(mine, ids, 1.25)
     theirs("apply_repetition_penalty")(other, tvm_side.to_tvm(ids), 1.25)
@@ -413,7 +413,7 @@ def test_penalties(seed: int, count: int, history: int) -> None:
 
 
 class Caches:
-    """A cache here and one there, driven by the same calls."""
+    """A cache of relaxvm and one of TVM, with the same calls."""
 
     def __init__(self, initial: np.ndarray, reserve: Shape, count: int) -> None:
         args = [initial, reserve, count]
@@ -483,9 +483,9 @@ def test_created_caches(count: int, reserve: int) -> None:
 @settings(max_examples=150)
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(1, 9), st.data())
 def test_rings(size: int, sinks: int, reserve: int, data: st.DataObject) -> None:
-    """A cache that is only written through its ring.  Where it is also appended to or popped, TVM
-    goes on at the old place and shows rows that were never written; where it has to grow while the
-    ring is full, it writes out of bounds."""
+    """A cache that is only written through its ring.  After appending or popping, TVM continues at
+    the old position and returns rows that were never written; if it must grow while the ring is
+    full, it writes out of bounds."""
     start = data.draw(st.integers(0, min(size, reserve)))
     caches = Caches(rows(0, reserve), S([reserve, 2]), start)
     for step in range(data.draw(st.integers(1, 8))):
@@ -512,8 +512,8 @@ def test_ring_errors() -> None:
 
 
 def programs(name: str, *args: Any, then: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
-    """Outcome of a call with the VM state on both machines; `then` are arguments of an alloc_tensor
-    on its result."""
+    """Return the outcome of a call with the VM state on both VMs; `then` are arguments of an
+    alloc_tensor on its result."""
     results = []
     for builder, machine in (
         (ExecBuilder(), VirtualMachine),
@@ -571,7 +571,7 @@ def test_storages_have_the_size_that_tvm_gives_them(
 ) -> None:
     got, want = programs("alloc_storage", *storage, then=tensor)
     if isinstance(want, type):
-        # What the code shows to be wrong is found when the machine is made.
+        # Errors visible in the code are reported when the VM is created.
         assert issubclass(got, RuntimeError)
         assert want is tvm.error.InternalError
     else:
@@ -634,11 +634,11 @@ def test_updates() -> None:
     compare("tensor_cache.get", "new")
 
 
-# Where we differ on purpose
+# Intended differences
 
 
 def test_differences() -> None:
-    """Each with what TVM does; it is written down so that a change there is noticed."""
+    """Each with TVM's behaviour, so that a change of TVM is noticed."""
     batch = np.log(f32(.2, .8, .4, .6).reshape(2, 2))
     other = tvm_side.to_tvm(batch)
     theirs("apply_softmax_with_temperature")(other, 1.0)
@@ -651,7 +651,7 @@ def test_differences() -> None:
     assert theirs("sample_top_p_from_logits")(tvm_side.to_tvm(f32(np.nan, 1)), 0, 1.0, .5) == 0
     assert outcome(ours("sample_top_p_from_logits"), [f32(np.nan, 1), 0, 1.0, .5]) is InternalError
 
-    # A sample of 1 picks a token that is not among the kept ones.
+    # A sample of 1 selects a token that is not among the kept ones.
     assert theirs("sample_top_p_from_prob")(tvm_side.to_tvm(f32(.2, .5, .3)), .5, 1.0) == 0
     assert ours("sample_top_p_from_prob")(f32(.2, .5, .3), .5, 1.0) == 1
 
@@ -661,7 +661,7 @@ def test_differences() -> None:
     assert outcome(ours("apply_repetition_penalty"), [f32(1, 2), i32(0), 0.0]) is ValueError
 
 
-# What operators are lowered to
+# Builtins that operators are lowered to
 
 
 @pytest.mark.parametrize("axis", [(), (0,), (1,), (-1,)], ids=str)

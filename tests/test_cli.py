@@ -1,4 +1,4 @@
-"""The command line, as a user has it: arguments in, text, JSON, files and exit codes out."""
+"""The command line as a user sees it: arguments, text, JSON, files and exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ import relaxvm
 from relaxvm import cli
 from relaxvm.cli import console as console_module
 from relaxvm.cli.exits import Exit
-from relaxvm.parameters import params_of
 from relaxvm.registry import GLOBAL
 from relaxvm.values import Shape
+from relaxvm.vm.entry_checks import params_of
 
+from . import children
 from .asm import VM, VOID, Asm, Reg, r0, r1, r2, r3, r4
 from .corpus import CORPUS
 
@@ -84,7 +84,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def linear() -> Asm:
-    """main(x: float32[n, 4], w: float32[4, m]): matmul, with the checks of a compiler."""
+    """main(x: float32[n, 4], w: float32[4, m]): matmul, with the checks that a compiler emits."""
     asm = Asm()
     with asm.func("main", params=["x", "w"]):
         asm.op(r2, ".alloc_shape_heap", VM, 2)
@@ -185,7 +185,7 @@ PROGRAMS: dict[str, Callable[[], Asm]] = {
 
 
 class Outcome:
-    """What a command did."""
+    """The outcome of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code
@@ -319,7 +319,7 @@ class TestRun:
             assert out["out2"].tolist() == [2, 3]
             assert out["out4"] == 2.5
         run(*with_kernels(*args))
-        assert (files / "out.npz").read_bytes() == first, "equal outputs make equal files"
+        assert (files / "out.npz").read_bytes() == first, "equal outputs must make equal files"
         assert not list(files.glob(".out*")), "no temporary file is left"
 
     def test_output_of_one_run_is_input_of_the_next(self, run: Cli, files: Path) -> None:
@@ -436,7 +436,7 @@ class TestRun:
         asm.get().save(files / "reach.vmexec")
         args = ["run", "reach.vmexec", "--arg", "x=1", "--limits", "untrusted"]
         assert "vm.builtin.invoke_debug_func" in run(*args, code=4).err
-        assert run(*args[:4], code=1).err  # allowed, but there is no such function
+        assert run(*args[:4], code=1).err  # allowed, but the function does not exist
 
     def test_untrusted_files_may_use_kernels(self, run: Cli, files: Path) -> None:
         args = ["run", "identity.vmexec", "--arg", "x=1", "--limits", "untrusted"]
@@ -449,7 +449,7 @@ class TestRun:
         args = ["run", "shipped.vmexec", "--shape", "x=2", "--limits", "untrusted"]
         code = "import sys; from relaxvm.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, *args]
-        done = subprocess.run(command, cwd=files, capture_output=True, check=False)
+        done = children.run(command, cwd=files, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
 
     def test_missing_functions(self, run: Cli) -> None:
@@ -483,7 +483,7 @@ class TestWrongInputs:
         ("args", "message"),
         [
             ((), "no value for x (float32[n, 4]), w (float32[4, m]); give one with --input"),
-            (("--random",), "x (float32[n, 4]) has the symbolic dimension n; give it with --dim"),
+            (("--random",), "x (float32[n, 4]) has the symbolic dimension n; set it with --dim"),
             (("--random", "--dim", "k=8"), "--dim k: not a symbolic dimension of the function, "
                                            "expected one of n, m"),
             (("--random", "--dim", "n=many"), "--dim n: expected a size, got 'many'"),
@@ -514,7 +514,7 @@ class TestWrongInputs:
 
     def test_what_the_code_does_not_tell(self, run: Cli) -> None:
         got = run(*with_kernels("run", "identity.vmexec", "--random"), code=2)
-        assert "the code does not tell what x (any) is; give it with --shape" in got.err
+        assert "the code does not determine what x (any) is; set it with --shape" in got.err
 
     def test_npz_with_a_name(self, run: Cli, files: Path) -> None:
         np.savez(files / "in.npz", x=np.ones(2))
@@ -548,7 +548,7 @@ class TestWrongInputs:
 
 
 class TestParameters:
-    """What `inspect` shows and --random uses."""
+    """The parameters that `inspect` shows and --random uses."""
 
     def test_kinds(self) -> None:
         executable = kinds().get()
@@ -691,7 +691,7 @@ class TestInspect:
 
 
 def position_of_scopes(executable: relaxvm.VMExecutable) -> int:
-    """Where in the stream the count of memory scopes stands: after header and function table."""
+    """Return the position of the count of memory scopes: after header and function table."""
     size = 8 + 8 + 4 + 8
     for info in executable.functions:
         size += 4 + 8 + len(info.name.encode()) + 4 * 8 + 8
@@ -728,6 +728,41 @@ class TestDis:
         assert (call["pc"], call["op"], call["dst"]) == (2, "call", 1)
         assert call["args"] == [{"kind": "register", "value": 0}]
         assert (ret["op"], ret["result"]) == ("ret", 1)
+
+    def test_translated(self, run: Cli, files: Path) -> None:
+        vm = relaxvm.VirtualMachine(relaxvm.load(files / "two.vmexec"))
+        listings = [str(vm.functions[name].translated) for name in vm.functions]
+        assert run("dis", "two.vmexec", "--translated").out == "\n".join(listings)
+        second = run("dis", "two.vmexec", "--translated", "--function", "second")
+        assert second.out == str(vm.functions["second"].translated)
+
+    def test_translated_as_json(self, run: Cli) -> None:
+        data = run("dis", "two.vmexec", "--translated", "--function", "second", "--json").json
+        assert data["functions"] == ["second"]
+        copy, ret = data["operations"]
+        assert copy == {
+            "function": "second", "position": 0, "pc": 2, "part": "main", "op": "copy",
+            "operands": {"dst": "%1", "value": "%0"},
+        }  # fmt: skip
+        assert (ret["pc"], ret["op"]) == (3, "ret")
+
+    def test_translated_of_functions_that_are_missing(self, run: Cli, files: Path) -> None:
+        asm = Asm()
+        with asm.func("main", 1):
+            asm.op(r1, "nobody.has_this", r0)
+            asm.ret(r1)
+        asm.get().save(files / "missing.vmexec")
+        out = run("dis", "missing.vmexec", "--translated").out
+        assert "callee=f[nobody.has_this]" in out
+
+    def test_translated_goes_with_function_and_kernels_alone(self, run: Cli) -> None:
+        for other in ("--complete", "--python", "--source"):
+            got = run("dis", "two.vmexec", "--translated", other, code=2)
+            assert "--translated: not allowed with" in got.err
+        got = run("dis", "two.vmexec", "--kernels", "x", code=2)
+        assert "--kernels: goes with --translated" in got.err
+        got = run("dis", "two.vmexec", "--translated", "--function", "vm.builtin.copy", code=2)
+        assert "--function vm.builtin.copy: it is a packed function, and has no code" in got.err
 
     def test_python(self, run: Cli, files: Path) -> None:
         source = run("dis", "linear.vmexec", "--python").out
@@ -817,7 +852,7 @@ class TestAsm:
     def test_output(self, run: Cli, files: Path) -> None:
         assert "required" in run("asm", "x.txt", code=2).err
         got = run("asm", "x.txt", "-o", "-", "--json", code=2)
-        assert "with --json it has the result" in got.err
+        assert "with --json it is used for the result" in got.err
 
 
     def test_what_only_text_can_hold(self, run: Cli, files: Path) -> None:
@@ -827,12 +862,12 @@ class TestAsm:
             asm.ret(r0)
         (files / "none.txt").write_text(asm.get().as_text(complete=True))
         got = run("asm", "none.txt", "-o", "none.vmexec", code=1)
-        assert "None has no place in TVM's stream" in got.err
+        assert "None cannot be stored in TVM's stream" in got.err
         assert run("run", "none.txt").out == "out0  None\nout1  bool True\n"
 
 
 class TestListings:
-    """A complete listing in the place of a binary file."""
+    """A complete listing instead of a binary file."""
 
     def test_every_command(self, run: Cli, files: Path) -> None:
         listing = run("dis", "two.vmexec", "--complete").out
@@ -993,16 +1028,16 @@ class TestProgram:
         assert out.startswith(b"@gr\\xf6\\xdfe:")
 
     def test_reader_that_goes_away(self, files: Path) -> None:
-        # An error that was on its way keeps its code.
+        # A previous error keeps its exit code.
         for args, code in (
             (["dis", "two.vmexec"], Exit.BROKEN_PIPE),
             (["verify", "none.vmexec", "--json"], Exit.MALFORMED),
         ):
             reader, writer = os.pipe()
             os.close(reader)
-            done = subprocess.run(
+            done = children.run(
                 [sys.executable, "-m", "relaxvm", args[0], str(files / args[1]), *args[2:]],
-                stdout=writer, stderr=subprocess.PIPE, check=False,
+                stdout=writer, stderr=children.PIPE, check=False,
             )  # fmt: skip
             os.close(writer)
             assert done.returncode == code
@@ -1013,9 +1048,9 @@ class TestProgram:
     def test_full_disk(self, files: Path) -> None:
         for form in ([], ["--json"]):
             with open("/dev/full", "wb") as full:
-                done = subprocess.run(
+                done = children.run(
                     [sys.executable, "-m", "relaxvm", "dis", str(files / "two.vmexec"), *form],
-                    stdout=full, stderr=subprocess.PIPE, check=False,
+                    stdout=full, stderr=children.PIPE, check=False,
                 )  # fmt: skip
             assert done.returncode == Exit.FAILED
             assert done.stderr == (
@@ -1024,15 +1059,13 @@ class TestProgram:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
     def test_interrupt(self, files: Path) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "relaxvm", "run", files / "loop.vmexec", "--progress"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stderr is not None
-        # The first line of progress says that the program runs.
-        assert process.stderr.readline().startswith(b"relaxvm: running forever, ")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        command = [sys.executable, "-m", "relaxvm", "run", files / "loop.vmexec", "--progress"]
+        with children.start(command, stdout=children.PIPE, stderr=children.PIPE) as process:
+            assert process.stderr is not None
+            # The first line of progress shows that the program is running.
+            assert process.stderr.readline().startswith(b"relaxvm: running forever, ")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=children.DEADLINE)
         assert process.returncode == Exit.INTERRUPTED
         assert out == b""
         assert b"relaxvm: error: interrupted\n  in forever, pc " in err
@@ -1040,8 +1073,8 @@ class TestProgram:
 
 
 def command(*args: Any, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-    """Standard output of a command in a process of its own."""
-    done = subprocess.run(
+    """Run a command in another process and return its standard output."""
+    done = children.run(
         [sys.executable, "-m", "relaxvm", *map(str, args)],
         input=stdin, capture_output=True, env={**os.environ, **(env or {})}, check=False,
     )  # fmt: skip
@@ -1050,7 +1083,7 @@ def command(*args: Any, stdin: bytes = b"", env: dict[str, str] | None = None) -
 
 
 class Terminal(io.StringIO):
-    """A stream that says whether it is a terminal, and can be waited for."""
+    """A stream that can be a terminal, with a way to wait for output."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()
@@ -1080,13 +1113,13 @@ class TestProgress:
         with console.progress("working", 3) as progress:
             progress.step(2)
             if wanted or stream.isatty():
-                assert stream.written.wait(60)
+                assert stream.written.wait(children.DEADLINE)
 
     def test_terminal(self) -> None:
         stream = Terminal(terminal=True)
         self.progress(stream, wanted=False)
         assert re.search(r"\rrelaxvm: working, 2 of 3, \d+ s\x1b\[K", stream.getvalue())
-        assert stream.getvalue().endswith("\r\x1b[K"), "the line is taken away in the end"
+        assert stream.getvalue().endswith("\r\x1b[K"), "the progress line must be erased at the end"
 
     def test_file(self) -> None:
         stream = Terminal(terminal=False)

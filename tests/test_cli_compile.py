@@ -1,4 +1,4 @@
-"""``relaxvm compile`` and ``relaxvm decompile``, as a user has them."""
+"""``relaxvm compile`` and ``relaxvm decompile``, as a user sees them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_compile_and_run(folder: Path, capsys: Any, mode: str) -> None:
         np.testing.assert_array_equal(arrays["out0"], X * 2 + 1)
 
 
-def test_the_words_of_compile(folder: Path, capsys: Any) -> None:
+def test_the_output_of_compile(folder: Path, capsys: Any) -> None:
     assert run("compile", "model.py", "-o", "m.rvm") == 0
     out = capsys.readouterr().out
     assert out.startswith("m.rvm: ")

@@ -1,4 +1,4 @@
-"""The compiled mode: functions as VM-TIR, and running them as Python."""
+"""The compiled mode: functions as VM-TIR, which run as Python."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from relaxvm import (
     script,
     transform,
 )
+from relaxvm.compiler.vm_build import vmcodegen
 from relaxvm.errors import ArityError, CancelledError, InternalError, LimitError, LinkError
-from relaxvm.generated import PREFIX, CompiledFunctions
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
-from relaxvm.vm_build import vmcodegen
+from relaxvm.vm.compiled_functions import PREFIX, CompiledFunctions
 
 from .relax_generator import generate, packed_functions
 
@@ -167,7 +167,7 @@ def test_random_programs(seed: int) -> None:
         np.testing.assert_equal(outcomes[1], outcomes[0])
 
 
-# What surrounds a run
+# Recursion, limits, cancellation, closures
 
 
 def test_a_function_that_calls_itself_last_is_a_loop(program: Any) -> None:
@@ -196,11 +196,20 @@ def test_limits_on_a_run(program: Any, limit: str, value: float) -> None:
 
 def test_cancel(program: Any) -> None:
     vm = machine(program)
-    timer = threading.Timer(0.05, vm.cancel)
-    timer.start()
-    with pytest.raises(CancelledError):
-        vm["count_down"](np.array(10**9), np.array(0))
-    timer.join()
+    stopped = threading.Event()
+
+    def cancel() -> None:  # again and again: the first may come before the run
+        while not stopped.wait(0.02):
+            vm.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        with pytest.raises(CancelledError):
+            vm["count_down"](np.array(10**9), np.array(0))
+    finally:
+        stopped.set()
+        canceller.join()
 
 
 def test_closures(program: Any) -> None:
@@ -295,7 +304,7 @@ def test_a_callback_into_the_vm() -> None:
     assert [n.split(",")[0] for n in caught.value.__notes__] == ["in inner", "in main"] * 3
 
 
-def test_what_is_missing_is_said_before_a_run(program: Any) -> None:
+def test_missing_functions_are_reported_before_a_run(program: Any) -> None:
     message = "'t.seen', used by compiled functions: not registered"
     with pytest.raises(LinkError, match=message) as caught:
         VirtualMachine(program)
@@ -305,7 +314,7 @@ def test_what_is_missing_is_said_before_a_run(program: Any) -> None:
     assert "total" in caught.value.missing
 
 
-def test_code_can_be_given() -> None:
+def test_compiled_functions_can_be_given() -> None:
     builder = ExecBuilder()
     builder.add_compiled("main", 1, 2, ["x"])
     vm = VirtualMachine(builder.get(), functions={f"{PREFIX}main": lambda vm, x: (x, x)})
@@ -320,7 +329,7 @@ def test_pickle(program: Any) -> None:
     np.testing.assert_array_equal(machine(again)["main"](X, X)[0], (X * 2 * X * 2).ravel())
 
 
-def test_names_that_python_has() -> None:
+def test_names_that_are_reserved_in_python() -> None:
     x = ir.Var("for", ir.TensorType((3,), "float32"))
     vm = ir.Var("vm", ir.TensorType((3,), "float32"))
     bb = ir.BlockBuilder()
@@ -406,14 +415,14 @@ def test_vm_tir_prints_and_parses() -> None:
     assert {v.name_hint for v in left.get_global_vars()} >= {"__vmtir__main", "double"}
 
 
-def test_what_lowering_should_have_removed() -> None:
+def test_expressions_that_lowering_should_have_removed() -> None:
     for mode in ("compiled", "bytecode"):
         with pytest.raises(TypeError, match="no pass has lowered it"):
             vmcodegen(ExecBuilder(), transform.AttachGlobalSymbol()(Program), mode)
 
 
 def _tvm_vm_tir(text: str) -> str:
-    """VM-TIR as TVM prints it, with what its print leaves out: conditions are bools."""
+    """TVM's text of VM-TIR, with the information that it omits: conditions are bools."""
     call = r'if T.Call("bool", "tirx.tvm_call_packed", [\1]):'
     return re.sub(r"if T\.call_packed\((.*)\):", call, text)
 

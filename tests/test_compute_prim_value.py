@@ -1,4 +1,4 @@
-"""Scalars that are computed: on the shape heap where that can be, else by functions."""
+"""Computed scalars: on the shape heap if possible, otherwise by functions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_arithmetic_of_shapes_needs_no_function() -> None:
     assert len(functions_of(lifted)) >= 1
 
 
-def test_such_a_program_is_a_file_of_its_own() -> None:
+def test_such_a_program_can_be_saved_and_loaded() -> None:
     executable = relaxvm.build(Countdown)
     assert not executable.kernels
     vm = relaxvm.VirtualMachine(relaxvm.loads(executable.to_bytes()))
@@ -73,7 +73,7 @@ def test_such_a_program_is_a_file_of_its_own() -> None:
 
 
 def test_a_division_waits_until_it_is_needed() -> None:
-    """What is on the heap is computed at once; a branch that is not taken must not divide by 0."""
+    """Values on the heap are computed early, but a branch not taken must not divide by 0."""
     executable = relaxvm.build(Division)
     assert len(executable.kernels) == 1
     vm = relaxvm.VirtualMachine(

@@ -1,10 +1,9 @@
-"""Programs that TVM has compiled, run in the same process: `relaxvm.from_tvm`, and the virtual
-machine that speaks TVM's language."""
+"""Programs compiled by TVM, run in the same process: `relaxvm.from_tvm`, and the VM that takes and
+returns TVM's objects."""
 
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import threading
 import weakref
@@ -16,10 +15,13 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Shape, toolchain
-from relaxvm.contrib import tvm as bridge
+from relaxvm import Shape
+from relaxvm.contrib.tvm import drop_in as bridge
 from relaxvm.errors import LinkError, MissingExtraError, RelaxVMError
-from relaxvm.native import NativeFunction, native_function
+from relaxvm.native import toolchain
+from relaxvm.native.functions import NativeFunction, native_function
+
+from . import children
 
 tvm = pytest.importorskip("tvm")
 tvm_ffi = pytest.importorskip("tvm_ffi")
@@ -74,7 +76,7 @@ class Sum:
 
 @I.ir_module
 class Calls:
-    """Calls of packed functions, which tests register with TVM."""
+    """Calls of packed functions, which the tests register with TVM."""
 
     @R.function(pure=False)
     def main(x: R.Any) -> R.Any:
@@ -115,7 +117,7 @@ def calls() -> Any:
 
 @pytest.fixture
 def register() -> Iterator[Callable[[Callable[..., Any]], None]]:
-    """Registers a function with TVM, as the one that `Calls` calls."""
+    """Register a function with TVM under the name that `Calls` calls."""
     def put(function: Callable[..., Any]) -> None:
         tvm_ffi.register_global_func("relaxvm.test.f", function, override=True)
 
@@ -128,7 +130,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def at(offset: int, x: Any) -> Any:
-    """A copy of an array at an address that is `offset` above a multiple of 64."""
+    """Copy an array to an address that is `offset` above a multiple of 64."""
     room = np.empty(x.nbytes + 128, np.uint8)
     start = -room.ctypes.data % 64 + offset
     copy = room[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
@@ -177,12 +179,12 @@ def test_forms_of_an_executable(form: str, model: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [None, 3, b"bytes", "model.so", {}])
-def test_what_is_no_program_of_tvm(what: Any) -> None:
-    with pytest.raises(TypeError, match=r"from_tvm: expected what tvm\.compile gives, .* got "):
+def test_from_tvm_of_other_objects(what: Any) -> None:
+    with pytest.raises(TypeError, match=r"from_tvm: expected a result of tvm\.compile, .* got "):
         relaxvm.from_tvm(what)
 
 
-def test_modules_that_are_no_program(model: Any) -> None:
+def test_modules_without_an_executable(model: Any) -> None:
     with pytest.raises(TypeError, match="got a module of kind 'llvm'"):
         relaxvm.from_tvm(model.mod.imports[0])
     with pytest.raises(TypeError, match=r"got a module of kind 'relax\.VirtualMachine'"):
@@ -196,7 +198,7 @@ def test_modules_that_are_no_program(model: Any) -> None:
             relaxvm.from_tvm(what)
 
 
-def test_a_machine_is_all_that_is_left_of_a_program() -> None:
+def test_a_vm_can_be_the_only_reference_to_a_program() -> None:
     machines = [relax.VirtualMachine(tvm.compile(m, "llvm"), tvm.cpu()) for m in (Model, Sum)]
     gc.collect()
     x, y = numbers(3, 4), numbers(4)
@@ -286,7 +288,7 @@ def test_what_a_kernel_writes_to_any_argument_arrives(make: Any) -> None:
     x = make(np.ones(3, np.float32))
     x.flags.writeable = False
     y = make(np.ones(3, np.float32))
-    zero(2, x, y)  # what is only read need not be writable
+    zero(2, x, y)  # arguments that are only read need not be writable
     assert y.tolist() == [0, 1, 1]
 
 
@@ -307,8 +309,8 @@ def test_what_a_kernel_writes_is_not_lost_with_a_copy(make: Any) -> None:
 
 
 def test_an_argument_that_is_not_written_is_left_alone() -> None:
-    """Two views of the same memory are copied; the stale copy must not overwrite what came back
-    through the other."""
+    """Two views of the same memory are copied; the unchanged copy must not overwrite the writes to
+    the other."""
     library = toolchain.compile_c(
         '#include <relaxvm/kernel.h>\nRVM_KERNEL(shift) {\n'
         '  const float *x = rvm_f32(rvm_any_tensor(args, 1));\n'
@@ -333,7 +335,7 @@ def test_errors_of_kernels(model: Any) -> None:
         add(x, numbers(5), x)
     assert str(ours.value) == str(theirs.value)
     assert ours.value.__notes__ == ["in native function add"]
-    with pytest.raises(type(theirs.value)):  # said once
+    with pytest.raises(type(theirs.value)):  # only one message
         add(x, numbers(5), x)
     with pytest.raises(TypeError):
         add(x, x)
@@ -371,7 +373,7 @@ def test_errors_of_python_functions_keep_class_and_traceback(calls: Any, registe
 # Functions that are registered with TVM
 
 
-def test_values_that_python_functions_get_and_give(calls: Any, register: Any) -> None:
+def test_arguments_and_results_of_python_functions(calls: Any, register: Any) -> None:
     seen: list[Any] = []
 
     def echo(x: Any) -> Any:
@@ -494,7 +496,7 @@ def test_functions_of_tvm_as_arguments(values: Any) -> None:
     assert type(result) is np.ndarray
     np.testing.assert_array_equal(result, 2 * x)
     assert kinds == ["Tensor"] * 4
-    np.testing.assert_array_equal(vm.call(double, x), 2 * x)  # one of Python's gets arrays
+    np.testing.assert_array_equal(vm.call(double, x), 2 * x)  # a Python function gets arrays
     assert kinds[4:] == ["ndarray"]
 
 
@@ -508,7 +510,7 @@ def test_tensors_live_as_long_as_they_are_used(calls: Any, register: Any) -> Non
     aligned = x.ctypes.data % 64 == 0
     del x
     gc.collect()
-    assert (held() is not None) == aligned  # else a copy is kept
+    assert (held() is not None) == aligned  # otherwise a copy is kept
     np.testing.assert_array_equal(kept[0].numpy(), expected)
     kept.clear()
     gc.collect()
@@ -536,7 +538,7 @@ def test_a_missing_function_is_named(calls: Any) -> None:
         relaxvm.from_tvm(calls)
 
 
-def test_functions_of_tvm_as_they_are() -> None:
+def test_functions_of_tvm_without_conversion() -> None:
     b = relaxvm.ExecBuilder()
     with b.function("main", num_inputs=1):
         b.emit_call("f", [b.r(0)], dst=b.r(1))
@@ -599,7 +601,7 @@ def test_a_program_outlives_its_executable() -> None:
     np.testing.assert_array_equal(vm.main(x, y)[0], x + y)
 
 
-# TVM's language
+# The VM for TVM's objects
 
 
 @pytest.fixture
@@ -740,7 +742,7 @@ def test_closures() -> None:
 # Without TVM
 
 
-def test_without_tvm_the_extra_is_named() -> None:
+def test_the_error_without_tvm_names_the_extra() -> None:
     code = """
 import sys
 sys.modules["tvm"] = None
@@ -755,8 +757,8 @@ except TypeError as error:
     print(error)
 assert "tvm_ffi" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "needs the package apache-tvm; install relaxvm[tvm]" in done.stdout
-    assert "expected what tvm.compile gives" in done.stdout
+    assert "expected a result of tvm.compile" in done.stdout
     assert issubclass(MissingExtraError, ImportError)

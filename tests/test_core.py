@@ -1,4 +1,4 @@
-"""The core: what translation, frames and caches must not change."""
+"""The core: translation, frames and caches must not change results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import gc
 import pickle
-import subprocess
 import sys
 import warnings
 import weakref
@@ -21,12 +20,14 @@ from relaxvm import Closure, ExecBuilder, Limits, Shape, VirtualMachine
 from relaxvm._core import Machine, NaiveAllocator, PooledAllocator, VMFunction
 from relaxvm.errors import ArityError, InternalError, LimitError
 
+from . import children
+
 FLOAT32 = np.dtype("float32")
 Body = Callable[[ExecBuilder], None]
 
 
 def machine(*functions: tuple[str, int, Body], **options: Any) -> VirtualMachine:
-    """A VM of functions given as (name, number of inputs, body)."""
+    """A VM with functions, given as (name, number of inputs, body)."""
     b = ExecBuilder()
     for name, num_inputs, body in functions:
         b.declare_function(name, 1)
@@ -83,7 +84,7 @@ def test_if_on_integers(condition: Any, taken: bool, optimize: bool) -> None:
 
 
 @pytest.mark.parametrize("condition", [None, 1.0, "yes", (1,), np.array(True), np.float32(1)])
-def test_if_on_anything_else_is_a_type_error(condition: Any, optimize: bool) -> None:
+def test_if_on_other_values_is_a_type_error(condition: Any, optimize: bool) -> None:
     def body(b: ExecBuilder) -> None:
         b.emit_call("test.give", [], dst=b.r(0))
         b.emit_if(b.r(0), 2)
@@ -97,7 +98,7 @@ def test_if_on_anything_else_is_a_type_error(condition: Any, optimize: bool) -> 
 
 @pytest.mark.parametrize("start", range(4))
 def test_jumps_into_a_fused_run(start: int, optimize: bool) -> None:
-    """Instructions that the translator fuses, entered at each of them."""
+    """A jump to each instruction of a group that the translator fuses."""
 
     def body(b: ExecBuilder) -> None:
         b.emit_call("vm.builtin.alloc_storage",
@@ -138,7 +139,7 @@ def test_a_loop_of_gotos_alone_can_be_cancelled(optimize: bool) -> None:
 
 
 def recursion(b: ExecBuilder) -> None:
-    """down(n): n frames, then the answer comes back through all of them."""
+    """down(n): n frames, through all of which the result is returned."""
     done = b.label()
     b.emit_if(b.r(0), done)
     b.emit_call("test.minus_one", [b.r(0)], dst=b.r(1))
@@ -195,7 +196,7 @@ def test_frames_are_bounded_in_bytes() -> None:
         vm.wide(1)
 
 
-def test_registers_let_go_when_a_run_ends(optimize: bool) -> None:
+def test_registers_are_cleared_when_a_run_ends(optimize: bool) -> None:
     class Box:
         pass
 
@@ -214,7 +215,7 @@ def test_registers_let_go_when_a_run_ends(optimize: bool) -> None:
 
     def maybe_fail(fail: bool) -> None:
         assert boxes[-2]() is not None
-        assert boxes[-1]() is None, "a discarded result is still held"
+        assert boxes[-1]() is None, "a discarded result is still referenced"
         if fail:
             raise KeyError("on request")
 
@@ -275,7 +276,7 @@ def test_a_closure_of_another_vm(optimize: bool) -> None:
         closure()
 
 
-# Arrays that allocation sites hand out again
+# Arrays that allocation sites reuse
 
 
 def allocating(b: ExecBuilder) -> None:
@@ -315,7 +316,7 @@ def allocate(request: pytest.FixtureRequest) -> Callable[[], np.ndarray[Any, Any
     ids=["array", "slice", "strided", "transposed", "memoryview", "dlpack", "other dtype",
          "buffer", "iterator", "interface"],
 )  # fmt: skip
-def test_memory_in_use_is_not_handed_out(
+def test_memory_in_use_is_not_reused(
     allocate: Callable[[], Any], keep: Callable[[Any], Any]
 ) -> None:
     kept = [keep(allocate()) for _ in range(20)]
@@ -329,19 +330,19 @@ def test_memory_in_use_is_not_handed_out(
     del kept
 
 
-def test_memory_that_is_watched_is_not_handed_out(allocate: Callable[[], Any]) -> None:
+def test_memory_with_weak_references_is_not_reused(allocate: Callable[[], Any]) -> None:
     gone: list[bool] = []
     array = allocate()
     ref = weakref.ref(array, lambda _: gone.append(True))
     start = array.ctypes.data
     del array
     held = ref()
-    if held is not None:  # the site still has it
+    if held is not None:  # the site still holds it
         del held
         assert allocate().ctypes.data != start or ref() is None
 
 
-def test_an_array_that_was_changed_is_not_handed_out(allocate: Callable[[], Any]) -> None:
+def test_a_modified_array_is_not_reused(allocate: Callable[[], Any]) -> None:
     first = allocate()
     shape, dtype = first.shape, first.dtype
     for change in (
@@ -361,7 +362,7 @@ def test_an_array_that_was_changed_is_not_handed_out(allocate: Callable[[], Any]
         del fresh
 
 
-def test_an_array_that_nobody_has_is_handed_out_again(allocate: Callable[[], Any]) -> None:
+def test_an_unreferenced_array_is_reused(allocate: Callable[[], Any]) -> None:
     starts = set()
     for _ in range(50):
         starts.add(allocate().ctypes.data)
@@ -374,7 +375,7 @@ def test_a_shape_heap_starts_at_zero(optimize: bool) -> None:
     assert vm.main().tolist() == [0, 0, 0, 0]
 
 
-def test_trim_lets_go_of_idle_arrays() -> None:
+def test_trim_frees_idle_arrays() -> None:
     vm = machine(("main", 0, allocating))
     held = vm.main()
     held[...] = 3
@@ -478,7 +479,7 @@ def test_closures_do_not_recurse_in_c_under_a_hook() -> None:
     assert count == 5000 * 3 * 2
 
 
-# Values from outside
+# Values from Python
 
 
 def resetting(b: ExecBuilder) -> None:
@@ -509,7 +510,7 @@ def test_a_program_resets_items_of_its_own_tuples_only(optimize: bool) -> None:
     assert kept == (1, (2, 3))
 
 
-def test_a_tuple_that_stands_in_itself_many_times_is_entered_at_once(optimize: bool) -> None:
+def test_a_tuple_that_contains_itself_many_times(optimize: bool) -> None:
     def give(b: ExecBuilder) -> None:
         b.emit_call("test.give", [b.r(0)], dst=b.r(1))
         b.emit_ret(b.r(1))
@@ -525,7 +526,7 @@ def test_a_tuple_that_stands_in_itself_many_times_is_entered_at_once(optimize: b
         assert found == ((1,), (1,))
 
 
-# Objects that nobody made, or makes twice
+# Objects that cannot be created or copied
 
 
 def identity(b: ExecBuilder) -> None:
@@ -579,7 +580,7 @@ def test_a_closure_does_not_change_while_it_is_called() -> None:
     assert closure.captured == (1, 2, 3)
 
 
-def test_a_shape_that_changes_its_mind() -> None:
+def test_a_shape_whose_elements_change() -> None:
     class Fickle(tuple[int, ...]):
         def __getitem__(self, i: Any) -> Any:
             return 1 << 20
@@ -604,10 +605,10 @@ def test_a_machine_without_code() -> None:
         blank._setup(vm.executable, table, table, (), Limits())
 
 
-# Errors at bad moments
+# Errors at unusual moments
 
 
-def test_an_error_of_the_condition_arrives(optimize: bool) -> None:
+def test_an_error_of_the_condition_is_raised(optimize: bool) -> None:
     class Odd(int):
         def __bool__(self) -> bool:
             raise KeyError("neither")
@@ -642,8 +643,8 @@ def test_the_first_frame_is_bounded_too() -> None:
         vm.main(1)
 
 
-def test_a_nested_closure_dies_while_an_exception_is_on_its_way() -> None:
-    """The first such death of the process: Python looks up a method for it."""
+def test_a_nested_closure_is_freed_while_an_exception_propagates() -> None:
+    """Must be the first such deallocation of the process: Python then looks up a method."""
     code = (
         "from relaxvm import Closure\n"
         "def bad(): raise ValueError('on its way')\n"
@@ -651,12 +652,12 @@ def test_a_nested_closure_dies_while_an_exception_is_on_its_way() -> None:
         "try: make()()\n"
         "except ValueError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "on its way\n"
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each allocation of a run fails once: a result or a MemoryError, and nothing leaks."""
+    """Each allocation of a run fails once: a correct result or a MemoryError, and no leaks."""
     _testcapi = pytest.importorskip("_testcapi")
 
     def kept(b: ExecBuilder) -> None:
@@ -696,8 +697,8 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["match_shape", "check_tensor_info", "check_match"])
-def test_an_error_context_that_only_the_run_knows(name: str, optimize: bool) -> None:
-    """It is looked at even if the check passes."""
+def test_an_error_context_known_only_at_run_time(name: str, optimize: bool) -> None:
+    """It is checked even if the check that it belongs to passes."""
 
     def body(b: ExecBuilder) -> None:
         context = [b.r(1)]
@@ -716,7 +717,7 @@ def test_an_error_context_that_only_the_run_knows(name: str, optimize: bool) -> 
 
 
 def test_data_types_that_are_equal_are_the_same() -> None:
-    """An array that was pickled has a data type of its own; the loop takes it as it is."""
+    """An unpickled array has a separate data type object, which the loop accepts."""
     x = pickle.loads(pickle.dumps(np.zeros(2, "float32")))
     assert x.dtype is not np.dtype("float32")
     builder = ExecBuilder()

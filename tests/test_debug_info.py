@@ -1,5 +1,5 @@
-"""Debug information from one end to the other: in every file form, however broken, and wherever it
-is shown."""
+"""Debug information, end to end: in every file format, malformed sections, and wherever it is
+shown."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 import relaxvm
 from relaxvm import DebugInfo, ExecBuilder, Limits, Span, VirtualMachine, VMExecutable, cli
 from relaxvm.errors import FormatError, LimitError, RelaxVMWarning
-from relaxvm.formats import binary
-from relaxvm.formats.places import place_text, span_text
-from relaxvm.source import MAX_NUMBER, Location
+from relaxvm.executable.debug_info import MAX_NUMBER, Location
+from relaxvm.executable.formats import binary
+from relaxvm.executable.formats.places import place_text, span_text
 
 from .format_strategies import by_hand, debug_infos, with_places
 
@@ -42,7 +42,7 @@ Z = Span("model.py", 4, 9, 5, 11)
 
 
 def program(*, source: str | None = SOURCE) -> VMExecutable:
-    """``main(x)`` doubles and then fails; its `ret` is of unknown origin."""
+    """``main(x)`` doubles and then fails; the location of its `ret` is unknown."""
     ib = ExecBuilder()
     if source is not None:
         ib.add_source("model.py", source)
@@ -81,7 +81,7 @@ def test_golden_forms(form: str, golden: Callable[[str, str | bytes], None]) -> 
     golden(f"places.{form}", forms[form]())
 
 
-def test_tvm_s_stream_is_as_it_was() -> None:
+def test_tvms_stream_does_not_change() -> None:
     data = with_places().to_bytes()
     assert data.startswith(by_hand().to_bytes())
     assert with_places().to_bytes(debug=False) == by_hand().to_bytes()
@@ -89,7 +89,7 @@ def test_tvm_s_stream_is_as_it_was() -> None:
     assert by_hand().to_bytes(debug=True) == by_hand().to_bytes()
 
 
-def test_saved_with_and_without(tmp_path: Path) -> None:
+def test_saving_with_and_without_debug_information(tmp_path: Path) -> None:
     ex = program()
     ex.save(tmp_path / "with")
     ex.save(tmp_path / "without", debug=False)
@@ -109,7 +109,7 @@ def test_read_from_files_and_pipes_of_any_kind(tmp_path: Path) -> None:
     assert binary.load(io.BytesIO(ex.to_bytes())).debug == ex.debug
 
 
-def test_a_file_without_is_left_at_its_end(tmp_path: Path) -> None:
+def test_a_file_without_debug_information_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "it"
     path.write_bytes(by_hand().to_bytes() + b"rvmdebu, but not quite")
     with open(path, "rb") as file:
@@ -138,7 +138,7 @@ def test_the_plain_listing_has_none() -> None:
 
 def test_code_outside_of_what_the_builder_makes_keeps_it_in_python() -> None:
     text = with_places().as_python()
-    assert "VMExecutable(" in text  # words, because of the memory scope
+    assert "VMExecutable(" in text  # written as words, because of the memory scope
     assert '(5, None, "gv"),' in text
     text = program().as_python()
     assert "    ib.at(rx.Span(\"model.py\", 3, 9, 3, 20), \"y\")\n" in text
@@ -258,7 +258,7 @@ def test_malformed_sections_are_refused(name: str, tmp_path: Path) -> None:
             binary.load(path, mmap=share)
 
 
-def test_the_sections_above_are_malformed_in_one_point_only() -> None:
+def test_the_sections_above_have_only_one_defect() -> None:
     debug = binary.loads(by_hand().to_bytes() + section()).debug
     assert debug is not None
     assert list(debug) == [Location(0, Span("m.py", 3, 9, 3, 20), "x"), Location(2, None, "y")]
@@ -287,7 +287,7 @@ def test_every_truncated_prefix_is_refused(tmp_path: Path) -> None:
 
 
 def test_mutants_are_read_or_refused() -> None:
-    """Every byte of a section with the values that matter.  What is read is written the same."""
+    """Every byte of a section is changed; a section that is read is written back equal."""
     data = with_places().to_bytes()
     read = 0
     for at in range(len(by_hand().to_bytes()), len(data)):
@@ -303,8 +303,8 @@ def test_mutants_are_read_or_refused() -> None:
 
 
 @given(debug_infos(8), st.data())
-def test_one_content_has_one_form(debug: DebugInfo, data: st.DataObject) -> None:
-    """In whatever order it was put together, and however often something was said."""
+def test_equal_content_has_equal_bytes(debug: DebugInfo, data: st.DataObject) -> None:
+    """Equal content is written the same, in whatever order and however often it was added."""
     again = DebugInfo.of(list(debug), dict(reversed(debug.sources.items())))
     assert again == debug
     assert hash(again) == hash(debug)
@@ -516,7 +516,7 @@ class TestCommandLine:
         self, file: str, other: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert cli.main(["dis", "--source", other, file]) == 2
-        assert "--source: goes with neither" in capsys.readouterr().err
+        assert "--source: not allowed with" in capsys.readouterr().err
 
     def test_inspect(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["inspect", file]) == 0

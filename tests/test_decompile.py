@@ -1,4 +1,4 @@
-"""Bytecode as script: it reads well, it means what the code means, and it never fails."""
+"""Bytecode as script: it is readable, has the meaning of the code, and never fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .corpus import CORPUS
 from .fuzz.mutate import mutant
 from .strategies import executables
 
-# Reading
+# Readable forms
 
 
 @I.ir_module
@@ -81,7 +81,7 @@ def test_a_tail_call_is_a_loop() -> None:
     assert not any("goto" in line for line in lines)
 
 
-def test_what_every_form_looks_like() -> None:
+def test_every_form() -> None:
     ib = ExecBuilder()
     ib.declare_function("helper", FuncKind.BYTECODE)
     ib.declare_function("t.f")
@@ -152,7 +152,7 @@ def test_compiled_functions_are_named() -> None:
     assert "kernels" not in decompile(relaxvm.loads(executable.to_bytes()))
 
 
-def test_an_executable_that_is_not_fit_is_refused() -> None:
+def test_an_invalid_executable_is_refused() -> None:
     broken = VMExecutable([FunctionInfo(FuncKind.BYTECODE, "f", 0, 1, 0, 1)], [], [0], [9, 9])
     with pytest.raises(VerifyError):
         decompile(broken)
@@ -206,7 +206,7 @@ def test_mutated_files() -> None:
     assert decompiled > 100
 
 
-# Control flow: what the statements do is what the code does
+# Control flow: the statements do the same as the code
 
 Code = list[tuple[int, ...]]
 """(opcode) of a line, (RET,), (GOTO, target), (IF, target)."""
@@ -233,7 +233,7 @@ def executable_of(code: Code) -> VMExecutable:
 
 
 def random_code(rng: random.Random) -> Code:
-    """Code with structure, into which some jumps are thrown."""
+    """Random structured code, with some random jumps."""
     code: Code = []
 
     def block(depth: int) -> None:
@@ -274,7 +274,7 @@ def random_code(rng: random.Random) -> Code:
             code[pc] = (isa.Opcode.IF, target)
         elif target != pc:
             code[pc] = (isa.Opcode.GOTO, target)
-    # An `if` skips forward, by two at least.
+    # An `if` skips forward, by at least two.
     for pc, (op, *target) in enumerate(code):
         if op == isa.Opcode.IF and target[0] < pc + 2:
             code[pc] = (isa.Opcode.CALL,)
@@ -297,7 +297,7 @@ def trace_of_code(code: Code, seed: int) -> list[int]:
 
 
 def flattened(nodes: Sequence[Node]) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
-    """The statements as steps, and where the labels are."""
+    """The statements as a list of steps, and the positions of labels."""
     steps: list[tuple[Any, ...]] = []
     labels: dict[int, int] = {}
 
@@ -356,7 +356,7 @@ def trace_of_nodes(nodes: Sequence[Node], code: Code, seed: int) -> list[int]:
 
 
 @pytest.mark.parametrize("first", range(0, 2000, 250))
-def test_statements_do_what_the_code_does(first: int) -> None:
+def test_statements_are_equivalent_to_the_code(first: int) -> None:
     structured = 0
     for seed in range(first, first + 250):
         code = random_code(random.Random(seed))
@@ -370,7 +370,7 @@ def test_statements_do_what_the_code_does(first: int) -> None:
             assert got[:common] == expected[:common], (seed, code)
             assert len(got) >= len(expected), (seed, code)
         decompile(executable)
-    assert structured > 100, "code with structure should need no goto"
+    assert structured > 100, "structured code should not need goto"
 
 
 def test_much_code_takes_little_time_and_stack() -> None:

@@ -1,7 +1,7 @@
-"""The programs of the design document "Relax VM Design", as they are written there.
+"""The programs of the design document "Relax VM Design", almost as they are written there.
 
-In the place of TVM's arrays there are numpy's, and `relaxvm.register_func` in that of TVM's
-registration; `rx` and `relax` are relaxvm.
+TVM's arrays are replaced by numpy's, and TVM's registration by `relaxvm.register_func`; `rx` and
+`relax` are relaxvm.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from relaxvm.registry import GLOBAL
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    """Functions that the examples register are taken out again."""
-    relaxvm.list_funcs()  # the builtins have to be there to be told from what comes
+    """Unregister the functions that the examples register."""
+    relaxvm.list_funcs()  # the builtins must be registered before, to distinguish them
     before = dict(GLOBAL._own)
     yield
     GLOBAL._own.clear()
@@ -44,7 +44,7 @@ def test_exec_builder() -> None:
         return np.array(ret)
 
     ib = rx.ExecBuilder()
-    ib.convert_constant(np.array([2.0, 3.0]))  # the document does not show where constant 0 is from
+    ib.convert_constant(np.array([2.0, 3.0]))  # the document does not show the origin of constant 0
     with ib.function("main", num_inputs=1):
         ib.emit_call("vm.move", [ib.c(0)], dst=ib.r(1))
         ib.emit_call("vm.add", [ib.r(0), ib.imm(10)], dst=ib.r(2))
@@ -86,7 +86,7 @@ def test_text_format(capsys: pytest.CaptureFixture[str]) -> None:
     print(exec0.stats())
     print(exec0.astext())
 
-    # The statistics, the void register and `ret` look as TVM prints them today.
+    # The statistics, the void register and `ret` are as TVM prints them today.
     assert capsys.readouterr().out == (
         "Relax VM executable statistics:\n"
         "  Constant pool (# 0): []\n"

@@ -1,7 +1,7 @@
-"""One meaning, several machines: the oracle, the core in all its modes, and apache-tvm.
+"""Differential tests: the oracle, the core in all its modes, and apache-tvm.
 
-Results, errors with their messages, what happens to the arguments, which arrays are shared, and
-reference counts have to be the same for every program of the corpus and for random ones.
+Results, errors with their messages, changes to the arguments, sharing of arrays, and reference
+counts must be the same for every program of the corpus and for random ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 
 from relaxvm import Limits, VirtualMachine
 from relaxvm.executable import VMExecutable
-from relaxvm.formats import binary
+from relaxvm.executable.formats import binary
 from relaxvm.values import Shape
 
 from .asm import VM, Asm, Func, r0, r1, r2, r3, r4
@@ -64,7 +64,7 @@ def oracle_outcome(case: Case, run: Run) -> Outcome:
 @modes
 @cases
 def test_corpus(case: Case, mode: str) -> None:
-    """Equal to the oracle, at first and when caches are warm, with all earlier results alive."""
+    """Equal to the oracle, with cold and with warm caches, with all earlier results alive."""
     vm = MODES[mode](case.executable)
     wanted = [oracle_outcome(case, run) for run in case.runs]
     kept: list[tuple[Outcome, Outcome]] = []
@@ -73,15 +73,15 @@ def test_corpus(case: Case, mode: str) -> None:
             got = Outcome.of(vm[run.function], run.args())
             assert_same_outcome(got, want)
             kept.append((got, want))
-    for got, want in kept:  # nothing that ran later has touched them
+    for got, want in kept:  # later runs did not change them
         assert_same_outcome(got, want)
 
 
 @modes
 @cases
 def test_outputs_never_alias(case: Case, mode: str) -> None:
-    """What a call returns shares no memory with what another call returns, constants apart, and
-    writing to it changes nothing later."""
+    """The results of different calls share no memory, except constants, and writing to one does not
+    change later results."""
     vm = MODES[mode](case.executable)
     for run in case.runs:
         want = oracle_outcome(case, run)
@@ -119,8 +119,8 @@ def _objects(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
 @cases
 def test_reference_counts(case: Case, mode: str) -> None:
-    """A run holds on to nothing: while its result lives the counts are those that the oracle
-    leaves, and when it is gone they are what they were before, on error paths too."""
+    """A run keeps no references: while its result is alive the counts are those of the oracle, and
+    afterwards those before the run, on error paths too."""
     vm = MODES[mode](case.executable)
     for run in case.runs:
         for _ in range(3):
@@ -145,7 +145,7 @@ def _counts_after_oracle(case: Case, run: Run) -> list[int]:
 
 @pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
 def test_no_memory_is_left_behind(mode: str) -> None:
-    """Running the corpus again and again allocates nothing that stays."""
+    """Running the corpus repeatedly does not leak memory."""
     machines = [(MODES[mode](case.executable), case) for case in CORPUS.values()]
 
     def everything() -> None:
@@ -169,7 +169,7 @@ SLOW = {"loop", "deep_recursion", "recursion"}
 """Cases that take long and whose instructions other cases have as well."""
 
 
-# Values that only kernels make
+# Values that only kernels can return
 
 
 @pytest.mark.parametrize("mode", ["optimized", "plain"])
@@ -181,7 +181,7 @@ SLOW = {"loop", "deep_recursion", "recursion"}
     ids=repr,
 )  # fmt: skip
 def test_odd_kernel_results(value: Any, mode: str) -> None:
-    """What a kernel returns goes through registers, tuples, calls and closures as it should."""
+    """Unusual results of kernels pass correctly through registers, tuples, calls and closures."""
     asm = Asm()
     with asm.func("pair", 2):
         asm.op(r2, ".make_tuple", r0, r1)
@@ -262,7 +262,7 @@ def test_random_programs(program: Program) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CORPUS.values() if c.savable], ids=str)
 def test_corpus_on_tvm(case: Case) -> None:
-    """The same bytes give the same on TVM's machine; where they differ the corpus says why."""
+    """The same bytes have the same results on TVM's VM; the corpus explains the exceptions."""
     pytest.importorskip("tvm")
     from . import tvm_side
 
@@ -281,14 +281,14 @@ def test_corpus_on_tvm(case: Case) -> None:
 
 
 def _as_tuples(value: Any) -> Any:
-    """Shapes as tuples: TVM's arrays of ints come back as either."""
+    """Convert shapes to tuples: an array of ints in TVM can be either."""
     if isinstance(value, Shape):
         return tuple(value)
     return tuple(map(_as_tuples, value)) if isinstance(value, tuple) else value
 
 
 def test_scalars_of_numpy() -> None:
-    """They are tensors where the function looks at a tensor, and numbers elsewhere."""
+    """They are tensors for functions that expect a tensor, and numbers otherwise."""
     for checks in (True, False):
         asm = Asm()
         with asm.func("main", 1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxvm.executable.debug_info import Span
 from relaxvm.ir import (
     BindingBlock,
     Call,
@@ -46,7 +46,8 @@ from relaxvm.ir import (
 from relaxvm.ir.equality import assert_structural_equal, structural_equal, structural_hash
 from relaxvm.ir.expr import ANY
 from relaxvm.ir.prim import Let
-from relaxvm.source import Span
+
+from . import children
 
 F32 = "float32"
 ONE = int_imm(1)
@@ -129,7 +130,7 @@ def test_variables_are_matched_one_to_one() -> None:
     check(body(0), body(1), False)
 
 
-def test_symbolic_variables_are_defined_where_they_first_stand() -> None:
+def test_symbolic_variables_are_defined_at_their_first_use() -> None:
     def two(same: bool) -> Function:
         n = Var("n", "int64")
         m = n if same else Var("n", "int64")
@@ -140,7 +141,7 @@ def test_symbolic_variables_are_defined_where_they_first_stand() -> None:
     check(two(False), two(False), True)
 
 
-def test_a_scalar_parameter_is_the_dimension_that_stood_before() -> None:
+def test_a_scalar_parameter_equals_an_earlier_dimension() -> None:
     def with_size(same: bool) -> Function:
         n = Var("n", "int64")
         m = n if same else Var("n", "int64")
@@ -163,9 +164,9 @@ def test_types_of_functions_have_variables_of_their_own() -> None:
     check(a, b, False)
 
 
-def test_what_is_shared_counts_where_it_stands() -> None:
-    """The same types in a scope and outside: a variable is the other side's in one place and free
-    in the other."""
+def test_shared_types_are_compared_in_their_scope() -> None:
+    """The same types inside a scope and outside: a variable is mapped to the other side's in one
+    place and is free in the other."""
 
     def sides(n: Var, m: Var) -> tuple[Type, Type]:
         """One type, which shares its parts or has copies of them."""
@@ -281,7 +282,7 @@ def test_types() -> None:
             assert structural_equal(a(), b(), map_free_vars=True) is (i == j)
 
 
-def test_modules_go_by_name_in_any_order() -> None:
+def test_modules_compare_functions_by_name() -> None:
     f, g = function(), function(callee="g")
     check(IRModule({"f": f, "g": g}), IRModule({"g": g, "f": f}), True)
     check(IRModule({"f": f}), IRModule({"g": f}), False)
@@ -343,7 +344,7 @@ def test_the_place_of_the_difference_is_named() -> None:
     assert "in the bindings\n  left:  y = R.call_packed(" in text
 
 
-def test_what_is_missing_is_named() -> None:
+def test_differences_name_missing_parts() -> None:
     text = difference(function(), function(extra=["h"]))
     assert text.startswith(
         "not structurally equal at body.blocks[0].bindings[2] (2 elements against 3)"
@@ -415,7 +416,7 @@ def test_the_hash_is_the_same_in_every_process() -> None:
         "print(structural_hash(IRModule({'main': f})))"
     )
     runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        children.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
     assert runs[0].stdout == runs[1].stdout != ""

@@ -54,7 +54,7 @@ def test_attributes_survive_pickling(error: Exception, attributes: dict[str, obj
         assert {name: getattr(each, name) for name in attributes} == attributes
 
 
-def test_a_bug_says_so() -> None:
+def test_messages_of_internal_errors() -> None:
     assert str(errors.BugError("1 is 2")) == "this is a bug in relaxvm: 1 is 2"
 
 

@@ -1,4 +1,4 @@
-"""The examples, run as a user runs them: as scripts, in a folder of their own."""
+"""The examples, run as a user runs them: as scripts, in a separate folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,8 @@ import pytest
 import relaxvm
 from relaxvm.isa import FuncKind
 
+from . import children
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 NEEDS_SCIKIT_LEARN = pytest.mark.skipif(
@@ -26,12 +27,12 @@ NEEDS_SCIKIT_LEARN = pytest.mark.skipif(
 
 
 def run(folder: Path, *command: object, stdin: str = "", **variables: object) -> str:
-    """What a Python command prints in a folder, the relaxvm under test being importable."""
+    """Return the output of a Python command in a folder; it imports the relaxvm under test."""
     package = str(Path(relaxvm.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": package, **{k: str(v) for k, v in variables.items()}}
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, *map(str, command)],
-        input=stdin, cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        input=stdin, cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -81,7 +82,7 @@ def test_the_tour_prints_what_it_says(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with what training has written, and what it has printed."""
+    """A folder with the files that training wrote, and its output."""
     folder = tmp_path_factory.mktemp("digits")
     return folder, run(folder, EXAMPLES / "digits" / "train.py")
 
@@ -119,7 +120,7 @@ def test_the_commands_on_its_page_work(digits: tuple[Path, str]) -> None:
 
 @NEEDS_SCIKIT_LEARN
 def test_the_file_alone_gives_the_accuracy(digits: tuple[Path, str]) -> None:
-    """Against the network in plain numpy, with the weights that are among the constants."""
+    """Compared with the network in plain numpy, with the weights from the constants."""
     folder, _ = digits
     executable = relaxvm.load(folder / "digits.vmexec")
     weights = [c for c in executable.constants if isinstance(c, np.ndarray)]
@@ -133,7 +134,7 @@ def test_the_file_alone_gives_the_accuracy(digits: tuple[Path, str]) -> None:
     result = json.loads(run(folder, "-m", "relaxvm", "run", *command))
     assert result["outputs"][0]["values"] == expected
 
-    vm = relaxvm.VirtualMachine(executable, functions=())  # nothing but what ships with relaxvm
+    vm = relaxvm.VirtualMachine(executable, functions=())  # only functions that ship with relaxvm
     assert vm.main(test["x"], test["y"]) == vm.accuracy(test["x"], test["y"]) == expected
     np.testing.assert_array_equal(vm.predict(test["x"][:3]), scores[:3].argmax(1))
     assert vm.predict(np.empty((0, 64), np.float32)).shape == (0,)
@@ -147,7 +148,7 @@ def test_the_file_alone_gives_the_accuracy(digits: tuple[Path, str]) -> None:
 
 @NEEDS_SCIKIT_LEARN
 def test_training_is_deterministic(tmp_path: Path) -> None:
-    """Whatever the order of hashes."""
+    """For any hash seed."""
     train = EXAMPLES / "digits" / "train.py"
     files = []
     for seed in (1, 2):
@@ -183,7 +184,7 @@ def reference_loss(x: np.ndarray, y: np.ndarray, params: list[np.ndarray]) -> fl
 
 
 def test_a_step_goes_down_the_gradient(model: ModuleType) -> None:
-    """The step is the rate times the gradient, which is taken by differences here."""
+    """The step is the rate times the gradient, computed here by finite differences."""
     rng = np.random.default_rng(3)
     x = rng.integers(0, 17, (6, 64)).astype(np.float32)
     y = np.array([3, 1, 4, 1, 5, 9])

@@ -1,4 +1,4 @@
-"""The character model of the examples: trained for a moment, built, saved, run, compared."""
+"""The character model of the examples: trained briefly, built, saved, run, compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,11 @@ import pytest
 
 import relaxvm
 from relaxvm.ir import assert_structural_equal
-from relaxvm.pipeline import get_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import BindParams
+from relaxvm.transform.pipelines import get_pipeline
+
+from . import children
 
 FOLDER = Path(__file__).parent.parent / "examples" / "charmodel"
 MODULES = ("model", "text", "reference", "train")
@@ -48,12 +49,12 @@ def example() -> Iterator[Example]:
 
 def run(folder: Path, *command: object, **variables: object) -> str:
     package = str(Path(relaxvm.__file__).parent.parent)
-    # One thread: with more, matrices as small as these wait for each other.
+    # One thread: for matrices as small as these, more threads are slower.
     environment = {**os.environ, "PYTHONPATH": package, "OPENBLAS_NUM_THREADS": "1"}
     environment.update({name: str(value) for name, value in variables.items()})
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-W", "error", *map(str, command)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -67,7 +68,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, example: Example) -> Trained:
-    """A folder with what a short training has written, what it has printed, and the weights."""
+    """A folder with the files of a short training, its output, and the weights."""
     folder = tmp_path_factory.mktemp("charmodel")
     output = run(folder, FOLDER / "train.py", "--steps", 150)
     executable = relaxvm.load(folder / "charmodel.vmexec")
@@ -88,7 +89,7 @@ def random_weights(example: Example) -> dict[str, np.ndarray]:
 
 
 def test_it_learns(trained: Trained) -> None:
-    """A short training is enough to be ahead of counting pairs."""
+    """A short training is enough to be better than counting pairs."""
     bits = dict(re.findall(r"^  (\w[\w ]*?) +(\d\.\d{3})$", trained.output, re.MULTILINE))
     assert list(bits) == ["frequencies", "pairs counted", "triples counted", "the model"]
     assert float(bits["the model"]) < float(bits["pairs counted"]) < float(bits["frequencies"])
@@ -98,7 +99,7 @@ def test_it_learns(trained: Trained) -> None:
 
 
 def test_gradients(example: Example, random_weights: dict[str, np.ndarray]) -> None:
-    """Against differences, in float64; the text is longer than the window."""
+    """Compared with finite differences, in float64; the text is longer than the window."""
     rng = np.random.default_rng(2)
     weights = {name: weight.astype(np.float64) for name, weight in random_weights.items()}
     text = rng.integers(0, example.model.CHARS, (1, example.model.WINDOW + 7))
@@ -129,7 +130,7 @@ print(hashlib.sha256(train.program(weights).to_bytes()).hexdigest())
 
 
 def test_training_is_deterministic() -> None:
-    """Whatever the order of hashes."""
+    """For any hash seed."""
     printed = [run(FOLDER, "-c", TRAIN_A_LITTLE, PYTHONHASHSEED=seed) for seed in (1, 2)]
     hashes = [output.splitlines()[-1] for output in printed]
     assert len(hashes[0]) == 64
@@ -137,7 +138,7 @@ def test_training_is_deterministic() -> None:
 
 
 def test_counting(example: Example) -> None:
-    """Against probabilities worked out by hand: "ab" goes on and on, then comes something new."""
+    """Compared with probabilities computed by hand: "ab" repeated, then something new."""
     bits = example.text.bits_by_counting
     learned, chars, base = example.text.encode("ab" * 50), example.model.CHARS, 0.05
     a_then_b = (50 + base) / (50 + base * chars)
@@ -172,7 +173,7 @@ def test_the_text(example: Example) -> None:
 def test_logits(
     example: Example, random_weights: dict[str, np.ndarray], batch: int, length: int
 ) -> None:
-    """Equal to plain numpy on every batch and length, in the window and beyond."""
+    """Equal to plain numpy for every batch and length, within the window and beyond."""
     vm = relaxvm.VirtualMachine(example.train.program(random_weights))
     text = np.random.default_rng(3).integers(0, example.model.CHARS, (batch, length))
     expected = example.reference.forward(random_weights, text)["logits"]
@@ -193,7 +194,7 @@ def test_generated_text(
     more: int,
     temperature: float,
 ) -> None:
-    """Equal to plain numpy, which remembers nothing between characters."""
+    """Equal to plain numpy, which caches nothing between characters."""
     rng = np.random.default_rng(4)
     prompt = rng.integers(0, example.model.CHARS, (batch, length))
     uniforms = rng.random((batch, more), np.float32)
@@ -204,7 +205,7 @@ def test_generated_text(
 
 
 @pytest.mark.parametrize("way", ["compiled", "optimized", "printed and read"])
-def test_other_ways_to_the_same_text(
+def test_the_same_text_in_other_ways(
     example: Example, random_weights: dict[str, np.ndarray], way: str
 ) -> None:
     mod = example.model.CharModel
@@ -225,8 +226,8 @@ def test_other_ways_to_the_same_text(
     np.testing.assert_array_equal(got, expected)
 
 
-def test_the_loop_takes_no_room(trained: Trained) -> None:
-    """`extend` calls itself 300 times, but never more than 8 calls are inside of each other."""
+def test_the_loop_runs_in_one_frame(trained: Trained) -> None:
+    """`extend` calls itself 300 times, but at most 8 calls are nested."""
     limits = relaxvm.Limits(call_depth=8)
     executable = relaxvm.load(trained.folder / "charmodel.vmexec")
     vm = relaxvm.VirtualMachine(executable, limits=limits)

@@ -1,4 +1,4 @@
-"""ExecBuilder: what it emits, what it refuses, and that TVM's builder does the same."""
+"""ExecBuilder: the emitted code, errors, and comparison with TVM's builder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from relaxvm import ExecBuilder, FuncKind, Shape, VMExecutable, isa
 from relaxvm.errors import InternalError, RelaxVMWarning
-from relaxvm.formats import binary
+from relaxvm.executable.formats import binary
 
 BIG = isa.VALUE_MAX
 
@@ -29,7 +29,7 @@ def ib() -> ExecBuilder:
 
 @contextmanager
 def function(ib: ExecBuilder, name: str = "main", num_inputs: int = 2) -> Iterator[ExecBuilder]:
-    """An open function whose instructions do not matter; ends without a check."""
+    """An open function whose instructions do not matter; it ends without checks."""
     with pytest.raises(_StopError), ib.function(name, num_inputs):
         yield ib
         raise _StopError
@@ -189,7 +189,7 @@ def test_equal_constants_share_a_slot(ib: ExecBuilder) -> None:
 def test_writable_array_is_copied(ib: ExecBuilder) -> None:
     array = np.arange(3.0)
     view = array[:]
-    view.flags.writeable = False  # read-only itself, but not what it looks at
+    view.flags.writeable = False  # read-only itself, but a view of writable memory
     ib.convert_constant(array)
     ib.convert_constant(np.broadcast_to(array[:1], (4,)))
     ib.convert_constant(view[1:])
@@ -221,7 +221,7 @@ def test_array_protocols(ib: ExecBuilder) -> None:
             return locked
 
     assert ib.convert_constant(Lazy()) == ib.convert_constant(memory) == ib.c(0)
-    # The flag says nothing about what the owner of the memory can do.
+    # The flag does not restrict the owner of the memory.
     assert not np.shares_memory(ib.get().constants[0], locked)
 
 
@@ -255,7 +255,7 @@ def test_registers_are_numbered_in_the_order_of_first_writes(ib: ExecBuilder) ->
     assert executable.function("main").register_file_size == 4
 
 
-def test_values_among_the_arguments_become_constants(ib: ExecBuilder) -> None:
+def test_value_arguments_become_constants(ib: ExecBuilder) -> None:
     with ib.function("main", num_inputs=0):
         ib.emit_call("f", args=[np.zeros(2), (3, 4), Shape([5]), np.dtype("int8")], dst=ib.r(0))
         ib.emit_call("f", (ib.r(i) for i in (0,)), ib.r(1))
@@ -274,7 +274,7 @@ def test_values_among_the_arguments_become_constants(ib: ExecBuilder) -> None:
 @pytest.mark.parametrize(
     "value", [None, True, np.bool_(True), 1.5, "text", [1, 2], np.float32, object()]
 )
-def test_values_that_are_no_words(ib: ExecBuilder, value: Any) -> None:
+def test_values_that_cannot_be_operands(ib: ExecBuilder, value: Any) -> None:
     message = (
         r"function 'main', pc 0: call f: argument 1: expected a word, .*convert_constant\(value\)"
     )
@@ -283,7 +283,7 @@ def test_values_that_are_no_words(ib: ExecBuilder, value: Any) -> None:
 
 
 @pytest.mark.parametrize("word", [-1, 4 << 56, 7 << 56, 1 << 62, -(1 << 63), 1 << 80])
-def test_ints_that_are_no_words(ib: ExecBuilder, word: int) -> None:
+def test_ints_that_cannot_be_operands(ib: ExecBuilder, word: int) -> None:
     with (
         function(ib),
         pytest.raises(InternalError, match=rf"call f: argument 0: expected a word .* {word};"),
@@ -396,7 +396,7 @@ def test_rules_of_an_instruction(
             emit(ib)
         if "empty string" not in message:
             assert "function 'main', pc 2" in str(caught.value)  # counted over the executable
-        ib.emit_ret(ib.r(0))  # the failed one left nothing behind
+        ib.emit_ret(ib.r(0))  # the failed one had no effect
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_operands_of_wrong_type(ib: ExecBuilder, make: Callable[[ExecBuilder], N
         make(ib)
 
 
-def test_failed_emission_leaves_nothing(ib: ExecBuilder) -> None:
+def test_failed_emission_has_no_effect(ib: ExecBuilder) -> None:
     with ib.function("main", num_inputs=1):
         with pytest.raises(InternalError):
             ib.emit_call("unknown", [ib.r(0), ib.r(5)], ib.r(1))
@@ -489,7 +489,7 @@ def test_get_inside_of_a_function(ib: ExecBuilder) -> None:
 
 
 @pytest.mark.parametrize("kind", ["constant", "function"])
-def test_index_that_never_comes_to_exist(ib: ExecBuilder, kind: str) -> None:
+def test_index_of_an_undefined_function(ib: ExecBuilder, kind: str) -> None:
     word = isa.encode_arg(isa.ArgKind[kind.upper()], 4)
     with ib.function("main", num_inputs=1):
         ib.emit_call("f", [ib.r(0), word], ib.r(1))
@@ -547,7 +547,7 @@ def test_failed_body_is_dropped(ib: ExecBuilder) -> None:
     assert [f.name for f in ib.get()] == ["first", "second"]
 
 
-def test_failed_body_keeps_what_words_were_made_of(ib: ExecBuilder) -> None:
+def test_failed_body_keeps_constants_and_functions(ib: ExecBuilder) -> None:
     with pytest.raises(ZeroDivisionError), ib.function("main", num_inputs=1):
         ib.emit_call("g", [ib.r(0)], ib.r(1))
         words = [ib.f("g"), ib.convert_constant(2.5)]
@@ -587,7 +587,7 @@ def test_labels(ib: ExecBuilder) -> None:
     ]
 
 
-def test_if_to_a_label_behind_it(ib: ExecBuilder) -> None:
+def test_if_to_an_earlier_label(ib: ExecBuilder) -> None:
     with ib.function("main", num_inputs=1):
         top = ib.label()
         ib.bind(top)
@@ -596,7 +596,7 @@ def test_if_to_a_label_behind_it(ib: ExecBuilder) -> None:
         ib.emit_ret(ib.r(1))
     assert [(name, fields[-1]) for name, fields, _ in body(ib.get())] == [
         ("call", 1),
-        ("if", 2),  # false: over the next to the one that goes back
+        ("if", 2),  # false: skips the next instruction
         ("goto", 2),
         ("goto", -3),
         ("ret", 1),
@@ -658,7 +658,7 @@ def test_unused_labels_are_harmless(ib: ExecBuilder) -> None:
     assert len(ib.get()) == 1
 
 
-# Independence
+# Several builders
 
 
 def test_builders_do_not_share_an_open_function() -> None:
@@ -702,7 +702,7 @@ def test_builders_in_threads() -> None:
 
 
 def by_tvm(program: Callable[[Any], None], tmp_path: Path) -> tuple[VMExecutable, str, str]:
-    """The executable that TVM's builder makes, its listing and its statistics."""
+    """Return the executable of TVM's builder, its listing and its statistics."""
     from tvm import relax
 
     builder = relax.ExecBuilder()
@@ -716,7 +716,7 @@ def by_tvm(program: Callable[[Any], None], tmp_path: Path) -> tuple[VMExecutable
 def by_us(program: Callable[[Any], None]) -> VMExecutable:
     builder = ExecBuilder()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RelaxVMWarning)  # of unused inputs; TVM logs a line
+        warnings.simplefilter("ignore", RelaxVMWarning)  # about unused inputs; TVM logs a line
         program(builder)
     return builder.get()
 

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Limits, VirtualMachine, build, library, shared_library, toolchain
+from relaxvm import Limits, VirtualMachine, build
+from relaxvm.contrib.tvm import shared_library
 from relaxvm.errors import (
     FormatError,
     LimitError,
@@ -27,6 +28,7 @@ from relaxvm.errors import (
 )
 from relaxvm.executable import StoredKernels
 from relaxvm.ir import BlockBuilder, TensorType, Var
+from relaxvm.native import export, stored, toolchain
 from relaxvm.op import call_tir
 from relaxvm.script import from_source
 from relaxvm.script import ir as I
@@ -71,7 +73,7 @@ def executable(request: Any) -> relaxvm.VMExecutable:
 
 @pytest.fixture
 def plain(executable: Any, tmp_path: Path) -> Path:
-    """The program in a file of the binary form."""
+    """The program in a file of the binary format."""
     path = tmp_path / FORMS[0]
     executable.export_library(path)
     return path
@@ -79,7 +81,7 @@ def plain(executable: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[FORMS[0], pytest.param(FORMS[1], marks=needs_libraries)])
 def path(executable: Any, tmp_path: Path, request: Any) -> Path:
-    """The program in a file of either form."""
+    """The program in a file of either format."""
     path = tmp_path / str(request.param)
     executable.export_library(path)
     return path
@@ -92,7 +94,7 @@ def check(executable: Any) -> None:
 # Saving and loading
 
 
-def test_a_file_holds_all_that_is_needed(executable: Any, path: Path) -> None:
+def test_a_file_is_self_contained(executable: Any, path: Path) -> None:
     loaded = relaxvm.load(path, native=True)
     assert loaded == executable
     assert loaded.debug == executable.debug
@@ -103,7 +105,7 @@ def test_a_file_holds_all_that_is_needed(executable: Any, path: Path) -> None:
     check(relaxvm.load(path, native=True, mmap=True))
 
 
-def test_the_file_may_be_gone(executable: Any) -> None:
+def test_the_file_may_be_deleted_after_loading(executable: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("lib.so" if HAS_LIBRARIES else "lib")
         executable.export_library(str(path))
@@ -111,11 +113,11 @@ def test_the_file_may_be_gone(executable: Any) -> None:
     np.testing.assert_array_equal(vm["main"](X), Y)
 
 
-def test_nothing_of_a_file_runs_unasked(path: Path, monkeypatch: Any) -> None:
+def test_loading_a_file_runs_nothing(path: Path, monkeypatch: Any) -> None:
     def forbidden(*_: Any, **__: Any) -> Any:
         raise AssertionError("kernels were loaded")
 
-    monkeypatch.setattr(library, "load_kernels", forbidden)
+    monkeypatch.setattr(stored, "load_stored", forbidden)
     loaded = relaxvm.load(path)
     assert not loaded.kernels
     assert isinstance(loaded.kernels, StoredKernels)
@@ -126,7 +128,7 @@ def test_nothing_of_a_file_runs_unasked(path: Path, monkeypatch: Any) -> None:
         relaxvm.load(path, native=True)
 
 
-def test_kernels_may_be_given_instead(tmp_path: Path) -> None:
+def test_kernels_can_be_replaced(tmp_path: Path) -> None:
     build(Program).export_library(tmp_path / "m")
     functions = {"double": lambda x, y: np.multiply(x, 2, y)}
     vm = VirtualMachine(relaxvm.load(tmp_path / "m"), functions=functions)
@@ -149,7 +151,7 @@ def test_without_debug_information_and_machine_code(executable: Any, tmp_path: P
     executable.export_library(tmp_path / "m", debug=False, native=False)
     loaded = relaxvm.load(tmp_path / "m", native=True)
     assert loaded.debug is None
-    assert not any(part.startswith("native/") for part in library.parts_of(
+    assert not any(part.startswith("native/") for part in export.parts_of(
         relaxvm.load(tmp_path / "m").kernels))  # fmt: skip
     check(loaded)
 
@@ -193,11 +195,11 @@ def test_kernels_that_cannot_be_stored(tmp_path: Path) -> None:
         executable.export_library(3)  # type: ignore[arg-type]
 
 
-# Where machine code is for another platform
+# Machine code for another platform
 
 
 def test_another_platform_compiles_the_text(plain: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
+    monkeypatch.setattr(stored, "platform_name", lambda: "plan9-mips-32")
     check(relaxvm.load(plain, native=True))
 
 
@@ -210,9 +212,9 @@ def test_without_a_compiler_the_machine_code_is_loaded(path: Path, monkeypatch: 
     check(loaded)
 
 
-def test_without_both_python_runs(plain: Path, monkeypatch: Any) -> None:
+def test_without_machine_code_and_compiler_python_runs(plain: Path, monkeypatch: Any) -> None:
     path = plain
-    monkeypatch.setattr(library, "platform_name", lambda: "plan9-mips-32")
+    monkeypatch.setattr(stored, "platform_name", lambda: "plan9-mips-32")
     monkeypatch.setenv("CC", "no-such-compiler")
     if any(p.startswith("native/") for p in relaxvm.load(path).kernels.parts):  # type: ignore[attr-defined]
         with pytest.warns(RelaxVMWarning, match="no C compiler: .*; double will run as Python"):
@@ -223,19 +225,19 @@ def test_without_both_python_runs(plain: Path, monkeypatch: Any) -> None:
 
 
 def test_machine_code_that_cannot_be_loaded(executable: Any, tmp_path: Path) -> None:
-    parts = library.parts_of(executable.kernels)
-    name = f"native/{library.platform_name()}/0"
-    stored = StoredKernels({**parts, name: b"not a library"}, "m.so")
+    parts = export.parts_of(executable.kernels)
+    name = f"native/{stored.platform_name()}/0"
+    parts_in_file = StoredKernels({**parts, name: b"not a library"}, "m.so")
     with pytest.warns(RelaxVMWarning, match=r"m\.so: its machine code cannot be loaded here"):
-        check(executable.with_kernels(library.load_kernels(stored)))
+        check(executable.with_kernels(stored.load_stored(parts_in_file)))
 
 
-def test_code_for_this_machine_alone_stays_here(executable: Any, monkeypatch: Any) -> None:
+def test_code_for_this_processor_is_not_exported(executable: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("RELAXVM_CFLAGS", "-march=native")
-    assert not any(p.startswith("native/") for p in library.parts_of(executable.kernels))
+    assert not any(p.startswith("native/") for p in export.parts_of(executable.kernels))
 
 
-# Files that are not as they should be
+# Malformed files
 
 
 def refused(data: bytes) -> str:
@@ -261,7 +263,7 @@ def test_every_changed_byte_is_refused(executable: Any, plain: Path) -> None:
         refused(bytes(changed))
     changed = bytearray(data)
     changed[-1] ^= 1
-    assert "kernel section: its content is not what was written" in refused(bytes(changed))
+    assert "kernel section: its content has changed" in refused(bytes(changed))
     assert "bytes follow" in refused(data + b"\0")
 
 
@@ -291,7 +293,7 @@ BAD_PARTS = [
 @pytest.mark.parametrize(("part", "change", "message"), BAD_PARTS)
 def test_parts_are_checked(part: str, change: Any, message: str, tmp_path: Path) -> None:
     executable = build(Program, exec_mode="compiled")
-    parts = library.parts_of(executable.kernels)
+    parts = export.parts_of(executable.kernels)
     value = change(json.loads(parts[part]))
     data = b"{" if value == "text" else json.dumps(value).encode()
     path = with_parts(executable, {**parts, part: data}, tmp_path)
@@ -404,10 +406,10 @@ def test_large_constants_are_in_the_file_once(tmp_path: Path) -> None:
         np.testing.assert_allclose(machine["main"](x), x @ weights, rtol=1e-4, atol=1e-4)
 
 
-# What TVM could not run
+# Programs that TVM could not run
 
 
-def test_what_tvm_lacks_is_refused(tmp_path: Path) -> None:
+def test_programs_that_tvm_cannot_run_are_refused(tmp_path: Path) -> None:
     if not HAS_LIBRARIES:
         pytest.skip("shared libraries are linked by a C compiler, on Linux")
     path = tmp_path / "m.so"
@@ -448,12 +450,12 @@ def test_kernels_that_run_as_python_are_refused_for_tvm(tmp_path: Path, monkeypa
         patch.setenv("CC", "no-such-compiler")
         with pytest.warns(RelaxVMWarning, match="no C compiler"):
             executable = build(Program, relax_pipeline="tvm")
-    with pytest.raises(LinkError, match="double: there is no C for it, it runs as Python"):
+    with pytest.raises(LinkError, match="double: it has no C source and runs as Python"):
         executable.export_library(tmp_path / "m.so", for_tvm=True)
 
 
 def renamed(*names: str) -> relaxvm.VMExecutable:
-    """A program of kernels of these names."""
+    """A program with kernels of these names."""
     builder = BlockBuilder()
     ty = TensorType((3,), "float32")
     x = Var("x", ty)
@@ -488,8 +490,8 @@ def test_pickle_and_copy(executable: Any, path: Path) -> None:
     again = pickle.loads(pickle.dumps(executable))
     assert again == executable
     check(again)
-    stored = pickle.loads(pickle.dumps(relaxvm.load(path)))
-    assert stored.kernels.names == {"double"}
+    again = pickle.loads(pickle.dumps(relaxvm.load(path)))
+    assert again.kernels.names == {"double"}
     assert copy.deepcopy(executable) is executable
 
 
@@ -512,8 +514,8 @@ def test_the_module_of_an_executable(executable: Any, path: Path) -> None:
 def test_a_library_of_many_kernels(tmp_path: Path) -> None:
     funcs = {f"k{i}": Program["double"] for i in range(9)}
     kernels = build_prim_funcs(funcs)
-    stored = StoredKernels(library.parts_of(kernels), "m")
-    loaded = library.load_kernels(stored)
+    parts_in_file = StoredKernels(export.parts_of(kernels), "m")
+    loaded = stored.load_stored(parts_in_file)
     assert set(loaded) == set(funcs)
     for kernel in loaded.values():
         out = np.empty_like(X)

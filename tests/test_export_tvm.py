@@ -1,9 +1,8 @@
-"""Programs that relaxvm has compiled and exported run under TVM, in a process without relaxvm."""
+"""Programs that relaxvm compiled and exported run on TVM, in a process without relaxvm."""
 
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,11 +12,15 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import VirtualMachine, build, shared_library, toolchain
+from relaxvm import VirtualMachine, build
+from relaxvm.contrib.tvm import shared_library
 from relaxvm.ir import BlockBuilder, TensorType, Var
+from relaxvm.native import toolchain
 from relaxvm.op import call_tir
 from relaxvm.script import from_source
 from relaxvm.values import Shape
+
+from . import children
 
 tvm = pytest.importorskip("tvm")
 
@@ -31,8 +34,8 @@ HEAD = "from relaxvm.script import ir as I, relax as R, tir as T\n@I.ir_module\n
 
 
 class Case(NamedTuple):
-    """A program and calls of it; `fails` are calls that end in an error of this class, with this in
-    its message."""
+    """A program and calls of it; `fails` are calls that must raise an error of a class, with words
+    of its message."""
 
     text: str
     calls: list[tuple[str, tuple[Any, ...]]]
@@ -291,7 +294,7 @@ def twice(x: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What TVM answers to all calls, by case."""
+    """TVM's results of all calls, by case."""
     folder = tmp_path_factory.mktemp("exported")
     for name, case in CASES.items():
         executable = build(module(case.text), relax_pipeline="tvm")
@@ -299,9 +302,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         calls = [*case.calls, *((f, args) for f, args, *_ in case.fails)]
         (folder / f"{name}.calls").write_bytes(pickle.dumps(calls))
     odd_names(folder)
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, str(ALONE), str(folder)], capture_output=True, text=True, cwd=folder,
-        timeout=300, check=False,
+        check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return {
@@ -313,7 +316,7 @@ ODD = ("a.b", "two words", "minus-1", "päckchen", "a_x2e_c", "x:y/z")
 
 
 def odd_names(folder: Path) -> None:
-    """A program of kernels whose names are none in C."""
+    """A program with kernels whose names are not identifiers in C."""
     mod = module("""
     @T.prim_func(private=True)
     def k(X: T.Buffer((5,), "float32"), Y: T.Buffer((5,), "float32")):
@@ -359,7 +362,7 @@ def check_equal(got: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tvm_gives_what_relaxvm_gives(name: str, results: dict[str, list[Any]]) -> None:
+def test_tvm_has_the_results_of_relaxvm(name: str, results: dict[str, list[Any]]) -> None:
     case = CASES[name]
     machine = VirtualMachine(build(module(case.text)))
     answers = results[name]

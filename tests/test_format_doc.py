@@ -1,4 +1,4 @@
-"""docs/format.md: its reader reads what we write, its listings are what is printed, its grammar is
+"""docs/format.md: its reader reads our files, its listings are up to date, its grammar is
 complete."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from relaxvm.executable import VMExecutable
-from relaxvm.formats.text import as_text, parse_text
+from relaxvm.executable.formats.text import as_text, parse_text
 from relaxvm.values import Shape
 
 from .corpus import CORPUS
@@ -62,14 +62,14 @@ def test_the_reader_of_the_page_reads_our_files() -> None:
 
 
 @pytest.mark.parametrize("body", [t for t in TEXTS if t.startswith(("@", "relaxvm"))])
-def test_listings_are_what_is_printed(body: str) -> None:
+def test_listings_are_up_to_date(body: str) -> None:
     if body.startswith("relaxvm"):
         assert as_text(parse_text(body), complete=True) == body
     else:
         assert as_text(parse_text("c[0] = none\n" + body)) == body
 
 
-def test_the_grammar_names_what_there_is() -> None:
+def test_the_grammar_is_complete() -> None:
     grammar = next(text for text in TEXTS if text.startswith("text "))
     words = set(re.findall(r'"([^"]+)"', grammar))
     for word in ("packed_func", "vm_tir_func", "num_inputs", "registers", "start", "end", "call",

@@ -1,4 +1,4 @@
-"""The fused kernel gives, bit for bit, what its steps give one after the other."""
+"""The fused kernel has the same results, bit for bit, as its steps run separately."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaxvm import ExecBuilder, VirtualMachine, get_func
-from relaxvm._fused import FusedPlan
+from relaxvm.core._fused import FusedPlan
 from relaxvm.errors import VerifyError
 from relaxvm.kernels import fused as module
 from relaxvm.kernels import ufunc_of
-from relaxvm.kernels.fused import Fused, Ref, Step, can_fuse, parse
+from relaxvm.kernels.fused import Fused, Ref, Step, parse, step_of
 
 FUSED = get_func("relaxvm.kernel.fused")
 SIZES = (0, 1, 2, 5, 100, 1023, 1024, 1025, 2047, 2049, 2560, 2561, 5120, 5121, 9000)
@@ -28,7 +28,7 @@ def kernel(name: str) -> Any:
 
 
 def one_by_one(text: str, *inputs: np.ndarray) -> list[np.ndarray]:
-    """The results of a chain by its kernels."""
+    """Return the results of a chain, computed by its kernels one by one."""
     values: list[np.ndarray] = []
     program = parse(text)
     for step in program.steps:
@@ -50,7 +50,7 @@ def one_by_one(text: str, *inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def outcome(call: Any) -> tuple[Any, list[Any]]:
-    """The result or error of a call, and the warnings."""
+    """Return the result or error of a call, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -61,11 +61,11 @@ def outcome(call: Any) -> tuple[Any, list[Any]]:
 
 
 def assert_same(text: str, *inputs: np.ndarray, planned: bool | None = None) -> None:
-    """The same bits and warnings, at first and again; `planned`: whether blocks are computed."""
+    """Check bits and warnings, twice; `planned`: whether the fused kernel runs in blocks."""
     want, said = outcome(lambda: one_by_one(text, *[x.copy() for x in inputs]))
     assert isinstance(want, list), want
     module._plans.pop(text, None)
-    text = text.encode().decode()  # plans are also found by the string itself
+    text = text.encode().decode()  # plans are also found by the string object
     for _ in range(2):
         outs = [np.full(x.shape, 77, x.dtype) for x in want]
         got, got_said = outcome(lambda outs=outs: FUSED(*inputs, text, *outs))
@@ -77,7 +77,7 @@ def assert_same(text: str, *inputs: np.ndarray, planned: bool | None = None) -> 
 
 
 def samples(dtype: str, shape: Any, seed: int = 0) -> np.ndarray:
-    """Ordinary values with odd ones among them."""
+    """Ordinary values and some special ones."""
     rng = np.random.default_rng(seed)
     kind = np.dtype(dtype).kind
     if kind == "b":
@@ -120,9 +120,9 @@ BAD = {
     "exp($0)": "expected '-> %RESULT' at the end",
     "exp $0 -> %0": r"step 0: expected NAME\(OPERANDS\), got 'exp \$0 '",
     "exp($0); -> %0": "step 1: expected NAME",
-    "matmul($0, $1) -> %0": "step 0: 'matmul' is no kernel that can be a step",
-    "exp!($0) -> %0": "step 0: 'exp!' is no kernel that can be a step",
-    "reciprocal($0) -> %0": "step 0: 'reciprocal' is no kernel",
+    "matmul($0, $1) -> %0": "step 0: 'matmul' is not a kernel that can be a step",
+    "exp!($0) -> %0": "step 0: 'exp!' is not a kernel that can be a step",
+    "reciprocal($0) -> %0": "step 0: 'reciprocal' is not a kernel",
     "exp($0, $1) -> %0": "step 0: exp takes 1 operands, got 2",
     "add($0) -> %0": "step 0: add takes 2 operands, got 1",
     "add(1, 2) -> %0": "step 0: add: expected a tensor among '1, 2'",
@@ -150,7 +150,7 @@ def call_of(text: str, inputs: int, outs: int = 1) -> ExecBuilder:
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_no_chain(text: str) -> None:
+def test_malformed_chains(text: str) -> None:
     with pytest.raises(ValueError, match=f"^fused: {BAD[text]}"):
         FUSED(np.ones(2), text, np.ones(2))
     with pytest.raises(VerifyError, match=BAD[text]):
@@ -179,9 +179,9 @@ def test_the_chain_is_a_string() -> None:
         VirtualMachine(b.get())
 
 
-def test_what_can_be_a_step() -> None:
-    assert all(map(can_fuse, ["add", "exp", "where", "cast", "sigmoid", "less", "remainder"]))
-    assert not any(map(can_fuse, ["matmul", "sum", "fused", "nothing", "take"]))
+def test_kernels_that_can_be_steps() -> None:
+    assert all(map(step_of, ["add", "exp", "where", "cast", "sigmoid", "less", "remainder"]))
+    assert not any(map(step_of, ["matmul", "sum", "fused", "nothing", "take"]))
 
 
 # The same bits
@@ -198,7 +198,7 @@ PLANNED = [
     "relu($0); rsqrt($1); sigmoid($0); nn.silu(%2); nn.relu(%3) -> %0, %1, %2, %4",
     "sin($0); cos(%0); tan(%1); tanh(%2); log(%3); sqrt(%4); power(%5, $1) -> %6",
     "floor($0); round($1); sign(%0); isnan(%1); mod($0, %1) -> %2, %3, %4",
-    # Results in between that may be in the memory of an output for a while.
+    # Intermediate results that may use the memory of an output.
     "multiply($0, $1); add(%0, $0); exp(%1); subtract(%2, %0); maximum(%3, $1); add(%4, %3) -> %5",
     "add($0, $1); square(%0); subtract(%1, $0); abs(%2); add(%3, %2); less(%4, $1); "
     "where(%5, %4, $1) -> %4, %6, %2",
@@ -217,7 +217,7 @@ def test_floats(text: str, dtype: str, size: int) -> None:
 
 @pytest.mark.parametrize(("count", "planned"), [(7, True), (30, False)])
 def test_chains_of_long_composites(count: int, planned: bool) -> None:
-    """A kernel that is many steps itself: what makes too many is left to the kernels."""
+    """A kernel of many steps: a chain with too many steps runs as separate kernels."""
     steps = [f"nn.gelu(%{i})" for i in range(count - 1)]
     text = f"{'; '.join(['erf($0)', 'nn.gelu($0)', *steps[1:]])} -> %{count - 1}, %0"
     for dtype in ("f4", "f8"):
@@ -234,7 +234,7 @@ def test_integers(dtype: str) -> None:
 
 @pytest.mark.parametrize("text", ["divide($0, $1) -> %0", "power($0, $1) -> %0",
                                   "floor($0); add(%0, $1) -> %1"])  # fmt: skip
-def test_what_kernels_do_otherwise_with_integers(text: str) -> None:
+def test_integers_that_kernels_convert(text: str) -> None:
     assert_same(text, np.arange(1, 200), np.arange(200)[1:] % 5 + 1)
 
 
@@ -283,7 +283,7 @@ def test_inputs_that_repeat(mode: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["bool", "int8", "uint8", "int64", "float32", "float64"])
-def test_casts_of_bools_that_other_bytes_stand_for(to: str) -> None:
+def test_casts_of_bools_with_other_bytes(to: str) -> None:
     bools = np.array([2, 1, 0, 255, 128] * 40, "uint8").view("bool")
     assert_same(f"cast($0, {to}) -> %0", bools, planned=True)
 
@@ -326,7 +326,7 @@ def test_layouts() -> None:
     ["add($0, $1); multiply(%0, $0) -> %1", "add($0, $1); multiply(%0, $0); add(%1, $0) -> %1, %2"],
 )
 def test_outputs_over_inputs(text: str, offset: int) -> None:
-    """As if all inputs had been read first."""
+    """As if all inputs had been read before outputs are written."""
 
     def parts() -> tuple[np.ndarray, ...]:
         memory = np.linspace(0, 1, 8000, dtype="f4")
@@ -369,15 +369,15 @@ def test_floating_point_errors(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 300, 3000, 9000])
-def test_an_older_status_is_nobodys(size: int) -> None:
-    """What Python computed before sets bits of the status, too."""
+def test_an_earlier_floating_point_status_is_not_reported(size: int) -> None:
+    """Earlier computations of Python set bits of the status too."""
     text = "multiply($0, $0); add(%0, $0) -> %1"
     huge = float(size) * 1e300
     x = np.ones(size)
     for value, messages in ((1.0, []), (1e300, ["overflow encountered in multiply"])):
         x[-1] = value
         for _ in range(3):
-            assert huge * huge == np.inf  # an overflow that Python says nothing of
+            assert huge * huge == np.inf  # an overflow that Python does not report
             _, said = outcome(lambda: FUSED(x, text, np.empty(size)))
             assert [message for _, message in said] == messages
 
@@ -406,7 +406,7 @@ def test_an_output_that_is_read_only() -> None:
         FUSED(np.ones(3), "exp($0) -> %0", out)
 
 
-def test_plans_are_made_whole() -> None:
+def test_plans_are_complete() -> None:
     with pytest.raises(TypeError):
         FusedPlan.__new__(FusedPlan)
 

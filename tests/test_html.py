@@ -1,4 +1,4 @@
-"""The HTML form: everything escaped, everything bounded."""
+"""The HTML form: everything is escaped and bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.formats.html import as_html
+from relaxvm.executable.formats.html import as_html
 from relaxvm.isa import FuncKind
 from relaxvm.values import Shape
 
@@ -19,7 +19,7 @@ from .format_strategies import by_hand, odd_executables, text_constants
 
 
 class Page(HTMLParser):
-    """Checks that tags are known, balanced and without attributes but one class; collects text."""
+    """Checks that tags are known, balanced and only have a class attribute; collects text."""
 
     KNOWN = ("div", "b", "table", "tr", "th", "td", "code", "details", "summary", "pre", "br")
 

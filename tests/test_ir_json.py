@@ -6,7 +6,6 @@ import copy
 import json
 import math
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from relaxvm import tir
 from relaxvm.errors import FormatError
+from relaxvm.executable.debug_info import Span
 from relaxvm.ir import (
     BindingBlock,
     Call,
@@ -52,7 +52,8 @@ from relaxvm.ir.equality import assert_structural_equal, structural_hash
 from relaxvm.ir.expr import ANY
 from relaxvm.ir.json import load_json, save_json
 from relaxvm.script import from_source
-from relaxvm.source import Span
+
+from . import children
 
 F32 = "float32"
 
@@ -116,7 +117,7 @@ def test_programs() -> None:
     assert module["kernel"].body.kind is tir.ForKind.PARALLEL
 
 
-def test_what_is_shared_stays_shared() -> None:
+def test_shared_nodes_stay_shared() -> None:
     main = round_trip(program())["main"]
     x = main.params[0]
     call = main.body.blocks[0].bindings[0].value
@@ -184,7 +185,7 @@ def test_long_programs_do_not_recurse() -> None:
     assert f.body.body.values[0].ty.dtype == "int64"
 
 
-def test_what_cannot_be_saved() -> None:
+def test_objects_that_cannot_be_saved() -> None:
     with pytest.raises(TypeError, match=r"root\.attrs\['a'\]: a object cannot be saved as JSON"):
         save_json(Call(ExternFunc("f"), [], {"a": object()}))
     with pytest.raises(TypeError, match="a ndarray cannot be saved"):
@@ -255,7 +256,7 @@ def at(name: str) -> int:
         (broken_data(dtype="float31"), "dtype: "),
         (broken_data(dtype="object"), "dtype: "),
         (broken_node("Function", attrs={"attrs": [["a", 1], ["a", 2]]}),
-         "attribute 'a' stands twice"),
+         "attribute 'a' appears twice"),
         (broken(lambda d: d.update(root={"float": "xyz"})), "expected 16 hexadecimal digits"),
         (broken(lambda d: d.update(root={"dict": [[{"list": []}, 1]]})), "cannot be a key"),
         (broken(lambda d: d.update(root={"what": 1})), "got an object of key 'what'"),
@@ -302,7 +303,7 @@ def test_operators_are_registered_when_a_program_is_loaded() -> None:
     program = (
         "import sys; from relaxvm.ir import load_json\nprint(load_json(sys.stdin.read()).op.name)"
     )
-    run = subprocess.run(
+    run = children.run(
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
     )
     assert run.stdout == "relax.add\n"
@@ -319,7 +320,7 @@ def f(a: T.Buffer((3,), "float32")):
     program = (
         "import sys; from relaxvm.ir import load_json\nprint(type(load_json(sys.stdin.read())))"
     )
-    run = subprocess.run(
+    run = children.run(
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
     )
     assert "PrimFunc" in run.stdout

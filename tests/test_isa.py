@@ -1,11 +1,10 @@
-"""The instruction table, its encoding, and what is generated from it."""
+"""The instruction table, its encoding, and the files generated from it."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +15,8 @@ from hypothesis import strategies as st
 
 from relaxvm import get_include, isa
 from relaxvm.isa import Arg, ArgKind, FieldKind, FuncKind, Instruction, Op, Opcode
+
+from . import children
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,7 +37,7 @@ ARGS = st.builds(Arg, st.sampled_from(ArgKind), st.integers(-isa.VALUE_MAX - 1, 
 
 
 def instructions(ops: tuple[Op, ...] = isa.OPS) -> st.SearchStrategy[Instruction]:
-    """Instructions with any words in their fields."""
+    """Instructions with arbitrary words in their fields."""
 
     def of(op: Op) -> st.SearchStrategy[Instruction]:
         fields = st.tuples(*[WORDS] * len(op.fields))
@@ -62,7 +63,7 @@ def test_row_is_complete(op: Op) -> None:
     assert [op.word_of(name) for name in names] == list(range(1, 1 + len(names)))
     assert op.tail is None or op.tail.kind is FieldKind.ARG
     for name in [*names, *([op.tail.name] if op.tail else [])]:
-        # The pseudo-code speaks of every word, by its name.
+        # The pseudo-code mentions every word by its name.
         assert re.search(rf"\b{name}\b", op.meaning), (op.name, name)
     with pytest.raises(KeyError, match=f"instruction '{op.name}' has no field 'nope'"):
         op.word_of("nope")
@@ -152,7 +153,7 @@ def test_instruction_round_trip(instr: Instruction, before: list[int], after: li
 
 @given(st.lists(WORDS | st.integers(0, 6), max_size=8), st.integers(-2, 9))
 def test_decoding_any_words(words: list[int], offset: int) -> None:
-    """An instruction that encodes to the same words, or a ValueError."""
+    """The result is an instruction that encodes to the same words, or a ValueError."""
     try:
         instr = isa.decode(words, offset)
     except ValueError:
@@ -185,7 +186,7 @@ def test_every_truncation_is_refused(op: Op) -> None:
         ([1, 0, 0, 1, 9 << 56], 0, "9 is not a valid ArgKind"),
     ],
 )
-def test_words_that_are_no_instruction(words: list[int], offset: int, message: str) -> None:
+def test_malformed_instructions(words: list[int], offset: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isa.decode(words, offset)
 
@@ -218,7 +219,7 @@ def test_staleness_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def c_values(expressions: list[str], tmp_path: Path) -> list[int]:
-    """What a C compiler makes of expressions over the header."""
+    """Evaluate expressions over the header with a C compiler."""
     lines = "\n".join(f'  printf("%lld\\n", (long long)({e}));' for e in expressions)
     source = tmp_path / "values.c"
     source.write_text(
@@ -234,8 +235,8 @@ def c_values(expressions: list[str], tmp_path: Path) -> list[int]:
         f"-I{get_include()}",
         str(source),
     ]
-    subprocess.run([*command, "-o", str(tmp_path / "values")], check=True)
-    run = subprocess.run([str(tmp_path / "values")], check=True, capture_output=True, text=True)
+    children.run([*command, "-o", str(tmp_path / "values")], check=True)
+    run = children.run([str(tmp_path / "values")], check=True, capture_output=True, text=True)
     return list(map(int, run.stdout.split()))
 
 

@@ -1,4 +1,4 @@
-"""Kernels that compute element by element: what is more than one ufunc, and edge cases."""
+"""Elementwise kernels: those that are more than one ufunc, and edge cases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm.kernels import PREFIX, ufunc_of
+from relaxvm.kernels import PREFIX, ChainStep, record_of, ufunc_of
 from relaxvm.kernels._blocks import BLOCK
-from relaxvm.kernels._composites import composite
 
 from .kernel_examples import (
-    ALIASES,
-    EXAMPLES,
     FLOAT_UNARY,
     bools,
     counts,
@@ -25,6 +22,7 @@ from .kernel_examples import (
     per_element,
     seeded,  # noqa: F401
 )
+from .operators.test_kernels import REGISTERED, first
 
 STEPPED = ("rsqrt", "sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh")
 """Computed block by block."""
@@ -35,7 +33,7 @@ def run(name: str, *args: Any) -> None:
 
 
 def result(name: str, x: np.ndarray, *args: Any) -> np.ndarray:
-    """Of a kernel that keeps shape and data type."""
+    """Return the result of a kernel that keeps shape and data type."""
     out = np.empty_like(x)
     run(name, x, *args, out)
     return out
@@ -79,7 +77,7 @@ def test_erf_is_odd_and_keeps_the_smallest() -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i2", "?", "F", "D", "f2"])
 @pytest.mark.parametrize("shape", [(70_000,), (300, 256), (2, 3)])
 def test_where_of_many_elements(dtype: str, shape: tuple[int, ...]) -> None:
-    """Broadcast, of numbers, in any layout, and in place."""
+    """With broadcasting, numbers, any layout, and in place."""
     where = relaxvm.get_func("relaxvm.kernel.where").__wrapped__
     rng = np.random.default_rng(1)
     cond = rng.random(shape) < 0.5
@@ -109,7 +107,7 @@ def test_where_of_many_elements(dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def by_ufuncs(name: str, x: np.ndarray) -> np.ndarray:
-    """A composite by numpy, whole array by whole array."""
+    """Compute a composite with numpy, one ufunc after the other on whole arrays."""
     names = {"divide": "true_divide"}
     values: list[np.ndarray] = []
 
@@ -118,10 +116,15 @@ def by_ufuncs(name: str, x: np.ndarray) -> np.ndarray:
             return values[int(text[1:])]
         return x if text == "$0" else x.dtype.type(float(text))
 
-    steps, _, wanted = composite(name, x.itemsize).partition(" -> ")
+    record = record_of(PREFIX + name)
+    assert record is not None
+    assert isinstance(record.step, ChainStep)
+    assert record.step.chain is not None
+    steps, _, wanted = str(record.step.chain(x.dtype)).partition(" -> ")
     for step in steps.split("; "):
         head, _, operands = step.rstrip(")").partition("(")
-        function = getattr(np, names.get(head.rstrip("!"), head.rstrip("!")))
+        head_name = head.rstrip("!").removeprefix("numpy.")
+        function = getattr(np, names.get(head_name, head_name))
         with np.errstate(over="ignore" if head.endswith("!") else "warn"):
             values.append(function(*map(operand, operands.split(", "))))
     return values[int(wanted[1:])]
@@ -131,7 +134,7 @@ def by_ufuncs(name: str, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("size", [0, 2, 5, 1000, 3000, 20_000, BLOCK + 3])
 def test_composites_are_their_ufuncs(name: str, dtype: str, size: int) -> None:
-    """Bit for bit, in any layout, in place and over each other."""
+    """Bit for bit, in any layout, in place and with overlapping operands."""
     x = np.asarray(np.random.default_rng(size).uniform(0.01, 5, size), dtype)
     if name != "rsqrt" and size > 8:
         x *= np.random.default_rng(1).choice([-1, 1, 20, -20], size).astype(dtype)
@@ -154,7 +157,7 @@ def test_composites_are_their_ufuncs(name: str, dtype: str, size: int) -> None:
         assert {str(w.message) for w in caught} == {str(w.message) for w in expected}
 
 
-def test_composites_say_what_is_wrong_as_their_ufuncs_do() -> None:
+def test_composites_have_the_errors_of_their_ufuncs() -> None:
     x = np.array([-1.0, 0.0, 4.0])
     with pytest.warns(RuntimeWarning) as caught:
         run("rsqrt", x, np.empty(3))
@@ -163,7 +166,7 @@ def test_composites_say_what_is_wrong_as_their_ufuncs_do() -> None:
         "divide by zero encountered in reciprocal",
     ]
     with np.errstate(all="raise"):
-        run("sigmoid", np.array([-1e4, 1.0]), np.empty(2))  # 1 / infinity needs no mention
+        run("sigmoid", np.array([-1e4, 1.0]), np.empty(2))  # 1 / infinity is not reported
     with pytest.raises(TypeError, match=r"nn\.gelu: expected floats, got x int64"):
         run("nn.gelu", np.arange(3), np.empty(3, np.int64))
     with pytest.raises(ValueError, match=r"nn\.gelu: out: expected float32"):
@@ -186,7 +189,7 @@ def test_composites_present_themselves_as_kernels() -> None:
 
 @pytest.mark.parametrize("name", STEPPED)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_blocks_do_not_show(name: str, dtype: Any) -> None:
+def test_results_do_not_depend_on_blocks(name: str, dtype: Any) -> None:
     x = np.asarray(np.random.default_rng(1).uniform(0.1, 3, 2 * BLOCK + 5), dtype)
     whole = result(name, x)
     step = 1001
@@ -396,15 +399,15 @@ def test_only_floats(name: str, dtype: Any) -> None:
 
 
 def test_ufunc_of_is_what_the_kernel_computes() -> None:
-    found = {name: ufunc_of(PREFIX + name) for name in [*EXAMPLES, *ALIASES]}
+    found = {name: ufunc_of(PREFIX + name) for name in REGISTERED}
     plain = {name: ufunc for name, ufunc in found.items() if ufunc is not None}
     assert len(plain) > 50
     assert plain["add"] is np.add
     assert plain["remainder"] is plain["floor_mod"] is np.remainder
     for name, ufunc in plain.items():
-        example = EXAMPLES[ALIASES.get(name, name)]
+        example = first(name)
         args = example.args
-        out, want = (np.empty_like(example.results()[0]) for _ in range(2))
+        out, want = (np.empty_like(example.wants[0]) for _ in range(2))
         run(name, *args, out)
         ufunc(*args, out=want)
         np.testing.assert_array_equal(out, want, err_msg=name)

@@ -1,4 +1,4 @@
-"""Convolutions and pools, against plain loops."""
+"""Convolutions and pooling, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEEDS = pytest.mark.parametrize("seed", range(25))
 
 
 class Draw:
-    """Random attributes that go together."""
+    """Draws random consistent attributes."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -45,7 +45,7 @@ class Draw:
         self.dilation = rng.integers(1, 4, 2).tolist()
         self.groups, inputs, outputs = rng.integers(1, 4, 3).tolist()
         if seed % 5 == 0:
-            inputs = 1  # depthwise, if outputs is 1 as well
+            inputs = 1  # depthwise, if outputs is 1 too
             outputs = 1 + seed % 2
         height, width = (
             d * (k - 1) + 1 + int(rng.integers(0, 6))

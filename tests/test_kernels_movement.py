@@ -20,7 +20,7 @@ def run(name: str, *args: Any) -> None:
 
 
 def check(name: str, *args: Any, want: Any) -> None:
-    """Run a kernel into outputs like the wanted results, and compare."""
+    """Run a kernel with outputs like the expected results, and compare."""
     wanted = want if isinstance(want, tuple) else (np.asarray(want),)
     outs = [np.full(each.shape, 77).astype(each.dtype) for each in wanted]
     run(name, *args, *outs)
@@ -36,7 +36,7 @@ def refuses(name: str, *args: Any, error: type[Exception], message: str) -> None
 
 X = np.arange(24.0).reshape(2, 3, 4)
 
-# Making
+# Creation
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_pad_refuses() -> None:
     )
 
 
-# Selecting
+# Selection
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_take_refuses() -> None:
     refuses("take", ints, at, 0, "nan", ints[:1], error=TypeError, message="expected floats, got x")
 
 
-# Vectors with other strides, which numpy's copy does not take apart
+# Overlapping vectors with different strides, which numpy's copy does not handle
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def run(name: str, *args: Any) -> None:
 
 
 def check(name: str, *args: Any, want: Any, dtype: Any = np.float64) -> None:
-    """Compare with a result of float64, of arguments of a data type."""
+    """Compare with a float64 result, for arguments of a data type."""
     narrow = [a.astype(dtype) if isinstance(a, np.ndarray) else a for a in args]
     out = np.full(np.shape(want), 77, dtype)
     run(name, *narrow, out)
@@ -42,7 +42,7 @@ def check(name: str, *args: Any, want: Any, dtype: Any = np.float64) -> None:
 
 
 def exactly(dtype: Any, *arrays: np.ndarray) -> list[np.ndarray]:
-    """The arrays with elements that a data type has, in float64."""
+    """Round arrays to a data type, and return them as float64."""
     return [array.astype(dtype).astype(np.float64) for array in arrays]
 
 
@@ -265,7 +265,7 @@ def test_attention_refuses() -> None:
 
 
 def test_types_of_ml_dtypes() -> None:
-    """Computed in float32, and rounded once."""
+    """The result is computed in float32 and rounded once."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x, v = normal(2, 4, 3, 3), [normal(4), normal(4), normal(4), positive(4)]
     ones, pad = Shape([1, 1]), Shape([1, 1, 1, 1])

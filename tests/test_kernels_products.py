@@ -1,4 +1,4 @@
-"""Products: what matmul takes beyond matrices, linear, einsum."""
+"""Products: matmul of vectors and stacks, linear, einsum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(name: str, *args: Any) -> None:
 
 
 def check(name: str, *args: Any, want: Any, rtol: float = 1e-12) -> None:
-    """Run a kernel into an output like the wanted result, and compare."""
+    """Run a kernel with an output like the expected result, and compare."""
     want = np.asarray(want)
     out = np.full(want.shape, 77).astype(want.dtype)
     run(name, *args, out)

@@ -1,4 +1,4 @@
-"""Kernels that reduce, add up, sort and search."""
+"""Kernels that reduce, accumulate, sort and search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(name: str, *args: Any) -> None:
 
 
 def check(name: str, *args: Any, want: Any, rtol: float = 0) -> None:
-    """Run a kernel into outputs like the wanted results, and compare."""
+    """Run a kernel with outputs like the expected results, and compare."""
     wanted = want if isinstance(want, tuple) else (np.asarray(want),)
     outs = [np.full(each.shape, 77).astype(each.dtype) for each in wanted]
     run(name, *args, *outs)
@@ -83,7 +83,7 @@ def test_arg_reductions_find_the_first_nan() -> None:
     check("argmin", x, 0, want=np.array(1))
 
 
-# Running totals
+# Cumulative sums
 
 
 @pytest.mark.parametrize(("name", "function"), [("cumsum", np.sum), ("cumprod", np.prod)])

@@ -1,4 +1,4 @@
-"""The kernels against TVM's: each operator legalized and built there for the CPU."""
+"""The kernels compared with TVM's, which legalizes and builds each operator for the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ op = relax.op
 
 
 def by_tvm(build: Callable[..., Any], *inputs: np.ndarray) -> list[np.ndarray]:
-    """Results of an operator on inputs."""
+    """Return TVM's results of an operator."""
     builder = relax.BlockBuilder()
     params = [
         relax.Var(f"x{i}", relax.TensorType(x.shape, str(x.dtype))) for i, x in enumerate(inputs)
@@ -35,8 +35,8 @@ def by_tvm(build: Callable[..., Any], *inputs: np.ndarray) -> list[np.ndarray]:
 def agree(
     name: str, build: Callable[..., Any], inputs: Any, *attributes: Any, results: int | None = None
 ) -> None:
-    """Compare a kernel with TVM's operator: data type, shape, elements; the first `results` of
-    them."""
+    """Compare the first `results` results of a kernel with those of TVM's operator: data type,
+    shape, elements."""
     wanted = by_tvm(build, *inputs)[:results]
     outs = [np.full(want.shape, 77).astype(want.dtype) for want in wanted]
     assert relaxvm.get_func(PREFIX + name)(*inputs, *attributes, *outs) is None

@@ -1,4 +1,4 @@
-"""Limits on what a file may hold: exact, named, and checked wherever a file comes in."""
+"""Limits on the contents of files: exact, named in errors, and checked wherever a file is read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 import relaxvm
 from relaxvm.errors import LimitError
-from relaxvm.exec_builder import ExecBuilder
 from relaxvm.executable import VMExecutable
+from relaxvm.executable.debug_info import Span
+from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.limits import Limits
 from relaxvm.registry import Registry
-from relaxvm.source import Span
 from relaxvm.values import Shape
 from relaxvm.verify import verify
 
@@ -110,7 +110,7 @@ def test_every_bound_on_files_has_a_case():
 
 
 def test_limits_come_before_rules():
-    """A count above its limit stops the work; other problems of the file are not looked for."""
+    """A count above its limit stops verification; other problems are not reported."""
     executable = program(calls=3)
     broken = VMExecutable(executable.functions, (), executable.instr_offset + 1, [9] * 99)
     with pytest.raises(LimitError, match="code: 4 is above the limit instructions=3"):

@@ -1,4 +1,4 @@
-"""Linking: packed functions by name, what a file may name, what a LinkError says."""
+"""Linking: packed functions by name, allowed names, messages of LinkError."""
 
 from __future__ import annotations
 

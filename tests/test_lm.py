@@ -23,7 +23,7 @@ def call(name: str, *args: Any) -> Any:
 
 
 def rows(first: int, count: int, dtype: str = "float32") -> np.ndarray:
-    """Rows of two that carry their number."""
+    """Rows of two elements, both equal to the number of the row."""
     return np.repeat(np.arange(first, first + count, dtype=dtype), 2).reshape(count, 2)
 
 
@@ -32,7 +32,7 @@ def cache_of(count: int, reserve: int = 4, fill: int = -1) -> AttentionKVCache:
 
 
 def held(cache: AttentionKVCache) -> list[int]:
-    """Numbers of the rows in use; every row is whole."""
+    """Return the numbers of the rows in use, and check that every row is intact."""
     view = call(KV + "view", cache)
     assert (view[:, 0] == view[:, 1]).all()
     return view[:, 0].astype(int).tolist()
@@ -189,7 +189,7 @@ def test_ring_smaller_than_what_is_there() -> None:
 
 @given(st.integers(0, 6), st.integers(1, 8), st.integers(0, 3), st.data())
 def test_ring_law(start: int, size: int, sinks: int, data: st.DataObject) -> None:
-    """Against a plain list: the sinks stay once they are written, the rest is the last rows."""
+    """Compared with a plain list: sinks stay once they are written, the rest are the last rows."""
     sinks = min(sinks, size - 1)
     start = min(start, size)
     cache = cache_of(8, reserve=data.draw(st.integers(0, 8)), fill=start)
@@ -306,7 +306,7 @@ def test_sample_from_prob() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1))
 def test_many_small_probabilities(seed: int, uniform: float) -> None:
-    """Where none passes the cutoff, all are looked at again."""
+    """If none passes the cutoff, all are considered again."""
     prob = np.random.default_rng(seed).random(5000).astype(F32)
     prob /= prob.sum()
     order = np.argsort(-prob, kind="stable")

@@ -1,4 +1,4 @@
-"""load, loads and parse_text: read, then verified."""
+"""load, loads and parse_text read, then verify."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Limits, loading
+from relaxvm import Limits
 from relaxvm.errors import FormatError, LimitError, ParseError, RelaxVMWarning, VerifyError
-from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable import FunctionInfo, VMExecutable, loading
 from relaxvm.isa import FuncKind
 
 from .corpus import CORPUS
@@ -21,7 +21,7 @@ BAD = VMExecutable([FunctionInfo(FuncKind.BYTECODE, "main", 0, 1, 1, 1)], [], [0
 """Well-formed, but returns a register that the function does not have."""
 
 
-def test_what_is_loaded_is_verified(tmp_path: Path) -> None:
+def test_loaded_executables_are_verified(tmp_path: Path) -> None:
     path = tmp_path / "good.vmexec"
     GOOD.save(path)
     data = GOOD.to_bytes()
@@ -33,7 +33,7 @@ def test_what_is_loaded_is_verified(tmp_path: Path) -> None:
         assert ex == GOOD
 
 
-def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
+def test_invalid_executables_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "bad.vmexec"
     BAD.save(path)
     for load in (
@@ -46,7 +46,7 @@ def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
             load()
 
 
-def test_limits_reach_both_steps() -> None:
+def test_limits_apply_to_reading_and_verifying() -> None:
     data = GOOD.to_bytes()
     with pytest.raises(LimitError, match="file_bytes=10"):
         relaxvm.loads(data, limits=Limits().but(file_bytes=10))
@@ -58,7 +58,7 @@ def test_limits_reach_both_steps() -> None:
             load()
 
 
-def test_errors_of_the_forms_come_through(tmp_path: Path) -> None:
+def test_errors_of_the_formats_pass_through(tmp_path: Path) -> None:
     path = tmp_path / "model.vmexec"
     path.write_bytes(GOOD.to_bytes()[:-1])
     with pytest.raises(FormatError, match=r"model\.vmexec: bad executable \(instruction words"):
@@ -89,7 +89,7 @@ def test_a_mapped_file_runs(tmp_path: Path) -> None:
 
 
 def test_other_kernels_are_no_reason_to_verify_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relaxvm import verified
+    from relaxvm.verify import verified
 
     ex = relaxvm.loads(GOOD.to_bytes())
     monkeypatch.setattr(verified, "verify", lambda *_, **__: pytest.fail("verified again"))

@@ -1,6 +1,6 @@
-"""What the loop does about arrays itself cannot be told from what the builtins' references do.
+"""Array operations of the dispatch loop behave exactly like the Python reference builtins.
 
-That is: headers used again, reshape, calls of native functions.
+These are: reuse of array headers, reshape, calls of native functions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine, load_kernels, toolchain
+from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine, load_kernels
 from relaxvm._core import NaiveAllocator
 from relaxvm.errors import CancelledError, LimitError
+from relaxvm.native import toolchain
 
 FLOAT32 = np.dtype("float32")
 Body = Callable[[ExecBuilder], None]
@@ -49,7 +50,7 @@ def kill(b: ExecBuilder, register: int) -> None:
 
 
 def allocate(b: ExecBuilder, to: int, shape: Any, dtype: Any, offset: int = 0) -> None:
-    """A tensor in register `to` on a storage in `to` + 1."""
+    """Emit the allocation of a tensor in register `to` on a storage in register `to` + 1."""
     b.emit_call("vm.builtin.alloc_storage",
                 [b.vm_state(), (16384,), b.imm(0), np.dtype("uint8"), b.convert_constant("global")],
                 dst=b.r(to + 1))  # fmt: skip
@@ -58,13 +59,13 @@ def allocate(b: ExecBuilder, to: int, shape: Any, dtype: Any, offset: int = 0) -
 
 
 def looks(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-    """All that can be seen of an array but its elements and address."""
+    """All visible properties of an array except elements and address."""
     return (type(array), array.shape, array.strides, array.dtype, str(array.flags),
             type(array.base).__name__)  # fmt: skip
 
 
 def recycled(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, optimize: bool) -> Any:
-    """An array made after the machine has killed many of its rank, of another shape and type."""
+    """An array allocated after the VM killed many arrays of its rank, of other shapes and types."""
 
     def body(b: ExecBuilder) -> None:
         for register in range(1, 9, 2):
@@ -80,7 +81,7 @@ def recycled(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, optimize
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_array_made_anew_looks_as_numpy_makes_it(shape: tuple[int, ...]) -> None:
+def test_a_new_array_is_like_one_of_numpy(shape: tuple[int, ...]) -> None:
     for dtype in DTYPES:
         for offset in (0, 64, 4, 3):
             assert looks(recycled(shape, dtype, offset, True)) == looks(
@@ -114,7 +115,7 @@ KEEPERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("how", KEEPERS)
-def test_what_somebody_holds_is_not_used_again(how: str, optimize: bool) -> None:
+def test_referenced_arrays_are_not_reused(how: str, optimize: bool) -> None:
     kept: list[Any] = []
 
     def body(b: ExecBuilder) -> None:
@@ -135,7 +136,7 @@ def test_what_somebody_holds_is_not_used_again(how: str, optimize: bool) -> None
         assert set(np.asarray(value).ravel().tolist()) == {number}
 
 
-def test_an_array_that_is_watched_dies(optimize: bool) -> None:
+def test_weak_references_to_arrays_die(optimize: bool) -> None:
     seen: list[Any] = []
     dead: list[int] = []
 
@@ -160,8 +161,8 @@ def test_an_array_that_is_watched_dies(optimize: bool) -> None:
     assert dead == [0, -1, 2, -1, 4, -1]
 
 
-def test_memory_goes_back_when_its_last_array_is_killed(optimize: bool) -> None:
-    """A header that is kept holds no storage: live bytes and their peak are the program's."""
+def test_memory_is_freed_when_its_last_array_is_killed(optimize: bool) -> None:
+    """A cached header holds no storage: live bytes and their peak are those of the program."""
     live: list[int] = []
 
     def body(b: ExecBuilder) -> None:
@@ -185,7 +186,7 @@ def test_memory_goes_back_when_its_last_array_is_killed(optimize: bool) -> None:
     assert allocator.stats()["peak_bytes"] == 16384
 
 
-def test_registers_that_a_function_leaves_are_killed(optimize: bool) -> None:
+def test_registers_are_killed_when_a_function_returns(optimize: bool) -> None:
     def body(b: ExecBuilder) -> None:
         for register in (1, 3, 5):
             allocate(b, register, b.r(0), FLOAT32)
@@ -210,8 +211,8 @@ def test_registers_that_a_function_leaves_are_killed(optimize: bool) -> None:
     assert allocator.stats()["live_bytes"] == 0
 
 
-def test_arrays_from_outside_whose_last_reference_is_here(optimize: bool) -> None:
-    """Views that numpy made, with steps and rights of their own, become headers as well."""
+def test_arrays_from_python_whose_last_reference_is_in_the_vm(optimize: bool) -> None:
+    """The headers of views made by numpy, with other strides and flags, are reused too."""
     owners: list[np.ndarray[Any, Any]] = []
 
     def make(rank: Any) -> Any:
@@ -304,11 +305,11 @@ def test_a_reshaped_tensor_is_the_same_memory_and_outlives_it(optimize: bool) ->
                                    [10 * i + 4, 10 * i + 5]]  # fmt: skip
 
 
-# What sites remember
+# Caches of call sites
 
 
 def test_a_site_sees_every_shape() -> None:
-    """Storage, tensor and reshape by shapes that change from run to run, wrong ones among them."""
+    """Storage, tensor and reshape with shapes that change between runs; some are invalid."""
 
     def body(b: ExecBuilder) -> None:
         device, scope = b.imm(0), b.convert_constant("global")
@@ -367,7 +368,7 @@ def test_constant_shapes_of_no_elements_or_too_many(shape: tuple[int, ...]) -> N
         assert run(fast) == run(plain)
 
 
-def test_a_storage_is_as_it_was_asked_for_whatever_was_there_before() -> None:
+def test_a_storage_does_not_depend_on_earlier_ones() -> None:
     allocator = NaiveAllocator()
     for scope in ("texture", "global", "texture", "global"):
         held = [allocator.alloc(64 + i, scope) for i in range(300)]
@@ -432,7 +433,7 @@ def fresh(value: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "args"), CALLS)
 @pytest.mark.parametrize("discard", [False, True], ids=["taken", "discarded"])
-def test_a_native_function_gets_and_gives_the_same(
+def test_native_functions_behave_the_same_in_the_loop(
     kernels: dict[str, Any], name: str, args: tuple[Any, ...], discard: bool
 ) -> None:
     seen = []

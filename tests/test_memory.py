@@ -12,7 +12,8 @@ import pytest
 from relaxvm import ExecBuilder, Limits, VirtualMachine, cpu
 from relaxvm.errors import InternalError, LimitError
 from relaxvm.executable import VMExecutable
-from relaxvm.memory import (
+from relaxvm.values import Device
+from relaxvm.vm.allocators import (
     MemoryStats,
     NaiveAllocator,
     PooledAllocator,
@@ -20,7 +21,6 @@ from relaxvm.memory import (
     make_allocators,
     memory_stats,
 )
-from relaxvm.values import Device
 
 CUDA = Device("cuda")
 
@@ -68,7 +68,7 @@ def test_wrong_memory_cfg(cfg: Any, error: type[Exception], text: str) -> None:
         make_allocators([cpu(0)], cfg, Limits())
 
 
-def test_a_device_that_is_not_here_gives_no_memory() -> None:
+def test_an_unavailable_device_has_no_memory() -> None:
     absent, host = make_allocators([CUDA, cpu()], None, Limits())
     assert absent.device == CUDA
     with pytest.raises(InternalError, match=r"cannot allocate 8 bytes on cuda\(0\)"):
@@ -99,7 +99,7 @@ def test_stats_add_up() -> None:
     after = memory_stats([one, two])
     assert (after.live_bytes, after.peak_bytes, after.allocations) == (0, 130, 2)
     assert after.cached_bytes >= 100
-    assert stats.live_bytes == 130, "figures are a copy"
+    assert stats.live_bytes == 130, "the statistics must be a copy"
     assert str(stats).startswith("130 bytes live in 2 storages, 130 bytes at the peak")
 
 
@@ -116,7 +116,7 @@ def test_format_bytes(nbytes: int, text: str) -> None:
 
 
 def alloc_program() -> VMExecutable:
-    """``main(shape)``: a storage of as many bytes, and a uint8 tensor on it."""
+    """``main(shape)``: a storage of that many bytes, and a uint8 tensor on it."""
     b = ExecBuilder()
     with b.function("main", num_inputs=1, param_names=["shape"]):
         uint8 = b.convert_constant(np.dtype("uint8"))
@@ -145,7 +145,7 @@ def test_vm_statistics(cfg: str, optimize: bool) -> None:
     view = a[10:20]
     del a, b
     gc.collect()
-    assert vm.memory_stats().live_bytes == 1000, "a view keeps its storage alive"
+    assert vm.memory_stats().live_bytes == 1000, "a view must keep its storage alive"
     del view
     stats = vm.memory_stats()
     assert (stats.live_bytes, stats.peak_bytes) == (0, 4000)
@@ -183,7 +183,7 @@ def test_outputs_never_alias(optimize: bool) -> None:
     assert all((out == out[0]).all() for out in held)
 
 
-def test_close_gives_cached_memory_back() -> None:
+def test_close_frees_cached_memory() -> None:
     vm = VirtualMachine(alloc_program(), functions=[])
     vm.main((5_000,))
     vm.close()
@@ -217,5 +217,5 @@ def test_ten_thousand_random_shapes_leave_memory_flat(cfg: str) -> None:
     gc.collect()
     stats = vm.memory_stats()
     assert stats.live_bytes == 0
-    assert stats.cached_bytes < 4 << 20, "one block per size class at most is kept"
+    assert stats.cached_bytes < 4 << 20, "at most one block per size class may be cached"
     assert resident() - before < 4 << 20

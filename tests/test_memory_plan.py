@@ -1,6 +1,6 @@
-"""Plans of memory: StaticPlanBlockMemory, WriteInPlace, PlanMemory, and the report on them."""
+"""Memory planning: StaticPlanBlockMemory, WriteInPlace, PlanMemory, and the memory report."""
 
-# ruff: noqa: E501  (lines of programs)
+# ruff: noqa: E501  (long lines in programs)
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 import relaxvm
 from relaxvm import VirtualMachine, analysis, ir, transform
 from relaxvm.ir import assert_structural_equal
-from relaxvm.kernels import PREFIX, ufunc_of
-from relaxvm.pipeline import LOWERING
+from relaxvm.kernels import PREFIX, record_of, ufunc_of
 from relaxvm.registry import GLOBAL, load_shipped
 from relaxvm.script import from_source
 from relaxvm.transform._packing import Block, greatest_live, pack
-from relaxvm.transform.write_in_place import ELEMENTWISE
+from relaxvm.transform.pipelines import LOWERING
 
 from .relax_evaluator import Evaluator
 
@@ -35,8 +34,8 @@ def module(functions: str) -> ir.IRModule:
 
 
 def main(signature: str, body: str, *, attrs: str = "", more: str = "") -> ir.IRModule:
-    """A module with a function main, "F x -> shape" standing for a call of a packed function,
-    "VIEW x -> shape" for a reshape that copies nothing."""
+    """A module with a function main, where "F x -> shape" is a call of a packed function and
+    "VIEW x -> shape" a reshape that does not copy."""
     lines = [*more.split("\n"), "@R.function(pure=False)", f"def main({signature}):"]
     if attrs:
         lines.append(f"    R.func_attr({attrs})")
@@ -71,7 +70,7 @@ BEFORE_PLAN: tuple[Callable[[], Any], ...] = (
 
 
 def allocated(mod: ir.IRModule) -> ir.IRModule:
-    """With allocations spelled out."""
+    """Lower calls to explicit allocations."""
     for make in BEFORE_PLAN:
         mod = make()(mod)
     return mod
@@ -82,12 +81,12 @@ def planned(mod: ir.IRModule, *, small: int = 0) -> ir.IRModule:
 
 
 def storages(mod: ir.IRModule, function: str = "main") -> list[str]:
-    """Sizes of the storages that a plan allocates, as text, in order."""
+    """Return the sizes of the storages that a plan allocates, as text, in order."""
     return re.findall(r"memory.alloc_storage\(R.shape\(\[(.*?)\]\), 0", str(mod[function]))
 
 
 def places(mod: ir.IRModule) -> list[tuple[str, int]]:
-    """Storage and offset of each tensor of main that is in one, in order."""
+    """Return storage and offset of each tensor of main that is in a storage, in order."""
     found = re.findall(r"memory.alloc_tensor\((\w+), (\d+),", str(mod["main"]))
     return [(storage, int(offset)) for storage, offset in found]
 
@@ -126,8 +125,8 @@ def main(x: R.Tensor((8, 8), "float32")) -> R.Tensor((2,), "float32"):
     assert_structural_equal(transform.StaticPlanBlockMemory()(allocated(before)), after)
 
 
-def test_what_a_packed_function_may_return_is_not_overwritten() -> None:
-    """TVM's planner reuses `a` here, while `b`, which may be `a`, is alive."""
+def test_possible_results_of_packed_functions_are_not_overwritten() -> None:
+    """TVM's planner reuses `a` here, although `b`, which may alias `a`, is alive."""
     body = (
         'a = F x -> (8, 8)\nb = R.call_packed("same", a, ty_args=R.Tensor((8, 8), "float32"))\n'
         "c = F x -> (8, 8)\nd = F c, b -> (8, 8)\nreturn d"
@@ -138,7 +137,7 @@ def test_what_a_packed_function_may_return_is_not_overwritten() -> None:
 
 
 def test_a_storage_of_a_branch_is_not_used_outside() -> None:
-    """TVM's planner does, and the program it makes reads an undefined storage."""
+    """TVM's planner does use it, and the resulting program reads an undefined storage."""
     body = """
 a = F x -> (8, 8)
 if q:
@@ -256,7 +255,7 @@ def test_a_chain_needs_one_tensor() -> None:
          'm = R.call_packed("keep", k, ty_args=R.Any)\nreturn b', 2),
     ],
 )  # fmt: skip
-def test_what_is_needed_is_not_overwritten(
+def test_live_tensors_are_not_overwritten(
     why: str, signature: str, body: str, tensors: int
 ) -> None:
     after = transform.WriteInPlace()(allocated(main(signature, body)))
@@ -265,13 +264,13 @@ def test_what_is_needed_is_not_overwritten(
 
 def elementwise_kernels() -> list[str]:
     load_shipped()
-    names = [name for name in GLOBAL.names() if name.startswith(PREFIX)]
-    return sorted(n for n in names if n in ELEMENTWISE or ufunc_of(n) is not None)
+    records = {name: record_of(name) for name in GLOBAL.names() if name.startswith(PREFIX)}
+    return sorted(name for name, record in records.items() if record and record.in_place)
 
 
 @pytest.mark.parametrize("name", elementwise_kernels())
 def test_elementwise_kernels_work_in_place(name: str) -> None:
-    """Equal results in place, and no memory of the operands' size."""
+    """Equal results in place, without temporary memory of the operands' size."""
     run = GLOBAL.get(name)
     ufunc = ufunc_of(name)
     count = ufunc.nin if ufunc is not None else 1
@@ -336,7 +335,7 @@ def test_blocks_that_live_at_once_do_not_overlap(blocks: list[Block], alignment:
 
 
 @pytest.mark.parametrize("sizes", [(5, 7, 7, 5, 8, 7, 7, 5), (1, 2, 3, 4, 5, 4, 3, 2, 1)])
-def test_a_chain_is_packed_at_its_least(sizes: tuple[int, ...]) -> None:
+def test_a_chain_is_packed_optimally(sizes: tuple[int, ...]) -> None:
     blocks = [Block(i, i + 1, size) for i, size in enumerate(sizes)]
     assert pack(blocks, 1).nbytes == greatest_live(blocks)
 
@@ -383,7 +382,7 @@ return h"""
     assert "alloc_storage" not in str(inside)
 
 
-def test_a_branch_does_not_raise_what_the_other_one_holds() -> None:
+def test_a_branch_does_not_raise_the_peak_of_the_other() -> None:
     body = """
 a = F x -> (8, 8)
 b = F a -> ()
@@ -400,7 +399,7 @@ return y"""
 
 
 def peak(mod: ir.IRModule, plan: Sequence[Any], *args: Any) -> int:
-    """The most bytes that are alive while main runs."""
+    """Return the maximum of live bytes while main runs."""
     mod = allocated(mod)
     for each in plan:
         mod = each(mod)
@@ -408,7 +407,7 @@ def peak(mod: ir.IRModule, plan: Sequence[Any], *args: Any) -> int:
 
 
 def run_lowered(mod: ir.IRModule, args: list[Any]) -> tuple[Any, int]:
-    """The result of main, its allocations planned or not, and the peak."""
+    """Run main with planned or unplanned allocations; return the result and the peak."""
     names = [make().name for make, _ in LOWERING]
     for make, _ in LOWERING[names.index("PlanMemory") + 1 :]:
         mod = make()(mod)
@@ -430,7 +429,7 @@ FUNCTIONS = {"f": _fill, "same": lambda x: x, "keep": lambda x: x}
 
 
 def test_nothing_is_held_across_a_call() -> None:
-    """What `g` allocates comes on top, so the storages before and after its call are two."""
+    """`g` allocates memory too, so there are separate storages before and after its call."""
     more = """
 @R.function
 def g(y: R.Tensor((8, 8), "float32")) -> R.Tensor((8, 8), "float32"):
@@ -465,7 +464,7 @@ def test_symbolic_sizes_are_related() -> None:
 
 @pytest.mark.parametrize("size", ["n + {},", "n * n + {} * n, {}", "n * {}, 8"])
 def test_planning_of_sizes_that_all_differ_takes_few_steps(size: str) -> None:
-    """Counted in calls of functions of Python; a storage grows with each of the tensors."""
+    """Measured in calls of Python functions; a storage grows with each of the tensors."""
     count = 200
     lines = [f"v0 = F x -> ({size.format(1, 1)})"]
     lines += [f"v{i} = F v{i - 1} -> ({size.format(i + 1, i + 1)})" for i in range(1, count)]
@@ -487,7 +486,7 @@ def test_planning_of_sizes_that_all_differ_takes_few_steps(size: str) -> None:
 
 
 def test_sizes_that_may_be_negative_are_not_related() -> None:
-    """k is no dimension of a tensor, so it may be below 0, and n + k below n."""
+    """k is not a dimension of a tensor, so it may be negative, and n + k less than n."""
     body = "k = T.int64()\na = F x -> (n + k,)\nb = F a -> (8,)\nc = F b -> (n,)\nd = F c -> (8,)\nreturn d"
     assert "(n + k)" not in "".join(storages(planned(main(f'{N}, s: R.Shape(["k"])', body))))
 
@@ -513,7 +512,7 @@ def test_a_result_may_be_last_in_a_storage_of_its_size() -> None:
                                     "c = F b -> (8, 8)\nd = F c -> (8, 8)"),
     ],
 )  # fmt: skip
-def test_what_may_be_kept_is_not_planned(why: str, body: str) -> None:
+def test_tensors_that_may_escape_are_not_planned(why: str, body: str) -> None:
     more = """
 @R.function
 def g(y: R.Tensor((8, 8), "float32"), z: R.Tensor((8, 8), "float32")) -> R.Tensor((8, 8), "float32"):
@@ -599,7 +598,7 @@ def random_program(seed: int) -> tuple[ir.IRModule, list[Any]]:
 
 
 def has_branches(mod: ir.IRModule) -> bool:
-    """Then the register of a branch's result may keep a tensor that is not alive any more."""
+    """With branches, the register of a branch's result may keep a dead tensor."""
     return "if q" in str(mod)
 
 
@@ -630,7 +629,7 @@ def test_plans_change_no_result_and_raise_no_peak(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60, 100))
 def test_no_tensor_is_overwritten_while_it_is_read(seed: int) -> None:
-    """The evaluator spoils what lies where a tensor is placed, and forgets what is killed."""
+    """The evaluator overwrites memory where a tensor is placed, and forgets killed tensors."""
     mod, args = random_program(seed)
     bare = allocated(mod)
     expected = Evaluator(bare, FUNCTIONS)("main", *args)
@@ -653,10 +652,10 @@ class _Marks:
 
 
 def clobbered(seq: Any, dims: dict[str, int], marks: _Marks | None = None) -> Iterator[str]:
-    """Variables that are read after a later tensor was placed on bytes of theirs.
+    """Return variables that are read after a later tensor was placed on some of their bytes.
 
-    It knows nothing of the planner: it walks the lowered program, both branches of each If one
-    after the other from the same state.
+    This is independent of the planner: it walks the lowered program, and both branches of each If
+    from the same state.
     """
     marks = _Marks() if marks is None else marks
     for block in seq.blocks:
@@ -716,7 +715,7 @@ def _vars(expr: Any) -> list[Any]:
 
 
 def test_the_checker_of_lives_finds_an_overlap() -> None:
-    """A plan that is wrong by hand: c lies where b is still read."""
+    """A wrong plan, made by hand: c overlaps b, which is read later."""
     mod = module(
         """
 @R.function(pure=False)

@@ -1,4 +1,4 @@
-"""What users get wrong in their first hour, and names made to mislead: what they are told."""
+"""Messages for common mistakes of new users, and for names made to mislead."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_builder_names_the_place(emit: Callable[[ExecBuilder], object], mess
         ("live_bytes", 1 << 80),
     ],
 )
-def test_limits_fit_what_the_core_counts_with(name: str, value: float) -> None:
+def test_limits_fit_the_counters_of_the_core(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"Limits\.{name}: expected at most \d+, got"):
         Limits(**{name: value})  # type: ignore[arg-type]
 
@@ -142,7 +142,7 @@ def test_errors_survive_pickling() -> None:
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
-# What is shown at the prompt
+# At the prompt
 
 
 def test_dir_lists_what_the_package_offers() -> None:
@@ -153,7 +153,8 @@ def test_dir_lists_what_the_package_offers() -> None:
 def test_a_wrong_name_can_be_corrected() -> None:
     with pytest.raises(AttributeError) as info:
         relaxvm.verfy  # noqa: B018
-    assert (info.value.name, info.value.obj) == ("verfy", relaxvm)  # Python proposes names by these
+    # Python's suggestions of names use these attributes.
+    assert (info.value.name, info.value.obj) == ("verfy", relaxvm)
 
 
 def test_repr_of_a_builder() -> None:
@@ -171,7 +172,7 @@ def test_repr_of_an_instruction(executable: VMExecutable) -> None:
     assert repr(first.instruction).startswith("Instruction(op=<Op call>, fields=(2, 1), args=(Arg(")
 
 
-# Names from a file that would forge a line, or steer the terminal
+# Names from a file that would forge a line or control the terminal
 
 FORGED = "ok():\n  ret   %0\n\n@main\x1b[31m\u202e"
 

@@ -1,4 +1,4 @@
-"""`vm.module`, TVM's interface by strings, and `time_evaluator`."""
+"""`vm.module`, TVM's string-based interface, and `time_evaluator`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_module_interface(vm: VirtualMachine) -> None:
     assert module["get_output_arity"]("nested", 0) == 2
     assert module["get_output_arity"]("nested", 1) == -1
     assert module["get_output"]("nested", 0, 1) is X
-    with pytest.raises(ValueError, match="get_output: nested gave a tuple of 2"):
+    with pytest.raises(ValueError, match="get_output: nested returned a tuple of 2"):
         module["get_output"]("nested")
     with pytest.raises(IndexError, match="expected an index below 2, got 7"):
         module["get_output"]("nested", 7)

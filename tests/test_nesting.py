@@ -1,4 +1,4 @@
-"""Programs that are nested deeply or are long: every door takes them, or says what is too deep."""
+"""Deeply nested and long programs: every entry point accepts them, or says what is too deep."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from relaxvm.ir import (
     structural_equal,
     structural_hash,
 )
-from relaxvm.ir.nesting import room, roomy
+from relaxvm.ir.nesting import headroom, with_headroom
 from relaxvm.script import from_source
 
 TENSOR = TensorType((2,), "float32")
@@ -188,7 +188,7 @@ DOORS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_is_too_deep_is_said(door: str) -> None:
+def test_errors_about_depth(door: str) -> None:
     message = (
         rf"^{door}: function 'main': binding of 'y3999': nested too deeply, about 40\d\d levels, "
         "most of them If; bind parts of it to variables or move them to functions of their own, "
@@ -196,12 +196,12 @@ def test_what_is_too_deep_is_said(door: str) -> None:
     )
     with pytest.raises(NestingError, match=message) as caught:
         DOORS[door]()
-    assert isinstance(caught.value, RecursionError)  # as it was before it had a class of its own
+    assert isinstance(caught.value, RecursionError)  # the class before NestingError existed
     assert isinstance(caught.value, DiagnosticError)
     assert len(caught.traceback) < 10
 
 
-def test_build_says_it_too() -> None:
+def test_build_has_the_same_error() -> None:
     with pytest.raises(NestingError, match=r"about 40\d\d levels, most of them If"):
         relaxvm.build(TOO_DEEP)
 
@@ -252,10 +252,10 @@ def test_texts_that_are_too_deep(text: str, error: type[Exception], message: str
         from_source(text)
 
 
-def test_what_is_not_deep_is_no_nesting_error() -> None:
-    """Recursion without end is a mistake of another kind, and stays what it is."""
+def test_other_recursion_errors_are_not_nesting_errors() -> None:
+    """Endless recursion is a different mistake, and remains a RecursionError."""
 
-    @roomy("running")
+    @with_headroom("running")
     def endless(program: Expr) -> None:
         endless(program)
 
@@ -264,9 +264,9 @@ def test_what_is_not_deep_is_no_nesting_error() -> None:
     assert not isinstance(caught.value, NestingError)
 
 
-# Types that share parts: every line of a program may double them
+# Types that share parts: every line of a program may double their size
 
-TOO_LARGE = "a type of 131071 parts: a type has at most 65535, those that it shares counted where"
+TOO_LARGE = "a type of 131071 parts: a type has at most 65535, where shared parts count once per"
 
 
 def doubled(levels: int, field: Type = TENSOR) -> Type:
@@ -330,7 +330,7 @@ def nested(levels: int, field: Type) -> Type:
 
 
 def test_types_of_a_thousand_levels() -> None:
-    """Through every way of `BlockBuilder` in which types are walked."""
+    """With every method of `BlockBuilder` that walks types."""
 
     def build(levels: int) -> IRModule:
         x = Var("x", TensorType((Var("n", "int64"),), "float32"))
@@ -375,15 +375,15 @@ def test_operands_that_are_shared_are_compared_once() -> None:
         assert structural_hash(a) == structural_hash(b) != structural_hash(c)
 
 
-# Room
+# Recursion headroom
 
 
-def test_rooms_within_each_other_and_threads_leave_the_limit_as_it_was() -> None:
+def test_nested_headroom_and_threads_leave_the_limit_as_it_was() -> None:
     limit = sys.getrecursionlimit()
-    with room("outer"):
+    with headroom("outer"):
         raised = sys.getrecursionlimit()
         assert raised > limit
-        with room("inner"):
+        with headroom("inner"):
             assert sys.getrecursionlimit() == raised
         assert sys.getrecursionlimit() == raised
         assert not gc.isenabled()
@@ -392,7 +392,7 @@ def test_rooms_within_each_other_and_threads_leave_the_limit_as_it_was() -> None
     def work() -> None:
         start.wait()
         for _ in range(300):
-            with room("work"):
+            with headroom("work"):
                 assert sys.getrecursionlimit() == raised
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -405,21 +405,21 @@ def test_rooms_within_each_other_and_threads_leave_the_limit_as_it_was() -> None
 
 def test_a_limit_that_is_set_inside_stays() -> None:
     limit = sys.getrecursionlimit()
-    with room("work"):
+    with headroom("work"):
         sys.setrecursionlimit(limit + 7)
     assert sys.getrecursionlimit() == limit + 7
     sys.setrecursionlimit(limit)
 
 
-def test_doors_keep_their_signatures() -> None:
+def test_decorated_functions_keep_their_signatures() -> None:
     assert list(inspect.signature(structural_hash).parameters) == ["node", "map_free_vars"]
-    assert (load_json.__doc__ or "").startswith("What `save_json` was given")
+    assert (load_json.__doc__ or "").startswith("Return the node or value that")
 
 
 # Normal form
 
 
-def test_an_operand_that_stands_at_several_places_is_computed_once() -> None:
+def test_a_shared_operand_is_computed_once() -> None:
     x = Var("x", TENSOR)
     y: Any = x
     for _ in range(40):
@@ -449,7 +449,7 @@ def test_operands_are_evaluated_from_left_to_right() -> None:
 
 
 def test_work_grows_with_the_size_of_a_program() -> None:
-    """Counted in calls of Python, so that no clock decides."""
+    """Measured in calls of Python functions, not in time."""
 
     def program(length: int) -> IRModule:
         n = Var("n", "int64")
@@ -494,10 +494,10 @@ def test_work_grows_with_the_size_of_a_program() -> None:
         assert calls_made < 4.4 * small[work], work
 
 
-# Programs made by hand that are not well-formed
+# Ill-formed programs made by hand
 
 
-def test_build_refuses_what_is_not_well_formed() -> None:
+def test_build_refuses_ill_formed_programs() -> None:
     x, y, z = Var("x", TENSOR), Var("y", TENSOR), Var("z", TENSOR)
 
     def body(*bindings: VarBinding) -> SeqExpr:
@@ -522,7 +522,7 @@ def test_build_refuses_what_is_not_well_formed() -> None:
     relaxvm.build(transform.Normalize()(module([x], body(nested))))
 
 
-# What TVM prints
+# TVM's text
 
 
 def test_types_mention_scalar_parameters_before_them() -> None:
@@ -557,8 +557,8 @@ def test_bounds_of_unknown_variables_are_warned_of() -> None:
         "    R.func_attr({'tir_var_upper_bound': {'bach': 8}})\n    return R.add(x, x)"
     )
     message = (
-        "^function 'main': tir_var_upper_bound names 'bach', which is no symbolic variable of its "
-        "parameters; did you mean 'batch'"
+        "^function 'main': tir_var_upper_bound names 'bach', which is not a symbolic variable of "
+        "its parameters; did you mean 'batch'"
     )
     with pytest.warns(RelaxVMWarning, match=message):
         transform.StaticPlanBlockMemory()(IRModule.from_expr(from_source(text)))

@@ -14,8 +14,9 @@ import pytest
 from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine
 from relaxvm.errors import LimitError
 from relaxvm.executable import VMExecutable
-from relaxvm.notes import MAX_NOTES, ErrorNotes
-from relaxvm.values import cpu, describe
+from relaxvm.messages import describe
+from relaxvm.values import cpu
+from relaxvm.vm.error_notes import MAX_NOTES, ErrorNotes
 
 X = np.zeros((2, 3), np.float32)
 
@@ -150,7 +151,7 @@ def test_call_depth_error_has_notes() -> None:
 
 
 def test_nested_runs_stop_collecting() -> None:
-    """An exception that passes through many runs has a bounded number of notes."""
+    """An exception that passes through many nested runs has a bounded number of notes."""
 
     def again(n: int) -> Any:
         if n == 0:
@@ -195,11 +196,11 @@ def test_unbounded_reentrancy_is_a_clear_error() -> None:
         vm.main(1)
 
 
-# What stands in a note
+# The contents of notes
 
 
 class Hostile:
-    """Calls nothing of itself be trusted with."""
+    """An object whose methods must not be called."""
 
     def __repr__(self) -> str:
         raise AssertionError("repr of a user's object was called")
@@ -321,7 +322,7 @@ def test_a_note_that_fails_does_not_hide_the_error(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ErrorNotes, "add_to", broken)
     vm = VirtualMachine(program(), functions={"t.fail": fail})
-    assert notes_of(vm, 1, 2) == ["in a relaxvm program (MemoryError while noting where)"]
+    assert notes_of(vm, 1, 2) == ["in a relaxvm program (MemoryError while finding the position)"]
 
 
 def test_base_exceptions_get_notes_and_leave_the_vm_usable() -> None:

@@ -1,4 +1,4 @@
-"""The oracle against what the corpus expects; the corpus and the strategies against their aim."""
+"""The oracle has the results of the corpus; the corpus and the strategies cover enough."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = [pytest.param(case, run, id=f"{case.name}-{i}") for i, (case, run) in enu
 
 @pytest.mark.parametrize(("case", "run"), RUNS)
 def test_corpus_expectations(case: Case, run: Run) -> None:
-    """Every call of the corpus gives what plain numpy says, or the error that is written there."""
+    """Every call of the corpus has the expected result or error."""
     function = Oracle(case.executable, registry())[run.function]
     if run.error is not None:
         with pytest.raises(run.error) as caught:
@@ -37,7 +37,7 @@ def test_corpus_expectations(case: Case, run: Run) -> None:
     assert not meets(got, run.expected(run.args()))
 
 
-# What the corpus covers
+# Coverage of the corpus
 
 
 def test_corpus_is_large_and_reproducible() -> None:
@@ -96,7 +96,7 @@ def test_programs_are_verified(program: Program) -> None:
 
 
 def test_programs_do_all_sorts_of_things() -> None:
-    """Random programs mostly end in a result, fail in many ways, use every quickened builtin."""
+    """Random programs mostly succeed, fail in many ways, and use every quickened builtin."""
     endings: Counter[str] = Counter()
     callees: Counter[str] = Counter()
 
@@ -172,7 +172,7 @@ def test_truth_of_others(value: object) -> None:
         truth(value)
 
 
-# How outcomes are compared
+# The comparison of outcomes
 
 X = np.arange(3, dtype=np.float32)
 DIFFERENT = [

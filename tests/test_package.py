@@ -1,22 +1,27 @@
-"""The package as it is installed: public names, import cost, files, wheel and sdist."""
+"""The installed package: public names, import cost, files, wheel and sdist."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
+import runpy
 import shutil
-import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import relaxvm
+from relaxvm import aliases
+
+from . import children
 
 ROOT = Path(__file__).parent.parent
 INSTALLED = Path(relaxvm.__file__).parent
@@ -24,16 +29,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def python(code: str, cwd: Path) -> str:
-    """What a fresh interpreter prints that imports the same relaxvm as this one."""
+    """Return the output of a new interpreter, which imports the same relaxvm as this one."""
     env = {**os.environ, "PYTHONPATH": str(INSTALLED.parent)}
     command = [sys.executable, "-P", "-c", code]
-    run = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    run = children.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
 
 def loaded_by(statement: str, tmp_path: Path) -> set[str]:
-    """Modules that a statement loads, those that numpy needs apart."""
+    """Return the modules that a statement loads, without those of numpy."""
     code = (
         "import sys, json, numpy\n"
         "before = set(sys.modules)\n"
@@ -57,6 +62,28 @@ def test_lazy_names_are_the_public_ones() -> None:
     assert len(relaxvm.__all__) == len(set(relaxvm.__all__))
 
 
+@pytest.mark.parametrize(("old", "new"), aliases.MODULES.items())
+def test_old_name_of_a_module(old: str, new: str) -> None:
+    assert importlib.import_module(f"relaxvm.{old}") is importlib.import_module(f"relaxvm.{new}")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(module, name) for module, names in aliases.NAMES.items() for name in names],
+)
+def test_old_name_in_a_module(module: str, name: str) -> None:
+    home, _, new_name = aliases.NAMES[module][name].rpartition(".")
+    new = getattr(importlib.import_module(f"relaxvm.{home}"), new_name)
+    assert getattr(importlib.import_module(f"relaxvm.{module}"), name) is new
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_submodules_of_an_old_name_are_imported_once(order: int, tmp_path: Path) -> None:
+    names = ["relaxvm.formats.text", "relaxvm.executable.formats.text"][::order]
+    code = f"import sys, {', '.join(names)}; print(*(sys.modules[n].__name__ for n in {names}))"
+    assert python(code, tmp_path).split() == ["relaxvm.executable.formats.text"] * 2
+
+
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="module 'relaxvm' has no attribute 'nope'"):
         relaxvm.nope  # noqa: B018
@@ -71,7 +98,7 @@ def test_star_import(tmp_path: Path) -> None:
     "statement",
     ["import relaxvm.verify", "from relaxvm.verify import Report", "relaxvm.VirtualMachine"],
 )
-def test_verify_stays_the_function(statement: str, tmp_path: Path) -> None:
+def test_verify_is_the_function(statement: str, tmp_path: Path) -> None:
     """A module of the package has the same name."""
     code = f"import relaxvm\n{statement}\nprint(type(relaxvm.verify).__name__)"
     assert python(code, tmp_path) == "function\n"
@@ -90,7 +117,7 @@ def test_changelog_knows_the_version() -> None:
 
 
 def test_import_loads_almost_nothing(tmp_path: Path) -> None:
-    assert loaded_by("import relaxvm", tmp_path) - {"__future__"} == {"relaxvm"}
+    assert loaded_by("import relaxvm", tmp_path) - {"__future__"} == {"relaxvm", "relaxvm.aliases"}
 
 
 def test_import_does_not_need_numpy(tmp_path: Path) -> None:
@@ -119,7 +146,7 @@ HEAVY = {
     ],
 )
 def test_modules_loaded(statement: str, most: int, tmp_path: Path) -> None:
-    """Import time, counted in modules of others; the bound leaves room for a few more."""
+    """Import time, measured in modules of other packages; the bound allows for a few more."""
     others = {name for name in loaded_by(statement, tmp_path) if not name.startswith("relaxvm")}
     assert not {name.partition(".")[0] for name in others} & HEAVY
     assert len(others) <= most, sorted(others)
@@ -140,7 +167,8 @@ relaxvm.VirtualMachine(relaxvm.loads(ib.get().to_bytes()), functions={functions}
 def test_a_program_without_kernels_starts_without_them(tmp_path: Path) -> None:
     statement = RUN_ONE.format(name="it", functions="{'it': np.add}")
     loaded = loaded_by(statement, tmp_path)
-    assert not {"relaxvm.kernels", "relaxvm.notes", "relaxvm.formats.text"} & loaded
+    unneeded = {"relaxvm.kernels", "relaxvm.vm.error_notes", "relaxvm.executable.formats.text"}
+    assert not unneeded & loaded
     assert not {"difflib", "hashlib", "html", "pathlib", "tempfile"} & loaded
 
 
@@ -201,7 +229,7 @@ def test_numpy_is_the_only_dependency() -> None:
 
 
 def test_extras_that_messages_name_exist() -> None:
-    """``install relaxvm[extra]`` in an error is advice that works."""
+    """``install relaxvm[extra]`` in an error names an extra that exists."""
     named = {
         extra
         for path in (ROOT / "relaxvm").rglob("*.py*")
@@ -215,9 +243,43 @@ def test_extras_that_messages_name_exist() -> None:
 # Distributions
 
 
+@pytest.fixture
+def setup(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The namespace of setup.py."""
+    pytest.importorskip("Cython")
+    pytest.importorskip("setuptools")
+    if not (ROOT / "setup.py").is_file():
+        pytest.skip("no checkout")
+    monkeypatch.delenv("RELAXVM_BUILD_JOBS", raising=False)
+    return runpy.run_path(str(ROOT / "setup.py"))
+
+
+def test_build_jobs(setup: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1 <= setup["build_jobs"]() <= (os.cpu_count() or 1)
+    monkeypatch.setenv("RELAXVM_BUILD_JOBS", "7")
+    assert setup["build_jobs"]() == 7
+    for wrong in ("0", "-1", "all"):
+        monkeypatch.setenv("RELAXVM_BUILD_JOBS", wrong)
+        with pytest.raises(SystemExit, match=f"expected a number from 1, got '{wrong}'"):
+            setup["build_jobs"]()
+
+
+def test_extensions_are_built_side_by_side(
+    setup: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from setuptools import Distribution
+
+    monkeypatch.setenv("RELAXVM_BUILD_JOBS", "7")
+    for given, used in ((None, 7), (1, 1), ("3", 3)):
+        command = setup["BuildExt"](Distribution())
+        command.parallel = given
+        command.finalize_options()
+        assert command.parallel == used
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """A copy of this checkout, its sdist, and the wheel that is built from the unpacked sdist."""
+    """A copy of this checkout, its sdist, and the wheel built from the unpacked sdist."""
     pytest.importorskip("build")
     pytest.importorskip("Cython")
     if not (ROOT / "setup.py").is_file() or shutil.which("cc") is None:
@@ -228,9 +290,9 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path,
         ".git", ".venv*", "build", "dist", "*.so", "*.egg-info", "__pycache__", ".*_cache"
     )
     shutil.copytree(ROOT, source, ignore=ignored)
-    # -O0: what is built is looked at, not run for speed.
+    # -O0: only the contents of the build are checked, not its speed.
     env = {**os.environ, "CFLAGS": "-O0", "PYTHONPATH": ""}
-    run = subprocess.run(
+    run = children.run(
         [sys.executable, "-P", "-m", "build", "--no-isolation", "--outdir", out, source],
         cwd=out,
         env=env,
@@ -251,12 +313,13 @@ def test_wheel(distributions: tuple[Path, Path, Path]) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert tops == {"relaxvm", f"relaxvm-{relaxvm.__version__}.dist-info"}
     inside = {name.removeprefix("relaxvm/") for name in names}
-    assert {"py.typed", "_core.pyi", "_isa.pxd", "include/relaxvm/isa.h"} <= inside
+    assert {"py.typed", "_core.pyi", "core/_isa.pxd", "include/relaxvm/isa.h"} <= inside
     assert not [name for name in inside if name.endswith((".pyx", ".c", ".cpp", ".html"))]
     package = source / "relaxvm"
     assert {p.relative_to(package).as_posix() for p in package.rglob("*.py")} <= inside
-    for path in package.glob("*.pyx"):
-        assert [n for n in inside if n.startswith(f"{path.stem}.") and n.endswith((".so", ".pyd"))]
+    for path in package.rglob("*.pyx"):
+        stem = path.relative_to(package).with_suffix("").as_posix()
+        assert [n for n in inside if n.startswith(f"{stem}.") and n.endswith((".so", ".pyd"))]
 
 
 def test_wheel_metadata(distributions: tuple[Path, Path, Path]) -> None:
@@ -273,18 +336,19 @@ def test_wheel_metadata(distributions: tuple[Path, Path, Path]) -> None:
 
 
 def test_sdist(distributions: tuple[Path, Path, Path]) -> None:
-    """The wheel above was built from it, so it lacks nothing that a build needs."""
+    """The wheel above was built from it, so it has everything that a build needs."""
     _, sdist, _ = distributions
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "README.md", "SECURITY.md", "CHANGELOG.md", "Makefile"} <= names
     assert {"relaxvm/_core.pyx", "include/relaxvm/isa.h", "tests/test_package.py"} <= names
+    assert {"relaxvm/kernels/c/kernel_call.h", "relaxvm/kernels/c/table.c"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".pyc"))]
     assert "relaxvm/_core.c" not in names
 
 
 def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
-    """At their top; what else some of them need, they skip without."""
+    """Imports at the top of modules; tests that need other packages are skipped without them."""
     extra = {
         re.split(r"\W", requirement)[0] for requirement in PROJECT["optional-dependencies"]["test"]
     }
@@ -296,4 +360,5 @@ def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 imported.add(node.module.partition(".")[0])
-    assert imported - sys.stdlib_module_names <= extra | {"numpy", "relaxvm"}
+    imported -= sys.stdlib_module_names | {"_testcapi"}  # a private module of CPython
+    assert imported <= extra | {"numpy", "relaxvm"}

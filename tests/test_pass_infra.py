@@ -1,4 +1,4 @@
-"""Passes as such: decorators, contexts, instruments, dumps, what errors say."""
+"""The infrastructure of passes: decorators, contexts, instruments, dumps, errors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from relaxvm.ir import (
     VarBinding,
     assert_structural_equal,
 )
-from relaxvm.pipeline import get_pipeline, register_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import PassContext, Sequential
 from relaxvm.transform.config import WITHOUT_EFFECT
+from relaxvm.transform.pipelines import get_pipeline, register_pipeline
 
 from .passes import module
 
@@ -112,7 +112,7 @@ def kernel(x: T.Buffer((4,), "float32")):
 @pytest.mark.parametrize(("decorate", "kind"), [
     (transform.module_pass, "an IRModule"), (transform.function_pass, "a Function"),
 ])  # fmt: skip
-def test_what_a_pass_returns_is_checked(decorate: Any, kind: str) -> None:
+def test_results_of_passes_are_checked(decorate: Any, kind: str) -> None:
     broken = decorate(lambda *args: 1, name="Broken")
     with pytest.raises(TypeError, match=f"pass Broken returned int, not {kind}"):
         broken(module(PROGRAM))
@@ -415,8 +415,8 @@ def test_pipelines_by_name() -> None:
         get_pipeline("defualt")
 
 
-def test_a_pipeline_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relaxvm import pipeline
+def test_a_custom_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaxvm.transform import pipelines as pipeline
 
     monkeypatch.setattr(pipeline, "_PIPELINES", dict(pipeline._PIPELINES))
 
@@ -425,11 +425,11 @@ def test_a_pipeline_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         return Sequential([nothing, *[eager] * extra], name="mine")
 
     assert len(get_pipeline("mine", extra=True).passes) == 2  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="pipeline 'mine' is registered already"):
+    with pytest.raises(ValueError, match="pipeline 'mine' is already registered"):
         register_pipeline("mine")
 
 
-def test_zero_computes_the_same() -> None:
+def test_the_pipeline_zero_has_the_same_results() -> None:
     import numpy as np
 
     mod = module(PROGRAM.replace("(4,)", '("n",)'))

@@ -1,4 +1,4 @@
-"""The page of the passes: its table is the pipeline, its examples are what the passes do."""
+"""docs/passes.md: its table is the pipeline, and its examples are up to date."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from relaxvm import ir, transform
-from relaxvm.pipeline import LOWERING
 from relaxvm.script import from_source
+from relaxvm.transform.pipelines import LOWERING
 
 from .passes import check
 
@@ -24,7 +24,7 @@ class Example(NamedTuple):
     """A program before and after a pass.
 
     Attributes:
-        call: what makes the pass, as Python.
+        call: Python code that creates the pass.
     """
 
     call: str

@@ -1,4 +1,4 @@
-"""`relaxvm.profile`: figures under a clock that stands still, the trace, threads, failures."""
+"""`relaxvm.profile`: times under a fake clock, traces, threads, failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .asm import VM, Asm, Func, r0, r1, r2, r3
 
 
 class Clock:
-    """Time that passes only when a kernel says so."""
+    """A clock that advances only when a kernel calls it."""
 
     def __init__(self) -> None:
         self.now = 1000
@@ -31,7 +31,7 @@ class Clock:
         return self.now
 
     def spend(self, ns: int, result: Any = None) -> Callable[..., Any]:
-        """A kernel that takes so long."""
+        """Return a kernel that takes a given time."""
 
         def kernel(*args: Any) -> Any:
             self.now += ns
@@ -217,7 +217,7 @@ class TestFigures:
                    if row.name != "down")  # fmt: skip
         assert sum(row.share for row in results.functions) == pytest.approx(1)
         assert 0 < results.dispatch_share < 1
-        # Per run: two events of its own, and two for each call.
+        # Per run: two events, and two for each call.
         calls = sum(row.count for row in results.functions)
         assert results.hook_events == 2 * calls
         assert results.hook_ns > 0
@@ -483,7 +483,7 @@ class TestLife:
 
 
 class TestHook:
-    """What the core tells a hook, and what happens if the hook fails."""
+    """The events that the core sends to a hook, and failures of the hook."""
 
     def program(self) -> relaxvm.VirtualMachine:
         asm = Asm()
@@ -535,7 +535,7 @@ class TestHook:
                 raise KeyError(f"event {at}")
 
         vm._add_hook(hook)
-        # More often than Python lets calls nest, so that one that is not left would show.
+        # More often than Python's recursion limit, so that a leaked level would show.
         for _ in range(1200):
             count = 0
             with pytest.raises(KeyError, match=f"event {at}"):
@@ -574,7 +574,7 @@ class TestHook:
 
     @staticmethod
     def recorded(half_way: int) -> Recorder:
-        """A run of 305 ns with a call in it, where the hook takes 5 ns each time."""
+        """A run of 305 ns with one call, where the hook takes 5 ns each time."""
         reads = iter([0, 5, 100, 105, 200, 205, 300, 305])
         recorder = Recorder(None, shapes=False, max_events=0, clock=lambda: next(reads))
         recorder.half_way_ns = half_way
@@ -595,7 +595,7 @@ class TestThreads:
 
         def work() -> None:
             try:
-                gate.wait(10)
+                gate.wait()
                 for _ in range(20):
                     vm.down(10)
             except BaseException as error:
@@ -606,7 +606,7 @@ class TestThreads:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join()
         assert not errors
         rows = by_name(profile)
         assert rows["down"].count == 4 * 20 * 11
@@ -637,7 +637,7 @@ class TestThreads:
                     check_trace(profile.chrome_trace())
             finally:
                 stop.set()
-                thread.join(60)
+                thread.join()
 
 
 class TestMemory:
@@ -663,7 +663,7 @@ class TestMemory:
         assert live[0] == 0
         assert live[1] >= 1024
         assert live[2] >= live[1] + 4096
-        assert live[3] == live[2] - live[1], "the first storage is gone after its last reference"
+        assert live[3] == live[2] - live[1], "the first storage is freed after its last use"
         assert live[-1] == 0
         assert profile.results.peak_live_bytes == max(live) == live[2]
         times = [sample.time_ns for sample in profile.memory]
@@ -680,11 +680,11 @@ class TestMemory:
         assert [e["args"] for e in counters] == [
             {"live": s.live_bytes, "cached": s.cached_bytes} for s in profile.memory
         ]
-        assert counters[-1]["args"]["cached"] > 0, "a pool keeps what was freed"
+        assert counters[-1]["args"]["cached"] > 0, "a pool must keep freed memory"
 
 
 def check_trace(trace: dict[str, Any]) -> list[dict[str, Any]]:
-    """Assert that a trace is what Perfetto takes; returns its complete events."""
+    """Check that a trace has Perfetto's format; return its complete events."""
     trace = json.loads(json.dumps(trace, allow_nan=False))
     assert set(trace) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert trace["displayTimeUnit"] in ("ms", "ns")
@@ -720,7 +720,7 @@ def check_trace(trace: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_nesting(events: list[dict[str, Any]]) -> None:
-    """Two events of a thread are apart, or one lies within the other."""
+    """Check that two events of a thread are disjoint or nested."""
     open_until: list[float] = []
     for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
         begin, end = round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)

@@ -77,7 +77,7 @@ def test_mutual_recursion(n: int) -> None:
 
 
 def test_tail_call_needs_one_frame() -> None:
-    """A function that calls itself last is a loop: a million turns at a depth of two calls."""
+    """A tail-recursive function is a loop: a million iterations at a depth of two calls."""
     vm = VirtualMachine(rx.build(Recursion), limits=rx.Limits(call_depth=2))
     result = vm.count(np.zeros(3, F32), 100_000)
     np.testing.assert_array_equal(result, np.full(3, 100_000, F32))
@@ -252,11 +252,11 @@ class Checked:
 
 
 def mistake(function: str, *args: Any) -> tuple[BaseException, str]:
-    """The exception of a call, and its text with notes."""
+    """Return the exception of a call, and its text with notes."""
     vm = vm_of(Checked)
     with pytest.raises(Exception) as caught:
         vm[function](*args)
-    assert vm.main(floats(1, 2), floats(2, 3)).shape == (1, 3)  # the machine is usable
+    assert vm.main(floats(1, 2), floats(2, 3)).shape == (1, 3)  # the VM is still usable
     error = caught.value
     return error, "\n".join([str(error), *getattr(error, "__notes__", [])])
 
@@ -297,4 +297,4 @@ def test_mistake(name: str) -> None:
     for pattern in patterns:
         assert re.search(pattern, text), f"{pattern} is not in:\n{text}"
     if name != "too few":
-        assert "test_programs.py:" in text  # where in the source
+        assert "test_programs.py:" in text  # the location in the source

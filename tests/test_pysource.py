@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import struct
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,23 +16,25 @@ import pytest
 from hypothesis import given, settings
 
 from relaxvm import ExecBuilder, isa
+from relaxvm.dtypes import as_dtype
 from relaxvm.errors import FormatError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.formats import binary, pysource
-from relaxvm.formats.pysource import as_python
+from relaxvm.executable.formats import binary, pysource
+from relaxvm.executable.formats.pysource import as_python
 from relaxvm.isa import FuncKind
-from relaxvm.values import Shape, as_dtype
+from relaxvm.values import Shape
 
+from . import children
 from .corpus import CORPUS
 from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, text_constants
 from .strategies import executables
 
 
 def run(program: str) -> Any:
-    """What the program binds ``ex`` to."""
+    """Run the program and return the value of ``ex``."""
     names: dict[str, Any] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RelaxVMWarning)  # of inputs that are not used
+        warnings.simplefilter("ignore", RelaxVMWarning)  # about unused inputs
         exec(compile(program, "<program>", "exec"), names)
     return names["ex"]
 
@@ -70,7 +71,7 @@ def test_what_the_builder_made_is_written_with_the_builder() -> None:
     assert len(built) > 0.9 * len(CORPUS)
 
 
-def test_broken_executables_have_a_program_too() -> None:
+def test_invalid_executables_have_a_program_too() -> None:
     words = [9, 9, 1, 2, 77, 0, 1, 1]
     functions = [FunctionInfo(FuncKind.BYTECODE, "main", -3, 9, 0, 1),
                  FunctionInfo(FuncKind.BYTECODE, "main", 0, 0)]  # fmt: skip
@@ -87,7 +88,7 @@ def test_a_word_that_the_builder_takes_but_does_not_make() -> None:
     assert run(as_python(ex)) == ex
 
 
-# Looks
+# Text
 
 
 def test_golden_programs(golden: Callable[[str, str], None]) -> None:
@@ -158,8 +159,8 @@ def test_elements_keep_every_bit(name: str, size: int, tmp_path: Path) -> None:
         assert got.tobytes() == array.tobytes()
 
 
-def test_names_are_data() -> None:
-    """No name or string gets out of its literal or its comment."""
+def test_names_cannot_inject_code() -> None:
+    """No name or string can escape from its literal or its comment."""
     evil = '"]); raise SystemExit("gone")  #\n\r\u2028\x85\x0craise SystemExit("gone")\\'
     functions = [FunctionInfo(FuncKind.BYTECODE, evil, 0, 1, 1, 2, (evil,)),
                  FunctionInfo(FuncKind.PACKED, evil + "2")]  # fmt: skip
@@ -186,7 +187,7 @@ def test_constants_without_a_python_form() -> None:
             as_python(with_constants(1, value))
 
 
-# Large tensors beside the program
+# Large tensors in a separate file
 
 
 def large() -> VMExecutable:
@@ -253,7 +254,7 @@ def test_the_program_runs_by_itself(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(as_python(ex) + "ex.save('it.vmexec')\n", encoding="utf-8")
     root = Path(__file__).parent.parent
-    subprocess.run(
+    children.run(
         [sys.executable, "-W", "error", str(script)], cwd=tmp_path, check=True,
         env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mistakes of the compiler that were found from outside, each with the program that showed it."""
+"""Regression tests of the compiler, each with the program that showed the bug."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from relaxvm.ir import (
     simplify,
     structural_equal,
 )
-from relaxvm.pipeline import LOWERING, LOWERING_FOR_TVM, get_pipeline
 from relaxvm.script import from_source
 from relaxvm.transform import (
     BindParams,
@@ -48,20 +47,21 @@ from relaxvm.transform import (
     PassInstrument,
     Sequential,
 )
+from relaxvm.transform.pipelines import LOWERING, LOWERING_FOR_TVM, get_pipeline
 from relaxvm.values import Shape
 
 MODES = pytest.mark.parametrize("exec_mode", EXEC_MODES)
 
 
 def run(text: str, *args: Any, exec_mode: str = "bytecode") -> Any:
-    """The result of `main` of a script."""
+    """Return the result of `main` of a script."""
     executable = relaxvm.build(from_source(text), exec_mode=exec_mode)
     return VirtualMachine(executable)["main"](*args)
 
 
 @MODES
 def test_many_shapes_in_a_function(exec_mode: str) -> None:
-    """What they take is more than a shape constant may hold."""
+    """The shape program that computes them is longer than a shape constant may be."""
     count = 600
     shapes = ", ".join(f"R.shape([n * {i + 2}])" for i in range(count))
     text = f"""
@@ -75,7 +75,7 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def refused(text: str) -> str:
-    """What is said about a script that is wrong."""
+    """Return the error message of a wrong script."""
     with pytest.raises(DiagnosticError) as caught:
         from_source(text)
     return str(caught.value).splitlines()[0]
@@ -98,7 +98,7 @@ def test_other_names_of_a_data_type_are_the_same() -> None:
 
 @pytest.mark.parametrize(("body", "message"), [
     ('return R.match_cast(x, R.Tensor((3,), "float32"))',
-     "4:5: assign what R.match_cast gives to a variable"),
+     "4:5: assign the result of R.match_cast to a variable"),
     ("return R.shape([1.5])", "4:12: expected an integer, got float 1.5"),
     ("return R.const(2**70)", "4:12: const: 1180591620717411303424 does not fit int64"),
     ("""with R.dataflow():
@@ -109,7 +109,7 @@ def test_other_names_of_a_data_type_are_the_same() -> None:
         R.output(y)
     return y""", "5:9: an if cannot be in a dataflow block"),
 ])  # fmt: skip
-def test_what_is_said_about_a_mistake(body: str, message: str) -> None:
+def test_messages_of_mistakes(body: str, message: str) -> None:
     text = f"\n@R.function\ndef main(x: R.Tensor(ndim=1)):\n    {body}\n"
     assert refused(text).startswith(f"<script>:{message}")
 
@@ -120,7 +120,7 @@ def test_what_is_said_about_a_mistake(body: str, message: str) -> None:
     ("x: R.Tensor(ndim=-5)", "ndim: expected a rank, or -1 if unknown, got -5"),
     ('x: R.Prim("int65")', "'int65' is not a data type"),
 ])  # fmt: skip
-def test_what_is_said_about_a_signature(signature: str, message: str) -> None:
+def test_messages_of_mistakes_in_signatures(signature: str, message: str) -> None:
     assert message in refused(f"@R.function\ndef main({signature}):\n    return x\n")
 
 
@@ -140,7 +140,7 @@ def test_a_context_that_cannot_be_entered_is_not_left_behind() -> None:
     assert PassContext.current().instruments == before == ()
 
 
-def test_what_is_no_pass() -> None:
+def test_objects_that_are_not_passes() -> None:
     with pytest.raises(TypeError, match="sequential: expected passes, got int"):
         Sequential([3])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="relax_pipeline: expected the name of a pipeline, a pass"):
@@ -159,7 +159,7 @@ RESHAPES = {
 @pytest.mark.parametrize("in_dataflow", [False, True])
 @pytest.mark.parametrize("case", RESHAPES)
 def test_a_reshape_keeps_all_elements(case: str, in_dataflow: bool, exec_mode: str) -> None:
-    """A shape of fewer elements is no view of the first ones."""
+    """A reshape to fewer elements must not be a view of the first ones."""
     signature, shape, dims = RESHAPES[case]
     lines = ["a = R.add(x, x)", f"b = R.reshape(a, {shape})", "c = R.add(b, b)"]
     if in_dataflow:
@@ -183,13 +183,13 @@ def test_a_reshape_keeps_all_elements(case: str, in_dataflow: bool, exec_mode: s
         ("float32", "A[0] ** 2", "<script>:3:12: unsupported operand type(s) for **"),
     ],
 )
-def test_what_is_said_about_a_prim_func(dtype: str, value: str, message: str) -> None:
+def test_messages_of_mistakes_in_prim_funcs(dtype: str, value: str, message: str) -> None:
     text = f'@T.prim_func\ndef k(A: T.Buffer((4,), "{dtype}")):\n    A[1] = {value}\n'
     assert refused(text).startswith(message)
 
 
 def test_constants_keep_the_values_they_were_made_of() -> None:
-    """An array that is written into later is no part of the program."""
+    """Writes to an array after it became a constant do not change the program."""
     weights = np.ones(3, np.float32)
     x = Var("x", TensorType((3,), "float32"))
     bb = BlockBuilder()
@@ -219,8 +219,8 @@ def test_a_parameter_that_cannot_be_bound_is_named() -> None:
 def test_an_operand_of_unknown_rank(exec_mode: str) -> None:
     text = '@R.function\ndef main(x: R.Tensor(dtype="float32")):\n    return R.add(x, x)\n'
     message = (
-        r"operator relax.add cannot be called by the VM: R.add\(x, x\); no pass has lowered it, as "
-        r'its result is only known to be R.Tensor\(dtype="float32"\); R.match_cast tells more'
+        r"operator relax.add cannot be called by the VM: R.add\(x, x\); no pass has lowered it, "
+        r'since its result is only known to be R.Tensor\(dtype="float32"\); narrow operands by'
     )
     with pytest.raises(TypeError, match=message):
         run(text, exec_mode=exec_mode)
@@ -228,7 +228,7 @@ def test_an_operand_of_unknown_rank(exec_mode: str) -> None:
 
 @MODES
 def test_a_closure_that_another_one_captures_keeps_its_dimensions(exec_mode: str) -> None:
-    """The type of its result is said in dimensions of the function around both."""
+    """The type of its result has dimensions of the function around both."""
     text = """
 @R.function
 def main(x: R.Tensor(("n", "T.min(n, m)"), "float32"), y: R.Tensor(("m",), "float32")):
@@ -269,8 +269,8 @@ def main(x: R.Tensor(("n",), "float32")):
     np.testing.assert_array_equal(found, np.full(3, 2, np.float32))
 
 
-def test_what_is_inlined_keeps_the_type_of_the_call() -> None:
-    """What follows needs it, here a kernel that works in place."""
+def test_inlining_keeps_the_type_of_the_call() -> None:
+    """Later code needs the type, here a kernel that works in place."""
     text = """
 @I.ir_module
 class Module:
@@ -326,8 +326,8 @@ def main(x: R.Tensor((3,), "float32")):
 
 @MODES
 @pytest.mark.parametrize("name", ["relaxvm.kernel.add", "vm.builtin.copy", "relaxvm.builtin.x"])
-def test_names_that_belong_to_builtins_and_kernels(name: str, exec_mode: str) -> None:
-    """A function of such a name would take the place of what is shipped."""
+def test_reserved_names_of_builtins_and_kernels(name: str, exec_mode: str) -> None:
+    """A function with such a name would replace the shipped function."""
     text = f"""
 @I.ir_module
 class Module:
@@ -405,7 +405,7 @@ def main(
 
 
 @MODES
-def test_what_a_scalar_of_numpy_is_not(exec_mode: str) -> None:
+def test_numpy_scalars_that_are_refused(exec_mode: str) -> None:
     text = '@R.function\ndef main(x: R.Tensor((2,), "float32")):\n    return x\n'
     with pytest.raises(ValueError, match="expected a tensor of ndim 1, got ndim 0 in float32"):
         run(text, np.float32(1), exec_mode=exec_mode)
@@ -414,7 +414,7 @@ def test_what_a_scalar_of_numpy_is_not(exec_mode: str) -> None:
 
 
 @MODES
-def test_executables_do_not_tell_where_files_are(
+def test_executables_contain_no_paths(
     exec_mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
@@ -472,7 +472,7 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def test_lifted_functions_have_dimensions_of_their_own() -> None:
-    """A function within a function captures values whose types tell a dimension."""
+    """A nested function captures values whose types mention a dimension."""
     text = """
 @R.function(private=False)
 def main(x: R.Tensor(("n",), "float32")):
@@ -497,7 +497,7 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def test_building_takes_time_by_the_size_of_branches() -> None:
-    """Counted in calls of functions of Python, for branches within branches."""
+    """Measured in calls of Python functions, for nested branches."""
 
     def calls(depth: int) -> int:
         text = (
@@ -520,14 +520,14 @@ def test_building_takes_time_by_the_size_of_branches() -> None:
             sys.setprofile(None)
         return count
 
-    calls(10)  # what is done once
+    calls(10)  # work that is done once
     few, many = calls(50), calls(100)
     assert many < 2.1 * few
 
 
-def test_what_calls_may_return_is_not_followed_over_and_over() -> None:
-    """Each result may be either argument, which may be either argument of its call: 2 to the 60th
-    ways."""
+def test_aliases_of_results_are_found_once() -> None:
+    """Each result may alias either argument, which may alias either argument of its call: 2**60
+    paths."""
     tensor = 'R.Tensor((2,), "float32")'
     call = f'R.call_packed("f", y, z, ty_args={tensor})'
     text = (
@@ -540,7 +540,7 @@ def test_what_calls_may_return_is_not_followed_over_and_over() -> None:
     assert vm["main"](np.ones(2, np.float32)).tolist() == [2, 2]
 
 
-def test_reports_of_memory_know_nothing_of_the_fields_that_a_call_returns() -> None:
+def test_memory_reports_with_tuples_from_calls() -> None:
     text = """
 @R.function(pure=False)
 def main(x: R.Tensor((4,), "float32")):
@@ -577,7 +577,7 @@ def test_misspelt_names_get_a_hint(text: str, message: str) -> None:
 
 
 def test_kills_need_programs_without_dataflow_blocks() -> None:
-    """They made variables of such blocks ordinary bindings, which is not well-formed."""
+    """The pass turned variables of such blocks into ordinary bindings, which is ill-formed."""
     text = """
 @R.function
 def main(x: R.Tensor((2,), "float32")):
@@ -591,8 +591,8 @@ def main(x: R.Tensor((2,), "float32")):
         KillAfterLastUse()(IRModule.from_expr(from_source(text)))
 
 
-def test_types_follow_shapes_that_got_other_dimensions() -> None:
-    """The type of a tensor may name a variable that is its whole shape."""
+def test_types_follow_shapes_with_new_dimensions() -> None:
+    """The type of a tensor may have a variable as its whole shape."""
     text = """
 @R.function(private=False)
 def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k"])):
@@ -614,7 +614,7 @@ def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["k"])):
 
 
 @pytest.mark.parametrize("make", [CanonicalizeBindings, EliminateCommonSubexpr], ids=str)
-def test_types_and_scalars_name_what_took_the_place_of_a_variable(make: Any) -> None:
+def test_types_and_scalars_use_the_replacement_of_a_variable(make: Any) -> None:
     text = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
@@ -644,7 +644,7 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def test_shapes_of_tensors_without_elements() -> None:
-    """0 in the shape that a lowering writes is no dimension of the operand at that place."""
+    """A 0 in the shape of a lowered reshape does not mean the operand's dimension."""
     text = """
 @R.function
 def main(x: R.Tensor((0, 2), "float32")):
@@ -660,9 +660,9 @@ def main(x: R.Tensor((0, 2), "float32")):
                     .replace("R.expand_dims(x, axis=0)", "x"))
 
 
-def test_what_is_written_over_has_got_another_type() -> None:
-    """Types that are equal, but written otherwise: what took the place of one allocation is a new
-    variable, in the place of the next one, too."""
+def test_in_place_results_with_equal_types_written_differently() -> None:
+    """Types that are equal but written differently: the variable that replaces one allocation is
+    new, also in the replacement of the next one."""
     text = """
 @I.ir_module
 class Module:
@@ -726,7 +726,7 @@ class Module:
 
 
 def test_parts_of_symbolic_dimensions_are_as_tvm_writes_them() -> None:
-    """Dimensions are not negative, and no integer is beyond the greatest: TVM's text says so."""
+    """TVM's text assumes that dimensions are not negative and that integers do not overflow."""
     text = """
 @R.function
 def main(x: R.Tensor(("n",), "float32")):
@@ -762,7 +762,7 @@ def main(x: R.Tensor(("n", 2), "float32")):
 
 
 def test_slices_of_both_signs_are_as_tvm_writes_them() -> None:
-    """What is written is equal since n is not negative, or is where it is not negative itself."""
+    """The texts are equal because n, or the bound itself, is not negative."""
     func = from_source(_SLICES)
     last, inner = (binding.var.ty.dims[0] for binding in func.body.blocks[0].bindings)
     assert str(last) == "T.min(9223372036854775807, n) - T.min(T.max(n - 1, 0), n)"  # as written
@@ -824,7 +824,7 @@ def main(x: R.Tensor(("n", 2), "float32")):
         np.testing.assert_array_equal(vm["main"](x), x[begin:end:stride])
 
 
-def test_what_no_data_type_holds_is_not_simplified() -> None:
+def test_integers_beyond_all_data_types_are_not_simplified() -> None:
     n = Var("n", "int64")
     for a in (n, int_imm(4)):
         product = prim.Mul(prim.Mul(a, int_imm(2**62)), int_imm(4))
@@ -861,18 +861,18 @@ class Module:
     ],
     ids=["InlinePrivateFunctions", "LambdaLift"],
 )
-def test_what_passes_find_out_of_a_result_is_its_type(
+def test_refined_types_of_results(
     transform: Pass, function: str, expected: str
 ) -> None:
-    """As when their output is parsed again."""
+    """The type is the same as after printing and parsing."""
     after = transform(from_source(_MORE_IS_KNOWN))
     assert expected in str(after[function].ret_ty)
     assert_structural_equal(from_source(after.script()), after)
 
 
 @pytest.mark.parametrize("lowering", [LOWERING, LOWERING_FOR_TVM], ids=["relaxvm", "tvm"])
-def test_what_each_pass_makes_can_be_read_back(lowering: Any) -> None:
-    """Types behind VMShapeLower tell ranks only: those of branches and of calls, too."""
+def test_the_output_of_each_pass_can_be_parsed(lowering: Any) -> None:
+    """After VMShapeLower, types have only ranks, including those of branches and calls."""
     text = """
 @I.ir_module
 class Module:
@@ -904,7 +904,7 @@ class Module:
         assert_structural_equal(from_source(module.script()), module)
 
 
-def test_a_shape_with_a_name_is_not_copied() -> None:
+def test_a_named_shape_is_not_copied() -> None:
     text = """
 @I.ir_module
 class Module:

@@ -1,4 +1,4 @@
-"""PrimFuncs that are reshapes: which are recognised, that TVM agrees, and the views they become."""
+"""PrimFuncs that are reshapes: recognition, agreement with TVM, and calls that become views."""
 
 from __future__ import annotations
 
@@ -135,8 +135,7 @@ def test_tvm_says_the_same(name: str) -> None:
 
 
 def caller(name: str, x: str, y: str, inside: bool = True) -> Any:
-    """A module in which `main` gives the sum of the elements of the reshaped ``x + x``, or that
-    itself."""
+    """A module in which `main` returns the reshaped ``x + x``, or the sum of its elements."""
     result = "gv = R.sum(y)\n            R.output(gv)\n        return gv"
     if not inside:
         result = "R.output(y)\n        return y"

@@ -1,4 +1,4 @@
-"""Scripts that are wrong: each is refused with a message that says where, what, and what to do."""
+"""Wrong scripts: each is rejected with a message that says where, what, and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxvm.script import from_source
 
 class Mistake(NamedTuple):
     """A body of a function f(x: float32[n, 4], c: bool, k: int64), or a whole text; the text that
-    the carets are under; and the message."""
+    the carets underline; and the message."""
 
     text: str
     marked: str
@@ -44,7 +44,7 @@ BODIES = [
     Mistake("a, *b = (x, c)\nreturn a", "*b", "a starred variable is not supported"),
     Mistake("a = b = x\nreturn a", "a = b = x", "assign to one variable at a time"),
     Mistake("x.y = x\nreturn x", "x.y", "only variables can be assigned to"),
-    Mistake("R.add(x, x)\nreturn x", "R.add(x, x)", "is not used; assign it, if only to _"),
+    Mistake("R.add(x, x)\nreturn x", "R.add(x, x)", "is not used; assign it to a variable, or"),
     Mistake("x.ty\nreturn x", "x.ty", "the value of the statement, TensorType, has no effect"),
     Mistake("y = x", "y = x", "function 'f' does not end with a return"),
     Mistake("return None", "return None", "expected a value after return; an empty tuple is R.tu"),
@@ -53,22 +53,22 @@ BODIES = [
     Mistake("y: R.Tensor((3, 3), 'float32') = R.add(x, x)\nreturn y", "R.Tensor((3, 3), 'float32')",
             "which is never R.Tensor((3, 3)"),
     Mistake("y: R.Tensor((n, n), 'float32') = R.add(x, x)\nreturn y", "R.Tensor((n, n), 'float32')",
-            'write R.match_cast(value, R.Tensor((n, n), dtype="float32")) to have it checked'),
+            'write R.match_cast(value, R.Tensor((n, n), dtype="float32")) to check it at run'),
     Mistake("y: 3 = x\nreturn y", "3",
             "expected a type such as R.Tensor((2, 3), \"float32\"), got"),
     Mistake("y: R.Tensor(('m',), 'float32') = x\nreturn y", "R.Tensor(('m',), 'float32')",
             "dimension 'm': 'm' is not defined"),
     Mistake("a, b: R.Tensor = (x, x)\nreturn a", "a, b: R.Tensor = (x, x)",
             "only single target (not tuple) can be annotated"),
-    Mistake("y: R.Any\nreturn x", "y: R.Any", "'y' has a type, but no value; only before an if"),
+    Mistake("y: R.Any\nreturn x", "y: R.Any", "'y' has a type but no value; that is allowed only"),
     Mistake("y: R.Any\nif c:\n    z = x\nelse:\n    z = x\nreturn z", "y: R.Any",
-            "'y' has a type, but no value"),
+            "'y' has a type but no value"),
     Mistake("y = R.match_cast(x, R.Tensor((2,), 'float32'))\nreturn y",
             "R.match_cast(x, R.Tensor((2,), 'float32'))", "is never R.Tensor((2,)"),
     Mistake("R.match_cast(x, R.Tensor)\nreturn x", "R.match_cast(x, R.Tensor)",
-            "assign what R.match_cast gives to a variable"),
+            "assign the result of R.match_cast to a variable"),
     Mistake("y: R.Any = R.match_cast(x, R.Tensor(ndim=2))\nreturn y", "R.Any",
-            "the match_cast gives R.Tensor(ndim=2), not R.Any"),
+            "the match_cast returns R.Tensor(ndim=2), not R.Any"),
     Mistake("y = R.match_cast(x, 3)\nreturn y", "R.match_cast(x, 3)", "expected a type such as"),
     Mistake("if c:\n    y = x\nreturn y", "if c:", "an if needs an else"),
     Mistake("if c:\n    y = x\nelse:\n    z = x\nreturn y", "z = x",
@@ -80,7 +80,7 @@ BODIES = [
     Mistake("if c:\n    return x\nelse:\n    return x", "return x",
             "assign it to one variable in both branches and return that after the if"),
     Mistake("if c:\n    pass\nelse:\n    y = x\nreturn y", "pass",
-            "a branch must end with the assignment of what is used after the if"),
+            "a branch must end with an assignment to the variable used after the if"),
     Mistake("if c:\n    R.add(x, x)\nelse:\n    R.print(x)\nreturn x", "R.add(x, x)",
             "is not used; assign it"),
     Mistake("if c:\n    for i in x:\n        pass\nelse:\n    y = x\nreturn y", "for i in x:",
@@ -113,8 +113,8 @@ BODIES = [
     Mistake("with R.dataflow():\n    return x", "return x", "return must be the last statement"),
     Mistake("x = T.int64()\nreturn x", "x", "a symbolic variable needs another name"),
     Mistake("n = T.int64()\nif c:\n    n = T.int32()\n    y = x\nelse:\n    y = x\nreturn y", "n",
-            'is of type R.Prim("int64"), it cannot be R.Prim("int32") too'),
-    Mistake("y = k if c else k\nreturn y", "c", "cannot choose here; write an if statement"),
+            'is of type R.Prim("int64"); it cannot also be'),
+    Mistake("y = k if c else k\nreturn y", "c", "cannot be a condition here; write an if"),
     Mistake("return x == x", "x == x", "== and != compare scalars; write R.equal for tensors"),
     Mistake("return x @ x", "x @ x", "write R.matmul"),
     Mistake("return R.zeros(x.shape, 'float32')", "x.shape",
@@ -159,16 +159,16 @@ TEXTS = [
     Mistake("@R.function\ndef f(x):\n    return x", "x",
             "parameter 'x' has no type; expected as in x:"),
     Mistake("@R.function\ndef f(x: 5):\n    return x", "5", "expected a type such as"),
-    Mistake("@R.function\ndef f(x: R.Tensor = 3):\n    return x", "3", "has no default"),
+    Mistake("@R.function\ndef f(x: R.Tensor = 3):\n    return x", "3", "cannot have a default"),
     Mistake("@R.function\ndef f(*x: R.Tensor):\n    return x", "x: R.Tensor",
             "positional parameters"),
     Mistake("@R.function\ndef f(*, x: R.Tensor):\n    return x", "x: R.Tensor",
-            "positional parameters only"),
+            "only positional parameters"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n * m',))):\n    return x", "R.Tensor(('n * m',))",
             "'n' is not defined; declare it by a dimension of a parameter that is \"n\" alone"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n', 'n +'))):\n    return x",
             "R.Tensor(('n', 'n +'))",
-            "dimension 'n +' is no expression"),
+            "dimension 'n +' is not an expression"),
     Mistake("@R.function\ndef f(x: R.Tensor, y: R.Tensor(('x',))):\n    return x",
             "R.Tensor(('x',))",
             "dimension 'x' is of type R.Tensor"),
@@ -183,7 +183,7 @@ TEXTS = [
     Mistake("@R.function\ndef f(x: R.Callable(derive_func='g')):\n    return x",
             "R.Callable(derive_func='g')", "derive_func is not supported"),
     Mistake("@R.function\ndef f(x: R.Tensor((2,))) -> R.Shape:\n    return x", "R.Shape",
-            "function 'f' is to return R.Shape, but its body is of type R.Tensor((2,))"),
+            "function 'f' is declared to return R.Shape, but its body is of type R.Tensor((2,))"),
     Mistake("@R.function\ndef f(x: R.Tensor(('n',))) -> R.Tensor(('m',)):\n    return x",
             "R.Tensor(('m',))", "the symbolic variable m is not defined here"),
     Mistake("@R.function(priv=True)\ndef f(x: R.Tensor):\n    return x", "True",
@@ -193,9 +193,9 @@ TEXTS = [
     Mistake("def f(x: R.Tensor):\n    return x", "def f(x: R.Tensor):", "expected the decorator"),
     Mistake("@len\ndef f(x: R.Tensor):\n    return x", "len", "expected the decorator @R.function"),
     Mistake("x = 5", "x = 5", "expected one class or function, decorated as a script"),
-    Mistake("import numpy", "import numpy", "give 'numpy' in extra_vars"),
+    Mistake("import numpy", "import numpy", "pass 'numpy' in extra_vars"),
     Mistake("from relaxvm.script import nothing", "from relaxvm.script import nothing",
-            "imports are not followed; give 'nothing' in extra_vars"),
+            "imports are not followed; pass 'nothing' in extra_vars"),
     Mistake("@R.function\ndef f(x: R.Tensor)\n    return x", "",
             "expected ':'; a script is Python"),
     Mistake("", "", "expected one class or function, got 0"),
@@ -208,7 +208,7 @@ TEXTS = [
     Mistake(
         "@I.ir_module\nclass M:\n    @R.function\n    def f(x: R.Tensor):\n        return x\n"
         "    @R.function\n    def f(x: R.Tensor):\n        return x",
-        "def f(x: R.Tensor):", "the module has a function 'f' already"),
+        "def f(x: R.Tensor):", "the module already has a function 'f'"),
 ]  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def test_text(mistake: Mistake) -> None:
     check(mistake.text, mistake)
 
 
-def test_there_are_many() -> None:
+def test_there_are_many_mistakes() -> None:
     assert len(BODIES) + len(TEXTS) >= 90
 
 

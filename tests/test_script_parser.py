@@ -1,4 +1,4 @@
-"""The parser of script: what every form means, the Python around it, places, TVM's own text."""
+"""The script parser: the meaning of every form, Python around scripts, locations, TVM's text."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from relaxvm import op
 from relaxvm.errors import DiagnosticError
+from relaxvm.executable.debug_info import Span
 from relaxvm.ir import (
     BindingBlock,
     BlockBuilder,
@@ -38,7 +39,6 @@ from relaxvm.script import from_source, ir_module
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
-from relaxvm.source import Span
 
 
 def source(text: str, **names: Any) -> Any:
@@ -53,7 +53,7 @@ def bindings(func: Function) -> list[Any]:
     return [binding for block in func.body.blocks for binding in block.bindings]
 
 
-# What is parsed is what a builder builds
+# The parser and the builder make the same programs
 
 
 def test_a_function_is_what_a_builder_builds() -> None:
@@ -310,7 +310,7 @@ def test_branches() -> None:
     assert structural_equal(from_source(func.script()), func)
 
 
-def test_a_branch_may_end_in_what_is_not_a_call() -> None:
+def test_the_last_value_of_a_branch_need_not_be_a_call() -> None:
     func = source("""
         @R.function
         def main(x: R.Tensor((2,), "float32"), c: R.Prim("bool")):
@@ -513,7 +513,7 @@ def test_classes_and_functions_that_are_not_decorated() -> None:
 
 def test_code_without_a_text_is_refused() -> None:
     names: dict[str, Any] = {"R": R}
-    with pytest.raises(OSError, match=r"there is no source text; give it to from_source instead"):
+    with pytest.raises(OSError, match=r"there is no source text; pass the text to from_source"):
         exec("@R.function\ndef f(x: R.Tensor):\n    return x", names)
 
 
@@ -626,7 +626,7 @@ def test_calls_are_printed_as_they_are_written(call: str) -> None:
 
 
 def test_every_operator_can_be_written() -> None:
-    """R offers what `relaxvm.op` offers."""
+    """R has the operators of `relaxvm.op`."""
     for name in op.CONSTRUCTORS:
         found: Any = R
         for part in name.split("."):
@@ -636,10 +636,10 @@ def test_every_operator_can_be_written() -> None:
         R.sofmax  # noqa: B018
 
 
-# Places
+# Locations
 
 
-def test_bindings_and_values_have_places() -> None:
+def test_bindings_and_values_have_locations() -> None:
     text = dedent("""
         @R.function
         def main(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")):
@@ -663,16 +663,16 @@ def test_bindings_and_values_have_places() -> None:
     assert func.span.line == 3
 
 
-def test_places_of_decorated_code_are_those_of_the_file() -> None:
+def test_locations_of_decorated_code_are_those_of_the_file() -> None:
     @R.function
     def main(x: R.Tensor((2,), "float32")):
-        y = R.add(x, x)  # the line that is looked for
+        y = R.add(x, x)  # the expected line
         return y
 
     (y,) = bindings(main)
     assert y.span.file == __file__
     with open(__file__) as file:
-        assert "the line that is looked for" in file.read().split("\n")[y.span.line - 1]
+        assert "# the expected line" in file.read().split("\n")[y.span.line - 1]
     assert y.span.column == 9
 
 
@@ -687,7 +687,7 @@ def test_messages_of_decorated_code_name_the_file() -> None:
 # Robustness
 
 
-def test_the_collector_of_cycles_runs_again_after_a_mistake() -> None:
+def test_the_garbage_collector_is_enabled_after_a_mistake() -> None:
     assert gc.isenabled()
     with pytest.raises(DiagnosticError):
         from_source("@R.function\ndef f(x: R.Tensor):\n    return y")
@@ -734,7 +734,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Any) -> None:
         assert module.main.params[0].ty.dims[0].value == number
 
 
-# TVM's own text
+# TVM's text
 
 
 PROGRAMS = [
@@ -825,8 +825,8 @@ class Module:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_tvm_prints_is_parsed(program: str) -> None:
-    """The same program, through TVM's parser and printer."""
+def test_tvms_text_is_parsed(program: str) -> None:
+    """TVM's parser and printer make a text of the same program."""
     pytest.importorskip("tvm")
     from tvm.script import from_source as from_source_of_tvm
 
@@ -835,7 +835,7 @@ def test_what_tvm_prints_is_parsed(program: str) -> None:
 
 
 def test_type_variables() -> None:
-    """What TVM 0.27 hoists out of signatures; each function has its own."""
+    """TVM 0.27 prints type variables outside of signatures; each function has its own."""
     same(
         """
         # from tvm.script import ir as I

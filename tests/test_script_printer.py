@@ -1,4 +1,4 @@
-"""The printer of script: laws over random modules, golden text, exactness of constants."""
+"""The script printer: properties of random modules, golden text, exact constants."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def parsed(text: str) -> IRModule:
     return module
 
 
-# Laws
+# Properties
 
 
 @settings(max_examples=150)
 @given(programs.modules())
-def test_printing_and_parsing_gives_the_module_back(module: IRModule) -> None:
+def test_printing_and_parsing_round_trip(module: IRModule) -> None:
     text = module.script()
     again = parsed(text)
     assert_structural_equal(module, again)
@@ -71,8 +71,8 @@ def test_printing_and_parsing_gives_the_module_back(module: IRModule) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_programs_that_run_come_back(seed: int) -> None:
-    """Programs of operators and kernels, as the tests of the compiler generate them."""
+def test_runnable_programs_round_trip(seed: int) -> None:
+    """Random programs of operators and kernels, from the generator of the compiler's tests."""
     module = relax_generator.generate(seed).module
     text = module.script()
     again = parsed(text)
@@ -83,7 +83,7 @@ def test_programs_that_run_come_back(seed: int) -> None:
 @settings(max_examples=50)
 @given(programs.modules())
 def test_text_depends_on_structure_and_names_alone(module: IRModule) -> None:
-    """A copy, made through JSON, has no object in common with the module."""
+    """A copy, made by saving as JSON and loading, shares no object with the module."""
     from relaxvm.ir.json import load_json, save_json
 
     assert load_json(save_json(module)).script() == module.script()
@@ -114,7 +114,7 @@ FLOATS = ["float16", "float32", "float64", "bfloat16", "float8_e4m3fn"]
 @pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int8", "uint64", "int64"])
 @given(data=st.data())
 def test_constants_keep_every_bit(dtype: str, data: st.DataObject) -> None:
-    from relaxvm.values import as_dtype
+    from relaxvm.dtypes import as_dtype
 
     if dtype in ("bfloat16", "float8_e4m3fn"):
         pytest.importorskip("ml_dtypes")
@@ -151,7 +151,7 @@ def test_large_constants_are_bytes_which_str_leaves_out() -> None:
 
 
 def golden_module() -> IRModule:
-    """Most of what there is."""
+    """A module with most kinds of nodes."""
     bb = BlockBuilder()
     device = VDevice("llvm", 1)
     bb.get()
@@ -201,7 +201,7 @@ def test_golden(golden: Callable[[str, str | bytes], None]) -> None:
 
 
 def test_printed_modules_are_python_files(tmp_path: object) -> None:
-    """What is printed can be run by Python as well, whose decorators then make the module."""
+    """Python can also run the printed text; its decorators then make the module."""
     import importlib.util
     import pathlib
 
@@ -291,7 +291,7 @@ def test_functions_alone() -> None:
         f'    gv: {ty} = I.GlobalVar("other")(x)',
         "    return gv",
     ]
-    # The type of the other function is what reading a call of it needs.
+    # Parsing a call needs the type of the callee.
     other = f'I.GlobalVar("other", R.Callable(({ty},), {ty}, True))'
     assert func.script() == str(func).replace('I.GlobalVar("other")', other)
     assert_structural_equal(from_source(func.script()), func)
@@ -324,7 +324,7 @@ def test_a_function_that_calls_others_is_read_without_them() -> None:
     assert_structural_equal(read, func)
     assert read.script() == func.script()
     callees = {b.value.op for b in read.body.blocks[0].bindings if type(b.value.op) is GlobalVar}
-    assert len(callees) == 1  # one GlobalVar of each name
+    assert len(callees) == 1  # one GlobalVar per name
 
 
 HOST = from_source("""
@@ -366,7 +366,7 @@ def test_numbers_of_other_classes_are_written_as_numbers() -> None:
 
 def test_an_object_that_cannot_be_written_is_refused_when_it_is_read() -> None:
     text = HOST.with_attrs({"what": object()}).script()
-    with pytest.raises(DiagnosticError, match="an attribute of the class object, which script"):
+    with pytest.raises(DiagnosticError, match="an attribute of class object, which script"):
         from_source(text)
 
 
@@ -383,7 +383,7 @@ def test_parts_of_programs() -> None:
     assert str(block).count("\n") > 5
 
 
-def test_the_type_of_what_an_if_defines_stands_before_it() -> None:
+def test_the_type_of_a_result_of_if_is_printed_before_it() -> None:
     text = """@R.function(private=True)
 def main(c: R.Tensor((), dtype="bool")) -> R.Any:
     y: R.Any
@@ -397,7 +397,7 @@ def main(c: R.Tensor((), dtype="bool")) -> R.Any:
     assert str(func.body.blocks[0].bindings[0].var.ty) == "R.Any"
 
 
-def test_bodies_that_are_not_in_normal_form_can_be_looked_at() -> None:
+def test_bodies_that_are_not_in_normal_form_can_be_printed() -> None:
     x = Var("x", TensorType((2,), "float32"))
     nested = Call(GlobalVar("f"), [If(const(True), SeqExpr([], x), SeqExpr([], x)), x])
     assert str(nested) == 'I.GlobalVar("f")(<If>, x)'
@@ -435,7 +435,7 @@ def test_identifiers(hint: str, name: str) -> None:
     assert identifier(hint) == name
 
 
-def test_no_name_hides_what_the_text_needs() -> None:
+def test_names_do_not_shadow_names_of_the_script() -> None:
     hints = ["R", "T", "I", "cls", "float", "True", "Module", "int"]
     variables = [Var(hint, TensorType((1,), "float32")) for hint in hints]
     bb = BlockBuilder()
@@ -505,11 +505,11 @@ def test_private_functions_whose_names_cannot_be_defined() -> None:
 
 def test_two_functions_of_one_symbol_are_refused() -> None:
     text = _module_of(NAMES).script().replace('"a-b"', '"a.b"')
-    with pytest.raises(DiagnosticError, match=r"the module has a function 'a\.b' already"):
+    with pytest.raises(DiagnosticError, match=r"the module already has a function 'a\.b'"):
         from_source(text)
 
 
-def test_functions_whose_names_tvm_prints_so() -> None:
+def test_names_with_dots_in_tvms_text() -> None:
     pytest.importorskip("tvm")
     from tvm import relax
 

@@ -1,4 +1,4 @@
-"""Shape programs: their encoding, their meaning, and that the core computes the same."""
+"""Shape programs: their encoding, their meaning, and their execution by the core."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaxvm import ExecBuilder, Shape, VirtualMachine, shape_program
+from relaxvm import ExecBuilder, Shape, VirtualMachine
 from relaxvm.builtins.shape import compute_shape
 from relaxvm.errors import InternalError, VerifyError
-from relaxvm.formats import binary
-from relaxvm.shape_program import BY_NAME, OPS, Step, decode, encode, evaluate, problem, text
+from relaxvm.executable import shape_program
+from relaxvm.executable.formats import binary
+from relaxvm.executable.shape_program import (
+    BY_NAME,
+    OPS,
+    Step,
+    decode,
+    encode,
+    evaluate,
+    problem,
+    text,
+)
 
 NAME = "relaxvm.builtin.compute_shape"
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
@@ -25,7 +35,7 @@ SLOTS = 4
 
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 3) -> list[Step]:
-    """Postfix code that leaves one value."""
+    """Postfix code that computes one value."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         if draw(st.booleans()):
             return [("const", draw(VALUES))]
@@ -37,7 +47,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> list[Step]:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Shape:
-    """Programs of some assignments to the slots of a small heap."""
+    """Programs with some assignments to the slots of a small heap."""
     steps: list[Step] = []
     for _ in range(draw(st.integers(0, 4))):
         steps += [*draw(expressions()), ("store", draw(st.integers(0, SLOTS - 1)))]
@@ -86,7 +96,7 @@ def test_text(steps: list[Step], want: str) -> None:
 
 @given(programs(), HEAPS)
 def test_the_text_is_python(program: Shape, heap: list[int]) -> None:
-    """Read as Python, where nothing overflows or divides by zero, it means the same."""
+    """Without overflow and division by zero, the text has the same meaning as Python."""
     try:
         want = evaluate(program, heap)
     except (OverflowError, ZeroDivisionError):
@@ -95,7 +105,7 @@ def test_the_text_is_python(program: Shape, heap: list[int]) -> None:
     scope = {"h": slots, "select": lambda cond, a, b: a if cond else b}
     for line in filter(None, text(program).split("; ")):
         target, _, value = line.partition(" = ")
-        for word in (" and ", " or "):  # Python gives one of the operands
+        for word in (" and ", " or "):  # Python returns one of the operands
             if word in value:
                 return
         exec(f"{target} = int({value})", scope)
@@ -118,7 +128,7 @@ def test_the_text_is_python(program: Shape, heap: list[int]) -> None:
         ((1, 0, 0, 1, 19, 2, 0), "word 4: select: expected 3 values on the stack, got 2"),
     ],
 )
-def test_what_is_no_program(words: tuple[int, ...], message: str) -> None:
+def test_malformed_programs(words: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=f"^shape program: {message}"):
         decode(words)
     with pytest.raises(InternalError, match=f"^compute_shape: program: {message}"):
@@ -140,7 +150,7 @@ def test_what_is_no_program(words: tuple[int, ...], message: str) -> None:
         ([("load", 0)], "expected a store at the end"),
     ],
 )
-def test_what_does_not_encode(steps: list[Step], message: str) -> None:
+def test_programs_that_cannot_be_encoded(steps: list[Step], message: str) -> None:
     with pytest.raises(ValueError, match=f"^shape program: {message}"):
         encode(steps)
 
@@ -149,7 +159,7 @@ def test_what_does_not_encode(steps: list[Step], message: str) -> None:
 
 
 def of(name: str, *values: int) -> int:
-    """What an operation makes of values."""
+    """The result of an operation."""
     steps: list[Step] = [*(("const", value) for value in values), name, ("store", 0)]
     return evaluate(encode(steps), [0])[0]
 
@@ -199,11 +209,11 @@ def test_assignments_take_effect_in_order() -> None:
     assert evaluate(program, [4, 9]) == {0: 5, 1: 5}
 
 
-# In a machine
+# In a VM
 
 
 def machine(program: Shape, optimize: bool = True) -> VirtualMachine:
-    """``main(heap)`` runs the program and gives the heap back."""
+    """``main(heap)`` runs the program and returns the heap."""
     b = ExecBuilder()
     with b.function("main", num_inputs=1):
         b.emit_call(NAME, [b.r(0), b.convert_constant(program)])
@@ -212,7 +222,7 @@ def machine(program: Shape, optimize: bool = True) -> VirtualMachine:
 
 
 def outcome(program: Shape, heap: np.ndarray, optimize: bool) -> tuple[Any, list[int]]:
-    """The class and words of the error, if any, and what the heap holds then."""
+    """Return the class and message of the error, if any, and the contents of the heap."""
     error = None
     try:
         machine(program, optimize)["main"](heap)
@@ -233,8 +243,8 @@ def test_the_core_computes_the_same(program: Shape, values: list[int]) -> None:
         assert outcome(program, np.array(values), optimize) == (want_error, want)
 
 
-def test_the_core_does_it_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference is not called where the guard holds, and is where it does not."""
+def test_the_core_does_not_call_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference is called only if the guard fails."""
     program = encode([("const", 6), ("load", 0), "floordiv", ("store", 1)])
     vm = machine(program)
     calls = []
@@ -289,7 +299,7 @@ def test_heaps_of_any_kind(make: Any) -> None:
     assert outcome(program, make(), True) == outcome(program, make(), False)
 
 
-def test_what_a_heap_must_be() -> None:
+def test_wrong_heaps() -> None:
     program = encode([("const", 7), ("store", 1)])
     with pytest.raises(IndexError, match=r"compute_shape: store: heap slot 1: expected 0 to 0"):
         compute_shape(np.zeros(1, np.int64), program)
@@ -299,7 +309,7 @@ def test_what_a_heap_must_be() -> None:
         compute_shape(np.zeros(2, np.int64), 1)
 
 
-def test_a_program_that_only_the_run_knows() -> None:
+def test_a_program_known_only_at_run_time() -> None:
     b = ExecBuilder()
     with b.function("main", num_inputs=2):
         b.emit_call(NAME, [b.r(0), b.r(1)])

@@ -11,7 +11,8 @@ import pytest
 
 from relaxvm import DebugInfo, ExecBuilder, Span, VMExecutable
 from relaxvm.errors import InternalError
-from relaxvm.source import MAX_LINE, Location, underlined
+from relaxvm.executable.debug_info import MAX_LINE, Location
+from relaxvm.executable.underline import underlined
 
 TEXT = "def main(x):\n    y = f(x)\n    z = g(\n        y)\n    return z\n"
 Y = Span("m.py", 2, 5, 2, 13)
@@ -19,7 +20,7 @@ Z = Span("m.py", 3, 5, 4, 11)
 
 
 def program(*, debug: bool = True, source: bool = True) -> VMExecutable:
-    """Two bindings and a return; then a function of which nothing is known."""
+    """Two bindings and a return; then a function without locations."""
     ib = ExecBuilder()
     if source:
         ib.add_source("m.py", TEXT)
@@ -62,7 +63,7 @@ class TestSpan:
 
 
 class TestBuilder:
-    def test_records_what_at_says(self) -> None:
+    def test_records_locations_of_at(self) -> None:
         debug = debug_of(program())
         assert [(debug.span(pc), debug.variable(pc)) for pc in range(4)] == [
             (Y, "y"),
@@ -88,14 +89,14 @@ class TestBuilder:
         with ib.function("main"):
             ib.at()
             ib.emit_ret(ib.void_arg())
-            ib.at(Y, "y")  # of no instruction
+            ib.at(Y, "y")  # not of an instruction
         assert ib.get().debug is None
 
     def test_code_is_the_same_with_and_without(self) -> None:
         assert program() == program(debug=False)
         assert hash(program()) == hash(program(debug=False))
 
-    def test_the_last_word_counts(self) -> None:
+    def test_the_last_location_counts(self) -> None:
         ib = ExecBuilder()
         with ib.function("main"):
             ib.at(Y, "y")
@@ -150,7 +151,7 @@ class TestBuilder:
             (Y, "", InternalError, "at: variable: expected a name, got an empty string"),
         ],
     )
-    def test_not_a_place(self, span: Any, var: Any, error: type[Exception], message: str) -> None:
+    def test_wrong_spans(self, span: Any, var: Any, error: type[Exception], message: str) -> None:
         ib = ExecBuilder()
         with pytest.raises(error, match=f"^function 'main', pc 0: {message}"), ib.function("main"):
             ib.at(span, var)
@@ -178,7 +179,7 @@ class TestDebugInfo:
         assert one.location(4) == Location(3, None, "y")
         assert one.location(1000) == Location(5, Y)
 
-    def test_what_was_overwritten_leaves_no_trace(self) -> None:
+    def test_overwritten_locations_leave_no_trace(self) -> None:
         assert DebugInfo.of([(0, Z, "z"), (0, Y, "y")]) == DebugInfo.of([(0, Y, "y")])
         assert DebugInfo.of([(0, Y, "y"), (1, Z, None), (1, Y, "y")]) == DebugInfo.of([(0, Y, "y")])
 
@@ -241,14 +242,14 @@ class TestDebugInfo:
         [
             (Span("m", 0, 1), "lines and columns from 1 on"),
             (Span("m", 1, 0), "lines and columns from 1 on"),
-            (Span("m", 2, 1, 1, 1), "to end where it begins or behind"),
-            (Span("m", 2, 3, 2, 2), "to end where it begins or behind"),
+            (Span("m", 2, 1, 1, 1), "to end where it begins or after that"),
+            (Span("m", 2, 3, 2, 2), "to end where it begins or after that"),
             (Span("m", 1 << 31, 1), "expected numbers from -1 to 2147483647"),
             (Span("m", 1 << 64, 1), "expected numbers up to 2147483647"),
             (Span("", 1, 1), "files: expected distinct names, none of them empty"),
         ],
     )
-    def test_spans_that_cannot_be(self, span: Span, message: str) -> None:
+    def test_invalid_spans(self, span: Span, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             DebugInfo.of([(0, span, None)])
 
@@ -271,7 +272,7 @@ class TestDebugInfo:
             ({"runs": ((0.0, 0, 0), (2, 1, 1))}, "runs: expected integers"),
             ({"spans": ((0, 1, 1, 1, 2), (0, 1, 1, 1, 2))}, "spans: expected distinct ones"),
             ({"spans": ((0, 1, 1, 1, 2), (2, 2, 1, 2, 2))}, "spans: file: expected indices below"),
-            ({"spans": ((0, 1, 1, 1, 2), (0, 2, 1, 1, 2))}, "to end where it begins or behind"),
+            ({"spans": ((0, 1, 1, 1, 2), (0, 2, 1, 1, 2))}, "to end where it begins or after that"),
             ({"files": ("m", "n")}, "spans: file: expected indices below 2, each used"),
             ({"files": ()}, "spans: file: expected indices below 0"),
             ({"variables": ("x", "x")}, "variables: expected distinct names"),
@@ -282,7 +283,7 @@ class TestDebugInfo:
             ({"line_texts": ("a",)}, "line_texts: expected 0, one per line number, got 1"),
         ],
     )  # fmt: skip
-    def test_columns_that_cannot_be(self, changes: dict[str, object], message: str) -> None:
+    def test_invalid_columns(self, changes: dict[str, object], message: str) -> None:
         columns = {"runs": self.RUNS, "spans": self.SPANS, "files": ("m",),
                    "variables": ("x", "y"), **changes}  # fmt: skip
         with pytest.raises(ValueError, match=message):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -13,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import relaxvm
-from relaxvm import toolchain
+from relaxvm.native import toolchain
+
+from . import children
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)")
@@ -25,7 +26,7 @@ SKIP = re.compile(r"<!-- skip: \S.* -->")
 
 
 def run(command: list[str], cwd: Path, **env: str) -> None:
-    done = subprocess.run(
+    done = children.run(
         command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
@@ -44,7 +45,7 @@ def read(path: Path) -> str:
 
 
 def python_of(text: str) -> str:
-    """The blocks of Python of a page, each on its own lines of it."""
+    """Yield the Python blocks of a page, each with its line numbers in the page."""
     lines = text.splitlines()
     out = [""] * len(lines)
     at = 0
@@ -78,14 +79,14 @@ WITH_CODE = [page for page in PAGES if python_of(read(page)).strip()]
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page run one after the other, in an empty directory."""
+    """All blocks of a page run in order, in an empty directory."""
     if "compile_c" in read(page) and toolchain.compiler() is None:
         pytest.skip("there is no C compiler")
     (tmp_path / "code").mkdir()
     code = tmp_path / "code.py"
     code.write_text(python_of(read(page)), encoding="utf-8")
-    # Compiled under the name of the page: a traceback quotes its lines.  Scripts of Relax are read
-    # from what linecache has under that name.
+    # Compiled under the name of the page: a traceback quotes its lines, and the source of Relax
+    # scripts is read from linecache under that name.
     program = (
         "import linecache\n"
         f"page = {str(page)!r}\n"
@@ -123,7 +124,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_readme_has_two_commands() -> None:
-    """CI runs the first two blocks of shell as they stand there."""
+    """CI runs the first two shell blocks exactly as written."""
     text = read(ROOT / "README.md")
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2

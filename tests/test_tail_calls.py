@@ -1,4 +1,4 @@
-"""A function that calls itself last runs in one frame, however often it does."""
+"""Tail calls of a function to itself run in one frame, however many there are."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def main(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
         vm["main"](scalar(10))
 
 
-def test_arguments_that_change_places() -> None:
+def test_swapped_arguments() -> None:
     vm = machine("""
 @R.function
 def main(
@@ -120,7 +120,7 @@ def main(a: R.Tensor((), "int64"), b: R.Tensor((), "int64")) -> R.Tensor((), "in
     assert vm["main"](scalar(0), scalar(9)) == 2
 
 
-def test_what_is_left_of_an_iteration_is_let_go() -> None:
+def test_values_of_an_iteration_are_freed() -> None:
     alive: list[int] = []
 
     class Counted:
@@ -154,7 +154,7 @@ def main(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
     assert Counted.count == 0
 
 
-def test_dynamic_shapes_are_matched_in_every_turn() -> None:
+def test_dynamic_shapes_are_matched_in_every_iteration() -> None:
     seen = []
 
     def look(x: Any, out: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tensor expressions run: topi against numpy, and what `emit_te` makes."""
+"""Tensor expressions: topi compared with numpy, and the functions that `emit_te` makes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_topi_is_numpy(name: str, library: Any) -> None:
     assert_structural_equal(from_source(func.script()), func)
 
 
-def test_emit_te_passes_what_no_shape_tells() -> None:
+def test_emit_te_passes_variables_that_are_in_no_shape() -> None:
     n, m = ir.Var("n", "int64"), ir.Var("m", "int64")
     x = ir.Var("x", ir.TensorType([n, m], "float32"))
     builder = BlockBuilder()
@@ -177,7 +177,7 @@ def test_emit_te_takes_a_dimension_that_is_an_expression() -> None:
     assert out.tolist() == [0, 1, 2, 3]
 
 
-def test_emit_te_refuses_what_it_cannot_take() -> None:
+def test_emit_te_refuses_unsupported_arguments() -> None:
     x = ir.Var("x", ir.TensorType(None, "float32", ndim=2))
     builder = BlockBuilder()
     with builder.function("main", [x]):
@@ -201,7 +201,7 @@ def _sum_of_even(x: Any) -> Any:
 
 
 def test_axes_in_arithmetic() -> None:
-    """Of a reduction: in indices, values and conditions."""
+    """Reduction axes in indices, values and conditions."""
     x, w = RNG.standard_normal(5).astype("float32"), RNG.standard_normal(3).astype("float32")
     bb = BlockBuilder()
     params = [relaxvm.ir.Var(n, ir.TensorType((d,), "float32")) for n, d in (("x", 5), ("w", 3))]
@@ -219,7 +219,7 @@ def _parameters(function: Any) -> list[tuple[str, Any]]:
 
 
 def test_parameters_are_those_of_tvm() -> None:
-    """By name, order and default; there are fewer of some."""
+    """Names, order and defaults are equal; some functions lack parameters of TVM's."""
     theirs = pytest.importorskip("tvm.topi")
     names = [name for name in operators.__all__ if name != "nn"]
     pairs = [(getattr(topi, name), getattr(theirs, name)) for name in names]

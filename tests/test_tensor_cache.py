@@ -1,4 +1,4 @@
-"""The tensor cache: folders of weights, also hostile ones, and parameters from the cache."""
+"""The tensor cache: folders of weights, including hostile ones, and cached parameters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def stored(array: np.ndarray, form: str) -> bytes:
 
 
 def write(folder: Path, *shards: dict[str, np.ndarray], form: str = "raw") -> dict[str, Any]:
-    """A folder with a shard per dict; returns its index."""
+    """Write a folder with one shard per dict; return its index."""
     index: dict[str, Any] = {"metadata": {"ParamSize": 1}, "records": []}
     for i, arrays in enumerate(shards):
         data, records = b"", []
@@ -139,8 +139,8 @@ def test_nested_folders_and_gaps(tmp_path: Path) -> None:
 
 
 @needs_posix
-def test_a_folder_behind_a_link(tmp_path: Path) -> None:
-    """The caller's own path may be a link; what the files name may not."""
+def test_a_link_to_a_folder(tmp_path: Path) -> None:
+    """The caller's path may be a link; paths in files must not be."""
     (tmp_path / "real").mkdir()
     write(tmp_path / "real", {"a": np.float32([1])})
     (tmp_path / "link").symlink_to("real")
@@ -170,7 +170,7 @@ def test_any_names_and_sizes(
     }
 
 
-# Folders that are wrong
+# Malformed folders
 
 
 def test_files_that_are_missing(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_bools_are_0_or_1(tmp_path: Path) -> None:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder inside of `tmp_path`, with a shard's bytes right beside it."""
+    """A folder in `tmp_path`, with the bytes of a shard next to the folder."""
     folder = tmp_path / "model"
     folder.mkdir()
     write(folder, {"a": np.float32([1, 2])})
@@ -334,7 +334,7 @@ def test_an_index_that_is_a_link(outside: Path) -> None:
 
 
 @needs_posix
-def test_what_is_no_plain_file(outside: Path) -> None:
+def test_paths_that_are_not_regular_files(outside: Path) -> None:
     (outside / "folder").mkdir()
     os.mkfifo(outside / "pipe")
     for path in ("folder", "pipe"):

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from relaxvm import VirtualMachine
 from relaxvm.errors import CancelledError
 from relaxvm.executable import VMExecutable
 
+from . import children
 from .asm import Asm, Reg, r0, r1, r2
 from .corpus import CORPUS, Run, registry
 from .oracle import Oracle, Outcome, assert_same_outcome, meets
@@ -33,7 +35,7 @@ MIXED = ("kernel_errors", "alloc_static", "alloc_two", "alloc_in_loop", "alloc_d
 
 @pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
-    """Let threads take turns much more often than usual."""
+    """Make threads switch much more often than usual."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -41,7 +43,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 def in_threads(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """Results of ``work(0) ... work(count - 1)``, all started together."""
+    """Return the results of ``work(0) ... work(count - 1)``, run by threads that start together."""
     barrier = threading.Barrier(count)
 
     def started(i: int) -> Any:
@@ -56,7 +58,7 @@ Job = tuple[VirtualMachine, Run, Outcome]
 
 
 def jobs(optimize: bool = True) -> list[Job]:
-    """Calls of many functions on machines that all threads share, with what they must do."""
+    """Calls of many functions on VMs that all threads share, with the expected outcomes."""
     found = []
     for name in MIXED:
         case = CORPUS[name]
@@ -85,8 +87,8 @@ def test_mixed_functions_and_errors(optimize: bool) -> None:
     in_threads(lambda i: run_jobs(todo, i, rounds=5))
 
 
-def test_instrument_comes_and_goes() -> None:
-    """Threads get right results while another one switches the instrument on and off."""
+def test_setting_and_removing_an_instrument() -> None:
+    """Threads get correct results while another one sets and removes the instrument."""
     todo = jobs()
     machines = {id(vm): vm for vm, _, _ in todo}.values()
     seen: set[str] = set()
@@ -124,8 +126,8 @@ def endless() -> VMExecutable:
 
 
 def test_cancel_stops_all_threads() -> None:
-    """Runs in progress end with CancelledError, also while others call other functions; later runs
-    are not touched."""
+    """Runs in progress end with CancelledError, even while other threads call other functions;
+    later runs are not affected."""
     vm = VirtualMachine(endless(), functions=registry())
     done = threading.Event()
 
@@ -140,7 +142,7 @@ def test_cancel_stops_all_threads() -> None:
             return "was cancelled"
         for j in range(200):
             x = np.full(3, j)
-            with contextlib.suppress(CancelledError):  # it may be hit as well, while in progress
+            with contextlib.suppress(CancelledError):  # this run may be cancelled too
                 assert (vm["double"](x) == 2 * x).all()
         return "went on"
 
@@ -153,8 +155,8 @@ def test_cancel_stops_all_threads() -> None:
     assert vm["double"](21) == 42
 
 
-def test_a_busy_run_lets_others_go_on() -> None:
-    """A loop without any Python in it does not keep the interpreter to itself."""
+def test_a_busy_run_lets_other_threads_run() -> None:
+    """A loop without Python code lets other threads run."""
     vm = VirtualMachine(endless(), functions=registry())
     spinner = threading.Thread(target=lambda: Outcome.of(vm["spin"], (1,)))
     spinner.start()
@@ -181,7 +183,7 @@ def test_making_machines_in_threads() -> None:
 
 
 def test_results_travel_between_threads() -> None:
-    """Tensors that one thread allocates are dropped by another while both use the machine."""
+    """Tensors that one thread allocated are freed by another while both use the VM."""
     case = CORPUS["alloc_static"]
     vm = VirtualMachine(case.executable, functions=registry())
     ours: list[list[Any]] = [[] for _ in range(THREADS)]
@@ -207,19 +209,24 @@ def test_results_travel_between_threads() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_fork() -> None:
-    """A machine with warm caches works in a child, and the child leaves the parent's alone."""
+    """A VM with warm caches works in a forked child, and the child does not affect the parent's."""
     todo = jobs()
     run_jobs(todo, 0, rounds=1)
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(children.DEADLINE))  # ends the child if it hangs
             run_jobs(todo, 1, rounds=1)
             status = 0
         finally:
             os._exit(status)
-    run_jobs(todo, 2, rounds=1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    try:
+        run_jobs(todo, 2, rounds=1)
+    finally:
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def run_in_worker(executable: VMExecutable, function: str, args: tuple[Any, ...]) -> Any:
@@ -227,7 +234,7 @@ def run_in_worker(executable: VMExecutable, function: str, args: tuple[Any, ...]
 
 
 def test_worker_processes() -> None:
-    """Executables are pickled to fresh processes, results come back."""
+    """Executables are pickled to new processes, which return results."""
     names = ("dense_layer", "shape_heap", "closures", "tensor_constants", "odd_names", "recursion")
     todo = [(CORPUS[name].executable, run) for name in names for run in CORPUS[name].runs[:1]]
     context = multiprocessing.get_context("spawn")

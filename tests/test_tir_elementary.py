@@ -1,4 +1,4 @@
-"""exp and its like in float32: right, and the same bit for bit in C and in Python."""
+"""exp and similar functions in float32: accurate, and bit for bit the same in C and in Python."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from relaxvm import ir, tir
+from relaxvm.native.toolchain import compiler
 from relaxvm.tir.build import compile_prim_func
 from relaxvm.tir.lower_c import c_source
 from relaxvm.tir.normalize import normalize
-from relaxvm.toolchain import compiler
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
 
@@ -69,7 +69,7 @@ def test_values(name: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("name", EXACT)
 def test_c_and_python_are_equal_bit_for_bit(name: str) -> None:
-    # Of the end of a row a C compiler makes other code than of the rest.
+    # A C compiler makes different code for the end of a row.
     for values in (VALUES, VALUES[:1], VALUES[3:20]):
         a, b = results(name, values, "c"), results(name, values, "python")
         np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
@@ -90,14 +90,14 @@ def test_short_floats(name: str, dtype: str) -> None:
 
 
 @needs_compiler
-def test_float64_is_that_of_the_libraries() -> None:
+def test_float64_uses_the_library_functions() -> None:
     values = np.linspace(0.1, 3)
     for name, exact in EXACT.items():
         for prefer in ("c", "python"):
             np.testing.assert_allclose(results(name, values, prefer), exact(values), rtol=1e-14)
 
 
-def test_a_text_has_the_functions_that_it_calls() -> None:
+def test_a_text_contains_only_the_functions_that_it_calls() -> None:
     text = c_source([normalize(function("tanh", "float32"), "f")])
     for name in ("scaled", "exp_float32", "signed_as", "tanh_float32"):
         assert text.count(f"float {name}(") == 1

@@ -1,4 +1,4 @@
-"""PrimFuncs run: as C and as Python, against a plain evaluator and numpy."""
+"""PrimFuncs as C and as Python, compared with a plain evaluator and numpy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import pickle
 import re
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ import numpy as np
 import pytest
 
 from relaxvm import ir, tir
+from relaxvm.native.c_support import HEAD, pieces_of
+from relaxvm.native.kernel_library import KernelLibrary
+from relaxvm.native.toolchain import compiler
 from relaxvm.script import tir as T
 from relaxvm.tir import PrimFunc
-from relaxvm.tir.build import KernelLibrary, build_prim_funcs, compile_prim_func
-from relaxvm.tir.c_support import HEAD
-from relaxvm.tir.lower_c import pieces_of
-from relaxvm.toolchain import compiler
+from relaxvm.tir.build import build_prim_funcs, compile_prim_func
 from relaxvm.versions import get_include
 
-from . import tir_kernels
+from . import children, tir_kernels
 from .tir_evaluator import run_prim_func
 
 FUNCS: dict[str, PrimFunc] = {
@@ -226,7 +225,7 @@ def test_shifts_beyond_the_width(library: KernelLibrary) -> None:
     assert c[3].tolist() == [61, 0, 61, 0, 63]
 
 
-def test_logic_looks_no_further_than_it_must(library: KernelLibrary) -> None:
+def test_logic_short_circuits(library: KernelLibrary) -> None:
     a, b, c = _random(8, dtype="bool"), _random(8, dtype="bool", seed=2), _zeros(6, 8, dtype="bool")
     library["logic"](a, b, c)
     shifted = np.concatenate([np.zeros(3, bool), a[:5]])
@@ -248,7 +247,7 @@ def test_empty_dimensions(library: KernelLibrary, shape: tuple[int, int, int]) -
     np.testing.assert_allclose(c, a @ b, rtol=1e-6)
 
 
-# What goes wrong
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -306,7 +305,7 @@ def test_arrays_of_any_strides(library: KernelLibrary) -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
 
 
-def test_an_input_that_overlaps_the_output_is_read_as_it_was(library: KernelLibrary) -> None:
+def test_an_input_that_overlaps_the_output_is_read_before_writing(library: KernelLibrary) -> None:
     a = _random(4, 4)
     expected = _zeros(4, 4)
     library["matmul"](a, a, expected)
@@ -327,7 +326,7 @@ def test_outputs_that_overlap_are_refused(library: KernelLibrary) -> None:
 # Building
 
 
-def test_without_a_compiler_it_is_python_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_kernels_run_as_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.warns(UserWarning, match="no C compiler: CC is 'no-such-compiler', .*; total "
                       "will run as Python"):
@@ -337,7 +336,7 @@ def test_without_a_compiler_it_is_python_and_says_so(monkeypatch: pytest.MonkeyP
     assert s == 5
 
 
-def test_a_library_is_made_again_from_its_state(library: KernelLibrary) -> None:
+def test_a_library_is_restored_from_its_state(library: KernelLibrary) -> None:
     import json
 
     again = KernelLibrary(json.loads(json.dumps(library.state())))
@@ -358,10 +357,10 @@ def test_every_function_is_a_piece_of_its_text(tmp_path: Path) -> None:
         for name, piece in zip(source["names"], pieces, strict=True):
             assert piece.startswith(f"/* ---- {name} ---- */\n")
             (tmp_path / f"{name}.c").write_text(HEAD + piece, "utf-8")
-    # None needs another one.
+    # No function needs another one.
     command = [*shlex.split(compiler() or ""), "-fsyntax-only", "-DSUPPORT=0", "-Werror",
                f"-I{get_include()}", *map(str, tmp_path.iterdir())]  # fmt: skip
-    subprocess.run(command, check=True)
+    children.run(command, check=True)
 
 
 @needs_compiler
@@ -409,14 +408,14 @@ def test_names_of_any_kind(library: KernelLibrary) -> None:
         built["<lambda>"]()
 
 
-def test_what_there_is_no_c_for_is_python_and_says_so() -> None:
+def test_functions_without_c_run_as_python_with_a_warning() -> None:
     pytest.importorskip("ml_dtypes")
     A = tir.decl_buffer((3,), "float8_e4m3fn", "A")
     i = ir.Var("i", "int32")
     func = tir.PrimFunc([A], tir.For(i, 0, 3, 0, tir.BufferStore(A, A[0], [i])))
     if compiler() is None:
         pytest.skip("needs a C compiler")
-    with pytest.warns(UserWarning, match="there is no C for data type float8_e4m3fn; it runs as"):
+    with pytest.warns(UserWarning, match="C cannot express data type float8_e4m3fn; it runs as"):
         library = build_prim_funcs({"small": func, "total": FUNCS["total"]})
     import ml_dtypes
 
@@ -447,12 +446,12 @@ def test_bfloat16_rounds_after_every_operation(library: KernelLibrary) -> None:
         (lambda A, n: tir.BufferStore(A, A[n], [0]), ValueError,
          "f: variable n has no value where it is used"),
         (lambda A, n: tir.BufferStore(tir.decl_buffer((2,), "float32", "B"), A[0], [0]), ValueError,
-         "f: buffer B is no parameter and is not allocated"),
+         "f: buffer B is neither a parameter nor allocated"),
         (lambda A, n: tir.AllocBuffer(tir.decl_buffer((n,), "float32", "B")), ValueError,
-         "f: the shape of buffer B has n, which is no parameter"),
+         "f: the shape of buffer B has n, which is neither a parameter nor"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_lowered(statement: Any, error: type, message: str) -> None:
+def test_functions_that_cannot_be_lowered(statement: Any, error: type, message: str) -> None:
     A, n = tir.decl_buffer((2,), "float32", "A"), ir.Var("n", "int32")
     with pytest.raises(error, match=message):
         build_prim_funcs({"f": tir.PrimFunc([A], statement(A, n))})
@@ -480,14 +479,14 @@ def test_a_function_without_parameters(library: KernelLibrary) -> None:
         function(1)
 
 
-def test_a_dimension_that_nothing_tells() -> None:
+def test_a_dimension_that_cannot_be_inferred() -> None:
     n = ir.Var("n", "int64")
     A = tir.decl_buffer((n * 2,), "float32", "A")
-    with pytest.raises(ValueError, match="f: nothing gives n a value"):
+    with pytest.raises(ValueError, match="f: n has no value"):
         build_prim_funcs({"f": tir.PrimFunc([A], tir.Evaluate(0))})
 
 
-def test_local_memory_that_cannot_be_had(library: KernelLibrary) -> None:
+def test_local_memory_that_cannot_be_allocated(library: KernelLibrary) -> None:
     n = ir.Var("n", "int64")
     A, B = tir.decl_buffer((2,), "float64", "A"), tir.decl_buffer((n, n), "float64", "B")
     body = tir.SeqStmt([tir.AllocBuffer(B), tir.BufferStore(A, A[1], [0])])

@@ -1,6 +1,6 @@
-"""Random loop nests: C, Python and the plain evaluator agree, also on what goes wrong.
+"""Random loop nests: C, Python and the plain evaluator agree, including errors.
 
-Indices are often out of bounds and divisors 0, since nothing but an error may come of that.
+Indices are often out of bounds and divisors are often 0, which must always be an error.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 from relaxvm import ir, tir
 from relaxvm.ir import prim
 from relaxvm.ir.equality import assert_structural_equal
+from relaxvm.native.toolchain import compiler
 from relaxvm.script import from_source
 from relaxvm.tir.build import build_prim_funcs
-from relaxvm.toolchain import compiler
 
 from .tir_evaluator import EvaluationError, run_prim_func
 
@@ -26,7 +26,7 @@ MISTAKES = (IndexError, ZeroDivisionError)
 
 
 class Maker:
-    """Makes one function: buffers of symbolic shapes, nested loops, conditions, stores."""
+    """Generates one function: buffers of symbolic shapes, nested loops, conditions, stores."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -112,7 +112,7 @@ class Maker:
             number = rng.randint(0, 9)
             return prim.immediate(dtype, float(number) if prim.is_float(dtype) else number)
         if choice < 0.35:
-            # Floats are made of integers, not integers of floats: those may be out of range.
+            # Floats are made from integers, not integers from floats, which may be out of range.
             usable = [b for b in self.buffers if prim.is_float(dtype) or not prim.is_float(b.dtype)]
             buffer = rng.choice([*usable, self.numbers])
             return prim.cast(buffer[tuple(self.place(buffer))], dtype)
@@ -143,7 +143,7 @@ def _arguments(func: tir.PrimFunc, seed: int, n: int, m: int) -> list[Any]:
 
 
 def _is_bound(func: tir.PrimFunc) -> bool:
-    """Whether every dimension that the body uses is one of a parameter."""
+    """Whether every dimension that the body uses is a dimension of a parameter."""
     found: list[ir.Var] = []
     tir.post_order_visit(func.body, lambda e: found.append(e) if type(e) is ir.Var else None)
     bound = {dim for param in func.params for dim in param.shape}

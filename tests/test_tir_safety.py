@@ -1,5 +1,5 @@
-"""PrimFuncs made to break what is generated from them: indices that proofs take for others, numbers
-that overflow, variables with two values, names with code in them."""
+"""Adversarial PrimFuncs: indices for which a naive bounds proof would be wrong, numbers that
+overflow, variables with two values, names that contain code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from relaxvm import ir, tir
 from relaxvm.ir import prim
 from relaxvm.ir.expr import Expr, IntImm, Var
+from relaxvm.native.c_support import c_string
+from relaxvm.native.toolchain import compiler
 from relaxvm.tir import Bind, BufferLoad, BufferStore, For, PrimFunc, SeqStmt, decl_buffer
 from relaxvm.tir.build import compile_prim_func
-from relaxvm.tir.c_prelude import c_string
-from relaxvm.toolchain import compiler
 
 BACKENDS = [
     pytest.param("c", marks=pytest.mark.skipif(compiler() is None, reason="needs a C compiler")),
@@ -41,11 +41,11 @@ def compiled(params: list[Var], body: Any, prefer: Any) -> Callable[..., Any]:
     return compile_prim_func(PrimFunc(params, body), "f", prefer=prefer)
 
 
-# Indices that are within bounds for integers of unlimited width only
+# Indices that are within bounds only for integers of unlimited width
 
 
 def _back(i: Var) -> Expr:
-    """`i` for small values; from 2 on another number, since the product overflows."""
+    """`i` for small values; a different number from 2 on, because the product overflows."""
     return prim.FloorDiv(prim.Mul(i, i32(2**30)), i32(2**30))
 
 
@@ -75,7 +75,7 @@ INDICES: dict[str, Callable[[Var], Expr]] = {
 
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
-def test_what_overflows_within_an_index_proves_nothing(
+def test_overflow_in_an_index_proves_nothing(
     prefer: str, index: Callable[[Var], Expr]
 ) -> None:
     A, i = decl_buffer((8,), "int32", "A"), Var("i", "int32")
@@ -84,7 +84,7 @@ def test_what_overflows_within_an_index_proves_nothing(
         function(np.zeros(8, "int32"))
 
 
-def test_what_overflows_within_the_index_of_an_index_proves_nothing(prefer: str) -> None:
+def test_overflow_in_the_index_of_an_index_proves_nothing(prefer: str) -> None:
     A, B, i = (
         decl_buffer((8,), "int32", "A"),
         decl_buffer((2**19,), "int32", "B"),
@@ -103,7 +103,7 @@ def test_what_overflows_within_the_index_of_an_index_proves_nothing(prefer: str)
 # Variables
 
 
-def test_variables_of_one_name_are_told_from_what_checks_are_made_of(prefer: str) -> None:
+def test_variables_with_the_same_name_are_distinguished_in_checks(prefer: str) -> None:
     A, B = decl_buffer((4, 4), "int32", "A"), decl_buffer((4, 4), "int32", "B")
     n, x, y = Var("n", "int64"), Var("x1", "int64"), Var("x1", "int64")
     body = BufferStore(B, BufferLoad(A, [x + n, y]), [x, y])
@@ -131,11 +131,11 @@ def _loop_within(A: tir.Buffer, i: Var) -> Any:
 @pytest.mark.parametrize("body", [_bound_within, _let_within, _loop_within])
 def test_a_variable_has_one_value(prefer: str, body: Callable[..., Any]) -> None:
     A, i = decl_buffer((Var("n", "int64"),), "int32", "A"), Var("i", "int64")
-    with pytest.raises(ValueError, match="is given a value where it has one already"):
+    with pytest.raises(ValueError, match="is defined again where it already has a value"):
         compiled([A], body(A, i), prefer)
 
 
-def test_what_was_known_of_a_loop_is_forgotten_behind_it(prefer: str) -> None:
+def test_facts_about_a_loop_are_forgotten_after_it(prefer: str) -> None:
     A, i = decl_buffer((8,), "int32", "A"), Var("i", "int64")
     store = BufferStore(A, 1, [i])
     body = SeqStmt([loop(i, 8, store), Bind(i, IntImm("int64", FAR)), store])
@@ -147,7 +147,7 @@ def test_what_was_known_of_a_loop_is_forgotten_behind_it(prefer: str) -> None:
         compiled([A], body, prefer)(np.zeros(8, "int32"))
 
 
-def test_a_variable_of_a_branch_is_not_seen_behind_it(prefer: str) -> None:
+def test_a_variable_of_a_branch_is_not_visible_after_it(prefer: str) -> None:
     A, n, v = decl_buffer((8,), "int32", "A"), Var("n", "int32"), Var("v", "int32")
     body = SeqStmt([tir.IfThenElse(n > 0, Bind(v, i32(1))), BufferStore(A, v, [0])])
     with pytest.raises(ValueError, match="f: variable v has no value where it is used"):
@@ -179,7 +179,7 @@ def test_a_buffer_has_one_memory(prefer: str) -> None:
 # Loops
 
 
-def test_a_step_beyond_all_numbers(prefer: str) -> None:
+def test_a_step_that_overflows(prefer: str) -> None:
     A, i, s = decl_buffer((8,), "int32", "A"), Var("i", "int64"), Var("s", "int64")
     function = compiled([A, s], loop(i, 3, BufferStore(A, 1, [i]), least=5, step=s), prefer)
     a = np.zeros(8, "int32")
@@ -279,7 +279,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_no_name_runs(prefer: Any, name: str, tmp_path: Path) -> None:
+def test_names_cannot_inject_code(prefer: Any, name: str, tmp_path: Path) -> None:
     found = tmp_path / "ran"
     code = f"fopen({str(found)!r}, 'w')" if prefer == "c" else f"open({str(found)!r}, 'w')"
     name = name.replace("%s", code)
@@ -298,7 +298,7 @@ def test_no_name_runs(prefer: Any, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["what?", 'a "b" \\ ???/ \n%d \x00', "\u00e4\U0001f600"])
-def test_literals_hold_the_text(prefer: str, text: str) -> None:
+def test_literals_are_escaped(prefer: str, text: str) -> None:
     literal = c_string(text)
     assert literal[0] == literal[-1] == '"'
     assert literal.isascii()

@@ -1,4 +1,4 @@
-"""The text of PrimFuncs: what is printed is read back as the same, and mistakes are shown."""
+"""The text of PrimFuncs: printing and parsing round-trip, and errors show the location."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_assignments_of_scalars() -> None:
     assert_structural_equal(named, plain)
 
 
-def test_python_around_is_seen() -> None:
+def test_python_variables_can_be_used() -> None:
     size, name = 8, "block of the test"
 
     @T.prim_func
@@ -151,7 +151,7 @@ class Module:
         ("T.where(n > 3)", "T.where is for blocks"),
         ("with open('x'):\n    pass", r"FileNotFoundError|expected T.sblock"),
         ("x = T.Buffer((3,))", "buffer 'x' has no memory"),
-        ("try:\n    pass\nexcept ValueError:\n    pass", "try: no statement of TIR"),
+        ("try:\n    pass\nexcept ValueError:\n    pass", "try: not a statement of TIR"),
         ("T.exp(n)", "exp: expected a float scalar, got n"),
         ("T.exq(n)", "T has no 'exq'"),
         ("while n:\n    pass", "while: the condition is a bool, got n"),
@@ -160,7 +160,7 @@ class Module:
         ("x, y = T.axis.remap('SSX', [n, n])", "expected one of S and R"),
     ],
 )
-def test_mistakes_are_shown_where_they_are(body: str, message: str) -> None:
+def test_mistakes_are_shown_with_their_location(body: str, message: str) -> None:
     lines = "\n".join("    " + line for line in body.split("\n"))
     text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32"), n: T.int32):\n{lines}\n'
     with pytest.raises(DiagnosticError, match=message) as caught:
@@ -174,8 +174,8 @@ def test_mistakes_are_shown_where_they_are(body: str, message: str) -> None:
     [
         ("A", "parameter 'A' has no type"),
         ("A: 3", "parameter 'A': expected T.Buffer"),
-        ("A: T.int32 = 3", "has no default"),
-        ("*A: T.int32", "positional parameters only"),
+        ("A: T.int32 = 3", "cannot have a default"),
+        ("*A: T.int32", "only positional parameters"),
         ('A: T.Buffer(("n + 1",), "float32")', "'n' is not defined"),
     ],
 )
@@ -209,7 +209,7 @@ def test_specialize() -> None:
     assert "n" not in {p.name for p in special.params}
     text = special.script()
     assert "range(m + T.int64(3))" in text or "range(T.int64(3) + m)" in text
-    with pytest.raises(TypeError, match="specialize: A is no scalar"):
+    with pytest.raises(TypeError, match="specialize: A is not a scalar"):
         func.specialize({func.params[0]: 3})
 
 
@@ -254,7 +254,7 @@ def _tensors(*shapes: Any, dtype: str = "float32") -> list[te.Tensor]:
     return [te.placeholder(s, dtype, f"x{i}") for i, s in enumerate(shapes)]
 
 
-def test_te_is_what_script_says() -> None:
+def test_te_and_script_make_the_same_functions() -> None:
     n = te.var("n", "int64")
     (x,) = _tensors((n, 4))
     k = te.reduce_axis((0, 4), "k")
@@ -293,7 +293,7 @@ def test_te_mistakes() -> None:
         x[0]
     with pytest.raises(TypeError, match="takes 1 indices, the shape has 2 dimensions"):
         te.compute((3, 4), lambda i: x[i, 0])
-    with pytest.raises(ValueError, match="input x0 is no parameter"):
+    with pytest.raises(ValueError, match="input x0 is not a parameter"):
         te.create_prim_func([te.compute((3,), lambda i: x[i, 0])])
     with pytest.raises(ValueError, match=r"dimensions .*4.* and .*5.* do not broadcast"):
         topi.add(x, te.placeholder((3, 5)))

@@ -1,4 +1,4 @@
-"""Kernels, from the same text, by TVM's compiler and by ours."""
+"""Kernels from the same text, compiled by TVM and by relaxvm."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from relaxvm.ir.equality import structural_equal
+from relaxvm.native.kernel_library import KernelLibrary
 from relaxvm.script import from_source
-from relaxvm.tir.build import KernelLibrary, build_prim_funcs
+from relaxvm.tir.build import build_prim_funcs
 
 from . import tir_kernels
 from .test_tir_lowering import EXACT, FUNCS
 
 tvm = pytest.importorskip("tvm")
 
-# Overflow, division of the least integer and casts out of range are defined here, not there.
+# Overflow, division of the minimum integer and casts out of range are undefined in TVM.
 OTHERWISE = {"integer_arithmetic"}
-# TVM's build does not take these: thread_binding is for devices, `logic` reads out of bounds, a
-# returned value and scans are not for this target.
+# TVM's build does not support these: thread_binding is for devices, `logic` reads out of bounds,
+# and returned values and scans are not for this target.
 NOT_THERE = {"loops", "logic", "answer"}
 NAMES = sorted(set(EXACT) - OTHERWISE - NOT_THERE)
 
@@ -57,18 +58,18 @@ def test_results_are_tvms(name: str, texts: dict[str, str], library: KernelLibra
     for a, b in zip(ours, theirs, strict=True):
         if isinstance(a, np.ndarray):
             exact = a.dtype.kind != "f" or name not in ("matmul", "transposed_matmul", "conv2d")
-            # There products and sums may be fused.
+            # TVM may fuse products and sums.
             if exact:
                 np.testing.assert_array_equal(a, b.numpy())
             else:
                 np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-5)
 
 
-# Scalars in memory have a layout there, which buffers do not have here.
+# In TVM, scalars in memory have a layout; here buffers do not.
 @pytest.mark.parametrize("name", sorted(set(FUNCS) - {"bits", "checked", "answer", "control"}))
 def test_what_we_print_is_read_by_tvm_as_the_same(name: str, texts: dict[str, str]) -> None:
     printed = FUNCS[name].script()
-    # What is written in quotes is int32 there; int64 variables are declared before the function.
+    # In TVM, dimensions in quotes are int32; int64 variables are declared before the function.
     wide = re.findall(r"^    (\w+) = T\.int64\(\)$", printed, re.M)
     for var in wide:
         printed = f'{var} = TypeVar("{var}")\n' + printed.replace(f"    {var} = T.int64()\n", "")

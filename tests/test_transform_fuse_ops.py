@@ -1,4 +1,4 @@
-"""FuseOps: what becomes a chain, what does not, and that results are equal bit for bit."""
+"""FuseOps: which calls become chains, and that results are equal bit for bit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main({params}):
 
 
 def chains(mod: IRModule) -> list[str]:
-    """The chains of a module."""
+    """Return the chains of a module."""
     fused = []
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
@@ -105,7 +105,7 @@ def test_levels_and_lengths() -> None:
     assert chains(FuseOps(2)(mod)) == ["exp($0); abs(%0) -> %1"]
 
 
-def test_kernels_that_no_step_is_are_left() -> None:
+def test_kernels_that_cannot_be_steps_are_left() -> None:
     unchanged(ANY_SIZE, """
 @R.function
 def main(x: R.Tensor((4,), "float32")):
@@ -119,7 +119,7 @@ def main(x: R.Tensor((4,), "float32")):
 """)  # fmt: skip
 
 
-def test_what_is_written_in_place_is_read_where_it_stands() -> None:
+def test_reads_of_tensors_written_in_place_do_not_move() -> None:
     unchanged(
         ANY_SIZE,
         """

@@ -1,5 +1,5 @@
-"""The lowering passes: edge cases, what they refuse, what they leave alone.  Their effect on plain
-programs is shown by docs/passes.md, and compared with TVM's in test_tvm_passes.py."""
+"""The lowering passes: edge cases, errors, and programs that they do not change.  docs/passes.md
+shows their effect on plain programs; test_tvm_passes.py compares them with TVM's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relaxvm.ir import (
     VarBinding,
     assert_structural_equal,
 )
-from relaxvm.pipeline import LOWERING
+from relaxvm.transform.pipelines import LOWERING
 
 from .passes import apply, check, module, run, unchanged
 
@@ -41,7 +41,7 @@ def main(x: R.Tensor((4,), "float32")):
 @pytest.mark.parametrize("make", [
     make for make, _ in LOWERING if make().name not in ("KillAfterLastUse", "VMShapeLower")
 ], ids=lambda make: make().name)  # fmt: skip
-def test_what_has_nothing_to_lower_is_given_back(make: Any) -> None:
+def test_functions_with_nothing_to_lower_are_returned_unchanged(make: Any) -> None:
     unchanged(make(), PLAIN)
 
 
@@ -197,7 +197,7 @@ def main(x: R.Tensor((4,), "float32")):
 
 
 @pytest.mark.parametrize("overwritten", ["x2", "view"])
-def test_no_view_of_what_is_written_in_place(overwritten: str) -> None:
+def test_no_view_of_a_tensor_written_in_place(overwritten: str) -> None:
     unchanged(
         transform.RewriteDataflowReshape(),
         f"""
@@ -254,7 +254,7 @@ def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
     assert (run(mod, (X, X)) == X + X).all()
 
 
-def test_dataflow_blocks_have_to_be_gone() -> None:
+def test_dataflow_blocks_must_be_lowered_before() -> None:
     mod = module("""
 @R.function
 def main(x: R.Tensor((4,), "float32")):
@@ -314,7 +314,7 @@ def main(s: R.Shape):
     a: R.Tensor(dtype="float32") = R.builtin.alloc_tensor(s, R.dtype("float32"), 0)
     return a
 """)
-    with pytest.raises(TypeError, match=r"a: the shape s is of type R\.Shape; its rank has to be"):
+    with pytest.raises(TypeError, match=r"a: the shape s is of type R\.Shape; its rank must be"):
         transform.LowerAllocTensor()(mod)
 
 
@@ -329,7 +329,7 @@ def main(x: R.Tensor((4,), "float32")):
         transform.LowerRuntimeBuiltin()(mod)
 
 
-def test_what_a_branch_uses_last_is_let_go_behind_it() -> None:
+def test_values_last_used_in_a_branch_are_killed_after_it() -> None:
     check(transform.KillAfterLastUse(), """
 @R.function(pure=False)
 def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
@@ -393,7 +393,7 @@ def main(x: R.Tensor(("n",), "float32")):
 """)  # fmt: skip
 
 
-def test_local_functions_have_to_be_gone() -> None:
+def test_local_functions_must_be_lifted_before() -> None:
     mod = module("""
 @R.function(pure=False)
 def main(x: R.Tensor((4,), "float32")):
@@ -418,7 +418,7 @@ def main(x: R.Tensor(("n + m",), "float32"), y: R.Tensor(("n",), "float32"),
 """)  # fmt: skip
     func = mod["main"]
     without = IRModule({"main": Function(func.params[:2], func.body, func.ret_ty, False)})
-    with pytest.raises(TypeError, match="symbolic variable m has no value here: no parameter's"):
+    with pytest.raises(TypeError, match="symbolic variable m has no value here: it is not"):
         transform.VMShapeLower()(without)
 
 
@@ -446,7 +446,7 @@ def main(x: R.Tensor(ndim=1, dtype="float32")):
 
 
 def messages(mod: IRModule) -> list[str]:
-    """Texts that checks of the first function carry."""
+    """Return the error contexts of checks in the first function."""
     return [arg.value for block in mod["main"].body.blocks for b in block.bindings
             if type(b.value) is Call and type(b.value.op) is ExternFunc
             for arg in b.value.args[-1:] if hasattr(arg, "value")]  # fmt: skip
@@ -477,7 +477,7 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Any):
     ((X.astype("float64"), X), ValueError, r"param\[0\], param=x.*dtype"),
     ((5, X), TypeError, r"param\[0\], param=x"),
 ])  # fmt: skip
-def test_what_a_failed_check_says(args: Any, error: type[Exception], text: str) -> None:
+def test_messages_of_failed_checks(args: Any, error: type[Exception], text: str) -> None:
     mod = module("""
 @R.function
 def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):

@@ -1,4 +1,4 @@
-"""The optimizing passes: edge cases, what they leave alone, what they refuse."""
+"""The optimizing passes: edge cases, programs that they do not change, errors."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
     CanonicalizeBindings, DeadCodeElimination, EliminateCommonSubexpr, FoldConstant,
     InlinePrivateFunctions, Normalize, transform.FuseOps,
 ])  # fmt: skip
-def test_what_cannot_be_better_is_given_back(make: Any) -> None:
+def test_functions_with_nothing_to_optimize_are_returned_unchanged(make: Any) -> None:
     unchanged(make(), BRANCHES)
 
 
 # CanonicalizeBindings
 
 
-def test_what_a_local_function_takes_out_of_a_tuple_is_its_own() -> None:
+def test_a_local_function_gets_its_own_tuple_items() -> None:
     unchanged(
         CanonicalizeBindings(),
         """
@@ -67,7 +67,7 @@ def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"))):
     )
 
 
-def test_what_a_dataflow_block_hides_is_not_used_behind_it() -> None:
+def test_variables_of_a_dataflow_block_are_not_used_after_it() -> None:
     check(
         CanonicalizeBindings(),
         """
@@ -95,7 +95,7 @@ def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
     )
 
 
-def test_an_output_takes_the_place_of_what_it_names() -> None:
+def test_an_output_replaces_the_variable_that_it_names() -> None:
     check(
         CanonicalizeBindings(),
         """
@@ -121,7 +121,7 @@ def main(x: R.Tensor((4,), "float32")):
     )
 
 
-def test_a_cast_that_says_something_stays() -> None:
+def test_a_cast_that_adds_information_stays() -> None:
     check(
         CanonicalizeBindings(),
         """
@@ -231,7 +231,7 @@ def bump(x: T.Buffer((4,), "float32")):
 """
 
 
-def test_what_is_written_in_place_is_not_shared() -> None:
+def test_tensors_written_in_place_are_not_shared() -> None:
     unchanged(
         EliminateCommonSubexpr(),
         BUMP
@@ -301,7 +301,7 @@ def main(x: R.Tensor((), "float32")):
     )
 
 
-def test_what_is_written_in_place_is_no_constant() -> None:
+def test_tensors_written_in_place_are_not_constants() -> None:
     mod = module(
         BUMP,
         """
@@ -324,7 +324,7 @@ def main(x: R.Tensor((4,), "float32")):
 # DeadCodeElimination
 
 
-def test_a_cast_outside_of_dataflow_is_a_demand() -> None:
+def test_a_cast_outside_of_dataflow_is_kept_as_a_check() -> None:
     check(
         DeadCodeElimination(),
         """
@@ -353,7 +353,7 @@ def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float3
     )
 
 
-def test_what_a_dimension_needs_stays() -> None:
+def test_bindings_that_define_dimensions_stay() -> None:
     unchanged(
         DeadCodeElimination(),
         """
@@ -528,7 +528,7 @@ def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m",), "float32"), s: 
 @pytest.mark.parametrize(
     "value", [X, const(X), [1.0, 2.0, 3.0, 4.0]], ids=["array", "const", "list"]
 )
-def test_a_weight_tells_dimensions(value: Any) -> None:
+def test_bound_weights_define_dimensions(value: Any) -> None:
     mod = apply(BindParams("main", {"w": value}), WEIGHTS)
     x, _ = mod["main"].params
     assert str(x.ty) == 'R.Tensor((n, 4), dtype="float32")'
@@ -544,7 +544,7 @@ def test_params_are_bound_by_variable_as_well() -> None:
 @pytest.mark.parametrize(("name", "params", "error", "text"), [
     ("mian", {}, ValueError, r"the module has no function 'mian'; did you mean 'main'"),
     ("main", {"v": X}, ValueError, r"function 'main' has no parameter 'v'"),
-    ("main", {Var("w"): X}, ValueError, r"w is no parameter of function 'main'"),
+    ("main", {Var("w"): X}, ValueError, r"w is not a parameter of function 'main'"),
     ("main", {"w": X.astype("int32")}, TypeError, r"parameter 'w' of function 'main' is of type"),
     ("main", {"w": X.reshape(2, 2)}, TypeError, r"parameter 'w' of function 'main' is of type"),
 ])  # fmt: skip
@@ -554,7 +554,7 @@ def test_params_that_cannot_be_bound(name: str, params: Any, error: Any, text: s
 
 
 def test_a_primfunc_has_no_params_to_bind() -> None:
-    with pytest.raises(ValueError, match="function 'bump' is no Relax function"):
+    with pytest.raises(ValueError, match="function 'bump' is not a Relax function"):
         BindParams("bump", {})(module(BUMP))
 
 

@@ -1,4 +1,4 @@
-"""Devices of tensors: hints that become devices, devices that are exchanged."""
+"""Virtual devices: hints that become devices, and replacement of devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def devices(text: str) -> str:
 
 
 def realized(before: str, after: str) -> None:
-    """RealizeVDevice makes `after` of `before`."""
+    """Check that RealizeVDevice turns `before` into `after`."""
     result = apply(RealizeVDevice(), module(devices(before)))
     assert_structural_equal(result, module(devices(after)))
     assert_structural_equal(RealizeVDevice()(result), result)
@@ -62,7 +62,7 @@ def main(x: @1, y: @1, z: @1):
     )
 
 
-def test_a_copy_ends_it() -> None:
+def test_a_copy_ends_the_propagation() -> None:
     realized(
         """
 F:
@@ -131,7 +131,7 @@ def main(c: R.Prim("bool"), x: @1, y: @1, z: @) -> @1:
     )
 
 
-def test_a_hint_on_what_is_elsewhere_is_a_copy() -> None:
+def test_a_hint_for_another_device_is_a_copy() -> None:
     before = """
 F:
 def main(x: @0):
@@ -198,7 +198,7 @@ def main(x: @, y: @):
         RealizeVDevice()(mod)
 
 
-def test_a_device_that_is_not_there() -> None:
+def test_an_unknown_device() -> None:
     mod = module(devices("""
 F:
 def main(x: @):

@@ -1,4 +1,4 @@
-"""docs/trust.md shows the rules and the limits as they are."""
+"""docs/trust.md shows the current rules and limits."""
 
 from __future__ import annotations
 

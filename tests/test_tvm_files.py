@@ -1,4 +1,4 @@
-"""Files and listings against apache-tvm: what one writes the other reads, byte for byte."""
+"""Files and listings, exchanged with apache-tvm in both directions, byte for byte."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.dtypes import as_dtype
 from relaxvm.errors import FormatError
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.formats import binary
-from relaxvm.formats.text import as_text, parse_text, stats
+from relaxvm.executable.formats import binary
+from relaxvm.executable.formats.text import as_text, parse_text, stats
 from relaxvm.isa import FuncKind
-from relaxvm.values import Shape, as_dtype
+from relaxvm.values import Shape
 
 from .corpus import CORPUS
 from .format_strategies import STREAM_DTYPES, by_hand
@@ -45,7 +46,7 @@ def check_listings(ex: VMExecutable, module: Any) -> None:
         assert stats(ex) == module["stats"]()
 
 
-# What we write, TVM reads
+# TVM reads our files
 
 
 @pytest.mark.parametrize("case", SAVABLE, ids=str)
@@ -54,7 +55,7 @@ def test_tvm_reads_the_corpus(case: Any, tmp_path: Path) -> None:
     data = ex.to_bytes()
     if any(isinstance(value, np.ndarray) and 0 in value.shape[1:] for value in ex.constants):
         with pytest.raises(tvm.error.InternalError, match="Invalid DLTensor file format"):
-            read_by_tvm(data)  # TVM writes such a tensor, and cannot read it
+            read_by_tvm(data)  # TVM writes such a tensor but cannot read it
         return
     module = read_by_tvm(data)
     assert written_by_tvm(module, tmp_path) == data
@@ -129,13 +130,13 @@ def test_every_type_of_constant_runs_on_both(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128"])
-def test_tvm_keeps_what_it_cannot_compute_with(name: str, tmp_path: Path) -> None:
+def test_tvm_keeps_data_types_without_operations(name: str, tmp_path: Path) -> None:
     ex = returning(np.array([1 + 2j], name))
     assert written_by_tvm(read_by_tvm(ex.to_bytes()), tmp_path) == ex.to_bytes()
 
 
 def test_memory_scopes_mean_the_same(tmp_path: Path) -> None:
-    """TVM writes them in the order of a hash table; sorted, they are what we write."""
+    """TVM writes them in the order of a hash table; sorted, they are equal to ours."""
     ex = VMExecutable([], [1, 2, 3], [], [], {0: "global", 1: "local", 2: "texture"})
     again = binary.loads(written_by_tvm(read_by_tvm(ex.to_bytes()), tmp_path))
     assert again == ex
@@ -154,12 +155,12 @@ def test_tvm_reads_the_older_magic_as_we_do() -> None:
     assert data != new
 
 
-# What TVM writes, we read
+# We read TVM's files
 
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, bytes]:
-    """Streams of TVM's compiler, both modes where it has both."""
+    """Streams of TVM's compiler, in both execution modes if possible."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {

@@ -1,11 +1,10 @@
-"""Models that TVM compiled, run here with their kernels: in a process without TVM and beside it."""
+"""Models compiled by TVM, run by relaxvm with TVM's kernels, in processes with and without TVM."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import toolchain
+from relaxvm.contrib.tvm.library.vectors import alignment_of
 from relaxvm.errors import FormatError, LinkError
-from relaxvm.tvm_library.vectors import alignment_of
+from relaxvm.native import toolchain
 
-from . import tvm_free
+from . import children, tvm_free
 from .tvm_free import same
 
 tvm = pytest.importorskip("tvm")
@@ -37,7 +36,7 @@ each_model = pytest.mark.parametrize("model", RUNNABLE, ids=str)
 
 @pytest.fixture(scope="module")
 def executables() -> dict[str, Any]:
-    """What TVM compiles of the models."""
+    """The executables of the models, compiled by TVM."""
     return {model.name: model.compile() for model in RUNNABLE}
 
 
@@ -51,15 +50,15 @@ def exported(executables: dict[str, Any], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def elsewhere(exported: Path) -> subprocess.CompletedProcess[str]:
-    """The process without TVM that ran them all; it left its results beside them."""
+def elsewhere(exported: Path) -> children.CompletedProcess[str]:
+    """The process without TVM that ran all models; its results are in the same folder."""
     command = [sys.executable, "-m", "tests.tvm_free", str(exported)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return children.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def wanted(exported: Path) -> dict[str, list[Any]]:
-    """What TVM's machine makes of the exported libraries."""
+    """The results of the exported libraries on TVM's VM."""
     for name, function in tvm_free.PACKED.items():
         adapted = tvm_side._adapted(function)
         tvm.register_global_func(name, adapted, override=True)
@@ -83,7 +82,7 @@ def plain(value: Any) -> Any:
     return tvm_free.from_relaxvm(value)
 
 
-def results(model: Model, folder: Path, ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def results(model: Model, folder: Path, ran: children.CompletedProcess[str]) -> dict[str, Any]:
     path = folder / f"{model.name}.results"
     assert path.exists(), f"the process without TVM returned {ran.returncode}: {ran.stderr[-3000:]}"
     found: dict[str, Any] = pickle.loads(path.read_bytes())
@@ -94,7 +93,7 @@ def results(model: Model, folder: Path, ran: subprocess.CompletedProcess[str]) -
 # In a process without TVM
 
 
-def test_nothing_of_tvm_is_in_the_process(elsewhere: subprocess.CompletedProcess[str]) -> None:
+def test_tvm_is_not_in_the_process(elsewhere: children.CompletedProcess[str]) -> None:
     assert elsewhere.returncode == 0, elsewhere.stderr[-3000:]
     assert json.loads(elsewhere.stdout) == []
 
@@ -103,7 +102,7 @@ def test_nothing_of_tvm_is_in_the_process(elsewhere: subprocess.CompletedProcess
 def test_same_as_on_tvm(
     model: Model,
     exported: Path,
-    elsewhere: subprocess.CompletedProcess[str],
+    elsewhere: children.CompletedProcess[str],
     wanted: dict[str, list[Any]],
 ) -> None:
     found = results(model, exported, elsewhere)
@@ -113,14 +112,14 @@ def test_same_as_on_tvm(
 
 @each_model
 def test_eight_threads(
-    model: Model, exported: Path, elsewhere: subprocess.CompletedProcess[str]
+    model: Model, exported: Path, elsewhere: children.CompletedProcess[str]
 ) -> None:
     assert results(model, exported, elsewhere)["threads"]
 
 
 @each_model
 def test_wrong_arguments(
-    model: Model, exported: Path, elsewhere: subprocess.CompletedProcess[str]
+    model: Model, exported: Path, elsewhere: children.CompletedProcess[str]
 ) -> None:
     errors = results(model, exported, elsewhere)["errors"]
     for (_, _, words), (kind, message) in zip(model.wrong(), errors, strict=True):
@@ -128,14 +127,14 @@ def test_wrong_arguments(
         assert all(word in message for word in words), f"{kind}: {message}\nexpected: {words}"
 
 
-# Beside TVM
+# In a process with TVM
 
 
 @each_model
-def test_beside_tvm(
+def test_in_a_process_with_tvm(
     model: Model, executables: dict[str, Any], wanted: dict[str, list[Any]]
 ) -> None:
-    """`relaxvm.from_tvm` of what ``tvm.compile`` returned."""
+    """`relaxvm.from_tvm` of the result of ``tvm.compile``."""
     vm = relaxvm.from_tvm(executables[model.name])
     found = tvm_free.run(vm, model.arguments(), [])
     assert found["threads"]
@@ -145,7 +144,7 @@ def test_beside_tvm(
 
 @pytest.mark.parametrize("name", ["add_dynamic", "topk", "functions", "mlp_static"])
 def test_modules(name: str, exported: Path, wanted: dict[str, list[Any]]) -> None:
-    """`relaxvm.from_tvm` of a module that TVM has loaded."""
+    """`relaxvm.from_tvm` of a module that TVM loaded."""
     vm = relaxvm.from_tvm(tvm.runtime.load_module(str(exported / f"{name}.so")))
     calls = MODELS[name].arguments()
     found = [plain(vm[function](*tvm_free.to_relaxvm(args))) for function, args in calls]
@@ -153,7 +152,7 @@ def test_modules(name: str, exported: Path, wanted: dict[str, list[Any]]) -> Non
 
 
 def test_machines(exported: Path, wanted: dict[str, list[Any]]) -> None:
-    """`relaxvm.from_tvm` of a machine that TVM runs a library on."""
+    """`relaxvm.from_tvm` of a TVM VM that runs a library."""
     module = tvm.runtime.load_module(str(exported / "add_static.so"))
     vm = relaxvm.from_tvm(relax.VirtualMachine(module, tvm.cpu()))
     calls = MODELS["add_static"].arguments()
@@ -163,7 +162,7 @@ def test_machines(exported: Path, wanted: dict[str, list[Any]]) -> None:
 
 @each_model
 def test_files_beside_tvm(model: Model, exported: Path, wanted: dict[str, list[Any]]) -> None:
-    """`relaxvm.load_library` in the process that TVM is in."""
+    """`relaxvm.load_library` in a process that also has TVM."""
     ex = relaxvm.load_library(exported / f"{model.name}.so")
     vm = relaxvm.VirtualMachine(ex, functions=tvm_free.PACKED)
     calls = model.arguments()
@@ -171,11 +170,11 @@ def test_files_beside_tvm(model: Model, exported: Path, wanted: dict[str, list[A
     assert same(found, wanted[model.name])
 
 
-# What kernels may be given
+# Arguments of kernels
 
 
 def test_alignment_follows_from_the_code(exported: Path) -> None:
-    """Tensors are copied only where the kernels' instructions would fault on them."""
+    """Tensors are copied only if the kernels' instructions would fault on them."""
     for path in exported.glob("*.so"):
         kernels = relaxvm.load_library(path).kernels.values()
         wanted = 32 if path.stem == "mlp_avx2" else 16
@@ -227,7 +226,7 @@ def test_read_only_arguments_are_not_changed(tmp_path: Path) -> None:
     assert np.array_equal(np.load(file), x)
 
 
-# What is refused
+# Errors
 
 
 def test_functions_of_the_compiled_mode(tmp_path: Path) -> None:
@@ -243,8 +242,8 @@ def test_functions_of_the_host_are_named(exported: Path) -> None:
         relaxvm.VirtualMachine(ex)
 
 
-def test_loading_is_asked_for(exported: Path) -> None:
-    """`load` reads data; native code is loaded only where it is asked for."""
+def test_native_code_is_loaded_only_on_request(exported: Path) -> None:
+    """`load` reads only data; native code is loaded only on request."""
     path = exported / "add_static.so"
     with pytest.raises((FormatError, LinkError), match=r"native=True|load_library"):
         relaxvm.VirtualMachine(relaxvm.load(path))
@@ -260,7 +259,7 @@ def library(exported: Path) -> bytes:
 
 
 def section(data: bytes, name: bytes) -> tuple[int, int]:
-    """Where the header of an ELF section lies in the file, and where the section does."""
+    """Return the positions of the header of an ELF section and of the section."""
     table, size, count, names = struct.unpack_from("<Q10xHHH", data, 40)
     headers = [table + i * size for i in range(count)]
     texts = struct.unpack_from("<Q", data, headers[names] + 24)[0]
@@ -272,7 +271,7 @@ def section(data: bytes, name: bytes) -> tuple[int, int]:
 
 
 def blob_at(data: bytes) -> int:
-    """Where the executable of a library starts, by its import tree's first kind."""
+    """Return the position of the executable in a library: the first kind of its import tree."""
     return data.index(struct.pack("<Q", 0xD225DE2F4214151E))
 
 
@@ -305,14 +304,14 @@ def test_other_platforms(library: bytes, tmp_path: Path, at: int, value: int, wo
     data[at : at + (2 if at >= 16 else 1)] = value.to_bytes(2 if at >= 16 else 1, "little")
     path = tmp_path / "it.so"
     path.write_bytes(data)
-    if at == 18:  # as data it can be read anywhere
+    if at == 18:  # as data it can be read on any platform
         relaxvm.load(path)
     with pytest.raises((FormatError, LinkError), match=words):
         relaxvm.load_library(path)
 
 
 def test_libraries_without_an_executable(tmp_path: Path) -> None:
-    """A shared library of C, and a library of TVM's with kernels alone."""
+    """A shared library from C, and a library from TVM that has only kernels."""
     path = tmp_path / "it.so"
     tvm.compile(MODELS["scalars"].module["scale"], target="llvm").export_library(str(path))
     for data in (
@@ -328,7 +327,7 @@ def test_unknown_kinds_of_modules(library: bytes, tmp_path: Path) -> None:
 
 
 def test_flipped_bytes(library: bytes, tmp_path: Path) -> None:
-    """Bytes of the executable are changed one by one: it is refused, or still an executable."""
+    """Bytes of the executable are changed one by one: it is rejected, or still an executable."""
     start = blob_at(library)
     rng = np.random.default_rng(11)
     path = tmp_path / "it.so"

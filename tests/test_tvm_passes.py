@@ -1,11 +1,10 @@
-"""The lowering passes against apache-tvm's: the same script through both, stage by stage; and what
-both machines then make of the same arguments."""
+"""The lowering passes compared with apache-tvm's: the output of each pass for the same script, and
+the results of both VMs for the same arguments."""
 
 from __future__ import annotations
 
 import pickle
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from relaxvm.script import from_source
 from relaxvm.tir import PrimFunc, SeqStmt
 from relaxvm.values import Shape
 
+from . import children
 from .lowering_programs import EVERY_STAGE, FUNCTIONS, PROGRAMS, RESULTS_UNCHECKED, SKIPPED
 
 pytest.importorskip("tvm")
@@ -38,21 +38,20 @@ PLANNED_ELSEWHERE = {"StaticPlanBlockMemory"}
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What TVM makes of the programs; in a process of its own, as it stays in memory."""
+    """TVM's output for the programs; in another process, because TVM stays in memory."""
     path = tmp_path_factory.mktemp("tvm") / "lowered.pickle"
-    subprocess.run(
+    children.run(
         [sys.executable, "-m", "tests.tvm_lowering", str(path)],
         cwd=Path(__file__).parent.parent,
         check=True,
         capture_output=True,
-        timeout=300,
     )
     found: dict[str, Any] = pickle.loads(path.read_bytes())
     return found
 
 
 def read(text: str) -> IRModule:
-    """A module as TVM prints it."""
+    """Parse a module that TVM printed."""
     text = re.sub(r"^#.*\n", "", text, flags=re.M)
     text = re.sub(r"ErrorContext.*", _as_ours, text)
     module: IRModule = from_source(text, check_well_formed=False)
@@ -60,9 +59,9 @@ def read(text: str) -> IRModule:
 
 
 def comparable(mod: IRModule, *, return_checks: bool) -> IRModule:
-    """The module without what TVM has in an order of its own: the stores of a shape function, which
-    do not depend on each other; and, unless wanted, without checks of results.  TVM checks the
-    dimensions of a result that the function has allocated with just these; we do not."""
+    """Return the module in a form that can be compared: the stores of a shape function, which are
+    independent, in one order; and, unless wanted, without checks of results.  TVM checks dimensions
+    of results even if the function itself allocated the result with them; relaxvm does not."""
     mod = mod.copy()
     for var, func in list(mod.functions.items()):
         if isinstance(func, PrimFunc) and type(func.body) is SeqStmt:
@@ -82,8 +81,8 @@ class _WithoutReturnChecks(ExprMutator):
 
 
 def _as_ours(context: re.Match[str]) -> str:
-    """The text of an error context with types as our printer writes them: TVM's writes integers,
-    tuples and scalars in two ways each."""
+    """Return an error context with types as our printer writes them: TVM writes integers, tuples
+    and scalars in two ways each."""
     text = re.sub(r"T\.int64\((\d+)\)", r"\1", context[0]).replace("T.Tuple", "R.Tuple")
     text = re.sub(r"(annotation|ty)=T\.(\w+)\)", r'\1=R.Prim(\\"\2\\"))', text)
     return text.replace("R.Shape(ndim=-1)", "R.Shape")
@@ -92,7 +91,7 @@ def _as_ours(context: re.Match[str]) -> str:
 @pytest.mark.parametrize(
     "name", [name for name in PROGRAMS if EVERY_STAGE not in SKIPPED.get(name, ())]
 )
-def test_each_pass_gives_what_tvms_gives(name: str, theirs: dict[str, Any]) -> None:
+def test_each_pass_has_the_output_of_tvms(name: str, theirs: dict[str, Any]) -> None:
     stages = theirs[name]["stages"]
     assert len(stages) == 12, theirs[name]["error"]
     before = read(stages[0][1])
@@ -111,7 +110,7 @@ def test_each_pass_gives_what_tvms_gives(name: str, theirs: dict[str, Any]) -> N
         before = after
 
 
-def test_what_is_skipped_differs_still(theirs: dict[str, Any]) -> None:
+def test_skipped_programs_still_differ(theirs: dict[str, Any]) -> None:
     for name, skipped in SKIPPED.items():
         if EVERY_STAGE in skipped:
             continue
@@ -125,7 +124,7 @@ def test_what_is_skipped_differs_still(theirs: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, p in PROGRAMS.items() if p.calls is not None])
-def test_both_machines_give_the_same(name: str, theirs: dict[str, Any]) -> None:
+def test_both_vms_have_the_same_results(name: str, theirs: dict[str, Any]) -> None:
     assert "error" not in theirs[name], theirs[name]["error"]
     program = PROGRAMS[name]
     assert program.calls is not None
@@ -145,7 +144,7 @@ def _value(arg: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether a value is the one that TVM gave; there a shape is a list."""
+    """Return whether a value is equal to TVM's, in which a shape is a list."""
     if isinstance(b, list):
         return isinstance(a, Shape) and list(a) == b
     if isinstance(b, tuple):

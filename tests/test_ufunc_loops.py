@@ -1,4 +1,4 @@
-"""Kernels that the core runs through numpy's inner loops do what they do when they are called."""
+"""Kernels that the core runs with numpy's inner loops behave as if they were called."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxvm import ExecBuilder, Limits, VirtualMachine, kernels
+from relaxvm.core.floating import report_status
 from relaxvm.errors import LimitError
-from relaxvm.floating import report_status
 from relaxvm.registry import list_funcs
 
 UFUNCS = {name: kernels.ufunc_of(name) for name in list_funcs() if name.startswith(kernels.PREFIX)}
@@ -41,7 +41,7 @@ def machine(name: str, optimize: bool) -> VirtualMachine:
 
 
 def outcome(vm: VirtualMachine, *args: Any) -> tuple[Any, ...]:
-    """The error, the warnings, and the bytes of all arrays afterwards."""
+    """Return the error, the warnings, and the bytes of all arrays afterwards."""
     error = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -54,7 +54,7 @@ def outcome(vm: VirtualMachine, *args: Any) -> tuple[Any, ...]:
 
 
 def assert_same(name: str, make: Callable[[], tuple[Any, ...]]) -> Any:
-    """Both ways of running give the same on fresh arguments, at first and again."""
+    """Check that both ways to run have the same outcome on new arguments, twice."""
     want = outcome(machine(name, False), *make())
     for _ in range(2):
         got = outcome(machine(name, True), *make())
@@ -63,7 +63,7 @@ def assert_same(name: str, make: Callable[[], tuple[Any, ...]]) -> Any:
 
 
 def assert_same_on(name: str, *args: Any) -> None:
-    """The same on copies of these arguments; an array that stands twice is one array."""
+    """Check copies of these arguments; an array that occurs twice stays one array."""
 
     def make() -> tuple[Any, ...]:
         copies = {id(a): a.copy() for a in args if isinstance(a, np.ndarray)}
@@ -73,7 +73,7 @@ def assert_same_on(name: str, *args: Any) -> None:
 
 
 def kernel_calls(call: Callable[[], Any]) -> int:
-    """How often Python code of the kernels is entered meanwhile."""
+    """Count calls of Python code of the kernels."""
     count = 0
 
     def watch(frame: Any, event: str, arg: Any) -> None:
@@ -89,7 +89,7 @@ def kernel_calls(call: Callable[[], Any]) -> int:
 
 
 def samples(dtype: np.dtype[Any], size: int, seed: int = 0) -> np.ndarray:
-    """Ordinary values with all the odd ones among them."""
+    """Ordinary values and all special ones."""
     rng = np.random.default_rng(seed)
     if dtype.kind == "b":
         return rng.integers(0, 2, size).astype(bool)
@@ -108,7 +108,7 @@ def samples(dtype: np.dtype[Any], size: int, seed: int = 0) -> np.ndarray:
 
 
 def result_like(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """An output of the data type that the ufunc gives; of `dtype` where it takes none such."""
+    """An output of the ufunc's result data type, or of `dtype` if the ufunc has no such loop."""
     ufunc = UFUNCS[name]
     try:
         found = ufunc.resolve_dtypes((*[dtype] * ufunc.nin, None))[-1]
@@ -141,7 +141,7 @@ def test_every_kernel(name: str, dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.parametrize("name", UFUNCS)
 def test_one_value_at_a_time(name: str) -> None:
-    """What each odd value alone makes numpy say."""
+    """The warnings of each special value alone."""
     for dtype in (np.dtype("f4"), np.dtype("f8"), np.dtype("i4")):
         values = np.unique(samples(dtype, 200))
         for value in values:
@@ -153,7 +153,7 @@ def test_one_value_at_a_time(name: str) -> None:
                 assert_same_on(name, x, np.array([other], dtype), out)
 
 
-def test_the_core_does_it_by_itself() -> None:
+def test_the_core_does_not_call_the_reference() -> None:
     x, out = np.ones(4, "f4"), np.empty(4, "f4")
     for name, args in ((ADD, (x, x, out)), (EXP, (x, out)), (ADD, (x, x[:1].copy(), out))):
         assert kernel_calls(lambda args=args, name=name: machine(name, True).main(*args)) == 0
@@ -228,7 +228,7 @@ def test_layouts_of_one_input() -> None:
 @pytest.mark.parametrize("dtype", ["f4", "i2", "f8"])
 @pytest.mark.parametrize("offset", [-9, -3, -1, 0, 1, 3, 9])
 def test_overlap(offset: int, dtype: str) -> None:
-    """The result as if the inputs had been read first, whatever lies where."""
+    """The result is as if the inputs had been read first, for any overlap."""
 
     def shifted(both: bool) -> tuple[Any, ...]:
         memory = np.arange(40).astype(dtype)
@@ -280,7 +280,7 @@ def test_any_floats(values: list[float], number: float) -> None:
 
 @pytest.mark.parametrize("size", [1000, 1024, 1025, 16384, 16385, 100_000])
 def test_sizes(size: int) -> None:
-    """Around the sizes from which on something is done otherwise."""
+    """Sizes around thresholds."""
     for dtype in ("f4", "f8", "i4"):
         x, y = samples(np.dtype(dtype), size), samples(np.dtype(dtype), size, 1)
         for name in ("add", "divide", "less", "power"):
@@ -342,8 +342,8 @@ def test_settings_differ_by_kind() -> None:
                 assert_same_on(kernels.PREFIX + "log", x, np.zeros(2))
 
 
-def test_what_happened_before_is_not_reported() -> None:
-    """Python's own arithmetic leaves the status of an overflow behind."""
+def test_earlier_floating_point_errors_are_not_reported() -> None:
+    """Python's arithmetic leaves the overflow status set."""
     one = np.ones(4)
     for make in (lambda: (one, one, np.zeros(4)), lambda: (one * 1, one, None)):
         x, y, out = make()
@@ -362,7 +362,7 @@ def test_in_place_errors_are_reported_once() -> None:
         vm.main(x, x)
     assert len(caught) == 1
     assert x[1] == 2.0
-    vm.main(np.ones(2), x)  # and no more later
+    vm.main(np.ones(2), x)  # and not again later
 
 
 def test_an_error_names_its_place() -> None:
@@ -381,10 +381,10 @@ def test_report_status_is_silent_on_nothing() -> None:
             report_status(2, "add")
 
 
-# Around it
+# References, threads, instruments
 
 
-def test_the_result_register_holds_none() -> None:
+def test_the_result_register_is_none() -> None:
     assert machine(ADD, True).main(np.ones(2), np.ones(2), np.zeros(2)) is None
 
 
@@ -397,7 +397,7 @@ def test_references() -> None:
 
 
 def test_other_threads_run_during_long_loops() -> None:
-    """A thread gets on while another one computes a kernel without end, so to speak."""
+    """A thread makes progress while another one runs a very long kernel."""
     b = ExecBuilder()
     with b.function("main", num_inputs=2):
         for _ in range(50):
@@ -427,7 +427,7 @@ def test_an_instrument_sees_the_call() -> None:
     assert EXP in names
 
 
-def test_a_kernel_of_the_programs_own_is_called() -> None:
+def test_a_kernel_given_to_the_vm_is_called() -> None:
     b = ExecBuilder()
     with b.function("main", num_inputs=2):
         b.emit_call(EXP, [b.r(0), b.r(1)])
@@ -438,7 +438,7 @@ def test_a_kernel_of_the_programs_own_is_called() -> None:
     assert calls == [1]
 
 
-def test_time_and_cancellation_are_looked_at() -> None:
+def test_wall_time_and_cancellation_are_checked() -> None:
     b = ExecBuilder()
     with b.function("main", num_inputs=2):
         b.emit_call(EXP, [b.r(0), b.r(1)])

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from relaxvm import Shape, cpu, device
+from relaxvm.dtypes import as_dtype, dtype_from_dl, dtype_name, dtype_to_dl
 from relaxvm.errors import FormatError
-from relaxvm.values import Device, as_dtype, dtype_from_dl, dtype_name, dtype_to_dl, kind_of
+from relaxvm.values import Device, kind_of
 
 
 def test_shape_is_a_tuple_with_a_class() -> None:

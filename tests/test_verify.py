@@ -1,13 +1,11 @@
-"""The verifier: each rule by the case that breaks only it, and the whole against a slow oracle."""
+"""The verifier: for each rule, a case that breaks only this rule; and a slow oracle."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -20,14 +18,15 @@ import pytest
 import relaxvm
 from relaxvm import isa
 from relaxvm.errors import VerifyError
-from relaxvm.exec_builder import ExecBuilder
 from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable.debug_info import DebugInfo
+from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind, encode_arg
 from relaxvm.registry import Registry, Signature
-from relaxvm.source import DebugInfo
 from relaxvm.values import Shape
 from relaxvm.verify import RULES, Problem, Report, calls, code, verify
 
+from . import children
 from .corpus import CORPUS
 from .slow_verify import accepts, unreachable
 
@@ -85,7 +84,7 @@ def make(
     constants: Sequence[Any] = (),
     scopes: dict[Any, Any] | None = None,
 ) -> VMExecutable:
-    """An executable from words; its only function is main(x), four registers, unless said."""
+    """An executable from words; by default its only function is main(x), with four registers."""
     offsets = np.cumsum([0, *map(len, instructions)])[:-1]
     words = [w for instruction in instructions for w in instruction]
     if functions is None:
@@ -94,13 +93,13 @@ def make(
 
 
 def with_part(executable: VMExecutable, name: str, value: Any) -> VMExecutable:
-    """The executable with a part that its constructor would have refused or repaired."""
+    """Replace a part of an executable with one that its constructor would reject or repair."""
     object.__setattr__(executable, name, value)
     return executable
 
 
 def main_with(*others: Any, **changes: Any) -> VMExecutable:
-    """main(x): return x; with changes to its entry and further entries."""
+    """main(x): return x; with changes to its entry, and more entries."""
     return make(ret(), functions=[replace(bytecode("main", 0, 1), **changes), *others])
 
 
@@ -120,7 +119,7 @@ def known(name: str, *args: int) -> VMExecutable:
 
 @dataclass(frozen=True)
 class Broken:
-    """What breaks a rule, and what the problem must say."""
+    """A case that breaks a rule, and words of the problem's message."""
 
     build: Callable[[], VMExecutable]
     message: str  # a regular expression
@@ -330,7 +329,7 @@ def test_every_rule_has_its_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_case_breaks_its_rule_and_no_other(name):
+def test_a_case_breaks_only_its_rule(name):
     case = CASES[name]
     report = verify(case.build(), registry=KNOWN)
     assert rules_of(report) == {name}
@@ -357,7 +356,7 @@ def test_a_rule_says_what_must_hold(name):
 
 
 def test_all_problems_of_a_file_are_in_one_report():
-    """Rules do not hide each other, whatever their order."""
+    """Rules do not hide each other's problems, in any order."""
     executable = make(
         call(9, 1, word(7, 0), word(CONST, 3)),
         [5],
@@ -376,7 +375,7 @@ def test_all_problems_of_a_file_are_in_one_report():
     }  # fmt: skip
 
 
-# What must be accepted
+# Valid executables
 
 
 @pytest.mark.parametrize("case", CORPUS.values(), ids=str)
@@ -407,7 +406,7 @@ def test_odd_constants_that_are_legal():
     assert verify(make(ret(), constants=values), registry=KNOWN).problems == ()
 
 
-def test_what_the_builder_makes_is_accepted():
+def test_executables_of_the_builder_are_accepted():
     builder = ExecBuilder()
     with builder.function("main", num_inputs=2):
         again, done = builder.label(), builder.label()
@@ -421,9 +420,9 @@ def test_what_the_builder_makes_is_accepted():
 
 
 @pytest.mark.parametrize("mode", ["bytecode", "compiled"])
-def test_what_tvm_compiles_is_accepted(mode):
+def test_executables_of_tvm_are_accepted(mode):
     pytest.importorskip("tvm")
-    from relaxvm.formats import binary
+    from relaxvm.executable.formats import binary
 
     from .tvm_programs import PROGRAMS, stream
 
@@ -437,7 +436,7 @@ def test_what_tvm_compiles_is_accepted(mode):
 
 
 class Sly(str):
-    """A name that says it is equal to anything."""
+    """A name that claims to be equal to anything."""
 
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("code of the file ran")
@@ -573,7 +572,7 @@ def test_writable_code_is_refused():
 
 
 def test_code_cannot_be_made_writable():
-    """What was verified stays as it was, also when the words came in a writable array."""
+    """Verified code cannot change, even if the words came in a writable array."""
     words = np.array([2, 0], np.int64)
     view = words.view()
     view.flags.writeable = False
@@ -617,20 +616,20 @@ def test_names_are_printed_harmlessly():
     assert max(map(len, text.splitlines())) < 300
 
 
-def test_what_is_malformed_is_refused_by_a_machine():
-    """The way in that everybody uses, with entries that are no entries."""
+def test_malformed_executables_are_refused_by_a_vm():
+    """The usual entry point, with entries that are not FunctionInfo."""
     for entry in (None, replace(packed("f"), name=["f"]), replace(packed("f"), kind="packed")):
         with pytest.raises(VerifyError, match="function-types"):
             relaxvm.VirtualMachine(main_with(entry))
 
 
 def test_loading_checks_calls_of_builtins():
-    """Also in a process that has used none of them so far."""
+    """Even in a process that has not used any of them yet."""
     functions = [bytecode("main", 0, 2), packed("vm.builtin.copy")]
     data = make(call(0, 1), ret(), functions=functions).to_bytes()
     script = "import relaxvm, sys; relaxvm.loads(sys.stdin.buffer.read())"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    done = children.run(command, input=data, capture_output=True, check=False)
     assert b"vm.builtin.copy takes 1 arguments, got 0" in done.stderr
 
 
@@ -746,8 +745,8 @@ def test_arguments_against_signatures(name, args, fault):
 
 
 @pytest.mark.parametrize("fooled", [False, True])
-def test_a_check_is_asked_once_for_calls_that_look_alike(fooled, monkeypatch):
-    """Grouping is by a hash; then the calls are compared, so a poor hash changes nothing."""
+def test_a_check_runs_once_for_equal_calls(fooled, monkeypatch):
+    """Calls are grouped by a hash and then compared, so a poor hash does not change the result."""
     if fooled:
         monkeypatch.setattr(calls, "_mix", lambda words: np.zeros_like(words))
     asked = []
@@ -786,7 +785,7 @@ def test_registers_do_not_make_calls_differ():
 
 
 def random_code(rng: random.Random) -> VMExecutable:
-    """A small executable in which a few things may be wrong."""
+    """A small executable with a few possible mistakes."""
     functions: list[FunctionInfo] = [packed(name) for name in ("f", "known", "pair", "even")]
     instructions: list[list[int]] = []
     for k in range(rng.randint(1, 3)):
@@ -831,7 +830,7 @@ def _disturbed(executable: VMExecutable, rng: random.Random) -> VMExecutable:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_it_agrees_with_the_slow_oracle(block):
+def test_the_verifier_agrees_with_the_slow_oracle(block):
     accepted = 0
     for seed in range(block * 1000, block * 1000 + 1000):
         executable = random_code(random.Random(seed))
@@ -864,7 +863,7 @@ def test_the_words_of_chunks_do_not_matter(words, monkeypatch):
 
 
 def peak_of(executable: VMExecutable) -> tuple[Report, int]:
-    """The report, and the most memory that it took to make it."""
+    """Return the report and the peak of memory for making it."""
     tracemalloc.start()
     try:
         report = verify(executable, registry=KNOWN)
@@ -873,8 +872,8 @@ def peak_of(executable: VMExecutable) -> tuple[Report, int]:
         tracemalloc.stop()
 
 
-def test_words_that_many_instructions_claim_cost_no_memory():
-    """Offsets that go up and down again: each second instruction would have 50,000 arguments."""
+def test_overlapping_instructions_cost_no_memory():
+    """Offsets that go up and down: every second instruction would have 50,000 arguments."""
     n, width = 4000, 50_004
     offsets = np.zeros(n, np.int64)
     offsets[1::2] = width
@@ -947,10 +946,4 @@ if child:
 else:
     os._exit(0)
 """
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    with subprocess.Popen(command, start_new_session=True) as it:
-        try:
-            assert it.wait(30) == 0
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(it.pid, 9)
+    children.run([sys.executable, "-W", "ignore", "-c", code], check=True)

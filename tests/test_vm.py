@@ -1,4 +1,4 @@
-"""VirtualMachine: construction, ways to call, state, instruments, pickling, life."""
+"""VirtualMachine: construction, ways to call, state, instruments, pickling, lifetime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import gc
 import inspect
 import pickle
-import subprocess
 import sys
 import threading
 import weakref
@@ -39,6 +38,7 @@ from relaxvm.isa import FuncKind
 from relaxvm.registry import GLOBAL
 from relaxvm.values import Device
 
+from . import children
 from .vm_programs import FUNCTIONS, X, Y, add, calls, forever, last, program
 
 
@@ -196,10 +196,10 @@ def test_repr(vm: VirtualMachine) -> None:
     assert "main" in vm._repr_html_()
 
 
-# Values at the border
+# Arguments and results
 
 
-def test_every_kind_of_argument_arrives(vm: VirtualMachine) -> None:
+def test_every_kind_of_argument(vm: VirtualMachine) -> None:
     seen: list[Any] = []
 
     def show(*args: Any) -> None:
@@ -293,7 +293,7 @@ def test_limits_are_checked_at_creation() -> None:
 
 
 def test_an_executable_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relaxvm import verified
+    from relaxvm.verify import verified
 
     seen: list[VMExecutable] = []
     real = verified.verify
@@ -317,7 +317,7 @@ def test_an_executable_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None
     other = Registry(FUNCTIONS)
     other.register("t.add", add, override=True, signature="a: any, b: any")
     VirtualMachine(ex, functions=other, limits=strict)
-    assert len(seen) == 4, "another signature has to be checked"
+    assert len(seen) == 4, "another signature must be checked"
 
 
 def test_a_rejected_executable_is_rejected_again() -> None:
@@ -422,7 +422,7 @@ def test_stateful_errors(vm: VirtualMachine) -> None:
 
 def test_set_input_by_keyword(vm: VirtualMachine) -> None:
     vm.set_input("unnamed", 1, 2)
-    vm.set_input("main", Y, x=X)  # the positional one goes where no keyword points
+    vm.set_input("main", Y, x=X)  # the positional argument goes to the parameter without a keyword
     vm.invoke_stateful("main")
     np.testing.assert_array_equal(vm.get_outputs("main"), X + Y)
     with pytest.raises(TypeError, match=r"keyword 'wieght'.*did you mean 'weight'"):
@@ -490,7 +490,7 @@ def test_failed_set_input_changes_nothing(vm: VirtualMachine) -> None:
 
 
 class Tape:
-    """An instrument that remembers what it saw."""
+    """An instrument that records its calls."""
 
     def __init__(self, **answers: Any) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -622,7 +622,7 @@ def test_hooks_and_instrument_live_together(vm: VirtualMachine) -> None:
     assert len(tape.events) == 2
     vm.set_instrument(Tape(add=1))
     assert vm.main(1, 2) is None
-    assert order == ["t.add True", "t.add False"], "a skipped call is not shown to later hooks"
+    assert order == ["t.add True", "t.add False"], "later hooks do not see a skipped call"
     vm.set_instrument(None)
     vm._remove_hook(hook)
     assert vm.main(1, 2) == 3
@@ -656,7 +656,7 @@ def test_cancel_from_another_thread() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     started.wait()
-    while thread.is_alive():  # a cancel before the run has begun cancels nothing
+    while thread.is_alive():  # cancelling before the run starts has no effect
         vm.cancel()
         thread.join(0.01)
     assert len(failures) == 1
@@ -714,12 +714,12 @@ def test_pickle_keeps_the_allow_list() -> None:
 
 
 def test_own_functions_do_not_pickle(vm: VirtualMachine) -> None:
-    with pytest.raises(TypeError, match=r"functions of its own; pickle vm\.executable"):
+    with pytest.raises(TypeError, match=r"with its own functions; pickle vm\.executable"):
         pickle.dumps(vm)
     pickle.loads(pickle.dumps(vm.executable))
 
 
-# Life
+# Lifetime
 
 
 def test_context_manager_and_close() -> None:
@@ -735,7 +735,7 @@ def test_context_manager_and_close() -> None:
     assert "VirtualMachine" in repr(vm)
 
 
-def test_close_lets_go_of_constants() -> None:
+def test_close_frees_constants() -> None:
     b = ExecBuilder()
     with b.function("main"):
         b.emit_call("t.keep", [b.convert_constant(np.zeros(10))], dst=b.r(0))
@@ -768,8 +768,8 @@ def test_machines_are_collected() -> None:
     assert [ref() for ref in refs] == [None] * 5
 
 
-def test_the_record_of_verified_executables_forgets() -> None:
-    from relaxvm.verified import _verified
+def test_the_cache_of_verified_executables_is_bounded() -> None:
+    from relaxvm.verify.verified import _verified
 
     ex = program()
     key = id(ex)
@@ -783,5 +783,5 @@ def test_the_record_of_verified_executables_forgets() -> None:
 def test_importing_the_vm_needs_numpy_alone() -> None:
     code = ("import sys; import relaxvm; relaxvm.VirtualMachine; "
             "print([m for m in ('tvm', 'ml_dtypes', 'ctypes.util') if m in sys.modules])")
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

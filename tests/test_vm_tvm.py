@@ -1,8 +1,8 @@
-"""The same program and the same calls on TVM's VirtualMachine and on ours: what is seen is equal.
+"""The same program and calls on TVM's VirtualMachine and on relaxvm's: the observations are equal.
 
-Each scenario is a function of a `Side`; it is run once per side and gives a list of observations.
-An error is observed by its class, where TVM's InternalError and ours (subclasses included) are the
-same.  The differences that are meant stand in a list of their own at the end.
+Each scenario is a function of a `Side`; it runs once per side and returns a list of observations.
+The observation of an error is its class, where TVM's InternalError and ours (with subclasses) are
+the same.  A separate test at the end lists the intended differences.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Side:
         raise NotImplementedError
 
     def plain(self, value: Any) -> Any:
-        """A value as data that both sides have."""
+        """Convert a value to data that both sides have."""
         raise NotImplementedError
 
     def is_internal(self, error: Exception) -> bool:
@@ -51,7 +51,7 @@ class Side:
         raise NotImplementedError
 
     def see(self, label: str, thunk: Callable[[], Any]) -> Any:
-        """Do something and log its result or the class of its error; returns the result."""
+        """Call a function and log its result or the class of its error; return the result."""
         try:
             result = thunk()
         except Exception as error:
@@ -67,7 +67,7 @@ class Side:
         return known[0] if known else type(error).__name__
 
     def kernel(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """A packed function from one over numpy arrays."""
+        """Make a packed function from a function on numpy arrays."""
         return lambda *args: self.tensor(func(*map(self.array, args)))
 
     def array(self, value: Any) -> Any:
@@ -408,7 +408,7 @@ def test_same_as_tvm(scenario: Callable[[Side], None]) -> None:
     theirs, ours = Tvm(), Ours()
     scenario(theirs)
     scenario(ours)
-    assert theirs.log, "the scenario saw nothing"
+    assert theirs.log, "the scenario made no observations"
     for want, got in zip(theirs.log, ours.log, strict=False):
         assert got == want
     assert len(ours.log) == len(theirs.log)
@@ -420,8 +420,8 @@ def _outcome(side: Side, act: Callable[[Side, Any], Any]) -> Any:
     return side.log[-1][1:]
 
 
-def test_differences_that_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    """What relaxvm does otherwise on purpose; `docs/coming-from-tvm.md` lists the same."""
+def test_intended_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    """Intended differences of relaxvm; `docs/coming-from-tvm.md` lists the same."""
 
     def both(act: Callable[[Side, Any], Any]) -> tuple[Any, Any]:
         return _outcome(Tvm(), act), _outcome(Ours(), act)
@@ -433,7 +433,7 @@ def test_differences_that_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
         ((None,)), ("raises", "TypeError"))  # an unknown keyword
     assert "unused" in capsys.readouterr().out
     assert both(lambda s, vm: vm.set_input("main", w=s.tensor(X))) == (
-        ("raises", "AssertionError"), ("raises", "InternalError"))  # a keyword missing
+        ("raises", "AssertionError"), ("raises", "InternalError"))  # a missing keyword
     assert both(lambda s, vm: vm["make"](s.tensor(X))(s.tensor(Y))) == (
         ("raises", "TypeError"), (tensor,))  # closures are callable
     assert both(lambda s, vm: vm["diff.add"]) == (
@@ -442,4 +442,4 @@ def test_differences_that_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
         ("raises", "TypeError"), (5,))  # no device is the CPU
     naive = lambda s: {s.cpu(): "naive"}  # noqa: E731
     assert both(lambda s, vm: s.VirtualMachine(build(s), s.cpu(), naive(s))["five"]()) == (
-        ("raises", "TypeError"), (5,))  # allocators by name, as TVM documents it
+        ("raises", "TypeError"), (5,))  # allocators by name, as TVM's documentation says

@@ -1,4 +1,4 @@
-"""relaxvm.analysis.well_formed: each rule is broken by one program, that breaks no other."""
+"""relaxvm.analysis.well_formed: for each rule, a program that breaks this rule and no other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from relaxvm import op, tir
 from relaxvm.analysis import RULES, IllFormedError, check_well_formed, violations, well_formed
+from relaxvm.executable.debug_info import Span
 from relaxvm.ir import (
     BindingBlock,
     Call,
@@ -35,7 +36,6 @@ from relaxvm.ir import (
     prim,
 )
 from relaxvm.ir.expr import ANY
-from relaxvm.source import Span
 
 F32 = "float32"
 VECTOR = TensorType((4,), F32)
@@ -63,7 +63,7 @@ def bind(value: Expr, name: str = "y", ty: Any = None, kind: type[Var] = Var) ->
 
 
 def function(params: Any, *blocks: Any, body: Any = None, **options: Any) -> Function:
-    """A function of blocks, or of bindings that become one."""
+    """A function of blocks, or of bindings that become one block."""
     if blocks and not isinstance(blocks[0], BindingBlock):
         blocks = (BindingBlock(blocks),)
     return Function(params, SeqExpr(blocks, params[0] if body is None else body), **options)
@@ -78,7 +78,7 @@ def kernel(*dims: int, dtype: str = F32) -> tir.PrimFunc:
     return tir.PrimFunc(buffers, tir.Evaluate(int_imm(0)))
 
 
-# A program for every rule; the key is the rule, and what its message says
+# A program for every rule; the key is the rule and words of its message
 
 
 def symbol_is_name() -> Any:
@@ -329,7 +329,7 @@ def another_global_var() -> Any:
 
 BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     symbol_is_name: ("symbol_is_name", "main: its global_symbol is 'f'"),
-    symbol_is_unique: ("symbol_is_unique", "k: main has the global_symbol 'main' as well"),
+    symbol_is_unique: ("symbol_is_unique", "k: main also has the global_symbol 'main'"),
     function_has_type: ("function_has_type", "its GlobalVar has the type R.Callable("),
     result_has_type: ("result_has_type", 'the return type is R.Tensor((5,), dtype="float32"), but'),
     forced_purity: ("forced_purity", "relax.force_pure is set"),
@@ -340,7 +340,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     dataflow_var_in_dataflow: ("dataflow_var_in_dataflow", "y is defined outside of a dataflow"),
     defined_before_use: ("defined_before_use", "y is not defined"),
     dataflow_var_is_local: ("defined_before_use", "the DataflowVar y is used outside of its"),
-    branch_is_local: ("defined_before_use", "y is not seen here, it is defined in another branch"),
+    branch_is_local: ("defined_before_use", "y is not in scope here; it is defined in another"),
     function_is_closed: ("defined_before_use", "x is defined in another function, main"),
     symbol_defined_before_use: ("symbol_defined_before_use", "variable n is not defined here"),
     symbol_in_value: ("symbol_defined_before_use", "variable n is not defined here"),
@@ -365,21 +365,21 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     pure_function_prints: ("pure_function_has_no_effect", "a pure function makes the impure call"),
     pure_function_calls_impure_function: ("pure_function_has_no_effect", "a pure function makes"),
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
-    call_of_another_type: ("call_is_well_typed", "but inference gives R.Tensor("),
+    call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
     prim_func_takes_these: ("prim_func_takes_these", "buffer x of 2 dimensions, float32, got R.T"),
     prim_func_of_another_dtype: ("prim_func_takes_these", "buffer x of 1 dimensions, int8, got"),
     prim_func_of_other_arity: ("prim_func_takes_these", "takes 2 arguments, got 3"),
-    prim_func_is_none: ("prim_func_takes_these", "call_tir calls k, which is no PrimFunc"),
+    prim_func_is_none: ("prim_func_takes_these", "call_tir calls k, which is not a PrimFunc"),
     constant_has_its_type: ("constant_has_its_type", "a constant of shape [3] is of type"),
     function_is_in_module: ("function_is_in_module", "the module has no function gone"),
-    another_global_var: ("function_is_in_module", "other is another GlobalVar than the module's"),
+    another_global_var: ("function_is_in_module", "other is not the GlobalVar that the module has"),
 }
 
 
 @pytest.mark.parametrize("program", BROKEN, ids=lambda program: program.__name__)
 def test_a_broken_rule(program: Callable[[], Any]) -> None:
     built = program()
-    # Of a few rules, breaking one breaks another.
+    # Breaking one of these rules also breaks another one.
     mod, others = (module(built[0]), set(built[1:])) if isinstance(built, list) else (built, set())
     expected, message = BROKEN[program]
     found = violations(mod)
@@ -398,7 +398,7 @@ def test_every_rule_has_a_program() -> None:
     assert all(r.text.endswith(".") for r in RULES)
 
 
-# Programs that break none
+# Well-formed programs
 
 
 def chain(length: int = 3) -> Function:
@@ -484,10 +484,10 @@ def test_shape_heaps_hold_the_dimensions() -> None:
     assert well_formed(module(lowered))
 
 
-# What is told
+# Reports
 
 
-def test_all_violations_are_told_with_their_place() -> None:
+def test_all_violations_are_reported_with_their_location() -> None:
     x, y = tensor(), tensor("y")
     first = VarBinding(y, pure(Var("a", VECTOR)), Span("model.py", 12, 5))
     second = bind(pure(Var("b", VECTOR)), "z")

@@ -1,6 +1,6 @@
-"""Scalars and PrimFuncs, evaluated node by node.
+"""An evaluator of scalars and PrimFuncs, node by node.
 
-A second opinion on what `relaxvm.tir` compiles: nothing is normalized, a loop is a loop.  Values of
+It is the reference for `relaxvm.tir`: nothing is normalized, a loop runs as a loop.  Values of
 scalars are numpy scalars of the expression's data type, so that integers wrap and float32 rounds.
 """
 
@@ -19,32 +19,32 @@ Env = dict[Any, Any]
 
 
 class EvaluationError(Exception):
-    """The program does what no program may do: reads what was never written or is gone, calls what
-    is not there.  A correct compiler makes no such program."""
+    """The program reads a value that was never written or was killed, or calls an unknown function.
+    A correct compiler never makes such a program."""
 
 
 class CheckError(Exception):
-    """A value is not of the type that the program demands of it when it runs."""
+    """A value fails a type check of the program at run time."""
 
 
 class MismatchError(CheckError, RuntimeError):
-    """A dimension has another value."""
+    """A dimension has the wrong value."""
 
 
 class RankError(CheckError, ValueError):
-    """Another rank, data type or number of elements."""
+    """The rank, data type or number of elements is wrong."""
 
 
 class KindError(CheckError, TypeError):
-    """Another kind of value."""
+    """The kind of value is wrong."""
 
 
 class Returned(Exception):
-    """Carries the value of ``T.ret`` out of the statements."""
+    """Raised by ``T.ret`` with its value."""
 
 
 def number(dtype: str, value: Any) -> Any:
-    """A value as a numpy scalar of a data type; integers wrap."""
+    """Convert a value to a numpy scalar of a data type; integers wrap."""
     kind = np.dtype(dtype)
     if kind.kind in "iu":
         bits = kind.itemsize * 8
@@ -68,7 +68,7 @@ def _remainder(a: Any, b: Any) -> Any:
 
 
 def _exact(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Of integers in unlimited width; the result wraps once."""
+    """Apply a function to Python integers; only the result wraps."""
 
     def compute(a: Any, b: Any) -> Any:
         if isinstance(a, np.integer):
@@ -121,10 +121,10 @@ INTRINSICS: dict[str, Callable[..., Any]] = {
 
 
 def scalar(expr: Any, env: Env) -> Any:
-    """The value of a scalar expression.
+    """Return the value of a scalar expression.
 
     Raises:
-        EvaluationError: a variable has no value, or no rule for the expression.
+        EvaluationError: a variable has no value, or there is no rule for the expression.
     """
     kind = type(expr)
     if kind is ir.IntImm or kind is ir.FloatImm:
@@ -192,12 +192,12 @@ _RULES: dict[type, Callable[[Any, Env], Any]] = {
 
 
 def garbage(shape: Any, dtype: str) -> Any:
-    """A new array full of what no program should see."""
+    """A new array of garbage, which no program should read."""
     return spoil(np.empty(shape, np.dtype(dtype)))
 
 
 def spoil(array: Any) -> Any:
-    """Overwrite an array with what no program should see."""
+    """Overwrite an array with garbage, which no program should read."""
     if array.dtype.kind == "f":
         array.fill(np.nan)
     else:
@@ -206,7 +206,7 @@ def spoil(array: Any) -> Any:
 
 
 def run_prim_func(func: tir.PrimFunc, args: list[Any]) -> Any:
-    """Call a PrimFunc on arrays and scalars; gives what it returns by ``T.ret``, else None."""
+    """Call a PrimFunc on arrays and scalars; return the value of ``T.ret``, or None."""
     if len(args) != len(func.params):
         raise EvaluationError(f"{len(func.params)} parameters, {len(args)} arguments: {func}")
     env: Env = {}

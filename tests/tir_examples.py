@@ -1,7 +1,7 @@
-"""PrimFuncs for random programs: small, of any shape, exact on integers.
+"""PrimFuncs for random programs: small, for any shape, exact on integers.
 
-Each maker takes data type and rank and gives a function that takes its inputs, then its outputs,
-then integers.  Dimensions are symbolic, so that one function serves all shapes.
+Each function here takes a data type and a rank and returns a PrimFunc, whose parameters are inputs,
+then outputs, then integers.  Dimensions are symbolic, so that one PrimFunc works for all shapes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _loops(dims: Sequence[Any], body: Body) -> tir.Stmt:
 
 
 def _block(dims: Sequence[Any], body: Body, reduced: int = 0, init: Body | None = None) -> tir.Stmt:
-    """As `_loops`, with a block inside, whose last `reduced` axes are of a reduction."""
+    """As `_loops`, with a block inside; its last `reduced` axes are reduction axes."""
 
     def inside(*indices: ir.Var) -> tir.Stmt:
         kinds = [tir.IterVar.DATA_PAR] * (len(dims) - reduced) + [tir.IterVar.COMM_REDUCE] * reduced
@@ -49,7 +49,7 @@ def _block(dims: Sequence[Any], body: Body, reduced: int = 0, init: Body | None 
 def _func(
     params: Sequence[ir.Var], body: tir.Stmt, *, noalias: bool = True, block: bool = False
 ) -> tir.PrimFunc:
-    if block:  # what has blocks is in one itself
+    if block:  # functions with blocks need a root block
         root = tir.SBlock([], [], [], "root", body)
         body = tir.SBlockRealize([], ir.IntImm("bool", 1), root)
     return tir.PrimFunc(params, body, attrs={"tirx.noalias": True} if noalias else {})
@@ -89,7 +89,7 @@ def add(dtype: str, ndim: int) -> tir.PrimFunc:
 
 
 def transpose(dtype: str) -> tir.PrimFunc:
-    """out = x with its two axes exchanged"""
+    """out = x with its two axes swapped"""
     rows, columns = _dims(2)
     x = tir.decl_buffer([rows, columns], dtype, "x")
     out = tir.decl_buffer([columns, rows], dtype, "out")
@@ -101,7 +101,7 @@ def transpose(dtype: str) -> tir.PrimFunc:
 
 
 def row_sums(dtype: str) -> tir.PrimFunc:
-    """out[i] = the sum of x[i, :], by a reduction that begins at 0; for rows that are not empty"""
+    """out[i] = the sum of x[i, :], by a reduction that starts at 0; rows must not be empty"""
     rows, columns = _dims(2)
     x = tir.decl_buffer([rows, columns], dtype, "x")
     out = tir.decl_buffer([rows], dtype, "out")
@@ -116,7 +116,7 @@ def row_sums(dtype: str) -> tir.PrimFunc:
 
 
 def shifted(dtype: str, ndim: int) -> tir.PrimFunc:
-    """out = x + k, k an integer behind the tensors"""
+    """out = x + k, where k is an integer parameter after the tensors"""
     dims = _dims(ndim)
     k = ir.Var("k", "int64")
     x, out = tir.decl_buffer(dims, dtype, "x"), tir.decl_buffer(dims, dtype, "out")
@@ -129,7 +129,7 @@ def shifted(dtype: str, ndim: int) -> tir.PrimFunc:
 
 
 def two_results(dtype: str, ndim: int) -> tir.PrimFunc:
-    """more = x + 1 and less = more - 2, by way of a buffer of its own"""
+    """more = x + 1 and less = more - 2, with a local buffer"""
     dims = _dims(ndim)
     x, more, less = (tir.decl_buffer(dims, dtype, name) for name in ("x", "more", "less"))
     own = tir.decl_buffer([1], dtype, "own")
@@ -165,7 +165,7 @@ def in_place(dtype: str, ndim: int, *, second: bool = False) -> tir.PrimFunc:
 
 
 def joined(dtype: str) -> tir.PrimFunc:
-    """out = x with y behind it"""
+    """out = x followed by y"""
     n, m = _dims(2)
     x, y = tir.decl_buffer([n], dtype, "x"), tir.decl_buffer([m], dtype, "y")
     out = tir.decl_buffer([n + m], dtype, "out")
@@ -178,7 +178,7 @@ def joined(dtype: str) -> tir.PrimFunc:
 
 
 def clamped(dtype: str) -> tir.PrimFunc:
-    """out = x where x < 3, else 3, by statements that branch"""
+    """out = x where x < 3, else 3, with an if statement"""
     (n,) = _dims(1)
     x, out = tir.decl_buffer([n], dtype, "x"), tir.decl_buffer([n], dtype, "out")
     three = _one(dtype, 3)

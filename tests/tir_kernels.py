@@ -1,4 +1,4 @@
-"""PrimFuncs that have, taken together, every construct of TIR that the lowerings know."""
+"""PrimFuncs that together use every construct of TIR that the lowerings support."""
 
 from relaxvm.script import tir as T
 

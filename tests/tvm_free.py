@@ -1,10 +1,10 @@
-"""Exported libraries in a process that has no TVM.
+"""Run libraries that TVM exported on relaxvm, in a process without TVM.
 
     python -m tests.tvm_free FOLDER
 
-runs every ``NAME.so`` of the folder on the calls of ``NAME.calls`` and writes ``NAME.results``:
-what `run` returns, or how it failed.  Values are written so that they can be read without relaxvm
-and without TVM: arrays, numbers, tuples of such, and a list for a shape.
+runs every ``NAME.so`` of the folder on the calls of ``NAME.calls`` and writes ``NAME.results``: the
+result of `run`, or its error.  Values can be read without relaxvm and without TVM: they are arrays,
+numbers, tuples of these, and lists for shapes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def from_relaxvm(value: Any) -> Any:
 
 
 def misaligned(value: Any) -> Any:
-    """The same arrays, one item further than where a vector register likes them to start."""
+    """Copies of arrays whose addresses are one item off the alignment of vector registers."""
     if type(value) is tuple:
         return tuple(map(misaligned, value))
     if not isinstance(value, np.ndarray) or not value.size:
@@ -64,7 +64,7 @@ def misaligned(value: Any) -> Any:
 
 
 def strided(value: Any) -> Any:
-    """The same arrays, with gaps between their items."""
+    """Copies of arrays with gaps between their items."""
     if type(value) is tuple:
         return tuple(map(strided, value))
     if not isinstance(value, np.ndarray) or not value.ndim:
@@ -75,11 +75,11 @@ def strided(value: Any) -> Any:
 
 
 def run(vm: relaxvm.VirtualMachine, calls: Calls, wrong: Calls) -> dict[str, Any]:
-    """What a model gives.
+    """Run a model.
 
     Returns:
-        ``results`` of the calls; the same with ``misaligned`` and ``strided`` arrays; ``threads``:
-        whether eight of them got the same; ``errors``: class and message of each wrong call.
+        ``results`` of the calls; those with ``misaligned`` and ``strided`` arrays; ``threads``:
+        whether eight threads got equal results; ``errors``: class and message of each wrong call.
     """
     found: dict[str, Any] = {
         how.__name__: [from_relaxvm(vm[name](*to_relaxvm(how(args)))) for name, args in calls]
@@ -91,12 +91,12 @@ def run(vm: relaxvm.VirtualMachine, calls: Calls, wrong: Calls) -> dict[str, Any
 
 
 def results(value: Any) -> Any:
-    """The arrays as they are."""
+    """Return the arrays unchanged."""
     return value
 
 
 def in_threads(vm: relaxvm.VirtualMachine, calls: Calls, expected: list[Any]) -> bool:
-    """Whether threads that share a machine all get what one alone got."""
+    """Return whether threads that share a VM all get the results of a single thread."""
     barrier = threading.Barrier(THREADS)
 
     def work(_: int) -> bool:
@@ -112,7 +112,7 @@ def in_threads(vm: relaxvm.VirtualMachine, calls: Calls, expected: list[Any]) ->
 
 
 def same(got: Any, want: Any) -> bool:
-    """Whether two values are equal to the bit."""
+    """Return whether two values are equal bit for bit."""
     if type(got) is not type(want):
         return False
     if isinstance(want, np.ndarray):
@@ -142,12 +142,12 @@ def traces_of_tvm() -> list[str]:
 def main(folder: Path) -> None:
     faulthandler.enable()
     for path in sorted(folder.glob("*.so")):
-        print(path.name, file=sys.stderr, flush=True)  # so that a crash tells where
+        print(path.name, file=sys.stderr, flush=True)  # to see where a crash happened
         calls, wrong = pickle.loads(path.with_suffix(".calls").read_bytes())
         try:
             vm = relaxvm.VirtualMachine(relaxvm.load_library(path), functions=PACKED)
             found = run(vm, calls, wrong)
-        except Exception:  # the others still run
+        except Exception:  # continue with the others
             found = {"failed": traceback.format_exc()}
         path.with_suffix(".results").write_bytes(pickle.dumps(found))
     print(json.dumps(traces_of_tvm()))

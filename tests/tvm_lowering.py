@@ -1,4 +1,4 @@
-"""apache-tvm's side of the comparison of passes: run as a program, it writes what TVM makes of
+"""apache-tvm's side of the comparison of passes. Run as a program, it writes TVM's output for
 `lowering_programs.PROGRAMS`: the text after each pass, the code, the results.
 
     python -m tests.tvm_lowering OUT.pickle
@@ -30,7 +30,7 @@ STAGES = (
 
 
 def lowered(program: Program) -> dict[str, Any]:
-    """Texts by stage, text of the code, results; what failed is its message."""
+    """Return the texts by stage, the text of the code, and the results, or messages of errors."""
     import tvm
     from tvm import relax
 
@@ -78,7 +78,7 @@ def _value(arg: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Of Python's and numpy's own classes; a shape is a list."""
+    """Convert a value to classes of Python and numpy; a shape becomes a list."""
     from relaxvm.values import Shape
 
     if isinstance(value, Shape):

@@ -1,9 +1,9 @@
-"""Models for apache-tvm's compiler: relaxvm runs what it makes of them, with its kernels.
+"""Models for apache-tvm's compiler; relaxvm runs the compiled code with TVM's kernels.
 
-Import this only behind ``pytest.importorskip("tvm")``.
+Import this only after ``pytest.importorskip("tvm")``.
 
-Arguments are written so that a process without TVM can read them: arrays, numbers, tuples of such,
-and a list for a shape.
+A process without TVM can read the arguments: they are arrays, numbers, tuples of these, and lists
+for shapes.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Inputs = Callable[[np.random.Generator], Args]
 
 @dataclass(frozen=True)
 class Model:
-    """A module for TVM's compiler, and calls of it.
+    """A module for TVM's compiler, and calls of its functions.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         module: the program.
-        calls: name of a function and what makes its arguments, for every call.  The first one is
-            the one to time.
-        dispatch: whether the machine takes longer than the kernels do.
-        cpu: what the kernels are compiled for; empty: any x86-64.
-        params: bound to the parameters of ``main`` before the module is compiled.
+        calls: for every call, the name of a function and a function that makes its arguments.
+            Benchmarks time the first one.
+        dispatch: whether dispatch takes longer than the kernels.
+        cpu: the processor to compile for; empty for any x86-64.
+        params: values that are bound to parameters of ``main`` before compiling.
         packed: functions of the host that it calls.
-        mistakes: arguments of the first function that it must refuse, besides those of `wrong`, and
-            what the message has to say.
+        mistakes: arguments that the first function must reject, in addition to those of `wrong`,
+            and words of the error message.
     """
 
     name: str
@@ -62,14 +62,13 @@ class Model:
         return self.name
 
     def arguments(self) -> list[tuple[str, Args]]:
-        """Function and arguments of every call, the same ones each time."""
+        """Return the function and arguments of every call; they are the same each time."""
         rng = np.random.default_rng(20)
         return [(function, inputs(rng)) for function, inputs in self.calls]
 
     def wrong(self) -> list[tuple[str, Args, tuple[str, ...]]]:
-        """Calls of the first function that it must refuse: too few and too many arguments, and a
-        tensor of another data type, rank or dimension than the parameter's; and what the message
-        has to say."""
+        """Return arguments that the first function must reject, with words of the error message:
+        too few and too many arguments, and tensors with a wrong data type, rank or dimension."""
         function, args = self.arguments()[0]
         types = [var.ty for var in self.module[function].params][: len(args)]
         wrong = [(args[:-1], (f"expects {len(args)} argument", f"got {len(args) - 1}")),
@@ -97,10 +96,10 @@ class Model:
 def _wrong_tensors(
     value: np.ndarray, type_: Any, dimensions: dict[Any, int]
 ) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Stand-ins for an argument that its type excludes.
+    """Yield tensors that the type of an argument excludes.
 
     Args:
-        dimensions: what the symbolic ones are; those of this tensor are added.
+        dimensions: values of symbolic dimensions; those of this tensor are added.
     """
     dtype = str(type_.dtype)
     other = "float32" if dtype == "float64" else "float64"
@@ -117,7 +116,7 @@ def _wrong_tensors(
 
 
 def export(model: Model, folder: Path, executable: Any = None) -> Path:
-    """Write ``NAME.so`` as TVM does, and as ``NAME.calls`` the calls and the wrong ones."""
+    """Export ``NAME.so`` with TVM, and write the calls and wrong calls to ``NAME.calls``."""
     path = folder / f"{model.name}.so"
     (executable or model.compile()).export_library(str(path))
     wrong = [(function, args) for function, args, _ in model.wrong()]
@@ -128,7 +127,7 @@ def export(model: Model, folder: Path, executable: Any = None) -> Path:
 def model(
     name: str, *inputs: Inputs | tuple[str, Inputs], dispatch: bool = True, **rest: Any
 ) -> Callable[[Any], Any]:
-    """Register a module; inputs without the name of a function are those of ``main``."""
+    """Register a module; inputs without a function name are for ``main``."""
 
     def register(module: Any) -> Any:
         calls = tuple(each if isinstance(each, tuple) else ("main", each) for each in inputs)
@@ -153,7 +152,7 @@ def weights(*shape: int, seed: int = 3) -> np.ndarray:
     return ((np.random.default_rng(seed).random(shape) - 0.5) / np.sqrt(shape[0])).astype("float32")
 
 
-# The machine alone
+# The VM alone
 
 
 @model("add_static", floats((4,), (4,)))
@@ -625,7 +624,7 @@ class AttentionDynamic:
 
 
 class Block(nn.Module):
-    """A transformer block: attention of four heads and an MLP, both behind a normalization."""
+    """A transformer block: attention of four heads and an MLP, each after a normalization."""
 
     def __init__(self, width: int) -> None:
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
@@ -697,7 +696,7 @@ class MediumConstants:
         return R.concat([a, b, c, d], axis=1)
 
 
-# What kernels ask of the runtime
+# Runtime functions that kernels call
 
 
 @model("parallel", floats((64, 256)), floats((3, 256)), dispatch=False)
@@ -724,7 +723,7 @@ class Parallel:
 
 
 def scheduled_parallel() -> Any:
-    """A matmul whose rows TVM's schedule made parallel."""
+    """A matmul whose rows are parallel by TVM's schedule."""
     x, w = te.placeholder((32, 48), name="x"), te.placeholder((48, 16), name="w")
     k = te.reduce_axis((0, 48), name="k")
     product = te.compute((32, 16), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")

@@ -1,6 +1,6 @@
-"""Relax programs for apache-tvm's compiler: what it makes of them has to be accepted here.
+"""Relax programs for apache-tvm's compiler; relaxvm must accept its output.
 
-Import this only behind ``pytest.importorskip("tvm")``.
+Import this only after ``pytest.importorskip("tvm")``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PROGRAMS: Final[dict[str, Any]] = {}
 
 
 def stream(mod: Any, exec_mode: str = "bytecode", params: dict[str, Any] | None = None) -> bytes:
-    """Compile a module; the binary form of its executable."""
+    """Compile a module and return the bytes of its executable."""
     mod = relax.transform.LambdaLift()(mod)
     return saved(relax.build(mod, target="llvm", exec_mode=exec_mode, params=params))
 
 
 def saved(executable: Any) -> bytes:
-    """The binary form of TVM's executable."""
+    """Return the bytes of TVM's executable."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "it.vmexec"
         executable.mod.write_to_file(str(path), "")

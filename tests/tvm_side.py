@@ -1,6 +1,6 @@
-"""The programs of the tests on apache-tvm's VM, for comparison.
+"""Run programs of the tests on apache-tvm's VM, for comparison.
 
-Import this only behind ``pytest.importorskip("tvm")``.
+Import this only after ``pytest.importorskip("tvm")``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .kernels import KERNELS
 
 
 def load(data: bytes) -> relax.VirtualMachine:
-    """A TVM machine for a binary executable, with the kernels and our own builtin registered."""
+    """Load an executable into TVM's VM, and register the kernels and relaxvm's own builtin."""
     own = "relaxvm.builtin.compute_shape"
     for name, kernel in {**KERNELS, own: get_func(own)}.items():
         tvm.register_global_func(name, _adapted(kernel), override=True)
@@ -30,7 +30,7 @@ def load(data: bytes) -> relax.VirtualMachine:
 
 
 def call(machine: relax.VirtualMachine, function: str, args: tuple[Any, ...]) -> Any:
-    """The result of a function as values of relaxvm."""
+    """Call a function and return its result as values of relaxvm."""
     return from_tvm(machine[function](*map(to_tvm, args)))
 
 
@@ -59,8 +59,8 @@ def from_tvm(value: Any) -> Any:
 
 
 def _adapted(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel over TVM's tensors: what it writes is copied back, and an argument that it returns
-    is the object that came in."""
+    """Adapt a kernel to TVM's tensors: its writes are copied back, and if it returns an argument,
+    the result is the same object."""
 
     def adapted(*args: Any) -> Any:
         inside = [from_tvm(arg) for arg in args]
@@ -76,5 +76,5 @@ def _adapted(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def error_like(error: type[BaseException]) -> type[BaseException]:
-    """The class that TVM raises where relaxvm raises `error`."""
+    """Return the class that TVM raises where relaxvm raises `error`."""
     return tvm.error.InternalError if issubclass(error, InternalError) else error

@@ -1,4 +1,4 @@
-"""The programs that the tests of the VM share."""
+"""Programs shared by the tests of the VM."""
 
 from __future__ import annotations
 

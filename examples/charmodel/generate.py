@@ -3,7 +3,7 @@
     python examples/charmodel/generate.py [FILE] [--prompt TEXT] [--length N]
                                           [--temperature T] [--seed N] [--time]
 
-All of it happens in one call: the loop over the characters is in the program.
+One call writes the whole text: the loop over the characters is in the program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
     args = parser.parse_args()
 
     vm = relaxvm.VirtualMachine(relaxvm.load(args.file))
-    prompt = encode("\n" + args.prompt)[None]  # a text begins as a line does
+    prompt = encode("\n" + args.prompt)[None]  # a text starts at the start of a line
     uniforms = np.random.default_rng(args.seed).random((1, args.length), np.float32)
     temperature = np.array(args.temperature, np.float32)
     started = time.perf_counter()

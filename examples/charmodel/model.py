@@ -2,7 +2,7 @@
 
 One block of a transformer: attention that sees the last `WINDOW` characters, then two layers.
 Batch and length are symbolic.  `forward` runs over a whole text; `step` adds one character to it
-and remembers keys and values; `extend` calls `step` and itself until enough is written.
+and caches its keys and values; `extend` calls `step` and itself until the text is complete.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CharModel:
         norm3: R.Tensor((WIDTH,), "float32"),
         head: R.Tensor((WIDTH, CHARS), "float32"),
     ) -> R.Tensor(("b", "n + more"), "int64"):
-        """The prompt and what follows it: a character for each of uniforms, which chooses it."""
+        """Extend a prompt by one character per element of uniforms, which chooses it."""
         n = T.int64()
         weights = (embedding, norm1, qkv, distance, mix, norm2, up, down, norm3, head)
         state = CharModel.forward(prompt, weights)
@@ -75,7 +75,7 @@ class CharModel:
         norm3: R.Tensor((WIDTH,), "float32"),
         head: R.Tensor((WIDTH, CHARS), "float32"),
     ) -> R.Tensor(("b", "n", CHARS), "float32"):
-        """For each character of a text, what it says about the next one."""
+        """The logits of the next character after each character of a text."""
         weights = (embedding, norm1, qkv, distance, mix, norm2, up, down, norm3, head)
         return CharModel.forward(text, weights)[0]
 
@@ -114,7 +114,7 @@ class CharModel:
         R.Tensor(("b", f"T.min(m, {WINDOW - 1}) + 1", HEADS, SIZE), "float32"),
         R.Tensor(("b", f"T.min(m, {WINDOW - 1}) + 1", HEADS, SIZE), "float32"),
     ):
-        """The logits of one more character, and the keys and values that are in the window now."""
+        """The logits after one more character, and the keys and values of the new window."""
         b, m = T.int64(), T.int64()
         x = R.take(weights[0], char, axis=0)
         qkv = R.split(R.matmul(R.nn.rms_norm(x, weights[1]), weights[2]), 3, axis=2)
@@ -135,7 +135,7 @@ class CharModel:
         found: R.Tensor(("b", "n", WIDTH), "float32"),
         weights: WEIGHTS,
     ) -> R.Tensor(("b", "n", CHARS), "float32"):
-        """The logits, after attention."""
+        """Compute the logits from the result of attention."""
         x = R.add(x, R.matmul(found, weights[4]))
         hidden = R.nn.relu(R.matmul(R.nn.rms_norm(x, weights[5]), weights[6]))
         x = R.add(x, R.matmul(hidden, weights[7]))
@@ -147,8 +147,8 @@ class CharModel:
         uniform: R.Tensor(("b", 1), "float32"),
         temperature: R.Tensor((), "float32"),
     ) -> R.Tensor(("b", 1), "int64"):
-        """The most likely character if temperature is 0, else the one whose share of the
-        probabilities, laid out from 0 to 1, holds the uniform number."""
+        """Choose the most likely character if temperature is 0, otherwise sample one: the first
+        whose cumulative probability is greater than the uniform number."""
         if R.greater(temperature, R.const(0, "float32")):
             shares = R.nn.softmax(R.divide(logits, temperature), axis=1)
             ends = R.cumsum(shares, axis=1)
@@ -168,8 +168,8 @@ class CharModel:
         temperature: R.Tensor((), "float32"),
         weights: WEIGHTS,
     ) -> R.Tensor(("b", "n + more"), "int64"):
-        """A text with a character for each of uniforms.  The call of itself comes last, so that the
-        code generator makes a loop of it."""
+        """Extend a text by one character per element of uniforms.  The recursive call is a tail
+        call, which the code generator turns into a loop."""
         b, n, more = T.int64(), T.int64(), T.int64()
         if R.prim_value(more == 0):
             done = R.match_cast(text, R.Tensor((b, n + more), "int64"))

@@ -1,4 +1,4 @@
-"""The same model in plain numpy, to learn with and to compare with."""
+"""The same model in plain numpy, for training and for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Weights = Mapping[str, np.ndarray]
 
 
 def forward(weights: Weights, text: np.ndarray) -> dict[str, np.ndarray]:
-    """The logits of a text, int64[b, n], and all that has been computed on the way, by name."""
+    """Return the logits of a text, int64[b, n], and all intermediate results, by name."""
     w, (b, n) = weights, text.shape
     s: dict[str, np.ndarray] = {}
     s["x"] = w["embedding"][text]
@@ -36,7 +36,7 @@ def forward(weights: Weights, text: np.ndarray) -> dict[str, np.ndarray]:
 def generate(
     weights: Weights, prompt: np.ndarray, uniforms: np.ndarray, temperature: float
 ) -> np.ndarray:
-    """What `main` of the program answers, the plain way: the text again for each character."""
+    """Return what `main` of the program does, by running the whole text for each character."""
     text = prompt
     for uniform in uniforms.T[:, :, None]:
         logits = forward(weights, text)["logits"][:, -1]
@@ -46,7 +46,7 @@ def generate(
 
 
 def choose(logits: np.ndarray, uniform: np.ndarray, temperature: np.float32) -> np.ndarray:
-    """The number of a character for each row, int64[b, 1]."""
+    """Choose a character for each row, int64[b, 1]."""
     if temperature <= 0:
         return logits.argmax(axis=1, keepdims=True)
     scaled = logits / temperature
@@ -56,7 +56,7 @@ def choose(logits: np.ndarray, uniform: np.ndarray, temperature: np.float32) -> 
 
 
 def _bias(distance: np.ndarray, n: int) -> np.ndarray:
-    """What is added to the scores, float32[heads, n, n]: by distance back, within the window."""
+    """The bias of the attention scores, float32[heads, n, n]: by distance, within the window."""
     back = np.arange(n)[:, None] - np.arange(n)
     bias = distance[back.clip(0, WINDOW - 1)]
     bias[(back < 0) | (back >= WINDOW)] = -1e9

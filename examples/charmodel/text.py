@@ -1,4 +1,4 @@
-"""The text: documentation strings of Python's standard library; and what counting makes of it."""
+"""The text, which is the docstrings of Python's standard library, and models that count it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _NUMBER = {char: number for number, char in enumerate(ALPHABET)}
 
 
 def encode(text: str) -> np.ndarray:
-    """The numbers of a text's characters, int64[n]; others than the alphabet's are left out."""
+    """Return the indices of a text's characters, int64[n], without those not in the alphabet."""
     return np.array([_NUMBER[char] for char in text if char in _NUMBER], np.int64)
 
 
 def decode(numbers: np.ndarray) -> str:
-    """The text of numbers, int64[n]."""
+    """Return the text of indices, int64[n]."""
     return "".join(ALPHABET[number] for number in numbers)
 
 
 def documentation() -> tuple[np.ndarray, np.ndarray]:
-    """The text to learn from, and the text to be judged by: every tenth module.
+    """Return the training text, and the held-out text: every tenth module.
 
-    Which text that is depends on the version of Python only.
+    The text depends only on the version of Python.
     """
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     kept: tuple[list[str], list[str]] = ([], [])
     seen: set[str] = set()
     for position, path in enumerate(modules):
         for text in _docstrings(path):
-            if text not in seen:  # copies would be known by heart
+            if text not in seen:  # skip copies: the model would know them from training
                 seen.add(text)
                 kept[position % 10 == 9].append(text)
     learned, held_out = (encode("\n\n".join(texts)) for texts in kept)
@@ -49,10 +49,10 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 
 def bits_by_counting(learned: np.ndarray, held_out: np.ndarray, before: int) -> float:
-    """Bits per character of a text if each is foretold by how often it has followed the `before`
-    characters in front of it."""
+    """Return the bits per character of a model that predicts a character by how often it followed
+    the previous `before` characters in the training text."""
     size = len(ALPHABET)
-    counts = np.full(size ** (before + 1), 0.05)  # nothing is impossible
+    counts = np.full(size ** (before + 1), 0.05)  # no probability is 0
     np.add.at(counts, _groups(learned, before), 1)
     table = counts.reshape(-1, size)
     table /= table.sum(axis=1, keepdims=True)
@@ -60,7 +60,7 @@ def bits_by_counting(learned: np.ndarray, held_out: np.ndarray, before: int) -> 
 
 
 def _groups(text: np.ndarray, before: int) -> np.ndarray:
-    """For each character the number of what is before it and itself, in base len(ALPHABET)."""
+    """For each character, the number that it and those before it form in base len(ALPHABET)."""
     groups = np.zeros(len(text) - before, np.int64)
     for place in range(before + 1):
         groups = groups * len(ALPHABET) + text[place : len(text) - before + place]

@@ -23,13 +23,14 @@ SEED = 0
 BATCH, LENGTH = 32, 64
 RATE = 2e-2
 EVALUATED = 256
-"""Length of the pieces of text that the model is judged by."""
+"""Length of the pieces of text that the model is evaluated on."""
 
 
 def initial_weights(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Random weights, of a size that keeps the variance of the signal.
+    """Random weights, scaled to preserve the variance of the signal.
 
-    Heads look back with more or less patience: each step costs one a score of 1, the last 1/128.
+    Heads look back over different distances: per character of distance, the first head subtracts 1
+    from the score, the last one 1/128.
     """
     weights = {
         name: np.float32(rng.standard_normal(shape) * shape[0] ** -0.5)
@@ -46,8 +47,8 @@ def initial_weights(rng: np.random.Generator) -> dict[str, np.ndarray]:
 def loss_and_gradients(
     weights: dict[str, np.ndarray], text: np.ndarray, following: np.ndarray
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """How surprised the model is at each following character on average, in nats, and the gradient
-    of that for each weight.  text, following: int64[b, n]."""
+    """Return the mean cross entropy of the following characters, in nats, and its gradient for each
+    weight.  text, following: int64[b, n]."""
     w, s, grads = weights, reference.forward(weights, text), {}
     b, n = text.shape
     places = (*np.indices(text.shape), following)
@@ -99,7 +100,7 @@ def _back_norm(
 
 
 def _back_bias(dbias: np.ndarray) -> np.ndarray:
-    """The gradient for the biases by distance, from those by place: float32[heads, n, n]."""
+    """The gradient for the biases by distance, from those by position: float32[heads, n, n]."""
     grad = np.zeros((WINDOW, HEADS), np.float32)
     for back in range(min(WINDOW, dbias.shape[-1])):
         grad[back] = np.trace(dbias, -back, axis1=1, axis2=2)
@@ -107,7 +108,7 @@ def _back_bias(dbias: np.ndarray) -> np.ndarray:
 
 
 def fit(text: np.ndarray, steps: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """The weights after so many steps of Adam on random pieces of a text."""
+    """Return the weights after some steps of Adam on random pieces of a text."""
     weights = initial_weights(rng)
     means = {name: np.zeros_like(weight) for name, weight in weights.items()}
     squares = {name: np.zeros_like(weight) for name, weight in weights.items()}
@@ -131,15 +132,15 @@ def fit(text: np.ndarray, steps: int, rng: np.random.Generator) -> dict[str, np.
 
 
 def program(weights: dict[str, np.ndarray]) -> relaxvm.VMExecutable:
-    """The model compiled, with its weights among the constants.
+    """Compile the model, with its weights among the constants.
 
-    `build` binds the parameters of `main`; those of the other public function are bound before.
+    `build` binds the parameters of `main`; those of `logits` are bound before.
     """
     return relaxvm.build(BindParams("logits", weights)(CharModel), params=weights)
 
 
 def bits_per_character(vm: relaxvm.VirtualMachine, text: np.ndarray) -> float:
-    """How surprised the program is at each character of a text, but the first ones of pieces."""
+    """Return the mean cross entropy in bits, over all but the first character of each piece."""
     pieces = text[: len(text) // EVALUATED * EVALUATED].reshape(-1, EVALUATED)
     bits = []
     for batch in np.array_split(pieces, max(1, len(pieces) // BATCH)):
@@ -171,7 +172,7 @@ def main() -> None:
         temperature=np.float32(0.5),
     )
 
-    # What is reported is what the file gives.
+    # Evaluate the saved file.
     vm = relaxvm.VirtualMachine(relaxvm.load(file))
     print("bits per character of the text held out:")
     for before, name in enumerate(("frequencies", "pairs counted", "triples counted")):

@@ -1,8 +1,8 @@
 """The classifier as VM programs: one that trains it, one that holds the trained weights.
 
 The network has one hidden layer: ``logits = relu(x / 16 @ w1 + b1) @ w2 + b2``.  Images are rows of
-64 pixels from 0 to 16, labels digits from 0 to 9.  N images are handled at once; N is known to the
-run only.
+64 pixels from 0 to 16, labels are digits from 0 to 9.  A call takes N images, where N is known only
+at run time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS, BATCH = Dim("steps", slot=1), Dim("batch", slot=2)
 
 
 def initial_parameters(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Random weights, of a size that keeps the variance of the signal; biases of zero."""
+    """Random weights, scaled to preserve the variance of the signal; biases of zero."""
     return tuple(
         np.float32(rng.standard_normal(shape) * np.sqrt(2 / shape[0]))
         if len(shape) == 2
@@ -45,7 +45,7 @@ def inference_program(parameters: Sequence[np.ndarray]) -> relaxvm.VMExecutable:
     ib = relaxvm.ExecBuilder()
     _emit_predict(ib, parameters)
     _emit_accuracy(ib, "accuracy")
-    _emit_accuracy(ib, "main")  # what `relaxvm run` calls unless told otherwise
+    _emit_accuracy(ib, "main")  # the function that `relaxvm run` calls by default
     return ib.get()
 
 
@@ -53,7 +53,7 @@ def inference_program(parameters: Sequence[np.ndarray]) -> relaxvm.VMExecutable:
 
 
 def _emit_forward(f: Emitter, x: int, params: Sequence[int]) -> tuple[int, int, int]:
-    """Answers the scaled images, the hidden layer and the logits."""
+    """Emit the forward pass; return the scaled images, the hidden layer and the logits."""
     w1, b1, w2, b2 = params
     scaled = f.kernel("multiply", x, f.ib.convert_constant(1 / 16), f.tensor(N, PIXELS))
     hidden = f.kernel("matmul", scaled, w1, f.tensor(N, HIDDEN))
@@ -65,9 +65,9 @@ def _emit_forward(f: Emitter, x: int, params: Sequence[int]) -> tuple[int, int, 
 
 
 def _emit_log_softmax(f: Emitter, logits: int) -> None:
-    """In place: logarithms of the probabilities of the classes, row by row."""
+    """Replace logits by the logarithms of the class probabilities, row by row, in place."""
     along_row = f.ib.imm(1)
-    # The greatest logit goes first: without it, exp would overflow.
+    # Subtract the greatest logit first, or exp would overflow.
     row = f.kernel("max", logits, along_row, f.tensor(N, 1))
     f.kernel("subtract", logits, row, logits)
     powers = f.kernel("exp", logits, f.tensor(N, CLASSES))
@@ -103,7 +103,7 @@ def _emit_train_step(ib: relaxvm.ExecBuilder) -> None:
 
 
 def _emit_one_hot(f: Emitter, y: int) -> int:
-    """A row per label, with 1 in the column of its digit: rows of the identity matrix."""
+    """One row per label with a 1 in the column of its digit: rows of the identity matrix."""
     identity = f.ib.convert_constant(np.eye(CLASSES, dtype=np.float32))
     return f.kernel("take", identity, y, f.ib.imm(0), f.tensor(N, CLASSES))
 
@@ -121,13 +121,13 @@ def _emit_backward(
 ) -> list[int]:
     """The gradients of the loss for w1, b1, w2, b2."""
     down = f.ib.imm(0)
-    # For the logits the gradient is (probabilities - wanted) / n.
+    # The gradient for the logits is (probabilities - one_hot(labels)) / n.
     error = f.kernel("exp", log_probabilities, f.tensor(N, CLASSES))
     f.kernel("subtract", error, wanted, error)
     f.kernel("divide", error, f.size(N), error)
     grad_w2 = f.kernel("matmul_tn", hidden, error, f.tensor(HIDDEN, CLASSES))
     grad_b2 = f.kernel("sum", error, down, f.tensor(CLASSES))
-    # Back through the layer, but not where relu has cut off.
+    # Back through the hidden layer; the gradient is 0 where relu's input was negative.
     back = f.kernel("matmul_nt", error, w2, f.tensor(N, HIDDEN))
     active = f.kernel("greater", hidden, f.ib.imm(0), f.tensor(N, HIDDEN, dtype="bool"))
     f.kernel("where", active, back, f.ib.imm(0), back)
@@ -139,7 +139,7 @@ def _emit_backward(
 def _emit_train_epoch(ib: relaxvm.ExecBuilder) -> None:
     """``train_epoch(x, y, order, params, rate) -> (mean loss, params)``.
 
-    A step per row of `order`, which holds the numbers of the images of a batch.
+    One step per row of `order`; a row holds the indices of the images of a batch.
     """
     names = ["x", "y", "order", "params", "rate"]
     with ib.function("train_epoch", len(names), names):

@@ -2,8 +2,8 @@
 
     python examples/digits/train.py [--out DIR] [--epochs N]
 
-Writes ``digits.vmexec``, a program with the trained weights, and ``digits_test.npz``, the images it
-has not seen, with their labels.
+Writes ``digits.vmexec``, an executable with the trained weights, and ``digits_test.npz``, the
+held-out images with their labels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
 def train(
     x: np.ndarray, y: np.ndarray, epochs: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """The parameters after so many epochs.  The VM does the work, we shuffle."""
+    """Return the parameters after some epochs.  The VM does the arithmetic, Python shuffles."""
     vm = relaxvm.VirtualMachine(training_program())
     parameters = initial_parameters(rng)
     steps = len(x) // BATCH
@@ -64,7 +64,7 @@ def main() -> None:
     inference_program(parameters).save(program)
     np.savez(test, x=x[held_out], y=y[held_out])
 
-    # What is reported is what the file gives.
+    # Report the accuracy of the saved file.
     accuracy = relaxvm.VirtualMachine(relaxvm.load(program)).accuracy(x[held_out], y[held_out])
     print(f"accuracy on {HELD_OUT} held-out images: {accuracy:.6f}")
     print(

@@ -30,8 +30,8 @@ RVM_KERNEL(norm) {
   return rvm_return_float(ret, sqrt(sum));
 }
 
-/* Steps of the Collatz sequence from each number of an int64 vector to 1: work that numpy has no
- * function for.  Runs long, so it looks out for Ctrl-C. */
+/* collatz(x, steps): the number of steps of the Collatz sequence from each element of x to 1, of
+ * int64 vectors.  numpy has no function for it.  It may run for long, so it checks for Ctrl-C. */
 RVM_KERNEL(collatz) {
   RVM_EXPECT_ARGS(2);
   const RvmTensor *x = rvm_tensor(args, 0, RVM_SIGNED, 64, 1);

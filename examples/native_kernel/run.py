@@ -1,6 +1,6 @@
 """Kernels in C, called from a program: `make`, then `python run.py`.
 
-Without an argument the library is ``kernels.so`` beside this file.
+The argument is the library to load, by default the ``kernels.so`` next to this file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import relaxvm
 
 library = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "kernels.so"
-# Kernels write into their last argument; norm is one that writes nowhere.
+# By default a kernel writes into its last argument; norm writes into none.
 kernels = relaxvm.load_kernels(library)
 kernels |= relaxvm.load_kernels(library, ["norm"], writes=())
 print(", ".join(kernels))
@@ -24,7 +24,7 @@ kernels["collatz"](np.arange(1, 11), steps)
 print("steps to 1 from 1 ... 10:", steps.tolist())
 print("norm:", kernels["norm"](np.array([[3.0, 0.0], [0.0, 4.0]])))
 
-# ... and one that programs can call.
+# ... and programs can call it.
 ib = relaxvm.ExecBuilder()
 with ib.function("main", num_inputs=3, param_names=["x", "y", "out"]):
     x, y, out = (ib.r(k) for k in range(3))

@@ -39,9 +39,9 @@ enum {
   RELAXVM_IF_FALSE_OFFSET = 2, /* distance in instructions, relative to this one */
 };
 
-/* Greatest value of an argument word. */
+/* Largest value of an argument word. */
 #define RELAXVM_VALUE_MAX INT64_C(36028797018963967)
-/* Least immediate. */
+/* Smallest immediate. */
 #define RELAXVM_VALUE_MIN (-INT64_C(36028797018963967))
 /* Bits of the value in an argument word. */
 #define RELAXVM_VALUE_MASK INT64_C(72057594037927935)
@@ -65,7 +65,7 @@ enum {
 
 /* First word of a file. */
 #define RELAXVM_FILE_MAGIC UINT64_C(0xD225DE2F4214151E)
-/* The same of older files, which have no section of memory scopes. */
+/* First word of older files, which have no section of memory scopes. */
 #define RELAXVM_FILE_MAGIC_WITHOUT_SCOPES UINT64_C(0xD225DE2F4214151D)
 
 #endif /* RELAXVM_ISA_H_ */

@@ -16,22 +16,22 @@
  *       return RVM_OK;
  *     }
  *
- * The calling convention is the open one of TVM's FFI and of DLPack; the definitions here have the
- * same layout under names of their own, so this header may stand beside those of TVM.  A library
- * built with it runs under relaxvm and under TVM's FFI.
+ * The calling convention is the open one of TVM's FFI and of DLPack.  The definitions here have the
+ * same layout but different names, so this header can be included together with those of TVM.  A
+ * library built with it works with relaxvm and with TVM's FFI.
  *
- * What a kernel may rely on, and what it must keep to:
+ * Rules for kernels:
  *
- * - Arguments are lent for the duration of the call.  Do not keep or free them, and write only to
- *   tensors that the kernel was registered to write (the last argument, by default).
- * - Tensors are in host memory, aligned to their element type at least.  `strides` is NULL for
- *   row-major contiguous data, which is all that a kernel gets unless it was loaded with
- *   `strided=True`.  The data may be NULL or dangling where a dimension is 0.
- * - The interpreter lock may be held or not, by the policy the kernel was loaded with.  Do not call
+ * - Arguments are borrowed for the duration of the call.  Do not keep or free them, and write only
+ *   to tensors that the kernel was registered to write (by default the last argument).
+ * - Tensors are in host memory, aligned at least to their element type.  `strides` is NULL for
+ *   row-major contiguous data, which is always the case unless the kernel was loaded with
+ *   `strided=True`.  The data pointer may be NULL or dangling if a dimension is 0.
+ * - The interpreter lock may be held or not, depending on the option `release_gil`.  Do not call
  *   Python without PyGILState_Ensure.
- * - A call returns RVM_OK, or another number after `rvm_error`, on the thread that was called.  It
- *   never leaves by longjmp or a C++ exception.
- * - `*ret` is None on entry.  It may be left so, or set by `rvm_return_*`.
+ * - A call returns RVM_OK, or another number after `rvm_error`, on the thread of the call.  It must
+ *   not exit by longjmp or a C++ exception.
+ * - `*ret` is None on entry.  It may be left unchanged, or set by `rvm_return_*`.
  */
 #ifndef RELAXVM_KERNEL_H_
 #define RELAXVM_KERNEL_H_
@@ -39,7 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Before what is newer than C99. */
+/* Marks uses of features that are newer than C99. */
 #ifdef __GNUC__
 #define RVM_EXTENSION __extension__
 #else
@@ -52,25 +52,25 @@ extern "C" {
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-/* What an RvmAny holds.  From RVM_OBJECT on it is a counted object behind `object`. */
+/* The type of an RvmAny.  Types from RVM_OBJECT are reference-counted objects in `as_object`. */
 enum {
   RVM_NONE = 0,
   RVM_INT = 1,            /* as_int */
   RVM_BOOL = 2,           /* as_int, 0 or 1 */
   RVM_REAL = 3,           /* as_float */
-  RVM_POINTER = 4,        /* as_pointer, of no known meaning */
+  RVM_POINTER = 4,        /* as_pointer, opaque */
   RVM_DTYPE = 5,          /* as_dtype */
   RVM_DEVICE = 6,         /* as_device */
-  RVM_TENSOR = 7,         /* as_tensor, lent */
-  RVM_TEXT = 8,           /* as_text, lent: UTF-8 that ends with a zero byte */
-  RVM_BYTES = 9,          /* as_bytes, lent */
-  RVM_SHORT_TEXT = 11,    /* short_bytes, short_size of them: a result of up to 7 bytes */
+  RVM_TENSOR = 7,         /* as_tensor, borrowed */
+  RVM_TEXT = 8,           /* as_text, borrowed: UTF-8 that ends with a zero byte */
+  RVM_BYTES = 9,          /* as_bytes, borrowed */
+  RVM_SHORT_TEXT = 11,    /* short_bytes with length short_size: a result of up to 7 bytes */
   RVM_SHORT_BYTES = 12,   /* the same for bytes */
   RVM_OBJECT = 64,
   RVM_TEXT_OBJECT = 65,   /* as_object, an RvmBytesObject */
   RVM_BYTES_OBJECT = 66,  /* the same for bytes */
   RVM_SHAPE = 69,         /* as_object, an RvmShape */
-  RVM_TENSOR_OBJECT = 70  /* as_object, an RvmTensorObject: how TVM passes tensors from Python */
+  RVM_TENSOR_OBJECT = 70  /* as_object, an RvmTensorObject: used by TVM for tensors from Python */
 };
 
 /* The kind of number in an RvmDtype. */
@@ -100,38 +100,38 @@ typedef struct {
 
 /* A device: 8 bytes. */
 typedef struct {
-  int32_t type;  /* RVM_CPU, or a number of DLPack's */
+  int32_t type;  /* RVM_CPU, or another device type of DLPack */
   int32_t index;
 } RvmDevice;
 
 enum { RVM_CPU = 1 };
 
-/* A tensor that somebody else owns: 48 bytes, DLPack's DLTensor. */
+/* A borrowed tensor: 48 bytes, DLPack's DLTensor. */
 typedef struct {
   void *data;
   RvmDevice device;
   int32_t ndim;
   RvmDtype dtype;
-  int64_t *shape;        /* ndim lengths; may be NULL if ndim is 0 */
-  int64_t *strides;      /* ndim steps in elements, or NULL: row-major and contiguous */
-  uint64_t byte_offset;  /* of the first element from `data`; 0 in what relaxvm passes */
+  int64_t *shape;        /* ndim dimensions; may be NULL if ndim is 0 */
+  int64_t *strides;      /* ndim strides in elements, or NULL: row-major and contiguous */
+  uint64_t byte_offset;  /* of the first element from `data`; 0 in tensors passed by relaxvm */
 } RvmTensor;
 
-/* A run of bytes that somebody else owns. */
+/* Borrowed bytes. */
 typedef struct {
   const char *data;
   size_t size;
 } RvmBytes;
 
-/* What counted objects begin with: 24 bytes. */
+/* The header of reference-counted objects: 24 bytes. */
 typedef struct {
   uint64_t counts;                         /* strong in the low half, weak in the high half */
   int32_t type;                            /* as in RvmAny */
   uint32_t padding;
-  void (*destroy)(void *self, int what);   /* 1: what it holds, 2: its memory, 3: both */
+  void (*destroy)(void *self, int what);   /* 1: its contents, 2: its memory, 3: both */
 } RvmObject;
 
-/* A shape as an argument: the dimensions of no tensor in particular. */
+/* A shape as an argument, independent of a tensor. */
 typedef struct {
   RvmObject object;
   const int64_t *dims;
@@ -152,8 +152,8 @@ typedef struct {
 
 /* An argument or a result: 16 bytes. */
 typedef struct {
-  int32_t type;         /* what it holds */
-  uint32_t short_size;  /* of short text and bytes; 0 for all else */
+  int32_t type;         /* RVM_... */
+  uint32_t short_size;  /* length of short text and bytes; otherwise 0 */
   RVM_EXTENSION union {
     int64_t as_int;
     double as_float;
@@ -168,18 +168,18 @@ typedef struct {
   };
 } RvmAny;
 
-/* A kernel.  `self` is what it was registered with: NULL for a function found by its symbol. */
+/* A kernel.  `self` is set when it is registered: NULL for a function found by its symbol. */
 typedef int (*RvmFunction)(void *self, const RvmAny *args, int32_t num_args, RvmAny *ret);
 
 enum { RVM_OK = 0, RVM_FAILED = -1 };
 
-/* What the process that loads kernels offers them.  New members go to the end. */
+/* Functions of the process that loads kernels.  New members are added at the end. */
 typedef struct {
   uint32_t size;  /* bytes of this structure */
-  /* Remember why the call in progress on this thread fails.  Copies both texts.  False if no call of
-   * this host is in progress here. */
+  /* Set the error of the current call on this thread.  Copies both strings.  Returns false if no
+   * call by this host is active on this thread. */
   int (*set_error)(const char *kind, const char *message);
-  /* Whether the call should end early: Ctrl-C came.  The kernel then returns RVM_FAILED. */
+  /* Return whether Ctrl-C was pressed.  The kernel should then return RVM_FAILED. */
   int (*interrupted)(void);
 } RvmHost;
 
@@ -187,7 +187,7 @@ typedef struct {
 }
 #endif
 
-/* ---- heads of functions --------------------------------------------------------------------- */
+/* ---- function declarations ------------------------------------------------------------------ */
 
 #ifdef __cplusplus
 #define RVM_EXTERN_C extern "C"
@@ -202,16 +202,16 @@ typedef struct {
 #endif
 #define RVM_UNUSED __attribute__((unused))
 
-/* Head of a kernel's definition; its parameters are self, args, num_args and ret.  It is exported
- * under the symbol that TVM's FFI looks for. */
+/* The head of a kernel's definition; its parameters are self, args, num_args and ret.  The kernel
+ * is exported under the symbol that TVM's FFI looks up. */
 #define RVM_KERNEL(name)                                                      \
   RVM_EXPORT int __tvm_ffi_##name(void *, const RvmAny *, int32_t, RvmAny *); \
   int __tvm_ffi_##name(RVM_UNUSED void *self, RVM_UNUSED const RvmAny *args, \
                        RVM_UNUSED int32_t num_args, RVM_UNUSED RvmAny *ret)
 
-/* Before a function: compile it for wider vector units as well, and take the best that the machine
- * has at load time.  Results are the same bit for bit.  Nothing where that is not to be had, or
- * where it is defined so to compile for one machine. */
+/* Before a function: also compile it for wider vector units; the best version for the machine is
+ * selected at load time.  Results are bit-identical.  Empty on platforms without support, or if
+ * defined as empty in order to compile for one machine. */
 #if defined(RVM_CLONES)
 #elif defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     (!defined(__clang__) || __clang_major__ >= 14)
@@ -220,7 +220,7 @@ typedef struct {
 #define RVM_CLONES
 #endif
 
-/* ---- for the kernel's side ------------------------------------------------------------------ */
+/* ---- helpers for kernels -------------------------------------------------------------------- */
 
 #ifndef RELAXVM_KERNEL_TYPES_ONLY
 
@@ -233,7 +233,7 @@ typedef struct {
 #include <stdio.h>
 #include <string.h>
 
-/* Names of the kernels of a library, once per library, for `relaxvm.load_kernels(path)`:
+/* The names of the kernels of a library, once per library, for `relaxvm.load_kernels(path)`:
  *     RVM_KERNEL_NAMES("scale", "dot")                                                */
 #define RVM_KERNEL_NAMES(...)                          \
   RVM_EXPORT const char *const relaxvm_kernel_names[]; \
@@ -242,7 +242,7 @@ typedef struct {
 RVM_EXTERN_C __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;
 __attribute__((weak, visibility("hidden"))) const RvmHost *relaxvm_host;
 
-/* relaxvm calls this when it loads the library. */
+/* Called by relaxvm when it loads the library. */
 RVM_EXPORT __attribute__((weak)) void relaxvm_attach(const RvmHost *host);
 __attribute__((weak)) void relaxvm_attach(const RvmHost *host) { relaxvm_host = host; }
 
@@ -250,15 +250,15 @@ __attribute__((weak)) void relaxvm_attach(const RvmHost *host) { relaxvm_host = 
 RVM_EXTERN_C __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char *, const char *);
 #endif
 
-/* Old C libraries have it in a library of its own, which the process has loaded. */
+/* In old C libraries dlsym is in a separate library, which the process has loaded. */
 #pragma weak dlsym
-#ifndef RTLD_DEFAULT  /* of the GNU system, on request alone */
+#ifndef RTLD_DEFAULT  /* glibc only defines it on request */
 #define RTLD_DEFAULT ((void *)0)
 #endif
 
-/* Say why the kernel fails, printf-style, and be RVM_FAILED: `return rvm_error(...)`.  `kind` names
- * the exception class: one of Python's (TypeError, ValueError, IndexError, ...), or InternalError.
- * A macro, so that the compiler knows the value. */
+/* Set the error of a kernel, printf-style, and evaluate to RVM_FAILED: `return rvm_error(...)`.
+ * `kind` names the exception class: one of Python's (TypeError, ValueError, IndexError, ...), or
+ * InternalError.  A macro, so that the compiler knows the value. */
 #define rvm_error(kind, ...) (rvm_report_error(kind, __VA_ARGS__), rvm_failed())
 
 RVM_UNUSED static inline int rvm_failed(void) { return RVM_FAILED; }
@@ -271,7 +271,7 @@ __attribute__((format(printf, 2, 3), cold)) RVM_UNUSED static void rvm_report_er
   vsnprintf(message, sizeof message, format, values);
   va_end(values);
   if (relaxvm_host && relaxvm_host->set_error(kind, message)) return;
-  /* Called by TVM's FFI, or by who loads libraries in its place. */
+  /* The caller is TVM's FFI, or a program that replaces it. */
   void (*raise_error)(const char *, const char *) = NULL;
 #ifdef __ELF__
   raise_error = TVMFFIErrorSetRaisedFromCStr;
@@ -281,27 +281,28 @@ __attribute__((format(printf, 2, 3), cold)) RVM_UNUSED static void rvm_report_er
   if (raise_error) raise_error(kind, message);
 }
 
-/* Whether Ctrl-C came: a kernel that runs for seconds asks now and then, and returns RVM_FAILED. */
+/* Return whether Ctrl-C was pressed.  A kernel that runs for seconds should check this now and
+ * then, and return RVM_FAILED if it is true. */
 RVM_UNUSED static int rvm_interrupted(void) {
   return relaxvm_host && relaxvm_host->interrupted();
 }
 
-/* Return with a TypeError unless the kernel was given `count` arguments. */
+/* Return with a TypeError unless the kernel was called with `count` arguments. */
 #define RVM_EXPECT_ARGS(count)                                                             \
   do {                                                                                     \
     if (num_args != (count))                                                               \
       return rvm_error("TypeError", "expected %d arguments, got %d", (int)(count), (int)num_args); \
   } while (0)
 
-/* Argument `index` as a tensor of any kind, or NULL if it is none. */
+/* Return argument `index` as a tensor of any kind, or NULL if it is not a tensor. */
 RVM_UNUSED static RvmTensor *rvm_any_tensor(const RvmAny *args, int index) {
   if (args[index].type == RVM_TENSOR) return args[index].as_tensor;
   if (args[index].type != RVM_TENSOR_OBJECT) return NULL;
   return &((RvmTensorObject *)args[index].as_object)->tensor;
 }
 
-/* Argument `index` as a tensor of this element type and rank (any rank if negative), or NULL after
- * an error. */
+/* Return argument `index` as a tensor of this element type and rank (any rank if negative), or set
+ * an error and return NULL. */
 RVM_UNUSED static RvmTensor *rvm_tensor(const RvmAny *args, int index, int code, int bits, int ndim) {
   RvmTensor *x = rvm_any_tensor(args, index);
   if (!x) {
@@ -317,7 +318,7 @@ RVM_UNUSED static RvmTensor *rvm_tensor(const RvmAny *args, int index, int code,
   return NULL;
 }
 
-/* Argument `index` as an integer or a bool; RVM_FAILED after an error. */
+/* Get argument `index` as an integer or bool; RVM_FAILED after an error. */
 RVM_UNUSED static int rvm_get_int(const RvmAny *args, int index, int64_t *value) {
   if (args[index].type != RVM_INT && args[index].type != RVM_BOOL)
     return rvm_error("TypeError", "argument %d: expected an int", index);
@@ -325,7 +326,7 @@ RVM_UNUSED static int rvm_get_int(const RvmAny *args, int index, int64_t *value)
   return RVM_OK;
 }
 
-/* Argument `index` as a float, which may be given as an int; RVM_FAILED after an error. */
+/* Get argument `index`, a float or int, as a float; RVM_FAILED after an error. */
 RVM_UNUSED static int rvm_get_float(const RvmAny *args, int index, double *value) {
   if (args[index].type == RVM_REAL) {
     *value = args[index].as_float;
@@ -337,7 +338,7 @@ RVM_UNUSED static int rvm_get_float(const RvmAny *args, int index, double *value
   return RVM_OK;
 }
 
-/* Argument `index` as text (UTF-8) or bytes; RVM_FAILED after an error. */
+/* Get argument `index` as text (UTF-8) or bytes; RVM_FAILED after an error. */
 RVM_UNUSED static int rvm_get_bytes(const RvmAny *args, int index, RvmBytes *value) {
   const RvmAny *arg = &args[index];
   switch (arg->type) {
@@ -362,14 +363,14 @@ RVM_UNUSED static int rvm_get_bytes(const RvmAny *args, int index, RvmBytes *val
   }
 }
 
-/* Where the elements of a tensor start. */
+/* Return the address of the first element of a tensor. */
 RVM_UNUSED static void *rvm_data(const RvmTensor *x) { return (char *)x->data + x->byte_offset; }
 RVM_UNUSED static float *rvm_f32(const RvmTensor *x) { return (float *)rvm_data(x); }
 RVM_UNUSED static double *rvm_f64(const RvmTensor *x) { return (double *)rvm_data(x); }
 RVM_UNUSED static int32_t *rvm_i32(const RvmTensor *x) { return (int32_t *)rvm_data(x); }
 RVM_UNUSED static int64_t *rvm_i64(const RvmTensor *x) { return (int64_t *)rvm_data(x); }
 
-/* Number of elements. */
+/* Return the number of elements. */
 RVM_UNUSED static int64_t rvm_numel(const RvmTensor *x) {
   int64_t count = 1;
   for (int32_t i = 0; i < x->ndim; i++) count *= x->shape[i];

@@ -1,11 +1,11 @@
-"""What can be told of a program without running it.
+"""Static analyses of programs.
 
-`well_formed` checks the rules that every program keeps; the other functions answer questions of
-passes.  Names are those of ``tvm.relax.analysis``.
+`well_formed` checks the rules that every program must obey; the other functions are for passes.
+Names are those of ``tvm.relax.analysis``.
 """
 
 from ..ir.visitor import post_order_visit
-from .memory import (
+from .memory_use import (
     FunctionMemory,
     MemoryReport,
     estimate_memory_usage,

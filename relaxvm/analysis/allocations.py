@@ -1,8 +1,8 @@
-"""The tensors that a function allocates: where each is used, and whether anything may keep it.
+"""The tensors that a function allocates: their live ranges, and whether they escape.
 
-A function that has its allocations spelled out (after CallTIRRewrite) is numbered through: each
-binding is a *point*, those inside of a branch follow the If that they belong to.  Of two branches
-only one runs, so what is used in the first one only is not alive in the second.
+The function has explicit allocations (after CallTIRRewrite).  Its bindings are numbered: each one
+is a *point*, and the points inside a branch follow that of its If.  Only one of two branches runs,
+so a tensor that is used only in the first branch is not live in the second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
-__all__ = ["Allocation", "Allocations", "Either", "Region", "Several", "all_bindings",
+__all__ = ["Allocation", "Allocations", "HeldGroup", "OneOf", "Region", "all_bindings",
            "uses"]  # fmt: skip
 
 ALLOC_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
@@ -46,13 +46,13 @@ _READERS: Final = frozenset(
     {"relax.shape_of", "relax.tensor_to_shape", "relax.print", "relax.assert_op",
      "relax.vm.call_tir_dyn", "vm.builtin.shape_of"}
 )  # fmt: skip
-"""Those that are done with their arguments when they return."""
+"""Operators and packed functions that keep no reference to their arguments."""
 _CALLING: Final = frozenset(
     {"relax.invoke_closure", "relax.invoke_pure_closure", "relax.call_builtin_with_ctx"}
 )
-"""Operators that run code of the program."""
+"""Operators that call functions of the program."""
 KERNELS: Final = "relaxvm.kernel."
-"""What the names of kernels begin with: they are done with their arguments, too."""
+"""Prefix of the names of kernels, which keep no reference to their arguments either."""
 
 
 class _Uses(ExprVisitor):
@@ -63,10 +63,10 @@ class _Uses(ExprVisitor):
         self.found[var] = None
 
     def visit_scalar(self, scalar: Expr) -> None:
-        """Symbolic variables hold no tensors."""
+        """Not visited: symbolic variables hold no tensors."""
 
     def visit_shape(self, expr: Any) -> None:
-        """As above."""
+        """Not visited, as in `visit_scalar`."""
 
 
 _WITHOUT_USES: Final = frozenset(
@@ -75,8 +75,9 @@ _WITHOUT_USES: Final = frozenset(
 
 
 def uses(expr: Expr) -> dict[Var, None]:
-    """Variables that an expression uses as values, nested bodies included, by their first use."""
-    if type(expr) is Call:
+    """Return the variables that an expression uses as values, nested bodies included, in order of
+    first use."""
+    if isinstance(expr, Call):
         found: dict[Var, None] = {}
         for part in (expr.op, *expr.args):
             kind = type(part)
@@ -94,13 +95,13 @@ def uses(expr: Expr) -> dict[Var, None]:
 
 
 def all_bindings(seq: SeqExpr) -> Iterator[Binding]:
-    """The bindings of a sequence, each followed by those of the branches that it has."""
+    """Yield the bindings of a sequence, each followed by those of its branches."""
     inside = [_bindings(seq)]
     while inside:
         for binding in inside[-1]:
             yield binding
             value = binding.value
-            if type(value) is If:
+            if isinstance(value, If):
                 inside += (_bindings(value.false_branch), _bindings(value.true_branch))
                 break
         else:
@@ -115,11 +116,11 @@ class Region:
     """A sequence of bindings: the body of the function, or a branch.
 
     Attributes:
-        parent: the region around it, None for the body.
-        bindings: its bindings, blocks joined.
-        starts: the point of each.
-        end: the point behind all that is inside.
-        branches: regions inside, by the index of their If.
+        parent: the enclosing region, None for the body.
+        bindings: its bindings, of all blocks.
+        starts: the point of each binding.
+        end: the point after the last one in the region.
+        branches: the regions of branches, by the index of the binding of their If.
     """
 
     __slots__ = ("bindings", "branches", "end", "parent", "starts")
@@ -132,19 +133,19 @@ class Region:
         self.branches: dict[int, tuple[Region, Region]] = {}
 
     def index_at(self, point: int) -> int:
-        """Index of the binding that a point belongs to, itself or by a branch of it."""
+        """Index of the binding that a point belongs to: its own point or one in its branches."""
         return bisect_right(self.starts, point) - 1
 
     def start(self, index: int) -> int:
-        """Point of a binding; behind the last one, the end."""
+        """Point of a binding; the end for the index after the last one."""
         return self.starts[index] if index < len(self.starts) else self.end
 
     def last_of(self, point: int) -> int:
         """The last point of the binding that a point belongs to."""
         return self.start(self.index_at(point) + 1) - 1
 
-    def is_around(self, other: Region | None) -> bool:
-        """Whether `other` is this region or inside of it."""
+    def contains(self, other: Region | None) -> bool:
+        """Whether `other` is this region or inside it."""
         while other is not None and other is not self:
             other = other.parent
         return other is self
@@ -154,15 +155,15 @@ class Allocation:
     """A tensor that is allocated by builtin.alloc_tensor.
 
     Attributes:
-        var: the variable that it is bound to first.
-        shape, dtype: of the tensor.
+        var: the variable that it is first bound to.
+        shape, dtype: shape and data type of the tensor.
         device, scope: arguments of the allocation.
         region, start: where it is allocated.
-        first, end: the first and the last point that uses it.
-        sure: the last point that certainly does, and not perhaps something else instead.
+        first, end: the first and the last point that may use it.
+        sure: the last point that certainly uses it, and not perhaps another value in its place.
         last: the last point at which its memory is held, see `held_until`.
-        escapes: whether it may be reached after that: it is returned, or something may keep it.
-        is_new: whether nothing has been done with it, while the program is gone through.
+        escapes: whether it may be used after that: it is returned, or something may keep it.
+        is_new: during the walk, whether it was not used so far.
     """
 
     __slots__ = ("device", "dtype", "end", "escapes", "first", "is_new", "last", "region", "scope",
@@ -188,7 +189,7 @@ class Allocation:
 
     @property
     def where(self) -> tuple[int, str]:
-        """Device and memory scope."""
+        """The device and the memory scope."""
         return int(self.device), self.scope.value
 
     def used(self, point: int) -> None:
@@ -198,16 +199,16 @@ class Allocation:
         self.is_new = False
 
     def held_until(self, point: int) -> int:
-        """The last point at which its memory is held if a point mentions it last: if that is inside
-        of an If that the allocation is not inside of, the end of that."""
+        """The last point at which its memory is held if `point` is the last that mentions it.  If
+        that is in a branch of an If and the allocation is outside of it, the end of the If."""
         region = self.region
         while point >= region.end and region.parent is not None:
             region = region.parent
         return region.last_of(point)
 
-    def lives(self) -> Iterator[tuple[int, int, bool]]:
-        """First and last points of pieces of its life, and whether it is certain that it lives
-        there.  Branches that are not run with its own are no part of it."""
+    def live_ranges(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield the ranges of points at which it is live: the first point, the last one, and
+        whether it is certainly live there.  Branches that exclude its own are left out."""
         sure, last = self.held_until(self.sure), self.last
         region, first = self.region, self.start
         while region.parent is not None and last >= region.end:
@@ -227,11 +228,11 @@ def _cut(first: int, last: int, sure: int) -> Iterator[tuple[int, int, bool]]:
         yield max(first, sure + 1), last, False
 
 
-class Several:
-    """What a variable holds that may be more than one allocation: all of `parts`.
+class HeldGroup:
+    """A value that may hold more than one allocation: all those of its `parts`.
 
-    Uses of the whole are noted here and handed down to the parts in the end, by `hand_down`: so a
-    use is noted at once, however deeply tuples and branches are nested.
+    Uses of the whole are recorded here and passed on to the parts at the end, by `propagate_uses`.
+    So recording a use takes constant time, however deeply tuples and branches are nested.
     """
 
     __slots__ = ("end", "escapes", "first", "parts", "sure")
@@ -245,8 +246,8 @@ class Several:
             if type(part) is Allocation:
                 part.is_new = False
 
-    def hand_down(self) -> None:
-        """Uses of the whole are uses of the parts."""
+    def propagate_uses(self) -> None:
+        """Record the uses of the whole as uses of the parts."""
         for part in self.parts:
             if part is None:
                 continue
@@ -254,7 +255,7 @@ class Several:
                 part.used(self.first)
                 part.used(self.end)
             part.escapes |= self.escapes
-            if type(self) is not Either:
+            if type(self) is not OneOf:
                 part.sure = max(part.sure, self.sure)
 
     def used(self, point: int) -> None:
@@ -263,37 +264,37 @@ class Several:
         self.end = max(self.end, point)
 
 
-class Fields(Several):
+class TupleFields(HeldGroup):
     """The fields of a tuple."""
 
     __slots__ = ()
 
 
-class Either(Several):
-    """The result of an If, or that of a call of anything: one of these, or none."""
+class OneOf(HeldGroup):
+    """The result of an If or of an arbitrary call: one of the parts, or none of them."""
 
     __slots__ = ()
 
 
-Held = Allocation | Several | None
-"""What a variable holds."""
+Held = Allocation | HeldGroup | None
+"""The allocations that a variable holds."""
 
 
 class Allocations:
     """The allocations of a function.
 
-    What a variable holds is followed through renamings, tuples and views.  An allocation escapes if
-    it is the result of the function or of a branch, is captured, or is an argument of anything that
-    could return or keep it: a function of the program, a closure, a packed function.  PrimFuncs and
-    kernels do not, nor do calls that write into a tensor that is new at this point, which is how
-    destination-passing calls look.
+    Values are tracked through renamings, tuples and views.  An allocation escapes if it is the
+    result of the function or of a branch, is captured, or is an argument of a callee that could
+    return or keep it: a function of the program, a closure, a packed function.  PrimFuncs and
+    kernels do not keep arguments, nor do calls that write into a tensor that is new at this point,
+    the form of destination-passing calls.
 
     Attributes:
-        all: in order.
+        all: the allocations, in order.
         body: the region of the whole function.
         regions: the region of each point.
-        joins: what results of Ifs hold, inner ones first.
-        calls: points at which code of the program runs, that allocates by itself.
+        joins: the values of the results of Ifs, inner ones first.
+        calls: points that run functions of the program, which allocate memory themselves.
     """
 
     _views = VIEWS
@@ -303,24 +304,24 @@ class Allocations:
         self.all: list[Allocation] = []
         self.regions: list[Region] = []
         self.calls: list[int] = []
-        self.joins: list[Either] = []
+        self.joins: list[OneOf] = []
         self._held: dict[Var, Held] = {}
-        self._several: list[Several] = []
-        self._kept_by: dict[Var, list[Allocation | Several]] = {}
-        """Result of a call that writes its outputs -> what it may be, if it is anything at all."""
+        self._groups: list[HeldGroup] = []
+        self._may_hold: dict[Var, list[Allocation | HeldGroup]] = {}
+        """Result of a call that writes its outputs -> the arguments that it may refer to."""
         self.body = self._sequence(func.body, None)
         self._escape(func.body.body)
-        for several in reversed(self._several):
-            several.hand_down()
+        for group in reversed(self._groups):
+            group.propagate_uses()
         for made in self.all:
             made.last = made.held_until(made.end)
 
-    def lives(
+    def live_ranges(
         self, is_same: Callable[[Allocation, Allocation], bool]
     ) -> Iterator[tuple[Allocation, int, int, bool]]:
-        """Pieces of the lives of all allocations: the first point, the last, and whether it is
-        certain.  Where the result of an If is one of two allocations of which `is_same` says that
-        they are of one size, the first one stands for both."""
+        """Yield the live ranges of all allocations: the first point, the last one, and whether it
+        is certainly live there.  If the result of an If is one of two allocations of the same size,
+        as told by `is_same`, the first one represents both."""
         of_join: dict[Held, Allocation | None] = {}
 
         def one(held: Held) -> Allocation | None:
@@ -335,27 +336,27 @@ class Allocations:
                 stands.add(a)
                 stood_for.add(b)
         for allocation in self.all:
-            for first, last, is_certain in allocation.lives():
+            for first, last, is_certain in allocation.live_ranges():
                 if is_certain or allocation not in stood_for:
                     yield allocation, first, last, is_certain or allocation in stands
 
     def of(self, expr: Expr) -> Held:
-        """What an expression holds."""
+        """The allocations that an expression holds."""
         if isinstance(expr, Var):
             return self._held.get(expr)
-        if type(expr) is Tuple:
-            return self._of_several(Fields(map(self.of, expr.fields)))
-        if type(expr) is TupleGetItem:
+        if isinstance(expr, Tuple):
+            return self._group(TupleFields(map(self.of, expr.fields)))
+        if isinstance(expr, TupleGetItem):
             inner = self.of(expr.tuple_value)
-            return inner.parts[expr.index] if type(inner) is Fields else inner
+            return inner.parts[expr.index] if type(inner) is TupleFields else inner
         return None
 
-    def _of_several(self, several: Several) -> Several | None:
-        """The same, or None if there is nothing in it."""
-        if all(part is None for part in several.parts):
+    def _group(self, group: HeldGroup) -> HeldGroup | None:
+        """Return it, or None if no part holds an allocation."""
+        if all(part is None for part in group.parts):
             return None
-        self._several.append(several)
-        return several
+        self._groups.append(group)
+        return group
 
     def _sequence(self, seq: SeqExpr, parent: Region | None) -> Region:
         region = Region(parent)
@@ -371,16 +372,16 @@ class Allocations:
 
     def _binding(self, binding: Binding, region: Region) -> None:
         value = binding.value
-        if type(value) is If:
+        if isinstance(value, If):
             self._mention(value.cond)
             index = len(region.bindings) - 1
             yes = self._sequence(value.true_branch, region)
             region.branches[index] = yes, self._sequence(value.false_branch, region)
             self._joined(binding.var, value)
-        elif type(value) is Call and type(binding) is not MatchCast:
+        elif isinstance(value, Call) and not isinstance(binding, MatchCast):
             self._call(binding.var, value, region)
         elif isinstance(value, (Var, Tuple, TupleGetItem)):
-            # No use: where nothing uses the new name, KillAfterLastUse takes it away.
+            # Not a use: if the new name is never used, KillAfterLastUse removes the binding.
             self._held[binding.var] = self.of(value)
         else:
             self._escape(value)
@@ -393,51 +394,52 @@ class Allocations:
             self._held[var] = made
             self.all.append(made)
             return
-        name = op.name if type(op) is Op else ""
-        if type(op) is ExternFunc:
+        name = op.name if isinstance(op, Op) else ""
+        if isinstance(op, ExternFunc):
             name = op.global_symbol
         if name in self._views and call.args and isinstance(call.args[0], Var):
             self._mention(call)
             self._held[var] = self.of(call.args[0])
             return
-        is_prim_func = type(op) is GlobalVar and type(self._functions.get(op)) is not Function
+        callee = self._functions.get(op) if isinstance(op, GlobalVar) else None
+        is_prim_func = isinstance(op, GlobalVar) and not isinstance(callee, Function)
         if is_prim_func or name in _READERS:
             self._mention(call)
-        elif type(op) is ExternFunc and (name.startswith(KERNELS) or self._has_new(call)):
+        elif isinstance(op, ExternFunc) and (name.startswith(KERNELS) or self._writes_new(call)):
             self._mention(call)
-            self._kept_by[var] = [x for x in map(self.of, call.args) if x is not None]
+            self._may_hold[var] = [x for x in map(self.of, call.args) if x is not None]
         else:
             self._unknown(var, call)
-            if type(op) is GlobalVar or isinstance(op, Var) or name in _CALLING:
+            if isinstance(op, (GlobalVar, Var)) or name in _CALLING:
                 self.calls.append(point)
 
     def _allocation(self, var: Var, call: Call, region: Region, point: int) -> Allocation | None:
-        """The allocation that a call is, if it is one."""
+        """The allocation made by a call, or None."""
         if call.op is not ALLOC_TENSOR:
             return None
         shape, dtype, device, scope = call.args
-        if type(shape) is not ShapeExpr or type(dtype) is not DataTypeImm:
+        if not isinstance(shape, ShapeExpr) or not isinstance(dtype, DataTypeImm):
             return None
         return Allocation(var, shape, dtype.value, (device, scope), region, point)
 
     def _unknown(self, var: Var, call: Call) -> None:
-        """A call that may do anything with its arguments, return them for example."""
+        """Handle a call that may do anything with its arguments, such as return or keep them."""
         self._escape(call)
-        self._held[var] = self._of_several(Either(map(self.of, uses(call))))
+        self._held[var] = self._group(OneOf(map(self.of, uses(call))))
 
     def _joined(self, var: Var, value: If) -> None:
-        """The result of an If, which is that of one of its branches."""
+        """Handle the result of an If: the value of one of its branches."""
         self._join(var, value)
         self._escape(value.true_branch.body)
         self._escape(value.false_branch.body)
 
     def _join(self, var: Var, value: If) -> None:
-        join = Either((self.of(value.true_branch.body), self.of(value.false_branch.body)))
-        self._held[var] = self._of_several(join)
+        join = OneOf((self.of(value.true_branch.body), self.of(value.false_branch.body)))
+        self._held[var] = self._group(join)
         self.joins.append(join)
 
-    def _has_new(self, call: Call) -> bool:
-        """Whether an argument is a tensor that nothing has been done with: the call writes it."""
+    def _writes_new(self, call: Call) -> bool:
+        """Whether an argument is a tensor that was not used so far: the call writes it."""
         return any(type(held) is Allocation and held.is_new for held in map(self.of, call.args))
 
     def _mention(self, expr: Expr) -> Iterable[Var]:
@@ -448,7 +450,7 @@ class Allocations:
             if held is not None:
                 held.used(point)
                 held.sure = point
-            for kept in self._kept_by.get(var, ()):
+            for kept in self._may_hold.get(var, ()):
                 kept.escapes = True
         return found
 

@@ -1,4 +1,4 @@
-"""Amounts of memory that depend on symbolic dimensions: sums of them, and which one is greater."""
+"""Arithmetic and comparison of amounts of memory that depend on symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..ir.arith import Analyzer, Polynomial
 __all__ = ["Amounts", "plus"]
 
 _MOST_PEAKS = 8
-"""Amounts that are kept as the greatest, of which none is known to be it."""
+"""How many candidates for the greatest amount are kept if it is not known which one is greatest."""
 
 
 _CONSTANT = {()}
@@ -31,14 +31,14 @@ def plus(p: Polynomial, q: Polynomial, scale: int = 1) -> Polynomial:
 
 
 class Amounts:
-    """Compares amounts, in the normal form of an analyzer that knows bounds of their variables."""
+    """Compares amounts, given in the normal form of an analyzer that has bounds of variables."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self._known: dict[Any, bool] = {}
 
     def at_most(self, p: Polynomial, q: Polynomial) -> bool:
-        """Whether p <= q for sure."""
+        """Check whether p <= q is provable."""
         if p == q:
             return True
         difference = plus(q, p, -1)
@@ -51,8 +51,8 @@ class Amounts:
         return known
 
     def greatest(self, amounts: Iterable[Polynomial]) -> list[Polynomial]:
-        """The amounts without those that are known not to be above another one: their maximum is
-        that of all, unless there are very many."""
+        """Return the amounts without those that are provably at most another one.  Their maximum is
+        that of all amounts, unless more than `_MOST_PEAKS` remain."""
         kept: list[Polynomial] = []
         for p in amounts:
             if not any(self.at_most(p, q) for q in kept):

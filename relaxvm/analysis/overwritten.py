@@ -1,4 +1,4 @@
-"""Which tensors are written in place."""
+"""Variables whose tensors are written in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CALL_TIR_INPLACE: Final = Op.get("relax.call_tir_inplace")
 
 
 class _Overwritten(ExprVisitor):
-    """Goes backwards, so that a use is seen before what is used."""
+    """Visits bindings backwards, so that uses of a variable come before its definition."""
 
     def __init__(self) -> None:
         self.found: set[Var] = set()
@@ -41,14 +41,14 @@ class _Overwritten(ExprVisitor):
         args = call.args[1:]
         if call.op is _CALL_TIR_INPLACE:
             packed = args[0]
-            args = packed.fields if type(packed) is Tuple else (packed,) * len(packed.ty.fields)
+            args = packed.fields if isinstance(packed, Tuple) else (packed,) * len(packed.ty.fields)
         overwritten = [args[int(i)] for i in indices if int(i) >= 0]
         self.found.update(arg for arg in overwritten if isinstance(arg, Var))
 
 
 def _is_new(value: Expr) -> bool:
-    """Whether the tensor that an expression gives has memory of its own."""
-    if type(value) is not Call or type(value.op) is not Op:
+    """Whether the value of an expression is a newly allocated tensor."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
         return False
     record = value.op.record
     return value.op in (_CALL_DPS, _CALL_TIR) or (
@@ -57,8 +57,8 @@ def _is_new(value: Expr) -> bool:
 
 
 def overwritten_vars(expr: Expr) -> set[Var]:
-    """Variables whose tensors a call in place may write into, and those that may share memory with
-    such a one because it was made from them."""
+    """Return the variables whose tensors may be written by in-place calls, including those from
+    which a written variable was derived, since they may share its memory."""
     visitor = _Overwritten()
     visitor.visit(expr)
     return visitor.found

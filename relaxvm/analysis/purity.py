@@ -1,4 +1,4 @@
-"""Whether calls have effects."""
+"""Side effects of calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["contains_impure_call", "is_impure_call"]
 
 
 def is_impure_call(call: Call) -> bool:
-    """Whether a call may have an effect but its result: of an impure operator, of a function that
-    is not known to be pure, of a packed function."""
+    """Check whether a call may have side effects: a call of an impure operator, of a packed
+    function, or of a function that is not known to be pure."""
     op = call.op
-    if type(op) is Op:
+    if isinstance(op, Op):
         return not op.is_pure
     ty = op.ty
     return type(ty) is not FuncType or not ty.purity
@@ -35,20 +35,20 @@ class _ImpureCalls(ExprVisitor):
         super().visit_call(call)
 
     def visit_function(self, func: Function) -> None:
-        """A function that is only defined has no effect."""
+        """Not visited: the definition of a function has no side effects."""
 
     def visit_other_function(self, func: BaseFunc) -> None:
-        """As for `visit_function`."""
+        """Not visited, as in `visit_function`."""
 
 
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Whether there is an impure call in an expression, or in the body of a function.  Bodies of
-    functions that are defined in it do not count.
+    """Check whether an expression, or the body of a function, contains an impure call.  The bodies
+    of local functions do not count.
 
     Args:
-        own_name: calls of this variable do not count: that which the function is called by, as it
-            is not known to be pure before it is.
+        own_name: the variable of the function itself.  Calls of it do not count, since whether it
+            is pure is the question.
     """
     visitor = _ImpureCalls(own_name)
-    visitor.visit(expr.body if type(expr) is Function else expr)
+    visitor.visit(expr.body if isinstance(expr, Function) else expr)
     return visitor.found

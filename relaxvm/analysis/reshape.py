@@ -1,4 +1,4 @@
-"""Which PrimFuncs copy a tensor into one of another shape, element by element in order."""
+"""Detection of PrimFuncs that copy a tensor into one of another shape, in memory order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["has_reshape_pattern"]
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a PrimFunc is a reshape: of two compact buffers of one data type, it sets each
-    element of the second to the element of the first that is at the same place in memory.
+    """Check whether a PrimFunc is a reshape: it takes two compact buffers of the same data type and
+    copies each element of the first to the same position in memory of the second.
 
-    True is certain.  Unlike TVM's function of this name it is not enough that the indices agree:
-    all of the output is written, and nothing else is done.
+    The check is conservative.  Unlike in TVM's function of this name, it is not enough that the
+    indices agree: the whole output must be written, and there must be no other effects.
     """
     if len(func.params) != 2 or func.ret_type is not None:
         return False
@@ -37,7 +37,7 @@ def _is_compact(param: Var) -> TypeGuard[Buffer]:
 
 
 class _Copy:
-    """The loops around a store: variables of blocks are replaced by what they stand for."""
+    """The loops around a store; block variables are replaced by the values bound to them."""
 
     def __init__(self, body: Any) -> None:
         self._analyzer = Analyzer()
@@ -46,7 +46,7 @@ class _Copy:
         self._store = self._descend(body)
 
     def _descend(self, stmt: Any) -> BufferStore | None:
-        """The only store within a statement, if there is nothing else."""
+        """The store in a statement if that is its only effect, else None."""
         if type(stmt) is BufferStore:
             return stmt
         if type(stmt) is SeqStmt and len(stmt.seq) == 1:
@@ -67,8 +67,7 @@ class _Copy:
         return None
 
     def is_in_order(self, source: Buffer, target: Buffer) -> bool:
-        """Whether the store copies element by element, and the steps of the loops are the elements
-        in order."""
+        """Whether the store copies one element per iteration, in memory order."""
         store = self._store
         if store is None or store.buffer is not target:
             return False
@@ -85,8 +84,8 @@ class _Copy:
         )
 
     def _is_at(self, step: Expr, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> bool:
-        """Whether indices are those of the element at a position.  If all but the first are within
-        their dimensions, the first one is as well."""
+        """Whether the indices are those of the element at position `step`.  If all indices but the
+        first are within their dimensions, so is the first."""
         indices = tuple([substitute(index, self._values) for index in indices])
         prove = self._analyzer.prove
         return self._analyzer.prove_equal(_position(indices, shape), step) and all(
@@ -107,7 +106,7 @@ def _product(dims: Sequence[Expr]) -> Expr:
 
 
 def _position(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
-    """The number of an element in memory."""
+    """The position of an element in memory."""
     position: Any = int_imm(0)
     for axis, (index, dim) in enumerate(zip(indices, shape, strict=True)):
         position = position * dim + index if axis else index

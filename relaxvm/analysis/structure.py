@@ -1,4 +1,4 @@
-"""Recursion between functions, and bindings that are not used."""
+"""Recursion between functions, and unused bindings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["detect_recursion", "remove_all_unused"]
 
 
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
-    """Groups of functions that are mutually recursive, or one that mentions itself, in the order of
-    the module."""
+    """Return the groups of mutually recursive functions, in the order of the module.  A function
+    that refers to itself is a group too."""
     graph = {
         var: [mod.get_global_var(v.name_hint) for v in all_global_vars(func) if v in mod]
         for var, func in mod.items()
@@ -36,7 +36,7 @@ def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
 
 
 def _strongly_connected(graph: dict[GlobalVar, list[GlobalVar]]) -> list[list[GlobalVar]]:
-    """Tarjan's algorithm, with a stack of its own: chains of calls are long."""
+    """Tarjan's algorithm, with an explicit stack since chains of calls may be long."""
     index: dict[GlobalVar, int] = {}
     low: dict[GlobalVar, int] = {}
     path: list[GlobalVar] = []
@@ -74,8 +74,9 @@ def _strongly_connected(graph: dict[GlobalVar, list[GlobalVar]]) -> list[list[Gl
 
 
 def remove_all_unused(func: Function) -> Function:
-    """The function without bindings of a dataflow block whose `DataflowVar` is not used, nor those
-    that only they use, nor blocks that become empty.  A match_cast stays, as it checks."""
+    """Return the function without unused bindings of a `DataflowVar`, without bindings that were
+    used only by those, and without blocks that become empty.  Bindings of match_cast are kept,
+    since they check a value."""
     removed: Function = _RemoveUnused().visit(func)
     return removed
 
@@ -83,13 +84,13 @@ def remove_all_unused(func: Function) -> Function:
 class _RemoveUnused(ExprMutator):
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         block = super().visit_block(block)
-        if type(block) is not DataflowBlock:
+        if not isinstance(block, DataflowBlock):
             return block
         kept: list[Binding] = []
         used: set[Var] = set()
         for binding in reversed(block.bindings):
             var = binding.var
-            if type(binding) is VarBinding and type(var) is DataflowVar and var not in used:
+            if isinstance(binding, VarBinding) and isinstance(var, DataflowVar) and var not in used:
                 continue
             kept.append(binding)
             used.update(uses_of_binding(binding))

@@ -1,4 +1,4 @@
-"""What types say of values: subtypes, erasure, sizes that cannot be negative."""
+"""Analyses of types: subtypes, erasure, expressions that cannot be negative."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ type_base_check = base_check
 
 
 def derive_call_ret_type(func_ty: Type, call: Call) -> Type:
-    """The type of a call of a function of the given type.
+    """Return the type of a call of a function that has the given type.
 
     Raises:
-        TypeError: the arguments do not fit.
+        TypeError: the arguments do not match the parameters.
     """
     return type_of_call(Call(Var("callee", func_ty), call.args, call.attrs, call.ty_args))
 
 
 def get_static_type(ty: Type) -> Type:
-    """A type without dimensions and device: rank and data type are left."""
+    """Return a type without dimensions and device; rank and data type remain."""
     if type(ty) is TensorType:
         return TensorType(None, ty.dtype, None, ty.ndim)
     if type(ty) is ShapeType:
@@ -58,16 +58,16 @@ def erase_to_well_defined(
     shape_var_map: Mapping[Var, Expr] | None = None,
     var_map: Mapping[Var, Expr] | None = None,
 ) -> Type:
-    """A type in which variables are replaced as the mappings say; where it mentions any other, of a
-    shape only the rank is left."""
+    """Return a type with variables replaced according to the mappings.  A shape that mentions any
+    other variable is reduced to its rank."""
     variables = {**(shape_var_map or {}), **(var_map or {})}
     erased: Type = substitute_type(erase_type(ty, variables.__contains__), variables)
     return erased
 
 
 def collect_non_negative_expressions(ty: Type) -> list[Expr]:
-    """Dimensions that a type mentions, which as sizes are not negative: scalars that are not
-    constant, without repetition, in order of first appearance."""
+    """Return the dimensions in a type, which are sizes and so not negative: non-constant scalars,
+    without duplicates, in order of first appearance."""
     found: dict[Any, Expr] = {}
     work: list[Any] = [ty]
     while work:

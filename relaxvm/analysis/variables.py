@@ -1,10 +1,9 @@
-"""Which variables an expression, a function or a type defines and uses.
+"""The variables that an expression, a function or a type defines and uses.
 
-One kind of variable serves values and dimensions, so symbolic variables count as any others: one is
-defined where it first stands as a dimension of a parameter's or match_cast's type, and used where a
-type or a shape mentions it.
+Symbolic variables count like any others: they are defined where they first appear as a dimension in
+the type of a parameter or match_cast, and used where a type or a shape mentions them.
 
-Lists are without repetition, in order of first appearance.  Names and meaning are those of
+Lists have no duplicates and are in order of first appearance.  Names and meaning are those of
 ``tvm.relax.analysis``.
 """
 
@@ -51,7 +50,7 @@ __all__ = [
 
 
 class _Variables(ExprVisitor):
-    """Gathers variables; dicts serve as ordered sets."""
+    """Collects variables; dicts are used as ordered sets."""
 
     def __init__(self) -> None:
         self.bound: dict[Var, None] = {}
@@ -80,7 +79,7 @@ class _Variables(ExprVisitor):
 
     def visit_binding(self, binding: Any) -> None:
         self.visit(binding.value)
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             self.define_dims(binding.ty)
         self.visit_var_def(binding.var)
 
@@ -94,7 +93,7 @@ class _Variables(ExprVisitor):
         self.visit_type(func.ret_ty)
 
     def define_dims(self, ty: Type) -> None:
-        """The symbolic variables that a type defines unless they are already."""
+        """Record the symbolic variables that a type defines and that are not defined yet."""
         for var in definable_tir_vars_in_type(ty):
             self.bound[var] = self.all[var] = None
 
@@ -106,28 +105,28 @@ def _variables(expr: Expr) -> _Variables:
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """Variables that are used in an expression and not defined in it."""
+    """Return the variables that an expression uses and does not define."""
     found = _variables(expr)
     return [var for var in found.used if var not in found.bound]
 
 
 def bound_vars(expr: Expr) -> list[Var]:
-    """Variables that an expression defines: parameters, by bindings, dimensions."""
+    """Return the variables that an expression defines: parameters, bindings, dimensions."""
     return list(_variables(expr).bound)
 
 
 def used_vars(expr: Expr) -> list[Var]:
-    """Variables that an expression uses."""
+    """Return the variables that an expression uses."""
     return list(_variables(expr).used)
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """Variables that an expression defines or uses."""
+    """Return the variables that an expression defines or uses."""
     return list(_variables(expr).all)
 
 
 def all_global_vars(expr: Expr) -> list[GlobalVar]:
-    """Functions of the module that an expression mentions."""
+    """Return the functions of the module that an expression mentions."""
     return list(_variables(expr).functions)
 
 
@@ -136,13 +135,13 @@ class _Called(ExprVisitor):
         self.functions: dict[GlobalVar, None] = {}
 
     def visit_call(self, call: Any) -> None:
-        if type(call.op) is GlobalVar:
+        if isinstance(call.op, GlobalVar):
             self.functions[call.op] = None
         super().visit_call(call)
 
 
 def called_global_vars(expr: Expr) -> list[GlobalVar]:
-    """Functions of the module that an expression calls by a plain call."""
+    """Return the functions of the module that an expression calls directly."""
     found = _Called()
     found.visit(expr)
     return list(found.functions)
@@ -152,23 +151,23 @@ def called_global_vars(expr: Expr) -> list[GlobalVar]:
 
 
 def free_symbolic_vars(expr: Expr) -> list[Var]:
-    """Scalar variables that are used in an expression and not defined in it."""
+    """Return the scalar variables that an expression uses and does not define."""
     return [var for var in free_vars(expr) if type(var.ty) is PrimType]
 
 
 def defined_symbolic_vars(expr: Expr) -> list[Var]:
-    """Scalar variables that an expression defines."""
+    """Return the scalar variables that an expression defines."""
     return [var for var in bound_vars(expr) if type(var.ty) is PrimType]
 
 
 def tir_vars_in_type(ty: Type) -> list[Var]:
-    """Symbolic variables that a type mentions."""
+    """Return the symbolic variables that a type mentions."""
     return type_free_vars(ty)
 
 
 def definable_tir_vars_in_type(ty: Type) -> list[Var]:
-    """Symbolic variables that a type defines when a value is matched with it: its dimensions that
-    are plain variables."""
+    """Return the symbolic variables that a type defines when a value is matched with it: the
+    dimensions that are a single variable."""
     found: dict[Var, None] = {}
     _definable(ty, found)
     return list(found)
@@ -204,7 +203,7 @@ def _bindings(func: BaseFunc) -> list[Any]:
 
 
 def name_to_binding(func: Function) -> dict[str, list[Any]]:
-    """The bindings of a function by the name of their variable."""
+    """Return the bindings of a function by the name of their variable."""
     found: dict[str, list[Any]] = {}
     for binding in _bindings(func):
         found.setdefault(binding.var.name, []).append(binding)
@@ -212,20 +211,20 @@ def name_to_binding(func: Function) -> dict[str, list[Any]]:
 
 
 def get_var2val(func: Function) -> dict[Var, Expr]:
-    """The value of each variable that a function binds; those of match_casts are left out."""
-    return {b.var: b.value for b in _bindings(func) if type(b) is VarBinding}
+    """Return the value of each variable that a function binds, except by match_cast."""
+    return {b.var: b.value for b in _bindings(func) if isinstance(b, VarBinding)}
 
 
 def uses_of_binding(binding: Binding) -> list[Var]:
-    """Variables that a binding uses: its value, and the types that stand in it."""
+    """Return the variables that a binding uses, in its value and in its types."""
     found = _Variables()
     found.visit_binding(binding)
     return list(found.used)
 
 
 def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
-    """Variable -> variables of the block that are computed of it, by value or by type.  Those that
-    the block defines come first, each even if nothing is computed of it."""
+    """Return the use-def chain: variable -> variables of the block whose value or type depends on
+    it.  Variables that the block defines come first, and are included even if unused."""
     found: dict[Var, dict[Var, None]] = {binding.var: {} for binding in dfb.bindings}
     for binding in dfb.bindings:
         for var in uses_of_binding(binding):

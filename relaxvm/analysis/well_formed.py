@@ -1,10 +1,10 @@
-"""The rules that every program keeps.
+"""The rules that every well-formed program obeys.
 
-A program is checked in one walk; at each node the rules of `RULES` for this kind of node are asked.
-A rule is a function of the walk and the node that returns None, or what is wrong, or a pair of that
-and a hint.  Its docstring says what is right.
+A program is checked in one walk; at each node the rules in `RULES` for this kind of node are
+checked.  A rule is a function of the walk and the node.  It returns None, or a description of the
+problem, or a pair of that and a hint.  The docstring of the function states the rule.
 
-Rules about types do not hold in functions whose dimensions have been moved to a shape heap.
+Rules about types are not checked in functions whose dimensions have been moved to a shape heap.
 
 Source: WellFormedChecker of apache-tvm 0.27, and what the passes here rely on.
 """
@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from ..dtypes import dtype_name
 from ..errors import RelaxVMError
+from ..executable.debug_info import Span
 from ..ir.arith import free_vars
 from ..ir.equality import structural_equal
 from ..ir.expr import (
@@ -48,11 +50,10 @@ from ..ir.expr import (
 )
 from ..ir.infer import BaseCheckResult, base_check, is_condition, type_free_vars, type_of_call
 from ..ir.module import IRModule
-from ..ir.nesting import roomy
+from ..ir.nesting import with_headroom
+from ..ir.node import KINDS
 from ..ir.op import Op
-from ..source import Span
 from ..tir import Buffer, PrimFunc
-from ..values import dtype_name
 from .purity import is_impure_call
 from .variables import definable_tir_vars_in_type
 
@@ -68,15 +69,15 @@ __all__ = [
 
 
 class Violation(NamedTuple):
-    """A rule that is broken at a place.
+    """A violation of a rule.
 
     Attributes:
-        rule: its name, as "defined_once".
-        function: name of the function of the module.
+        rule: the name of the rule, such as "defined_once".
+        function: the name of the function in the module.
         problem: what is wrong.
-        binding: the binding as text; empty if it is not in one.
-        span: where in the source, if known.
-        hint: what to do, or empty.
+        binding: the binding as text; empty if the problem is not in a binding.
+        span: the source location, if known.
+        hint: how to fix it, or empty.
     """
 
     rule: str
@@ -94,10 +95,10 @@ class Violation(NamedTuple):
 
 
 class IllFormedError(RelaxVMError, ValueError):
-    """A program breaks rules.
+    """A program is not well-formed.
 
     Attributes:
-        violations: all of them, in order of the program.
+        violations: all violations, in program order.
     """
 
     def __init__(self, violations: Iterable[Violation]) -> None:
@@ -117,17 +118,17 @@ _MOST_TEXT: Final = 300
 def well_formed(
     obj: IRModule | BaseFunc, check_ty: bool = True, *, check_effects: bool = True
 ) -> bool:
-    """Check that a module or function keeps all rules.
+    """Check that a module or function is well-formed.
 
     Args:
-        check_ty: whether expressions need to have types that fit together.
-        check_effects: whether effects may only be where they are declared.
+        check_ty: whether to check the rules about types.
+        check_effects: whether to check that side effects occur only where they are declared.
 
     Returns:
         True.
 
     Raises:
-        IllFormedError: it does not; names every place where it breaks one.
+        IllFormedError: it is not well-formed; lists the violations.
     """
     found = violations(obj, check_ty, check_effects=check_effects)
     if found:
@@ -136,15 +137,15 @@ def well_formed(
 
 
 def check_well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
-    """Whether a module or function keeps all rules; `well_formed` says which it breaks."""
+    """Return whether a module or function is well-formed; `well_formed` says why not."""
     return not violations(obj, check_ty)
 
 
-@roomy("well_formed")
+@with_headroom("well_formed")
 def violations(
     obj: IRModule | BaseFunc, check_ty: bool = True, *, check_effects: bool = True
 ) -> list[Violation]:
-    """Every place where a module or function breaks a rule; see `well_formed`."""
+    """Return all violations of rules in a module or function; see `well_formed`."""
     is_module = isinstance(obj, IRModule)
     module = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
     walk = _Walk(module, check_ty, check_effects, is_module)
@@ -159,7 +160,7 @@ _Check = Callable[["_Walk", Any], _Answer]
 
 
 class Rule(NamedTuple):
-    """A rule: for nodes at an `event` of the walk, `check` tells what is wrong."""
+    """A rule: `check` is called for the nodes of an `event` of the walk."""
 
     event: str
     check: _Check
@@ -168,31 +169,31 @@ class Rule(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the rule."""
         return self.check.__name__
 
     @property
     def text(self) -> str:
-        """What it says is right."""
+        """The statement of the rule."""
         return self.check.__doc__ or ""
 
 
 RULES: Final[list[Rule]] = []
-"""All rules, in the order in which they are asked."""
+"""All rules, in the order in which they are checked."""
 
 
 def rule(
     event: str, *, about_types: bool = False, about_effects: bool = False
 ) -> Callable[[_Check], _Check]:
-    """Add a function to the rules.
+    """Decorator: add a function to the rules.
 
     Args:
         event: "function", "parameter", "definition" and "use" of a variable, "symbol" (a symbolic
-            variable that a type mentions and that is not seen), "leaf" (an operand), "value" of a
-            binding, "dataflow" (a value in a dataflow block), "binding", "if", "call", "constant",
+            variable in a type that is not in scope), "leaf" (an operand), "value" of a binding,
+            "dataflow" (a value in a dataflow block), "binding", "if", "call", "constant",
             "global" (a function that is not in the module).
-        about_types: whether the rule is left out where types are not checked.
-        about_effects: likewise of effects.
+        about_types: whether the rule is skipped if types are not checked.
+        about_effects: whether the rule is skipped if side effects are not checked.
     """
 
     def add(check: _Check) -> _Check:
@@ -206,7 +207,7 @@ def rule(
 def symbol_is_name(walk: _Walk, func: Any) -> _Answer:
     """The attribute global_symbol of a function is its name in the module."""
     symbol = func.attrs.get("global_symbol")
-    if symbol is not None and type(func) is Function and symbol != walk.function:
+    if symbol is not None and isinstance(func, Function) and symbol != walk.function:
         return f"its global_symbol is {symbol!r}", "private functions have none"
     return None
 
@@ -218,13 +219,13 @@ def symbol_is_unique(walk: _Walk, func: Any) -> _Answer:
     if symbol is None:
         return None
     other = walk.symbols.setdefault(symbol, walk.function)
-    return f"{other} has the global_symbol {symbol!r} as well" if other != walk.function else None
+    return f"{other} also has the global_symbol {symbol!r}" if other != walk.function else None
 
 
 @rule("function", about_types=True)
 def function_has_type(walk: _Walk, func: Any) -> _Answer:
     """The type of a global variable is that of its function."""
-    if walk.variable is None or type(func) is not Function:
+    if walk.variable is None or not isinstance(func, Function):
         return None
     ty = walk.variable.ty
     if type(ty) is not FuncType:
@@ -236,11 +237,11 @@ def function_has_type(walk: _Walk, func: Any) -> _Answer:
 
 @rule("function", about_types=True)
 def result_has_type(walk: _Walk, func: Any) -> _Answer:
-    """The body of a function may be of the return type, which is checked at run time."""
-    if type(func) is not Function:
+    """The type of a function's body does not contradict the return type."""
+    if not isinstance(func, Function):
         return None
     if func.ret_ty is None:
-        return "the return type is missing", "infer_type or BlockBuilder.normalize gives types"
+        return "the return type is missing", "infer_type or BlockBuilder.normalize infers types"
     body = func.body.ty
     if body is not None and base_check(func.ret_ty, body) is BaseCheckResult.FAIL_L0:
         return f"the return type is {func.ret_ty}, but the body is of type {func.body.ty}"
@@ -249,16 +250,16 @@ def result_has_type(walk: _Walk, func: Any) -> _Answer:
 
 @rule("function", about_effects=True)
 def forced_purity(walk: _Walk, func: Any) -> _Answer:
-    """Only pure functions are forced to be pure."""
-    if type(func) is Function and func.attrs.get("relax.force_pure") and not func.is_pure:
+    """Only functions that are declared pure have relax.force_pure."""
+    if isinstance(func, Function) and func.attrs.get("relax.force_pure") and not func.is_pure:
         return "relax.force_pure is set, but the function is declared impure"
     return None
 
 
 @rule("parameter")
 def parameter_is_var(walk: _Walk, param: Var) -> _Answer:
-    """Parameters are seen in the whole function, so they are no DataflowVars."""
-    return f"parameter {param.name} is a DataflowVar" if type(param) is DataflowVar else None
+    """Parameters are not DataflowVars, since they are visible in the whole function."""
+    return f"parameter {param.name} is a DataflowVar" if isinstance(param, DataflowVar) else None
 
 
 @rule("parameter", about_types=True)
@@ -280,17 +281,17 @@ def defined_once(walk: _Walk, var: Var) -> _Answer:
 @rule("definition")
 def dataflow_var_in_dataflow(walk: _Walk, var: Var) -> _Answer:
     """DataflowVars are defined in dataflow blocks."""
-    if type(var) is DataflowVar and not walk.in_dataflow:
+    if isinstance(var, DataflowVar) and not walk.in_dataflow:
         return f"the DataflowVar {var.name} is defined outside of a dataflow block"
     return None
 
 
 @rule("use")
 def defined_before_use(walk: _Walk, var: Var) -> _Answer:
-    """A variable is used only where it is defined and seen."""
+    """A variable is used only after its definition and in its scope."""
     if var in walk.visible:
         return None
-    if type(var) is DataflowVar and var in walk.owners:
+    if isinstance(var, DataflowVar) and var in walk.owners:
         return f"the DataflowVar {var.name} is used outside of its dataflow block", (
             "bind it to a Var as an output of the block"
         )
@@ -298,12 +299,12 @@ def defined_before_use(walk: _Walk, var: Var) -> _Answer:
         return f"{var.name} is not defined"
     if walk.owners[var] != walk.function:
         return f"{var.name} is defined in another function, {walk.owners[var]}"
-    return f"{var.name} is not seen here, it is defined in another branch or function"
+    return f"{var.name} is not in scope here; it is defined in another branch or function"
 
 
 @rule("symbol")
 def symbol_defined_before_use(walk: _Walk, var: Var) -> _Answer:
-    """A symbolic variable is defined by a parameter or match_cast before types mention it."""
+    """A symbolic variable is defined by a parameter or match_cast before a type mentions it."""
     if var in walk.visible:
         return None
     owner = walk.owners.get(var)
@@ -316,8 +317,8 @@ def symbol_defined_before_use(walk: _Walk, var: Var) -> _Answer:
 
 @rule("leaf")
 def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
-    """Operands are variables, constants, or tuples of such: whatever computes has a binding."""
-    if type(expr) in _LEAVES or _is_scalar(expr) or walk.in_operand:
+    """Operands are variables, constants, or tuples of these; other expressions have a binding."""
+    if KINDS[type(expr)] in _LEAVES or _is_scalar(expr) or walk.in_operand:
         return None
     return f"the operand {_text(expr)} is a {type(expr).__name__}", (
         "bind it to a variable; relaxvm.transform.Normalize does"
@@ -325,10 +326,10 @@ def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
 
 
 def _is_scalar(expr: Any) -> bool:
-    """Whether an expression is computed with dimensions, and not by a binding of its own."""
-    if type(expr) is Call:
-        return type(expr.op) is Op and expr.op.name.startswith("tirx.")
-    return type(expr.ty) is PrimType and type(expr) not in (If, TupleGetItem, SeqExpr)
+    """Whether an expression is a scalar that is computed without a binding, as dimensions are."""
+    if isinstance(expr, Call):
+        return isinstance(expr.op, Op) and expr.op.name.startswith("tirx.")
+    return type(expr.ty) is PrimType and not isinstance(expr, (If, TupleGetItem, SeqExpr))
 
 
 _LEAVES: Final = frozenset(
@@ -339,8 +340,8 @@ _LEAVES: Final = frozenset(
 
 @rule("value")
 def value_is_no_sequence(walk: _Walk, value: Any) -> _Answer:
-    """Bindings do not nest: the value of one is no sequence of bindings."""
-    if type(value) is SeqExpr:
+    """Bindings do not nest: the value of a binding is not a SeqExpr."""
+    if isinstance(value, SeqExpr):
         return "the value is a SeqExpr", "put its blocks before the binding"
     return None
 
@@ -348,32 +349,32 @@ def value_is_no_sequence(walk: _Walk, value: Any) -> _Answer:
 @rule("value", about_types=True)
 def value_has_type(walk: _Walk, value: Any) -> _Answer:
     """Values of bindings have types."""
-    if value.ty is None and type(value) is not Op:
-        return f"{_text(value)} has no type", "infer_type or BlockBuilder.normalize gives types"
+    if value.ty is None and not isinstance(value, Op):
+        return f"{_text(value)} has no type", "infer_type or BlockBuilder.normalize infers types"
     return None
 
 
 @rule("binding", about_types=True)
 def variable_has_type(walk: _Walk, binding: Binding) -> _Answer:
-    """Variables of bindings have types, and their values are of these."""
+    """The variable of a binding has a type, and the value has that type."""
     var, value = binding.var, binding.value
     if var.ty is None:
         return f"{var.name} has no type"
-    if type(binding) is MatchCast:
+    if isinstance(binding, MatchCast):
         if var.ty is not binding.ty and not structural_equal(var.ty, binding.ty):
             return f"{var.name} is of type {var.ty}, but is cast to {binding.ty}"
         return None
     if value.ty is not None and value.ty is not var.ty and _contradicts(var.ty, value.ty):
         return f"{var.name} is of type {var.ty}, but its value is of type {value.ty}", (
-            "R.match_cast narrows a type by a check when the program runs"
+            "R.match_cast narrows a type by a check at run time"
         )
     return None
 
 
 @rule("binding", about_types=True)
 def cast_is_possible(walk: _Walk, binding: Binding) -> _Answer:
-    """A match_cast is to a type that the value may have."""
-    if type(binding) is not MatchCast or binding.value.ty is None:
+    """The type of a match_cast is one that the value may have."""
+    if not isinstance(binding, MatchCast) or binding.value.ty is None:
         return None
     if base_check(binding.ty, binding.value.ty) is BaseCheckResult.FAIL_L0:
         return f"{_text(binding.value)} of type {binding.value.ty} can never be {binding.ty}"
@@ -383,15 +384,15 @@ def cast_is_possible(walk: _Walk, binding: Binding) -> _Answer:
 @rule("dataflow")
 def no_control_flow_in_dataflow(walk: _Walk, value: Any) -> _Answer:
     """Dataflow blocks have no control flow."""
-    return "there is an If in a dataflow block" if type(value) is If else None
+    return "there is an If in a dataflow block" if isinstance(value, If) else None
 
 
 @rule("dataflow", about_effects=True)
 def no_impure_call_in_dataflow(walk: _Walk, value: Any) -> _Answer:
-    """Dataflow blocks have no calls with effects."""
-    if type(value) is Call and not walk.forced and is_impure_call(value):
+    """Dataflow blocks have no calls with side effects."""
+    if isinstance(value, Call) and not walk.forced and is_impure_call(value):
         return f"there is an impure call of {_text(value.op)} in a dataflow block", (
-            "move it out of the block; R.call_pure_packed calls a packed function without effects"
+            "move it out of the block, or use R.call_pure_packed for a packed function that is pure"
         )
     return None
 
@@ -399,8 +400,9 @@ def no_impure_call_in_dataflow(walk: _Walk, value: Any) -> _Answer:
 @rule("if")
 def branches_are_sequences(walk: _Walk, expr: If) -> _Answer:
     """The branches of an If are sequences of bindings."""
-    for branch in (expr.true_branch, expr.false_branch):
-        if type(branch) is not SeqExpr:
+    branches: tuple[Expr, ...] = (expr.true_branch, expr.false_branch)
+    for branch in branches:
+        if not isinstance(branch, SeqExpr):
             return f"a branch is a {type(branch).__name__}"
     return None
 
@@ -416,7 +418,7 @@ def condition_is_bool(walk: _Walk, expr: If) -> _Answer:
 
 @rule("if", about_types=True)
 def branches_have_the_type(walk: _Walk, expr: If) -> _Answer:
-    """Both branches of an If are of its type."""
+    """Both branches of an If have its type."""
     for branch in (expr.true_branch, expr.false_branch):
         if None not in (expr.ty, branch.ty) and _contradicts(expr.ty, branch.ty):
             return f"the If is of type {expr.ty}, but a branch is of type {branch.ty}"
@@ -425,9 +427,9 @@ def branches_have_the_type(walk: _Walk, expr: If) -> _Answer:
 
 @rule("call")
 def callee_is_known(walk: _Walk, call: Call) -> _Answer:
-    """What is called is an operator, a packed function or of a function type."""
+    """A callee is an operator, a packed function, or an expression of a function type."""
     op = call.op
-    if type(op) in (Op, ExternFunc, GlobalVar):
+    if isinstance(op, (Op, ExternFunc, GlobalVar)):
         return None
     if op.ty is None or type(op.ty) in (FuncType, AnyType):
         return None
@@ -446,31 +448,34 @@ def pure_function_has_no_effect(walk: _Walk, call: Call) -> _Answer:
 
 @rule("call", about_types=True)
 def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
-    """The type of a call is what inference gives."""
-    if type(call.op) is GlobalVar and call.op.ty is None:
+    """The type of a call is the inferred type."""
+    if isinstance(call.op, GlobalVar) and call.op.ty is None:
         return f"the function {call.op.name_hint} has no type"
-    if any(arg.ty is None and type(arg) is not Op for arg in call.args):
-        return None  # another rule tells
+    if any(arg.ty is None and not isinstance(arg, Op) for arg in call.args):
+        return None  # reported by another rule
     try:
         ty = type_of_call(call)
     except (TypeError, ValueError, IndexError) as error:
         return f"ill-typed: {error}"
     if call.ty is not None and ty is not call.ty and _contradicts(call.ty, ty):
-        return f"the call is of type {call.ty}, but inference gives {ty}"
+        return f"the call is of type {call.ty}, but the inferred type is {ty}"
     return None
 
 
 @rule("call")
 def prim_func_takes_these(walk: _Walk, call: Call) -> _Answer:
-    """A call_tir gives a PrimFunc the tensors and scalars that it takes."""
-    if type(call.op) is not Op or call.op.name not in _CALLS_OF_PRIM_FUNCS or len(call.args) < 2:
+    """A call_tir passes the tensors and scalars that the PrimFunc takes."""
+    op = call.op
+    if not isinstance(op, Op) or op.name not in _CALLS_OF_PRIM_FUNCS or len(call.args) < 2:
         return None
     callee = call.args[0]
-    if type(callee) is not GlobalVar:
+    if not isinstance(callee, GlobalVar):
         return f"call_tir calls {_text(callee)}, expected a function of the module"
     func = walk.module.functions.get(callee)
+    if func is None:
+        return None
     if not isinstance(func, PrimFunc):
-        return None if func is None else f"call_tir calls {callee.name_hint}, which is no PrimFunc"
+        return f"call_tir calls {callee.name_hint}, which is not a PrimFunc"
     return _mismatch(call, func)
 
 
@@ -478,7 +483,7 @@ _CALLS_OF_PRIM_FUNCS: Final = frozenset({"relax.call_tir", "relax.call_tir_inpla
 
 
 def _mismatch(call: Call, func: PrimFunc) -> _Answer:
-    """How the operands and results of a call_tir differ from what a PrimFunc takes."""
+    """Compare the operands and results of a call_tir with the parameters of a PrimFunc."""
     given = list(_leaf_types(call.args[1].ty))
     outputs = list(_leaf_types(call.ty_args[0])) if call.ty_args else []
     in_place = call.attrs.get("inplace_indices", ())
@@ -487,7 +492,7 @@ def _mismatch(call: Call, func: PrimFunc) -> _Answer:
         given += [value.ty for value in getattr(scalars, "values", ())]
     if len(given) != len(func.params):
         return f"the PrimFunc takes {len(func.params)} arguments, got {len(given)}", (
-            "operands, results and tir_vars count"
+            "counting operands, results and tir_vars"
         )
     for position, (ty, param) in enumerate(zip(given, func.params, strict=True)):
         if not _takes(param, ty):
@@ -531,19 +536,19 @@ def constant_has_its_type(walk: _Walk, constant: Constant) -> _Answer:
 
 @rule("global")
 def function_is_in_module(walk: _Walk, var: GlobalVar) -> _Answer:
-    """Functions that are mentioned are in the module."""
+    """Every function that is mentioned is in the module."""
     if not walk.is_module:
         return None
     if var.name_hint in walk.module:
-        return f"{var.name_hint} is another GlobalVar than the module's of this name", (
+        return f"{var.name_hint} is not the GlobalVar that the module has for this name", (
             "take it from module.get_global_var"
         )
     return f"the module has no function {var.name_hint}"
 
 
 def _contradicts(claimed: Any, found: Any) -> bool:
-    """Whether a value of type `found` cannot be taken for one of type `claimed`.  Dimensions that
-    are not proven equal may be."""
+    """Whether a value of type `found` certainly does not have type `claimed`.  Dimensions count as
+    equal unless they are provably different."""
     return base_check(claimed, found) <= BaseCheckResult.FAIL_L1
 
 
@@ -551,18 +556,18 @@ def _contradicts(claimed: Any, found: Any) -> bool:
 
 
 class _Walk:
-    """Goes through a module in order and keeps what rules ask for.
+    """Walks a module in order and keeps the state that rules need.
 
     Attributes:
-        function, variable: name and GlobalVar of the function of the module.
-        visible: variables that may be used here.
-        owners: every variable defined so far -> name of the function it is in.
-        in_dataflow: whether the binding is in a dataflow block.
-        in_operand: whether an operand is walked that is to have a binding of its own.
-        pure: whether the innermost function may not have effects.
-        forced: whether it is pure by decree.
+        function, variable: name and GlobalVar of the current function of the module.
+        visible: variables in scope.
+        owners: every variable defined so far -> name of the function that defines it.
+        in_dataflow: whether the current binding is in a dataflow block.
+        in_operand: whether the walk is inside an operand that should have its own binding.
+        pure: whether the innermost function is declared pure.
+        forced: whether it has relax.force_pure.
         symbols: global_symbol -> name of the function that has it.
-        is_module: whether a module is checked, not a function of one that is not known.
+        is_module: true for a module; false for a single function, whose module is not known.
     """
 
     def __init__(
@@ -589,7 +594,7 @@ class _Walk:
         self.rules = _TABLES[check_ty, check_effects]
 
     def ask(self, event: str, node: Any) -> None:
-        """Ask the rules of an event."""
+        """Check the rules of an event."""
         for r in self.rules[event]:
             answer = r.check(self, node)
             if answer is not None:
@@ -607,7 +612,7 @@ class _Walk:
         self.found.append(Violation(broken.name, self.function, problem, text, span, hint))
 
     def expect_types(self, expected: bool) -> None:
-        """Whether rules about types hold from here on."""
+        """Turn the rules about types on or off for the following nodes."""
         self.typed = self.check_ty and expected
         self.rules = _TABLES[self.typed, self.check_effects]
 
@@ -619,13 +624,13 @@ class _Walk:
         self.show(var)
 
     def show(self, var: Var) -> None:
-        """Let a variable be seen until the scope ends."""
+        """Make a variable visible until the scope ends."""
         if var not in self.visible:
             self.visible.add(var)
             self.scope.append(var)
 
     def close(self, start: int) -> None:
-        """End the scope that began with `start` variables."""
+        """End the scope that began when `start` variables were visible."""
         self.visible.difference_update(self.scope[start:])
         del self.scope[start:]
 
@@ -641,7 +646,7 @@ class _Walk:
             self.ask("use", var)
 
     def type_(self, ty: Any) -> None:
-        """The symbolic variables of a type are defined."""
+        """Check that the symbolic variables of a type are defined."""
         if not self.typed:
             return
         kind = type(ty)
@@ -649,7 +654,7 @@ class _Walk:
             shape = ty.shape
             if shape is None:
                 return
-            if type(shape) is not ShapeExpr:
+            if not isinstance(shape, ShapeExpr):
                 self.expression(shape)
                 return
             dims = shape.values
@@ -679,7 +684,7 @@ class _Walk:
             self.function, self.variable, self.binding = var.name_hint, var, None
             self.expect_types(not _has_shape_heap(func))
             self.ask("function", func)
-            if type(func) is Function:
+            if isinstance(func, Function):
                 self.function_(func)
 
     def function_(self, func: Function) -> None:
@@ -702,7 +707,7 @@ class _Walk:
 
     def seq(self, seq: Any, close: bool = True) -> None:
         start = len(self.scope)
-        if type(seq) is not SeqExpr:
+        if not isinstance(seq, SeqExpr):
             self.expression(seq)
             return
         outer = self.binding
@@ -715,25 +720,25 @@ class _Walk:
 
     def block(self, block: BindingBlock) -> None:
         outer = self.in_dataflow
-        self.in_dataflow = type(block) is DataflowBlock
+        self.in_dataflow = isinstance(block, DataflowBlock)
         for binding in block.bindings:
             self.binding = binding
             self.bind(binding)
         if self.in_dataflow:
             self.visible.difference_update(
-                b.var for b in block.bindings if type(b.var) is DataflowVar
+                b.var for b in block.bindings if isinstance(b.var, DataflowVar)
             )
         self.in_dataflow = outer
 
     def bind(self, binding: Binding) -> None:
         var, value = binding.var, binding.value
-        is_function = type(value) is Function
+        is_function = isinstance(value, Function)
         if is_function:
             self.define(var)  # a local function may call itself
         self.ask("value", value)
         if self.in_dataflow:
             self.ask("dataflow", value)
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             self.leaf(value)
             self.define_symbols(binding.ty)
             self.type_(binding.ty)
@@ -745,16 +750,16 @@ class _Walk:
         self.type_(var.ty)
 
     def expression(self, expr: Any) -> None:
-        """The value of a binding, or any expression in one."""
-        visit = _VISIT.get(type(expr))
+        """Walk the value of a binding, or an expression in it."""
+        visit = _VISIT.get(KINDS[type(expr)])
         if visit is not None:
             visit(self, expr)
         elif _is_scalar(expr):
             self.scalar(expr)
 
     def leaf(self, expr: Any) -> None:
-        """An operand."""
-        if type(expr) in _LEAVES or self.in_operand:
+        """Walk an operand."""
+        if KINDS[type(expr)] in _LEAVES or self.in_operand:
             self.expression(expr)
             return
         self.ask("leaf", expr)
@@ -831,19 +836,19 @@ _TABLES: Final = {
     for typed in (False, True)
     for effects in (False, True)
 }
-"""(whether types are checked, whether effects are) -> event -> rules."""
+"""(whether types are checked, whether side effects are checked) -> event -> rules."""
 
 
 def _has_shape_heap(func: Any) -> bool:
-    """Whether the dimensions of a function are computed on a shape heap (`VMShapeLower`).  Then no
-    variable stands for them, and its types only tell what they were."""
-    if type(func) is not Function or not func.body.blocks or not func.body.blocks[0].bindings:
+    """Whether a function computes its dimensions on a shape heap (after `VMShapeLower`).  Then they
+    are no longer variables, and the types in it are only informative."""
+    if not isinstance(func, Function) or not func.body.blocks or not func.body.blocks[0].bindings:
         return False
     value = func.body.blocks[0].bindings[0].value
     return (
-        type(value) is Call
+        isinstance(value, Call)
         and len(value.args) == 2
-        and type(value.args[0]) is ExternFunc
+        and isinstance(value.args[0], ExternFunc)
         and value.args[0].global_symbol == "vm.builtin.alloc_shape_heap"
     )
 
@@ -852,11 +857,11 @@ _NESTED: Final = frozenset({If, SeqExpr, Function})
 
 
 def _text(node: Any) -> str:
-    """A node as text, without what is in branches and functions: that may be a whole program.  One
-    that breaks rules may be too broken to be printed."""
-    if type(node) in _NESTED:
+    """A node as text, without the contents of branches and functions, which may be long; its class
+    if it is too broken to be printed."""
+    if KINDS[type(node)] in _NESTED:
         return f"<{type(node).__name__}>"
-    if isinstance(node, Binding) and type(node.value) in _NESTED:
+    if isinstance(node, Binding) and KINDS[type(node.value)] in _NESTED:
         return f"{node.var.name} = {_text(node.value)}"
     try:
         text = str(node).strip()

@@ -1,14 +1,14 @@
-"""The functions ``vm.builtin.*``, in plain Python, those of our own, ``relaxvm.builtin.*``, and
-``relax.run.*``: importing this package registers them.
+"""The builtins in plain Python: ``vm.builtin.*`` as in TVM, ``relaxvm.builtin.*`` beyond TVM, and
+``relax.run.*``.  Importing this package registers them.
 
-They are the reference for the core, which runs the common ones by itself where the arguments are
-what it expects: results, identity and errors of these functions define both.  One module per
-family; `docs/builtins.md` lists them all.
+They are the reference for the core, which implements the common ones in C for the common kinds of
+arguments: both must have the same results, object identities and errors.  There is one module per
+family; `docs/builtins.md` lists all builtins.
 """
 
 from __future__ import annotations
 
-from . import call, checks, data, memory, run, shape  # noqa: F401  (they register)
+from . import allocation, call, checks, data, run, shape  # noqa: F401  (they register builtins)
 from .lm import AttentionKVCache
 from .registration import (
     OWN_PREFIX,

@@ -1,6 +1,6 @@
-"""What builtins make of their arguments: the right kind of value, or an error that says what it is.
+"""Conversion of the arguments of builtins to the expected kind of value, with clear errors.
 
-Every function takes the value and a *subject*, the words that open the message
+Every function takes the value and a *subject*, the start of the error message
 (``alloc_tensor: offset``).
 """
 
@@ -12,8 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import as_dtype
+from ..messages import describe
 from ..registry import StaticArg
-from ..values import Shape, as_dtype, describe
+from ..values import Shape
 
 __all__ = [
     "as_array",
@@ -36,7 +38,7 @@ def _wrong(subject: str, expected: str, got: object) -> TypeError:
 
 
 def as_int(value: Any, subject: str) -> int:
-    """An int; a bool counts as one, a float never does."""
+    """Return an int; bools are converted, floats are refused."""
     if type(value) is int:
         return value
     if isinstance(value, (int, np.integer, np.bool_)):
@@ -45,7 +47,7 @@ def as_int(value: Any, subject: str) -> int:
 
 
 def as_float(value: Any, subject: str) -> float:
-    """A float; ints and bools convert."""
+    """Return a float; ints and bools are converted."""
     if isinstance(value, (float, int, np.floating, np.integer, np.bool_)):
         return float(value)
     raise _wrong(subject, "a number", value)
@@ -64,7 +66,7 @@ def as_array(value: Any, subject: str) -> NDArray[Any]:
 
 
 def as_shape(value: Any, subject: str) -> Shape:
-    """A Shape; a tuple of ints becomes one."""
+    """Return a Shape; a tuple of ints is converted."""
     if isinstance(value, Shape):
         return value
     if isinstance(value, (tuple, list)):
@@ -73,14 +75,14 @@ def as_shape(value: Any, subject: str) -> Shape:
 
 
 def as_sequence(value: Any, subject: str) -> Sequence[Any]:
-    """A tuple value.  A Shape is none."""
+    """Return a tuple value; a Shape is refused."""
     if isinstance(value, (tuple, list)) and not isinstance(value, Shape):
         return value
     raise _wrong(subject, "a tuple", value)
 
 
 def as_data_type(value: Any, subject: str) -> np.dtype[Any]:
-    """A dtype, or the name of one."""
+    """Return a dtype; the name of one is converted."""
     if isinstance(value, np.dtype):
         return value
     if isinstance(value, str):
@@ -89,7 +91,7 @@ def as_data_type(value: Any, subject: str) -> np.dtype[Any]:
 
 
 def as_callable(value: Any, subject: str) -> Callable[..., Any]:
-    """A closure or function."""
+    """Return a closure or function."""
     if callable(value):
         func: Callable[..., Any] = value
         return func
@@ -97,14 +99,14 @@ def as_callable(value: Any, subject: str) -> Callable[..., Any]:
 
 
 def as_machine(value: Any, subject: str) -> Any:
-    """The VM state: anything with devices and their allocators."""
+    """Return the VM state: any object with devices and their allocators."""
     if hasattr(value, "allocators") and hasattr(value, "devices"):
         return value
     raise _wrong(subject, "the VM state", value)
 
 
 def as_context(err: Any) -> str:
-    """The caller's error context, ready to stand before a message; empty for None."""
+    """Return the caller's error context as the prefix of a message; empty for None."""
     if err is None:
         return ""
     if not isinstance(err, str):
@@ -116,9 +118,10 @@ _MOST_BYTES: Final = 1 << 64
 
 
 def size_of(dims: Iterable[int], itemsize: int = 1) -> int:
-    """Product of dimensions >= 0 and an item size: exact up to 2**64, else some number above it.
+    """Return the product of dimensions >= 0 and an item size: exact up to 2**64, otherwise some
+    larger number.
 
-    A shape may have thousands of dimensions; the exact product of all would be slow to compute and
+    A shape may have thousands of dimensions; their exact product would be slow to compute and
     slower to print.
     """
     total = itemsize
@@ -130,7 +133,7 @@ def size_of(dims: Iterable[int], itemsize: int = 1) -> int:
 
 
 def static_int(args: Sequence[StaticArg], index: int) -> int | None:
-    """The int that a load-time check finds at `index`, None where only the run knows it."""
+    """Return the int at `index` in a load-time check; None if it is only known at run time."""
     if index < len(args) and args[index][0] in ("int", "bool"):
         value = args[index][1]
         return None if value is None else int(value)

@@ -1,15 +1,19 @@
-"""Calls through values: closures, kernels with dynamic shapes, Python functions, printing, time."""
+"""Calls of values: closures, kernels with dynamic shapes, Python functions; printing and time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import NoneType
 from typing import Any, Final
 
-from .._core import Closure
+import numpy as np
+
+from .._core import Closure, VMFunction
 from ..errors import InternalError, did_you_mean
+from ..messages import describe
 from ..registry import GLOBAL
-from ..values import describe
+from ..values import Device, Shape
 from .arguments import as_array, as_callable, as_sequence, as_shape, as_str
 from .registration import builtin
 
@@ -34,7 +38,7 @@ __all__ = [
 
 @builtin("make_closure", "func: closure|func, *captured: any", result="closure")
 def make_closure(func: Any, *captured: Any) -> Closure:
-    """A closure that calls `func` with its own arguments and, behind them, the captured ones.
+    """Create a closure that calls `func` with its own arguments followed by the captured ones.
 
     Raises:
         TypeError: `func` is neither a closure nor a function.
@@ -54,11 +58,11 @@ def invoke_closure(ctx: Any, closure: Any, *args: Any) -> Any:
 
 @builtin("call_tir_dyn", "kernel: closure|func, *args: any, shape: shape|tuple")
 def call_tir_dyn(kernel: Any, *args: Any) -> Any:
-    """Call a kernel with tensors and, behind them, the dimensions of a Shape as ints:
+    """Call a kernel with tensors, followed by the dimensions of a Shape as ints:
     ``call_tir_dyn(kernel, *tensors, shape)``.
 
     Raises:
-        TypeError: not a function, or the last argument is no shape.
+        TypeError: not a function, or the last argument is not a shape.
     """
     func = as_callable(kernel, "call_tir_dyn: kernel")
     if not args:
@@ -73,7 +77,7 @@ _py_funcs: Final[dict[str, Callable[..., Any]]] = {}
 
 @builtin("register_py_func", "name: str, func: closure|func", result="none", effect=True)
 def register_py_func(name: Any, func: Any) -> None:
-    """Give a function a name for `call_py_func`; an earlier one of that name is replaced.
+    """Register a function for `call_py_func`; an earlier one with that name is replaced.
 
     Raises:
         TypeError: not a name, or not a function.
@@ -84,10 +88,10 @@ def register_py_func(name: Any, func: Any) -> None:
 
 @builtin("get_py_func", "name: str", effect=True)
 def get_py_func(name: Any) -> Callable[..., Any]:
-    """The function that `register_py_func` gave a name.
+    """Return the function that was registered by `register_py_func` under a name.
 
     Raises:
-        InternalError: there is none.
+        InternalError: there is no such function.
     """
     return _py_func(as_str(name, "get_py_func: name"), "get_py_func")
 
@@ -103,19 +107,19 @@ def _py_func(name: str, subject: str) -> Callable[..., Any]:
 
 @builtin("clear_py_func_registry", result="none", effect=True)
 def clear_py_func_registry() -> None:
-    """Forget the functions of `register_py_func`."""
+    """Remove all functions registered by `register_py_func`."""
     _py_funcs.clear()
 
 
 @builtin("call_py_func", "name: str|tuple, args: tuple = ...", effect=True)
 def call_py_func(*args: Any) -> Any:
-    """Call a function of `register_py_func`: ``call_py_func(name, args)``, the arguments in a
-    tuple; or with both in one tuple, as TVM has it: ``call_py_func((name, args))``.
+    """Call a function registered by `register_py_func`: ``call_py_func(name, args)``, with the
+    arguments in a tuple; or with both in one tuple, as in TVM: ``call_py_func((name, args))``.
 
     Raises:
-        InternalError: no such function, or not a name and arguments.
-        TypeError: the name is no string, or the arguments are no tuple.
-        Exception: what the function raises.
+        InternalError: there is no such function, or the arguments have another form.
+        TypeError: the name is not a string, or the arguments are not a tuple.
+        Exception: any exception of the function.
     """
     pair: Sequence[Any] = args
     if len(args) == 1:
@@ -142,9 +146,9 @@ def invoke_debug_func(*args: Any) -> None:
 
     Raises:
         InternalError: fewer than three arguments.
-        ValueError: the first argument is not None, or no such function.
-        TypeError: the name or the line information is no string.
-        Exception: what the function raises.
+        ValueError: the first argument is not None, or there is no such function.
+        TypeError: the name or the line information is not a string.
+        Exception: any exception of the function.
     """
     if len(args) < 3:
         raise InternalError(f"invoke_debug_func: expected None, a name, line information and "
@@ -161,12 +165,12 @@ def invoke_debug_func(*args: Any) -> None:
     record.func(as_str(line_info, "invoke_debug_func: line information"), *rest)
 
 
-@builtin("debug_print", "line_info: str, x: tensor", result="none")
+@builtin("debug_print", "line_info: str, x: tensor", result="none", effect=True)
 def debug_print(line_info: Any, x: Any) -> None:
-    """Print shape, data type and elements of a tensor, with the line they belong to.
+    """Print shape, data type and elements of a tensor, with its line in the source.
 
     Raises:
-        TypeError: the line information is no string, or `x` no tensor.
+        TypeError: the line information is not a string, or `x` not a tensor.
     """
     line = as_str(line_info, "debug_print: line information")
     tensor = as_array(x, "debug_print")
@@ -174,41 +178,61 @@ def debug_print(line_info: Any, x: Any) -> None:
 
 
 _MOST_PRINTED: Final = 1000
+_MOST_BITS: Final = 4096
 _DEEPEST_PRINTED: Final = 50
 
 
-@builtin("print", "*values: any", result="none")
+@builtin("print", "*values: any", result="none", effect=True)
 def print_values(*values: Any) -> None:
-    """Print values to the standard output, with blanks between them.
+    """Print values to the standard output, separated by blanks.
 
-    Of tuples within tuples at most a thousand elements and fifty levels are printed: a few
-    instructions make a tuple that no output could hold.
+    At most a thousand elements and fifty levels of nested tuples are printed, since a few
+    instructions can make a tuple that would print endlessly.
     """
     print(*map(value_text, values))
 
 
 def value_text(value: Any) -> str:
-    """What `print_values` prints of a value."""
+    """Return the text that `print_values` prints for a value."""
     return _text(value, iter(range(_MOST_PRINTED)), 0)
 
 
 def _text(value: Any, budget: Iterator[int], depth: int) -> str:
-    """Text of a value: an element of a tuple takes one from the budget."""
-    if type(value) not in (tuple, list):
-        return repr(value) if depth else str(value)
+    """Return the text of a value; every element of a tuple takes one from the budget."""
+    if type(value) not in (tuple, list, dict):
+        return _leaf_text(value, depth)
     texts = []
     for item in value:
         if depth == _DEEPEST_PRINTED or next(budget, None) is None:
             texts.append("...")
             break
-        texts.append(_text(item, budget, depth + 1))
+        text = _text(item, budget, depth + 1)
+        if type(value) is dict:
+            text = f"{text}: {_text(value[item], budget, depth + 1)}"
+        texts.append(text)
+    if type(value) is dict:
+        return f"{{{', '.join(texts)}}}"
     if type(value) is list:
         return f"[{', '.join(texts)}]"
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
+_PRINTED: Final = (
+    str, bytes, float, np.ndarray, Shape, np.dtype, Device, VMFunction, Closure, NoneType
+)  # fmt: skip
+"""Classes whose text is printed.  The text of others may contain addresses of the process."""
+
+
+def _leaf_text(value: Any, depth: int) -> str:
+    """Return the text of a value that is not a tuple; its repr if it is within a tuple."""
+    is_number = isinstance(value, int) and value.bit_length() <= _MOST_BITS
+    if not is_number and not isinstance(value, _PRINTED):
+        return describe(value)
+    return repr(value) if depth else str(value)
+
+
 @builtin("time", result="float", aliases=("time",))
 def seconds() -> float:
-    """Seconds on a clock that only goes forward; the difference of two calls is the time between
+    """Return the seconds of a monotonic clock; the difference of two calls is the time between
     them."""
     return time.perf_counter()

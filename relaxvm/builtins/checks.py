@@ -1,4 +1,5 @@
-"""Checks of values at run time: they return None, or raise, the caller's error context first."""
+"""Checks of values at run time: they return None or raise, with the caller's error context at the
+start of the message."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import dtype_name
 from ..errors import MissingExtraError
+from ..messages import describe
 from ..registry import StaticArg
-from ..values import Shape, describe, dtype_name
+from ..values import Shape
 from .arguments import as_context, as_data_type, as_int, static_int
 from .registration import builtin
 
@@ -41,7 +44,7 @@ def _check_tensor_arguments(args: Sequence[StaticArg]) -> Iterator[str]:
 
 
 def _same_type(got: np.dtype[Any], expected: np.dtype[Any]) -> bool:
-    """Whether the data types are equal, whatever their byte order."""
+    """Return whether the data types are equal, ignoring their byte order."""
     return got == expected or got.newbyteorder("=") == expected.newbyteorder("=")
 
 
@@ -54,12 +57,12 @@ def _same_type(got: np.dtype[Any], expected: np.dtype[Any]) -> bool:
 def check_tensor_info(x: Any, ndim: Any, *rest: Any) -> None:
     """Check rank and data type of a tensor: ``check_tensor_info(x, ndim, [dtype], err)``.
 
-    `ndim` -1 stands for any rank, a `dtype` that is None or left out for any data type.  A tensor
-    of another byte order has the same data type.
+    `ndim` -1 accepts any rank; a `dtype` that is None or left out accepts any data type.  The byte
+    order does not matter.
 
     Raises:
         TypeError: not a tensor.
-        ValueError: another rank or data type.
+        ValueError: the rank or data type is wrong.
     """
     if len(rest) not in (1, 2):
         raise TypeError(f"check_tensor_info: expected 3 or 4 arguments, got {len(rest) + 2}")
@@ -83,11 +86,11 @@ def check_tensor_info(x: Any, ndim: Any, *rest: Any) -> None:
     "check_shape_info", "x: any, ndim: int, err: str|none", result="none", check=_check_ndim
 )
 def check_shape_info(x: Any, ndim: Any, err: Any) -> None:
-    """Check the number of dimensions of a Shape; -1 stands for any.
+    """Check the number of dimensions of a Shape; -1 accepts any.
 
     Raises:
         TypeError: not a Shape.
-        ValueError: another number of dimensions.
+        ValueError: the number of dimensions is wrong.
     """
     context = as_context(err)
     rank = as_int(ndim, "check_shape_info: ndim")
@@ -103,8 +106,8 @@ def check_tuple_info(x: Any, size: Any, err: Any) -> None:
     """Check the number of elements of a tuple.
 
     Raises:
-        TypeError: not a tuple; a Shape is none.
-        ValueError: another number of elements.
+        TypeError: not a tuple; a Shape does not count as one.
+        ValueError: the number of elements is wrong.
     """
     context = as_context(err)
     count = as_int(size, "check_tuple_info: size")
@@ -117,10 +120,10 @@ def check_tuple_info(x: Any, size: Any, err: Any) -> None:
 
 @builtin("check_func_info", "x: any, err: str|none", result="none")
 def check_func_info(x: Any, err: Any) -> None:
-    """Check for a function or closure.
+    """Check that a value is a function or closure.
 
     Raises:
-        TypeError: neither.
+        TypeError: it is neither.
     """
     context = as_context(err)
     if not callable(x):
@@ -130,12 +133,12 @@ def check_func_info(x: Any, err: Any) -> None:
 
 @builtin("check_prim_value_info", "x: any, dtype: dtype|str, err: str|none", result="none")
 def check_prim_value_info(x: Any, dtype: Any, err: Any) -> None:
-    """Check that a scalar converts to the kind of a data type.
+    """Check that a scalar can be converted to a data type.
 
-    An int does for every number and for bool, a float for floats only.
+    An int is accepted for every numeric type and for bool, a float only for floating-point types.
 
     Raises:
-        TypeError: it does not, or the data type has no scalars.
+        TypeError: it cannot be converted, or the data type has no scalars.
     """
     context = as_context(err)
     expected = as_data_type(dtype, "check_prim_value_info: dtype")
@@ -151,10 +154,10 @@ _INTEGERS = (int, np.integer, np.bool_)
 
 
 def _scalars(dtype: np.dtype[Any]) -> tuple[type, ...]:
-    """Classes of the scalars that convert to a data type."""
+    """Return the classes of scalars that can be converted to a data type."""
     if dtype.kind in "iub":
         return _INTEGERS
-    # Types of ml_dtypes are void to numpy, and all we take are floating-point.
+    # Types of ml_dtypes have numpy's kind "void"; all supported ones are floating-point.
     if dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float")):
         return (*_INTEGERS, float, np.floating)
     return ()
@@ -162,7 +165,7 @@ def _scalars(dtype: np.dtype[Any]) -> tuple[type, ...]:
 
 @builtin("check_string_info", "x: any, err: str|none", result="none")
 def check_string_info(x: Any, err: Any) -> None:
-    """Check for a string.
+    """Check that a value is a string.
 
     Raises:
         TypeError: not a string.

@@ -1,4 +1,4 @@
-"""Tuples, copies of references, and conditions."""
+"""Tuples, copies of registers, and conditions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core import reset_tuple_item
 from ..errors import InternalError
-from ..values import describe
+from ..messages import describe
 from .arguments import as_int, as_sequence
 from .registration import builtin
 
@@ -17,12 +17,12 @@ __all__ = ["copy", "make_tuple", "move", "read_if_cond", "tuple_getitem", "tuple
 
 @builtin("make_tuple", "*items: any", result="tuple")
 def make_tuple(*items: Any) -> tuple[Any, ...]:
-    """A tuple of the arguments."""
+    """Return a tuple of the arguments."""
     return items
 
 
 def _element(items: Any, index: Any, subject: str) -> int:
-    """The index of an element, checked."""
+    """Return the index of an element after checking it."""
     i = as_int(index, f"{subject}: index")
     if not 0 <= i < len(items):
         raise IndexError(f"{subject}: index {i}: expected 0 to {len(items) - 1}, "
@@ -32,11 +32,11 @@ def _element(items: Any, index: Any, subject: str) -> int:
 
 @builtin("tuple_getitem", "items: tuple, index: int")
 def tuple_getitem(items: Any, index: Any) -> Any:
-    """An element of a tuple.
+    """Return an element of a tuple.
 
     Raises:
-        TypeError: not a tuple; a Shape is none.
-        IndexError: no such element; negative indices do not count from the end.
+        TypeError: not a tuple; a Shape does not count as one.
+        IndexError: the index is out of range; negative indices are not supported.
     """
     elements = as_sequence(items, "tuple_getitem")
     return elements[_element(elements, index, "tuple_getitem")]
@@ -44,14 +44,16 @@ def tuple_getitem(items: Any, index: Any) -> Any:
 
 @builtin("tuple_reset_item", "items: tuple, index: int", result="none")
 def tuple_reset_item(items: Any, index: Any) -> None:
-    """Set an element of a tuple to None, in place: every register that holds the tuple sees it.
+    """Set an element of a tuple to None, in place: the change is visible in every register that
+    holds the tuple.
 
-    Programs that transform weights give each one up this way once it has been used.  A program that
-    names this builtin gets tuples from outside as copies, so that it changes only its own.
+    Programs that transform weights use this to release each one as soon as it has been used.  A
+    program that names this builtin receives copies of the tuples that its caller passes, so the
+    caller's tuples do not change.
 
     Raises:
-        TypeError: not a tuple; a Shape is none.
-        IndexError: no such element.
+        TypeError: not a tuple; a Shape does not count as one.
+        IndexError: the index is out of range.
     """
     elements: Any = as_sequence(items, "tuple_reset_item")
     i = _element(elements, index, "tuple_reset_item")
@@ -63,24 +65,24 @@ def tuple_reset_item(items: Any, index: Any) -> None:
 
 @builtin("copy", "x: any")
 def copy(x: Any) -> Any:
-    """The same object: a second register for it, not a second value."""
+    """Return the argument, the same object: the register is copied, not the value."""
     return x
 
 
 @builtin("move", "x: any", aliases=("vm.move",))
 def move(x: Any) -> Any:
-    """The same object: the design documents' name of `copy`."""
+    """Return the argument, the same object: the name of `copy` in the design documents."""
     return x
 
 
 @builtin("read_if_cond", "x: tensor|bool|int|object", result="bool")
 def read_if_cond(x: Any) -> bool:
-    """The condition of an ``if``: of a bool, an int, or the first element of an integer or bool
-    tensor.
+    """Return the condition of an ``if`` as a bool: that of a bool, an int, or the first element of
+    an integer or bool tensor.
 
     Raises:
-        TypeError: something else.
-        InternalError: a tensor of another data type, or without elements.
+        TypeError: the argument is of another kind.
+        InternalError: the tensor has another data type or no elements.
     """
     if isinstance(x, (int, np.bool_, np.integer)):
         return bool(x)

@@ -1,4 +1,4 @@
-"""Language models: key-value caches, sampling, and what is done to logits before it.
+"""Language models: key-value caches, sampling, and the changes to logits before sampling.
 
 Probabilities and logits are float32 throughout.  A *row* has one axis of a vocabulary's length;
 leading axes of length 1 are allowed.
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InternalError
-from ..values import Shape, describe
+from ..messages import describe
+from ..values import Shape
 from .arguments import as_array, as_float, as_int, as_sequence, as_shape
 from .registration import builtin
 
@@ -42,7 +43,7 @@ Floats = NDArray[np.float32]
 
 
 def _reserve(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Memory for rows, zero: a program cannot read what the process left behind."""
+    """Allocate zeroed memory for rows, so that a program cannot read old data of the process."""
     try:
         return np.zeros(shape, dtype)
     except (MemoryError, ValueError):  # the latter where numpy cannot express the size
@@ -71,7 +72,7 @@ class AttentionKVCache:
                 f"{list(rows.shape[1:])}, {len(rows)} reserved>")
 
     def view(self) -> NDArray[Any]:
-        """The rows in use, over the cache's memory."""
+        """Return the rows in use, as a view of the cache's memory."""
         return self._rows[: self.count]
 
     def append(self, rows: NDArray[Any]) -> None:
@@ -88,8 +89,8 @@ class AttentionKVCache:
         self._rows[: self.count] = rows
 
     def override(self, rows: NDArray[Any], max_rows: int, sinks: int) -> None:
-        """Write rows to the ring of the first `max_rows`, the first `sinks` of which stay as they
-        are once the ring is full."""
+        """Write rows to the ring of the first `max_rows`; once the ring is full, the first `sinks`
+        rows are kept."""
         fit = min(len(rows), max(max_rows - self._next, 0))
         wrapped = len(rows) - fit
         count = min(self.count + len(rows), max_rows)
@@ -102,12 +103,12 @@ class AttentionKVCache:
         self.count = count
 
     def pop(self, n: int) -> None:
-        """Take the last `n` rows away."""
+        """Remove the last `n` rows."""
         self.count -= n
         self._next = min(self._next, self.count)
 
     def fill(self, count: int) -> None:
-        """Say that the first `count` rows are in use, and that the ring goes on behind them."""
+        """Set the number of rows in use; the ring continues after them."""
         self.count = self._next = count
 
     def _reserve(self, rows: int) -> None:
@@ -122,11 +123,11 @@ class AttentionKVCache:
         self._rows = grown
 
     def check_rows(self, rows: Any, subject: str) -> NDArray[Any]:
-        """`rows` as an array that fits in here.
+        """Return `rows` as an array after checking that its rows fit this cache.
 
         Raises:
             TypeError: not a tensor.
-            InternalError: of another data type or row shape.
+            InternalError: the data type or the shape of rows is different.
         """
         tensor = as_array(rows, subject)
         own = self._rows
@@ -150,17 +151,17 @@ def _as_cache(value: Any, subject: str) -> AttentionKVCache:
     result="object",
 )
 def attention_kv_cache_create(init: Any, reserve: Any, count: Any) -> AttentionKVCache:
-    """A cache that starts with the rows of a tensor, ``init: any[n, ...]``.
+    """Create a cache that starts with the rows of a tensor, ``init: any[n, ...]``.
 
     Args:
         init: the first rows; they are copied.
-        reserve: shape of the memory reserved at first.
-        count: rows in use; negative for all of `init`.
+        reserve: shape of the memory that is reserved initially.
+        count: number of rows in use; negative for all of `init`.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: `reserve` does not fit the rows, or `count` is more than is there.
-        MemoryError: the system has not got as much as `reserve` says.
+        InternalError: `reserve` does not fit the rows, or `count` is greater than their number.
+        MemoryError: the system does not have the memory for `reserve`.
     """
     subject = "attention_kv_cache_create"
     tensor = as_array(init, f"{subject}: initial data")
@@ -197,11 +198,11 @@ def attention_kv_cache_append(cache: Any, rows: Any) -> AttentionKVCache:
 
 @builtin("attention_kv_cache_update", "cache: object, rows: tensor", result="object")
 def attention_kv_cache_update(cache: Any, rows: Any) -> AttentionKVCache:
-    """Replace the rows of a cache, from row 0, by as many others; returns the cache.
+    """Replace all rows of a cache by the same number of rows; returns the cache.
 
     Raises:
         TypeError: not a cache, or not a tensor.
-        InternalError: another number of rows, or rows of another data type or shape.
+        InternalError: the number of rows, their data type or shape is different.
     """
     subject = "attention_kv_cache_update"
     held = _as_cache(cache, subject)
@@ -214,9 +215,9 @@ def attention_kv_cache_update(cache: Any, rows: Any) -> AttentionKVCache:
 
 @builtin("attention_kv_cache_view", "cache: object, shape: shape|tuple = ...", result="tensor")
 def attention_kv_cache_view(cache: Any, shape: Any = None) -> NDArray[Any]:
-    """The rows of a cache, as a tensor over the cache's memory.
+    """Return the rows of a cache, as a tensor over the cache's memory.
 
-    A later update or override shows in it, until the cache moves to larger memory.
+    Later updates and overrides are visible in it, until the cache moves to larger memory.
 
     Raises:
         TypeError: not a cache.
@@ -238,7 +239,7 @@ def attention_kv_cache_view(cache: Any, shape: Any = None) -> NDArray[Any]:
 def attention_kv_cache_window_override(cache: Any, rows: Any, max_rows: Any) -> AttentionKVCache:
     """Write rows to a ring buffer of the first `max_rows` of a cache; returns the cache.
 
-    Writing starts behind the rows in use and goes on at row 0 when the ring is full.
+    Writing starts after the rows in use and continues at row 0 when the ring is full.
 
     Raises:
         TypeError: not a cache, or not a tensor.
@@ -255,13 +256,13 @@ def attention_kv_cache_window_override(cache: Any, rows: Any, max_rows: Any) -> 
 def attention_kv_cache_window_override_with_sinks(
     cache: Any, rows: Any, max_rows: Any, sinks: Any
 ) -> AttentionKVCache:
-    """As `attention_kv_cache_window_override`, but a full ring goes on at row `sinks`: the first
-    `sinks` rows, the attention sinks, stay.
+    """Like `attention_kv_cache_window_override`, but a full ring continues at row `sinks`: the
+    first `sinks` rows, the attention sinks, are kept.
 
     Raises:
         TypeError: not a cache, or not a tensor.
-        InternalError: more rows than the ring has beside the sinks, a negative number of sinks, or
-            rows of another data type or shape.
+        InternalError: there are more rows than the ring has without the sinks, the number of sinks
+            is negative, or the rows have another data type or shape.
     """
     return _override(cache, rows, max_rows, sinks, "attention_kv_cache_window_override_with_sinks")
 
@@ -286,7 +287,7 @@ def _as_caches(values: Any, subject: str) -> list[AttentionKVCache]:
 
 @builtin("attention_kv_cache_array_popn", "caches: tuple, n: int", result="none")
 def attention_kv_cache_array_popn(caches: Any, n: Any) -> None:
-    """Take the last `n` rows away from each of a tuple of caches; from none of them on an error.
+    """Remove the last `n` rows from each cache of a tuple; on an error no cache changes.
 
     Raises:
         TypeError: not a tuple of caches.
@@ -304,7 +305,7 @@ def attention_kv_cache_array_popn(caches: Any, n: Any) -> None:
 
 @builtin("attention_kv_cache_array_clear", "caches: tuple", result="none")
 def attention_kv_cache_array_clear(caches: Any) -> None:
-    """Take all rows away from each of a tuple of caches; the memory stays reserved.
+    """Remove all rows from each cache of a tuple; the memory stays reserved.
 
     Raises:
         TypeError: not a tuple of caches.
@@ -324,7 +325,7 @@ def _as_float32(value: Any, subject: str) -> NDArray[Any]:
 
 
 def _row(value: Any, subject: str) -> Floats:
-    """The one row of a tensor, contiguous and in native byte order; perhaps over its memory."""
+    """Return the only row of a tensor, contiguous and in native byte order; a view if possible."""
     tensor = _as_float32(value, subject)
     if tensor.ndim == 0 or tensor.size == 0 or tensor.size != tensor.shape[-1]:
         raise InternalError(f"{subject}: expected float32[n], n > 0, with leading dimensions of 1, "
@@ -340,8 +341,8 @@ def _uniform(value: Any, subject: str) -> float:
 
 
 def _pick(prob: Floats, top_p: float, uniform: float) -> int:
-    """Position in descending probabilities: the fewest that reach `top_p` are kept, one at least,
-    and divided among each other in proportion."""
+    """Return a position in descending probabilities: of the fewest that sum to `top_p`, at least
+    one, choose one in proportion to its probability."""
     total = np.cumsum(prob, dtype=np.float32)
     kept = 1 + int(np.count_nonzero(total[:-1] < top_p))
     shares = total[:kept] / total[kept - 1]
@@ -358,14 +359,14 @@ def sample_top_p_from_logits(
 ) -> int:
     """Draw a token by nucleus sampling, ``logits: float32[1, ..., n]``.
 
-    Of the probabilities ``softmax(logits / temperature)`` the fewest that add up to `top_p` are
-    kept, largest first; `uniform_sample`, 0 to 1, picks one in proportion.  A temperature below
-    1e-6 picks the largest logit.
+    Of the probabilities ``softmax(logits / temperature)`` the fewest that sum to `top_p` are kept,
+    largest first; `uniform_sample`, 0 to 1, chooses one in proportion.  A temperature below 1e-6
+    chooses the largest logit.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: not one row of float32; a NaN or positive infinity among the logits, or
-            nothing but negative infinities; the uniform sample is not within 0 to 1.
+        InternalError: the logits are not one row of float32, contain NaN or positive infinity, or
+            are all negative infinity; or the uniform sample is not within 0 to 1.
     """
     subject = "sample_top_p_from_logits"
     row = _row(logits, f"{subject}: logits")
@@ -392,21 +393,21 @@ def sample_top_p_from_logits(
 def sample_top_p_from_prob(prob: Any, top_p: Any, uniform_sample: Any) -> int:
     """Draw a token by nucleus sampling from probabilities, ``prob: float32[1, ..., n]``.
 
-    The fewest that add up to `top_p` are kept, largest first; `uniform_sample`, 0 to 1, picks one
-    in proportion.  As in TVM the largest one is picked as soon as ``uniform_sample * top_p`` is
-    below it, which favours it a little where the kept ones exceed `top_p`.  NaNs count as zero.
+    The fewest that sum to `top_p` are kept, largest first; `uniform_sample`, 0 to 1, chooses one in
+    proportion.  As in TVM the largest one is chosen whenever ``uniform_sample * top_p`` is below
+    it, which favours it slightly if the kept ones sum to more than `top_p`.  NaNs count as zero.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: not one row of float32; no probability above zero; the uniform sample is not
-            within 0 to 1.
+        InternalError: the probabilities are not one row of float32, or none is above zero; or the
+            uniform sample is not within 0 to 1.
     """
     subject = "sample_top_p_from_prob"
     row = _row(prob, f"{subject}: probabilities")
     mass = as_float(top_p, f"{subject}: top_p")
     uniform = _uniform(uniform_sample, subject)
-    # At most 1024 / top_p tokens pass the cutoff, most often a handful: far fewer to sort.  All of
-    # them are needed only where these do not reach top_p.
+    # At most 1024 / top_p tokens pass the cutoff, usually a handful: far fewer to sort.  All tokens
+    # are needed only if these do not sum to top_p.
     for cutoff in (mass / 1024, 0.0) if mass < 1 else (0.0,):
         tokens = np.flatnonzero(row >= cutoff) if cutoff else np.flatnonzero(row > 0)
         order = tokens[np.argsort(-row[tokens], kind="stable")]
@@ -423,12 +424,12 @@ def sample_top_p_from_prob(prob: Any, top_p: Any, uniform_sample: Any) -> int:
 def multinomial_from_uniform(prob: Any, uniform_sample: Any) -> NDArray[np.int64]:
     """Draw a token per row: ``prob: float32[b, n], uniform_sample: float32[b, 1]`` to int64[b, 1].
 
-    It is the first one at which the running sum of the row exceeds the sample, the last one if
-    there is none.
+    It is the first token at which the running sum of the row exceeds the sample, or the last token
+    if there is no such one.
 
     Raises:
-        TypeError: an argument is no tensor.
-        InternalError: not float32, other shapes, or no tokens.
+        TypeError: an argument is not a tensor.
+        InternalError: the data type is not float32, the shapes are wrong, or there are no tokens.
     """
     subject = "multinomial_from_uniform"
     rows = _as_float32(prob, f"{subject}: probabilities")
@@ -448,7 +449,7 @@ def multinomial_from_uniform(prob: Any, uniform_sample: Any) -> NDArray[np.int64
 
 
 def _edit(logits: Any, subject: str, change: Callable[[Floats], None]) -> None:
-    """Apply `change` to the flat elements of a tensor, whatever its layout and byte order."""
+    """Apply `change` to the flat elements of a tensor with any layout and byte order."""
     tensor = _as_float32(logits, subject)
     if not tensor.flags.writeable:
         raise ValueError(f"{subject}: expected a writable tensor, got a read-only one")
@@ -459,7 +460,7 @@ def _edit(logits: Any, subject: str, change: Callable[[Floats], None]) -> None:
 
 
 def _tokens(ids: Any, size: int, subject: str) -> NDArray[np.int32]:
-    """Token ids, flat, all of them below `size`."""
+    """Return token ids as a flat array after checking that all are below `size`."""
     flat = _as_int32(ids, subject)
     if len(flat) and not 0 <= flat.min() <= flat.max() < size:
         raise IndexError(f"{subject}: expected token ids of 0 to {size - 1}, "
@@ -482,12 +483,12 @@ def _as_int32(value: Any, subject: str) -> NDArray[np.int32]:
 def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any) -> None:
     """Penalise tokens, in place: ``logits: float32[1, ..., n]``, ``token_ids: int32[...]``.
 
-    A logit above zero is divided by the penalty, another one multiplied by it; once for each time
-    that the token is listed.
+    A logit above zero is divided by the penalty, any other logit is multiplied by it, once for each
+    occurrence of the token in the list.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: another data type.
+        InternalError: a data type is wrong.
         IndexError: there is no such token.
         ValueError: the penalty is not above zero, or the logits are read-only.
     """
@@ -502,7 +503,7 @@ def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             power = np.power(factor, times)
             new = np.where(old > 0, old / power, old * power)
-            flat[tokens] = np.where(old == 0, old, new)  # also where the power has overflowed
+            flat[tokens] = np.where(old == 0, old, new)  # 0 even if the power has overflowed
 
     _edit(logits, subject, change)
 
@@ -526,7 +527,7 @@ def apply_presence_and_frequency_penalty(
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: another data type, or another number of frequencies than of tokens.
+        InternalError: a data type is wrong, or the numbers of frequencies and tokens differ.
         IndexError: there is no such token.
         ValueError: the logits are read-only.
     """
@@ -551,13 +552,13 @@ def apply_presence_and_frequency_penalty(
     "apply_softmax_with_temperature", "logits: tensor, temperature: float|int", result="none"
 )
 def apply_softmax_with_temperature(logits: Any, temperature: Any) -> None:
-    """Softmax over the last axis, in place: ``logits: float32[..., n]``.
+    """Compute the softmax over the last axis, in place: ``logits: float32[..., n]``.
 
-    At temperature 0 the largest logits of a row share the probability.
+    At temperature 0 the largest logits of a row share the probability equally.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: not float32.
+        InternalError: the data type is not float32.
         ValueError: the temperature is negative or NaN, or the logits are read-only.
     """
     subject = "apply_softmax_with_temperature"

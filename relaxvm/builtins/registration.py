@@ -21,11 +21,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PREFIX: Final = "vm.builtin."
 OWN_PREFIX: Final = "relaxvm.builtin."
-"""Of builtins that TVM's virtual machine does not have."""
+"""Prefix of builtins that TVM's virtual machine does not have."""
 RUN_PREFIX: Final = "relax.run."
-"""Of functions that operators of Relax are lowered to."""
+"""Prefix of functions that operators of Relax are lowered to."""
 RUNTIME_PREFIX: Final = "runtime."
-"""Of functions that TVM has in its runtime."""
+"""Prefix of functions in TVM's runtime."""
 
 _references: Final[dict[str, Callable[..., Any]]] = {}
 
@@ -40,18 +40,18 @@ def builtin(
     aliases: Iterable[str] = (),
     prefix: str = PREFIX,
 ) -> Callable[[F], F]:
-    """Register a function as ``vm.builtin.<name>``; its docstring goes to the reference page.
+    """Register a function as ``vm.builtin.<name>``; its docstring appears on the reference page.
 
     Args:
         name: the name without its prefix.
         signature: its parameters, in the language of `relaxvm.registry`.
         result: kind of the result.
         check: further load-time check, as in `relaxvm.registry.Signature`.
-        effect: whether it reaches beyond its arguments: an executable may then name it only where
-            the caller of the VM allows it by name.
-        aliases: full names that design documents use for it.  A function that a program has
-            registered or registers under such a name takes precedence.
-        prefix: what stands before the name; `OWN_PREFIX` for what TVM does not have.
+        effect: whether it has effects beyond its arguments: an executable may then call it only if
+            the creator of the VM allows it by name.
+        aliases: full names that design documents use for it.  A function that the user registers
+            under such a name, before or after, takes precedence.
+        prefix: the prefix of the full name; `OWN_PREFIX` for builtins that TVM does not have.
     """
 
     def register(func: F) -> F:
@@ -68,5 +68,5 @@ def builtin(
 
 
 def is_reference(record: PackedFunc) -> bool:
-    """Whether a name still has the builtin that this package gave it."""
+    """Return whether a record is still the builtin that this package registered."""
     return _references.get(record.name) is record.func

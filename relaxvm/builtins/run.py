@@ -1,39 +1,51 @@
-"""What operators of Relax are lowered to that have no kernel: ``relax.run.*``, and views."""
+"""Functions that operators of Relax without a kernel are lowered to: ``relax.run.*``, and views."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import Shape, describe
+from ..messages import describe, readable
+from ..values import Shape
 from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
 from .call import value_text
 from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
 
 __all__: list[str] = []
 
-@builtin("print", "format: str, *values: any", result="none", prefix=RUN_PREFIX)
+_MOST_TEXT: Final = 1 << 20
+"""The most characters of a message or printed line; longer ones are truncated."""
+_FIELD: Final = re.compile(r"\{\{|\}\}|\{(\d{0,9})\}|[{}]")
+
+
+@builtin("print", "format: str, *values: any", result="none", prefix=RUN_PREFIX, effect=True)
 def print_formatted(*args: Any) -> None:
-    """Print values to the standard output: as `format`, of `str.format`, says, or if it
-    is empty with blanks between them.
+    """Print values to the standard output, at most 1 MiB of text.
+
+    In `format`, ``{}`` stands for the next value, ``{0}`` for the first one, ``{{`` and ``}}`` for
+    braces; there are no other fields, conversions or format specifications.  If `format` is empty,
+    the values are printed, separated by blanks.
 
     Raises:
         TypeError: there is no format.
-        IndexError, KeyError, ValueError: the format asks for what is not there.
+        IndexError: the format has a field for which there is no value.
+        ValueError: the format has another field, or a brace by itself.
     """
-    text, values = _format_of("print", args)
-    print(text.format(*values) if text else " ".join(values))
+    print(_formatted("print", *_format_of("print", args), " "))
 
 
 @builtin("assert_op", "condition: any, format: str, *values: any", result="none", prefix=RUN_PREFIX)
 def assert_op(*args: Any) -> None:
-    """Raise unless a condition, a bool or a bool tensor of rank 0, is true.
+    """Check that a condition, a bool or a bool tensor of rank 0, is true.
 
     Raises:
-        AssertionError: it is false; the message is made of format and values, as of `print`.
-        TypeError: the condition is no bool, or there is no format.
+        AssertionError: it is false; the message is made of format and values, as by `print`.
+        TypeError: the condition is not a bool, or there is no format.
+        IndexError, ValueError: the format is wrong, as for `print`.
     """
     if not args:
         raise TypeError("assert_op: expected a condition and a format, got no arguments")
@@ -47,7 +59,7 @@ def assert_op(*args: Any) -> None:
             f"{describe(condition)}"
         )
     if not condition:
-        message = text.format(*values) if text else ", ".join(values)
+        message = _formatted("assert_op", text, values, ", ")
         raise AssertionError(message or "Assertion Failed")
 
 
@@ -58,9 +70,49 @@ def _format_of(name: str, args: Any) -> tuple[str, list[str]]:
     return as_str(template, f"{name}: format"), [value_text(value) for value in values]
 
 
+def _formatted(name: str, template: str, values: Sequence[str], separator: str) -> str:
+    """Fill a format with texts.  `str.format` is not used: its fields can read attributes of values
+    and pad to any width."""
+    if not template:
+        return _joined(values, separator)
+    parts: list[str] = []
+    end = count = 0
+    for match in _FIELD.finditer(template):
+        parts.append(template[end : match.start()])
+        end = match.end()
+        field = match[0]
+        if field in ("{{", "}}"):
+            parts.append(field[0])
+            continue
+        if len(field) == 1:
+            shown = readable(template[match.start() :], 20)
+            raise ValueError(
+                f"{name}: format: expected {{}}, {{NUMBER}}, {{{{ or }}}}, got {shown!r}"
+            )
+        index = int(match[1]) if match[1] else count
+        count += not match[1]
+        if index >= len(values):
+            raise IndexError(f"{name}: format: field {field} has no value, there are {len(values)}")
+        parts.append(values[index])
+    return _joined([*parts, template[end:]], "")
+
+
+def _joined(parts: Sequence[str], separator: str) -> str:
+    """Join the parts, truncated to `_MOST_TEXT` characters."""
+    kept: list[str] = []
+    left = _MOST_TEXT
+    for part in parts:
+        kept.append(part[:left])
+        left -= len(part) + len(separator)
+        if left < 0:
+            kept.append("...")
+            break
+    return separator.join(kept)
+
+
 @builtin("shape_to_tensor", "shape: shape", result="tensor", prefix=RUN_PREFIX)
 def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
-    """A shape as an int64 tensor of rank 1.
+    """Return a shape as an int64 tensor of rank 1.
 
     Raises:
         TypeError: not a shape.
@@ -72,8 +124,8 @@ def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
 
 @builtin("nonzero", "x: tensor", result="tensor", prefix=RUN_PREFIX)
 def nonzero(x: Any) -> NDArray[np.int64]:
-    """The positions of the elements that are not zero, in row-major order: int64, with a row for
-    each dimension of x, one if it has none.
+    """Return the positions of the nonzero elements, in row-major order: int64, with a row for each
+    dimension of x, and one row if x has rank 0.
 
     Raises:
         TypeError: not a tensor.
@@ -95,12 +147,12 @@ def unique(
     return_counts: Any,
     axis: Any = None,
 ) -> Any:
-    """The different elements of a tensor, or with `axis` the different slices along it: sorted, or
-    as they first come.
+    """Return the distinct elements of a tensor, or with `axis` the distinct slices along it: sorted
+    or in order of first occurrence.
 
-    They are the result if the other flags are 0; else it is a tuple, with int64 tensors of rank 1
-    for each flag that is not: where every one first is, which one every element of x is, and how
-    often there is each.
+    If other flags are set, the result is a tuple of these elements and an int64 tensor of rank 1
+    for each set flag: the index of the first occurrence of each, for every element of x the index
+    of its value in the result, and the number of occurrences of each.
 
     Raises:
         TypeError: an argument is of another kind.
@@ -126,12 +178,12 @@ def unique(
     prefix=RUNTIME_PREFIX,
 )
 def create_view(x: Any, shape: Any, dtype: Any, byte_offset: Any) -> NDArray[Any]:
-    """The memory of a contiguous tensor, from an offset in bytes on, as a tensor of another shape
-    and data type.  An empty tuple stands for x's shape, None for its data type.
+    """Return a view of a contiguous tensor's memory, from an offset in bytes, as a tensor of
+    another shape and data type.  An empty tuple means x's shape, None its data type.
 
     Raises:
         TypeError: an argument is of another kind.
-        ValueError: x is not contiguous, or the view reaches beyond it.
+        ValueError: x is not contiguous, or the view extends beyond it.
     """
     tensor = as_array(x, "create_view")
     dims = tensor.shape if type(shape) is tuple and not shape else as_shape(shape, "create_view")

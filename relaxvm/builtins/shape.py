@@ -1,20 +1,20 @@
 """Shapes: the shape heap, matching against it, and shapes made from it.
 
-The *shape heap* is an int64 tensor with a slot for each symbolic dimension, or expression of them,
-that a function needs.  A fresh heap is zero.  What is to happen with a dimension is a *code* and a
-value.  In matching:
+The *shape heap* is an int64 tensor with a slot for each symbolic dimension, or expression of
+symbolic dimensions, that a function needs.  A new heap is zero.  A *code* and a value describe what
+to do with a dimension.  When a shape is matched:
 
-- 0: the dimension equals the value;
-- 1: it is stored in the heap slot of that number;
-- 2: it may be anything;
-- 3: it equals what the heap slot holds.
+- 0: the dimension must equal the value;
+- 1: it is stored in the heap slot with that number;
+- 2: it may have any value;
+- 3: it must equal the value in the heap slot.
 
-In making a shape:
+When a shape is made:
 
 - 0: the dimension is the value;
-- 1: it is what the heap slot holds.
+- 1: it is the value in the heap slot with that number.
 
-Wherever a Shape is expected, a tuple of ints will do.
+A tuple of ints is accepted wherever a Shape is expected.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import shape_program
+from .._core import charge_objects
 from ..errors import InternalError
+from ..executable import shape_program
+from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
+from ..messages import describe
 from ..registry import StaticArg
-from ..shape_codes import MakeShapeCode, MatchShapeCode
-from ..values import Shape, describe
+from ..values import Shape
 from .arguments import (
     as_array,
     as_context,
@@ -65,6 +67,8 @@ MAKE_CODES: Final = range(2)
 MAX_SLOTS: Final = 1 << 31
 
 _INT64: Final = np.iinfo(np.int64)
+_INT_BYTES: Final = 40
+"""What an int in a list takes."""
 
 
 # The heap
@@ -84,7 +88,7 @@ def _new_heap(size: Any, subject: str) -> NDArray[np.int64]:
     slots = as_int(size, f"{subject}: size")
     if not 0 <= slots < MAX_SLOTS:
         raise InternalError(f"{subject}: expected 0 to 2**31 - 1 slots, got {slots}")
-    # At a multiple of 64 bytes, which compiled kernels may ask for.
+    # At a multiple of 64 bytes, which compiled kernels may require.
     memory = np.zeros(slots + 7, np.int64)
     start = -memory.ctypes.data % 64 // 8
     return memory[start : start + slots]
@@ -100,35 +104,33 @@ _OMITTED: Final = object()
     check=_check_heap_size,
 )
 def alloc_shape_heap(ctx: Any, size: Any = _OMITTED) -> NDArray[np.int64]:
-    """A shape heap of `size` slots, on the host, all zero.
+    """Allocate a shape heap of `size` slots on the host, all zero.
 
-    The design documents' form has no VM state before the size.
+    The form in the design documents has no VM state before the size.
 
     Raises:
         InternalError: `size` is negative or above 2**31 - 1.
-        LimitError: it is more than the VM's limits allow.
+        LimitError: the VM's limits do not allow this size and 56 bytes for alignment.
     """
     if size is _OMITTED:
         return _new_heap(ctx, "alloc_shape_heap")
-    limits = as_machine(ctx, "alloc_shape_heap: ctx").limits
-    nbytes = 8 * as_int(size, "alloc_shape_heap: size")
-    limits.check("alloc_bytes", nbytes, "alloc_shape_heap, bytes")
-    limits.check("live_bytes", nbytes, "alloc_shape_heap, bytes")
+    as_machine(ctx, "alloc_shape_heap: ctx")
     return _new_heap(size, "alloc_shape_heap")
 
 
 @builtin("alloc_heap", "size: int", result="tensor", check=_check_heap_size)
 def alloc_heap(size: Any) -> NDArray[np.int64]:
-    """A shape heap of `size` slots: the design documents' name of `alloc_shape_heap`.
+    """Allocate a shape heap of `size` slots: `alloc_shape_heap` in the design documents.
 
     Raises:
         InternalError: `size` is negative or above 2**31 - 1.
+        LimitError: the VM's limits do not allow this size and 56 bytes for alignment.
     """
     return _new_heap(size, "alloc_heap")
 
 
 def _cell(heap: Any, slot: Any, subject: str) -> tuple[NDArray[np.int64], int]:
-    """A heap and one of its slots, both checked."""
+    """Return a heap and one of its slots after checking both."""
     index = as_int(slot, f"{subject}: heap slot")
     cells = _heap(heap, subject)
     if not 0 <= index < len(cells):
@@ -173,7 +175,7 @@ def store_shape(shape: Any, heap: Any, *slots: Any) -> None:
 
 @builtin("load_shape", "heap: tensor, *slots: int", result="shape")
 def load_shape(heap: Any, *slots: Any) -> Shape:
-    """The Shape whose dimensions heap slots hold.
+    """Return the Shape whose dimensions are in heap slots.
 
     Raises:
         IndexError: the heap has no such slot.
@@ -192,7 +194,7 @@ def _check_pattern(
     codes: range,
     slots: frozenset[int],
 ) -> Iterator[str]:
-    """Faults of `count` pairs of code and value that begin at argument `start`."""
+    """Yield the faults in `count` pairs of code and value that begin at argument `start`."""
     for i in range(count):
         at = start + 2 * i
         for position in (at, at + 1):
@@ -254,16 +256,16 @@ def _match(got: int, heap: Any, code: Any, value: Any, subject: str) -> None:
 def match_shape(*args: Any) -> None:
     """Match the shape of a tensor, or a Shape: ``match_shape(x, heap, n, code, value, ..., err)``.
 
-    There is a code and a value for each of `n` dimensions; they are taken in order, so that a
+    There is a code and a value for each of `n` dimensions; they are processed in order, so that a
     dimension may be compared to one stored before it.  `heap` may be None if no slot is used, and
     the error context may be left out.
 
     Raises:
         RuntimeError: the number of dimensions is not `n`, or a dimension does not match.
-        TypeError: `x` is neither a tensor nor a shape, or a slot is used of something that is no
-            int64 heap.
+        TypeError: `x` is neither a tensor nor a shape, or a slot is used and `heap` is not an int64
+            heap.
         IndexError: the heap has no such slot.
-        InternalError: the number of arguments does not go with `n`, or an unknown code.
+        InternalError: the number of arguments does not fit `n`, or a code is unknown.
     """
     if len(args) < 3:
         raise InternalError(f"match_shape: expected a value, a shape heap, a number of dimensions "
@@ -307,9 +309,9 @@ def match_prim_value(x: Any, heap: Any, code: Any, value: Any, err: Any) -> None
 
     Raises:
         RuntimeError: it does not match.
-        TypeError: `x` is no int, or `heap` no tensor.
+        TypeError: `x` is not an int, or `heap` not a tensor.
         IndexError: the heap has no such slot.
-        InternalError: an unknown code.
+        InternalError: the code is unknown.
     """
     context = as_context(err)
     scalar = as_int(x, f"{context}match_prim_value")
@@ -347,14 +349,14 @@ def _make(heap: Any, code: Any, value: Any, subject: str) -> int:
     check=_check_make_shape,
 )
 def make_shape(heap: Any, n: Any, *pattern: Any) -> Shape:
-    """A Shape of `n` dimensions, a code and a value for each of them.
+    """Make a Shape of `n` dimensions from a code and a value for each of them.
 
     `heap` may be None if no slot is used.
 
     Raises:
-        TypeError: a slot is used of something that is no int64 heap.
+        TypeError: a slot is used and `heap` is not an int64 heap.
         IndexError: the heap has no such slot.
-        InternalError: the number of arguments does not go with `n`, or an unknown code.
+        InternalError: the number of arguments does not fit `n`, or a code is unknown.
     """
     count = as_int(n, "make_shape: number of dimensions")
     if count < 0 or len(pattern) != 2 * count:
@@ -375,12 +377,12 @@ def _check_make_prim(args: Sequence[StaticArg]) -> Iterator[str]:
     "make_prim_value", "heap: tensor, code: int, value: int", result="int", check=_check_make_prim
 )
 def make_prim_value(heap: Any, code: Any, value: Any) -> int:
-    """An int as `make_shape` makes a dimension.
+    """Make an int as `make_shape` makes a dimension.
 
     Raises:
-        TypeError: `heap` is no tensor.
+        TypeError: `heap` is not a tensor.
         IndexError: the heap has no such slot.
-        InternalError: an unknown code.
+        InternalError: the code is unknown.
     """
     as_array(heap, "make_prim_value: shape heap")
     return _make(heap, code, value, "make_prim_value")
@@ -393,12 +395,12 @@ def make_prim_value(heap: Any, code: Any, value: Any) -> int:
     prefix=OWN_PREFIX,
 )
 def check_upper_bound(heap: Any, slot: Any, bound: Any, name: Any, err: Any) -> None:
-    """Check that a dimension, which a heap slot holds, is not beyond the bound that its function
-    declares.  Memory is planned by these bounds.
+    """Check that the dimension in a heap slot does not exceed the upper bound that its function
+    declares.  Memory is planned with these bounds.
 
     Raises:
-        ValueError: it is.
-        TypeError: `heap` is no int64 heap.
+        ValueError: it exceeds the bound.
+        TypeError: `heap` is not an int64 heap.
         IndexError: the heap has no such slot.
     """
     value = _load(heap, slot, "check_upper_bound")
@@ -429,24 +431,25 @@ def _check_compute_shape(args: Sequence[StaticArg]) -> Iterator[str]:
     prefix=OWN_PREFIX,
 )
 def compute_shape(heap: Any, program: Any) -> None:
-    """Assign to heap slots what a *shape program* computes from other slots, as in
+    """Run a *shape program*, which assigns to heap slots values computed from other slots, as in
     ``h[2] = h[0] * h[1]; h[3] = max(h[2], 1)``.
 
-    The program is a Shape that holds its words; `relaxvm.shape_program` has the operations, makes
-    the words and reads them.  If it fails, no slot has changed.
+    The program is encoded as a Shape; `relaxvm.executable.shape_program` has the operations, an
+    encoder and a decoder.  If it fails, no slot changes.
 
     Raises:
-        TypeError: `heap` is no int64 heap.
+        TypeError: `heap` is not an int64 heap.
         IndexError: the heap has no such slot.
         OverflowError: a result does not fit 64 bits.
         ZeroDivisionError: a division by zero.
-        InternalError: `program` is none.
+        InternalError: `program` is not a shape program.
     """
     words = as_shape(program, "compute_shape: program")
     cells = _heap(heap, "compute_shape")
     fault = shape_program.problem(words)
     if fault is not None:
         raise InternalError(f"compute_shape: program: {fault}")
+    charge_objects(_INT_BYTES * len(cells))
     try:
         changed = shape_program.evaluate(words, cells.tolist())
     except (IndexError, OverflowError, ZeroDivisionError) as error:
@@ -460,7 +463,7 @@ def compute_shape(heap: Any, program: Any) -> None:
 
 @builtin("shape_of", "x: tensor", result="shape")
 def shape_of(x: Any) -> Shape:
-    """The shape of a tensor.
+    """Return the shape of a tensor.
 
     Raises:
         TypeError: not a tensor.
@@ -470,25 +473,26 @@ def shape_of(x: Any) -> Shape:
 
 @builtin("tensor_to_shape", "x: tensor", result="shape")
 def tensor_to_shape(x: Any) -> Shape:
-    """The Shape that a tensor lists: ``x: int16[n]``, ``int32[n]`` or ``int64[n]``.
+    """Return the elements of a tensor as a Shape: ``x: int16[n]``, ``int32[n]`` or ``int64[n]``.
 
     Raises:
         TypeError: not a tensor.
-        InternalError: a tensor of another rank or data type.
+        InternalError: the rank or data type is different.
     """
     tensor = as_array(x, "tensor_to_shape")
     if tensor.ndim != 1 or tensor.dtype.kind != "i" or tensor.dtype.itemsize == 1:
         raise InternalError(f"tensor_to_shape: expected int16[n], int32[n] or int64[n], "
                             f"got {describe(tensor)}")
+    charge_objects(2 * _INT_BYTES * len(tensor))
     return Shape(tensor.tolist())
 
 
 @builtin("reshape", "x: tensor, shape: shape|tuple", result="tensor")
 def reshape(x: Any, shape: Any) -> NDArray[Any]:
-    """A tensor of another shape over the same memory.
+    """Return a tensor of another shape over the same memory.
 
-    The shape may have fewer elements: then it takes the first ones in row-major order.  A tensor
-    that is not contiguous is copied where numpy cannot express the new shape as a view of it.
+    The shape may have fewer elements; the result then has the first ones in row-major order.  A
+    tensor that is not contiguous is copied if numpy cannot express the new shape as a view of it.
 
     Raises:
         TypeError: not a tensor, or not a shape.

@@ -1,4 +1,4 @@
-"""Weights by name: a cache shared by the process, filled from folders of weights.
+"""Weights by name: a cache shared by the whole process, filled from folders of weights.
 
 A folder holds ``tensor-cache.json`` and *shards*, files of raw bytes::
 
@@ -6,9 +6,9 @@ A folder holds ``tensor-cache.json`` and *shards*, files of raw bytes::
                   "records": [{"name": "w", "shape": [2, 3], "dtype": "float32",
                                "format": "raw", "nbytes": 24, "byteOffset": 0}]}]}
 
-The record format ``f32-to-bf16`` keeps the upper halves of float32 words; other data types are raw
-under it too.  Folders are not trusted: a shard is a plain file inside of the folder, not a link,
-of the size that the index says, and its tensors lie within it and do not overlap.
+The record format ``f32-to-bf16`` stores the upper halves of float32 words; other data types are
+raw in this format too.  Folders are not trusted: a shard must be a plain file inside the folder,
+not a link, of the size given in the index, and its tensors must lie within it and not overlap.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import as_dtype, dtype_to_dl
 from ..errors import FormatError, InternalError
-from ..values import as_dtype, dtype_to_dl
 from .arguments import as_array, as_int, as_sequence, as_str
 from .registration import builtin
 
@@ -62,13 +62,13 @@ _lock: Final = threading.Lock()
 
 
 def read_tensor_cache(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """All tensors of a folder, by name.
+    """Read all tensors of a folder, by name.
 
     Raises:
         InternalError: a file cannot be opened.
-        FormatError: the index or a shard is not as it should be, or is not inside of the folder.
+        FormatError: the index or a shard is malformed, or not inside the folder.
     """
-    from pathlib import Path  # here, as in what follows: it is slow to import
+    from pathlib import Path  # here and below, since it is slow to import
 
     base = Path(folder).resolve()
     tensors: dict[str, Tensor] = {}
@@ -156,7 +156,7 @@ def _parse_record(item: Any, place: str) -> _Record:
 
 
 def _check_extents(records: Sequence[_Record], nbytes: int, place: str) -> None:
-    """Tensors lie within the shard and share no bytes: no more is read than there is."""
+    """Check that tensors lie within the shard and do not overlap, which bounds the memory."""
     end = 0
     for record in sorted(records, key=lambda r: (r.offset, r.nbytes)):
         if record.nbytes and record.offset < end:
@@ -195,18 +195,18 @@ def _read_tensor(file: FileIO, shard: _Shard, record: _Record) -> Tensor:
     stored = np.dtype(np.uint16) if record.packed else record.dtype
     try:
         tensor = np.empty(record.shape, stored.newbyteorder("<"))
-    except ValueError as exc:  # no elements, but dimensions that numpy cannot multiply
+    except ValueError as exc:  # no elements, but the other dimensions overflow in numpy
         raise FormatError(f"{shard.path}: tensor {record.name!r}: {exc}") from None
     file.seek(record.offset)
     left = tensor.reshape(-1).view(np.uint8).data
-    while len(left):  # one read of the system gives 2 GiB at most
+    while len(left):  # one system call reads at most 2 GiB
         count = file.readinto(left)
         if not count:
             raise FormatError(f"{shard.path}: tensor {record.name!r}: the file has become shorter")
         left = left[count:]
     if record.packed:
         words = tensor.astype(np.uint32)
-        words <<= np.uint32(16)  # an int would make a scalar wider in numpy 1
+        words <<= np.uint32(16)  # in numpy 1 an int would widen a scalar
         return words.view(np.float32)
     if record.dtype == np.bool_ and np.any(tensor.view(np.uint8) > 1):
         raise FormatError(f"{shard.path}: tensor {record.name!r}: expected bytes 0 or 1 for bool")
@@ -214,7 +214,7 @@ def _read_tensor(file: FileIO, shard: _Shard, record: _Record) -> Tensor:
 
 
 def _open_inside(base: Path, relative: str) -> FileIO:
-    """Open a plain file below `base`: no part of the path leads out of it or is a link."""
+    """Open a plain file below `base`, refusing paths that lead out of it or contain a link."""
     path = base
     try:
         for part in _inner_parts(relative):
@@ -240,7 +240,7 @@ def _open_unlinked(path: str, flags: int) -> int:
 
 
 def _inner_parts(relative: str) -> tuple[str, ...]:
-    """The parts of a relative path, by the rules of every system."""
+    """Return the parts of a path that is relative and stays inside on every operating system."""
     from pathlib import PurePosixPath, PureWindowsPath
 
     windows = PureWindowsPath(relative)
@@ -261,14 +261,14 @@ def _inner_parts(relative: str) -> tuple[str, ...]:
     effect=True,
 )
 def tensor_cache_load(folder: Any, device_type: Any, device_id: Any) -> None:
-    """Read all tensors of a folder into the cache; earlier ones of the same names are replaced.
+    """Read all tensors of a folder into the cache; tensors with the same names are replaced.
 
-    Nothing changes if any of them cannot be read.
+    If any tensor cannot be read, the cache does not change.
 
     Raises:
         TypeError: an argument is of another kind.
         InternalError: a file cannot be opened, or the device type is not 1 (cpu).
-        FormatError: the folder's index or a shard is not as it should be, or is not inside of it.
+        FormatError: the folder's index or a shard is malformed, or not inside the folder.
     """
     path = as_str(folder, "tensor_cache.load: folder")
     kind = as_int(device_type, "tensor_cache.load: device type")
@@ -283,7 +283,7 @@ def tensor_cache_load(folder: Any, device_type: Any, device_id: Any) -> None:
 
 @builtin("tensor_cache.get", "name: str", result="any", effect=True)
 def tensor_cache_get(name: Any) -> Tensor | None:
-    """The tensor of a name, None if there is none.
+    """Return the tensor with a name, or None.
 
     Raises:
         TypeError: not a name.
@@ -298,11 +298,11 @@ def tensor_cache_get(name: Any) -> Tensor | None:
     effect=True,
 )
 def tensor_cache_update(name: Any, tensor: Any, override: Any = False) -> None:
-    """Put a tensor, the same object, into the cache.
+    """Add a tensor to the cache, which keeps the object itself, not a copy.
 
     Raises:
         TypeError: an argument is of another kind.
-        InternalError: the name is taken and `override` is not given or false.
+        InternalError: the name exists and `override` is false.
     """
     key = as_str(name, "tensor_cache.update: name")
     value = as_array(tensor, "tensor_cache.update")
@@ -316,7 +316,7 @@ def tensor_cache_update(name: Any, tensor: Any, override: Any = False) -> None:
 
 @builtin("tensor_cache.remove", "name: str", result="none", effect=True)
 def tensor_cache_remove(name: Any) -> None:
-    """Take a tensor out of the cache, if it is there.
+    """Remove a tensor from the cache, if it exists.
 
     Raises:
         TypeError: not a name.
@@ -367,8 +367,8 @@ def _named(names: Sequence[Any], subject: str) -> tuple[Tensor, ...]:
 
 @builtin("param_array_from_cache", "prefix: str, count: int", result="tuple", effect=True)
 def param_array_from_cache(prefix: Any, count: Any) -> tuple[Tensor, ...]:
-    """The tensors ``prefix_0``, ``prefix_1``, ... of the cache: `count` of them, or for -1 as many
-    as there are.
+    """Return the tensors ``prefix_0``, ``prefix_1``, ... of the cache: `count` of them, or all if
+    `count` is -1.
 
     Raises:
         TypeError: an argument is of another kind.
@@ -379,7 +379,7 @@ def param_array_from_cache(prefix: Any, count: Any) -> tuple[Tensor, ...]:
 
 @builtin("param_array_from_cache_by_name", "names: tuple", result="tuple", effect=True)
 def param_array_from_cache_by_name(names: Any) -> tuple[Tensor, ...]:
-    """The tensors of the cache with the names of a tuple.
+    """Return the tensors of the cache with the names in a tuple.
 
     Raises:
         TypeError: not a tuple of names.
@@ -391,17 +391,17 @@ def param_array_from_cache_by_name(names: Any) -> tuple[Tensor, ...]:
 
 @builtin("param_array_from_cache_by_name_unpacked", "*names: str", result="tuple", effect=True)
 def param_array_from_cache_by_name_unpacked(*names: Any) -> tuple[Tensor, ...]:
-    """The tensors of the cache with these names.
+    """Return the tensors of the cache with these names.
 
     Raises:
-        TypeError: an argument is no name.
+        TypeError: an argument is not a name.
         ValueError: one of them is missing.
     """
     return _named(names, "param_array_from_cache_by_name_unpacked")
 
 
 class ParamModule:
-    """Parameters behind TVM's module interface: ``module["get_params"]()``."""
+    """Parameters with the interface of TVM's module: ``module["get_params"]()``."""
 
     kind: Final = "param_module"
 
@@ -409,14 +409,14 @@ class ParamModule:
         self._params = params
 
     def get_params(self) -> tuple[Tensor, ...]:
-        """The parameters."""
+        """Return the parameters."""
         return self._params
 
     def __getitem__(self, name: str) -> Callable[[], tuple[Tensor, ...]]:
-        """The function of a name.
+        """Return the function with a name.
 
         Raises:
-            AttributeError: there is only ``get_params``.
+            AttributeError: the name is not ``get_params``, the only function.
         """
         if name != "get_params":
             raise AttributeError(f"param_module: no function {name!r}, there is 'get_params'")
@@ -428,7 +428,7 @@ class ParamModule:
 
 @builtin("param_module_from_cache", "prefix: str, count: int", result="object", effect=True)
 def param_module_from_cache(prefix: Any, count: Any) -> ParamModule:
-    """The tensors of `param_array_from_cache` as a module with the function ``get_params``.
+    """Return the tensors of `param_array_from_cache` as a module with a function ``get_params``.
 
     Raises:
         TypeError: an argument is of another kind.
@@ -439,7 +439,8 @@ def param_module_from_cache(prefix: Any, count: Any) -> ParamModule:
 
 @builtin("param_module_from_cache_by_name", "names: tuple", result="object", effect=True)
 def param_module_from_cache_by_name(names: Any) -> ParamModule:
-    """The tensors of `param_array_from_cache_by_name` as a module with the function ``get_params``.
+    """Return the tensors of `param_array_from_cache_by_name` as a module with a function
+    ``get_params``.
 
     Raises:
         TypeError: not a tuple of names.

@@ -23,9 +23,9 @@ exit codes:
     5  a limit was reached
    70  a bug in relaxvm
   130  interrupted
-  141  the reader of the output went away
+  141  the reader of the output has closed it
 
-inspect, dis, decompile, asm and verify run nothing of the file.
+inspect, dis, decompile, asm and verify do not run any code of the file.
 """
 
 
@@ -40,11 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # A name that the terminal's encoding lacks must not end the command.
+            # A character that the terminal cannot encode must not abort the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         args = _parser().parse_args(argv)
-    except SystemExit as stop:  # argparse has printed help or what is wrong
+    except SystemExit as stop:  # argparse has printed help or the error
         return stop.code if isinstance(stop.code, int) else Exit.USAGE
     console = Console(as_json=args.json, debug=args.debug, progress=args.progress)
     try:
@@ -65,19 +65,19 @@ def _fail(console: Console, error: BaseException, code: Exit) -> int:
         console.error(error, code)
         console.flush()
     except (BrokenPipeError, CommandError):
-        # It was said on stderr; what is left for stdout has nowhere to go.
+        # The error is on stderr; the rest of stdout cannot be written.
         _abandon_output()
     return code
 
 
 def _abandon_output() -> None:
-    """Nobody reads any more: keep the interpreter from failing when it flushes at exit."""
+    """Redirect stdout after its reader has closed it, so that flushing at exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Imported here so that an import of relaxvm.cli, as of any module, costs next to nothing.
+    # Imported here so that importing relaxvm.cli stays cheap.
     from .. import __version__
     from . import assemble, check, compiling, look, run
 
@@ -85,12 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     group = common.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="results and errors as JSON on stdout")
     group.add_argument("--progress", action="store_true",
-                       help="report progress on stderr even if it is no terminal")  # fmt: skip
+                       help="report progress on stderr even if it is not a terminal")  # fmt: skip
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     parser = argparse.ArgumentParser(
         prog="relaxvm",
-        description="Make, run, check and look into executables of the Relax VM.",
+        description="Compile, run, verify and inspect executables of the Relax VM.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

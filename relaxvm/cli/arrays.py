@@ -1,6 +1,6 @@
-"""Arrays in ``.npy`` and ``.npz`` files, the types of ml_dtypes included.
+"""Arrays in ``.npy`` and ``.npz`` files, including the types of ml_dtypes.
 
-numpy writes a bfloat16 array as raw bytes and forgets its type.  So such an array is stored as
+numpy writes a bfloat16 array as raw bytes, without its type.  So such an array is stored as
 unsigned integers of the same width, and its key ends in the type: ``x@bfloat16``.
 """
 
@@ -18,19 +18,19 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import as_dtype
+from ..dtypes import as_dtype
 from .exits import CommandError, Exit, read_error, write_error
 
 __all__ = ["ArrayFile", "open_arrays", "replacing", "write_npz"]
 
 _TYPE_MARK: Final = "@"
 _MAGICS: Final = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
-"""How files of arrays begin; an archive with nothing in it has the last one."""
+"""The first bytes of files with arrays; the last one is that of an empty archive."""
 _LONGEST_MAGIC: Final = 6
 
 
 class ArrayFile:
-    """The arrays of a file by key; read when asked for.
+    """The arrays of a file by key; each is read on demand.
 
     A ``.npy`` file has one array, with the key None.
     """
@@ -49,7 +49,7 @@ class ArrayFile:
         return iter(self._stored)
 
     def read(self, key: str | None) -> NDArray[Any]:
-        """The array of a key.
+        """Read the array with a key.
 
         Raises:
             CommandError: it cannot be read.
@@ -68,7 +68,7 @@ def open_arrays(name: str) -> Iterator[ArrayFile]:
     """Open a ``.npy`` or ``.npz`` file.  Pickled objects are refused.
 
     Raises:
-        CommandError: it cannot be read, or is neither.
+        CommandError: the file cannot be read, or has another format.
     """
     with _reading(name):
         with open(name, "rb") as file:
@@ -90,7 +90,7 @@ def _reading(name: str) -> Iterator[None]:
     except OSError as error:
         raise read_error(name, error) from error
     except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        # numpy says how to unpickle the file all the same.
+        # numpy's message recommends to unpickle the file.
         reason = "it holds Python objects" if "allow_pickle" in str(error) else error
         message = f"{name}: expected arrays in .npy or .npz form: {reason}"
         raise CommandError(message, Exit.MALFORMED) from error
@@ -109,33 +109,33 @@ def write_npz(name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
             if array.dtype.type.__module__ != "numpy":
                 key = f"{key}{_TYPE_MARK}{array.dtype.name}"
                 array = array.view(np.dtype(f"u{array.dtype.itemsize}"))
-            # ZipInfo by itself has a fixed date.
+            # The default date of ZipInfo is fixed, so equal arrays give equal bytes.
             with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 @contextmanager
 def replacing(name: str) -> Iterator[IO[bytes]]:
-    """A file to write that appears under its name when the block ends well, and not otherwise.
+    """Open a file to write that appears under its name only if the block ends without an exception.
 
     Raises:
-        CommandError: it cannot be written.
+        CommandError: the file cannot be written.
     """
     path = Path(name)
     if path.exists() and not path.is_file():
-        # A device or a pipe: there is nothing to replace.
+        # A device or a pipe is written to directly.
         with _writing(name), path.open("wb") as stream:
             yield stream
         return
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with _writing(name):
-            with beside.open("xb") as file:
+            with temporary.open("xb") as file:
                 yield file
-            os.replace(beside, path)
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 

@@ -1,4 +1,4 @@
-"""``asm``: a complete listing becomes a binary file."""
+"""``asm``: assemble a complete listing into a binary file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import FormatError
 from ..executable import VMExecutable
-from ..formats import binary
+from ..executable.formats import binary
 from ..limits import Limits
 from ..verify import verify
 from .arrays import replacing
@@ -22,13 +22,13 @@ __all__ = ["add_commands"]
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     asm = commands.add_parser(
         "asm", parents=[common], help="assemble a listing",
-        description="Read the text that `relaxvm dis --complete` prints, verify, write the binary "
-        "form. Runs nothing of it.",
+        description="Read the output of `relaxvm dis --complete`, verify it, and write the binary "
+        "form. Does not run any of its code.",
     )  # fmt: skip
     asm.add_argument("file", metavar="FILE", help="complete listing; - for stdin")
     asm.add_argument("-o", "--output", metavar="PATH", required=True,
                      help="file to write; - for stdout")  # fmt: skip
-    asm.add_argument("--no-verify", action="store_true", help="write it even if it may not run")
+    asm.add_argument("--no-verify", action="store_true", help="write it even if it is not valid")
     asm.add_argument("--strip", action="store_true", help="leave debug information out")
     asm.set_defaults(command=_asm)
 
@@ -36,7 +36,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 def _asm(args: argparse.Namespace, console: Console) -> int:
     if args.output == STDIO and (console.as_json or sys.stdout.isatty()):
         raise UsageError("--output -: expected a pipe or a file at standard output, "
-                         + ("with --json it has the result" if console.as_json
+                         + ("with --json it is used for the result" if console.as_json
                             else "got a terminal"))  # fmt: skip
     data, name = _read(args.file)
     with console.progress(f"assembling {name}"):
@@ -55,7 +55,7 @@ def _asm(args: argparse.Namespace, console: Console) -> int:
 
 
 def _read(name: str) -> tuple[bytes, str]:
-    """The bytes of a file and its name for messages."""
+    """Return the bytes of a file and its name for messages."""
     if name == STDIO:
         return read_stream(standard_input(), "<stdin>", Limits()), "<stdin>"
     try:
@@ -69,5 +69,5 @@ def _dump(executable: VMExecutable, *, debug: bool) -> bytes:
     try:
         return binary.dumps(executable, debug=debug)
     except FormatError as error:
-        # The listing is fine: the binary form is what cannot hold it.
+        # The listing is valid, but cannot be expressed in the binary form.
         raise CommandError(str(error)) from error

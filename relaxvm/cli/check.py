@@ -26,7 +26,7 @@ __all__ = ["add_commands"]
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     check = commands.add_parser(
         "verify", parents=[common], help="check files against all rules",
-        description="Check whether files may be run; report every problem. Runs nothing of them.",
+        description="Check whether files are valid; report every problem. Does not run their code.",
     )  # fmt: skip
     add_file_argument(check, many=True)
     add_kernels_argument(check)
@@ -35,7 +35,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
     about = commands.add_parser(
         "versions", parents=[common], help="what is installed, for bug reports",
-        description="Print versions of relaxvm and of what it runs on.",
+        description="Print the versions of relaxvm, Python, numpy and the platform.",
     )  # fmt: skip
     about.set_defaults(command=_versions)
 
@@ -59,7 +59,8 @@ def _verify(args: argparse.Namespace, console: Console) -> int:
 def _verify_file(
     name: str, limits: Limits, args: argparse.Namespace, console: Console
 ) -> tuple[Exit, dict[str, Any]]:
-    """Check one file; one that cannot be read does not keep the others from being checked."""
+    """Check one file; an error while reading it is reported, so that the other files are checked
+    too."""
     try:
         opened = open_executable(name, limits, mapped=True)
         report = verify(opened.executable, limits=limits)

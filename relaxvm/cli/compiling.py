@@ -1,4 +1,4 @@
-"""``compile`` and ``decompile``: from a script to an executable, and what it reads like."""
+"""``compile`` and ``decompile``: from a script to an executable and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..errors import DiagnosticError, did_you_mean
 from ..executable import VMExecutable
 from ..isa import FuncKind
-from ..values import readable
+from ..messages import readable
 from ..verify import verify
 from .arrays import open_arrays
 from .console import Console
@@ -28,8 +28,8 @@ _ENTRY: Final = "Module"
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make = commands.add_parser(
         "compile", parents=[common], help="compile a script",
-        description="Compile a module of a Python script to an executable with its kernels. A "
-        "script is Python, and this runs it; a module in JSON runs nothing.",
+        description="Compile a module of a Python script to an executable with its kernels. This "
+        "runs the script; compiling a module in JSON runs no code.",
     )  # fmt: skip
     make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, or "
                       "a .json file with one")  # fmt: skip
@@ -41,21 +41,22 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                       help="compiled: functions become Python (default bytecode)")  # fmt: skip
     make.add_argument("--pipeline", metavar="NAME", default="default",
                       help="the passes that lower the program (default: default); none for a "
-                      "program that is lowered already")  # fmt: skip
+                      "program that is already lowered")  # fmt: skip
     make.add_argument("--params", metavar="FILE",
                       help=".npz with parameters of main that become constants")  # fmt: skip
     make.add_argument("--dump-ir", metavar="DIR",
                       help="write the program after each pass to this folder")  # fmt: skip
     make.add_argument("--strip", action="store_true", help="leave debug information out")
     make.add_argument("--no-native", action="store_true",
-                      help="leave machine code out: only text of C and Python")  # fmt: skip
+                      help="leave machine code out: only C and Python source")  # fmt: skip
     make.add_argument("--for-tvm", action="store_true",
-                      help="refuse what TVM cannot run in OUTPUT, a .so; goes with --pipeline tvm")
+                      help="refuse a program that TVM cannot run from OUTPUT, a .so; needs "
+                      "--pipeline tvm")
     make.set_defaults(command=_compile)
 
     show = commands.add_parser(
         "decompile", parents=[common], help="print the code of a file as script",
-        description="Print bytecode as readable script. Runs nothing of the file.",
+        description="Print bytecode as readable script. Does not run any code of the file.",
     )  # fmt: skip
     add_file_argument(show)
     show.add_argument("--function", metavar="NAME", help="only this function")
@@ -112,9 +113,9 @@ def _report(
 
 def _build(args: argparse.Namespace, mod: Any, params: dict[str, Any]) -> VMExecutable:
     from ..compiler.build import build
-    from ..pipeline import get_pipeline
     from ..transform import PassContext
     from ..transform.instruments import DumpIR
+    from ..transform.pipelines import get_pipeline
 
     pipeline = None
     if args.pipeline != "none":
@@ -141,10 +142,10 @@ def _read_params(name: str | None) -> dict[str, Any]:
 
 
 def _read_module(name: str, entry: str | None) -> Any:
-    """The program of a file.
+    """Return the program in a file.
 
     Raises:
-        UsageError: there is no such module in it, or which one is meant is not said.
+        UsageError: the file has no such module, or several and none was chosen.
         CommandError: the file cannot be read, or the script raises.
     """
     if name.endswith(".json"):
@@ -184,13 +185,13 @@ def _read_json(name: str) -> Any:
 
 
 def _run_script(name: str) -> dict[str, Any]:
-    """The names that a Python file defines."""
+    """Run a Python file and return the names that it defines."""
     path = Path(name)
     try:
         path.open("rb").close()
     except OSError as error:
         raise read_error(name, error) from error
-    # The name of a module of its own: the file may be called as one that is already there.
+    # A unique module name: the file may have the name of an existing module.
     full = f"relaxvm_script:{path.resolve()}"
     spec = importlib.util.spec_from_file_location(full, path)
     if spec is None or spec.loader is None:

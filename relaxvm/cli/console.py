@@ -1,4 +1,4 @@
-"""Where a command's words go: results to stdout, the rest to stderr."""
+"""Output of commands: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Console", "Progress", "plain"]
 _CONTROL: Final = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
 } | {
-    # Marks that reorder a line on screen.
+    # Bidirectional control characters, which reorder a line on screen.
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }  # fmt: skip
 _NOTES_SHOWN: Final = 12
@@ -30,8 +30,8 @@ _NAMELESS: Final[dict[type, str]] = {KeyboardInterrupt: "interrupted", MemoryErr
 
 
 def plain(text: str) -> str:
-    """Text without control characters but tab and line end.  Names come from files: what would move
-    the cursor or change colours is shown as an escape."""
+    """Escape all control characters of a text but tab and newline.  Names come from files, and
+    must not move the cursor or change colours."""
     return text.translate(_CONTROL)
 
 
@@ -41,7 +41,7 @@ class Console:
     Args:
         as_json: results and errors are JSON objects on stdout.
         debug: errors come with their traceback.
-        progress: report progress even where stderr is no terminal.
+        progress: report progress even if stderr is not a terminal.
     """
 
     def __init__(self, *, as_json: bool, debug: bool, progress: bool) -> None:
@@ -52,18 +52,18 @@ class Console:
         self._err: TextIO = sys.stderr
 
     def text(self, text: str) -> None:
-        """Part of the result, for people; nothing with --json."""
+        """Print a part of the result for people; nothing with --json."""
         if not self.as_json and text:
             self._write(plain(text if text.endswith("\n") else text + "\n"))
 
     def result(self, data: Mapping[str, Any]) -> None:
-        """The result, for programs; nothing without --json."""
+        """Print the result for programs; nothing without --json."""
         if self.as_json:
             self._write(_json(data) + "\n")
 
     def long_result(self, data: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
-        """As `result`, with a last entry `name`: a list that is written item by item, as it may be
-        too long to be held as JSON."""
+        """Print like `result`, with a last entry `name`: a list that is written item by item, since
+        its JSON may not fit in memory."""
         if not self.as_json:
             return
         self._write(_json(data).removesuffix("\n}") + f',\n "{name}": [')
@@ -74,11 +74,11 @@ class Console:
         self._write("\n ]\n}\n")
 
     def note(self, text: str) -> None:
-        """A remark beside the result."""
+        """Print a remark to stderr."""
         self._err.write(plain(f"relaxvm: {text}\n"))
 
     def error(self, error: BaseException, code: Exit) -> None:
-        """Say what went wrong: one message, a traceback only with --debug."""
+        """Print an error: one message, and a traceback only with --debug."""
         message = describe_error(error)
         if code == Exit.BUG and not isinstance(error, BugError):
             message = (f"this is a bug in relaxvm: {type(error).__name__}: {message} "
@@ -95,17 +95,17 @@ class Console:
 
     @contextmanager
     def progress(self, label: str, total: int | None = None) -> Iterator[Progress]:
-        """Report on work that takes long, on stderr; silent unless that is a terminal or --progress
-        was given."""
+        """Report the progress of long work on stderr, if that is a terminal or --progress was
+        given."""
         shown = self._progress or _is_terminal(self._err)
         with Progress(self._err, label, total, shown=shown) as progress:
             yield progress
 
     def flush(self) -> None:
-        """See to it that results have arrived.
+        """Flush the results.
 
         Raises:
-            BrokenPipeError: nobody reads them.
+            BrokenPipeError: the reader has closed the output.
             CommandError: they cannot be written.
         """
         with _writing():
@@ -127,7 +127,7 @@ def _writing() -> Iterator[None]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Message and notes of an exception; its class where the message alone would not tell."""
+    """Return the message and notes of an exception, with its class if the message needs it."""
     lines = [str(error) or _NAMELESS.get(type(error), type(error).__name__)]
     source = error.__cause__ or error
     notes: list[str] = getattr(source, "__notes__", [])
@@ -138,15 +138,15 @@ def describe_error(error: BaseException) -> str:
 
 
 class Progress:
-    """A line on stderr that says how far the work is: rewritten on a terminal, now and then a new
-    one elsewhere.  Silent for the first second."""
+    """A line on stderr with the progress of some work: rewritten on a terminal, a new line at
+    longer intervals elsewhere.  Nothing is printed in the first second."""
 
     SILENT: Final = 1.0
-    """Seconds before the first word."""
+    """Seconds before the first line."""
     PERIOD: Final = 0.5
     """Seconds between two updates on a terminal."""
     PERIOD_PLAIN: Final = 5.0
-    """The same elsewhere."""
+    """Seconds between two lines elsewhere."""
 
     def __init__(self, stream: TextIO, label: str, total: int | None, *, shown: bool) -> None:
         self._stream = stream
@@ -159,7 +159,7 @@ class Progress:
         self._written = False
 
     def step(self, count: int = 1) -> None:
-        """So much more is done."""
+        """Add `count` to the work that is done."""
         self._done += count
 
     def __enter__(self) -> Progress:
@@ -193,7 +193,7 @@ class Progress:
         done = "" if self._total is None else f" {self._done} of {self._total},"
         text = plain(f"relaxvm: {self._label},{done} {seconds:.0f} s")
         if self._terminal:
-            # A line that wraps cannot be rewritten.
+            # A line that wraps could not be rewritten.
             text = text[: shutil.get_terminal_size().columns - 1]
         self._stream.write(f"\r{text}\x1b[K" if self._terminal else f"{text}\n")
         self._stream.flush()
@@ -209,7 +209,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _finite(data: Any) -> Any:
-    """The same with infinities and NaN, which JSON does not have, as strings."""
+    """Return the data with infinities and NaN, which JSON does not have, replaced by strings."""
     if isinstance(data, float) and not math.isfinite(data):
         return str(data)
     if isinstance(data, Mapping):

@@ -1,4 +1,4 @@
-"""Exit codes of the command line, and which exception ends in which."""
+"""Exit codes of the command line, and the exit code of each exception."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CommandError", "Exit", "UsageError", "exit_code_of", "read_error", "
 
 
 class Exit(IntEnum):
-    """What a command's exit status means."""
+    """The exit status of a command."""
 
     OK = 0
     FAILED = 1
@@ -29,15 +29,15 @@ class Exit(IntEnum):
     MALFORMED = 3
     """A file cannot be read or is not well formed."""
     MISSING = 4
-    """Functions that the executable needs are not registered, or an optional package is absent."""
+    """Functions that the executable needs, or an optional package, are missing."""
     LIMIT = 5
-    """A limit was reached, at load or in the run."""
+    """A limit was reached, while loading or running."""
     BUG = 70
-    """relaxvm contradicts itself."""
+    """A bug in relaxvm."""
     INTERRUPTED = 130
     """Ctrl-C."""
     BROKEN_PIPE = 141
-    """The reader of the output went away."""
+    """The reader of the output has closed it."""
 
 
 class CommandError(Exception):
@@ -58,12 +58,12 @@ class UsageError(CommandError):
 
 
 def read_error(name: str, error: OSError) -> CommandError:
-    """The error of an input file that cannot be read."""
+    """Return the error for an input file that cannot be read."""
     return CommandError(f"{name}: cannot be read: {error.strerror or error}", Exit.MALFORMED)
 
 
 def write_error(name: str, error: OSError) -> CommandError:
-    """The error of an output file that cannot be written."""
+    """Return the error for an output file that cannot be written."""
     return CommandError(f"{name}: cannot be written: {error.strerror or error}", Exit.FAILED)
 
 
@@ -82,8 +82,7 @@ _CODES = (
 
 
 def exit_code_of(error: BaseException) -> Exit:
-    """The exit code of an exception that a command let through.  One that has no business there
-    means a bug."""
+    """Return the exit code for an exception of a command.  An unexpected exception is a bug."""
     if isinstance(error, CommandError):
         return error.code
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.BUG)

@@ -1,4 +1,4 @@
-"""Reading executables, and importing the kernels that a user names."""
+"""Reading executables, and importing Python modules with kernels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from ..contrib.tvm.library.image import LibraryImage, library_in
 from ..executable import VMExecutable
-from ..formats import binary, text
+from ..executable.formats import binary, text
 from ..limits import Limits
-from ..tvm_library.image import LibraryImage, library_in
 from .exits import CommandError, Exit, UsageError, read_error
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 STDIO: Final = "-"
-"""The name that stands for standard input or output."""
+"""The file name for standard input or output."""
 
 _HEAD_BYTES: Final = 64
 _CHUNK_BYTES: Final = 1 << 20
 _TEXT_HEAD: Final = text.VERSION_LINE.rsplit(" ", 1)[0].encode()
-"""How a complete listing begins, of whatever version."""
+"""The start of a complete listing of any version."""
 
 
 _MAGICS: Final = tuple(
@@ -46,14 +46,14 @@ _MAGICS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An executable as read, not verified.
+    """An executable that was read but not verified.
 
     Attributes:
         name: path, or ``<stdin>``.
         form: "binary", "text" or "library".
         size: bytes of the file.
         head: its first bytes.
-        library: the shared library that holds it, None where it is by itself.
+        library: the shared library that contains it, if any.
     """
 
     name: str
@@ -65,14 +65,14 @@ class OpenedFile:
 
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
-    """FILE and the limits under which it is read."""
+    """Add the argument FILE and the options for the limits under which it is read."""
     what = "executable, binary or a complete listing; - for stdin"
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
         parser.add_argument("file", metavar="FILE", help=what)
     parser.add_argument("--limits", choices=("default", "untrusted"), default="default",
-                        help="bounds on what a file may hold and a run may use")  # fmt: skip
+                        help="bounds on the content of a file and the cost of a run")  # fmt: skip
 
 
 def add_kernels_argument(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
 
     Args:
         name: path, or ``-``.
-        mapped: leave constants in the file where possible, for commands that do not compute.
+        mapped: map constants instead of reading them if possible, for commands that do not run it.
 
     Raises:
         CommandError: the file cannot be read.
@@ -113,7 +113,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             if library is not None:
                 executable = library.executable(limits=limits, mmap=mapped)
                 return OpenedFile(name, executable, "library", size, head, library)
-            # What is mapped does not count against the bytes of a file.
+            # The default limit of bytes does not apply to a mapped file.
             if mapped and limits.file_bytes == Limits().file_bytes:
                 executable = binary.load(name, limits=limits, mmap=True)
             else:
@@ -124,7 +124,8 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
 
 
 def _from_stream(file: IO[bytes], name: str, limits: Limits) -> OpenedFile:
-    """Read a pipe or a device.  It may have no end: what it is shows before all of it is read."""
+    """Read a pipe or a device.  It may be endless, so its form is checked before all of it is
+    read."""
     head = file.read(_HEAD_BYTES)
     if not head.startswith((_TEXT_HEAD, *_MAGICS)):
         return _from_bytes(head, name, limits)  # raises
@@ -143,7 +144,7 @@ def parse_listing(data: bytes, name: str) -> VMExecutable:
     """Assemble a listing.
 
     Raises:
-        CommandError: it is not UTF-8.
+        CommandError: the listing is not UTF-8.
         ParseError, MissingExtraError: as `formats.text.parse_text`.
     """
     try:
@@ -155,10 +156,10 @@ def parse_listing(data: bytes, name: str) -> VMExecutable:
 
 
 def read_stream(file: IO[bytes], name: str, limits: Limits) -> bytes:
-    """The rest of a file; the limit is checked on the way.
+    """Read the rest of a file, checking the limit while reading.
 
     Raises:
-        LimitError: it has more than ``limits.file_bytes``.
+        LimitError: it has more bytes than ``limits.file_bytes``.
     """
     chunks: list[bytes] = []
     total = 0
@@ -170,10 +171,10 @@ def read_stream(file: IO[bytes], name: str, limits: Limits) -> bytes:
 
 
 def standard_input() -> IO[bytes]:
-    """Standard input as bytes.
+    """Return standard input as a binary file.
 
     Raises:
-        UsageError: it is a terminal, from which nobody types an executable.
+        UsageError: it is a terminal.
     """
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("-: expected a file or a pipe at standard input, got a terminal")
@@ -184,7 +185,7 @@ def import_kernels(modules: list[str]) -> None:
     """Import Python modules for the packed functions they register.
 
     Args:
-        modules: dotted names (looked for in the current directory too), or paths of .py files.
+        modules: dotted names (also searched in the current directory), or paths of .py files.
 
     Raises:
         UsageError: there is no such module.
@@ -222,7 +223,7 @@ def _import_name(module: str) -> None:
 def _import_file(path: Path) -> None:
     if not path.is_file():
         raise UsageError(f"--kernels {path}: no such file")
-    # A name of its own: the file may be called as a module that is already there.
+    # A unique module name: the file may have the name of an existing module.
     name = f"relaxvm_kernels:{path.resolve()}"
     if name in sys.modules:
         return

@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import as_dtype
 from ..errors import did_you_mean
-from ..parameters import ParamSpec, Symbol
-from ..values import Shape, as_dtype
+from ..values import Shape
+from ..vm.entry_checks import ParamSpec, Symbol
 from .arrays import open_arrays
 from .console import Console
 from .exits import UsageError
@@ -24,7 +25,7 @@ __all__ = ["add_input_arguments", "gather_inputs"]
 _DEFAULT_DTYPE: Final = np.dtype(np.float32)
 _SHOWN_MISSING: Final = 10
 _RANDOM_INTEGERS: Final = 10
-"""Random integers are below this, small enough to be indices of most things."""
+"""The end of the range of random integers, small enough for most uses as indices."""
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,20 +46,20 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
                        help="size of a symbolic dimension for --random, by name or heap slot")
     group.add_argument(
         "--shape", metavar="NAME=DIMS[:DTYPE]", action="append", default=[],
-        help="random tensor of this shape where the code does not tell: x=2,3:float32",
+        help="shape of a random tensor if the code does not determine it: x=2,3:float32",
     )  # fmt: skip
 
 
 def gather_inputs(
     args: argparse.Namespace, specs: Sequence[ParamSpec], console: Console
 ) -> list[Any]:
-    """One value per parameter.
+    """Return one value per parameter.
 
     Raises:
-        UsageError: names, values and parameters do not fit; says what is missing.
+        UsageError: names, values and parameters do not fit, or values are missing.
         CommandError: a file cannot be read.
     """
-    given = _Given(specs)
+    given = _NamedValues(specs)
     for option in args.input:
         _read_input(option, given, console)
     for option in args.arg:
@@ -84,7 +85,7 @@ def gather_inputs(
     return inputs
 
 
-class _Given:
+class _NamedValues:
     """Values by path: a parameter's name, or ``name.0`` for an item of a tuple."""
 
     def __init__(self, specs: Sequence[ParamSpec]) -> None:
@@ -92,7 +93,7 @@ class _Given:
         self.values: dict[str, Any] = {}
 
     def find(self, name: str) -> str | None:
-        """The path that a name stands for, or None.  ``arg0`` and numpy's ``arr_0`` count."""
+        """Return the path for a name, or None.  ``arg0`` and numpy's ``arr_0`` are accepted."""
         if name in self.names:
             return name
         head, dot, rest = name.partition(".")
@@ -105,7 +106,7 @@ class _Given:
         return f"{head}{dot}{rest}" if numbers else None
 
     def path(self, name: str, option: str) -> str:
-        """As `find`, or an error."""
+        """Like `find`, but raise an error instead of returning None."""
         path = self.find(name)
         if path is None:
             expected = f"one of {', '.join(self.names)}" if self.names else "none, there are none"
@@ -123,18 +124,18 @@ class _Given:
         self.values[path] = value
 
     def next_free(self, option: str) -> str:
-        """The first parameter without a value."""
+        """Return the first parameter without a value."""
         for name in self.names:
             if not self.under(name):
                 return name
         raise UsageError(f"{option}: all {len(self.names)} parameters have a value")
 
     def under(self, path: str) -> bool:
-        """Whether there is a value for a path or for items of it."""
+        """Return whether there is a value for a path or for items of it."""
         return path in self.values or any(key.startswith(f"{path}.") for key in self.values)
 
 
-def _read_input(option: str, given: _Given, console: Console) -> None:
+def _read_input(option: str, given: _NamedValues, console: Console) -> None:
     name, equals, path = option.partition("=")
     if not equals:
         name, path = "", option
@@ -156,16 +157,16 @@ def _read_input(option: str, given: _Given, console: Console) -> None:
 
 
 class _Values:
-    """Puts the values of parameters together."""
+    """Assembles the values of parameters."""
 
-    def __init__(self, given: _Given, maker: _RandomValues, *, everything: bool) -> None:
+    def __init__(self, given: _NamedValues, maker: _RandomValues, *, everything: bool) -> None:
         self._given = given
         self._maker = maker
         self._everything = everything
         self.missing: list[str] = []
 
     def of(self, spec: ParamSpec, key: tuple[int, ...]) -> Any:
-        """The value of a parameter or item; notes in `missing` what has none."""
+        """Return the value of a parameter or item; add its name to `missing` if there is none."""
         path = spec.name
         if path in self._given.values:
             return _fit(self._given.values[path], spec)
@@ -180,7 +181,7 @@ class _Values:
         return None
 
     def _items_given(self, path: str) -> int:
-        """One more than the greatest index among the items of a path that have a value."""
+        """Return one more than the greatest index of an item of the path that has a value."""
         keys = [*self._given.values, *self._maker.shapes]
         prefix = f"{path}."
         indices = [int(key[len(prefix) :].split(".")[0]) for key in keys if key.startswith(prefix)]
@@ -188,7 +189,7 @@ class _Values:
 
 
 def _fit(value: Any, spec: ParamSpec) -> Any:
-    """An array as the kind of value that the function checks for."""
+    """Convert an array to the kind of value that the function expects."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind == "U" and value.ndim == 0:
@@ -201,8 +202,8 @@ def _fit(value: Any, spec: ParamSpec) -> Any:
 
 
 class _RandomValues:
-    """Random values for parameters; each has a generator of its own, so that one more parameter
-    changes no other."""
+    """Makes random values for parameters.  Each has its own generator, so that an additional
+    parameter does not change the others."""
 
     def __init__(
         self,
@@ -231,24 +232,24 @@ class _RandomValues:
                 return self._shape(spec)[0]
             return _random_array(generator, (), spec.dtype or np.dtype(np.int64), spec.name).item()
         hint = "--shape NAME=DIMS:DTYPE or --arg NAME=VALUE" if spec.kind == "any" else "--arg"
-        raise UsageError(f"--random: the code does not tell what {spec.name} ({spec}) is; "
-                         f"give it with {hint}")
+        raise UsageError(f"--random: the code does not determine what {spec.name} ({spec}) is; "
+                         f"set it with {hint}")
 
     def _shape(self, spec: ParamSpec) -> tuple[int, ...]:
         if spec.dims is None:
-            raise UsageError(f"--random: the code does not tell the rank of {spec.name} ({spec}); "
-                             f"give it with --shape {spec.name}=DIMS")
+            raise UsageError(f"--random: the code does not determine the rank of {spec.name} "
+                             f"({spec}); set it with --shape {spec.name}=DIMS")
         sizes = []
         for dim in spec.dims:
             if isinstance(dim, Symbol):
                 if dim.slot not in self._dims:
                     raise UsageError(f"--random: {spec.name} ({spec}) has the symbolic dimension "
-                                     f"{dim}; give it with --dim {dim.slot}=8"
+                                     f"{dim}; set it with --dim {dim.slot}=8"
                                      + (f" or --dim {dim}=8" if str(dim).isidentifier() else ""))
                 sizes.append(self._dims[dim.slot])
             elif dim is None:
-                raise UsageError(f"--random: the code does not tell all dimensions of {spec.name} "
-                                 f"({spec}); give them with --shape {spec.name}=DIMS")
+                raise UsageError(f"--random: the code does not determine all dimensions of "
+                                 f"{spec.name} ({spec}); set them with --shape {spec.name}=DIMS")
             else:
                 sizes.append(dim)
         return tuple(sizes)
@@ -257,7 +258,7 @@ class _RandomValues:
 def _random_array(
     generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str
 ) -> NDArray[Any]:
-    """Normal floats, integers from 0 to 9, fair bools.
+    """Return normally distributed floats, integers from 0 to 9, or fair bools.
 
     Raises:
         UsageError: numpy cannot make such an array.
@@ -317,7 +318,7 @@ def _shape_and_dtype(name: str, text: str) -> tuple[tuple[int, ...], np.dtype[An
 
 
 def _dims(options: Iterable[str], specs: Sequence[ParamSpec]) -> dict[int, int]:
-    """Sizes of symbolic dimensions by heap slot."""
+    """Return the sizes of symbolic dimensions by heap slot."""
     slots: dict[str, int] = {}
     for spec in specs:
         for symbol in spec.symbols():

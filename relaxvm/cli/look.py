@@ -1,4 +1,4 @@
-"""``inspect`` and ``dis``: look into a file.  Nothing of it is run."""
+"""``inspect`` and ``dis``: show the content of a file, without running its code."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..errors import did_you_mean
+from ..contrib.tvm.library.image import LibraryImage, compiled_functions, problems
+from ..core.translated import Row
+from ..errors import LinkError, did_you_mean
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
-from ..formats import binary
-from ..formats.places import place_lines
-from ..formats.text import format_instruction, name_text
+from ..executable.debug_info import DebugInfo
+from ..executable.formats import binary
+from ..executable.formats.places import place_lines
+from ..executable.formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
-from ..memory import format_bytes
-from ..parameters import params_of
-from ..registry import GLOBAL, list_funcs
-from ..source import DebugInfo
-from ..tvm_library.image import LibraryImage, compiled_functions, problems
-from ..values import describe
+from ..messages import describe
+from ..registry import GLOBAL, Registry, list_funcs
 from ..verify import Report, verify
+from ..vm.allocators import format_bytes
+from ..vm.compiled_functions import PREFIX
+from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import Exit, UsageError, write_error
 from .files import (
@@ -40,13 +42,14 @@ _MAGICS: Final = {
     binary.MAGIC_WITHOUT_SCOPES: "older, without memory scopes",
 }
 _SHOWN: Final = 40
-"""Entries of a list in the text form of `inspect`; --all shows the others."""
+"""The most entries of a list in the text form of `inspect`; --all shows all."""
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     inspect = commands.add_parser(
-        "inspect", parents=[common], help="what a file holds and what it needs",
-        description="Header, functions, constants, needed functions. Runs nothing of the file.",
+        "inspect", parents=[common], help="what a file contains and what it needs",
+        description="Print header, functions, constants and needed functions. Does not run any "
+        "code of the file.",
     )  # fmt: skip
     add_file_argument(inspect)
     add_kernels_argument(inspect)
@@ -56,7 +59,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
     dis = commands.add_parser(
         "dis", parents=[common], help="print the code of a file",
-        description="Print the listing. Runs nothing of the file.",
+        description="Print the listing. Does not run any code of the file.",
     )  # fmt: skip
     add_file_argument(dis)
     form = dis.add_mutually_exclusive_group()
@@ -65,8 +68,11 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                       help="with constants and headers, for `relaxvm asm`")  # fmt: skip
     form.add_argument("--python", action="store_true",
                       help="a Python program that rebuilds the executable")  # fmt: skip
+    dis.add_argument("--translated", action="store_true",
+                     help="the operations that the core runs for the code, see docs/operations.md")
+    add_kernels_argument(dis)
     dis.add_argument("--source", action="store_true",
-                     help="with the lines of source that the code comes from, and pc numbers")
+                     help="with the source lines of the code, and pc numbers")
     dis.add_argument("--npz", metavar="PATH",
                      help="with --python: file to write large constants to")  # fmt: skip
     dis.set_defaults(command=_dis)
@@ -113,7 +119,7 @@ def _header(opened: OpenedFile) -> dict[str, Any]:
 
 
 def _library(image: LibraryImage, executable: VMExecutable) -> dict[str, Any]:
-    """The shared library around an executable: what it brings along, and what it asks for."""
+    """Return the contents and requirements of the shared library around an executable."""
     kinds = [module.kind for module in image.modules]
     compiled = [] if image.has_container else compiled_functions(executable)
     return {
@@ -142,7 +148,7 @@ def _debug(executable: VMExecutable) -> dict[str, Any] | None:
 
 
 def _magic(head: bytes) -> dict[str, str]:
-    """Magic number and version of the binary form."""
+    """Return magic number and version of the binary form."""
     magic = int.from_bytes(head[:8], "little")
     length = int.from_bytes(head[8:16], "little")
     return {
@@ -153,7 +159,7 @@ def _magic(head: bytes) -> dict[str, str]:
 
 
 def _functions(executable: VMExecutable, report: Report) -> list[dict[str, Any]]:
-    """Functions of the executable's own; the packed ones are its needs."""
+    """Return the functions that the executable defines, without packed functions."""
     rows = []
     for info in executable.functions:
         if info.kind == FuncKind.PACKED:
@@ -165,7 +171,7 @@ def _functions(executable: VMExecutable, report: Report) -> list[dict[str, Any]]
             "instructions": info.end_instr - info.start_instr,
             "registers": info.register_file_size,
         }
-        # Before verification a count is just a number in a file.
+        # Only after verification a range of instructions can be trusted.
         if report.ok and info.kind == FuncKind.BYTECODE:
             row["parameters"] = [
                 {"name": spec.name, "type": str(spec)} for spec in params_of(executable, info)
@@ -186,7 +192,7 @@ def _constants(executable: VMExecutable) -> list[dict[str, Any]]:
 
 
 def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
-    """The packed functions, how often each is called, and whether it is registered."""
+    """Return the packed functions, how often each is called, and whether it is registered."""
     calls = _calls(executable)
     kernels = executable.kernels
     stored = kernels.names if isinstance(kernels, StoredKernels) else frozenset()
@@ -203,7 +209,7 @@ def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
 
 
 def _calls(executable: VMExecutable) -> Counter[int]:
-    """How many call instructions name each entry of the function table."""
+    """Count the call instructions of each entry of the function table."""
     data, offset = executable.instr_data, executable.instr_offset
     inside = offset[(offset >= 0) & (offset + 2 < len(data))]
     callees = data[inside[data[inside] == Opcode.CALL] + 2]
@@ -237,7 +243,7 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
 
 
 def _library_lines(library: dict[str, Any], limit: int | None) -> list[str]:
-    """The part about a shared library: a list per line of title, none that is empty."""
+    """Return the lines about a shared library: titles with lists, leaving out empty ones."""
     titles = {
         "kernels": "kernels, for --native",
         "libraries": "libraries that it loads",
@@ -291,7 +297,7 @@ def _need_line(row: dict[str, Any]) -> str:
 
 
 def _cut(lines: Iterable[str], limit: int | None) -> list[str]:
-    """The first lines, and how many follow."""
+    """Return the first lines, and a line with the number of further ones."""
     shown = list(lines)
     if limit is None or len(shown) <= limit:
         return shown or ["  none"]
@@ -305,14 +311,18 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
     if args.npz is not None and not args.python:
         raise UsageError("--npz: goes with --python")
     if args.source and (args.complete or args.python):
-        raise UsageError("--source: goes with neither --complete nor --python, which have it all")
+        raise UsageError("--source: not allowed with --complete or --python, which have it")
+    if args.translated and (args.complete or args.python or args.source):
+        raise UsageError("--translated: not allowed with --complete, --python or --source")
+    if args.kernels and not args.translated:
+        raise UsageError("--kernels: goes with --translated")
     limits = limits_of(args)
     with console.progress(f"reading {args.file}"):
         opened = open_executable(args.file, limits, mapped=True)
         report = verify(opened.executable, limits=limits)
     executable = opened.executable
-    if args.complete or args.python:
-        # These forms stand for a whole executable, and a broken one is none.
+    if args.complete or args.python or args.translated:
+        # These forms need a whole executable; a broken file does not have one.
         report.check()
     elif not report.ok:
         console.note(f"{opened.name}: {report.count('error')} errors, see relaxvm verify; "
@@ -328,6 +338,8 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
         listing = executable.as_text(complete=True)
         console.text(listing)
         console.result({"text": listing})
+    elif args.translated:
+        _dis_translated(executable, functions, args, console)
     elif console.as_json:
         _dis_json(executable, functions, console)
     elif args.function is None and report.ok and not args.source:
@@ -338,6 +350,49 @@ def _dis(args: argparse.Namespace, console: Console) -> int:
         for info in functions:
             console.text(_function_text(executable, info, with_source=args.source))
     return Exit.OK
+
+
+def _dis_translated(
+    executable: VMExecutable,
+    functions: Sequence[FunctionInfo],
+    args: argparse.Namespace,
+    console: Console,
+) -> None:
+    from ..vm.machine import VirtualMachine  # here, since the other commands do without
+
+    import_kernels(args.kernels)
+    known = Registry(parent=GLOBAL)
+    limits = limits_of(args)
+    try:
+        vm = VirtualMachine(executable, limits=limits, functions=known)
+    except LinkError as error:
+        # Listing a call does not need what it calls.
+        for name in error.missing:
+            compiled = executable.has_function(name)
+            known.register(PREFIX + name if compiled else name, _missing_function)
+        vm = VirtualMachine(executable, limits=limits, functions=known)
+    own = [info.name for info in functions if info.kind != FuncKind.PACKED]
+    listings = [vm.functions[name].translated for name in own]
+    if not listings and args.function is not None:
+        raise UsageError(f"--function {args.function}: it is a packed function, and has no code")
+    console.text("\n".join(map(str, listings)))
+    rows = (_operation(listing.name, row) for listing in listings for row in listing)
+    console.long_result({"functions": [listing.name for listing in listings]}, "operations", rows)
+
+
+def _missing_function(*args: Any) -> Any:
+    raise LinkError("a listing runs nothing")
+
+
+def _operation(function: str, row: Row) -> dict[str, Any]:
+    return {
+        "function": function,
+        "position": row.position,
+        "pc": row.pc,
+        "part": "fallback" if row.is_fallback else "main",
+        "op": row.operation.name,
+        "operands": row.operands(),
+    }
 
 
 def _python(executable: VMExecutable, npz: str | None) -> str:
@@ -356,7 +411,7 @@ def _find(executable: VMExecutable, name: str) -> FunctionInfo:
 
 
 def _pcs(executable: VMExecutable, info: FunctionInfo) -> range:
-    """The instructions of a function; of a broken one, those that exist."""
+    """Return the instructions of a function; for a malformed one, those that exist."""
     count = len(executable) if info.kind == FuncKind.BYTECODE else 0
     return range(min(max(info.start_instr, 0), count), min(max(info.end_instr, 0), count))
 
@@ -379,7 +434,7 @@ def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
     try:
         instruction = executable.instruction(pc)
     except ValueError:
-        return row  # broken; the text says how
+        return row  # malformed; the text says how
     if executable.debug is not None:
         row |= _place(executable.debug, pc)
     row["op"] = instruction.op.name
@@ -402,7 +457,7 @@ def _place(debug: DebugInfo, pc: int) -> dict[str, Any]:
 def _function_text(
     executable: VMExecutable, info: FunctionInfo, *, with_source: bool = False
 ) -> str:
-    """A function with the number of each instruction in front."""
+    """Return the listing of a function with the pc before each instruction."""
     if info.kind != FuncKind.BYTECODE:
         return f"@{name_text(info.name)} {info.kind.name.lower()}\n"
     pcs = _pcs(executable, info)

@@ -9,16 +9,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import Shape, describe, kind_of
+from ..messages import describe
+from ..values import Shape, kind_of
 
 __all__ = ["flatten", "summarize", "summary_line", "to_arrays"]
 
 _SHOWN_VALUES: Final = 8
-"""Arrays up to this size are shown whole."""
+"""Arrays up to this size are shown completely."""
 
 
 def flatten(value: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of a result with their names: ``out0``, or ``out0``, ``out1.0`` ... of a tuple."""
+    """Yield the leaves of a result with their names: ``out0``; ``out0``, ``out1.0`` ... for a
+    tuple."""
     if _is_tuple(value):
         for i, item in enumerate(value):
             yield from _flatten(f"out{i}", item)
@@ -41,7 +43,7 @@ def _is_tuple(value: Any) -> bool:
 
 
 def to_arrays(value: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """The leaves of a result as arrays, and the names of those that no array can hold.
+    """Return the leaves of a result as arrays, and the names of those that cannot be arrays.
 
     Numbers and text become 0-d arrays, shapes int64 vectors; None, closures and other objects are
     left out.
@@ -58,7 +60,7 @@ def to_arrays(value: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
 
 
 def summarize(name: str, value: Any) -> dict[str, Any]:
-    """A result, or a leaf of one, as plain data: kind, type, shape, and figures of its values."""
+    """Return a result, or a leaf of it, as plain data: kind, type, shape, and statistics."""
     summary: dict[str, Any] = {"name": name, "kind": kind_of(value)}
     if isinstance(value, np.ndarray):
         summary |= {"dtype": value.dtype.name, "shape": list(value.shape), **_figures(value)}
@@ -88,13 +90,13 @@ def _figures(array: NDArray[Any]) -> dict[str, Any]:
                 return figures
     figures["min"] = numbers.min().item()
     figures["max"] = numbers.max().item()
-    # Sums of narrow floats overflow: the mean of finite numbers is finite.
+    # In float64, since sums of narrow floats may overflow.
     figures["mean"] = float(np.mean(numbers, dtype=np.float64))
     return figures
 
 
 def _as_numbers(array: NDArray[Any]) -> NDArray[Any] | None:
-    """Real numbers that numpy can order, or None for complex numbers, records and objects."""
+    """Return an array of real numbers, or None for complex numbers, records and objects."""
     if array.dtype.kind in "biuf" and array.dtype.type.__module__ == "numpy":
         return array
     if array.dtype.type.__module__ == "ml_dtypes":
@@ -103,7 +105,7 @@ def _as_numbers(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def summary_line(summary: dict[str, Any]) -> str:
-    """A summary for people: ``out0  float32[2, 3]  min -1  max 4.5  mean 0.25``."""
+    """Return a summary for people: ``out0  float32[2, 3]  min -1  max 4.5  mean 0.25``."""
     if "dtype" in summary:
         text = f"{summary['dtype']}[{', '.join(map(str, summary['shape']))}]"
         single = math.prod(summary["shape"]) == 1

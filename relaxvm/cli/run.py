@@ -1,4 +1,4 @@
-"""``run`` and ``bench``: execute a function of a file."""
+"""``run`` and ``bench``: run a function of a file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import BugError, LimitError, LinkError, did_you_mean
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..isa import FuncKind
-from ..parameters import params_of
 from ..registry import GLOBAL, list_funcs
+from ..vm.entry_checks import params_of
 from .arrays import replacing, write_npz
 from .console import Console
 from .exits import CommandError, Exit, UsageError
@@ -37,7 +37,7 @@ __all__ = ["add_commands"]
 
 _DEFAULT_FUNCTION: Final = "main"
 _BENCH_ROUND_SECONDS: Final = 0.02
-"""Time that a round of the benchmark should at least take, so that the clock does not matter."""
+"""The minimal time of a round of the benchmark, far above the resolution of the clock."""
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument("--output", metavar="PATH",
                      help="write the outputs: .npz, or .npy for one array")  # fmt: skip
     run.add_argument("--repeat", type=int, default=1, metavar="N",
-                     help="run so many times on the same arrays and report the times")  # fmt: skip
+                     help="run N times on the same arrays and report the times")  # fmt: skip
     run.add_argument("--profile", action="store_true",
                      help="print where the time goes: functions and call sites")  # fmt: skip
     run.add_argument("--trace", metavar="PATH",
@@ -72,7 +72,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
                         help="function to call (default: main, or the only one)")  # fmt: skip
     add_kernels_argument(parser)
     parser.add_argument("--native", action="store_true",
-                        help="load the kernels of the file. This runs its code")  # fmt: skip
+                        help="load the kernels in the file. This runs its code")  # fmt: skip
     add_input_arguments(parser)
 
 
@@ -149,7 +149,8 @@ def _bench(args: argparse.Namespace, console: Console) -> int:
 
 
 def _calls_per_round(function: Callable[..., Any], inputs: list[Any]) -> int:
-    """Calls that take about `_BENCH_ROUND_SECONDS`; finding out is the warm-up."""
+    """Return the number of calls that take about `_BENCH_ROUND_SECONDS`; measuring it is also the
+    warm-up."""
     number = 1
     while True:
         elapsed = _time(function, inputs, number)
@@ -160,7 +161,7 @@ def _calls_per_round(function: Callable[..., Any], inputs: list[Any]) -> int:
 
 
 def _time(function: Callable[..., Any], inputs: list[Any], number: int) -> int:
-    """Nanoseconds of `number` calls."""
+    """Return the nanoseconds of `number` calls."""
     rounds = range(number)
     begun = time.perf_counter_ns()
     for _ in rounds:
@@ -177,28 +178,29 @@ def _make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine
         executable = open_executable(args.file, limits).executable
         info = _choose_function(executable, args.function)
         if args.native and isinstance(executable.kernels, StoredKernels):
-            from ..library import load_kernels  # it brings the compiler along
+            from ..native.stored import load_stored  # here, since most commands do not need it
 
-            executable = executable.with_kernels(load_kernels(executable.kernels))
-        # The VM verifies before it does anything else.
+            executable = executable.with_kernels(load_stored(executable.kernels))
+        # The VM verifies the executable first.
         try:
             vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
         except LinkError as error:
             raise CommandError(
-                f"{error}\n  on the command line: --kernels MODULE, which registers them"
-                + "; or --native, for those that the file holds" * _is_stored(executable),
+                f"{error}\n  on the command line: --kernels MODULE registers them"
+                + "; --native loads those in the file" * _is_stored(executable),
                 Exit.MISSING,
             ) from error
     return vm, info
 
 
 def _is_stored(executable: VMExecutable) -> bool:
-    """Whether the file holds kernels that were not loaded."""
+    """Return whether the file contains kernels that were not loaded."""
     return isinstance(executable.kernels, StoredKernels)
 
 
 def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
-    """With untrusted limits: kernels, and the builtins that reach nothing but their arguments."""
+    """With untrusted limits, return the functions that may be called: kernels, and builtins
+    without effects."""
     if args.limits != "untrusted":
         return None
     return frozenset(name for name in list_funcs() if not _has_effect(name))
@@ -210,7 +212,8 @@ def _has_effect(name: str) -> bool:
 
 
 def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo:
-    """The function to call: the one asked for, else ``main``, else the only one."""
+    """Return the function to call: the one with the given name, else ``main``, else the only
+    one."""
     own = {info.name: info for info in executable.functions if info.kind != FuncKind.PACKED}
     if name is None:
         if _DEFAULT_FUNCTION in own:
@@ -233,7 +236,7 @@ def _listed(own: dict[str, FunctionInfo]) -> str:
 
 @contextmanager
 def _running(name: str) -> Iterator[None]:
-    """Turns what a program raises into an error of the command."""
+    """Convert exceptions of the program to errors of the command."""
     try:
         yield
     except (LimitError, BugError):
@@ -266,7 +269,7 @@ def _save(path: str, result: Any, console: Console) -> None:
 
 
 def _duration(ns: float) -> str:
-    """A time with four digits, in the unit that keeps it below 10,000."""
+    """Return a time with four digits, in a unit that keeps it below 10,000."""
     for scale, unit in ((1, "ns"), (1e3, "us"), (1e6, "ms")):
         if ns < 1e4 * scale:
             return f"{ns / scale:.4g} {unit}"

@@ -1,1 +1,1 @@
-"""From a program to an executable: `build`, and the code generators and linker behind it."""
+"""Compilation of a program to an executable: `build`, the code generators and the linker."""

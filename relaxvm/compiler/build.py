@@ -1,4 +1,4 @@
-"""build: from a program to an executable.
+"""build: compile a program to an executable.
 
 Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
 """
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from .. import transform
 from ..analysis import well_formed
-from ..exec_builder import ExecBuilder
 from ..executable import VMExecutable
+from ..executable.exec_builder import ExecBuilder
 from ..ir import Function, GlobalVar, IRModule
-from ..ir.nesting import room
-from ..pipeline import get_pipeline
+from ..ir.nesting import headroom
 from ..tir import PrimFunc
 from ..transform import Pass
+from ..transform.pipelines import get_pipeline
 from ..values import Shape
 from .codegen import generate_bytecode, symbol_of
 
@@ -36,24 +36,24 @@ def build(
     """Compile a program.
 
     Args:
-        mod: the program, or a single function of it.
+        mod: the program, or a single function.
         target: None or "llvm"; programs run on the CPU.
-        params: values of weights, by parameter name: they become constants (`BindParams`).
-        relax_pipeline: what lowers the program: a name for `get_pipeline`, a pass, or None for a
-            program that is lowered already.
-        exec_mode: "bytecode", or "compiled" to run through generated Python.
+        params: values of parameters such as weights, by name; they become constants (`BindParams`).
+        relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
+            already lowered.
+        exec_mode: "bytecode", or "compiled" to generate Python.
 
-    PrimFuncs are compiled by the system's C compiler, without one they become Python.  Shape
+    PrimFuncs are compiled by the system's C compiler; if there is none, they become Python.  Shape
     functions become programs for ``relaxvm.builtin.compute_shape``.
 
     Raises:
-        IllFormedError: the program breaks a rule of `relaxvm.analysis.well_formed` that is not
-            about types or effects: a variable is defined twice, or an operand is no leaf.
-        TypeError, ValueError: an argument, or the program, is wrong; notes say in which pass,
-            function and binding.
+        IllFormedError: the program violates a rule of `relaxvm.analysis.well_formed` that is not
+            about types or side effects, such as that each variable is defined once.
+        TypeError, ValueError: an argument or the program is invalid; notes name the pass, the
+            function and the binding.
         NestingError: the program is nested too deeply.
     """
-    with room("build", mod):
+    with headroom("build", mod):
         return _build(mod, target, params, relax_pipeline, exec_mode)
 
 
@@ -112,7 +112,7 @@ def _check_target(target: Any) -> None:
 
 
 def _shape_programs(mod: IRModule) -> dict[GlobalVar, tuple[Shape, ...]]:
-    """Functions that only compute on the shape heap, as programs for the VM."""
+    """Shape programs for the functions that only compute on the shape heap."""
     from ..tir.shape_func import shape_programs_of
 
     found: dict[GlobalVar, tuple[Shape, ...]] = {}
@@ -132,14 +132,14 @@ def _without(mod: IRModule, programs: Mapping[GlobalVar, Any]) -> IRModule:
 
 
 def filter_tir(mod: IRModule) -> IRModule | None:
-    """The PrimFuncs of a module, or None if there are none."""
+    """Return a module of the PrimFuncs of a module, or None if there are none."""
     funcs = {var: func for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
     return IRModule(funcs, mod.attrs, mod.global_infos) if funcs else None
 
 
 def vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
-    """Generate code for every Relax function of a lowered module; returns what is left: the
-    PrimFuncs, and with "compiled" the functions as VM-TIR.
+    """Generate code for every Relax function of a lowered module.  Returns the module without them:
+    the PrimFuncs, and with "compiled" the functions as VM-TIR.
 
     Raises:
         ValueError: unknown `exec_mode`.
@@ -156,7 +156,7 @@ def vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") 
 def vmlink(
     builder: ExecBuilder, target: Any = None, tir_mod: IRModule | None = None
 ) -> VMExecutable:
-    """The executable of what was generated, with its PrimFuncs compiled."""
+    """Compile the PrimFuncs and return the executable with them and the generated code."""
     _check_target(target)
     executable = builder.get()
     if executable.debug is not None:

@@ -1,7 +1,7 @@
-"""Code generation: functions of a lowered module become bytecode.
+"""Code generation: emits bytecode for the functions of a lowered module.
 
-One register per binding.  What a function needs of the VM is said by builtins only; see
-`relaxvm.transform` for what has to be lowered before.
+Each binding gets a register.  Functions use features of the VM only through builtins; see
+`relaxvm.transform` for the lowering that is required.
 
 Source: CodeGenVM of apache-tvm 0.27.
 """
@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
+from ..dtypes import as_dtype
 from ..errors import LimitError
-from ..exec_builder import ExecBuilder, Label
+from ..executable.debug_info import Span
+from ..executable.exec_builder import ExecBuilder, Label
 from ..ir import (
     BaseFunc,
     Binding,
@@ -41,12 +43,12 @@ from ..ir import (
     TupleType,
     Var,
 )
+from ..ir.node import KINDS
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
 from ..limits import Limits
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
-from ..source import Span
-from ..values import Shape, as_dtype
+from ..values import Shape
 
 __all__ = ["generate_bytecode"]
 
@@ -57,9 +59,9 @@ _ALLOC_TENSOR: Final = Op.get("relax.vm.alloc_tensor")
 _COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _KILL: Final = Op.get("relax.vm.kill_object")
 _RESERVED: Final = ("vm.builtin.", "relaxvm.builtin.", "relaxvm.kernel.")
-"""What the names of builtins and shipped kernels begin with."""
+"""Prefixes of the names of builtins and kernels of relaxvm."""
 _MOST_OPERANDS: Final = Limits().call_args or sys.maxsize
-"""Of a call, in what can be loaded and run without other limits."""
+"""The greatest number of operands of a call that the default limits allow."""
 
 
 def generate_bytecode(
@@ -67,19 +69,19 @@ def generate_bytecode(
     mod: IRModule,
     programs: Mapping[GlobalVar, tuple[Shape, ...]] | None = None,
 ) -> IRModule:
-    """Emit every Relax function of a lowered module; returns the module of what is left, the
-    PrimFuncs.
+    """Emit bytecode for every Relax function of a lowered module; returns the module of the
+    remaining functions, the PrimFuncs.
 
     Args:
-        programs: functions that are called with the shape heap only, and what they compute; a call
-            of one is a call of ``relaxvm.builtin.compute_shape`` for each of its programs.
+        programs: shape functions -> their shape programs; a call of such a function becomes a call
+            of ``relaxvm.builtin.compute_shape`` for each of its programs.
 
     Raises:
-        TypeError: an expression that lowering should have removed; the note says where.
+        TypeError: the module has an expression that is not lowered; a note names the function.
     """
     rest = mod.copy()
     for var, func in mod.functions.items():
-        if type(func) is not Function:
+        if not isinstance(func, Function):
             continue
         symbol = symbol_of(func, var)
         emitter = _FunctionEmitter(builder, mod, symbol, func, programs or {})
@@ -95,14 +97,14 @@ def generate_bytecode(
 
 
 def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
-    """What a function is called at run time.
+    """Return the name of a function at run time.
 
     Raises:
-        ValueError: a Relax function without the attribute "global_symbol", or a name that belongs
-            to relaxvm: calls of builtins and kernels would lead to the function.
+        ValueError: a Relax function has no attribute "global_symbol", or the name has a prefix
+            that is reserved for builtins and kernels of relaxvm.
     """
     symbol = func.attrs.get("global_symbol")
-    if symbol is None and type(func) is Function:
+    if symbol is None and isinstance(func, Function):
         raise ValueError(
             f"function {var.name_hint!r} has no global_symbol; run AttachGlobalSymbol first"
         )
@@ -116,8 +118,8 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
 
 
 def param_names(func: Function) -> list[str]:
-    """Names of the parameters, made distinct where lifting has put two of one name together; that
-    of one without a name is "v", as in its text."""
+    """Return the names of the parameters, made unique, since LambdaLift may add a parameter of the
+    same name.  An unnamed parameter is "v", as in printed text."""
     names: dict[str, None] = {}
     for param in func.params:
         hint = param.name or "v"
@@ -130,7 +132,7 @@ def param_names(func: Function) -> list[str]:
 
 
 class _Used(ExprVisitor):
-    """Variables that are read somewhere in a function, and functions that it names."""
+    """Collects the variables that a function reads, and the functions that it mentions."""
 
     def __init__(self) -> None:
         self.found: set[Var] = set()
@@ -138,10 +140,10 @@ class _Used(ExprVisitor):
 
     def visit_call(self, call: Call) -> None:
         op = call.op
-        if type(op) is not Op and type(op) is not ExternFunc:
+        if not isinstance(op, Op) and not isinstance(op, ExternFunc):
             self.visit(op)
         for arg in call.args:
-            if type(arg) is Var:
+            if isinstance(arg, Var):
                 self.found.add(arg)
             else:
                 self.visit(arg)
@@ -154,17 +156,16 @@ class _Used(ExprVisitor):
 
 
 def not_lowered(op: Op, call: Call) -> TypeError:
-    """The error of a call of an operator that is left in a lowered program."""
+    """Return the error for a call of an operator that is not lowered."""
     reason = "no pass has lowered it"
     ty = call.ty
     if type(ty) is TensorType and (ty.shape is None or ty.dtype is None):
-        reason += f", as its result is only known to be {ty}; R.match_cast tells more of operands"
+        reason += f", since its result is only known to be {ty}; narrow operands by R.match_cast"
     return TypeError(f"operator {op.name} cannot be called by the VM: {call}; {reason}")
 
 
 class _FunctionEmitter:
-    """Emits one function.  An expression evaluates to an operand word; `dst` is the register that
-    a result goes to, or None for a new one."""
+    """Emits one function.  The methods for expressions return an operand word."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class _FunctionEmitter:
         return self._builder.r(register)
 
     def _in_register(self, word: int) -> int:
-        """The operand in a register of its own, as results have to be."""
+        """Return a register with the operand; copies it if needed, since results are registers."""
         return word if self._is_register(word) else self._in_new_register(word)
 
     def _in_new_register(self, word: int) -> int:
@@ -241,21 +242,21 @@ class _FunctionEmitter:
         self._builder.at(seq.span)
         return self._operand(seq.body)
 
-    # Tail calls: a function whose last act is to call itself starts again in the same frame.
+    # Tail calls: a function that calls itself last is restarted in the same frame.
 
     def _seq_in_tail(self, seq: SeqExpr) -> None:
-        """Emit a sequence whose value is the function's result, up to its return or restart."""
+        """Emit a sequence whose value is the function's result, including the return or restart."""
         bindings = [binding for block in seq.blocks for binding in block.bindings]
         end = len(bindings)
         while end and _is_kill(bindings[end - 1]):
             end -= 1
         last = bindings[end - 1] if end else None
         value = last.value if last is not None and last.var is seq.body else None
-        if type(value) is Call and value.op is self._itself:
+        if isinstance(value, Call) and value.op is self._itself:
             for binding in bindings[: end - 1]:
                 self._binding(binding)
             self._restart(value, bindings[end:])
-        elif type(value) is If:
+        elif isinstance(value, If):
             for binding in bindings[: end - 1]:
                 self._binding(binding)
             self._builder.at(value.span)
@@ -271,7 +272,7 @@ class _FunctionEmitter:
         builder.at(call.span)
         params = [builder.r(number) for number in range(len(self._func.params))]
         words = self._operands(call.args)
-        # A parameter that is handed on in another place would be overwritten before it is read.
+        # A parameter that is passed in another position would be overwritten before it is read.
         moved: dict[int, int] = {}
         for param, word in zip(params, words, strict=True):
             if word in params and word != param and word not in moved:
@@ -288,7 +289,7 @@ class _FunctionEmitter:
     def _binding(self, binding: Binding) -> None:
         self.current = binding
         var = binding.var
-        if type(binding) is MatchCast and not self._is_checked:
+        if isinstance(binding, MatchCast) and not self._is_checked:
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
         span = binding.span
         if span is not None:
@@ -299,21 +300,21 @@ class _FunctionEmitter:
         self._words[var] = self._value(binding.value, is_used)
 
     def _value(self, value: Expr, is_used: bool) -> int:
-        if type(value) is Call:
+        if isinstance(value, Call):
             return self._call(value, is_used)
-        if type(value) is If:
+        if isinstance(value, If):
             return self._if(value)
         if isinstance(value, Var):
-            # A copy, so that killing one of the names leaves the other.
+            # A copy, so that killing one of the variables does not affect the other.
             return self._in_new_register(self._operand(value))
-        if type(value) is Function:
+        if isinstance(value, Function):
             raise TypeError("a local function is left; run LambdaLift first")
         return self._operand(value)
 
     # Operands
 
     def _operand(self, expr: Expr) -> int:
-        rule = _OPERANDS.get(type(expr))
+        rule = _OPERANDS.get(KINDS[type(expr)])
         if rule is None:
             raise TypeError(
                 f"{expr} ({type(expr).__name__} of type {expr.ty}) cannot be an operand; scalars "
@@ -336,7 +337,7 @@ class _FunctionEmitter:
         return self._word(int, expr.value)
 
     def _bool(self, value: int) -> int:
-        """A bool is computed: the constants of TVM's stream are none."""
+        """A bool is computed at run time, since TVM's binary format has no bool constants."""
         dst = self._new_register()
         self._builder.emit_call("vm.builtin.read_if_cond", [self._builder.imm(value)], dst)
         return dst
@@ -359,8 +360,8 @@ class _FunctionEmitter:
         return self._word(Shape, tuple(dims))
 
     def _word(self, convert: Callable[[Any], Any], content: Hashable) -> int:
-        """The word of the constant that `convert` makes of a content; functions have few of them,
-        over and over."""
+        """Return the operand word of the constant `convert(content)`; cached, since functions use
+        the same few constants again and again."""
         key = convert, content
         word = self._constants.get(key)
         if word is None:
@@ -382,7 +383,7 @@ class _FunctionEmitter:
 
     def _global_var(self, var: Any) -> int:
         func = self._mod[var]
-        kind = FuncKind.BYTECODE if type(func) is Function else FuncKind.PACKED
+        kind = FuncKind.BYTECODE if isinstance(func, Function) else FuncKind.PACKED
         symbol = symbol_of(func, var)
         self._builder.declare_function(symbol, kind)
         return self._builder.f(symbol)
@@ -398,11 +399,11 @@ class _FunctionEmitter:
 
     def _call(self, call: Call, is_used: bool) -> int:
         op = call.op
-        if type(op) is Op:
+        if isinstance(op, Op):
             return self._call_op(op, call, is_used)
-        if type(op) is ExternFunc:
+        if isinstance(op, ExternFunc):
             return self._emit_call(op.global_symbol, self._operands(call.args), call, is_used)
-        if type(op) is GlobalVar:
+        if isinstance(op, GlobalVar):
             programs = self._programs.get(op)
             if programs is not None:
                 heap = self._operands(call.args)
@@ -412,7 +413,7 @@ class _FunctionEmitter:
                 return self._builder.void_arg()
             callee = self._mod[op]
             symbol = symbol_of(callee, op)
-            if type(callee) is Function:
+            if isinstance(callee, Function):
                 self._builder.declare_function(symbol, FuncKind.BYTECODE)
             return self._emit_call(symbol, self._operands(call.args), call, is_used)
         args = [self._builder.vm_state(), self._operand(op), *self._operands(call.args)]
@@ -432,7 +433,7 @@ class _FunctionEmitter:
             self._builder.emit_call(name, args)
             if not is_used:
                 return self._builder.void_arg()
-            name, args = "vm.builtin.make_tuple", []  # who uses nothing gets the empty tuple
+            name, args = "vm.builtin.make_tuple", []  # stands for no value
         dst = self._new_register()
         self._builder.emit_call(name, args, dst)
         return dst
@@ -448,7 +449,7 @@ class _FunctionEmitter:
             return builder.void_arg()
         if op is _WITH_CONTEXT:
             callee, packed = call.args
-            fields = packed.fields if type(packed) is Tuple else tuple(packed)
+            fields = packed.fields if isinstance(packed, Tuple) else tuple(packed)
             args = [builder.vm_state(), *self._operands(fields)]
             return self._emit_call(callee.global_symbol, args, call, is_used)  # type: ignore[attr-defined]
         if op is _ALLOC_STORAGE:
@@ -463,7 +464,7 @@ class _FunctionEmitter:
     # Control flow
 
     def _begin_if(self, expr: If) -> Label:
-        """Emit the decision; returns where the other branch has to be bound."""
+        """Emit the test of the condition; returns the label of the false branch."""
         builder = self._builder
         cond = self._new_register()
         builder.emit_call("vm.builtin.read_if_cond", [self._operand(expr.cond)], cond)
@@ -489,7 +490,8 @@ class _FunctionEmitter:
         return merged
 
     def _release(self, branch: SeqExpr, word: int) -> None:
-        """Empty the register of a branch's result, which would hold it to the function's end."""
+        """Clear the register of a branch's result, which otherwise keeps it alive until the
+        function ends."""
         if self._is_register(word) and any(
             binding.var is branch.body for block in branch.blocks for binding in block.bindings
         ):
@@ -497,15 +499,15 @@ class _FunctionEmitter:
 
 
 def has_shape_heap(func: Function) -> bool:
-    """Whether VMShapeLower has been here: its checks stand before each match_cast."""
+    """Check whether VMShapeLower has run; it has put checks before each match_cast."""
     if not func.body.blocks:
         return False
     value = func.body.blocks[0].bindings[0].value
-    return type(value) is Call and (
+    return isinstance(value, Call) and (
         value.op is _NULL_VALUE
         or (
             value.op is _WITH_CONTEXT
-            and type(value.args[0]) is ExternFunc
+            and isinstance(value.args[0], ExternFunc)
             and value.args[0].global_symbol == "vm.builtin.alloc_shape_heap"
         )
     )
@@ -513,7 +515,7 @@ def has_shape_heap(func: Function) -> bool:
 
 def _is_kill(binding: Binding) -> bool:
     value = binding.value
-    return type(value) is Call and value.op is _KILL
+    return isinstance(value, Call) and value.op is _KILL
 
 
 _OPERANDS: Final[dict[type, Callable[[_FunctionEmitter, Any], int]]] = {

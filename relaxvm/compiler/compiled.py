@@ -1,7 +1,7 @@
-"""Functions of VM-TIR become Python text, which a virtual machine runs.
+"""Generation of Python text from functions in VM-TIR, for the compiled mode.
 
-The text has one Python function per function of the program, whose variables are called as those of
-the program are; see `relaxvm.generated` for how it is run.
+The text has one Python function per function of the program, with the same names of variables; see
+`relaxvm.vm.compiled_functions` for how it is run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..exec_builder import ExecBuilder
 from ..executable import VMExecutable
-from ..generated import CompiledFunctions, GeneratedCode, Tensors
+from ..executable.debug_info import DebugInfo, Span
+from ..executable.exec_builder import ExecBuilder
 from ..ir import (
     Call,
     Expr,
@@ -26,15 +26,16 @@ from ..ir import (
     TupleType,
 )
 from ..isa import decode_arg
+from ..messages import describe
 from ..script.names import Names
-from ..source import DebugInfo, Span
 from ..tir import Evaluate, IfThenElse, PrimFunc, SeqStmt, Stmt
 from ..tir.intrinsics import (
     ANYLIST_GETITEM,
     ANYLIST_SETITEM_CALL_CPACKED,
     ANYLIST_SETITEM_CALL_PACKED,
 )
-from ..values import Shape, describe
+from ..values import Shape
+from ..vm.compiled_functions import CompiledFunctions, GeneratedCode, Tensors
 from .codegen import symbol_of
 from .vm_tir import VMTIRFunction, emit_vm_tir
 
@@ -47,29 +48,29 @@ _NULL_VALUE: Final = "vm.builtin.null_value"
 _READ_COND: Final = "vm.builtin.read_if_cond"
 _MAKE_TUPLE: Final = "vm.builtin.make_tuple"
 _INLINE: Final = frozenset({_COPY, _INVOKE, _MAKE_TUPLE, _NULL_VALUE})
-"""What Python does itself."""
+"""Builtins that are written as Python code instead of calls."""
 _WITHOUT_EFFECT: Final = frozenset({_COPY, _MAKE_TUPLE, _NULL_VALUE})
 _SETTING: Final = (ANYLIST_SETITEM_CALL_PACKED, ANYLIST_SETITEM_CALL_CPACKED)
 _INDENT: Final = "    "
 _SHOWN: Final = 60
-"""Characters of a string that is shown as it is."""
+"""Strings of at most this many characters are written literally."""
 
 _Rest = tuple[()] | tuple[Sequence[Stmt], "_Rest"]
-"""What follows a statement: the rest of its block, and what follows that."""
+"""The continuation of a statement: the rest of its block, and the continuation of that."""
 
 
 def build_compiled(
     builder: ExecBuilder, mod: IRModule, programs: Mapping[GlobalVar, tuple[Shape, ...]]
 ) -> VMExecutable:
-    """The executable of a lowered module in compiled mode, with its PrimFuncs.
+    """Return the executable of a lowered module in compiled mode, with its PrimFuncs.
 
     Args:
-        builder: gets constants and the function table.
-        programs: functions on the shape heap, and what they compute; a call of one is a call of
-            ``relaxvm.builtin.compute_shape`` for each of its programs.
+        builder: receives the constants and the function table.
+        programs: shape functions -> their shape programs; a call of such a function becomes a call
+            of ``relaxvm.builtin.compute_shape`` for each of its programs.
 
     Raises:
-        TypeError: an expression that lowering should have removed; the note says where.
+        TypeError: the module has an expression that is not lowered; a note names the function.
     """
     functions = emit_vm_tir(builder, mod)
     steps = {symbol_of(mod[var], var): program for var, program in programs.items()}
@@ -104,12 +105,12 @@ def python_text(
     programs: Mapping[str, tuple[Shape, ...]],
     sources: Mapping[str, str],
 ) -> GeneratedCode:
-    """VM-TIR as Python.
+    """Return functions in VM-TIR as Python code.
 
     Args:
-        builder: has the constants and the function table that the code refers to.
-        programs: functions on the shape heap, by name.
-        sources: texts of the files that spans name.
+        builder: the constants and the function table that the code refers to.
+        programs: shape programs by the name of the shape function.
+        sources: texts of the files that spans refer to.
     """
     module = _Module(builder, functions, programs)
     for function in functions:
@@ -118,7 +119,7 @@ def python_text(
 
 
 class _Module:
-    """The text of a module as it grows."""
+    """The text of a module under construction."""
 
     def __init__(
         self,
@@ -148,17 +149,17 @@ class _Module:
         return _COMPUTE_SHAPE if name in self._programs else name
 
     def line(self, text: str, span: Span | None = None, variable: str | None = None) -> None:
-        """Add a line, which comes from a place in the source."""
+        """Add a line, with its location in the source and the variable that it sets, if any."""
         self._lines.append(text)
         self._locations.append((len(self._lines), span, variable))
 
     @property
     def size(self) -> int:
-        """Number of lines."""
+        """The number of lines."""
         return len(self._lines)
 
     def name_at(self, index: int) -> str | None:
-        """A function of the table by its name, None if it is not in the text."""
+        """The Python name of a function of the table, None if it is not in the text."""
         name = self._executable.functions[index].name
         return name if name in self.functions else None
 
@@ -171,7 +172,7 @@ class _Module:
         return "; ".join(f"{function}({', '.join(args)}, c[{index}])" for _, index in words)
 
     def constant(self, index: int) -> str:
-        """A constant of the pool; short text is shown as it is."""
+        """A constant of the pool; short strings are written literally."""
         value = self._executable.constants[index]
         if type(value) in (bool, int, type(None)) or (type(value) is str and len(value) <= _SHOWN):
             return repr(value)
@@ -216,7 +217,7 @@ class _FunctionWriter:
         names.pop()
 
     def _block(self, body: Stmt, indent: str, rest: _Rest) -> bool:
-        """Write statements, after which `rest` follows; whether they end with a return."""
+        """Write statements, with `rest` as continuation; returns whether they end with a return."""
         statements = _listed(body)
         for i, stmt in enumerate(statements):
             following = (statements[i + 1 :], rest)
@@ -241,9 +242,9 @@ class _FunctionWriter:
             self._module.line(f"{indent}pass")
 
     def _evaluate(self, stmt: Evaluate, indent: str, rest: _Rest) -> bool:
-        """Write a statement; whether it is a return."""
+        """Write a statement; returns whether it is a return."""
         call = stmt.value
-        if type(call) is not Call:
+        if not isinstance(call, Call):
             return False
         register, span = _destination(call), stmt.span
         name, args = _name_and_args(call)
@@ -265,7 +266,7 @@ class _FunctionWriter:
         return text.startswith("return ")
 
     def _is_tail_call(self, call: Call, register: int, rest: _Rest) -> bool:
-        """Whether a function calls itself, and does nothing afterwards but to return the result."""
+        """Whether a call is one of the function itself, followed only by a return of the result."""
         name, args = _name_and_args(call)
         if name != _INVOKE or self._called_function(args[1]) != self._function.name:
             return False
@@ -273,7 +274,7 @@ class _FunctionWriter:
             statements, rest = rest
             for stmt in statements:
                 later = stmt.value if type(stmt) is Evaluate else None
-                if type(later) is not Call:
+                if not isinstance(later, Call):
                     return False
                 target = _destination(later)
                 name, args = _name_and_args(later)
@@ -284,13 +285,13 @@ class _FunctionWriter:
         return register == self._result
 
     def _called_function(self, callee: Expr) -> str | None:
-        """The function of the program that a value is."""
-        if type(callee) is Call and callee.args[0] is self._functions:
+        """The name of the function of the program that a callee is, or None."""
+        if isinstance(callee, Call) and callee.args[0] is self._functions:
             return self._module.name_at(_index(callee))
         return None
 
     def _register_of(self, value: Expr) -> int | None:
-        if type(value) is Call and value.op is ANYLIST_GETITEM:
+        if isinstance(value, Call) and value.op is ANYLIST_GETITEM:
             return _index(value) if value.args[0] is self._registers else None
         return None
 
@@ -320,7 +321,7 @@ class _FunctionWriter:
             return repr(value.value)
         if type(value) is FloatImm:
             return repr(value.value) if math.isfinite(value.value) else f"float('{value.value}')"
-        if type(value) is not Call or value.op is not ANYLIST_GETITEM:
+        if not isinstance(value, Call) or value.op is not ANYLIST_GETITEM:
             return "None"
         index = _index(value)
         if value.args[0] is self._registers:
@@ -347,12 +348,12 @@ def _calls(stmt: Stmt) -> Iterator[Call]:
             yield from _calls(each.then_case)
             if each.else_case is not None:
                 yield from _calls(each.else_case)
-        elif type(each) is Evaluate and type(each.value) is Call:
+        elif type(each) is Evaluate and isinstance(each.value, Call):
             yield each.value
 
 
 def _destination(call: Call) -> int | None:
-    """The register that the result of a call goes to."""
+    """The destination register of a call."""
     return _index(call) if call.op in _SETTING else None
 
 
@@ -362,6 +363,6 @@ def _index(call: Call) -> int:
 
 
 def _name_and_args(call: Call) -> tuple[str, Sequence[Expr]]:
-    """What is called, and with what."""
+    """The name of the callee, and the arguments."""
     name, *args = call.args[2:] if call.op in _SETTING else call.args
     return name.value, args  # type: ignore[attr-defined]

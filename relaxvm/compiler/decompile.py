@@ -1,9 +1,9 @@
-"""Bytecode as script: what a program does, for those who hold only its file.
+"""Decompiler: bytecode as readable script.
 
-The text is Relax as far as bytecode says as much: builtins of the VM appear as the operators that
-they come from, registers under the names of their variables, symbolic dimensions as slots of the
-shape heap (``heap[0] := _`` where a slot is set).  What Relax has no form for is Python: ``while
-True``, and ``goto`` to a label.
+As far as possible the text is Relax: builtins of the VM appear as the operators that they came
+from, registers under the names of their variables, symbolic dimensions as slots of the shape heap
+(``heap[0] := _`` sets a slot).  Control flow that Relax cannot express is written as ``while
+True``, and as ``goto`` to a label.
 """
 
 from __future__ import annotations
@@ -16,48 +16,49 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import shape_program
-from ..executable import FunctionInfo, VMExecutable
-from ..generated import CompiledFunctions
+from ..dtypes import dtype_name
+from ..executable import FunctionInfo, VMExecutable, shape_program
+from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
 from ..isa import VM_REGISTER, VOID_REGISTER, Arg, ArgKind, FuncKind, Instruction, Opcode
+from ..messages import describe, readable
 from ..script.names import Names, identifier, quoted
-from ..shape_codes import MakeShapeCode, MatchShapeCode
-from ..values import Shape, describe, dtype_name, readable
-from ..verified import ensure_verified
+from ..values import Shape
+from ..verify.verified import ensure_verified
+from ..vm.compiled_functions import CompiledFunctions
 from .structure import Branch, Jump, Line, Loop, Node, labels_of, structure_of
 
 __all__ = ["decompile"]
 
 _INDENT: Final = "    "
 _SHORT_TEXT: Final = 40
-"""Characters of a string that stands where it is used; longer ones stand at the top, by number."""
+"""Characters of a string that is written in place; longer ones are listed at the top, by number."""
 _SHORT_SHAPE: Final = 16
-"""Dimensions of such a shape."""
+"""Dimensions of a shape that is written in place."""
 _SMALL_ARRAY: Final = 8
-"""Elements of such an array."""
+"""Elements of an array that is written in place."""
 _LONGEST: Final = 2000
-"""Characters of a constant at the top."""
+"""Characters of a constant that is listed at the top."""
 _NAME: Final = 60
 _BUILTIN: Final = "vm.builtin."
 _CONTEXT: Final = re.compile(
     r"ErrorContext\(fn=.*?, loc=(?:param\[(\d+)\], param=[^,]*|(return)), annotation=(.*)\) ", re.S
 )
-"""What VMShapeLower lets the checks of a function's parameters and result say."""
+"""The error contexts that VMShapeLower puts into checks of a function's parameters and result."""
 
 
 def decompile(executable: VMExecutable, name: str | None = None) -> str:
-    """An executable, or one function of it, as readable script.
+    """Return an executable, or one of its functions, as readable script.
 
-    It is for reading: what it shows is what the code does, but not all of it can be parsed again.
+    The text is equivalent to the code, but not all of it can be parsed.
 
     Args:
-        executable: any that passes the verifier.
-        name: a function of its own; all of them if None.
+        executable: an executable that passes the verifier.
+        name: the name of a function; None for all functions.
 
     Raises:
         KeyError: there is no function of that name.
         ValueError: it is a packed function, which has no code.
-        VerifyError: the executable is not fit to run.
+        VerifyError: the executable does not pass the verifier.
     """
     ensure_verified(executable)
     module = _Module(executable)
@@ -73,7 +74,7 @@ def decompile(executable: VMExecutable, name: str | None = None) -> str:
 
 
 class _Module:
-    """What the functions of an executable have in common."""
+    """State that is shared by the functions of an executable."""
 
     def __init__(self, executable: VMExecutable) -> None:
         self.executable = executable
@@ -94,7 +95,7 @@ class _Module:
         return ["@I.ir_module", "class Module:", *indented]
 
     def constants(self) -> list[str]:
-        """The constants that stand by number in the functions written so far."""
+        """The constants that the functions written so far refer to by number."""
         return [f"# c{i} = {text}" for i, text in sorted(self._used.items())]
 
     def function(self, index: int) -> list[str]:
@@ -112,7 +113,7 @@ class _Module:
             yield "# but Python, executable.kernels.code.text"
 
     def constant(self, index: int) -> str:
-        """A constant: as it is if it is short, else by number."""
+        """A constant: in place if it is short, else by number."""
         value = self.executable.constants[index]
         if _is_short(value):
             return _constant_text(value)
@@ -162,7 +163,7 @@ def _one_line(text: str, width: int = _NAME) -> str:
 
 
 class _Reads:
-    """The registers of a function: who reads and who defines them."""
+    """The uses and definitions of the registers of a function."""
 
     def __init__(self, executable: VMExecutable, info: FunctionInfo) -> None:
         self.instructions: dict[int, Instruction] = {}
@@ -229,7 +230,7 @@ class _FunctionWriter:
         return ["@R.function(pure=False)", head, *body]
 
     def _find_annotations(self) -> None:
-        """Types of parameters and result, as the messages of their checks say them."""
+        """Find the types of parameters and result in the messages of their checks."""
         for instruction in self._code.instructions.values():
             args = instruction.args
             if not args or args[-1].kind != ArgKind.CONSTANT:
@@ -279,7 +280,7 @@ class _FunctionWriter:
             yield from self._statements(node.orelse, indent + _INDENT)
 
     def _is_condition(self, pc: int, following: Node | None) -> bool:
-        """Whether an instruction reads the condition of the `if` that follows, and only of it."""
+        """Whether an instruction only reads the condition of the `if` that follows."""
         if type(following) is not Branch or following.pc in self._labels:
             return False
         instruction = self._code.instructions[pc]
@@ -344,7 +345,7 @@ class _FunctionWriter:
     def _listed(self, args: Sequence[Arg]) -> str:
         return ", ".join(map(self._operand, args))
 
-    # Builtins.  A rule answers None where the arguments are not those that it is for.
+    # Builtins.  A rule returns None if it does not handle the arguments.
 
     def _make_tuple(self, args: Sequence[Arg]) -> str:
         return f"({self._listed(args)}{',' if len(args) == 1 else ''})"
@@ -375,7 +376,7 @@ class _FunctionWriter:
         return None if dims is None else f"R.shape([{dims}])"
 
     def _match_shape(self, args: Sequence[Arg]) -> str | None:
-        """A check, with the dimensions that it matches in Python's form for that."""
+        """A check of a shape; dimensions that are stored are written ``heap[i] := _``."""
         dims = self._dims(args[2:-1], _MATCH_DIMS, args[1]) if len(args) > 2 else None
         return None if dims is None else f"R.match_shape({self._operand(args[0])}, [{dims}])"
 
@@ -419,7 +420,7 @@ _Rule = Callable[[_FunctionWriter, Sequence[Arg]], str | None]
 
 
 def _plain(form: str, count: int, *, after_context: bool = False) -> _Rule:
-    """A rule for an operator that takes the builtin's arguments as they are."""
+    """Return a rule for an operator with the same arguments as the builtin."""
 
     def rule(writer: _FunctionWriter, args: Sequence[Arg]) -> str | None:
         if after_context:

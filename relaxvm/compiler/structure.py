@@ -1,7 +1,7 @@
-"""The control flow of bytecode as nested statements: `if`, `while True`, jumps where neither fits.
+"""Structured control flow from bytecode: `if`, `while True`, and jumps for the rest.
 
-A piece of code becomes the body of a statement only if nothing jumps into its middle from outside,
-so what comes out does what the code does, whatever the code is.
+A range of code becomes the body of a statement only if no jump from outside leads into its middle,
+so the statements are equivalent to the code for any control flow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..isa import Opcode
 __all__ = ["Branch", "Jump", "Line", "Loop", "Node", "labels_of", "structure_of"]
 
 MAX_DEPTH: Final = 20
-"""Statements within statements."""
+"""The greatest nesting depth of statements."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Jump:
 
 @dataclass(slots=True)
 class Branch:
-    """The `if` at a pc.  `negated` says that `then` is for a condition that is false."""
+    """The `if` at a pc.  If `negated`, `then` is executed if the condition is false."""
 
     pc: int
     negated: bool
@@ -50,7 +50,7 @@ class Branch:
 
 @dataclass(slots=True)
 class Loop:
-    """A loop without end; `pc` is that of its first instruction."""
+    """An endless loop; `pc` is that of its first instruction."""
 
     pc: int
     body: list[Node]
@@ -60,7 +60,7 @@ Node = Line | Jump | Branch | Loop
 
 
 def structure_of(executable: VMExecutable, info: FunctionInfo) -> list[Node]:
-    """The statements of a bytecode function, which has to be verified."""
+    """Return the statements of a bytecode function, which must be verified."""
     code = _Code(executable, info)
     nodes = _Structurer(code).block(code.start, code.end, frozenset(), None, 0)
     if labels_of(nodes) <= {node.pc for node in _walk(nodes)}:
@@ -69,7 +69,7 @@ def structure_of(executable: VMExecutable, info: FunctionInfo) -> list[Node]:
 
 
 def labels_of(nodes: Sequence[Node]) -> set[int]:
-    """The targets of "goto"."""
+    """Return the targets of "goto"."""
     return {node.target for node in _walk(nodes) if type(node) is Jump and node.kind == "goto"}
 
 
@@ -84,7 +84,7 @@ def _walk(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _flat(code: _Code) -> list[Node]:
-    """Every instruction by itself."""
+    """Every instruction as a statement of its own, without nesting."""
     nodes: list[Node] = []
     for pc in range(code.start, code.end):
         if code.ops[pc] == Opcode.IF:
@@ -100,10 +100,10 @@ class _Code:
     """The jumps of a function.
 
     Attributes:
-        start, end: its pcs.
+        start, end: the range of its pcs.
         ops: pc -> opcode.
-        targets: pc of an `if` or a `goto` -> where it jumps to.
-        last_back: pc -> the last jump back to it.
+        targets: pc of an `if` or a `goto` -> its target.
+        last_back: pc -> the pc of the last backward jump to it.
     """
 
     def __init__(self, executable: VMExecutable, info: FunctionInfo) -> None:
@@ -128,8 +128,8 @@ class _Code:
         self._sources = _Extremes([pc for _, pc in self._jumps])
 
     def is_closed(self, start: int, end: int, first: int | None = None, also: int = -1) -> bool:
-        """Whether no jump leads to the pcs from `start` on and before `end` but from those, from
-        `first` on, and the one at `also`."""
+        """Whether all jumps into the range from `start` to before `end` come from the range itself,
+        from pcs at or after `first`, or from the pc `also`."""
         first = start if first is None else first
         at = (start, also)
         low, high = bisect_left(self._jumps, (start, -1)), bisect_left(self._jumps, (end, -1))
@@ -141,7 +141,7 @@ class _Code:
         return all(self._sources.are_within(*piece, first, end) for piece in pieces)
 
     def final(self, pc: int) -> int:
-        """Where a jump to a pc ends, through jumps that stand there."""
+        """The final target of a jump to a pc, following chains of `goto`."""
         seen = set()
         while self.ops[pc] == Opcode.GOTO and pc not in seen:
             seen.add(pc)
@@ -150,8 +150,8 @@ class _Code:
 
 
 class _Extremes:
-    """Least and greatest of any range of a list, at once: of all ranges whose length is a power of
-    two they are known."""
+    """A sparse table for the least and greatest value of any range of a list in constant time; it
+    stores those of all ranges whose length is a power of two."""
 
     def __init__(self, values: list[int]) -> None:
         level = np.array(values, np.int64)
@@ -163,7 +163,7 @@ class _Extremes:
             half *= 2
 
     def are_within(self, low: int, high: int, least: int, end: int) -> bool:
-        """Whether the values at `low` and up to `high` are at least `least` and below `end`."""
+        """Whether all values at indices `low` to `high` are at least `least` and below `end`."""
         if low >= high:
             return True
         level = (high - low).bit_length() - 1
@@ -180,7 +180,7 @@ class _LoopScope:
 
 
 class _Structurer:
-    """Makes statements of ranges of instructions."""
+    """Converts ranges of instructions to statements."""
 
     def __init__(self, code: _Code) -> None:
         self._code = code
@@ -193,13 +193,12 @@ class _Structurer:
         loop: _LoopScope | None,
         depth: int,
     ) -> list[Node]:
-        """The statements of the pcs from `start` on and before `end`.
+        """Return the statements for the pcs from `start` to before `end`.
 
         Args:
-            follow: the pcs where control is once the statements have ended; one is as good as
-                another.
-            loop: the innermost loop around.
-            depth: number of statements around.
+            follow: equivalent pcs at which control continues after the statements.
+            loop: the innermost enclosing loop.
+            depth: number of enclosing statements.
         """
         code = self._code
         nodes: list[Node] = []
@@ -237,7 +236,7 @@ class _Structurer:
         loop: _LoopScope | None,
         depth: int,
     ) -> int:
-        """Add the statement of the `if` at `pc`; where to go on."""
+        """Add the statement for the `if` at `pc`; returns the pc after it."""
         code = self._code
         orelse = code.targets[pc]
         is_last = orelse in follow
@@ -248,7 +247,7 @@ class _Structurer:
             return pc + 1
         last = then_end - 1
         if not is_last and last > pc and code.ops[last] == Opcode.GOTO:
-            # Perhaps it leads over the other branch.
+            # Perhaps it skips the other branch.
             done = code.targets[last]
             other_end = end if done in follow else done
             is_within = orelse < other_end and (done in follow or done < end)

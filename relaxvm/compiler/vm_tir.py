@@ -1,8 +1,8 @@
-"""Code generation for the compiled mode: functions of a lowered module become VM-TIR.
+"""Code generation for the compiled mode: emits VM-TIR for the functions of a lowered module.
 
-A Relax function ``f`` becomes the PrimFunc ``__vmtir__f(ctx_ptr, r, c, f)``: the VM, and its
-registers, constants and functions as lists.  The first registers hold the parameters, the one
-behind them the result.
+A Relax function ``f`` becomes the PrimFunc ``__vmtir__f(ctx_ptr, r, c, f)``.  Its parameters are
+the VM and lists of its registers, constants and functions.  The first registers hold the parameters
+of the Relax function, the next one the result.
 
 Source: CodeGenVMTIR of apache-tvm 0.27.
 """
@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ..exec_builder import ExecBuilder
+from ..dtypes import as_dtype
+from ..executable.debug_info import Span
+from ..executable.exec_builder import ExecBuilder
 from ..ir import (
     Binding,
     Call,
@@ -39,9 +41,9 @@ from ..ir import (
     Var,
 )
 from ..ir.expr import prim_type
+from ..ir.node import KINDS
 from ..isa import FuncKind, decode_arg
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
-from ..source import Span
 from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
 from ..tir.intrinsics import (
     CALL_PACKED,
@@ -52,13 +54,13 @@ from ..tir.intrinsics import (
     call_packed,
     reinterpret,
 )
-from ..values import Shape, as_dtype
+from ..values import Shape
 from .codegen import has_shape_heap, not_lowered, param_names, symbol_of
 
 __all__ = ["PREFIX", "VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
 
 PREFIX: Final = "__vmtir__"
-"""What the names of functions of VM-TIR begin with."""
+"""Prefix of the names of functions in VM-TIR."""
 
 _NULL_VALUE: Final = Op.get("relax.null_value")
 _WITH_CONTEXT: Final = Op.get("relax.call_builtin_with_ctx")
@@ -71,9 +73,9 @@ class VMTIRFunction:
     """A function as VM-TIR.
 
     Attributes:
-        name: of the Relax function, at run time.
+        name: the name of the Relax function at run time.
         func: the code; its statements have the spans of the bindings.
-        variables: name of the variable that a register holds, None where it holds none.
+        variables: for each register the name of its variable, or None.
         num_params: number of parameters.
     """
 
@@ -89,15 +91,15 @@ class VMTIRFunction:
 
 
 def generate_vm_tir(builder: ExecBuilder, mod: IRModule) -> IRModule:
-    """Declare every Relax function of a lowered module as compiled; returns the module of what is
-    left, in which VM-TIR stands for them.
+    """Declare every Relax function of a lowered module as compiled; returns the module in which
+    they are replaced by VM-TIR.
 
     Raises:
-        TypeError: an expression that lowering should have removed; the note says where.
+        TypeError: the module has an expression that is not lowered; a note names the function.
     """
     rest = mod.copy()
     for var, func in mod.functions.items():
-        if type(func) is Function:
+        if isinstance(func, Function):
             del rest[var]
     for function in emit_vm_tir(builder, mod):
         rest[GlobalVar(PREFIX + function.name)] = function.func
@@ -105,10 +107,10 @@ def generate_vm_tir(builder: ExecBuilder, mod: IRModule) -> IRModule:
 
 
 def emit_vm_tir(builder: ExecBuilder, mod: IRModule) -> list[VMTIRFunction]:
-    """As `generate_vm_tir`, but the functions alone, with what their registers are called."""
+    """As `generate_vm_tir`, but return only the functions, with the names of their registers."""
     found = []
     for var, func in mod.functions.items():
-        if type(func) is not Function:
+        if not isinstance(func, Function):
             continue
         symbol = symbol_of(func, var)
         try:
@@ -120,8 +122,8 @@ def emit_vm_tir(builder: ExecBuilder, mod: IRModule) -> list[VMTIRFunction]:
 
 
 class _FunctionEmitter:
-    """Emits one function.  An expression evaluates to a scalar of TIR that stands for its value,
-    None for that of a call without one."""
+    """Emits one function.  The methods for expressions return a TIR scalar that refers to the
+    value, or None for a call without a value."""
 
     def __init__(self, builder: ExecBuilder, mod: IRModule, symbol: str, func: Function) -> None:
         self._builder = builder
@@ -164,8 +166,8 @@ class _FunctionEmitter:
         return anylist_getitem(self._registers, number)
 
     def _number_of(self, value: Expr | None) -> int | None:
-        """The register that a value is in, None if it is in none."""
-        if type(value) is Call and value.args and value.args[0] is self._registers:
+        """The register that holds a value, or None."""
+        if isinstance(value, Call) and value.args and value.args[0] is self._registers:
             index: Any = value.args[1]
             return int(index.value)
         return None
@@ -183,7 +185,7 @@ class _FunctionEmitter:
 
     @contextmanager
     def _scope(self) -> Iterator[list[Stmt]]:
-        """Statements that are emitted within go to a list of their own."""
+        """Context manager: collect the emitted statements in a new list."""
         outer, self._body = self._body, []
         try:
             yield self._body
@@ -201,12 +203,12 @@ class _FunctionEmitter:
 
     def _binding(self, binding: Binding) -> None:
         var = binding.var
-        if type(binding) is MatchCast and not self._is_checked:
+        if isinstance(binding, MatchCast) and not self._is_checked:
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
         self._span = binding.span
         value = self._value(binding.value)
         if isinstance(binding.value, Var) and value is not None:
-            # A copy, so that killing one of the names leaves the other.
+            # A copy, so that killing one of the variables does not affect the other.
             value = self._set_new("vm.builtin.copy", [value])
         register = self._number_of(value)
         if register is not None and self._variables[register] is None:
@@ -216,7 +218,7 @@ class _FunctionEmitter:
     # Values
 
     def _value(self, expr: Expr) -> Expr | None:
-        rule = _VALUES.get(type(expr))
+        rule = _VALUES.get(KINDS[type(expr)])
         if rule is None:
             raise TypeError(
                 f"{expr} ({type(expr).__name__} of type {expr.ty}) cannot be an operand; scalars "
@@ -236,12 +238,12 @@ class _FunctionEmitter:
             value = self._values[var]
         except KeyError:
             raise TypeError(f"variable {var} is used before it is bound") from None
-        # Who uses nothing gets the empty tuple.
+        # The empty tuple stands for no value.
         return self._set_new("vm.builtin.make_tuple", []) if value is None else value
 
     def _scalar(self, expr: Any) -> Expr:
         value = IntImm("int64", int(expr.value))
-        if expr.ty.dtype == "bool":  # computed: the constants of TVM's stream are none
+        if expr.ty.dtype == "bool":  # computed, since TVM's format has no bool constants
             return self._set_new("vm.builtin.read_if_cond", [value])
         return value
 
@@ -278,7 +280,7 @@ class _FunctionEmitter:
 
     def _global_var(self, var: Any) -> Expr:
         func = self._mod[var]
-        kind = FuncKind.COMPILED if type(func) is Function else FuncKind.PACKED
+        kind = FuncKind.COMPILED if isinstance(func, Function) else FuncKind.PACKED
         return self._function(symbol_of(func, var), kind)
 
     def _extern_func(self, func: Any) -> Expr:
@@ -302,7 +304,7 @@ class _FunctionEmitter:
             return self._kill(call.args[0])
         is_void = type(call.ty) is TupleType and not call.ty.fields
         register = None if is_void else self._new_register()
-        if type(op) is Op:
+        if isinstance(op, Op):
             self._call_op(op, call, register)
         else:
             self._call_function(op, call, register)
@@ -318,7 +320,7 @@ class _FunctionEmitter:
     def _call_op(self, op: Op, call: Call, register: int | None) -> None:
         if op is _WITH_CONTEXT:
             callee, packed = call.args
-            fields = packed.fields if type(packed) is Tuple else tuple(packed)
+            fields = packed.fields if isinstance(packed, Tuple) else tuple(packed)
             name: str = callee.global_symbol  # type: ignore[attr-defined]
             self._call_packed(name, [self._context, *self._operands(fields)], register)
         elif op is _ALLOC_STORAGE:
@@ -333,9 +335,9 @@ class _FunctionEmitter:
 
     def _call_function(self, op: Expr, call: Call, register: int | None) -> None:
         args = self._operands(call.args)
-        if type(op) is ExternFunc:
+        if isinstance(op, ExternFunc):
             self._call_packed(op.global_symbol, args, register)
-        elif type(op) is GlobalVar and type(self._mod[op]) is PrimFunc:
+        elif isinstance(op, GlobalVar) and isinstance(self._mod[op], PrimFunc):
             self._call_own(symbol_of(self._mod[op], op), args, register)
         else:
             args = [self._context, self._operand(op), *args]

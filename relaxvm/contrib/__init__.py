@@ -1,1 +1,1 @@
-"""Bridges to other packages, each in a module of its own that needs its package."""
+"""Bridges to other packages, one module per package, which is only needed by that module."""

@@ -1,8 +1,8 @@
-"""The programs that relaxvm compiles: expressions, types, modules, and what is true of them.
+"""The intermediate representation of a program: expressions, types, functions and modules.
 
-Nodes are in `expr`, scalars in `prim`, the record of an operator in `op`, modules in `module`;
-`visitor` walks and rewrites, `arith` simplifies scalars, `infer` gives types, `equality` compares,
-`json` stores, `block_builder` builds.
+Nodes are defined in `expr`, scalars in `prim`, operators in `op`, modules in `module`.  `visitor`
+walks and rewrites programs, `arith` simplifies scalars, `infer` infers types, `equality` compares
+nodes, `json` stores them, `block_builder` builds programs.
 """
 
 # ruff: noqa: F403

@@ -1,14 +1,15 @@
-"""Symbolic integers: equality that is proven, simplification, bounds.
+"""Symbolic integer arithmetic: proofs of equality, simplification, bounds.
 
-An integer expression is brought into a normal form, a polynomial with integer coefficients over
-atoms.  An atom is a variable, a floor division, a maximum, or an expression that is not looked
-into.  Everything else is written by these: ``a % b`` is ``a - b * (a // b)``, ``min(a, b)`` is
-``-max(-a, -b)``, a shift is a multiplication or division.  Equal normal forms mean equal values;
-different ones mean nothing.
+An integer expression is converted to a normal form: a polynomial with integer coefficients over
+atoms.  An atom is a variable, a floor division, a maximum, or an opaque expression.  Everything
+else is expressed by these: ``a % b`` is ``a - b * (a // b)``, ``min(a, b)`` is ``-max(-a, -b)``, a
+shift is a multiplication or division.  Equal normal forms mean equal values; different normal
+forms mean that nothing is known.
 
-Integers are taken as of unlimited width, as everywhere in compilers of tensor programs: what
-overflows when the program runs is wrong before it gets here.  A division by zero has no value, so
-``n * m // m`` equals ``n``.  Unsigned integers and floats are compared as they are written.
+Integers have unlimited width here, as is usual in compilers of tensor programs: a program whose
+integers overflow at run time is wrong already.  A division by zero has no value, so
+``n * m // m`` equals ``n``.  Unsigned integers and floats are equal only if they are written the
+same way.
 """
 
 from __future__ import annotations
@@ -60,25 +61,25 @@ __all__ = [
 ]
 
 Monomial = tuple[int, ...]
-"""Numbers of atoms, sorted; one that is squared stands twice."""
+"""Numbers of atoms, sorted; a squared atom appears twice."""
 
 Polynomial = dict[Monomial, int]
-"""Monomial -> coefficient, which is not 0.  Not changed once it is made."""
+"""Monomial -> nonzero coefficient.  Never modified after construction."""
 
 Bound = int | float
 """An integer, or plus or minus infinity."""
 
 _MAX_TERMS: Final = 512
-"""A product that would have more terms than this is not multiplied out."""
+"""A product with more terms than this is not expanded."""
 
 _MAX_CHOICES: Final = 8
-"""A maximum of more operands than this is not looked into."""
+"""A maximum of more operands than this is opaque."""
 
 _DEPTH: Final = 4
-"""How many relations between atoms the search for bounds follows one after the other."""
+"""Depth of the search for bounds: the number of relations between atoms that it chains."""
 
 _GREATEST: Final = (1 << 63) - 1
-"""No integer is greater."""
+"""The greatest int64."""
 
 _ONE: Final[Polynomial] = {(): 1}
 
@@ -128,12 +129,12 @@ def _constant(p: Polynomial) -> int | None:
 
 
 def _content(p: Polynomial) -> int:
-    """Greatest common divisor of the coefficients of terms with atoms."""
+    """The greatest common divisor of the coefficients of all terms but the constant."""
     return gcd(*[c for monomial, c in p.items() if monomial])
 
 
 def _quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
-    """monomial / divisor where it divides."""
+    """monomial / divisor, or None if it does not divide."""
     rest = list(monomial)
     for atom in divisor:
         if atom not in rest:
@@ -143,12 +144,12 @@ def _quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
 
 
 def _leading(p: Polynomial) -> Monomial:
-    """The greatest monomial in an order that multiplication keeps."""
+    """The greatest monomial in an order that is preserved by multiplication."""
     return max(p, key=lambda monomial: (len(monomial), [-atom for atom in monomial]))
 
 
 def _exact_quotient(p: Polynomial, q: Polynomial) -> Polynomial | None:
-    """p / q where q divides p, else None."""
+    """p / q, or None if q does not divide p."""
     rest, result = dict(p), {}
     lead = _leading(q)
     while rest:
@@ -170,20 +171,20 @@ def _key(p: Polynomial) -> tuple[tuple[Monomial, int], ...]:
 
 
 class _Atom:
-    """What a number in a monomial stands for."""
+    """An indivisible factor of a monomial, which refers to it by number."""
 
     __slots__ = ("expr",)
 
     expr: Any
-    """A variable or an expression that is not looked into."""
+    """A variable or an opaque expression."""
 
     def __init__(self, expr: Any = None) -> None:
         self.expr = expr
 
 
 class _Quotient(_Atom):
-    """floor(p / q).  Where q is constant it is above 1, and the coefficients of p lie between 0 and
-    q and have no factor in common with it."""
+    """floor(p / q).  A constant q is above 1, and then the coefficients of p lie between 0 and q
+    and have no common factor with it."""
 
     __slots__ = ("p", "q")
 
@@ -194,7 +195,7 @@ class _Quotient(_Atom):
 
 
 class _Maximum(_Atom):
-    """The greatest of several polynomials, of which one is 0."""
+    """The maximum of several polynomials, one of which is 0."""
 
     __slots__ = ("choices",)
 
@@ -204,24 +205,24 @@ class _Maximum(_Atom):
 
 
 def _is_integer(expr: Expr) -> bool:
-    """Whether rules of integers hold: signed, or bool as 0 and 1."""
+    """Whether the integer rules apply: to signed integers, and to bool as 0 and 1."""
     ty = expr.ty
     return type(ty) is PrimType and (ty.dtype.startswith("int") or ty.dtype == "bool")
 
 
 class _Normalizer:
-    """Expressions to polynomials; numbers atoms and knows bounds of variables."""
+    """Converts expressions to polynomials; numbers the atoms and knows bounds of variables."""
 
     __slots__ = ("atoms", "bounds", "intervals", "limits", "numbers")
 
     atoms: list[_Atom]
     numbers: dict[Any, int]
     bounds: dict[int, tuple[Bound, Bound]]
-    """Number of a variable -> its least and greatest value."""
+    """Number of a variable -> its least and greatest value, where these are constants."""
     limits: dict[int, tuple[Polynomial | None, Polynomial | None]]
-    """The same for bounds that are no constants."""
+    """The same for bounds that are expressions."""
     intervals: dict[Any, tuple[Bound, Bound]]
-    """What was found for a polynomial at a depth: nested ones ask for the same again and again."""
+    """Cache of `interval` by polynomial and depth: nested atoms ask for the same ones often."""
 
     def __init__(self) -> None:
         self.atoms = []
@@ -231,7 +232,7 @@ class _Normalizer:
         self.intervals = {}
 
     def number(self, key: Any, make: Callable[..., _Atom], *args: Any) -> int:
-        """The number of the atom of a key, which is made if there is none."""
+        """Return the number of the atom with a key; create the atom if there is none."""
         found = self.numbers.get(key)
         if found is None:
             found = self.numbers[key] = len(self.atoms)
@@ -239,7 +240,7 @@ class _Normalizer:
         return found
 
     def of_var(self, var: Node) -> int:
-        """The number of a variable, or of any expression as this object."""
+        """Return the number of a variable, or of another expression, compared by identity."""
         return self.number(id(var), _Atom, var)
 
     def polynomial(self, expr: Expr) -> Polynomial:
@@ -305,7 +306,7 @@ class _Normalizer:
     def _minimum(self, e: Any) -> Polynomial:
         for x, other in ((e.a, e.b), (e.b, e.a)):
             if type(x) is IntImm and x.value >= _GREATEST:
-                return self.polynomial(other)  # as in the length of x[a:] in TVM's text
+                return self.polynomial(other)  # occurs in the length of x[a:] in TVM's text
         negated = [_scaled(self.polynomial(x), -1) for x in (e.a, e.b)]
         return _scaled(self.maximum(negated), -1)
 
@@ -330,7 +331,7 @@ class _Normalizer:
         return self._atom(("select", _key(condition), _key(p), _key(q)), e)
 
     def _compare(self, e: Any) -> Polynomial:
-        """A comparison is 1 - [difference < 0], 1 - [difference == 0] or so."""
+        """A comparison becomes [difference < 0], [difference == 0], or 1 minus one of these."""
         if not (_is_integer(e.a) and _is_integer(e.b)):
             return self._opaque(e)
         kind = type(e)
@@ -362,7 +363,7 @@ class _Normalizer:
             return {}
         if p[_leading(p)] < 0:  # p < 0 is not (-p - 1 < 0)
             return _sum(_ONE, self._is_negative(_sum(_scaled(p, -1), _ONE, -1), e), -1)
-        # For f * x + k < 0 with integers it is the same as x + floor(k / f) < 0.
+        # With integers, f * x + k < 0 is equivalent to x + floor(k / f) < 0.
         factor = _content(p)
         p = {m: c // factor for m, c in p.items() if c // factor}
         return self._atom(("negative", _key(p)), e)
@@ -374,7 +375,7 @@ class _Normalizer:
         return self._logic(e, Or)
 
     def _logic(self, e: Any, kind: Any) -> Polynomial:
-        """`and`, `or` of all operands in a row, whose order and repetition does not matter."""
+        """A chain of `and` or of `or`; order and repetition of its operands do not matter."""
         decided = 0 if kind is And else 1
         operands: dict[Any, Polynomial] = {}
         work = [e]
@@ -403,7 +404,7 @@ class _Normalizer:
         return {(self.number(key, _Atom, e),): 1}
 
     def _written(self, value: Any) -> Any:
-        """A key of something by what it is made of, integers in it by their normal form."""
+        """A structural key, in which integers are represented by their normal form."""
         if isinstance(value, (Var, Type)) and not isinstance(value, PrimType):
             return "object", self.of_var(value)
         if isinstance(value, FloatImm):
@@ -426,7 +427,7 @@ class _Normalizer:
         )
         return type(value), dtype, parts
 
-    # Operations on polynomials that have rules of their own
+    # Operations on polynomials
 
     def floor_divide(self, p: Polynomial, q: Polynomial) -> Polynomial:
         """floor(p / q)"""
@@ -469,7 +470,7 @@ class _Normalizer:
         return _sum(whole, self._quotient_atom(rest, {(): divisor}))
 
     def _inner_quotient(self, p: Polynomial) -> int | None:
-        """The only atom in p, with coefficient 1, that is a division by a constant."""
+        """The only atom of p that is a division by a constant, if its coefficient is 1."""
         found = None
         for monomial, coefficient in p.items():
             if len(monomial) == 1:
@@ -520,15 +521,15 @@ class _Normalizer:
         return self._atom(key, e if type(e) is Div else Div(e.a, e.b))
 
     def maximum(self, choices: Iterable[Polynomial]) -> Polynomial:
-        """The greatest of several."""
+        """The maximum of several polynomials."""
         flat: list[Polynomial] = []
         for p in choices:
             flat += self._choices(p)
         kept = self._without_dominated(flat)
         if len(kept) == 1:
             return kept[0]
-        # Relative to one of them, chosen by the differences alone, so that it does not matter
-        # what has been added to all.
+        # Written relative to one of them, chosen by the differences alone, so that the result does
+        # not depend on terms common to all.
         relative = [(tuple(sorted(_key(_sum(p, base, -1)) for p in kept)), base) for base in kept]
         keys, base = min(relative, key=lambda pair: pair[0])
         factor = gcd(*(c for key in keys for _, c in key))
@@ -537,7 +538,7 @@ class _Normalizer:
         return _sum(base, {(atom,): factor})
 
     def _choices(self, p: Polynomial) -> list[Polynomial]:
-        """p, or where it is a maximum plus something the operands of that maximum."""
+        """The operands, if p is a maximum plus something; else p alone."""
         found = [
             monomial[0]
             for monomial, coefficient in p.items()
@@ -568,7 +569,7 @@ class _Normalizer:
     # Bounds
 
     def interval(self, p: Polynomial, depth: int = _DEPTH) -> tuple[Bound, Bound]:
-        """Least and greatest value that p can have, as far as is known."""
+        """Bounds on the value of p, as far as they are known."""
         value = _constant(p)
         if value is not None:
             return value, value
@@ -601,7 +602,7 @@ class _Normalizer:
     def _by_atom(
         self, p: Polynomial, monomial: Monomial, coefficient: int, depth: int
     ) -> tuple[Bound, Bound] | None:
-        """Bounds of p by what is known of one of its atoms in relation to others."""
+        """Bounds of p that follow from how one of its atoms relates to others."""
         atom = self.atoms[monomial[0]]
         rest = dict(p)
         del rest[monomial]
@@ -624,7 +625,7 @@ class _Normalizer:
         if isinstance(atom, _Quotient) and rest:
             divisor = _constant(atom.q)
             if divisor:
-                # d * floor(x / d) = x - m with m in [0, d), so d * p is as follows.
+                # d * floor(x / d) = x - m with m in [0, d); so compute bounds of d * p.
                 scaled = _sum(_scaled(rest, divisor), atom.p, coefficient)
                 low, high = self.interval(scaled, depth - 1)
                 slack = -coefficient * (divisor - 1)
@@ -677,7 +678,7 @@ class _Normalizer:
             return _floor(low, divisor), _floor(high, divisor)
         if self.interval(atom.q, depth - 1)[0] <= 0:
             return -inf, inf
-        # By a positive divisor: nearer to zero, or -1.
+        # A positive divisor moves a value towards zero, but a negative value at most to -1.
         return (0 if low >= 0 else low), (high if high >= 0 else -1)
 
 
@@ -690,7 +691,7 @@ def _times(x: Bound, y: Bound) -> Bound:
 
 
 def _powers(low: Bound, high: Bound, power: int) -> tuple[Bound, Bound]:
-    """Ends of the interval of x ** power for x in [low, high]."""
+    """The interval of x ** power for x in [low, high]."""
     if power == 1:
         return low, high
     a, b = low**power, high**power
@@ -723,11 +724,11 @@ _RULES: Final[dict[type, Callable[[_Normalizer, Any], Polynomial]]] = {
 
 
 class _Simplifier:
-    """Builds short expressions, in TVM's order: positive terms before negative ones, by falling
-    coefficient, then as they first stand; factors as they first stand, their constant last.
+    """Builds short expressions, in TVM's order: positive terms before negative ones, by decreasing
+    coefficient, then in order of appearance; factors in order of appearance, the constant last.
 
     There are two candidates.  One keeps the structure and collects equal terms; the other is built
-    of the normal form, with products multiplied out.  The shorter is taken, the first if equal.
+    from the normal form, with products expanded.  The shorter one wins, in a tie the first.
     """
 
     __slots__ = ("done", "normalizer")
@@ -737,7 +738,7 @@ class _Simplifier:
         self.done: dict[int, tuple[Expr, Expr]] = {}
 
     def simplify(self, e: Expr) -> Expr:
-        """The expression, or a shorter one of the same value."""
+        """Return a shorter expression of the same value, or the expression itself."""
         if not e.FIELDS or isinstance(e, (IntImm, FloatImm)):
             return e
         known = self.done.get(id(e))
@@ -754,7 +755,7 @@ class _Simplifier:
         try:
             best = self._best(e)
         except OverflowError:
-            return e  # polynomials have coefficients that no data type has
+            return e  # the coefficients of polynomials may exceed every data type
         return e if _identical(e, best) else best
 
     def _best(self, e: Expr) -> Expr:
@@ -796,7 +797,7 @@ class _Simplifier:
         return _build_sum([(c, factors) for c, factors in terms.values() if c], e.ty.dtype)
 
     def _factors(self, e: Expr) -> tuple[list[Expr], int]:
-        """Factors of a product that are no constants, and their constant."""
+        """The non-constant factors of a product, and its constant factor."""
         factors: list[Expr] = []
         constant = 1
         work = [e]
@@ -819,7 +820,7 @@ class _Simplifier:
         return factors, constant
 
     def _atom(self, e: Expr) -> Expr:
-        """An expression that is neither sum nor product, its parts simplified."""
+        """Simplify the operands of an expression that is neither a sum nor a product."""
         return _map_parts(e, self.simplify)
 
     def _condition(self, e: Any) -> Expr:
@@ -837,7 +838,7 @@ class _Simplifier:
         return moved if _size(moved) < _size(kept) else kept
 
     def _compared(self, kind: Any, difference: Polynomial, dtype: str) -> Expr:
-        """difference < 0 or so, with what is negative on the other side."""
+        """A comparison of a difference with 0, with the negative terms moved to the other side."""
         factor = _content(difference)
         if kind in (EQ, NE):
             factor = gcd(factor, difference.get((), 0))
@@ -888,8 +889,8 @@ class _Simplifier:
     def _extreme(
         self, atom: _Maximum, rest: Polynomial, monomial: Monomial, dtype: str
     ) -> tuple[int, list[Expr]]:
-        """A maximum or minimum out of `rest`, into which terms of `rest` are taken that vanish by
-        it."""
+        """Remove a maximum or minimum from `rest`, absorbing the terms of `rest` that cancel in
+        its operands."""
         coefficient = rest.pop(monomial)
         size = abs(coefficient)
         shared: Polynomial = {}
@@ -919,7 +920,7 @@ class _Simplifier:
         terms: list[tuple[int, list[Expr]]],
         dtype: str,
     ) -> None:
-        """s * x - s * q * (x // q) in `rest` becomes the term s * (x % q), if shorter."""
+        """Turn s * x - s * q * (x // q) in `rest` into the term s * (x % q), if that is shorter."""
         lead = _leading(atom.q)
         coefficient = rest.get(tuple(sorted((*lead, number))), 0)
         if not coefficient or coefficient % atom.q[lead]:
@@ -940,14 +941,14 @@ _OPPOSITE: Final[dict[type, Callable[[Expr, Expr], Expr]]] = {
 
 
 def _divides_sum(e: Expr) -> bool:
-    """Whether the normal form is better even if not shorter: (n + 4) // 4 is n // 4 + 1."""
+    """Whether to prefer the normal form even if it is not shorter: (n + 4) // 4 is n // 4 + 1."""
     return type(e) is FloorMod or (type(e) is FloorDiv and type(e.a) in (Add, Sub))
 
 
 def _build_sum(terms: list[tuple[int, list[Expr]]], dtype: str) -> Expr:
-    """Sum of coefficient times product of factors, in order."""
+    """The sum of the terms, each a coefficient and factors, in order."""
     total: Expr | None = None
-    ordered = sorted(terms, key=_place_of_term)
+    ordered = sorted(terms, key=_term_order)
     if (
         ordered
         and ordered[0][1]
@@ -964,7 +965,7 @@ def _build_sum(terms: list[tuple[int, list[Expr]]], dtype: str) -> Expr:
     return prim.immediate(dtype, 0) if total is None else total
 
 
-def _place_of_term(term: tuple[int, list[Expr]]) -> tuple[bool, bool, int, int]:
+def _term_order(term: tuple[int, list[Expr]]) -> tuple[bool, bool, int, int]:
     coefficient, factors = term
     divisor = 0
     if len(factors) == 1 and type(factors[0]) is FloorDiv and type(factors[0].b) is IntImm:
@@ -985,7 +986,7 @@ def _build_product(coefficient: int, factors: list[Expr], dtype: str) -> Expr:
 
 
 def _parts(e: Node) -> list[Expr]:
-    """The expressions that a scalar expression is directly made of, in order."""
+    """The direct operands of a scalar expression, in order."""
     if isinstance(e, BinaryOpExpr):
         return [e.a, e.b]
     parts: list[Expr] = []
@@ -999,7 +1000,7 @@ def _parts(e: Node) -> list[Expr]:
 
 
 def _size(e: Expr) -> int:
-    """Number of nodes."""
+    """The number of nodes."""
     count = 0
     work = [e]
     while work:
@@ -1011,7 +1012,7 @@ def _size(e: Expr) -> int:
 
 
 def _identical(a: Any, b: Any) -> bool:
-    """Whether two scalars are quickly seen to be equal as they are written."""
+    """A quick check whether two scalars are written the same way; may miss cases."""
     while a is not b:
         kind = type(a)
         if kind is not type(b):
@@ -1044,7 +1045,7 @@ _MAKERS: Final[dict[type, Callable[[Any, Any], Expr]]] = {
 
 
 def _map_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with each part changed; itself if none is."""
+    """Apply a function to each operand; returns the expression itself if none changes."""
     if isinstance(e, BinaryOpExpr):
         a, b = change(e.a), change(e.b)
         if a is e.a and b is e.b:
@@ -1086,12 +1087,12 @@ def _with_fields(e: Expr, changed: Mapping[str, Any]) -> Expr:
     return new
 
 
-# What is offered
+# Public functions
 
 
 def free_vars(e: Expr) -> list[Var]:
-    """Variables of a scalar expression that are not defined in it, each once, in order of their
-    first appearance."""
+    """Return the variables that a scalar expression uses and does not define, each once, in order
+    of first appearance."""
     if isinstance(e, Var):
         return [e]
     if type(e) is IntImm:
@@ -1113,8 +1114,8 @@ def free_vars(e: Expr) -> list[Var]:
 
 
 def substitute(e: Expr, values: Mapping[Var, Any]) -> Expr:
-    """A scalar expression with variables replaced by expressions or numbers.  Constants are folded
-    and neutral elements dropped on the way up; what does not change stays the same object."""
+    """Return a scalar expression with variables replaced by expressions or numbers.  Constants are
+    folded and neutral elements dropped; unchanged subexpressions stay the same objects."""
 
     def change(x: Expr) -> Expr:
         if isinstance(x, Var):
@@ -1128,10 +1129,10 @@ def substitute(e: Expr, values: Mapping[Var, Any]) -> Expr:
 
 
 def evaluate(e: Any, values: Mapping[Var, int]) -> Any:
-    """The value of a scalar expression as a Python number, of integers without overflow.
+    """Return the value of a scalar expression as a Python number; integers do not overflow.
 
     Raises:
-        ValueError: a variable has no value, or the expression is no arithmetic.
+        ValueError: a variable has no value, or the expression is not arithmetic.
         ZeroDivisionError: a division by zero.
     """
     kind = type(e)
@@ -1163,10 +1164,10 @@ def evaluate(e: Any, values: Mapping[Var, int]) -> Any:
 
 
 class Analyzer:
-    """What is known of symbolic integers: bounds of variables, and what follows of them.
+    """Proves facts about symbolic integers from the bounds of variables.
 
-    Without bounds a variable is any integer.  The methods are sound and not complete: False means
-    not proven.
+    A variable without bounds may be any integer.  The methods are sound but not complete: False
+    means not proven.
     """
 
     __slots__ = ("_normalizer",)
@@ -1175,8 +1176,8 @@ class Analyzer:
         self._normalizer = _Normalizer()
 
     def bind(self, var: Var, lower: Any = None, upper: Any = None) -> None:
-        """Let a variable be at least `lower` and at most `upper`, ints or expressions of other
-        variables; None is no bound.  What was known of it before is forgotten."""
+        """Set the bounds of a variable: at least `lower` and at most `upper`.  Each is an int, an
+        expression of other variables, or None for no bound.  Replaces earlier bounds."""
         n = self._normalizer
         number = n.of_var(var)
         ends = [None if x is None else n.polynomial(prim.as_scalar(x)) for x in (lower, upper)]
@@ -1191,11 +1192,11 @@ class Analyzer:
             n.limits[number] = ends[0], ends[1]
 
     def simplify(self, e: Expr) -> Expr:
-        """A short expression of the same value; the same object if there is nothing to do."""
+        """Return a short expression of the same value; the same object if nothing changes."""
         return _Simplifier(self._normalizer).simplify(e)
 
     def prove_equal(self, a: Any, b: Any) -> bool:
-        """Whether two scalars are certainly equal."""
+        """Check whether two scalars are provably equal."""
         if a is b:
             return True
         a, b = _operands(a, b)
@@ -1216,28 +1217,28 @@ class Analyzer:
         return bool(n._written(a) == n._written(b))
 
     def prove(self, condition: Any) -> bool:
-        """Whether a condition certainly holds."""
+        """Check whether a condition provably holds."""
         if isinstance(condition, bool):
             return condition
         return _constant(self._normalizer.polynomial(condition)) == 1
 
     def const_bounds(self, e: Expr) -> tuple[int | float, int | float]:
-        """Least and greatest value of an integer, ``-math.inf`` and ``math.inf`` where there is
-        none or it is not known."""
+        """Return the least and the greatest value of an integer; ``-math.inf`` and ``math.inf``
+        where there is no bound or it is not known."""
         n = self._normalizer
         return n.interval(n.polynomial(e))
 
     def normal_form(self, e: Expr) -> Polynomial:
-        """The polynomial that an integer is, its atoms numbered by this analyzer; not to be
-        changed.  Expressions with equal ones are equal."""
+        """Return the normal form of an integer expression, a polynomial over this analyzer's
+        atoms; do not modify it.  Expressions with equal normal forms are equal."""
         return self._normalizer.polynomial(e)
 
     def bounds_of(self, p: Polynomial) -> tuple[int | float, int | float]:
-        """`const_bounds` of a polynomial over this analyzer's atoms."""
+        """Return `const_bounds` of a polynomial over this analyzer's atoms."""
         return self._normalizer.interval(p)
 
     def expression_of(self, p: Polynomial) -> Expr:
-        """A polynomial over this analyzer's atoms as an int64 expression."""
+        """Return a polynomial over this analyzer's atoms as an int64 expression."""
         return _Simplifier(self._normalizer).expression(p, "int64")
 
 
@@ -1249,16 +1250,16 @@ def _operands(a: Any, b: Any) -> Sequence[Expr]:
 
 
 def simplify(e: Expr) -> Expr:
-    """A short expression of the same value, whatever the values of its variables.  TVM's form
-    where that form is cheap to find: ``20 * m * 4`` becomes ``m * 80``."""
+    """Return a short expression that has the same value for all values of its variables.  It is in
+    TVM's form where that form is cheap to find: ``20 * m * 4`` becomes ``m * 80``."""
     return _Simplifier(_Normalizer()).simplify(e)
 
 
 def prove_equal(a: Any, b: Any) -> bool:
-    """Whether two scalars are certainly equal, whatever the values of their variables."""
+    """Check whether two scalars are provably equal for all values of their variables."""
     return a is b or Analyzer().prove_equal(a, b)
 
 
 def prove(condition: Any) -> bool:
-    """Whether a condition certainly holds, whatever the values of its variables."""
+    """Check whether a condition provably holds for all values of its variables."""
     return Analyzer().prove(condition)

@@ -1,7 +1,8 @@
-"""BlockBuilder: write a program binding by binding, normalized and typed as it is written.
+"""BlockBuilder: builds a program binding by binding, normalizing and typing each one.
 
 Normal form (ANF): arguments of calls, tuple elements, conditions and results are leaves: variables,
-constants, scalars, shapes, functions, and as arguments tuples of these.  All else gets a binding.
+constants, scalars, shapes and functions; arguments may also be tuples of these.  Everything else is
+bound to a variable.
 
 Source: ``relax.BlockBuilder`` of apache-tvm 0.27.
 """
@@ -43,8 +44,8 @@ from .expr import (
 )
 from .infer import base_check, function_ret_type, infer_type, type_free_vars
 from .module import IRModule
-from .nesting import roomy
-from .node import Attrs
+from .nesting import with_headroom
+from .node import KINDS, Attrs
 from .op import Op
 
 __all__ = ["BlockBuilder", "is_leaf"]
@@ -55,16 +56,17 @@ _LEAVES: Final = frozenset(
 
 
 def is_leaf(expr: Expr) -> bool:
-    """Whether an expression may be an argument as it stands.  A scalar may, unless it is a call
-    that the VM has to make."""
-    kind = type(expr)
+    """Check whether an expression may be an argument without being bound to a variable.  A scalar
+    may, unless it is a call that the VM has to make."""
+    kind = KINDS[type(expr)]
     if kind in _LEAVES:
         return True
     return is_scalar(expr) and kind not in (Call, If, TupleGetItem, SeqExpr)
 
 
 class _Names:
-    """Unique names: the first taker has the name as it is, the next a number appended."""
+    """Unique names: the first request for a name gets it unchanged, later ones get a number
+    appended."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -84,11 +86,11 @@ class _Names:
 
 
 class _Block:
-    """A block that is being written.
+    """A block under construction.
 
     Attributes:
-        operands: id of an expression that was an operand -> itself, and the variable bound to it:
-            one that stands at several places is computed once.
+        operands: id of an expression that was an operand -> the expression and the variable bound
+            to it; so an expression object that is used several times is computed once.
     """
 
     __slots__ = ("bindings", "is_dataflow", "operands")
@@ -103,7 +105,7 @@ class _Block:
 
 
 class _Scope:
-    """A function or branch that is being written: blocks, and the symbolic variables known."""
+    """A function or branch under construction: its blocks and the symbolic variables in scope."""
 
     __slots__ = ("blocks", "func_name", "open", "params", "symbolic")
 
@@ -178,7 +180,7 @@ class BlockBuilder:
             bb.emit_func_output(out)
         mod = bb.get()
 
-    Every expression that is emitted is brought to normal form and given its type.
+    Every emitted expression is normalized and its type is inferred.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -192,23 +194,23 @@ class BlockBuilder:
     # The module
 
     def get(self) -> IRModule:
-        """The module as it is now; later changes do not reach it."""
+        """Return a copy of the module; later changes do not affect it."""
         return self._module.copy()
 
     finalize = get
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function under a name that is made unique."""
+        """Add a function; `func_name` is made unique."""
         name = self._module.unique_name(func_name)
         self._module[name] = func
         return self._module.get_global_var(name)
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Exchange a function."""
+        """Replace a function."""
         self._module[var] = func
 
     def get_unique_name(self, prefix: str) -> str:
-        """A name for a variable that this builder has not given yet."""
+        """Return a variable name that this builder has not used yet."""
         return self._names.unique(prefix)
 
     # Functions
@@ -221,17 +223,17 @@ class BlockBuilder:
         private: bool = False,
         pure: bool = True,
     ) -> _FunctionScope:
-        """Context manager: what is emitted inside is a function of the module.
+        """Return a context manager that defines a function of the module.
 
         Args:
-            params: may be given to `emit_func_output` instead.
-            private: whether it has no "global_symbol", so that only the module can call it.
+            params: the parameters; may be passed to `emit_func_output` instead.
+            private: if true, the function gets no "global_symbol": only the module can call it.
         """
         if isinstance(params, Var):
             params = [params]
         return _FunctionScope(self, name, params, attrs, private, pure)
 
-    @roomy("function")
+    @with_headroom("function")
     def _begin_function(
         self,
         name: str,
@@ -262,12 +264,14 @@ class BlockBuilder:
         if not failed and not self._finished:
             raise RuntimeError(f"function {name!r} ended without emit_func_output")
 
-    @roomy("emit_func_output")
+    @with_headroom("emit_func_output")
     def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
-        """End the function: its result, and its parameters where `function` was not given them.
+        """End the function with its result, and its parameters if `function` did not get them.
 
         Raises:
-            RuntimeError: not in a function; its result was given before; params twice or never.
+            RuntimeError: not inside `function`; called twice; the parameters are given twice or
+                not at all.
+            ValueError: the module already has a function of this name.
         """
         if self._function is None or self._finished:
             raise RuntimeError("emit_func_output: not within `function`, or called twice")
@@ -275,7 +279,7 @@ class BlockBuilder:
         if params is not None and own_params is not None:
             raise RuntimeError(f"function {name!r}: parameters are given twice")
         if params is None and own_params is None:
-            raise RuntimeError(f"function {name!r}: parameters are given nowhere")
+            raise RuntimeError(f"function {name!r}: no parameters are given")
         chosen = own_params if params is None else params
         chosen = [chosen] if isinstance(chosen, Var) else list(chosen or ())
         if isinstance(output, (list, tuple)):
@@ -288,7 +292,7 @@ class BlockBuilder:
         ret_ty = function_ret_type(chosen, body)
         func = Function(chosen, body, ret_ty, pure, Attrs(attrs))
         if name in self._module:
-            raise ValueError(f"the module has a function {name!r} already")
+            raise ValueError(f"the module already has a function {name!r}")
         self._module[name] = func
         self._finished = True
         return self._module.get_global_var(name)
@@ -296,7 +300,7 @@ class BlockBuilder:
     # Scopes and blocks
 
     def begin_scope(self, params: Sequence[Var] = ()) -> None:
-        """Begin a function body or branch: what follows is emitted there."""
+        """Begin a function body or branch; later bindings are emitted into it."""
         scope = _Scope(self._scopes[-1].symbolic if self._scopes else (), params)
         for param in params:
             scope.know(param.ty)
@@ -306,16 +310,16 @@ class BlockBuilder:
         scope.open = _Block(is_dataflow=False)
 
     def end_scope(self, result: Expr) -> SeqExpr:
-        """End it with its value."""
+        """End the innermost function body or branch; `result` is its value."""
         value = self._result(result)
         scope = self._scopes.pop()
         self._close(scope)
         return SeqExpr(scope.blocks, value)
 
     def _result(self, result: Expr) -> Expr:
-        """A leaf, or a tuple of leaves, for a body."""
+        """Normalize the value of a body to a leaf or a tuple of leaves."""
         normalized = self.normalize(result)
-        if type(normalized) is Tuple or is_leaf(normalized):
+        if isinstance(normalized, Tuple) or is_leaf(normalized):
             return normalized
         return self.emit(normalized, "gv")
 
@@ -326,7 +330,7 @@ class BlockBuilder:
         scope.open = None
 
     def dataflow(self) -> _DataflowScope:
-        """Context manager: what is emitted inside is a `DataflowBlock`."""
+        """Return a context manager that collects the emitted bindings in a `DataflowBlock`."""
         return _DataflowScope(self)
 
     def _scope(self, doing: str) -> _Scope:
@@ -355,7 +359,7 @@ class BlockBuilder:
     # Bindings
 
     def emit(self, expr: Any, name_hint: str = "", span: Any = None) -> Var:
-        """Bind an expression to a new variable."""
+        """Bind an expression to a new variable and return the variable."""
         block = self._current("emit")
         value = self.normalize(convert_to_expr(expr))
         if block.is_dataflow:
@@ -366,7 +370,7 @@ class BlockBuilder:
         return var
 
     def emit_output(self, expr: Any, name_hint: str = "") -> Var:
-        """Bind an expression to a variable that is seen outside of the dataflow block."""
+        """Bind an expression to a variable that is visible outside of the dataflow block."""
         block = self._current("emit_output")
         if not block.is_dataflow:
             raise RuntimeError("emit_output: not within a dataflow block; use emit")
@@ -377,12 +381,12 @@ class BlockBuilder:
         self.emit_normalized(VarBinding(var, value, expr_span(expr)))
         return var
 
-    @roomy("match_cast")
+    @with_headroom("match_cast")
     def match_cast(self, value: Any, ty: Type, name_hint: str = "", span: Any = None) -> Var:
-        """Bind a value to a variable of type `ty`, to be checked when the program runs.
+        """Bind a value to a variable of type `ty`; the type is checked at run time.
 
         Raises:
-            TypeError: no value is of both types.
+            TypeError: no value has both types.
         """
         block = self._current("match_cast")
         expr = self._argument(convert_to_expr(value))
@@ -394,9 +398,9 @@ class BlockBuilder:
         return var
 
     def emit_normalized(self, binding: Binding) -> None:
-        """Append a binding whose value is in normal form and typed."""
+        """Append a binding whose value is in normal form and has a type."""
         scope = self._scope("emit")
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             scope.know(binding.ty)
         var = binding.var
         if type(var.ty) in (PrimType, ShapeType):
@@ -406,37 +410,39 @@ class BlockBuilder:
         scope.open.bindings.append(binding)
 
     def lookup_binding(self, var: Var) -> Expr | None:
-        """What a variable was bound to by this builder, or None."""
+        """Return the value that this builder bound to a variable, or None."""
         return self._bound.get(var)
 
-    # Calls of PrimFuncs made of tensor expressions
+    # Calls of PrimFuncs made from tensor expressions
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-        """Make a PrimFunc of a tensor expression, add it to the module, and call it.  `func` gets
-        te tensors for expressions of tensors and returns te tensors; see `relaxvm.te`."""
+        """Make a PrimFunc from a tensor expression, add it to the module, and return a call of it.
+        Tensor arguments are passed to `func` as te tensors, and it returns te tensors; see
+        `relaxvm.te`."""
         from ..te import call_of_te
 
         return call_of_te(self, func, *args, **kwargs)
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
-        """`call_te`, bound to a variable."""
+        """Bind the result of `call_te` to a variable."""
         name_hint = kwargs.pop("name_hint", "")
         return self.emit(self.call_te(func, *args, **kwargs), name_hint)
 
     # Normal form
 
     def normalize(self, expr: Expr) -> Expr:
-        """The expression in normal form with its type; parts are emitted as bindings."""
-        kind = type(expr)
+        """Return the expression in normal form with its type; nested operands are emitted as
+        bindings."""
+        kind = KINDS[type(expr)]
         if kind is Call:
             return self._call(expr)
         if kind in _LEAVES:
             return expr
-        if type(expr) is Tuple:
+        if isinstance(expr, Tuple):
             fields = self._arguments(expr.fields)
             if fields is not expr.fields:
                 expr = Tuple(fields, expr.span)
-        elif type(expr) is TupleGetItem:
+        elif isinstance(expr, TupleGetItem):
             value = self._argument(expr.tuple_value)
             if value is not expr.tuple_value:
                 expr = TupleGetItem(value, expr.index, expr.span)
@@ -449,15 +455,15 @@ class BlockBuilder:
         return self.infer(expr)
 
     def infer(self, expr: Expr) -> Expr:
-        """An expression in normal form with its type, as seen from where we are."""
+        """Infer the type of an expression in normal form, in the current scope."""
         if expr.ty is None:
             infer_type(expr, self._scopes[-1].symbolic if self._scopes else ())
         return expr
 
     def _argument(self, expr: Expr) -> Expr:
-        """What stands for an expression as an operand: itself, or a variable bound to it.  What is
-        nested in it comes first, and is often deep: hence a stack."""
-        if type(expr) in _LEAVES:
+        """Return the operand for an expression: itself, or a variable bound to it.  Its own
+        operands are handled first; a stack instead of recursion, since nesting is often deep."""
+        if KINDS[type(expr)] in _LEAVES:
             return expr
         found: dict[int, Expr] = {}
         work = [expr]
@@ -473,8 +479,8 @@ class BlockBuilder:
         return found[id(expr)]
 
     def _operand(self, expr: Expr, found: Mapping[int, Expr]) -> Expr:
-        """Of an expression, of whose own operands it is `found` what stands for them."""
-        if type(expr) is Tuple:
+        """Return the operand for an expression; `found` maps ids of its own operands to theirs."""
+        if isinstance(expr, Tuple):
             return self.infer(_with_operands(expr, found))
         if is_leaf(expr):
             return expr
@@ -487,7 +493,7 @@ class BlockBuilder:
 
     def _arguments(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         for expr in exprs:
-            if type(expr) not in _LEAVES:
+            if KINDS[type(expr)] not in _LEAVES:
                 break
         else:
             return exprs
@@ -497,7 +503,7 @@ class BlockBuilder:
         return tuple(new)
 
     def _call(self, call: Any) -> Expr:
-        op = call.op if type(call.op) in _LEAVES else self._argument(call.op)
+        op = call.op if KINDS[type(call.op)] in _LEAVES else self._argument(call.op)
         args = self._arguments(call.args)
         if op is not call.op or args is not call.args:
             call = Call(op, args, call.attrs, call.ty_args, span=call.span)
@@ -505,7 +511,7 @@ class BlockBuilder:
 
     def _if(self, expr: Any) -> Expr:
         if self._scopes and self._current("If").is_dataflow:
-            raise TypeError("an If cannot stand in a dataflow block")
+            raise TypeError("an If cannot be in a dataflow block")
         cond = self._argument(expr.cond)
         then = self._branch(expr.true_branch)
         orelse = self._branch(expr.false_branch)
@@ -524,10 +530,10 @@ class BlockBuilder:
         return seq if _same_seq(new, seq) else new
 
     def _seq(self, seq: Any) -> Expr:
-        """Emit the blocks of a sequence where we are; its value."""
+        """Emit the blocks of a sequence into the current scope and return its value."""
         for block in seq.blocks:
             outer = self._current("blocks")
-            if type(block) is DataflowBlock and not outer.is_dataflow:
+            if isinstance(block, DataflowBlock) and not outer.is_dataflow:
                 self._begin_block(is_dataflow=True)
                 for binding in block.bindings:
                     self._binding(binding)
@@ -538,7 +544,7 @@ class BlockBuilder:
         return self.normalize(seq.body)
 
     def _binding(self, binding: Binding) -> None:
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             value = self._argument(binding.value)
             if value is not binding.value:
                 binding = MatchCast(binding.var, value, binding.ty, binding.span)
@@ -547,7 +553,7 @@ class BlockBuilder:
             if value is not binding.value:
                 binding = VarBinding(binding.var, value, binding.span)
         if binding.var.ty is None:
-            binding.var.ty = binding.ty if type(binding) is MatchCast else binding.value.ty
+            binding.var.ty = binding.ty if isinstance(binding, MatchCast) else binding.value.ty
         self.emit_normalized(binding)
 
     def _local_function(self, func: Any) -> Expr:
@@ -562,9 +568,8 @@ class BlockBuilder:
 
 
 def _operands(expr: Any) -> tuple[Expr, ...]:
-    """The operands of an expression that are nested in it; what is in branches and functions is
-    not."""
-    kind = type(expr)
+    """The operands of an expression; not the expressions inside branches and functions."""
+    kind = KINDS[type(expr)]
     if kind is Call:
         operands = (expr.op, *expr.args)
     elif kind is Tuple:
@@ -573,20 +578,20 @@ def _operands(expr: Any) -> tuple[Expr, ...]:
         operands = (expr.tuple_value,)
     else:
         return ()
-    return tuple([e for e in operands if type(e) not in _LEAVES])
+    return tuple([e for e in operands if KINDS[type(e)] not in _LEAVES])
 
 
 def _with_operands(expr: Any, found: Mapping[int, Expr]) -> Expr:
-    """The expression with operands exchanged by their ids."""
-    exchanged = [(e, found[id(e)]) for e in _operands(expr)]
-    if all(a is b for a, b in exchanged):
+    """Replace the operands of an expression; `found` maps their ids to the new ones."""
+    replaced = [(e, found[id(e)]) for e in _operands(expr)]
+    if all(a is b for a, b in replaced):
         return expr  # type: ignore[no-any-return]
-    new = {id(a): b for a, b in exchanged}
-    if type(expr) is Call:
+    new = {id(a): b for a, b in replaced}
+    if isinstance(expr, Call):
         args = [new.get(id(e), e) for e in expr.args]
         op = new.get(id(expr.op), expr.op)
         return Call(op, args, expr.attrs, expr.ty_args, span=expr.span)
-    if type(expr) is Tuple:
+    if isinstance(expr, Tuple):
         return Tuple([new.get(id(e), e) for e in expr.fields], expr.span)
     return TupleGetItem(new[id(expr.tuple_value)], expr.index, expr.span)
 
@@ -602,7 +607,7 @@ def _same_seq(a: SeqExpr, b: SeqExpr) -> bool:
         a.body is b.body
         and len(a.blocks) == len(b.blocks)
         and all(
-            type(x) is type(y) and len(x.bindings) == len(y.bindings)
+            KINDS[type(x)] is KINDS[type(y)] and len(x.bindings) == len(y.bindings)
             and all(p is q for p, q in zip(x.bindings, y.bindings, strict=True))
             for x, y in zip(a.blocks, b.blocks, strict=True)
         )
@@ -610,5 +615,5 @@ def _same_seq(a: SeqExpr, b: SeqExpr) -> bool:
 
 
 def expr_span(expr: Any) -> Any:
-    """Where an expression stands in the source, if known."""
+    """The source location of an expression, if known."""
     return getattr(expr, "span", None)

@@ -1,17 +1,17 @@
-"""Structural equality and hash: of nodes by what they are made of.
+"""Structural equality and structural hash of nodes.
 
-Two nodes are equal if they are of one class and their `FIELDS` are equal.  A variable that both
-sides define at the same place (a parameter, a binding, a loop, a symbolic dimension where it first
-stands in the type of a parameter or of a match_cast) equals the other side's, whatever the names; a
-free variable equals itself only.  Global variables go by name, functions of a module too; the order
-of functions and attributes does not count, nor do spans.  Types of defined variables and of
-constants count, and so does whether a block is a dataflow block.
+Two nodes are equal if they have the same class and their `FIELDS` are equal.  Variables that both
+sides define at the same place are equal, whatever their names: parameters, bindings, loop
+variables, and symbolic dimensions that first appear in the type of a parameter or of a match_cast.
+A free variable is equal only to itself.  Global variables and the functions of a module are matched
+by name.  The order of functions and attributes does not matter, nor do spans.  Types of defined
+variables and of constants do matter, and whether a block is a dataflow block.
 
 Floats are equal if their bits are, constants if data type, shape and bytes are; so NaN equals
 itself, and 0.0 is not -0.0.
 
-Walks recurse by nesting alone: a block may be of any length.  What stands at several places is
-walked at the first of them, so that all take time linear in the number of nodes.
+The walks recurse only into nested nodes, so a block may have any length.  A node that is used in
+several places is walked once, so the time is linear in the number of nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..values import dtype_name
+from ..dtypes import dtype_name
 from .expr import (
     BaseFunc,
     Binding,
@@ -47,8 +47,8 @@ from .expr import (
     Var,
 )
 from .module import IRModule
-from .nesting import room, roomy
-from .node import Node
+from .nesting import headroom, with_headroom
+from .node import KINDS, Node
 from .prim import BinaryOpExpr, Let, same
 
 __all__ = ["assert_structural_equal", "structural_equal", "structural_hash"]
@@ -58,11 +58,11 @@ _MAX_TEXT: Final = 600
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Whether two nodes, or values of attributes, are equal in structure.
+    """Check whether two nodes, or attribute values, are structurally equal.
 
     Args:
-        map_free_vars: let a free variable equal one of the other side of equal type, the same one
-            wherever it stands, instead of itself only.
+        map_free_vars: match free variables of the two sides with each other, consistently, if
+            their types are equal; by default a free variable is equal only to itself.
     """
     if a is b:
         return True
@@ -70,26 +70,26 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
         quick = _quick_types(a, b)
         if quick is not None:
             return quick
-    with room("structural_equal", a, b):
+    with headroom("structural_equal", a, b):
         return _Comparer(map_free_vars).same(a, b, False)
 
 
-@roomy("assert_structural_equal")
+@with_headroom("assert_structural_equal")
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
-    """Check that two nodes are equal in structure.
+    """Check that two nodes are structurally equal.
 
     Raises:
-        ValueError: they are not; names the place of the first difference and shows both sides.
+        ValueError: they are not; the message shows where they first differ, and both sides.
     """
     comparer = _Comparer(map_free_vars)
     if a is not b and not comparer.same(a, b, False):
         raise ValueError(comparer.description())
 
 
-@roomy("structural_hash")
+@with_headroom("structural_hash")
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """A 64-bit hash; equal nodes have equal ones.  Without free variables it is the same in every
-    run of Python."""
+    """Return a 64-bit hash; equal nodes have equal hashes.  The hash of a node without free
+    variables is the same in every process."""
     hasher = _Hasher(map_free_vars)
     hasher.add(node, False)
     return hasher.value()
@@ -99,7 +99,7 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
 
 
 def _quick_types(a: Any, b: Any) -> bool | None:
-    """Whether two types are equal, where that is quick to tell, else None."""
+    """Whether two types are equal, or None if that takes a full comparison."""
     kind = type(a)
     if kind is not type(b):
         return False
@@ -111,7 +111,7 @@ def _quick_types(a: Any, b: Any) -> bool | None:
         x, y = a.shape, b.shape
         if x is y:
             return True
-        if type(x) is not ShapeExpr or type(y) is not ShapeExpr:
+        if not isinstance(x, ShapeExpr) or not isinstance(y, ShapeExpr):
             return False if x is None or y is None else None
         return _quick_dims(x.values, y.values)
     if kind is ShapeType:
@@ -139,8 +139,8 @@ def _quick_dims(a: Sequence[Any], b: Sequence[Any]) -> bool | None:
     for x, y in zip(a, b, strict=True):
         if x is y:
             continue
-        kind = type(x)
-        if kind is not type(y) or kind is Var:
+        kind = KINDS[type(x)]
+        if kind is not KINDS[type(y)] or kind is Var:
             return False
         if kind is not IntImm:
             if not same(x, y):
@@ -153,7 +153,7 @@ def _quick_dims(a: Sequence[Any], b: Sequence[Any]) -> bool | None:
 # Comparing
 
 _INTERCHANGEABLE: Final[tuple[Any, ...]] = ((tuple, list), Mapping)
-"""Values of attributes of which the class does not count."""
+"""Classes of attribute values that may be equal to each other."""
 
 _LAYOUTS: Final[dict[type, tuple[tuple[str, bool], ...]]] = {}
 
@@ -177,23 +177,23 @@ class _Comparer:
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.left: dict[Var, Var] = {}
-        """Variable of the left side -> the one of the right side it equals."""
+        """Variable of the left side -> the variable of the right side that it equals."""
         self.right: dict[Var, Var] = {}
         self.matched: list[tuple[Var, Var]] = []
         """The pairs, in order of their definition."""
         self.equal: set[tuple[int, int, bool]] = set()
-        """Ids of nodes that are equal as long as those of `matched` are, each with `define`."""
+        """Ids of nodes found equal, with `define`; valid while the pairs in `matched` are."""
         self.path: list[str] = []
-        """Steps to the difference, innermost first; filled on the way back from it."""
+        """Path to the difference, innermost step first; filled while returning from it."""
         self.difference: tuple[Any, Any] | None = None
         self.reason = ""
         self.bindings: tuple[Any, Any] | None = None
-        """The bindings in which the difference is."""
+        """The pair of bindings that contains the difference."""
 
     def same(self, a: Any, b: Any, define: bool) -> bool:
-        """Whether two values are equal; where variables are defined, `define` is true."""
-        kind = type(a)
-        if kind is not type(b) and not any(
+        """Whether two values are equal; `define` is true if variables in them are definitions."""
+        kind = KINDS[type(a)]
+        if kind is not KINDS[type(b)] and not any(
             isinstance(a, general) and isinstance(b, general) for general in _INTERCHANGEABLE
         ):
             return self.differ(a, b)
@@ -214,7 +214,7 @@ class _Comparer:
         pair = id(a), id(b), define
         if pair in self.equal:
             return True
-        for field, defines in _layout(type(a)):
+        for field, defines in _layout(KINDS[type(a)]):
             if not self.same(getattr(a, field), getattr(b, field), define or defines):
                 self.path.append(f".{field}")
                 return False
@@ -222,7 +222,7 @@ class _Comparer:
         return True
 
     def scoped(self, a: Any, b: Any, define: bool) -> bool:
-        """A node at whose end the variables that it defines are gone."""
+        """A node that is a scope: the variables that it defines end with it."""
         start = len(self.matched)
         if not self.fields(a, b, define):
             return False
@@ -234,8 +234,8 @@ class _Comparer:
         return True
 
     def binding(self, a: Any, b: Any, define: bool) -> bool:
-        # A local function may call itself: its variable is known in it.
-        if type(a.value) is Function and not self.same(a.var, b.var, True):
+        # A local function may call itself: its variable is in scope in its own body.
+        if isinstance(a.value, Function) and not self.same(a.var, b.var, True):
             self.path.append(".var")
         elif self.fields(a, b, define):
             return True
@@ -244,7 +244,7 @@ class _Comparer:
         return False
 
     def operation(self, a: Any, b: Any, define: bool) -> bool:
-        """A scalar operation; chains of them are long to the left."""
+        """A scalar operation; the left operands form long chains."""
         pairs: list[tuple[int, int, bool]] = []
         while isinstance(a, BinaryOpExpr) and type(a) is type(b):
             pair = id(a), id(b), define
@@ -324,7 +324,7 @@ class _Comparer:
         return True
 
     def pairs(self, a: Mapping[Any, Any], b: Mapping[Any, Any], define: bool) -> bool:
-        """A mapping by nodes, in order: as the buffers of the parameters of a PrimFunc."""
+        """A mapping whose keys are nodes, in order, such as the buffer map of a PrimFunc."""
         if len(a) != len(b):
             return self.differ(list(a), list(b), f"{len(a)} entries against {len(b)}")
         for (x, value), (y, other) in zip(a.items(), b.items(), strict=True):
@@ -351,7 +351,7 @@ class _Comparer:
         return True
 
     def value(self, a: Any, b: Any, define: bool) -> bool:
-        """Anything that is no node."""
+        """Any value that is not a node."""
         return bool(a == b) or self.differ(a, b)
 
     def float(self, a: float, b: float, define: bool) -> bool:
@@ -360,7 +360,7 @@ class _Comparer:
     def array(self, a: Any, b: Any, define: bool) -> bool:
         return _same_array(a, b) or self.differ(a, b)
 
-    # The difference, in words
+    # Description of the difference
 
     def description(self) -> str:
         """Where and how the two sides differ."""
@@ -391,7 +391,7 @@ _NOTHING: Final = _Nothing()
 
 
 def _shown(value: Any) -> str:
-    """A value as text.  A part of a program may be too broken to be printed; then its class."""
+    """A value as text; its class if it is too broken to be printed."""
     try:
         text = str(value) if isinstance(value, Node) else repr(value)
     except Exception as error:
@@ -445,7 +445,7 @@ _COMPARE: Final[dict[type, _Compare]] = {
 
 
 def _comparison(kind: type) -> _Compare:
-    """How values of a class are compared."""
+    """The method that compares values of a class."""
     for base, compare in (
         (Var, _Comparer.var),
         (BinaryOpExpr, _Comparer.operation),
@@ -466,7 +466,7 @@ def _comparison(kind: type) -> _Compare:
 
 
 class _Hasher:
-    """Writes a node as tokens; variables by the number of their definition."""
+    """Writes a node as a list of tokens; a variable is the number of its definition."""
 
     __slots__ = ("defined", "digests", "map_free_vars", "numbers", "tokens")
 
@@ -476,31 +476,31 @@ class _Hasher:
         self.defined: list[Var] = []
         self.tokens: list[Any] = []
         self.digests: dict[tuple[int, bool], str] = {}
-        """What stands for a node, by its id and `define`, as long as all of `defined` are."""
+        """Digests of nodes, by id and `define`; valid while all variables in `defined` are."""
 
     def value(self) -> int:
         return int(self.digest(0), 16)
 
     def digest(self, start: int) -> str:
-        """The tokens from one on, in short."""
+        """A digest of the tokens from index `start` on."""
         text = "\0".join(map(str, self.tokens[start:])).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
     def add(self, x: Any, define: bool) -> None:
-        """The tokens of a value."""
-        kind = type(x)
+        """Append the tokens of a value."""
+        kind = KINDS[type(x)]
         put = _HASH.get(kind)
         if put is None:
             put = _HASH[kind] = _hashing(kind)
         put(self, x, define)
 
     def fields(self, x: Any, define: bool) -> None:
-        self.tokens.append(type(x).__name__)
-        for field, defines in _layout(type(x)):
+        self.tokens.append(KINDS[type(x)].__name__)
+        for field, defines in _layout(KINDS[type(x)]):
             self.add(getattr(x, field), define or defines)
 
     def binding(self, x: Any, define: bool) -> None:
-        if type(x.value) is Function:
+        if isinstance(x.value, Function):
             self.add(x.var, True)
         self.fields(x, define)
 
@@ -515,7 +515,7 @@ class _Hasher:
 
     def operation(self, x: Any, define: bool) -> None:
         while isinstance(x, BinaryOpExpr):
-            self.tokens.append(type(x).__name__)
+            self.tokens.append(KINDS[type(x)].__name__)
             self.add(x.b, define)
             x = x.a
         self.add(x, define)
@@ -526,14 +526,14 @@ class _Hasher:
             self.add(x.ty, define)
             number = self.numbers[x] = len(self.defined)
             self.defined.append(x)
-        self.tokens += (type(x).__name__, f"free {id(x)}" if number is None else number)
+        self.tokens += (KINDS[type(x)].__name__, f"free {id(x)}" if number is None else number)
 
     def constant(self, x: Constant, define: bool) -> None:
         self.array(x.data, define)
         self.add(x.ty, define)
 
     def immediate(self, x: Any, define: bool) -> None:
-        self.tokens += (type(x).__name__, x.ty.dtype)
+        self.tokens += (KINDS[type(x)].__name__, x.ty.dtype)
         self.add(x.value, define)
 
     def module(self, x: IRModule, define: bool) -> None:
@@ -560,14 +560,14 @@ class _Hasher:
         self.tokens.append(_bits(x).hex())
 
     def text(self, x: Any, define: bool) -> None:
-        self.tokens += (type(x).__name__, x)
+        self.tokens += (KINDS[type(x)].__name__, x)
 
     def array(self, x: Any, define: bool) -> None:
         digest = hashlib.blake2b(_array_bytes(x), digest_size=8).hexdigest()
         self.tokens += ("array", dtype_name(x.dtype), x.shape, digest)
 
     def other(self, x: Any, define: bool) -> None:
-        self.tokens += (type(x).__name__, hash(x))
+        self.tokens += (KINDS[type(x)].__name__, hash(x))
 
 
 _Hash = Callable[[_Hasher, Any, bool], None]
@@ -583,9 +583,9 @@ _HASH: Final[dict[type, _Hash]] = {
 }
 
 
-def _once(put: _Hash) -> _Hash:
-    """A node that may stand at many places is walked at the first; everywhere else, and there too
-    unless it defines variables, a digest stands for its tokens."""
+def _walked_once(put: _Hash) -> _Hash:
+    """Wrap a method that hashes nodes that may be shared: a node is walked once and a digest
+    replaces its tokens, except that the tokens of a node that defines variables are kept."""
 
     def add(hasher: _Hasher, x: Any, define: bool) -> None:
         key = id(x), define
@@ -603,13 +603,13 @@ def _once(put: _Hash) -> _Hash:
 
 
 def _hashing(kind: type) -> _Hash:
-    """How values of a class are hashed."""
+    """The method that hashes values of a class."""
     for base, put in (
         (Var, _Hasher.var),
-        (BinaryOpExpr, _once(_Hasher.operation)),
+        (BinaryOpExpr, _walked_once(_Hasher.operation)),
         (BaseFunc, _Hasher.scoped),
         (Binding, _Hasher.binding),
-        ((Call, Tuple, TupleGetItem, If, SeqExpr, TupleType), _once(_Hasher.fields)),
+        ((Call, Tuple, TupleGetItem, If, SeqExpr, TupleType), _walked_once(_Hasher.fields)),
         (Node, _Hasher.fields),
         (Mapping, _Hasher.mapping),
         ((tuple, list), _Hasher.sequence),

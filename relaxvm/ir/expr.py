@@ -1,8 +1,8 @@
-"""The tree of a program: types, expressions, bindings, functions.
+"""The nodes of a program: types, expressions, bindings, functions.
 
-One `Expr` serves tensors and scalars: a symbolic dimension is an expression of `PrimType`, so it
-may stand wherever an expression may.  Every expression has a type `ty`; it is None only between the
-making of a node and its normalization (`relaxvm.ir.infer_type`).
+`Expr` is the class of tensors and of scalars: a symbolic dimension is an expression of `PrimType`
+and may be used wherever an expression may.  Every expression has a type `ty`, which is None only
+until it is inferred (`relaxvm.ir.infer_type`).
 
 Source: Relax IR of apache-tvm 0.27, with its names.
 """
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import as_dtype, dtype_name, element_dtype
 from ..errors import TypeSizeError
-from ..values import as_dtype, describe, dtype_name, element_dtype, is_sealed
+from ..messages import describe
+from ..values import is_sealed
 from .node import Attrs, Node
 
 if TYPE_CHECKING:
@@ -73,19 +75,20 @@ __all__ = [
 
 
 MOST_TYPE_PARTS: Final = 65_535
-"""Types that a type may be made of, itself included, each counted as often as it stands in it.
+"""The largest number of types in a type, itself included; a shared type counts once per use.
 
-``y1 = (x, x)``, ``y2 = (y1, y1)`` and so on double the type with every line.  Whatever walks a type
-takes time by this number, so it has a bound.  More elements no call could gather in a tuple."""
+``y1 = (x, x)``, ``y2 = (y1, y1)`` and so on double the type with every line.  The time to walk a
+type is proportional to this number, so it is bounded.  A call cannot build a larger tuple either:
+that many arguments is its limit."""
 
 
 class Type(Node):
-    """What is known of a value before the program runs."""
+    """What is known about a value at compile time."""
 
     __slots__ = ()
 
     _parts: int = 1
-    """Types that it is made of, as `MOST_TYPE_PARTS` counts."""
+    """The number of types in it; see `MOST_TYPE_PARTS`."""
 
 
 def _count_parts(types: Iterable[Type]) -> int:
@@ -94,15 +97,15 @@ def _count_parts(types: Iterable[Type]) -> int:
         parts += ty._parts
     if parts > MOST_TYPE_PARTS:
         raise TypeSizeError(
-            f"a type of {parts} parts: a type has at most {MOST_TYPE_PARTS}, those that it shares "
-            "counted wherever they stand; keep what is large in separate variables instead of "
-            "tuples of tuples"
+            f"a type of {parts} parts: a type has at most {MOST_TYPE_PARTS}, where shared parts "
+            "count once per use; keep large values in separate variables instead of tuples of "
+            "tuples"
         )
     return parts
 
 
 class AnyType(Type):
-    """Any value at all: the greatest type."""
+    """The type of any value: every type is a subtype of it."""
 
     __slots__ = ()
 
@@ -176,8 +179,8 @@ class TensorType(Type):
         vdevice: the `VDevice` it lives on, or None.
 
     Raises:
-        TypeError: `dtype` is none of a tensor.
-        ValueError: `ndim` is not that of the shape, or below -1.
+        TypeError: `dtype` is not a data type of tensors.
+        ValueError: `ndim` differs from the rank of the shape, or is below -1.
     """
 
     __slots__ = ("dtype", "ndim", "shape", "vdevice")
@@ -211,9 +214,9 @@ class TensorType(Type):
 
     @property
     def dims(self) -> tuple[Expr, ...] | None:
-        """The dimensions where all are known as expressions, else None."""
+        """The dimensions if `shape` is a `ShapeExpr`, else None."""
         shape = self.shape
-        if type(shape) is ShapeExpr:
+        if isinstance(shape, ShapeExpr):
             return shape.values
         if shape is not None and type(shape.ty) is ShapeType:
             return shape.ty.values
@@ -224,7 +227,7 @@ class TupleType(Type):
     """A tuple of known length; `fields` are the types of its elements.
 
     Raises:
-        TypeSizeError: more than `MOST_TYPE_PARTS` types.
+        TypeSizeError: the type has more than `MOST_TYPE_PARTS` parts.
     """
 
     __slots__ = ("_parts", "_vars", "fields")
@@ -245,12 +248,12 @@ class FuncType(Type):
     """A function.
 
     Attributes:
-        params: types of the parameters; None where they are not known.
+        params: types of the parameters, or None if they are not known.
         ret: type of the result.
-        purity: whether a call has no effect but its result.
+        purity: whether a call has no side effects.
 
     Raises:
-        TypeSizeError: more than `MOST_TYPE_PARTS` types.
+        TypeSizeError: the type has more than `MOST_TYPE_PARTS` parts.
     """
 
     __slots__ = ("_parts", "_vars", "params", "purity", "ret")
@@ -279,7 +282,7 @@ class FuncType(Type):
 
     @classmethod
     def opaque_func(cls, *, ret: Type | None = None, purity: bool = False) -> FuncType:
-        """A function of which the parameters are not known."""
+        """Return the type of a function whose parameters are not known."""
         return cls(None, ANY if ret is None else ret, purity)
 
 
@@ -287,7 +290,7 @@ ANY: Final = AnyType()
 
 
 def is_scalar(expr: Expr) -> bool:
-    """Whether an expression is a scalar: of `PrimType`."""
+    """Check whether an expression is a scalar, that is of `PrimType`."""
     return type(expr.ty) is PrimType
 
 
@@ -296,10 +299,10 @@ def is_scalar(expr: Expr) -> bool:
 Operator = Callable[..., Any]
 
 SCALAR_OPERATORS: Final[dict[str, Operator]] = {}
-"""Python operator -> what it makes of scalars; filled by `relaxvm.ir.prim`."""
+"""Python operator -> its implementation for scalars; filled by `relaxvm.ir.prim`."""
 
 TENSOR_OPERATORS: Final[dict[str, Operator]] = {}
-"""Python operator -> what it makes of tensors; filled by `relaxvm.op`."""
+"""Python operator -> its implementation for tensors; filled by `relaxvm.op`."""
 
 
 def _operator(name: str, *given: Any) -> Any:
@@ -314,7 +317,7 @@ def _operator(name: str, *given: Any) -> Any:
 
 
 class Operators:
-    """Python's operators, for expressions and what stands for a scalar in them."""
+    """Mixin: Python's operators, for expressions and for objects that convert to one."""
 
     __slots__ = ()
 
@@ -414,11 +417,11 @@ class Operators:
 
 
 class Expr(Operators, Node):
-    """Base of all expressions.  Python's operators on scalars give scalar expressions, on tensors
-    calls of the operators of Relax; ``t[i]`` takes an element of a tuple, ``f(x)`` is a call.
+    """Base of all expressions.  Python's operators return scalar expressions for scalars, and calls
+    of Relax operators for tensors; ``t[i]`` is an element of a tuple, ``f(x)`` is a call.
 
-    ``==`` of scalars is an expression too, whose truth value is structural equality; of anything
-    else it is identity.
+    ``==`` of scalars is an expression too, and its truth value is structural equality.  For other
+    expressions ``==`` is identity.
     """
 
     __slots__ = ("ty",)
@@ -431,15 +434,14 @@ class Expr(Operators, Node):
         """Data type of a scalar or tensor.
 
         Raises:
-            AttributeError: the expression is neither.
+            AttributeError: the expression is neither a scalar nor a tensor of known data type.
         """
         ty = self.ty
         if isinstance(ty, (PrimType, TensorType)) and ty.dtype is not None:
             return ty.dtype
         raise AttributeError(f"{self} has no data type: its type is {ty}")
 
-    # Two expressions are the same only if they are one object.  In C, as every table of variables
-    # asks for it.
+    # By identity.  The method of object is in C; dictionaries of variables call it very often.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
@@ -455,7 +457,7 @@ class Expr(Operators, Node):
         return self is not other
 
     def astype(self, dtype: str) -> Any:
-        """The value in another data type."""
+        """Return the value converted to another data type."""
         return (
             _operator("astype", self, str(dtype))
             if is_scalar(self)
@@ -588,10 +590,10 @@ class DataTypeImm(Expr):
 
 
 class Var(Expr):
-    """A variable: of a binding, a parameter, or (of `PrimType`) a symbolic dimension.  Its name is
-    a hint: variables are the same only if they are one object.
+    """A variable: of a binding, a parameter, or (of `PrimType`) a symbolic dimension.  Variables
+    are compared by identity; the name is only a hint for printing.
 
-    `ty` may be a `Type`, or for a scalar the name of its data type.
+    `ty` is a `Type`, or the name of a data type for a scalar.
     """
 
     __slots__ = ("name",)
@@ -610,7 +612,7 @@ class Var(Expr):
 
 
 class DataflowVar(Var):
-    """A variable that is seen within its `DataflowBlock` only."""
+    """A variable that is visible only in its `DataflowBlock`."""
 
     __slots__ = ()
 
@@ -635,11 +637,11 @@ class GlobalVar(Expr):
 
 
 class Constant(Expr):
-    """A tensor known when the program is built.
+    """A constant tensor.
 
     Attributes:
-        data: the array, read-only.  It is a view of the argument: who may still write that hands a
-            copy over, as `constant_of` does.
+        data: the array, read-only.  It is a view of the argument; pass a copy if the argument may
+            still be written, as `constant_of` does.
     """
 
     __slots__ = ("data",)
@@ -728,7 +730,7 @@ class Call(Expr):
         op: an `Op`, `GlobalVar`, `ExternFunc` or an expression of `FuncType`.
         args: the arguments.
         attrs: the operator's attributes.
-        ty_args: type arguments; of a packed call the type of its result.
+        ty_args: type arguments; for a packed call, the type of its result.
     """
 
     __slots__ = ("args", "attrs", "op", "ty_args")
@@ -764,7 +766,7 @@ def _attrs(attrs: Mapping[str, Any] | None) -> Attrs:
 
 
 class If(Expr):
-    """One of two branches, chosen when the program runs; each is a `SeqExpr`."""
+    """A conditional; each branch is a `SeqExpr`."""
 
     __slots__ = ("cond", "false_branch", "true_branch")
     FIELDS = ("cond", "true_branch", "false_branch")
@@ -789,11 +791,11 @@ class If(Expr):
 
 
 class Binding(Node):
-    """What binds a variable.
+    """Base of bindings.
 
     Attributes:
         var: the variable.
-        value: the expression it stands for.
+        value: the expression that it is bound to.
     """
 
     __slots__ = ("value", "var")
@@ -815,8 +817,8 @@ class VarBinding(Binding):
 
 
 class MatchCast(Binding):
-    """``var = match_cast(value, ty)``: check when the program runs that the value is of the type,
-    and define the symbolic variables that the type has first.  `ty` is the type."""
+    """``var = match_cast(value, ty)``: check at run time that the value has the type `ty`, and
+    define the symbolic variables that appear in `ty` for the first time."""
 
     __slots__ = ("ty",)
     FIELDS = ("value", "ty", "var")
@@ -832,7 +834,7 @@ class MatchCast(Binding):
 
 
 class BindingBlock(Node):
-    """Bindings that are done in order; effects are allowed."""
+    """Bindings that are evaluated in order; side effects are allowed."""
 
     __slots__ = ("bindings",)
     FIELDS = ("bindings",)
@@ -845,8 +847,8 @@ class BindingBlock(Node):
 
 
 class DataflowBlock(BindingBlock):
-    """Bindings without effects and without control flow.  Of its variables only those that are no
-    `DataflowVar` are seen outside."""
+    """Bindings without side effects and control flow.  Its variables of class `DataflowVar` are not
+    visible outside."""
 
     __slots__ = ()
 
@@ -870,24 +872,25 @@ class SeqExpr(Expr):
 
 
 def joined_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
-    """Blocks without empty ones; plain blocks that follow each other are one."""
+    """Drop empty blocks and join adjacent plain blocks."""
     joined: list[BindingBlock] = []
     for block in blocks:
         if not block.bindings:
             continue
-        if joined and type(block) is BindingBlock and type(joined[-1]) is BindingBlock:
-            joined[-1] = BindingBlock((*joined[-1].bindings, *block.bindings), joined[-1].span)
+        last = joined[-1] if joined and not isinstance(joined[-1], DataflowBlock) else None
+        if last is not None and not isinstance(block, DataflowBlock):
+            joined[-1] = BindingBlock((*last.bindings, *block.bindings), last.span)
         else:
             joined.append(block)
     return joined
 
 
 def _as_seq(expr: Expr) -> SeqExpr:
-    return expr if type(expr) is SeqExpr else SeqExpr((), expr, span=expr.span)
+    return expr if isinstance(expr, SeqExpr) else SeqExpr((), expr, span=expr.span)
 
 
 class ExternFunc(Expr):
-    """A packed function, by the name it is registered under."""
+    """A packed function, by its registered name."""
 
     __slots__ = ("global_symbol",)
     FIELDS = ("global_symbol",)
@@ -904,7 +907,7 @@ _OPAQUE_FUNC: Final = FuncType.opaque_func()
 
 
 class BaseFunc(Expr):
-    """What a module holds: a `Function` or a `PrimFunc`; `attrs` are its attributes."""
+    """Base of the functions of a module, `Function` and `PrimFunc`; `attrs` are its attributes."""
 
     __slots__ = ("attrs",)
 
@@ -914,28 +917,28 @@ class BaseFunc(Expr):
         raise TypeError(f"attributes of a {type(self).__name__} cannot be changed")
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Any:
-        """The function with attributes set: one by name, or those of a mapping."""
+        """Return the function with attributes set: one by name, or all those of a mapping."""
         more = key if isinstance(key, Mapping) else {key: value}
         return self._with_attrs(Attrs({**self.attrs, **more}))
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
-        """The function with these attributes and no others."""
+        """Return the function with these attributes and no others."""
         return self._with_attrs(Attrs(attrs))
 
     def without_attr(self, key: str) -> Any:
-        """The function without an attribute."""
+        """Return the function without an attribute."""
         return self._with_attrs(Attrs({k: v for k, v in self.attrs.items() if k != key}))
 
 
 class Function(BaseFunc):
-    """A function of Relax.
+    """A Relax function.
 
     Attributes:
         params: the parameters.
         body: a `SeqExpr`.
         ret_ty: type of the result.
-        is_pure: whether a call has no effect but its result.
-        attrs: attributes, as "global_symbol".
+        is_pure: whether a call has no side effects.
+        attrs: attributes, such as "global_symbol".
     """
 
     __slots__ = ("body", "is_pure", "params", "ret_ty")
@@ -979,7 +982,7 @@ class Function(BaseFunc):
         ret_ty: Type | None = None,
         is_pure: bool | None = None,
     ) -> Function:
-        """The function with some parts exchanged."""
+        """Return the function with some fields replaced."""
         return Function(
             self.params if params is None else params,
             self.body if body is None else body,
@@ -990,11 +993,11 @@ class Function(BaseFunc):
         )
 
 
-# Making expressions of Python values
+# Expressions from Python values
 
 
 def prim_value(value: Any) -> Expr:
-    """A scalar as an expression: int64, float64, bool, or the scalar expression itself.
+    """Return a scalar as an expression: int64, float64, bool, or the scalar expression itself.
 
     Raises:
         TypeError: not a scalar.
@@ -1016,15 +1019,15 @@ def prim_value(value: Any) -> Expr:
 
 
 PrimValue = prim_value
-"""TVM's older node for a scalar in Relax; scalars are expressions by themselves now."""
+"""TVM's older node for a scalar in Relax; scalars themselves are expressions now."""
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
-    """A constant tensor.  Python floats are float32 and ints int32 unless `dtype` says otherwise;
-    numpy values keep their data type.
+    """Return a constant tensor.  Python floats become float32 and ints int32 unless `dtype` is
+    given; numpy values keep their data type.
 
     Raises:
-        TypeError, ValueError: numpy cannot make a tensor of it.
+        TypeError, ValueError: numpy cannot convert the value to a tensor.
     """
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
@@ -1040,22 +1043,22 @@ def const(value: Any, dtype: Any = None) -> Constant:
 
 
 def constant_of(array: NDArray[Any]) -> Constant:
-    """A constant tensor of an array.  One that can be written is copied: what is written into it
+    """Return an array as a constant tensor.  A writable array is copied, so that writing to it
     later does not change the program."""
     return Constant(array if is_sealed(array) else array.copy())
 
 
 def extern(name: str, ty: Type | None = None) -> ExternFunc:
-    """A packed function, by name."""
+    """Return a packed function, by name."""
     return ExternFunc(name, ty)
 
 
 def convert_to_expr(value: Any) -> Expr:
-    """A Python value as an expression: numbers as scalars, strings, data types, lists and tuples as
-    tuples, arrays as constants.
+    """Return a Python value as an expression: numbers as scalars, strings, data types, lists and
+    tuples as tuples, arrays as constants.
 
     Raises:
-        TypeError: there is no such expression.
+        TypeError: the value has no such form.
     """
     if isinstance(value, Expr):
         return value

@@ -1,8 +1,8 @@
 """Types of expressions: inference, the subtype relation, least common ancestor, erasure.
 
-`infer_type` fills in the types of an expression and its parts.  Where a call of a function mentions
-symbolic variables of the callee's signature, they are bound by the arguments' types; what cannot be
-expressed by the caller's variables is erased to what can, a shape to its rank.
+`infer_type` fills in the types of an expression and its subexpressions.  In a call of a function,
+the types of the arguments bind the symbolic variables of the callee's signature.  What cannot be
+expressed in the caller's variables is erased: of a shape only the rank remains.
 
 Source: the rules of Relax in apache-tvm 0.27 (StructInfoBaseCheck, StructInfoLCA,
 EraseToWellDefined).
@@ -40,7 +40,8 @@ from .expr import (
     Type,
     Var,
 )
-from .nesting import has_room, room
+from .nesting import has_headroom, headroom
+from .node import KINDS
 from .op import Op
 
 __all__ = [
@@ -63,28 +64,28 @@ __all__ = [
 
 
 class BaseCheckResult(IntEnum):
-    """How far a type is a subtype of another; see `base_check`."""
+    """The degree to which one type is a subtype of another; see `base_check`."""
 
     FAIL_L0 = 0
-    """No value is of both types."""
+    """No value has both types."""
     FAIL_L1 = 1
-    """Some values are: the program has to say so by a match_cast."""
+    """Some values do: a match_cast is required."""
     FAIL_L2 = 2
-    """Only the values of dimensions are open, and are checked when the program runs."""
+    """Only dimensions may differ; they are checked at run time."""
     PASS = 3
-    """Every value of the derived type is of the base type."""
+    """Every value of the derived type has the base type."""
 
 
 _FAIL_L0, _FAIL_L1, _FAIL_L2, _PASS = BaseCheckResult
 
 
 Prove = Callable[[Expr, Expr], bool]
-"""Whether two dimensions are certainly equal."""
+"""Checks whether two dimensions are provably equal."""
 
 
 def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheckResult:
-    """Whether every value of type `derived` is one of type `base`; `prove` compares dimensions of
-    tensors, shapes and tuples of them, in the order of the arguments."""
+    """Check whether every value of type `derived` also has type `base`.  `prove` compares the
+    dimensions of tensors, shapes and tuples of them, called with those of `base` first."""
     if base is derived:
         return _PASS
     kind = type(base)
@@ -103,7 +104,7 @@ def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheck
     if kind is TupleType:
         if len(base.fields) != len(derived.fields):
             return _FAIL_L0
-        return _least(
+        return _weakest(
             [base_check(b, d, prove) for b, d in zip(base.fields, derived.fields, strict=True)]
         )
     if kind is FuncType:
@@ -112,11 +113,11 @@ def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheck
 
 
 def is_base_of(base: Type, derived: Type) -> bool:
-    """Whether `derived` is provably a subtype of `base`."""
+    """Check whether `derived` is provably a subtype of `base`."""
     return base_check(base, derived) is _PASS
 
 
-def _least(results: Iterable[BaseCheckResult]) -> BaseCheckResult:
+def _weakest(results: Iterable[BaseCheckResult]) -> BaseCheckResult:
     return min(results, default=_PASS)
 
 
@@ -157,7 +158,7 @@ def _check_dims(
         return _PASS
     if derived is None:
         return _FAIL_L2
-    return _least([_check_dim(b, d, prove) for b, d in zip(base, derived, strict=True)])
+    return _weakest([_check_dim(b, d, prove) for b, d in zip(base, derived, strict=True)])
 
 
 def _check_dim(a: Expr, b: Expr, prove: Prove = prove_equal) -> BaseCheckResult:
@@ -176,7 +177,7 @@ def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
     if len(base.params) != len(derived.params):
         return _FAIL_L0
     variables: dict[Var, Expr] = {}
-    result = _least(
+    result = _weakest(
         bind_type(theirs, ours, variables)
         for theirs, ours in zip(derived.params, base.params, strict=True)
     )
@@ -184,8 +185,8 @@ def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
 
 
 def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResult:
-    """Whether an argument of type `arg` fits a parameter of type `param`, whose symbolic variables
-    are bound at their first appearance; `variables` gathers what they are bound to."""
+    """Check whether an argument of type `arg` may be passed for a parameter of type `param`.  The
+    symbolic variables of `param` are bound where they first appear and added to `variables`."""
     kind = type(param)
     if kind is AnyType:
         return _PASS
@@ -210,7 +211,7 @@ def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResu
     if kind is TupleType:
         if len(param.fields) != len(arg.fields):
             return _FAIL_L0
-        return _least(
+        return _weakest(
             bind_type(p, a, variables) for p, a in zip(param.fields, arg.fields, strict=True)
         )
     return base_check(param, arg)
@@ -232,7 +233,7 @@ def _bind_dims(
 
 
 def get_shape_of(expr: Expr) -> Expr:
-    """The shape of a tensor as an expression: what its type says, else ``R.shape_of`` of it.
+    """Return the shape of a tensor as an expression: from its type, or a call of ``R.shape_of``.
 
     Raises:
         TypeError: not a tensor.
@@ -248,7 +249,7 @@ def get_shape_of(expr: Expr) -> Expr:
 
 
 def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
-    """A type with symbolic variables exchanged; the same object if none occurs."""
+    """Return a type with symbolic variables replaced; the same object if none occurs."""
     if not variables:
         return ty
     kind = type(ty)
@@ -276,7 +277,7 @@ def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
 
 
 def _substitute_shape(shape: Expr, variables: Mapping[Var, Expr]) -> Expr:
-    if type(shape) is not ShapeExpr:
+    if not isinstance(shape, ShapeExpr):
         return variables.get(shape, shape) if isinstance(shape, Var) else shape
     values = tuple([substitute(v, variables) for v in shape.values])
     return shape if _all_same(values, shape.values) else ShapeExpr(values, shape.span)
@@ -287,7 +288,7 @@ def _all_same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 
 
 def type_free_vars(ty: Any) -> list[Var]:
-    """The symbolic variables that a type mentions, in order of first appearance."""
+    """Return the symbolic variables in a type, in order of first appearance."""
     found: dict[Var, None] = {}
     _collect(ty, found)
     return list(found)
@@ -307,7 +308,7 @@ def _collect(ty: Any, found: dict[Var, None]) -> None:
         if kind is TensorType and isinstance(ty.shape, Var):
             found[ty.shape] = None
     elif kind is TupleType or kind is FuncType:
-        if ty._vars is None:  # once for all that share it
+        if ty._vars is None:  # cached, since types are shared
             ty._vars = _vars_of_tuple(ty) if kind is TupleType else _vars_of_function(ty)
         found.update(ty._vars)
 
@@ -329,7 +330,7 @@ def _vars_of_function(ty: FuncType) -> dict[Var, None]:
 
 
 def dimensions(types: Iterable[Type]) -> Iterator[Var]:
-    """Variables that stand alone as a dimension of a tensor: their values are not negative."""
+    """Yield the variables that are a whole dimension of a tensor; their values are not negative."""
     for ty in types:
         if type(ty) is TupleType:
             yield from dimensions(ty.fields)
@@ -338,8 +339,8 @@ def dimensions(types: Iterable[Type]) -> Iterator[Var]:
 
 
 def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
-    """A type that mentions only variables for which `known` is true: a dimension with any other
-    makes the shape unknown but for its rank."""
+    """Return a type that mentions only variables for which `known` is true: a shape with any other
+    variable is reduced to its rank."""
     kind = type(ty)
     if kind is TensorType:
         if ty.shape is None or all(map(known, type_free_vars(ty))):
@@ -362,7 +363,7 @@ def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
 
 
 def type_lca(a: Any, b: Any) -> Any:
-    """The least type of which both are subtypes."""
+    """Return the least common ancestor: the smallest type of which both are subtypes."""
     if a is b or is_base_of(a, b):
         return a
     if is_base_of(b, a):
@@ -404,10 +405,12 @@ def _same_dims(a: TensorType, b: TensorType) -> bool:
 
 
 def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
-    """Give an expression and its parts their types, where they have none; returns the expression.
+    """Infer the types of an expression and its subexpressions that have none; returns the
+    expression.
 
-    `in_scope`: symbolic variables that are defined outside of the expression, and may stay in the
-    type of a branch that mentions them in a match_cast.
+    Args:
+        in_scope: symbolic variables that are defined outside of the expression; they are kept in
+            the type of a branch with a match_cast that mentions them.
 
     Raises:
         TypeError, ValueError: the expression is ill-typed.
@@ -416,9 +419,9 @@ def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
         try:
             _infer(expr, in_scope)
         except RecursionError:
-            if has_room():
+            if has_headroom():
                 raise
-            with room("type inference", expr):
+            with headroom("type inference", expr):
                 _infer(expr, in_scope)
     return expr
 
@@ -433,16 +436,16 @@ def _infer(expr: Any, in_scope: Collection[Var]) -> None:
             continue
         work.pop()
         if inner.ty is None:
-            _INFER.get(type(inner), _no_rule)(inner, in_scope)
+            _INFER.get(KINDS[type(inner)], _no_rule)(inner, in_scope)
 
 
 def _operands(expr: Any) -> tuple[Any, ...]:
-    """What has to have a type before an expression can get one.  These are nested deeply at times:
-    calls in calls, tuples in tuples."""
+    """The operands that need a type before an expression can get one, of the nodes that may be
+    nested deeply: calls in calls, tuples in tuples."""
     kind = type(expr)
     if kind is Call:
-        operands = expr.args if type(expr.op) is Op else (expr.op, *expr.args)
-        return tuple([e for e in operands if type(e) is not Op])
+        operands = expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
+        return tuple([e for e in operands if not isinstance(e, Op)])
     if kind is Tuple:
         return expr.fields  # type: ignore[no-any-return]
     return (expr.tuple_value,) if kind is TupleGetItem else ()
@@ -467,7 +470,7 @@ def _infer_tuple_getitem(expr: TupleGetItem, in_scope: Collection[Var]) -> None:
     elif type(ty) is AnyType:
         expr.ty = ANY
     else:
-        raise TypeError(f"{expr.tuple_value} is no tuple: its type is {ty}")
+        raise TypeError(f"{expr.tuple_value} is not a tuple: its type is {ty}")
 
 
 def _infer_call(call: Call, in_scope: Collection[Var]) -> None:
@@ -475,21 +478,21 @@ def _infer_call(call: Call, in_scope: Collection[Var]) -> None:
 
 
 def type_of_call(call: Call) -> Type:
-    """The type of a call whose arguments have types.
+    """Return the type of a call whose arguments have types.
 
     Raises:
-        TypeError, ValueError: the arguments do not fit.
+        TypeError, ValueError: the arguments do not match the callee's parameters.
     """
     op = call.op
-    if type(op) is Op:
+    if isinstance(op, Op):
         return op.infer(call)
-    if type(op) is ExternFunc:
+    if isinstance(op, ExternFunc):
         if len(call.ty_args) > 1:
             return TupleType(call.ty_args)
         return call.ty_args[0] if call.ty_args else ANY
     signature = op.ty
     if type(signature) is not FuncType:
-        raise TypeError(f"{op} is called, but is no function: its type is {signature}")
+        raise TypeError(f"{op} is called, but is not a function: its type is {signature}")
     if signature.params is None:
         return call.ty_args[0] if call.ty_args else signature.ret
     return _type_of_function_call(call, signature, signature.params)
@@ -512,7 +515,7 @@ def _type_of_function_call(call: Call, signature: FuncType, params: tuple[Type, 
             )
     mentioned = {v for p in params for v in type_free_vars(p)}
     ret = signature.ret
-    if type(call.op) is GlobalVar:  # of its variables, the caller knows those of parameters' types
+    if isinstance(call.op, GlobalVar):  # the caller knows the variables of parameters' types only
         mentioned.update(type_free_vars(ret))
     unknown = mentioned.difference(variables)
     if unknown:
@@ -539,7 +542,7 @@ def _infer_if(expr: If, in_scope: Collection[Var]) -> None:
 
 
 def is_condition(ty: Any) -> bool:
-    """Whether an `If` can decide by a value of this type, as far as is known."""
+    """Check whether a value of this type may be the condition of an `If`."""
     if type(ty) is PrimType:
         return bool(ty.dtype == "bool")
     if type(ty) is TensorType:
@@ -548,12 +551,12 @@ def is_condition(ty: Any) -> bool:
 
 
 def seq_defines(seq: SeqExpr) -> set[Var]:
-    """Variables that a sequence may define and that its type may mention: the symbolic ones of its
-    match_casts, scalars and shapes that it binds."""
+    """Return the variables that a sequence may define and that its type may mention: symbolic
+    variables of match_casts, and variables bound to scalars and shapes."""
     found: set[Var] = set()
     for block in seq.blocks:
         for binding in block.bindings:
-            if type(binding) is MatchCast:
+            if isinstance(binding, MatchCast):
                 found.update(type_free_vars(binding.ty))
             if type(binding.var.ty) in (PrimType, ShapeType):
                 found.add(binding.var)
@@ -568,14 +571,16 @@ def _type_outside(seq: Any, in_scope: Collection[Var]) -> Any:
 
 
 def function_ret_type(params: Iterable[Var], body: Any, in_scope: Collection[Var] = ()) -> Any:
-    """The type of a function's result as its caller sees it: in terms of what the parameters' types
-    mention, and `in_scope`.  Parameters themselves are not part of a function's type."""
+    """Return the result type of a function as its caller sees it: in terms of the symbolic
+    variables in the parameters' types, and `in_scope`.  The parameters themselves are not part of
+    the type of a function."""
     known = {v for p in params for v in type_free_vars(p.ty)}
     return erase_type(body.ty, lambda v: v in known or v in in_scope)
 
 
 def declared_ret_type(declared: Any, params: Iterable[Var], body: Any) -> Any:
-    """The type of a function's result that was declared, or that of its body if it says more."""
+    """Return the declared result type of a function, or the inferred one if that is more precise.
+    """
     inferred = function_ret_type(params, body)
     if not is_base_of(declared, inferred) or structural_equal(declared, inferred):
         return declared
@@ -587,7 +592,7 @@ def _infer_seq(seq: SeqExpr, in_scope: Collection[Var]) -> None:
         for binding in block.bindings:
             infer_type(binding.value, in_scope)
             if binding.var.ty is None:
-                binding.var.ty = binding.ty if type(binding) is MatchCast else binding.value.ty
+                binding.var.ty = binding.ty if isinstance(binding, MatchCast) else binding.value.ty
     seq.ty = infer_type(seq.body, in_scope).ty
 
 

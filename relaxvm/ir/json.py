@@ -4,14 +4,14 @@ The text is an object::
 
     {"format": "relaxvm-ir", "version": 1, "root": VALUE, "nodes": [NODE, ...], "files": [...]}
 
-A NODE is an object of its class ("is") and the parts of the node by name; parts that are None are
-left out.  Where a node stands within another it is ``{"node": index}``, so that what is shared
-stays shared and a variable stays one; an index is always less than that of the node it stands in.
-Other values: null, true, false, numbers and strings are themselves, a tuple is an array, and the
-rest is an object of one of these keys:
+A NODE is an object with the class of the node ("is") and its parts by name; parts that are None are
+left out.  A reference to another node is ``{"node": index}``, so that sharing is preserved and a
+variable stays the same object; a node refers only to nodes before it.  Of other values null, true,
+false, numbers and strings are written as themselves, a tuple as an array, and the rest as an object
+with one of these keys:
 
     {"list": [...]}  {"dict": [[key, value], ...]}  {"attrs": [[name, value], ...]}
-    {"float": "hexadecimal bits"}  of what is not finite
+    {"float": "hexadecimal bits"}  if not finite
     {"array": "base64 of the bytes, C order, little endian", "dtype": "float32", "shape": [2, 3]}
     {"bytes": "base64"}  {"dtype": "float32"}
 
@@ -35,12 +35,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..dtypes import as_dtype, dtype_name
 from ..errors import FormatError, TypeSizeError, did_you_mean
-from ..source import Span
-from ..values import as_dtype, dtype_name
-from .expr import ANY, AnyType, FuncType, PrimType, TupleType, Type, prim_type
+from ..executable.debug_info import Span
+from .expr import ANY, AnyType, FuncType, GlobalVar, PrimType, TupleType, Type, Var, prim_type
 from .module import IRModule
-from .nesting import roomy
+from .nesting import with_headroom
 from .node import Attrs, Node, node_classes
 from .op import Op
 
@@ -49,16 +49,22 @@ __all__ = ["load_json", "save_json"]
 FORMAT: Final = "relaxvm-ir"
 VERSION: Final = 1
 
+LEAST_WALK: Final = 1 << 19
+MOST_SHARING: Final = 256
+"""A walk visits a shared node once per use.  A file is rejected if that is more than `LEAST_WALK`
+visits and more than `MOST_SHARING` times the number of nodes.  Without a bound, a value that is
+added to itself 60 times in a row would keep a printer busy for years."""
 
-@roomy("save_json")
+
+@with_headroom("save_json")
 def save_json(node: Any, *, spans: bool = True) -> str:
-    """A node, or a value of an attribute, as text.
+    """Return a node, or an attribute value, as JSON text.
 
     Args:
-        spans: whether to save where in the source nodes come from.
+        spans: whether to save the source locations of nodes.
 
     Raises:
-        TypeError: there is something in it that is neither a node nor plain data.
+        TypeError: it contains something that is neither a node nor plain data.
     """
     writer = _Writer(spans)
     root = writer.value(node, "root")
@@ -69,13 +75,14 @@ def save_json(node: Any, *, spans: bool = True) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-@roomy("load_json")
+@with_headroom("load_json")
 def load_json(text: str) -> Any:
-    """What `save_json` was given, as new nodes.
+    """Return the node or value that was saved by `save_json`; its nodes are new objects.
 
     Raises:
-        FormatError: the text is not what `save_json` writes; names the place.
-        MissingExtraError: a data type is of an optional package.
+        FormatError: the text is not in the format that `save_json` writes; says where.  Or the
+            program has so much sharing that walks would take too long, see `MOST_SHARING`.
+        MissingExtraError: a data type needs an optional package.
     """
     try:
         document = json.loads(text)
@@ -102,8 +109,8 @@ _PARTS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def _parts(cls: type[Node]) -> tuple[str, ...]:
-    """Names of what is saved of nodes of a class: `FIELDS` in their order, then the others, as
-    inferred types."""
+    """Names of the saved parts of a class: `FIELDS` in order, then others, such as inferred types.
+    """
     found = _PARTS.get(cls)
     if found is None:
         others = [slot for slot in _all_slots(cls) if slot not in cls.FIELDS]
@@ -117,7 +124,7 @@ _HINTS: Final[dict[type, dict[str, Any]]] = {}
 
 
 def _hints(cls: type[Node]) -> dict[str, Any]:
-    """What the parts of a class may be; a part that is not annotated may be anything."""
+    """The type annotations of the parts of a class; an unannotated part may be anything."""
     found = _HINTS.get(cls)
     if found is None:
         found = _HINTS[cls] = {}
@@ -133,7 +140,7 @@ def _hints(cls: type[Node]) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is as annotated, as far as classes and elements go."""
+    """Whether a value matches an annotation: its class and those of its elements."""
     if hint is Any or isinstance(hint, typing.TypeVar):
         return True
     if hint is None:
@@ -168,7 +175,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 class _Writer:
-    """Nodes, each after those it is made of."""
+    """Writes nodes, each after the nodes that it refers to."""
 
     def __init__(self, spans: bool) -> None:
         self.spans = spans
@@ -177,7 +184,7 @@ class _Writer:
         self.files: dict[str, int] = {}
 
     def value(self, value: Any, path: str) -> Any:
-        """The JSON of a value; the nodes in it are written before."""
+        """Write the nodes in a value, then return the JSON of the value."""
         self.write_nodes(value, path)
         return self.encode(value, path)
 
@@ -195,7 +202,7 @@ class _Writer:
                     self.nodes.append(written)
                     continue
                 work.append((x, place, True))
-                parts = [(getattr(x, name), f"{place}.{name}", False) for name in _parts(type(x))]
+                parts = [(getattr(x, name), f"{place}.{name}", False) for name in _parts(x.KIND)]
                 work += reversed(parts)
             elif isinstance(x, (tuple, list)):
                 work += [(x[i], f"{place}[{i}]", False) for i in reversed(range(len(x)))]
@@ -204,9 +211,9 @@ class _Writer:
                     work += ((x[key], f"{place}[{key!r}]", False), (key, f"{place} key", False))
 
     def node(self, node: Node, path: str) -> dict[str, Any]:
-        kind = type(node)
+        kind = node.KIND
         if node_classes().get(kind.__name__) is not kind:
-            raise TypeError(f"{path}: a {kind.__name__} is no public class of nodes")
+            raise TypeError(f"{path}: {kind.__name__} is not a public class of nodes")
         written: dict[str, Any] = {"is": kind.__name__}
         for name in _parts(kind):
             value = getattr(node, name)
@@ -263,7 +270,7 @@ def _encode_array(array: Any) -> dict[str, Any]:
 
 
 class _Reader:
-    """Checks while it builds: every part is there, known, and of a class that it may be of."""
+    """Builds nodes and checks that every part is present, known and of an allowed class."""
 
     def __init__(self, document: Any) -> None:
         expect(isinstance(document, dict), "the text", "an object", document)
@@ -280,16 +287,35 @@ class _Reader:
         strings = isinstance(self.files, list) and all(isinstance(x, str) for x in self.files)
         expect(strings, "files", "an array of strings", self.files)
         self.nodes: list[Node] = []
+        self.sizes: list[int] = []
+        """For each node, how many nodes a walk of it visits; a use of a variable counts as one."""
+        self.size = 0
+        self.types_size = 0
+        """The same for the types of all variables, which are visited at their definitions."""
         self.classes = node_classes()
 
     def root(self) -> Any:
         nodes = self.document.get("nodes")
         expect(isinstance(nodes, list), "nodes", "an array", nodes)
-        for index, node in enumerate(nodes):
-            self.nodes.append(self.node(node, f"nodes[{index}]"))
+        for index, written in enumerate(nodes):
+            self.size = 1
+            node = self.node(written, f"nodes[{index}]")
+            if isinstance(node, (Var, GlobalVar, Op)):
+                self.types_size += self.size
+                self.size = 1
+            self.nodes.append(node)
+            self.sizes.append(min(self.size, 1 << 62))
         if "root" not in self.document:
             raise FormatError("root: missing")
-        return self.decode(self.document["root"], "root")
+        self.size = self.types_size
+        root = self.decode(self.document["root"], "root")
+        if self.size > LEAST_WALK + MOST_SHARING * len(nodes):
+            visits = self.size if self.size < 1 << 62 else "more than 2**62"
+            raise FormatError(
+                f"nodes: the program has {len(nodes)} nodes, but so much sharing that a walk "
+                f"visits {visits}; bind values that are used more than once to variables"
+            )
+        return root
 
     def node(self, written: Any, path: str) -> Node:
         expect(isinstance(written, dict), path, "an object", written)
@@ -353,6 +379,7 @@ class _Reader:
         known = type(index) is int and 0 <= index < len(self.nodes)
         expect(known, path, f"a node before this one, below {len(self.nodes)}", index)
         node: Node = self.nodes[index]
+        self.size += self.sizes[index]
         return node
 
     def decode_list(self, written: Any, path: str) -> list[Any]:
@@ -375,7 +402,7 @@ class _Reader:
             except TypeError:
                 raise FormatError(f"{path}: {_described(key)} cannot be a key") from None
             if repeated:
-                raise FormatError(f"{path}: key {_brief(key)} stands twice")
+                raise FormatError(f"{path}: key {_brief(key)} appears twice")
             found[key] = value
         return found
 
@@ -384,7 +411,7 @@ class _Reader:
         for key, value in self.items(written["attrs"], path):
             expect(isinstance(key, str), path, "names", key)
             if key in found:
-                raise FormatError(f"{path}: attribute {key!r} stands twice")
+                raise FormatError(f"{path}: attribute {key!r} appears twice")
             found[key] = value
         return found
 
@@ -473,14 +500,14 @@ def _decode_dtype(name: Any, path: str) -> np.dtype[Any]:
 
 
 def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) -> Node:
-    """A node of its parts."""
+    """Create a node from its parts."""
     if cls is Op:
         try:
             return Op.get(values["name"])
         except (ValueError, TypeError) as error:
             raise FormatError(f"{path}: {error}") from None
     if span is None:
-        # There is one of each of these; others may be compared by identity first.
+        # Types that exist once per data type; comparisons rely on their identity.
         if cls is PrimType:
             return prim_type(values["dtype"])
         if cls is AnyType:

@@ -1,7 +1,7 @@
-"""Keys of expressions and types: equal for what is written the same with the same variables.
+"""Dictionary keys of expressions and types: equal if they have the same structure and variables.
 
-For dictionaries: `structural_equal` compares two given nodes and matches bound variables; a key is
-for finding, among many, an expression over the same variables.
+`structural_equal` compares two given nodes and matches bound variables; a key finds an equal
+expression over the same variables among many.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["expr_key"]
 
 
 def expr_key(node: Any) -> Hashable:
-    """What equal expressions, types and attribute values have in common.  Variables and functions
-    are equal to themselves only; constants of up to 64 elements by content, larger ones if they
-    share their memory."""
+    """Return a dictionary key that is equal for equal expressions, types or attribute values.
+    Variables and functions are equal only to themselves; constants of up to 64 elements are
+    compared by content, larger ones by the address of their memory."""
     kind = type(node)
     rule = _KEYS.get(kind)
     if rule is not None:

@@ -1,4 +1,4 @@
-"""IRModule: functions by name, and what they share."""
+"""IRModule: functions by name, and the global infos that they share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import did_you_mean
-from ..values import describe
+from ..messages import describe
 from .expr import BaseFunc, GlobalVar
 from .node import Attrs, Node
 
@@ -14,13 +14,13 @@ __all__ = ["DummyGlobalInfo", "GlobalInfo", "IRModule", "VDevice"]
 
 
 class GlobalInfo(Node):
-    """What functions of a module share, beside functions."""
+    """Base of what functions of a module share in addition to functions."""
 
     __slots__ = ()
 
 
 class DummyGlobalInfo(GlobalInfo):
-    """Nothing; for tests."""
+    """An empty global info, for tests."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class DummyGlobalInfo(GlobalInfo):
 
 
 class VDevice(GlobalInfo):
-    """A device that tensors are placed on: a target as "llvm", an index, a memory scope."""
+    """A device that tensors are placed on: a target such as "llvm", an index, a memory scope."""
 
     __slots__ = ("memory_scope", "target", "vdevice_id")
     FIELDS = ("target", "vdevice_id", "memory_scope")
@@ -52,8 +52,8 @@ class VDevice(GlobalInfo):
 class IRModule(Node):
     """A program: functions by `GlobalVar`, attributes, global infos by kind.
 
-    Of all nodes only a module may be changed (`module[name] = function`); passes change a `copy`.
-    The order of functions is that in which they were added.
+    A module is the only mutable node (`module[name] = function`); passes modify a `copy`.
+    Functions are kept in the order in which they were added.
     """
 
     __slots__ = ("_by_name", "attrs", "functions", "global_infos", "sources")
@@ -63,7 +63,7 @@ class IRModule(Node):
     attrs: Attrs
     global_infos: dict[str, list[GlobalInfo]]
     sources: dict[str, str]
-    """Text of the files that spans name, where it is known.  Carried along, never compared."""
+    """Source text of the files that spans refer to, where known.  Not compared."""
 
     def __init__(
         self,
@@ -82,13 +82,14 @@ class IRModule(Node):
 
     @classmethod
     def from_expr(cls, expr: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> IRModule:
-        """A module of one function, named by its attribute "global_symbol", else "main"."""
+        """Return a module of one function, named by its attribute "global_symbol" or else "main".
+        """
         module = cls(functions)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 
     def copy(self) -> IRModule:
-        """A module with the same functions, to be changed."""
+        """Return a new module with the same functions, which may be modified."""
         new = IRModule.__new__(IRModule)
         new.functions = dict(self.functions)
         new._by_name = dict(self._by_name)
@@ -101,7 +102,7 @@ class IRModule(Node):
     clone = copy
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The variable of a function.
+        """Return the variable of a function.
 
         Raises:
             ValueError: there is no such function.
@@ -114,7 +115,7 @@ class IRModule(Node):
             ) from None
 
     def get_global_vars(self) -> list[GlobalVar]:
-        """Variables of all functions, in order."""
+        """Return the variables of all functions, in order."""
         return list(self.functions)
 
     def __getitem__(self, key: GlobalVar | str) -> Any:
@@ -154,7 +155,7 @@ class IRModule(Node):
         return self.functions.items()
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Exchange or add a function."""
+        """Replace or add a function."""
         self[var] = func
 
     def update_global_info(self, name: str, infos: Any) -> None:
@@ -162,12 +163,12 @@ class IRModule(Node):
         self.global_infos[name] = list(infos)
 
     def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
-        """Take over all functions of another module."""
+        """Add all functions of another module, replacing those of the same variable."""
         for var, func in other.items():
             self[var.name_hint] = func
 
     def unique_name(self, name: str) -> str:
-        """`name`, or with the least number appended that makes it new."""
+        """Return `name`, with the least number appended that makes it unique if it is taken."""
         if name not in self._by_name:
             return name
         number = 1
@@ -176,21 +177,21 @@ class IRModule(Node):
         return f"{name}{number}"
 
     def with_attr(self, key: str, value: Any) -> IRModule:
-        """The module with an attribute set."""
+        """Return the module with an attribute set."""
         new = self.copy()
         new.attrs = Attrs({**self.attrs, key: value})
         return new
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
-        """The module with these attributes and no others."""
+        """Return the module with these attributes and no others."""
         new = self.copy()
         new.attrs = Attrs(attrs)
         return new
 
     def get_attr(self, key: str) -> Any:
-        """An attribute, or None."""
+        """Return an attribute, or None."""
         return self.attrs.get(key)
 
     def without_attr(self, key: str) -> IRModule:
-        """The module without an attribute."""
+        """Return the module without an attribute."""
         return self.with_attrs({k: v for k, v in self.attrs.items() if k != key})

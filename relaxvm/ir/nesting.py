@@ -1,9 +1,9 @@
-"""Programs that are nested deeply: room to walk them, and a clear error where it does not suffice.
+"""Recursion headroom for walks of deeply nested programs, and a clear error if it is exhausted.
 
-Walks recurse by nesting, and Python allows 1000 frames by default.  Most of ours call each other
-without taking any of C's stack, so that many more are safe: a function that is a `roomy` door to
-walks has `ROOM` frames more than the caller may use.  Where these are not enough either, the error
-tells what is nested, how deeply and where.
+Walks of a program recurse into nested nodes, and Python's recursion limit is 1000 frames by
+default.  Frames of Python functions that call each other directly take no C stack, so many more are
+safe: inside `headroom` the recursion limit is raised by `HEADROOM`.  If that is still not enough, a
+`NestingError` says what is nested, how deeply and where.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ..errors import NestingError
 from .node import Node
 
-__all__ = ["deepest_chain", "has_room", "room", "roomy", "too_deep", "uncollected"]
+__all__ = ["deepest_chain", "gc_paused", "has_headroom", "headroom", "too_deep", "with_headroom"]
 
-ROOM: Final = 9000
-"""Frames.  One that is called through C, as by `map`, takes up to 700 bytes of C's stack, which is
-of 8 MB for most threads; few of ours are."""
+HEADROOM: Final = 9000
+"""In frames.  A frame that is called through C, as by `map`, takes up to 700 bytes of the C stack,
+which has 8 MB in most threads; few frames of our walks are."""
 
 _LARGEST_LIMIT: Final = 2**31 - 1
 
-_LEAST_LEVELS: Final = 100
-"""A program that is nested less is not what made Python run out of frames."""
+_MIN_LEVELS: Final = 100
+"""A program with fewer levels was not the reason that Python ran out of frames."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Shared:
-    """Context manager: a setting of the process is changed while any thread is inside.  `change`
-    does it and returns what undoes it."""
+class _SharedSetting:
+    """Context manager that changes a process-wide setting while any thread is inside.  `change`
+    makes the change and returns a function that undoes it."""
 
     def __init__(self, change: Callable[[], Callable[[], object]]) -> None:
         self._change = change
-        self._lock = threading.RLock()  # a finalizer may come in at any time
+        self._lock = threading.RLock()  # reentrant, since a finalizer may run at any time
         self._inside = 0
         self._undo: Callable[[], object] = int
 
@@ -73,30 +73,30 @@ def _stop_collecting() -> Callable[[], object]:
 
 def _raise_limit() -> Callable[[], object]:
     limit = sys.getrecursionlimit()
-    raised = min(limit + ROOM, _LARGEST_LIMIT)
+    raised = min(limit + HEADROOM, _LARGEST_LIMIT)
     sys.setrecursionlimit(raised)
 
     def undo() -> None:
         if sys.getrecursionlimit() == raised:
-            # Refused where this thread came in below frames of another one's room.
+            # Refused if this thread is deeper than the lower limit.
             with contextlib.suppress(RecursionError):
                 sys.setrecursionlimit(limit)
 
     return undo
 
 
-uncollected: Final = _Shared(_stop_collecting)
-"""Context manager: cycles are not collected.  Programs are large graphs without garbage cycles; the
-collector would walk them over and over as they grow, which takes half of the time."""
+gc_paused: Final = _SharedSetting(_stop_collecting)
+"""Context manager that pauses the garbage collector.  Programs are large graphs without garbage
+cycles; the collector would walk them again and again as they grow, for half of the total time."""
 
-_RAISED: Final = _Shared(_raise_limit)
+_RAISED: Final = _SharedSetting(_raise_limit)
 
 
-class room:
-    """Context manager: walks of `programs` have room.
+class headroom:
+    """Context manager that raises the recursion limit by `HEADROOM` for walks of `programs`.
 
     Raises:
-        NestingError: not enough for these; begins with `doing`.
+        NestingError: one of them is nested too deeply even so; the message begins with `doing`.
     """
 
     __slots__ = ("_doing", "_programs")
@@ -106,7 +106,7 @@ class room:
         self._programs = programs
 
     def __enter__(self) -> None:
-        uncollected.__enter__()
+        gc_paused.__enter__()
         _RAISED.__enter__()
 
     def __exit__(
@@ -121,23 +121,23 @@ class room:
             if isinstance(exc, RecursionError) and not isinstance(exc, NestingError):
                 found = too_deep(self._doing, self._programs)
         finally:
-            uncollected.__exit__()
+            gc_paused.__exit__()
         if found is not None:
             raise found from None
 
 
-def has_room() -> bool:
-    """Whether we are in a `room`: more is not to be had."""
+def has_headroom() -> bool:
+    """Check whether any thread is inside `headroom`: it cannot be raised further."""
     return _RAISED.is_inside
 
 
-def roomy(doing: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorator: the function runs with `room` to walk its arguments."""
+def with_headroom(doing: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorator: the function runs inside `headroom` for its arguments."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
         def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            with room(doing, *args):
+            with headroom(doing, *args):
                 return function(*args, **kwargs)
 
         return guarded
@@ -145,19 +145,19 @@ def roomy(doing: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     return decorate
 
 
-# Saying what is too deep
+# The error message
 
-_FRAMEWORK: Final = frozenset({"SeqExpr", "BindingBlock", "DataflowBlock", "VarBinding",
+_NOT_COUNTED: Final = frozenset({"SeqExpr", "BindingBlock", "DataflowBlock", "VarBinding",
                                "ShapeExpr", "IRModule"})  # fmt: skip
-"""Classes that stand between the levels that a person counts."""
+"""Classes that are not counted as levels: a reader of the program does not see them."""
 
 
 def too_deep(doing: str, program: Any) -> NestingError | None:
-    """The error for a program that is too deep to be walked; None if it is not so deep."""
+    """Return the error for a program that is too deep to be walked, or None if it is not deep."""
     chain = deepest_chain(program)
-    counts = Counter(type(x).__name__ for x in chain if type(x).__name__ not in _FRAMEWORK)
+    counts = Counter(type(x).__name__ for x in chain if type(x).__name__ not in _NOT_COUNTED)
     levels = sum(counts.values())
-    if levels < _LEAST_LEVELS:
+    if levels < _MIN_LEVELS:
         return None
     place = "".join([f"{text}: " for text in _places(chain)])
     most = max(counts, key=counts.__getitem__)
@@ -169,7 +169,7 @@ def too_deep(doing: str, program: Any) -> NestingError | None:
 
 
 def _places(chain: list[Any]) -> Iterator[str]:
-    """Function, binding and line of source where a chain begins."""
+    """Yield the function, the binding and the source line where a chain begins."""
     for node in chain:
         symbol = getattr(node, "attrs", None) if hasattr(node, "params") else None
         if symbol and "global_symbol" in symbol:
@@ -187,9 +187,9 @@ def _places(chain: list[Any]) -> Iterator[str]:
 
 
 def deepest_chain(root: Any) -> list[Any]:
-    """The nodes on the longest way from a program, or from a syntax tree, down to a leaf."""
+    """Return the nodes on the longest path from a program or a syntax tree down to a leaf."""
     depths: dict[int, int] = {}
-    nexts: dict[int, tuple[Any, list[Any]]] = {}  # the parts as well, so that no id is given twice
+    nexts: dict[int, tuple[Any, list[Any]]] = {}  # keeps the parts alive, so that ids are unique
     work: list[tuple[Any, list[Any] | None]] = [(root, None)]
     while work:
         x, parts = work.pop()

@@ -1,7 +1,7 @@
-"""What all nodes of a program have in common.
+"""The base class of all nodes of a program.
 
-Nodes are immutable by convention: passes build new ones and leave the old alone.  Two nodes are the
-same when they are the same object; `structural_equal` compares by content.
+Nodes are immutable by convention: passes build new nodes and do not modify old ones.  Nodes are
+compared by identity; `structural_equal` compares them by content.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ..source import Span
+    from ..executable.debug_info import Span
 
-__all__ = ["Attrs", "Node", "NodeKind", "node_classes", "on_print"]
+__all__ = ["KINDS", "Attrs", "Node", "NodeKind", "node_classes", "on_print"]
 
 _CLASSES: dict[str, type[Node]] = {}
 
 
 def node_classes() -> dict[str, type[Node]]:
-    """Every class of nodes by its name, which is its name in JSON as well."""
+    """Return all kinds of nodes by the name of their class; JSON uses the same names."""
     return dict(_CLASSES)
 
 
@@ -26,17 +26,20 @@ class NodeKind:
     """How a field takes part in structural equality."""
 
     USE = 0
-    """Contents are compared."""
+    """The field is compared by content."""
     DEF = 1
-    """Variables here are defined: they match each other, whatever their names."""
+    """The field defines variables: they match each other, whatever their names."""
 
 
 class Node:
     """Base of expressions, types, bindings, statements, functions and modules.
 
-    `FIELDS` names what a node is made of, in the order in which equality, hashing, JSON and generic
-    walks go through it; `DEFS` names those fields that define variables.  What is not a field
-    (`span`, an inferred type) is carried along and never compared.
+    `FIELDS` names the fields of a node, in the order in which equality, hashing, JSON and generic
+    walks visit them; `DEFS` names those fields that define variables.  Attributes that are not
+    fields (`span`, an inferred type) are not compared.
+
+    A subclass defined outside of relaxvm that does not declare `FIELDS` has the kind of its base
+    class: it is printed, compared, saved and rewritten as a node of that class.
     """
 
     __slots__ = ("span",)
@@ -44,23 +47,27 @@ class Node:
     FIELDS: ClassVar[tuple[str, ...]] = ()
     DEFS: ClassVar[frozenset[str]] = frozenset()
 
+    KIND: ClassVar[type[Node]]
+    """The class as which nodes of this class are handled; usually the class itself."""
+
     span: Span | None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.FIELDS is not None and not cls.__name__.startswith("_"):
-            _CLASSES[cls.__name__] = cls
+        if cls.__module__.startswith("relaxvm.") or "FIELDS" in cls.__dict__:
+            cls.KIND = cls
+            if not cls.__name__.startswith("_"):
+                _CLASSES[cls.__name__] = cls
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same object."""
+        """Check whether both are the same object."""
         return self is other
 
     def script(self, *, show_meta: bool = True) -> str:
-        """The node as script; see `relaxvm.script`.
+        """Return the node as script; see `relaxvm.script`.
 
         Args:
-            show_meta: whether the bytes of large constants are part of it; ``str(node)`` has them
-                not.
+            show_meta: whether to include the bytes of large constants; ``str(node)`` does not.
         """
         return _PRINTER[0](self, show_meta)
 
@@ -75,6 +82,21 @@ class Node:
         return f"<{type(self).__name__} {_PRINTER[0](self, False)}>"
 
 
+Node.KIND = Node
+
+
+class _Kinds(dict[type, type]):
+    """The kind of a class of nodes; of any other class the class itself."""
+
+    def __missing__(self, cls: type) -> type:
+        kind = self[cls] = getattr(cls, "KIND", cls) if issubclass(cls, Node) else cls
+        return kind
+
+
+KINDS = _Kinds()
+"""``KINDS[type(x)]`` is the class to look up in a table of what to do with nodes of each class."""
+
+
 def _print_by_import(node: Node, complete: bool) -> str:
     from ..script import printer
 
@@ -86,13 +108,13 @@ _PRINTER: list[Callable[[Node, bool], str]] = [_print_by_import]
 
 
 def on_print(printer: Callable[[Node, bool], str]) -> None:
-    """Set what prints nodes: it is told whether the bytes of large constants are wanted."""
+    """Set the function that prints nodes: ``printer(node, with_bytes_of_large_constants)``."""
     _PRINTER[0] = printer
 
 
 class Attrs(dict[str, Any]):
-    """Attributes of a call or a function, by name; ``attrs.axis`` is ``attrs["axis"]``.  Not to be
-    changed once they are part of a node."""
+    """Attributes of a call or a function, by name; ``attrs.axis`` is ``attrs["axis"]``.  They must
+    not be modified once they belong to a node."""
 
     __slots__ = ()
 

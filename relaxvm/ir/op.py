@@ -1,7 +1,7 @@
-"""Operators: the record behind a name such as "relax.add".
+"""Operators: the table of names such as "relax.add".
 
 The table is filled by `relaxvm.op` (operators of Relax) and `relaxvm.tir` (scalar intrinsics).  An
-operator is an expression, so that it can be what a `Call` calls; there is one `Op` per name.
+operator is an expression, so that it can be the callee of a `Call`; there is one `Op` per name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Op(Expr):
 
     Attributes:
         name: "relax.add", "tirx.exp".
-        doc: one line.
-        infer: gives the type of a call of it, whose arguments have types; raises TypeError or
-            ValueError where they do not fit.
-        is_pure: whether a call has no effect but its result.
-        make: the constructor, what the script's ``R.name`` is; None where there is none.
-        record: what else is registered of it, by the package that registers.
+        doc: a description of one line.
+        infer: returns the type of a call of the operator, whose arguments have types; raises
+            TypeError or ValueError if they are not accepted.
+        is_pure: whether a call has no side effects.
+        make: the constructor of a call, ``R.name`` in script; None if there is none.
+        record: further data of the package that registers the operator.
     """
 
     __slots__ = ("doc", "infer", "is_pure", "make", "name", "record")
@@ -66,10 +66,10 @@ class Op(Expr):
 
     @classmethod
     def get(cls, name: str) -> Op:
-        """The operator of a name.
+        """Return the operator of a name.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no such operator.
         """
         found = _OPS.get(name)
         if found is None:
@@ -90,11 +90,11 @@ class Op(Expr):
 
 
 def _fill() -> None:
-    """Register all operators, as importing the packages that define them does: a program that is
-    loaded names operators before anyone has used them."""
+    """Register all operators by importing the packages that define them: a program that is loaded
+    from a file may name operators that nothing has imported yet."""
     from .. import op, tir  # noqa: F401
 
 
 def op_names(prefix: str = "") -> list[str]:
-    """Names of the registered operators, sorted."""
+    """Return the names of the registered operators, sorted."""
     return sorted(name for name in _OPS if name.startswith(prefix))

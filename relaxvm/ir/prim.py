@@ -1,7 +1,7 @@
 """Scalar expressions: arithmetic, comparison and logic of symbolic integers, floats and bools.
 
-The functions here (and Python's operators, which call them) fold constants and drop neutral
-elements; the classes build just the node.  `//` and `%` round towards minus infinity.
+The functions (and Python's operators, which call them) fold constants and drop neutral elements;
+the classes only build a node.  `//` and `%` round towards minus infinity.
 
 Source: PrimExpr of apache-tvm 0.27 (``tvm.tirx``).
 """
@@ -61,15 +61,15 @@ __all__ = [
 
 
 class BinaryOpExpr(Expr):
-    """A scalar operation of two operands of one data type, which is the result's too."""
+    """A scalar operation of two operands; they and the result have the same data type."""
 
     __slots__ = ("a", "b")
     FIELDS = ("a", "b")
 
     SYMBOL: ClassVar[str] = ""
-    """How it is written between (or, a name, before) its operands."""
+    """The operator as printed between its operands, or the name of a function."""
     EVALUATE: ClassVar[Any]
-    """What it is, in Python numbers of unlimited width."""
+    """The operation on Python numbers, whose integers have unlimited width."""
 
     a: Expr
     b: Expr
@@ -103,7 +103,7 @@ def truncated_division(a: int, b: int) -> int:
 
 
 def truncated_remainder(a: int, b: int) -> int:
-    """What `truncated_division` leaves: has the sign of a."""
+    """The remainder of `truncated_division`; it has the sign of a."""
     return a - b * truncated_division(a, b)
 
 
@@ -148,7 +148,7 @@ class Mul(BinaryOpExpr):
 
 
 class Div(BinaryOpExpr):
-    """a / b; of integers rounded towards zero"""
+    """a / b; for integers rounded towards zero"""
 
     __slots__ = ()
     SYMBOL = "/"
@@ -156,7 +156,7 @@ class Div(BinaryOpExpr):
 
 
 class Mod(BinaryOpExpr):
-    """what `Div` leaves, with the sign of a"""
+    """the remainder of `Div`, with the sign of a"""
 
     __slots__ = ()
     SYMBOL = "truncmod"
@@ -228,7 +228,7 @@ class LShift(BinaryOpExpr):
 
 
 class RShift(BinaryOpExpr):
-    """a >> b, of signed integers arithmetic"""
+    """a >> b; an arithmetic shift for signed integers"""
 
     __slots__ = ()
     SYMBOL = ">>"
@@ -284,7 +284,7 @@ class Or(CmpExpr):
 
 
 class _Equality(CmpExpr):
-    """An (in)equality, which Python may ask for its truth: then it is structural."""
+    """An equality or inequality; its truth value in Python is that of structural equality."""
 
     __slots__ = ()
     EQUAL: ClassVar[bool]
@@ -312,7 +312,7 @@ class NE(_Equality):
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two scalars are equal as they are written; variables are equal to themselves only."""
+    """Check whether two scalars are structurally equal; a variable is equal only to itself."""
     if a is b:
         return True
     if type(a) is not type(b) or not a.FIELDS:
@@ -394,7 +394,7 @@ class Select(Expr):
 
 
 class Let(Expr):
-    """`body`, in which `var` stands for `value`."""
+    """`body`, in which `var` is bound to `value`."""
 
     __slots__ = ("body", "value", "var")
     FIELDS = ("value", "var", "body")
@@ -415,8 +415,8 @@ class Let(Expr):
 
 
 def as_scalar(value: Any, dtype: str | None = None) -> Expr:
-    """A number or scalar expression as a scalar, a number in the data type asked for (else int64 or
-    float32, or bool).
+    """Return a number or scalar expression as a scalar.  A number gets the data type `dtype`, or
+    else int64, float32 or bool.
 
     Raises:
         TypeError: not a scalar.
@@ -441,21 +441,21 @@ def as_scalar(value: Any, dtype: str | None = None) -> Expr:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a data type is one of floats."""
+    """Check whether a data type is a floating-point type."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def immediate(dtype: str, value: Any) -> IntImm | FloatImm:
-    """A constant of a data type.
+    """Return a constant of a data type.
 
     Raises:
-        TypeError: a float for an integer data type.
-        OverflowError: out of range.
+        TypeError: the value is a float and the data type is not.
+        OverflowError: the value is out of range.
     """
     if is_float(dtype):
         return FloatImm(dtype, value)
     if isinstance(value, float):
-        raise TypeError(f"{value} is no {dtype}")
+        raise TypeError(f"{value} is not a value of {dtype}")
     low, high = _range(dtype)
     if not low <= value <= high:
         raise OverflowError(f"{value} does not fit {dtype}")
@@ -470,12 +470,12 @@ def _range(dtype: str) -> tuple[int, int]:
     if dtype.startswith("int"):
         bits = int(dtype[3:])
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    raise TypeError(f"{dtype} is no data type of integers")
+    raise TypeError(f"{dtype} is not an integer data type")
 
 
 def _pair(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Two operands in one data type: a number takes the other's, of two scalars the narrower is
-    cast to the wider, integers to floats."""
+    """Convert two operands to a common data type: a number gets that of the other operand; of two
+    scalars the narrower is cast to the wider, and integers to floats."""
     if not isinstance(a, Expr):
         b = as_scalar(b)
         return _number(a, b), b
@@ -489,8 +489,8 @@ def _pair(a: Any, b: Any) -> tuple[Expr, Expr]:
     return cast(a, wider), cast(b, wider)
 
 
-def _number(value: Any, beside: Expr) -> Expr:
-    dtype = beside.dtype
+def _number(value: Any, other: Expr) -> Expr:
+    dtype = other.dtype
     if dtype == "bool" and not isinstance(value, bool):
         return as_scalar(value)
     if isinstance(value, float) and not is_float(dtype):
@@ -509,7 +509,7 @@ def _wider(a: str, b: str) -> str:
 
 
 def _fold(cls: Any, a: Any, b: Any) -> Expr:
-    """The node, or the constant where both operands are."""
+    """Return the node, or a constant if both operands are constants."""
     a, b = _pair(a, b)
     kind = type(a)
     if kind is type(b) and (kind is IntImm or kind is FloatImm):
@@ -521,8 +521,8 @@ def _fold(cls: Any, a: Any, b: Any) -> Expr:
 
 
 def fold_constants(cls: Any, a: Any, b: Any) -> IntImm | FloatImm | None:
-    """`cls(a, b)` of two constants as a constant; None where that is for the running program to
-    find out (division by zero, overflow)."""
+    """Return `cls(a, b)` of two constants as a constant; None if it fails at run time (division by
+    zero, overflow)."""
     if b.value == 0 and cls in (Div, Mod, FloorDiv, FloorMod):
         return None
     if cls in (LShift, RShift) and not 0 <= b.value < 64:
@@ -585,10 +585,10 @@ def multiply(a: Any, b: Any) -> Expr:
 
 
 def divide(a: Any, b: Any) -> Expr:
-    """a / b, of floats.
+    """a / b of floats.
 
     Raises:
-        TypeError: of integers; `//` or `truncdiv` says which way to round.
+        TypeError: the operands are integers; use `//` or `truncdiv` to say how to round.
     """
     x, y = _pair(a, b)
     if not is_float(x.dtype):
@@ -621,7 +621,7 @@ def truncdiv(a: Any, b: Any) -> Expr:
 
 
 def truncmod(a: Any, b: Any) -> Expr:
-    """What `truncdiv` leaves."""
+    """The remainder of `truncdiv`."""
     return _fold(Mod, a, b)
 
 
@@ -645,12 +645,12 @@ def negative(a: Expr) -> Expr:
 
 
 def equal(a: Any, b: Any) -> Expr:
-    """a == b, always as a node, since Python may ask it for its truth."""
+    """a == b; always a node, never folded, since Python may take its truth value."""
     return EQ(*_pair(a, b))
 
 
 def not_equal(a: Any, b: Any) -> Expr:
-    """a != b, always as a node."""
+    """a != b; always a node, never folded."""
     return NE(*_pair(a, b))
 
 
@@ -688,7 +688,7 @@ def logical_not(a: Any) -> Expr:
 
 
 def cast(a: Any, dtype: str) -> Expr:
-    """a converted to another data type; constants are converted at once where they fit."""
+    """a converted to another data type; constants that fit it are folded."""
     x = as_scalar(a)
     if x.dtype == dtype:
         return x
@@ -706,7 +706,7 @@ def cast(a: Any, dtype: str) -> Expr:
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> Expr:
-    """One of two values."""
+    """`true_value` if `condition` else `false_value`."""
     which = _bool(condition)
     x, y = _pair(true_value, false_value)
     if type(which) is IntImm:
@@ -715,24 +715,60 @@ def select(condition: Any, true_value: Any, false_value: Any) -> Expr:
 
 
 def _logic(bits: Any, logical: Any) -> Callable[[Any, Any], Expr]:
-    """`&` and `|`: of bools the logical operation, of integers the one on bits."""
+    """`&` and `|`: the logical operation for bools, the bitwise one for integers."""
 
     def make(a: Any, b: Any) -> Expr:
         a, b = _pair(a, b)
         if a.dtype == "bool":
             node: Expr = logical(a, b)
             return node
-        return _fold(bits, a, b)
+        return _on_bits(bits)(a, b)
 
     return make
 
 
 def bitwise_not(a: Any) -> Expr:
-    """~a; of a bool its negation."""
+    """~a; for a bool its negation."""
     a = as_scalar(a)
     if a.dtype == "bool":
         return logical_not(a)
+    problem = bits_problem(BitwiseNot, a)
+    if problem is not None:
+        raise TypeError(f"~{a}: {problem}")
     return immediate(a.dtype, ~a.value) if type(a) is IntImm else BitwiseNot(a)
+
+
+def bits_problem(cls: type, *operands: Expr) -> str | None:
+    """Say why an operation on bits does not take operands; None if it does, or is another one.
+
+    ``&``, ``|``, ``^`` and ``~`` take integers and bools, shifts integers.
+    """
+    if cls not in _ON_BITS:
+        return None
+    kinds, expected = _ON_BITS[cls]
+    for operand in operands:
+        dtype = operand.dtype
+        if "int" not in dtype and not (dtype == "bool" and kinds == "ib"):
+            return f"expected {expected}, got {' and '.join(o.dtype for o in operands)}"
+    return None
+
+
+_ON_BITS: Final[dict[type, tuple[str, str]]] = {
+    **dict.fromkeys((BitwiseAnd, BitwiseOr, BitwiseXor), ("ib", "integers or bools")),
+    **dict.fromkeys((LShift, RShift), ("i", "integers")),
+    BitwiseNot: ("ib", "an integer or a bool"),
+}
+
+
+def _on_bits(cls: Any) -> Callable[[Any, Any], Expr]:
+    def make(a: Any, b: Any) -> Expr:
+        a, b = _pair(a, b)
+        problem = bits_problem(cls, a, b)
+        if problem is not None:
+            raise TypeError(f"{a} {cls.SYMBOL} {b}: {problem}")
+        return _fold(cls, a, b)
+
+    return make
 
 
 def _folding(cls: Any) -> Callable[[Any, Any], Expr]:
@@ -759,10 +795,10 @@ SCALAR_OPERATORS.update(
         "greater_equal": _folding(GE),
         "bitwise_and": _logic(BitwiseAnd, logical_and),
         "bitwise_or": _logic(BitwiseOr, logical_or),
-        "bitwise_xor": _folding(BitwiseXor),
+        "bitwise_xor": _on_bits(BitwiseXor),
         "bitwise_not": bitwise_not,
-        "left_shift": _folding(LShift),
-        "right_shift": _folding(RShift),
+        "left_shift": _on_bits(LShift),
+        "right_shift": _on_bits(RShift),
         "astype": cast,
     }
 )

@@ -1,4 +1,4 @@
-"""Substitution in Relax expressions: of variables, also symbolic ones in shapes and types."""
+"""Substitution of variables in Relax expressions, shapes and types."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 from .arith import substitute
 from .expr import Call, Expr, ShapeExpr, Var
 from .infer import substitute_type
+from .node import KINDS
 from .visitor import ExprMutator
 
 __all__ = ["bind", "substitute_vars"]
 
 
 class _Substituter(ExprMutator):
-    """Exchanges variables.  A variable that is defined within becomes a new one where its type
-    changes, and types that name it as a whole shape follow."""
+    """Replaces variables.  A variable that the expression defines is replaced by a new one if its
+    type changes, also in types that use it as a whole shape."""
 
     def __init__(self, variables: Mapping[Var, Any]) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class _Substituter(ExprMutator):
 
     def visit_var_def(self, var: Var) -> Var:
         ty = self.visit_type(var.ty)
-        return var if ty is var.ty else type(var)(var.name, ty, var.span)
+        return var if ty is var.ty else KINDS[type(var)](var.name, ty, var.span)
 
     def visit_call(self, call: Call) -> Expr:
         new = super().visit_call(call)
@@ -46,10 +47,10 @@ class _Substituter(ExprMutator):
 
 
 def substitute_vars(expr: Any, variables: Mapping[Var, Any]) -> Any:
-    """The expression with variables exchanged wherever they are used, shapes and types included;
-    types are inferred again.  Variables that it binds must not be among them."""
+    """Return the expression with all uses of variables replaced, shapes and types included; types
+    are inferred again.  `variables` must not contain variables that the expression binds."""
     return _Substituter(variables).visit(expr) if variables else expr
 
 
 bind = substitute_vars
-"""TVM's name of `substitute_vars` for functions."""
+"""TVM's name for `substitute_vars`."""

@@ -1,8 +1,9 @@
-"""The one way to walk expressions (`ExprVisitor`) and the one way to rewrite them (`ExprMutator`).
+"""Base classes for walking expressions (`ExprVisitor`) and for rewriting them (`ExprMutator`).
 
-Both dispatch by class: a method ``visit_call`` handles `Call`, and so on; a subclass overrides
-those it is about and calls the base for the rest.  Scalars that are arguments or dimensions are
-visited as leaves by `visit_scalar`; types by `visit_type`, which by default does nothing.
+Both dispatch by class: ``visit_call`` handles `Call`, and so on.  A subclass overrides the methods
+that it needs and calls those of the base class to visit children.  Scalars that are arguments or
+dimensions are visited as leaves by `visit_scalar`; types by `visit_type`, which does nothing by
+default.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from .expr import (
     joined_blocks,
 )
 from .infer import declared_ret_type, infer_type, type_free_vars
+from .node import KINDS
 from .op import Op
 
 __all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
@@ -82,7 +84,7 @@ class _Dispatch(dict[type, Callable[[Any], Any] | None]):
         self._base = base
 
     def __missing__(self, cls: type) -> Callable[[Any], Any] | None:
-        name = _METHODS.get(cls)
+        name = _METHODS.get(KINDS[cls])
         if name is None:
             name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
         method: Callable[[Any], Any] | None = getattr(self._visitor, name)
@@ -93,7 +95,7 @@ class _Dispatch(dict[type, Callable[[Any], Any] | None]):
 
 
 class ExprVisitor:
-    """Walks an expression in order of evaluation, every part once per place where it stands."""
+    """Walks an expression in order of evaluation; shared expressions are visited once per use."""
 
     _dispatch: _Dispatch | None = None
 
@@ -110,7 +112,7 @@ class ExprVisitor:
         """A use of a variable."""
 
     def visit_var_def(self, var: Var) -> None:
-        """A definition: of a parameter or by a binding."""
+        """The definition of a variable, as a parameter or by a binding."""
 
     def visit_global_var(self, var: GlobalVar) -> None:
         """A leaf."""
@@ -167,7 +169,7 @@ class ExprVisitor:
 
     def visit_binding(self, binding: Binding) -> None:
         self.visit(binding.value)
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             self.visit_type(binding.ty)
         self.visit_var_def(binding.var)
 
@@ -179,12 +181,12 @@ class ExprVisitor:
         self.visit_type(func.ret_ty)
 
     def visit_other_function(self, func: BaseFunc) -> None:
-        """A function that is not of Relax: a leaf."""
+        """A function that is not a Relax function, such as a PrimFunc: a leaf."""
 
 
 def note_binding(error: Exception, binding: Binding) -> None:
-    """Say in a note which binding an error is about, and its line of source; the first that says so
-    is right, those around it add nothing."""
+    """Add a note to an error that names the binding and its source line.  Only the innermost
+    binding is noted."""
     start = "in the binding of "
     if any(note.startswith(start) for note in getattr(error, "__notes__", ())):
         return
@@ -206,16 +208,16 @@ class _PostOrder(ExprVisitor):
 
 
 def post_order_visit(expr: Expr, visit: Callable[[Expr], Any]) -> None:
-    """Call `visit` for the expression and all within it, parts first."""
+    """Call `visit` for an expression and all its subexpressions, children first."""
     _PostOrder(visit).visit(expr)
 
 
 class ExprMutator:
-    """Rewrites an expression.  What does not change stays the same object.
+    """Rewrites an expression.  Unchanged subexpressions stay the same objects.
 
-    `var_map` tells what a variable became; a binding whose value got another type gets a new
-    variable.  Types of rewritten nodes are inferred again.  Override a ``visit_*`` method to change
-    a node, `visit_binding` to return several bindings (a list) or none for one.
+    `var_map` maps variables to their replacements; a binding whose value changes its type gets a
+    new variable.  Types of rewritten nodes are inferred again.  Override a ``visit_*`` method to
+    rewrite a node, or `visit_binding` to replace a binding by a list of several or no bindings.
     """
 
     def __init__(self) -> None:
@@ -285,7 +287,7 @@ class ExprMutator:
         value = self.visit(expr.tuple_value)
         if value is expr.tuple_value:
             return expr
-        if type(value) is Tuple:
+        if isinstance(value, Tuple):
             return value.fields[expr.index]
         return TupleGetItem(value, expr.index, expr.span)
 
@@ -322,7 +324,7 @@ class ExprMutator:
         body = self.visit(seq.body)
         if not changed and body is seq.body:
             return seq
-        if type(body) is SeqExpr:
+        if isinstance(body, SeqExpr):
             blocks += body.blocks
             body = body.body
         return SeqExpr(joined_blocks(blocks), body, span=seq.span)
@@ -344,17 +346,17 @@ class ExprMutator:
                 bindings.append(new)
             else:
                 bindings += new
-        return type(block)(bindings, block.span) if changed else block
+        return KINDS[type(block)](bindings, block.span) if changed else block
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
-        """The binding rewritten: itself, another, or a list of bindings."""
+        """Rewrite a binding; returns a binding or a list of bindings."""
         value = binding.value
-        if type(value) is Function:
+        if isinstance(value, Function):
             return self._visit_local_function(binding)
         method = self._dispatch[type(value)]
         if method is not None:
             value = method(value)
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             ty = self.visit_type(binding.ty)
             var = self._var_of_cast(binding, ty)
             if value is binding.value and ty is binding.ty and var is binding.var:
@@ -369,7 +371,7 @@ class ExprMutator:
         return self.rebind(binding, value)
 
     def _visit_local_function(self, binding: Binding) -> Binding:
-        # Its variable is known in its own body.
+        # Its variable is in scope in its own body.
         var = self.visit_var_def(binding.var)
         if var is not binding.var:
             self.var_map[binding.var] = var
@@ -379,16 +381,16 @@ class ExprMutator:
         if value.ty is not var.ty:
             from .substitution import substitute_vars
 
-            new = self.var_map[binding.var] = type(var)(var.name, value.ty, var.span)
+            new = self.var_map[binding.var] = KINDS[type(var)](var.name, value.ty, var.span)
             value, var = substitute_vars(value, {var: new}), new
         return VarBinding(var, value, binding.span)
 
     def rebind(self, binding: Binding, value: Expr) -> VarBinding:
-        """``var = value`` in place of a binding: with the same variable if the type is the same
-        object or equal, else with a new one of the same name."""
+        """Return ``var = value`` as replacement of a binding: with the same variable if the types
+        are equal, else with a new one of the same name."""
         var = self.visit_var_def(binding.var)
         if value.ty is not var.ty and not _same_type(value.ty, var.ty):
-            var = type(var)(var.name, value.ty, var.span)
+            var = KINDS[type(var)](var.name, value.ty, var.span)
         if var is not binding.var:
             self.var_map[binding.var] = var
         return VarBinding(var, value, binding.span)
@@ -396,7 +398,7 @@ class ExprMutator:
     def _var_of_cast(self, binding: MatchCast, ty: Type) -> Var:
         var = self.visit_var_def(binding.var)
         if ty is not binding.ty:
-            var = type(var)(var.name, ty, var.span)
+            var = KINDS[type(var)](var.name, ty, var.span)
         if var is not binding.var:
             self.var_map[binding.var] = var
         return var
@@ -407,7 +409,7 @@ class ExprMutator:
             ty = self.visit_type(param.ty)
             new = self.visit_var_def(param)
             if ty is not param.ty:
-                new = type(new)(new.name, ty, new.span)
+                new = KINDS[type(new)](new.name, ty, new.span)
             if new is not param:
                 self.var_map[param] = new
             params.append(new)
@@ -420,8 +422,8 @@ class ExprMutator:
         return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
 
     def infer(self, expr: Expr, before: Any = None) -> Expr:
-        """The expression with its type inferred.  Of an If, `before` is the type that it had: the
-        variables that are mentioned there are known outside of the branches."""
+        """Infer the type of an expression.  For an If, `before` is its old type: the variables in
+        it are defined outside of the branches."""
         return infer_type(expr, () if before is None else type_free_vars(before))  # type: ignore[no-any-return]
 
 

@@ -55,7 +55,7 @@ def erf32(add: Add, x: str) -> str:
     far = add("subtract", 1, add("exp", _polynomial(add, _FAR32_P, size)))
     near = add("multiply", _polynomial(add, _NEAR32_P, add("square", size)), size)
     near = add("add", near, size)
-    return add("copysign", add("where", add("less", size, _NEAR32), near, far), x)
+    return add("numpy.copysign", add("where", add("less", size, _NEAR32), near, far), x)
 
 
 def erf64(add: Add, x: str) -> str:
@@ -67,7 +67,7 @@ def erf64(add: Add, x: str) -> str:
     square = add("square", size)
     near = add("multiply", size, _polynomial(add, _NEAR_P, square))
     near = add("divide", near, _polynomial(add, _NEAR_Q, square))
-    return add("copysign", add("where", add("less_equal", size, _NEAR), near, far), x)
+    return add("numpy.copysign", add("where", add("less_equal", size, _NEAR), near, far), x)
 
 
 def _polynomial(add: Add, coefficients: tuple[float, ...], x: str) -> str:

@@ -1,25 +1,29 @@
-"""Windows that move over the last two axes of images: what convolutions and pools share."""
+"""Windows of the last two axes of images, for convolutions and pools."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._attributes import ints_of
+from ._pieces import PIECE, check_time, pieces
+from .checks import Dims, WrongValue
 
 __all__ = ["Windows", "taps"]
 
+_TAP: Final = 128
+"""A tap takes as long as so many elements, if it has none."""
+
 
 class Windows:
-    """Where windows lie on an image, by axis: height, then width.
+    """The positions of windows on an image, by axis: height, then width.
 
     Attributes:
         size: of a window, in taps.
         strides: distance between windows.
-        padding: in front of each axis, then behind each.
+        padding: before each axis, then after each.
         dilation: distance between the taps of a window.
         count: windows along each axis.
     """
@@ -28,46 +32,44 @@ class Windows:
 
     def __init__(
         self,
-        name: str,
-        image: tuple[int, ...],
-        size: tuple[int, ...],
-        strides: Any,
-        padding: Any,
-        dilation: Any,
+        image: Dims,
+        size: Dims,
+        strides: Dims,
+        padding: Dims,
+        dilation: Dims,
         *,
         ceil_mode: bool = False,
     ) -> None:
-        """Check the attributes of a kernel.
+        """Lay windows on an image.
 
         Args:
-            name: of the kernel.
             image: the lengths of the axes.
             size: of a window.
             strides: one for each axis.
-            padding: in front of each axis, then behind each.
+            padding: before each axis, then after each.
             dilation: one for each axis.
-            ceil_mode: whether a last window may reach beyond the padding, if it begins before it.
+            ceil_mode: whether a last window may extend beyond the padding, if it begins before the
+                padding after the image.
 
         Raises:
-            TypeError: an attribute is no shape of ints.
-            ValueError: it has another length or a number out of range, or no window fits.
+            WrongValue: no window fits.
         """
         axes = len(image)
         self.size = size
-        self.strides = ints_of(name, "strides", strides, axes, 1)
-        self.padding = ints_of(name, "padding", padding, 2 * axes, 0)
-        self.dilation = ints_of(name, "dilation", dilation, axes, 1)
+        self.strides = strides
+        self.padding = padding
+        self.dilation = dilation
         count = []
         for i, length in enumerate(image):
             room = length + self.padding[i] + self.padding[axes + i] - self.reach(i)
             if room < 0:
-                raise ValueError(
-                    f"{name}: expected windows that fit the padded image, got a window of "
+                raise WrongValue(
+                    f"expected windows that fit the padded image, got a window of "
                     f"{self.reach(i)} for {room + self.reach(i)}"
                 )
             steps = room // self.strides[i]
             if ceil_mode and room % self.strides[i]:
-                # One more, unless it begins in the padding behind the image.
+                # One more, unless it begins in the padding after the image.
                 steps += (steps + 1) * self.strides[i] < length + self.padding[i]
             count.append(steps + 1)
         self.count = tuple(count)
@@ -77,7 +79,7 @@ class Windows:
         return self.dilation[axis] * (self.size[axis] - 1) + 1
 
     def inside(self, axis: int, tap: int, length: int) -> tuple[slice, slice]:
-        """Which windows have a tap on an image of a length, and the elements that it lies on."""
+        """The windows whose tap is on an image of this length, and the elements at these taps."""
         stride = self.strides[axis]
         offset = tap * self.dilation[axis] - self.padding[axis]
         first, last = self._first_and_last(axis, offset, length)
@@ -85,9 +87,10 @@ class Windows:
         return slice(first, last), slice(start, start + (last - first) * stride, stride)
 
     def taps_inside(self, axis: int, length: int, *, padded: bool) -> NDArray[np.int64]:
-        """How many taps of each window lie on an image of a length, or on the padded image."""
+        """How many taps of each window are on an image of this length, or on the padded image."""
         counts = np.zeros(self.count[axis], np.int64)
         before, after = self.padding[axis], self.padding[axis + len(self.count)]
+        done = 0
         for tap in range(self.size[axis]):
             offset = tap * self.dilation[axis]
             if padded:
@@ -95,10 +98,14 @@ class Windows:
             else:
                 first, last = self._first_and_last(axis, offset - before, length)
             counts[first:last] += 1
+            done += last - first + _TAP
+            if done > PIECE:
+                done = 0
+                check_time()
         return counts
 
     def _first_and_last(self, axis: int, offset: int, length: int) -> tuple[int, int]:
-        """The windows, from first to before last, whose start and an offset are within a length."""
+        """The range of windows for which start + offset is at least 0 and below a length."""
         stride = self.strides[axis]
         first = max(0, -(offset // stride))
         return first, max(first, min(self.count[axis], -(-(length - offset) // stride)))
@@ -107,10 +114,20 @@ class Windows:
 def taps(
     windows: Windows, image: NDArray[Any], out: NDArray[Any]
 ) -> Iterator[tuple[int, int, NDArray[Any], NDArray[Any]]]:
-    """For each tap of a window: its index along both axes, the elements of `image` that it lies
-    on, and those of `out` whose windows have them."""
+    """For each tap of a window: its index along both axes, the elements of `image` at this tap, and
+    the elements of `out` for their windows.  Large images without further axes come in pieces."""
+    done = 0
     for i in range(windows.size[0]):
         out_rows, rows = windows.inside(0, i, image.shape[-2])
         for j in range(windows.size[1]):
             out_columns, columns = windows.inside(1, j, image.shape[-1])
-            yield i, j, image[..., rows, columns], out[..., out_rows, out_columns]
+            elements, results = image[..., rows, columns], out[..., out_rows, out_columns]
+            if results.ndim == 2 and results.size > PIECE:
+                for read, written in pieces(elements, results):
+                    yield i, j, read, written
+            else:
+                yield i, j, elements, results
+            done += results.size + _TAP
+            if done > PIECE:
+                done = 0
+                check_time()

@@ -1,13 +1,15 @@
 """Chains of elementwise kernels in one.
 
-A chain is written as its steps, in order, and the steps whose results are wanted::
+A chain is text: its steps, in order, and the steps whose results are wanted::
 
     exp($0); add(%0, $1); where($2, %1, 0.5); cast(%2, float16) -> %3
 
 ``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel without its
-`out`: any that is one numpy ufunc, ``where``, ``cast`` with a data type, and `relu`, `rsqrt`,
-`sigmoid`, `erf`, `nn.silu`, `nn.gelu` and `nn.gelu_tanh`.  A number goes with the data type of the
-first tensor beside it.
+`out`; which kernels can be steps, their records say (`relaxvm.kernels.ChainStep`).  The last
+operand of ``cast`` is a data type.  A number has the data type of the first tensor next to it.
+
+The chain that a kernel itself consists of may call functions of numpy, as ``numpy.reciprocal``, and
+may have steps whose overflow is not reported, written with an exclamation mark: ``exp!(%0)``.
 """
 
 from __future__ import annotations
@@ -20,24 +22,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._fused import FusedKernel, FusedPlan, find_loop, has_cast, mode_of, run_plan
+from ..core._fused import FusedKernel, FusedPlan, find_loop, has_cast, mode_of, run_plan
+from ..dtypes import as_dtype
+from ..messages import describe
 from ..registry import GLOBAL, StaticArg
-from ..values import as_dtype
-from ._composites import COMPOSITES, composite
-from ._kernel import (
-    PREFIX,
-    Dims,
-    as_operand,
-    broadcast,
-    check_out,
-    check_tensors,
-    kernel,
-    native,
-    result_dtype,
-    ufunc_of,
-)
+from ._kernel import PREFIX, ChainStep, kernel, record_of, ufunc_of
+from .checks import Dims, as_operand, broadcast, check_out, named, native, result_dtype
 
-__all__ = ["Fused", "Ref", "Step", "can_fuse", "composite_plans", "parse", "run_chain"]
+__all__ = ["Fused", "Ref", "Step", "parse", "plan_of_chain", "run_chain", "step_of"]
 
 
 class Ref(NamedTuple):
@@ -57,8 +49,8 @@ class Step(NamedTuple):
     """A call of a kernel.
 
     Attributes:
-        name: of the kernel, without its prefix.
-        operands: what it takes; the last one of ``cast`` is the name of a data type.
+        name: name of the kernel, without its prefix.
+        operands: its operands; the last one of ``cast`` is the name of a data type.
     """
 
     name: str
@@ -72,8 +64,8 @@ class Fused(NamedTuple):
     """A chain; ``str()`` writes it as `parse` reads it.
 
     Attributes:
-        steps: its steps.
-        results: the steps whose results are wanted, in the order of the outputs.
+        steps: the steps in order.
+        results: numbers of the steps whose results are the outputs.
     """
 
     steps: tuple[Step, ...]
@@ -99,10 +91,7 @@ def _written(operand: Operand) -> str:
 
 _OVERFLOW: Final = 2
 
-_INNER: Final[dict[str, np.ufunc]] = {"copysign": np.copysign, "reciprocal": np.reciprocal}
-"""What only the steps of composites call."""
-
-_RELU: Final = ("relu", "nn.relu")
+_NUMPY: Final = "numpy."
 
 MAX_STEPS: Final = 32
 MAX_INPUTS: Final = 64
@@ -113,11 +102,26 @@ _REF: Final = re.compile(r"([$%])(0|[1-9]\d{0,3})")
 _NUMBER: Final = re.compile(r"-?(inf|nan|\d+(\.\d*)?([eE][-+]?\d+)?)")
 
 
-def can_fuse(name: str) -> bool:
-    """Whether a kernel, by its name without the prefix, may be a step of a chain."""
-    if name in COMPOSITES or name in _RELU or name in ("where", "cast"):
-        return True
-    return ufunc_of(PREFIX + name) is not None
+def step_of(name: str) -> ChainStep | None:
+    """How a kernel, by its name without the prefix, is a step; None if it cannot be one."""
+    record = record_of(PREFIX + name)
+    return record.step if record is not None and isinstance(record.step, ChainStep) else None
+
+
+def _inner_step_of(name: str) -> ChainStep | None:
+    """The same for the chain that a kernel consists of; such a chain contains no other."""
+    name = name.removesuffix("!")
+    if name.startswith(_NUMPY):
+        return ChainStep(_numpy_ufunc(name).nin)
+    step = step_of(name)
+    return None if step is None or step.chain is not None else step
+
+
+def _numpy_ufunc(name: str) -> np.ufunc:
+    found = getattr(np, name.removeprefix(_NUMPY), None)
+    if not isinstance(found, np.ufunc):
+        raise ValueError(f"fused: {name} is not a ufunc")
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -125,9 +129,9 @@ def parse(text: str) -> Fused:
     """Read a chain.
 
     Raises:
-        ValueError: it is none: the message says what is wrong.
+        ValueError: the text is not a chain; the message says where and why.
     """
-    program = _parse(text, can_fuse)
+    program = _parse(text, step_of)
     steps, results = program
     if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
         raise ValueError(f"fused: expected at most {MAX_STEPS} steps and {MAX_RESULTS} results, "
@@ -135,7 +139,10 @@ def parse(text: str) -> Fused:
     return program
 
 
-def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
+Find = Callable[[str], ChainStep | None]
+
+
+def _parse(text: str, find: Find) -> Fused:
     body, arrow, wanted = text.partition("->")
     if not arrow:
         raise ValueError("fused: expected '-> %RESULT' at the end")
@@ -144,7 +151,7 @@ def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
         match = _STEP.fullmatch(part)
         if match is None:
             raise ValueError(f"fused: step {len(steps)}: expected NAME(OPERANDS), got {part!r}")
-        steps.append(_step(len(steps), match[1], match[2], is_step))
+        steps.append(_step(len(steps), match[1], match[2], find))
     results = tuple(_result(item.strip(), len(steps)) for item in wanted.split(","))
     fused = Fused(tuple(steps), results)
     used = {ref.number for step in steps for ref in step.operands
@@ -155,36 +162,30 @@ def _parse(text: str, is_step: Callable[[str], bool]) -> Fused:
     return fused
 
 
-def _step(index: int, name: str, args: str, is_step: Callable[[str], bool]) -> Step:
-    if not is_step(name):
-        raise ValueError(f"fused: step {index}: {name!r} is no kernel that can be a step")
+def _step(index: int, name: str, args: str, find: Find) -> Step:
+    found = find(name)
+    if found is None:
+        raise ValueError(f"fused: step {index}: {name!r} is not a kernel that can be a step")
     items = [item.strip() for item in args.split(",")]
     operands = [_operand(f"fused: step {index}", item, index) for item in items[:-1]]
-    if name == "cast":
+    if found.takes_dtype:
+        name = "cast"
         operands.append(_dtype_name(index, items[-1]))
     else:
         operands.append(_operand(f"fused: step {index}", items[-1], index))
-    if len(operands) != _arity(name):
-        raise ValueError(f"fused: step {index}: {name} takes {_arity(name)} operands, "
+    if len(operands) != found.arity:
+        raise ValueError(f"fused: step {index}: {name} takes {found.arity} operands, "
                          f"got {len(operands)}")
     tensors = operands[1:] if name == "where" else operands
     refs = sum(isinstance(operand, Ref) for operand in tensors)
-    if not refs or (not isinstance(operands[0], Ref) and _arity(name) != 2):
+    if not refs or (not isinstance(operands[0], Ref) and found.arity != 2):
         raise ValueError(f"fused: step {index}: {name}: expected a tensor among {args!r}")
     return Step(name, tuple(operands))
 
 
-def _arity(name: str) -> int:
-    """Operands of a step."""
-    ufunc = _ufunc(name)
-    if ufunc is not None:
-        return int(ufunc.nin)
-    return {"where": 3, "cast": 2}.get(name, 1)
-
-
 def _ufunc(name: str) -> np.ufunc | None:
     name = name.removesuffix("!")
-    return _INNER.get(name) or ufunc_of(PREFIX + name)
+    return _numpy_ufunc(name) if name.startswith(_NUMPY) else ufunc_of(PREFIX + name)
 
 
 def _operand(subject: str, text: str, index: int) -> Operand:
@@ -221,7 +222,7 @@ def _result(text: str, steps: int) -> int:
 
 
 def _check(args: Sequence[StaticArg]) -> Iterator[str]:
-    """Faults of a call as far as the code shows it."""
+    """The faults of a call that can be seen in its static arguments."""
     texts = [(i, value) for i, (kind, value) in enumerate(args) if kind == "str"]
     if any(kind == "any" for kind, _ in args) and not texts:
         return
@@ -249,21 +250,21 @@ def _count_faults(program: Fused, inputs: int, given: int) -> Iterator[str]:
 _plans: Final[dict[str, tuple[FusedPlan, ...]]] = {}
 _MOST_CHAINS: Final = 4096
 _MOST_PLANS: Final = 8
-"""Plans kept of a chain."""
+"""Number of plans that are kept for a chain."""
 
 
-@kernel("fused", "*operands: tensor|str, out: tensor", check=_check)
+@kernel("fused", signature="*operands: tensor|str, out: tensor", check=_check)
 @partial(FusedKernel, plans=_plans)
 def fused(*operands: Any) -> None:
     """``fused(inputs..., chain, outs...)``: outs = the results of a chain of elementwise kernels,
-    bit for bit what these give one after the other.
+    bit for bit those of the kernels called one by one.
 
-    Large tensors are computed in blocks that stay in the cache, and nothing of their size is
-    allocated, if all inputs and outputs are contiguous, the outputs have one shape, and inputs have
-    that shape, hold one element, or repeat along leading or trailing axes, the latter beside
-    operations that are exact.  Other chains are computed kernel by kernel, with memory for the
-    results of all.  What floating-point errors there were is reported step by step when all is
-    done.  ValueError, too: the string is no chain, or does not go with the number of arguments."""
+    Large tensors are computed in blocks that stay in the cache, without temporaries of their size,
+    if all inputs and outputs are contiguous, the outputs have one shape, and each input has that
+    shape, holds one element, or is repeated along leading or trailing axes by exact operations.
+    Other chains run kernel by kernel, with memory for each result.  Floating-point errors are
+    reported step by step at the end.  ValueError, too: the string is not a chain, or does not fit
+    the number of arguments."""
     position = 0
     for text in operands:
         if type(text) is str:
@@ -275,13 +276,15 @@ def fused(*operands: Any) -> None:
 
 
 def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
-    """Run a chain that no plan has been made for."""
+    """Run a chain that has no plan yet."""
     program = parse(text)
     for fault in _count_faults(program, position, len(operands)):
         raise ValueError(f"fused: {fault}")
     inputs, outs = operands[:position], operands[position + 1 :]
-    check_tensors("fused", **{f"inputs[{i}]": x for i, x in enumerate(inputs)})
-    check_tensors("fused", **{f"outs[{i}]": out for i, out in enumerate(outs)})
+    for what, tensors in (("inputs", inputs), ("outs", outs)):
+        for i, x in enumerate(tensors):
+            if not isinstance(x, np.ndarray):
+                raise TypeError(f"fused: {what}[{i}]: expected a tensor, got {describe(x)}")
     plan = _plan(text, inputs, outs)
     if plan is not None and run_plan(plan, operands):
         if len(_plans) >= _MOST_CHAINS:
@@ -293,17 +296,19 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
 
 
 def _run_apart(program: Fused, inputs: Sequence[NDArray[Any]], outs: Sequence[Any]) -> None:
-    """The meaning of a chain: its kernels, one after the other."""
+    """Run the kernels of a chain one by one, which defines its results."""
     results: list[NDArray[Any]] = []
     for step in program.steps:
         operands = [_value(operand, inputs, results) for operand in step.operands]
         if step.name == "cast":
             operands.pop()
-        out = np.empty(_shape(step.name, operands), _dtype(step, operands))
+        with named(step.name):
+            out = np.empty(_shape(operands), _dtype(step, operands))
         GLOBAL.get(PREFIX + step.name)(*operands, out)
         results.append(out)
-    for index, out in zip(program.results, outs, strict=True):
-        check_out("fused", out, results[index].dtype, results[index].shape)
+    with named("fused"):
+        for index, out in zip(program.results, outs, strict=True):
+            check_out(out, results[index].dtype, results[index].shape)
     for index, out in zip(program.results, outs, strict=True):
         np.copyto(out, results[index])
 
@@ -314,16 +319,16 @@ def _value(operand: Operand, inputs: Sequence[Any], results: Sequence[Any]) -> A
     return operand
 
 
-def _shape(name: str, operands: Sequence[Any]) -> Dims:
+def _shape(operands: Sequence[Any]) -> Dims:
     tensors = [x for x in operands if isinstance(x, np.ndarray)]
-    return broadcast(name, **{f"operand {i}": x for i, x in enumerate(tensors)})
+    return broadcast(**{f"operand {i}": x for i, x in enumerate(tensors)})
 
 
 def _dtype(step: Step, operands: Sequence[Any]) -> np.dtype[Any]:
     """Data type of the result of a step on tensors and numbers.
 
     Raises:
-        TypeError: there is none for these operands.
+        WrongType: the step does not accept the data types of these operands.
     """
     name = step.name
     if name == "cast":
@@ -331,39 +336,24 @@ def _dtype(step: Step, operands: Sequence[Any]) -> np.dtype[Any]:
     tensors = [x for x in operands[name == "where" :] if isinstance(x, np.ndarray)]
     dtype = native(tensors[0].dtype)
     ufunc = _ufunc(name)
-    if ufunc is None or _keeps_integers(name, dtype):
+    step_kind = step_of(name)
+    if ufunc is None or (step_kind is not None and dtype.kind in step_kind.keeps):
         return dtype
     like = [x if isinstance(x, np.ndarray) else tensors[0] for x in operands]
-    return result_dtype(name, ufunc, **{f"operand {i}": x for i, x in enumerate(like)})
-
-
-def _keeps_integers(name: str, dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel is of another mind than numpy about integers, and keeps them."""
-    kinds = {"divide": "iu", "ceil": "iub", "floor": "iub", "round": "iub", "trunc": "iub"}
-    return dtype.kind in kinds.get(name, "")
+    return result_dtype(ufunc, **{f"operand {i}": x for i, x in enumerate(like)})
 
 
 # Plans
 
 _FULL, _ONE, _SPREAD = range(3)
 
-_EXACT: Final = frozenset({
-    "abs", "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "divide",
-    "equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "not_equal", "sqrt",
-    "square", "subtract", "where",
-})  # fmt: skip
-"""Steps whose result depends on the elements alone, and not on how they lie in memory either: other
-functions are computed in more than one way, with bits that differ."""
-
-
 class _Unplanned(Exception):
-    """A chain that is left to its kernels."""
+    """There is no plan for a chain: its kernels run one by one."""
 
 
 class _Planner:
-    """Collects the parts of a plan.  Places of operands count inputs, numbers, steps; until the
-    numbers are all known, a step's place is written as ``("%", index)``."""
+    """Collects the parts of a plan.  Places of operands count inputs, then numbers, then steps.
+    Until all numbers are known, the place of a step is a `Ref` of kind ``"%"``."""
 
     def __init__(self, dtypes: Sequence[np.dtype[Any]], modes: Sequence[int]) -> None:
         self.inputs = [(_plain(dtype), mode) for dtype, mode in zip(dtypes, modes, strict=True)]
@@ -372,49 +362,54 @@ class _Planner:
         self.modes: list[int] = []
 
     def add(self, step: Step, operands: Sequence[Any]) -> Any:
-        """Add a step on places and numbers; answers the place of its result."""
-        if step.name in COMPOSITES:
-            return self.add_composite(step.name, operands[0])
-        if step.name in _RELU:
-            step, operands = Step("maximum", (operands[0], 0)), (operands[0], 0)
+        """Add a step; return the place of its result."""
+        found = _inner_step_of(step.name) or step_of(step.name)
+        assert found is not None
+        if found.chain is not None:
+            return self.add_chain(found, operands)
         name = step.name.removesuffix("!")
         refs = [x for x in operands[: 1 if name == "cast" else None] if isinstance(x, Ref)]
         modes = [self._mode(ref) for ref in refs]
-        if _FULL not in modes and not (_SPREAD in modes and name in _EXACT):
-            raise _Unplanned  # one element for all of the step
-        if _SPREAD in modes and name not in _EXACT:
+        if _FULL not in modes and not (_SPREAD in modes and found.is_exact):
+            raise _Unplanned  # the step is computed once, for one element
+        if _SPREAD in modes and not found.is_exact:
             raise _Unplanned
-        loop, dtype = self._loop(name, step, refs, operands)
+        loop, dtype = self._loop(name, refs, operands)
         number_dtype = self._dtype(refs[name == "where"]) if len(refs) > (name == "where") else None
         args = [
-            x if isinstance(x, Ref) else self._number(name, x, number_dtype)
+            x if isinstance(x, Ref) else self._number(x, number_dtype)
             for x in operands[: len(operands) - (name == "cast")]
         ]
         label = "cast" if name == "cast" else "where" if loop is None else loop[0].__name__
         ignored = _OVERFLOW if step.name.endswith("!") else 0
-        in_place = name in _EXACT and name != "cast"
+        in_place = found.is_exact and name != "cast"
         self.steps.append((loop, args, dtype, ignored, label, in_place))
         self.modes.append(_FULL if _FULL in modes else _SPREAD)
         return Ref("%", len(self.steps) - 1)
 
-    def add_composite(self, name: str, operand: Any) -> Ref:
-        """Add the steps of a composite; answers the place of its result."""
-        dtype = self._dtype(operand)
-        if dtype not in (np.float32, np.float64):
-            raise _Unplanned  # its kernel converts
+    def add_chain(self, found: ChainStep, operands: Sequence[Any]) -> Ref:
+        """Add the steps that a step consists of; return the place of the last result."""
+        assert found.chain is not None
+        text = found.chain(self._dtype(next(x for x in operands if isinstance(x, Ref))))
+        if text is None:
+            raise _Unplanned
+        return self.add_steps(_inner_chain(text), operands)
+
+    def add_steps(self, chain: Fused, inputs: Sequence[Any]) -> Ref:
+        """Add the steps of a chain of these inputs; return the place of its result."""
         made: list[Ref] = []
-        for step in _composite(name, dtype.itemsize).steps:
+        for step in chain.steps:
             operands = [
-                x if not isinstance(x, Ref) else operand if x.kind == "$" else made[x.number]
+                x if not isinstance(x, Ref) else (inputs if x.kind == "$" else made)[x.number]
                 for x in step.operands
             ]
             made.append(self.add(step, operands))
-        return made[-1]
+        return made[chain.results[0]]
 
     def _loop(
-        self, name: str, step: Step, refs: Sequence[Ref], operands: Sequence[Any]
+        self, name: str, refs: Sequence[Ref], operands: Sequence[Any]
     ) -> tuple[Any, np.dtype[Any]]:
-        """The loop of a step, None for conversions and choices; the data type of its result."""
+        """The loop of a step, None for conversions and selections; the data type of the result."""
         dtype = self._dtype(refs[name == "where"] if len(refs) > (name == "where") else refs[0])
         if name == "cast":
             to = as_dtype(str(operands[1]))
@@ -428,12 +423,13 @@ class _Planner:
                 raise _Unplanned
             return None, dtype
         ufunc = _ufunc(name)
-        assert ufunc is not None
+        if ufunc is None:
+            raise _Unplanned
         if any(self._dtype(ref) is not dtype for ref in refs):
             raise _Unplanned
-        result = result_dtype(name, ufunc, **{f"operand {i}": np.empty(0, dtype)
-                                              for i in range(ufunc.nin)})  # fmt: skip
-        # As in the core: where numpy's table has more, kernels may be of another mind.
+        operand = np.empty(0, dtype)
+        result = result_dtype(ufunc, **{f"operand {i}": operand for i in range(ufunc.nin)})
+        # As in the core: for other data types a kernel may compute something else than its ufunc.
         raises = name == "power" and dtype.kind in "iu"
         if raises or (result is not dtype and result != np.bool_):
             raise _Unplanned
@@ -448,9 +444,9 @@ class _Planner:
     def _mode(self, ref: Ref) -> int:
         return self.inputs[ref.number][1] if ref.kind == "$" else self.modes[ref.number]
 
-    def _number(self, name: str, value: Any, dtype: Any) -> int:
+    def _number(self, value: Any, dtype: Any) -> int:
         """Place of a number."""
-        self.numbers.append(as_operand(name, "number", value, dtype).tobytes())
+        self.numbers.append(as_operand("number", value, dtype).tobytes())
         return len(self.inputs) + len(self.numbers) - 1
 
     def plan(self, results: Sequence[Ref]) -> FusedPlan:
@@ -472,21 +468,18 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @lru_cache
-def _composite(name: str, itemsize: int) -> Fused:
-    return _parse(composite(name, itemsize), lambda name: name == "where" or bool(_ufunc(name)))
+def _inner_chain(text: str) -> Fused:
+    return _parse(text, _inner_step_of)
 
 
-def composite_plans(name: str) -> list[FusedPlan]:
-    """The plans of a composite as a kernel: of float32 and of float64."""
-    plans = []
-    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        planner = _Planner((dtype,), (_FULL,))
-        plans.append(planner.plan([planner.add_composite(name, Ref("$", 0))]))
-    return plans
+def plan_of_chain(text: str, dtype: np.dtype[Any]) -> FusedPlan:
+    """A plan for a chain that a kernel consists of, of one input as long as the result."""
+    planner = _Planner((dtype,), (_FULL,))
+    return planner.plan([planner.add_steps(_inner_chain(text), [Ref("$", 0)])])
 
 
 def run_chain(text: str, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> bool:
-    """Run a chain of one result if there is a plan for such tensors; answers whether there is."""
+    """Run a chain of one result if there is a plan for such tensors; return whether there is."""
     plan = _plan(text, inputs, (out,))
     return plan is not None and run_plan(plan, (*inputs, text, out))
 
@@ -494,7 +487,7 @@ def run_chain(text: str, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> b
 def _plan(
     text: str, inputs: Sequence[NDArray[Any]], outs: Sequence[NDArray[Any]]
 ) -> FusedPlan | None:
-    """A plan for tensors like these, None where the chain is left to its kernels."""
+    """A plan for tensors like these; None if the kernels have to run one by one."""
     if any(out.shape != outs[0].shape for out in outs):
         return None
     modes = tuple(mode_of(x, outs[0]) for x in inputs)

@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import describe
-from ._attributes import axes_of, choice_of, flag_of, ints_of, number_of
-from ._blocks import by_rows, float_dtype, row_blocks, working_dtype
-from ._kernel import Dims, assign, at_end, axis_of, check_out, check_tensors, kernel, private
+from ..messages import describe
+from ._arrays import assign, at_end, copy_if_overlapping
+from ._blocks import by_rows, row_blocks
+from ._kernel import kernel
+from ._multiply import multiply
+from ._pieces import check_time, copy_pieces
+from .checks import Dims, WrongValue, check_out, native, working_dtype
+from .kinds import (
+    Axes,
+    Axis,
+    Flag,
+    Float,
+    Floats,
+    Out,
+    OutLike,
+    Tensor,
+    a_choice,
+    an_int,
+    floats_over,
+)
 
 __all__: list[str] = []
 
 
-@kernel("nn.softmax", "x: tensor, axis: int, out: tensor", direct=True)
-def softmax(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
-    """out = exp(x) / the sum of exp(x) along an axis.  x: floats; so that nothing overflows, the
-    maximum is subtracted first."""
-    _along("nn.softmax", _softmax, x, axis, out)
+@kernel("nn.softmax")
+def softmax(x: Floats, axis: Axis, out: OutLike) -> None:
+    """out = exp(x) / the sum of exp(x) along an axis.  x: floats.  The maximum is subtracted
+    first, so that nothing overflows."""
+    _over(_softmax, (axis,), x, out)
 
 
-@kernel("nn.log_softmax", "x: tensor, axis: int, out: tensor", direct=True)
-def log_softmax(x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
-    """out = x - the logarithm of the sum of exp(x) along an axis; as `nn.softmax` else."""
-    _along("nn.log_softmax", _log_softmax, x, axis, out)
-
-
-def _along(name: str, step: Any, x: NDArray[Any], axis: int, out: NDArray[Any]) -> None:
-    """A step over rows along an axis."""
-    check_tensors(name, x=x)
-    dtype = float_dtype(name, x=x)
-    axis = axis_of(name, x, axis)
-    check_out(name, out, dtype, x.shape)
-    if x.size:
-        by_rows(step, at_end(out, (axis,)), at_end(x, (axis,)), dtype=_working(dtype))
+@kernel("nn.log_softmax")
+def log_softmax(x: Floats, axis: Axis, out: OutLike) -> None:
+    """out = x - the logarithm of the sum of exp(x) along an axis; otherwise as `nn.softmax`."""
+    _over(_log_softmax, (axis,), x, out)
 
 
 def _softmax(out: NDArray[Any], x: NDArray[Any]) -> None:
     np.subtract(x, x.max(-1, keepdims=True), out=out)
+    check_time()
     np.exp(out, out=out)
+    check_time()
     out /= out.sum(-1, keepdims=True)
 
 
@@ -50,81 +59,63 @@ def _log_softmax(out: NDArray[Any], x: NDArray[Any]) -> None:
     out -= np.log(np.exp(out).sum(-1, keepdims=True))
 
 
-def _working(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    found = working_dtype(dtype)
-    assert found is not None  # float_dtype has checked
+def _working(x: NDArray[Any]) -> np.dtype[Any]:
+    """The data type that floats are computed in."""
+    found = working_dtype(native(x.dtype))
+    assert found is not None  # they are floats, as the kinds have checked
     return found
 
 
-@kernel(
-    "nn.layer_norm",
-    "x: tensor, gamma: tensor, beta: tensor, axes: shape, epsilon: float|int, "
-    "center: bool|int, scale: bool|int, out: tensor",
-    direct=True,
-)
+OverAxes: TypeAlias = Annotated[NDArray[Any], floats_over("axes")]
+AlongAxis: TypeAlias = Annotated[NDArray[Any], floats_over("axis")]
+
+
+@kernel("nn.layer_norm")
 def layer_norm(
-    x: NDArray[Any],
-    gamma: NDArray[Any],
-    beta: NDArray[Any],
-    axes: Any,
-    epsilon: Any,
-    center: Any,
-    scale: Any,
-    out: NDArray[Any],
+    x: Floats,
+    gamma: OverAxes,
+    beta: OverAxes,
+    axes: Axes,
+    epsilon: Float,
+    center: Flag,
+    scale: Flag,
+    out: OutLike,
 ) -> None:
     """out = (x - mean) / sqrt(variance + epsilon) over axes, * gamma if scale, + beta if center.
     gamma and beta have the shape of those axes; all are floats of one data type."""
-    name = "nn.layer_norm"
-    check_tensors(name, x=x, gamma=gamma, beta=beta)
-    dtype = float_dtype(name, x=x, gamma=gamma, beta=beta)
-    axes = axes_of(name, x, ints_of(name, "axes", axes))
-    epsilon = number_of(name, "epsilon", epsilon)
-    center, scale = flag_of(name, "center", center), flag_of(name, "scale", scale)
-    _check_shape(name, "gamma", gamma, tuple([x.shape[axis] for axis in axes]))
-    _check_shape(name, "beta", beta, gamma.shape)
-    check_out(name, out, dtype, x.shape)
-    last = tuple(range(-len(axes), 0))
-    working = _working(dtype)
-    factor = private(gamma, out).astype(working, copy=False) if scale else None
-    offset = private(beta, out).astype(working, copy=False) if center else None
-
-    def step(out: NDArray[Any], x: NDArray[Any]) -> None:
-        np.subtract(x, _mean(x, last), out=out)
-        _normalize(out, out, last, epsilon)
-        if factor is not None:
-            np.multiply(out, factor, out=out)
-        if offset is not None:
-            np.add(out, offset, out=out)
-
-    _over(step, axes, x, out, working)
+    working = _working(x)
+    factor = copy_if_overlapping(gamma, out).astype(working, copy=False) if scale else None
+    offset = copy_if_overlapping(beta, out).astype(working, copy=False) if center else None
+    step = partial(_standardize, factor=factor, offset=offset, count=len(axes), epsilon=epsilon)
+    _over(step, axes, x, out)
 
 
-@kernel(
-    "nn.rms_norm",
-    "x: tensor, weight: tensor, axes: shape, epsilon: float|int, out: tensor",
-    direct=True,
-)
-def rms_norm(
-    x: NDArray[Any], weight: NDArray[Any], axes: Any, epsilon: Any, out: NDArray[Any]
+def _standardize(
+    out: NDArray[Any], x: NDArray[Any], factor: Any, offset: Any, *, count: int, epsilon: float
 ) -> None:
+    """out = (x - mean) / sqrt(variance + epsilon) over the last axes, `count` of them, * factor
+    and + offset unless these are None."""
+    last = tuple(range(-count, 0))
+    np.subtract(x, _mean(x, last), out=out)
+    _normalize(out, out, last, epsilon)
+    if factor is not None:
+        np.multiply(out, factor, out=out)
+    if offset is not None:
+        np.add(out, offset, out=out)
+
+
+@kernel("nn.rms_norm")
+def rms_norm(x: Floats, weight: OverAxes, axes: Axes, epsilon: Float, out: OutLike) -> None:
     """out = x / sqrt(the mean of x * x over axes + epsilon) * weight.  weight has the shape of
     those axes; both are floats of one data type."""
-    name = "nn.rms_norm"
-    check_tensors(name, x=x, weight=weight)
-    dtype = float_dtype(name, x=x, weight=weight)
-    axes = axes_of(name, x, ints_of(name, "axes", axes))
-    epsilon = number_of(name, "epsilon", epsilon)
-    _check_shape(name, "weight", weight, tuple([x.shape[axis] for axis in axes]))
-    check_out(name, out, dtype, x.shape)
     last = tuple(range(-len(axes), 0))
-    working = _working(dtype)
-    factor = private(weight, out).astype(working, copy=False)
+    factor = copy_if_overlapping(weight, out).astype(_working(x), copy=False)
 
     def step(out: NDArray[Any], x: NDArray[Any]) -> None:
         _normalize(out, x, last, epsilon)
         np.multiply(out, factor, out=out)
 
-    _over(step, axes, x, out, working)
+    _over(step, axes, x, out)
 
 
 def _normalize(out: NDArray[Any], x: NDArray[Any], axes: Dims, epsilon: float) -> None:
@@ -136,57 +127,36 @@ def _normalize(out: NDArray[Any], x: NDArray[Any], axes: Dims, epsilon: float) -
 
 
 def _mean(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
-    """The mean over axes, which stay with length 1.  For tensors of a few elements `x.mean` takes
-    most of the time of a kernel."""
+    """The mean over axes, which keep length 1.  For small tensors, `x.mean` would take most of the
+    time of a kernel."""
     total = np.asarray(np.add.reduce(x, axes, keepdims=True))
     total /= math.prod([x.shape[axis] for axis in axes])
     return total
 
 
-def _over(step: Any, axes: Dims, x: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any]) -> None:
-    """A step over rows of several axes."""
+def _over(step: Any, axes: Dims, x: NDArray[Any], out: NDArray[Any]) -> None:
+    """Run a step over rows that consist of some axes."""
     if x.size:
-        by_rows(step, at_end(out, axes), at_end(x, axes), dtype=dtype, row=len(axes))
+        by_rows(step, at_end(out, axes), at_end(x, axes), dtype=_working(x), row=len(axes))
 
 
-def _check_shape(name: str, parameter: str, value: NDArray[Any], shape: Dims) -> None:
-    if value.shape != shape:
-        raise ValueError(
-            f"{name}: {parameter}: expected shape {list(shape)}, got {describe(value)}"
-        )
-
-
-@kernel(
-    "nn.batch_norm",
-    "x: tensor, gamma: tensor, beta: tensor, mean: tensor, variance: tensor, axis: int, "
-    "epsilon: float|int, center: bool|int, scale: bool|int, out: tensor",
-)
+@kernel("nn.batch_norm")
 def batch_norm(
-    x: NDArray[Any],
-    gamma: NDArray[Any],
-    beta: NDArray[Any],
-    mean: NDArray[Any],
-    variance: NDArray[Any],
-    axis: int,
-    epsilon: Any,
-    center: Any,
-    scale: Any,
-    out: NDArray[Any],
+    x: Floats,
+    gamma: AlongAxis,
+    beta: AlongAxis,
+    mean: AlongAxis,
+    variance: AlongAxis,
+    axis: Axis,
+    epsilon: Float,
+    center: Flag,
+    scale: Flag,
+    out: OutLike,
 ) -> None:
     """out = (x - mean) / sqrt(variance + epsilon), * gamma if scale, + beta if center: the
     normalization of inference.  gamma, beta, mean and variance are vectors along an axis of x; all
     are floats of one data type."""
-    name = "nn.batch_norm"
-    vectors = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
-    check_tensors(name, x=x, **vectors)
-    dtype = float_dtype(name, x=x, **vectors)
-    axis = axis_of(name, x, axis)
-    for parameter, vector in vectors.items():
-        _check_shape(name, parameter, vector, (x.shape[axis],))
-    epsilon = number_of(name, "epsilon", epsilon)
-    center, scale = flag_of(name, "center", center), flag_of(name, "scale", scale)
-    check_out(name, out, dtype, x.shape)
-    working = _working(dtype)
+    working = _working(x)
     factor = 1 / np.sqrt(variance.astype(np.float64) + epsilon)
     if scale:
         factor *= gamma
@@ -204,75 +174,102 @@ def batch_norm(
     by_rows(step, out, x, dtype=working, row=x.ndim - axis)
 
 
-@kernel("nn.dropout", "x: tensor, out: tensor, mask: tensor")
-def dropout(x: NDArray[Any], out: NDArray[Any], mask: NDArray[Any]) -> None:
-    """out = x, mask = 1: dropout in inference drops nothing."""
-    check_tensors("nn.dropout", x=x)
-    check_out("nn.dropout", out, x.dtype, x.shape)
-    check_out("nn.dropout", mask, x.dtype, x.shape)
-    assign(out, x)
-    np.copyto(mask, x.dtype.type(1))
+PerChannel: TypeAlias = Annotated[NDArray[Any], floats_over("channel_axis")]
 
 
-@kernel("nn.cross_entropy_with_logits", "predictions: tensor, labels: tensor, out: tensor")
-def cross_entropy_with_logits(
-    predictions: NDArray[Any], labels: NDArray[Any], out: NDArray[Any]
+@kernel("nn.group_norm")
+def group_norm(
+    x: Floats,
+    gamma: PerChannel,
+    beta: PerChannel,
+    num_groups: Annotated[int, an_int(least=1)],
+    channel_axis: Axis,
+    axes: Axes,
+    epsilon: Float,
+    center: Flag,
+    scale: Flag,
+    out: OutLike,
 ) -> None:
+    """out = (x - mean) / sqrt(variance + epsilon), * gamma if scale, + beta if center.  The
+    channels, along channel_axis, form num_groups groups of equal size; mean and variance are over
+    axes and the channels of a group.  gamma and beta have an element for each channel; all are
+    floats of one data type."""
+    channels = x.shape[channel_axis]
+    if channel_axis in axes or channels % num_groups:
+        raise WrongValue(
+            f"expected axes without the channel axis {channel_axis}, and its length a multiple of "
+            f"num_groups, got axes {list(axes)}, num_groups {num_groups}, x {describe(x)}"
+        )
+    after = x.shape[channel_axis + 1 :]
+    shape = (*x.shape[:channel_axis], num_groups, channels // num_groups, *after)
+    over = (channel_axis + 1, *[axis + (axis > channel_axis) for axis in axes])
+
+    def grouped(each: NDArray[Any]) -> NDArray[Any]:
+        return at_end(each.reshape(shape), over)
+
+    def for_elements(vector: NDArray[Any]) -> NDArray[Any]:
+        vector = copy_if_overlapping(vector, out).astype(_working(x), copy=False)
+        return grouped(np.broadcast_to(vector.reshape(-1, *[1] * len(after)), x.shape))
+
+    if x.size:
+        factor = for_elements(gamma if scale else np.ones_like(gamma))
+        offset = for_elements(beta if center else np.zeros_like(beta))
+        step = partial(_standardize, count=len(over), epsilon=epsilon)
+        by_rows(step, grouped(out), grouped(x), factor, offset, dtype=_working(x), row=len(over))
+
+
+@kernel("nn.dropout")
+def dropout(x: Tensor, out: OutLike, mask: OutLike) -> None:
+    """out = x, mask = 1: dropout in inference does nothing."""
+    assign(out, x)
+    copy_pieces(mask, x.dtype.type(1))
+
+
+@kernel("nn.cross_entropy_with_logits")
+def cross_entropy_with_logits(predictions: Floats, labels: Floats, out: Out) -> None:
     """out = - the sum of predictions * labels, divided by the length of the first axis if there are
     more.  predictions: the logarithms of probabilities, as of `nn.log_softmax`; both are floats of
     one shape and data type, out has no axes."""
-    name = "nn.cross_entropy_with_logits"
-    check_tensors(name, predictions=predictions, labels=labels)
-    dtype = float_dtype(name, predictions=predictions, labels=labels)
     if predictions.ndim < 1 or predictions.shape != labels.shape:
-        raise ValueError(
-            f"{name}: expected tensors of one shape with axes, got predictions "
-            f"{describe(predictions)}, labels {describe(labels)}"
+        raise WrongValue(
+            f"expected tensors of one shape with axes, got predictions {describe(predictions)}, "
+            f"labels {describe(labels)}"
         )
-    check_out(name, out, dtype, ())
+    check_out(out, predictions.dtype, ())
     total = np.zeros((), np.float64)
     if predictions.size:
+        working = _working(predictions)
         for rows, weights in row_blocks(predictions, labels):
-            total -= np.multiply(rows, weights, dtype=_working(dtype)).sum(dtype=np.float64)
+            total -= np.multiply(rows, weights, dtype=working).sum(dtype=np.float64)
     if predictions.ndim > 1:
         total /= len(predictions)
     np.copyto(out, total, casting="same_kind")
 
 
 _SCORES: Final = 1 << 18
-"""Scores that attention has at a time, at least those of one query: 1 MiB of float32."""
-_MASKS: Final = ("TopLeft", "BottomRight")
+"""Most scores that attention computes at a time, unless one query has more: 1 MiB of float32."""
+
+Mask: TypeAlias = Annotated[str, a_choice("TopLeft", "BottomRight")]
 
 
-@kernel(
-    "nn.attention",
-    "query: tensor, key: tensor, value: tensor, bias: tensor|none, scale: float|int|none, "
-    "causal_mask: str|none, out: tensor",
-    "nn.attention_bias",
-    direct=True,
-)
+@kernel("nn.attention", "nn.attention_bias")
 def attention(
-    query: NDArray[Any],
-    key: NDArray[Any],
-    value: NDArray[Any],
-    bias: NDArray[Any] | None,
-    scale: Any,
-    causal_mask: Any,
-    out: NDArray[Any],
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    bias: Floats | None,
+    scale: Float | None,
+    causal_mask: Mask | None,
+    out: Out,
 ) -> None:
     """out = softmax(query @ key transposed * scale + bias) @ value, for each head.
     query[batch, queries, heads, width], key[batch, keys, heads, width], value[batch, keys, heads,
     depth], out[batch, queries, heads, depth], floats of one data type; bias broadcasts to [batch,
-    heads, queries, keys].  scale: None for 1 / sqrt(width).  causal_mask: None, or what the queries
-    do not see: "TopLeft", query i the keys behind i; "BottomRight", the last query none, the one
-    before it the last key, and so on; a query that sees no key gives zeros.  Uses memory for scores
-    of a block of queries."""
-    name = "nn.attention"
+    heads, queries, keys].  scale: None for 1 / sqrt(width).  causal_mask: None, or the keys that a
+    query ignores: "TopLeft", query i ignores the keys after i; "BottomRight", the last query
+    ignores none, the one before it the last key, and so on.  The result of a query that ignores all
+    keys is zeros.  Uses memory for the scores of a block of queries."""
     given = {"query": query, "key": key, "value": value}
-    check_tensors(name, **given)
-    if bias is not None:
-        check_tensors(name, bias=bias)
-    dtype = float_dtype(name, **given, **({} if bias is None else {"bias": bias}))
     if any(tensor.ndim != 4 for tensor in given.values()) or not (
         query.shape[0] == key.shape[0] == value.shape[0]
         and query.shape[2] == key.shape[2] == value.shape[2]
@@ -280,34 +277,34 @@ def attention(
         and key.shape[1] == value.shape[1]
     ):
         got = ", ".join(f"{parameter} {describe(tensor)}" for parameter, tensor in given.items())
-        raise ValueError(
-            f"{name}: expected query[b, s, n, h], key[b, t, n, h], value[b, t, n, d], got {got}"
+        raise WrongValue(
+            f"expected query[b, s, n, h], key[b, t, n, h], value[b, t, n, d], got {got}"
         )
     batch, queries, heads, width = query.shape
     keys = key.shape[1]
-    factor = number_of(name, "scale", scale) if scale is not None else _default_scale(width)
-    if causal_mask is not None:
-        choice_of(name, "causal_mask", causal_mask, _MASKS)
-    check_out(name, out, dtype, (batch, queries, heads, value.shape[3]))
+    factor = _default_scale(width) if scale is None else scale
+    check_out(out, query.dtype, (batch, queries, heads, value.shape[3]))
     if bias is not None:
-        bias = np.broadcast_to(_bias(name, bias, (batch, heads, queries, keys), out), (
-            batch, heads, queries, keys))  # fmt: skip
+        bias = _broadcast_bias(bias, (batch, heads, queries, keys), out)
     if not keys:
         out.fill(0)
         return
     hidden = None
     if causal_mask is not None:
         hidden = keys - queries if causal_mask == "BottomRight" else 0
-    # Heads first: then each is a matrix, whose rows BLAS takes as far apart as they are.
-    by_head = [np.swapaxes(private(tensor, out), 1, 2) for tensor in given.values()]
+    # With heads first, each head is a matrix that BLAS takes with its strides.
+    by_head = [np.swapaxes(copy_if_overlapping(tensor, out), 1, 2) for tensor in given.values()]
     step = max(1, _SCORES // max(1, heads * keys))
-    working = _working(dtype)
+    working = _working(query)
     for i in range(batch):
         q, k, v = (tensor[i].astype(working, copy=False) for tensor in by_head)
         written = np.swapaxes(out[i], 0, 1)
         for start in range(0, queries, step):
             rows = slice(start, min(start + step, queries))
-            scores = np.matmul(q[:, rows], np.swapaxes(k, 1, 2))
+            if i or start:
+                check_time()
+            scores = np.empty((heads, rows.stop - rows.start, keys), working)
+            multiply(q[:, rows], np.swapaxes(k, 1, 2), scores)
             scores *= factor
             if bias is not None:
                 scores += bias[i, :, rows]
@@ -316,29 +313,29 @@ def attention(
                 np.copyto(scores, -np.inf, where=np.arange(keys) > ends)
             _weigh(scores)
             if written.dtype == working:
-                np.matmul(scores, v, out=written[:, rows])
+                multiply(scores, v, written[:, rows])
             else:
-                np.copyto(written[:, rows], np.matmul(scores, v), casting="same_kind")
+                weighed = np.empty((*scores.shape[:2], v.shape[2]), working)
+                multiply(scores, v, weighed)
+                np.copyto(written[:, rows], weighed, casting="same_kind")
 
 
 def _default_scale(width: int) -> float:
     return 1 / math.sqrt(width) if width else 1.0
 
 
-def _bias(name: str, bias: NDArray[Any], shape: Dims, out: NDArray[Any]) -> NDArray[Any]:
+def _broadcast_bias(bias: NDArray[Any], shape: Dims, out: NDArray[Any]) -> NDArray[Any]:
     if bias.ndim != 4 or any(
         dim not in (1, full) for dim, full in zip(bias.shape, shape, strict=True)
     ):
-        raise ValueError(
-            f"{name}: bias: expected a tensor that broadcasts to {list(shape)}, got "
-            f"{describe(bias)}"
+        raise WrongValue(
+            f"bias: expected a tensor that broadcasts to {list(shape)}, got {describe(bias)}"
         )
-    found: NDArray[Any] = private(bias, out)
-    return found
+    return np.broadcast_to(copy_if_overlapping(bias, out), shape)
 
 
 def _weigh(scores: NDArray[Any]) -> None:
-    """Softmax in place; a row of -infinity gives zeros."""
+    """Softmax in place; a row of -infinity becomes zeros."""
     peak = scores.max(-1, keepdims=True)
     np.copyto(peak, 0, where=peak == -np.inf)
     scores -= peak

@@ -2,100 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import describe
-from ._attributes import flag_of, ints_of
-from ._blocks import float_dtype, row_blocks, working_dtype
-from ._kernel import check_out, check_tensors, kernel, native, private, result_dtype
+from ..messages import describe
+from ._arrays import copy_if_overlapping
+from ._blocks import piecewise, row_blocks
+from ._kernel import kernel
+from ._pieces import copy_pieces
 from ._windows import Windows, taps
+from .checks import Dims, WrongValue, check_out, native, working_dtype
+from .kinds import Flag, Floats, Out, ints, taken_by
 
 __all__: list[str] = []
 
-_POOL: Final = (
-    "x: tensor, pool_size: shape, strides: shape, padding: shape, dilation: shape, "
-    "ceil_mode: bool|int, "
-)
+Ordered: TypeAlias = Annotated[NDArray[Any], taken_by(np.maximum)]
+Size: TypeAlias = Annotated[Dims, ints(count=2, least=1)]
+Padding: TypeAlias = Annotated[Dims, ints(count=4, least=0)]
 
 
-@kernel("nn.max_pool2d", _POOL + "out: tensor")
+@kernel("nn.max_pool2d")
 def max_pool2d(
-    x: NDArray[Any],
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    out: NDArray[Any],
+    x: Ordered,
+    pool_size: Size,
+    strides: Size,
+    padding: Padding,
+    dilation: Size,
+    ceil_mode: Flag,
+    out: Out,
 ) -> None:
     """out = the greatest element of each window, NaN if one is.  x[batch, channels, height, width];
     pool_size, strides and dilation: a number for height and one for width; padding: top, left,
-    bottom, right; ceil_mode: whether a last window may reach beyond the padding, if it begins
-    before that behind the image.  A window without elements has the least number of the data
-    type."""
-    name = "nn.max_pool2d"
-    check_tensors(name, x=x)
-    result_dtype(name, np.maximum, x=x, other=x)
-    windows = _windows(name, x, pool_size, strides, padding, dilation, ceil_mode)
-    check_out(name, out, x.dtype, (*x.shape[:2], *windows.count))
-    for images, written in row_blocks(private(x, out), out, row=2):
-        np.copyto(written, _least(native(x.dtype)))
+    bottom, right; ceil_mode: whether a last window may extend beyond the padding, if it begins on
+    the image or in the padding before it.  The result of a window without elements is the least
+    number of the data type."""
+    windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    check_out(out, x.dtype, (*x.shape[:2], *windows.count))
+    for images, written in row_blocks(copy_if_overlapping(x, out), out, row=2):
+        copy_pieces(written, _least(native(x.dtype)))
         for _, _, elements, results in taps(windows, images, written):
             np.maximum(results, elements, out=results)
 
 
-@kernel("nn.avg_pool2d", _POOL + "count_include_pad: bool|int, out: tensor")
+@kernel("nn.avg_pool2d")
 def avg_pool2d(
-    x: NDArray[Any],
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    count_include_pad: Any,
-    out: NDArray[Any],
+    x: Floats,
+    pool_size: Size,
+    strides: Size,
+    padding: Padding,
+    dilation: Size,
+    ceil_mode: Flag,
+    count_include_pad: Flag,
+    out: Out,
 ) -> None:
-    """out = the mean of each window, of floats; as `nn.max_pool2d` else.  count_include_pad:
-    whether the padding counts, as zeros.  A window without elements has 0."""
-    name = "nn.avg_pool2d"
-    check_tensors(name, x=x)
-    dtype = float_dtype(name, x=x)
-    windows = _windows(name, x, pool_size, strides, padding, dilation, ceil_mode)
-    include = flag_of(name, "count_include_pad", count_include_pad)
-    check_out(name, out, dtype, (*x.shape[:2], *windows.count))
-    working = working_dtype(dtype)
-    counts = _counts(windows, x.shape[2:], include).astype(working)
-    for images, written in row_blocks(private(x, out), out, row=2):
+    """out = the mean of each window, of floats; otherwise as `nn.max_pool2d`.  count_include_pad:
+    whether the padding counts, as zeros.  The result of a window without elements is 0."""
+    windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    check_out(out, x.dtype, (*x.shape[:2], *windows.count))
+    working = working_dtype(native(x.dtype))
+    counts = _counts(windows, x.shape[2:], count_include_pad).astype(working)
+    for images, written in row_blocks(copy_if_overlapping(x, out), out, row=2):
         total = written if written.dtype == working else np.empty(written.shape, working)
-        np.copyto(total, 0)
+        copy_pieces(total, 0)
         for _, _, elements, results in taps(windows, images, total):
             np.add(results, elements, out=results)
-        np.divide(total, counts, out=total)
+        piecewise(np.divide, total, total, counts)
         if total is not written:
-            np.copyto(written, total, casting="same_kind")
+            copy_pieces(written, total)
 
 
 def _windows(
-    name: str,
-    x: NDArray[Any],
-    pool_size: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
+    x: NDArray[Any], size: Dims, strides: Dims, padding: Dims, dilation: Dims, ceil_mode: bool
 ) -> Windows:
     if x.ndim != 4:
-        raise ValueError(
-            f"{name}: x: expected a tensor [batch, channels, height, width], got {describe(x)}"
+        raise WrongValue(
+            f"x: expected a tensor [batch, channels, height, width], got {describe(x)}"
         )
-    size = ints_of(name, "pool_size", pool_size, 2, 1)
-    return Windows(
-        name, x.shape[2:], size, strides, padding, dilation,
-        ceil_mode=flag_of(name, "ceil_mode", ceil_mode),
-    )  # fmt: skip
+    return Windows(x.shape[2:], size, strides, padding, dilation, ceil_mode=ceil_mode)
 
 
 def _least(dtype: np.dtype[Any]) -> Any:
@@ -105,7 +90,7 @@ def _least(dtype: np.dtype[Any]) -> Any:
 
 
 def _counts(windows: Windows, image: tuple[int, ...], include: bool) -> NDArray[Any]:
-    """The elements of each window, those of the padding included or not, at least 1."""
+    """How many elements each window has, with or without those of the padding, at least 1."""
     height, width = (
         windows.taps_inside(axis, length, padded=include) for axis, length in enumerate(image)
     )

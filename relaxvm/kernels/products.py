@@ -1,4 +1,4 @@
-"""Matrix products; BLAS does them where numpy has it."""
+"""Matrix products, computed by BLAS for the data types that numpy has it for."""
 
 from __future__ import annotations
 
@@ -7,149 +7,133 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import describe
-from ._blocks import working_dtype
-from ._kernel import (
-    Dims,
-    alike,
-    broadcast,
-    check_out,
-    check_tensors,
-    kernel,
-    native,
-    private,
-    result_dtype,
-)
+from ..messages import describe
+from ._arrays import copy_if_overlapping, share_float_type
+from ._blocks import piecewise
+from ._contraction import contract
+from ._kernel import kernel
+from ._multiply import multiply
+from .checks import Dims, WrongValue, broadcast, check_out, native, result_dtype, working_dtype
+from .kinds import Out, Tensor, Text
 
 __all__: list[str] = []
 
-_PRODUCT = "a: tensor, b: tensor, out: tensor"
 
-
-@kernel("matmul", _PRODUCT, direct=True)
-def matmul(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
-    """out = a @ b.  a[..., n, k], b[..., k, m], out[..., n, m]; leading dimensions broadcast.  A
-    vector a has no n, a vector b no m.  out may be of a wider data type, which a and b are
+@kernel("matmul")
+def matmul(a: Tensor, b: Tensor, out: Out) -> None:
+    """out = a @ b.  a[..., n, k], b[..., k, m], out[..., n, m]; leading dimensions broadcast.  If a
+    is a vector there is no n, if b is one no m.  out may be of a wider data type, which a and b are
     converted to first."""
-    _product("matmul", a, b, out)
+    _product(a, b, out, takes_vectors=True)
 
 
-@kernel("matmul_nt", _PRODUCT, direct=True)
-def matmul_nt(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
+@kernel("matmul_nt")
+def matmul_nt(a: Tensor, b: Tensor, out: Out) -> None:
     """out = a @ the transpose of b.  a[..., n, k], b[..., m, k], out[..., n, m]."""
-    _product("matmul_nt", a, b, out, transpose_b=True)
+    _product(a, b, out, transpose_b=True)
 
 
-@kernel("matmul_tn", _PRODUCT, direct=True)
-def matmul_tn(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any]) -> None:
+@kernel("matmul_tn")
+def matmul_tn(a: Tensor, b: Tensor, out: Out) -> None:
     """out = the transpose of a @ b.  a[..., k, n], b[..., k, m], out[..., n, m]."""
-    _product("matmul_tn", a, b, out, transpose_a=True)
+    _product(a, b, out, transpose_a=True)
 
 
-@kernel("linear", "x: tensor, weight: tensor, bias: tensor|none, out: tensor", direct=True)
-def linear(
-    x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any] | None, out: NDArray[Any]
-) -> None:
+@kernel("linear")
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Out) -> None:
     """out = x @ the transpose of weight, + bias unless it is None.  x[..., k] or x[k],
     weight[m, k], out[..., m]; bias broadcasts to out."""
-    check_tensors("linear", x=x, weight=weight, out=out)
     if weight.ndim != 2 or x.ndim < 1:
-        raise ValueError(
-            f"linear: expected x[..., k], weight[m, k], got x {describe(x)}, weight "
-            f"{describe(weight)}"
+        raise WrongValue(
+            f"expected x[..., k], weight[m, k], got x {describe(x)}, weight {describe(weight)}"
         )
-    if bias is not None:
-        check_tensors("linear", bias=bias)
-    left, right, dtype = _operands("linear", x, weight, out, transpose_b=True)
+    left, right, dtype = _operands(x, weight, out, takes_vectors=True, transpose_b=True)
     if bias is not None:
         if native(bias.dtype) != dtype:
-            raise ValueError(f"linear: bias: expected {dtype}, got {describe(bias)}")
-        check_out("linear", out, dtype, broadcast("linear", bias=bias, out=out))
-        bias = private(bias, out)
+            raise WrongValue(f"bias: expected {dtype}, got {describe(bias)}")
+        check_out(out, dtype, broadcast(bias=bias, out=out))
+        bias = copy_if_overlapping(bias, out)
     _multiply(left, right, out, dtype)
     if bias is not None:
-        np.add(out, bias, out=out)
+        piecewise(np.add, out, out, bias)
 
 
 def _product(
-    name: str,
     a: NDArray[Any],
     b: NDArray[Any],
     out: NDArray[Any],
     *,
+    takes_vectors: bool = False,
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> None:
-    if alike(out, a, b) and b.ndim == 2:
+    if share_float_type(out, a, b) and b.ndim == 2:
         try:
             if a.ndim == out.ndim == 2:
-                np.matmul(a.T if transpose_a else a, b.T if transpose_b else b, out=out)
+                multiply(a.T if transpose_a else a, b.T if transpose_b else b, out)
                 return
             if a.shape[:-1] == out.shape[:-1] and _are_rows(a, out) and not transpose_a:
                 rows = a.reshape(-1, a.shape[-1])
-                np.matmul(rows, b.T if transpose_b else b, out=out.reshape(-1, out.shape[-1]))
+                multiply(rows, b.T if transpose_b else b, out.reshape(-1, out.shape[-1]))
                 return
         except ValueError:
-            pass  # said better below
+            pass  # the message below is better
     left, right, dtype = _operands(
-        name, a, b, out, transpose_a=transpose_a, transpose_b=transpose_b
+        a, b, out, takes_vectors=takes_vectors, transpose_a=transpose_a, transpose_b=transpose_b
     )
     _multiply(left, right, out, dtype)
 
 
 def _operands(
-    name: str,
     a: NDArray[Any],
     b: NDArray[Any],
     out: NDArray[Any],
     *,
+    takes_vectors: bool = False,
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any], np.dtype[Any]]:
-    """Check the arguments of a product; answer what numpy.matmul multiplies, and in which data
-    type.
+    """Check that the arguments of a product fit each other; return what numpy.matmul multiplies,
+    and in which data type.
 
     Raises:
-        TypeError: an argument is no tensor, or matmul does not take the data types.
-        ValueError: the shapes do not fit, or `out` is not for the result.
+        WrongType: matmul does not take the data types.
+        WrongValue: the shapes do not fit, or `out` is not for the result.
     """
-    check_tensors(name, a=a, b=b)
-    takes_vectors = name in ("matmul", "linear")
     if min(a.ndim, b.ndim) < (1 if takes_vectors else 2):
-        raise ValueError(
-            f"{name}: expected {'vectors or ' if takes_vectors else ''}matrices, got a "
-            f"{describe(a)}, b {describe(b)}; vm.builtin.reshape makes one of another tensor"
+        raise WrongValue(
+            f"expected {'vectors or ' if takes_vectors else ''}matrices, got a {describe(a)}, b "
+            f"{describe(b)}; vm.builtin.reshape makes one of another tensor"
         )
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
     inner = -2 if right.ndim > 1 else -1
     if left.shape[-1] != right.shape[inner]:
         axes = (-2 if transpose_a else -1, -1 if transpose_b else inner)
-        raise ValueError(
-            f"{name}: expected dimension {axes[0]} of a to equal dimension "
-            f"{axes[1]} of b, got a {describe(a)}, b {describe(b)}"
+        raise WrongValue(
+            f"expected dimension {axes[0]} of a to equal dimension {axes[1]} of b, got a "
+            f"{describe(a)}, b {describe(b)}"
         )
     try:
         batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     except ValueError:
-        raise ValueError(
-            f"{name}: expected leading dimensions that broadcast, "
-            f"got a {describe(a)}, b {describe(b)}"
+        raise WrongValue(
+            f"expected leading dimensions that broadcast, got a {describe(a)}, b {describe(b)}"
         ) from None
     rows = left.shape[-2:-1]  # of a vector, none
     columns = right.shape[-1:] if right.ndim > 1 else ()
     dtype = native(a.dtype)
     if not _is_narrow(dtype) or native(b.dtype) != dtype:
-        dtype = result_dtype(name, np.matmul, a=a, b=b)
-    is_wider = isinstance(out, np.ndarray) and out.dtype.kind in "iuf"
-    if is_wider and (dtype.kind in "iuf" or _is_narrow(dtype)) and np.can_cast(dtype, out.dtype):
+        dtype = result_dtype(np.matmul, a=a, b=b)
+    is_wider = out.dtype.kind in "iuf" and np.can_cast(dtype, out.dtype)
+    if is_wider and (dtype.kind in "iuf" or _is_narrow(dtype)):
         dtype = native(out.dtype)
-    check_out(name, out, dtype, (*batch, *rows, *columns))
+    check_out(out, dtype, (*batch, *rows, *columns))
     return left, right, dtype
 
 
 def _are_rows(a: NDArray[Any], out: NDArray[Any]) -> bool:
-    """Whether leading dimensions can be taken for one, without copies."""
+    """Whether the leading dimensions can be merged into one without copies."""
     return (
         a.ndim > 2 and a.size > 0 < out.size and a.flags.c_contiguous and out.flags.c_contiguous
     )
@@ -160,12 +144,12 @@ def _multiply(
 ) -> None:
     """out = left @ right, computed in a data type."""
     if right.ndim == 2 and _are_rows(left, out):
-        # One product of many rows, not many products of a few.
+        # One product of many rows is faster than many products of a few.
         left, out = left.reshape(-1, left.shape[-1]), out.reshape(-1, out.shape[-1])
     if _is_narrow(dtype):
         _narrow_matmul(left, right, out)
     else:
-        np.matmul(left, right, out=out, dtype=dtype)
+        multiply(left, right, out, dtype)
 
 
 def _is_narrow(dtype: np.dtype[Any]) -> bool:
@@ -174,42 +158,37 @@ def _is_narrow(dtype: np.dtype[Any]) -> bool:
 
 
 def _narrow_matmul(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
-    """A product by way of float32: numpy has no BLAS for narrower floats, if it has a loop."""
-    product = np.matmul(left.astype(np.float32), right.astype(np.float32))
+    """A product computed in float32: numpy has no BLAS, and for some no loop, for narrower
+    floats."""
+    product = np.empty(out.shape, np.float32)
+    multiply(left.astype(np.float32), right.astype(np.float32), product)
     np.copyto(out, product, casting="same_kind")
 
 
-@kernel("einsum", "*operands: tensor, subscripts: str, out: tensor")
-def einsum(*args: Any) -> None:
-    """out = the sum that subscripts, as of numpy.einsum, describe: "bij,bjk->bik".  The operands
-    have one data type.  A sum over more than one operand takes BLAS where it can, and memory for
-    what BLAS gives."""
-    if len(args) < 3:
-        raise TypeError(f"einsum: expected operands, subscripts and out, got {len(args)} arguments")
-    *operands, subscripts, out = args
-    named = {f"operands[{i}]": operand for i, operand in enumerate(operands)}
-    check_tensors("einsum", **named)
-    if not isinstance(subscripts, str):
-        raise TypeError(f"einsum: subscripts: expected a string, got {describe(subscripts)}")
+@kernel("einsum")
+def einsum(*operands: Tensor, subscripts: Text, out: Out) -> None:
+    """out = the sum that subscripts describe, as in numpy.einsum: "bij,bjk->bik".  The operands
+    have one data type.  With several operands BLAS is used where possible, and memory for its
+    results."""
     shape = _einsum_shape(subscripts, operands)
     dtype = operands[0].dtype
     for operand in operands:
-        dtype = result_dtype("einsum", np.multiply, a=operands[0], b=operand)
-    check_out("einsum", out, dtype, shape)
-    operands = [private(operand, out) for operand in operands]
-    np.einsum(subscripts, *operands, out=out, optimize=len(operands) > 1)
+        dtype = result_dtype(np.multiply, a=operands[0], b=operand)
+    check_out(out, dtype, shape)
+    parts = [copy_if_overlapping(operand, out) for operand in operands]
+    contract(subscripts, parts, out)
 
 
-def _einsum_shape(subscripts: str, operands: list[NDArray[Any]]) -> Dims:
+def _einsum_shape(subscripts: str, operands: tuple[NDArray[Any], ...]) -> Dims:
     """The shape of the result of numpy.einsum.
 
     Raises:
-        ValueError: the subscripts do not go with the operands.
+        WrongValue: the subscripts do not go with the operands.
     """
 
-    def refuse(why: str) -> ValueError:
+    def refuse(why: str) -> WrongValue:
         got = ", ".join(map(describe, operands))
-        return ValueError(f"einsum: subscripts: expected {why}, got {subscripts!r} for {got}")
+        return WrongValue(f"subscripts: expected {why}, got {subscripts!r} for {got}")
 
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     terms = left.split(",")

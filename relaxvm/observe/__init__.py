@@ -1,4 +1,4 @@
-"""Tools that watch a virtual machine at work, built on the one hook of the core."""
+"""Tools that observe a running virtual machine, built on the hook of the core."""
 
 from __future__ import annotations
 

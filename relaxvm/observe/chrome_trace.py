@@ -1,8 +1,8 @@
-"""A profile on a timeline, in the JSON of Chrome's trace viewer, which Perfetto opens.
+"""A profile as a timeline, in the JSON format of Chrome's trace viewer and Perfetto.
 
 Complete events (``ph: X``) for calls, metadata events (``M``) for names, counter events (``C``) for
-the memory of the VM's allocators.  Times are microseconds since the profile began, with the
-nanoseconds behind the point.  Source: the "Trace Event Format" document of Chrome.
+the memory of the VM's allocators.  Times are microseconds since the profile began, with nanoseconds
+as decimals.  Source: the "Trace Event Format" document of Chrome.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import IO, Any
 
-from ..source import DebugInfo
+from ..executable.debug_info import DebugInfo
 from .recorder import RUN
 from .results import Event, Results, source_of
 
@@ -23,7 +23,7 @@ _EVENTS_PER_WRITE = 1000
 
 
 def trace_header(results: Results) -> dict[str, Any]:
-    """What stands in a trace beside its events."""
+    """Return the fields of a trace other than its events."""
     return {
         "displayTimeUnit": "ns",
         "otherData": {
@@ -43,7 +43,7 @@ def trace_events(
     category: Callable[[str], str],
     debug: DebugInfo | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The events.  Calls of a thread nest: an event lies within its caller's."""
+    """Yield the events.  Calls of a thread nest: an event lies within that of its caller."""
 
     @cache
     def place(pc: int) -> dict[str, str]:
@@ -82,7 +82,7 @@ def trace_events(
 def write_trace(
     file: IO[bytes], header: dict[str, Any], events: Iterable[dict[str, Any]]
 ) -> None:
-    """Write a trace piece by piece: a long one need not fit into memory as JSON."""
+    """Write a trace event by event, since the JSON of a long one may not fit in memory."""
     file.write(json.dumps(header)[:-1].encode() + b',"traceEvents":[')
     separator = b"\n"
     events = iter(events)

@@ -1,4 +1,4 @@
-"""`relaxvm.profile(vm)`: where the time of a program goes.
+"""`relaxvm.profile(vm)`: measure where a program spends its time.
 
     with relaxvm.profile(vm) as p:
         vm.main(x)
@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from .._core import Machine
 from ..errors import RelaxVMError
-from ..values import describe
+from ..messages import describe
 from . import report
 from .chrome_trace import trace_events, trace_header, write_trace
 from .recorder import RUN, Clock, Recorder
@@ -35,19 +35,19 @@ _CALIBRATION_ROUNDS: Final = 200
 class Profile:
     """A profile of the runs of a VM that begin while it is active.
 
-    A context manager; entering it again adds to what was recorded.  Runs of all threads are
-    recorded.  The results may be read at any time, also while runs are in flight: these count once
-    they have ended.
+    A context manager; entering it again adds to the recorded results.  Runs on all threads are
+    recorded.  The results may be read at any time, also during a run: a run counts once it has
+    ended.
 
-    While it is active the VM calls the builtins one by one through their plain Python references:
-    what the core otherwise fuses or executes inside its loop is timed as an ordinary call.  So
-    compare the rows with each other, not with the time of an unprofiled run.
+    While the profile is active, the VM calls every builtin separately, by its Python reference:
+    builtins that the core normally fuses or executes inside its loop are timed as ordinary calls.
+    So compare the rows with each other, not with the time of a run without the profile.
 
     Args:
         vm: the VM to observe.
         shapes: record shapes and dtypes of the arguments per call site, and their bytes.
         memory: record bytes live and cached in the VM's allocators whenever a call may change them.
-        max_events: calls kept for `chrome_trace`; the tables count all calls.
+        max_events: the most calls kept for `chrome_trace`; the tables count all calls.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Profile:
 
     @property
     def results(self) -> Results:
-        """Everything found so far."""
+        """All results so far."""
         return collect(self._recorder, self._executable, self._origin, self._call_cost)
 
     @property
@@ -119,22 +119,22 @@ class Profile:
 
     @property
     def memory(self) -> tuple[MemorySample, ...]:
-        """The allocation timeline: a sample wherever the figures changed."""
+        """The allocation timeline: one sample for each change."""
         return self.results.memory
 
     def to_dict(self) -> dict[str, Any]:
-        """The results as plain dicts and lists; times in nanoseconds."""
+        """Return the results as plain dicts and lists; times in nanoseconds."""
         return report.as_dict(self.results)
 
     # Results as text
 
     def table(self, by: str = "function", sort: str = "self", limit: int | None = 30) -> str:
-        """A summary and a table.
+        """Return a summary and a table.
 
         Args:
             by: "function" or "site".
             sort: "self", "total", "count", "mean", "max" or "bytes"; the largest come first.
-            limit: rows shown, None for all.
+            limit: the number of rows, None for all.
 
         Raises:
             ValueError: unknown `by` or `sort`.
@@ -149,11 +149,11 @@ class Profile:
         return f"<Profile of {runs} runs{', active' if self._active else ''}>"
 
     def to_json(self) -> str:
-        """`to_dict` as JSON."""
+        """Return `to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=1) + "\n"
 
     def to_csv(self, by: str = "function") -> str:
-        """One line per function or, by "site", per call site, under a header.
+        """Return a header and one line per function or, by "site", per call site.
 
         Raises:
             ValueError: unknown `by`.
@@ -161,14 +161,14 @@ class Profile:
         return report.as_csv(self.results, by)
 
     def folded(self) -> str:
-        """Stacks and their own nanoseconds, one per line, for flame graph tools.  Stacks of more
-        than 256 functions are cut."""
+        """Return stacks and their self time in nanoseconds, one per line, for flame graph tools.
+        Stacks of more than 256 functions are truncated."""
         return report.as_folded(self.results)
 
     # The timeline
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The timeline of all calls as Chrome's trace JSON."""
+        """Return the timeline of all calls in the JSON format of Chrome's trace viewer."""
         results = self.results
         return {**trace_header(results), "traceEvents": list(self._trace_events(results))}
 
@@ -190,7 +190,7 @@ class Profile:
 def profile(
     vm: VirtualMachine, *, shapes: bool = True, memory: bool = True, max_events: int = 1_000_000
 ) -> Profile:
-    """Measure what the runs of a VM spend their time on::
+    """Measure where the runs of a VM spend their time::
 
         with relaxvm.profile(vm) as p:
             vm.main(x)
@@ -202,7 +202,7 @@ def profile(
         vm: the VM to observe, on all threads.
         shapes: record shapes and dtypes of the arguments per call site, and their bytes.
         memory: record bytes live and cached in the VM's allocators whenever a call may change them.
-        max_events: calls kept for the timeline.
+        max_events: the most calls kept for the timeline.
 
     Returns:
         A `Profile`, active inside the ``with`` block.
@@ -219,9 +219,9 @@ def _memory_reader(vm: VirtualMachine) -> Callable[[], tuple[int, int]]:
 
 
 def _hook_call_cost(clock: Clock) -> float:
-    """Nanoseconds per event between the VM's loop and the first line of the hook, both ways.
+    """Measure the nanoseconds per event to enter and leave the hook.
 
-    What a loop of hook calls takes beyond the time that the hook measures of itself.
+    It is the time of a loop of hook calls beyond the time that the hook measures for itself.
     """
     hook = Recorder(None, shapes=False, max_events=0, clock=clock)
     hook.start()

@@ -1,13 +1,13 @@
-"""The hook behind `relaxvm.profile`: times calls and runs, one record per thread.
+"""The hook of `relaxvm.profile`: times calls and runs, with one record per thread.
 
 The VM calls a hook before and after each call instruction, and around each run (pc `RUN`; a run
-that raises ends with `RUN_FAILED`).  A recorder keeps the calls in flight on a stack per thread, so
-no lock is taken while a program runs.  When a run ends, whatever it left on the stack is closed: an
-exception cannot unbalance it.
+that raises ends with `RUN_FAILED`).  A recorder keeps the active calls on a stack per thread, so it
+takes no lock while a program runs.  When a run ends, its remaining calls are popped: an exception
+cannot unbalance the stack.
 
-Time spent inside the hook is measured and taken out of every figure; the clock is read on entry and
-on exit of the hook, so of two nested calls the outer one always covers the inner one.  The way from
-the VM to the hook and back is taken out by its estimate.
+The time spent inside the hook is measured and subtracted everywhere.  The clock is read on entry
+to and on exit from the hook, so the time of a call always includes its nested calls.  The overhead
+of entering and leaving the hook is estimated and subtracted as well.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ RUN_FAILED: Final = -2
 """pc of the last event of a run that raised."""
 
 MAX_SHAPES: Final = 64
-"""Distinct argument lists kept per call site; the others are counted together."""
+"""The most distinct argument lists kept per call site; the others are counted together."""
 MAX_DEPTH: Final = 256
-"""Depth at which the tree of stacks stops to grow: a recursion of 10,000 must stay printable."""
+"""The maximal depth of the tree of stacks: a recursion of 10,000 calls must stay printable."""
 DEEPER: Final = "[deeper]"
 EVENT_WORDS: Final = 4
-"""Words of an event: site, start, end, nanoseconds apart from the hook's own."""
+"""Words of an event: site, start, end, nanoseconds without those of the hook."""
 OPEN: Final = -1
-"""End of an event whose call is still in flight."""
+"""The end of an event whose call is still active."""
 
 _ALLOCATION_WORDS: Final = ("alloc", "free", "null_value", "kill", "clear")
 
 ArgKey = tuple[Any, ...]
-"""An argument list, as far as it is told from others: (dtype, shape), a Shape, or a class."""
+"""The key of an argument list; for each argument (dtype, shape), a Shape, or a class."""
 Clock = Callable[[], int]
 MemoryReader = Callable[[], tuple[int, int]]
 
@@ -63,8 +63,8 @@ class Tally:
         self.active = 0
 
     def add(self, elapsed: int, own: int) -> None:
-        """Count a call that has just ended.  Of a recursion only the outermost call adds to the
-        total: the inner ones are part of it."""
+        """Count a call that has just ended.  In a recursion only the outermost call adds to the
+        total, which includes the inner ones."""
         if self.count == 0 or elapsed < self.min:
             self.min = elapsed
         if elapsed > self.max:
@@ -77,7 +77,7 @@ class Tally:
 
 
 class Site(Tally):
-    """A call site: the instruction at `pc`, or, with pc `RUN`, a function's entry from Python."""
+    """A call site: the instruction at `pc`, or, with pc `RUN`, a call of a function by Python."""
 
     __slots__ = ("function", "index", "name", "pc", "samples", "shapes")
 
@@ -92,7 +92,7 @@ class Site(Tally):
 
 
 class Node:
-    """A stack of function names, as a node of the tree of all stacks seen."""
+    """A stack of function names, as a node of the tree of all recorded stacks."""
 
     __slots__ = ("children", "name", "own")
 
@@ -103,7 +103,7 @@ class Node:
 
 
 class Call:
-    """A call in flight."""
+    """An active call."""
 
     __slots__ = ("depth", "event", "hook", "inner", "node", "site", "start")
 
@@ -118,7 +118,7 @@ class Call:
 
 
 class ThreadRecord:
-    """What was seen on one thread."""
+    """The records of one thread."""
 
     def __init__(self) -> None:
         thread = threading.current_thread()
@@ -140,7 +140,7 @@ class ThreadRecord:
         self.sample_due = False
 
     def site(self, pc: int, name: str) -> Site:
-        """The site of a call instruction, or of a run."""
+        """Return the site of a call instruction, or of a run."""
         known = self.by_name.get(name) if pc == RUN else self.by_pc.get(pc)
         if known is not None:
             return known
@@ -158,10 +158,11 @@ class Recorder:
     """A hook of the VM that records times, arguments, events and memory.
 
     Args:
-        read_memory: gives live and cached bytes, or None to keep no allocation timeline.
+        read_memory: returns live and cached bytes; None for no allocation timeline.
         shapes: whether to record shapes and dtypes of arguments, and their bytes.
-        max_events: events kept for the trace, over all threads; later ones are counted only.
-        clock: nanoseconds.
+        max_events: the most events kept for the trace, over all threads; later ones are only
+            counted.
+        clock: returns nanoseconds.
     """
 
     def __init__(
@@ -174,11 +175,11 @@ class Recorder:
     ) -> None:
         self.recording = False
         self.half_way_ns = 0
-        """Half of what it takes to get into and out of the hook; left out of all times."""
+        """Half of the time to enter and leave the hook; subtracted from all times."""
         self.threads: list[ThreadRecord] = []
         self.memory: list[tuple[int, int, int]] = []
         self.dropped_samples = 0
-        self._room = max_events
+        self._events_left = max_events
         self._max_samples = max_events
         self._read_memory = read_memory
         self._shapes = shapes
@@ -187,16 +188,16 @@ class Recorder:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Record from now on."""
+        """Start recording."""
         for thread in self.threads:
-            # Runs in flight when recording stopped have ended unseen, or will end without effect.
+            # Runs that were active when recording stopped have ended since, or are not recorded.
             while thread.calls:
                 self._drop(thread)
         self.recording = True
         self.sample_memory()
 
     def stop(self) -> None:
-        """Record no more; what is in flight stays uncounted."""
+        """Stop recording; active calls are not counted."""
         self.sample_memory()
         self.recording = False
 
@@ -254,11 +255,11 @@ class Recorder:
         return call
 
     def _open_event(self, thread: ThreadRecord, site: Site) -> int:
-        # Room is taken when a call begins, so a call that is kept has all its callers kept.
-        if self._room <= 0:
+        # A slot is reserved when a call begins, so that all callers of a kept call are kept.
+        if self._events_left <= 0:
             thread.dropped += 1
             return -1
-        self._room -= 1
+        self._events_left -= 1
         index = len(thread.events)
         thread.events.extend((site.index, 0, OPEN, 0))
         return index
@@ -288,7 +289,7 @@ class Recorder:
             site.nbytes += ret.nbytes
             site.function.nbytes += ret.nbytes
         if site.samples and self._read_memory is not None:
-            # The result reaches its register, and a killed value its end, only after this event.
+            # Only after this event the result is in its register, and a killed value is released.
             thread.sample_due = True
         self._close(thread, now, failed=False)
 
@@ -306,9 +307,9 @@ class Recorder:
             thread.sample_due = self._read_memory is not None
 
     def _close(self, thread: ThreadRecord, now: int, *, failed: bool) -> int:
-        """End the innermost call; returns its time apart from the hook's."""
+        """End the innermost call; return its time without that of the hook."""
         call = thread.calls.pop()
-        # What the way to the hook takes is an estimate: at most the whole time was spent on it.
+        # The overhead of calling the hook is an estimate, so it may exceed the measured time.
         elapsed = max(call.inner, now - call.start - (thread.left_out - call.hook))
         own = elapsed - call.inner
         if thread.calls:
@@ -323,12 +324,12 @@ class Recorder:
         if call.event >= 0:
             events, at = thread.events, call.event
             events[at + 1], events[at + 3] = call.start, elapsed
-            events[at + 2] = now  # last: with an end it counts as complete
+            events[at + 2] = now  # written last: an event with an end counts as complete
         return elapsed
 
     def _drop_above(self, thread: ThreadRecord, pc: int) -> bool:
-        """Forget the calls of this run above the one at `pc`: another hook had the VM skip them, so
-        they have no end.  False if the call at `pc` was not seen to begin."""
+        """Discard the calls of this run above the one at `pc`: another hook has made the VM skip
+        them, so they do not end.  Return False if no start of the call at `pc` was recorded."""
         calls = thread.calls
         for i in range(len(calls) - 1, -1, -1):
             if calls[i].site.pc == pc:
@@ -340,7 +341,7 @@ class Recorder:
         return False
 
     def _drop(self, thread: ThreadRecord) -> None:
-        """Forget a call that did not take place; what it took is its caller's own time."""
+        """Discard a call that did not take place; its time counts as self time of the caller."""
         call = thread.calls.pop()
         call.site.active -= 1
         call.site.function.active -= 1
@@ -352,7 +353,7 @@ class Recorder:
         self.sample_memory(now)
 
     def sample_memory(self, now: int | None = None) -> None:
-        """Append to the allocation timeline if the figures changed."""
+        """Append a sample to the allocation timeline if the numbers have changed."""
         if self._read_memory is None:
             return
         live, cached = self._read_memory()

@@ -1,4 +1,4 @@
-"""A profile as text: tables, CSV, folded stacks, and a dict that JSON can hold."""
+"""A profile as text: tables, CSV, folded stacks, and a dict for JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from ..values import readable
+from ..messages import readable
 from .results import FunctionRow, Results, SiteRow, Timing
 
 __all__ = ["BY", "SORTS", "as_csv", "as_dict", "as_folded", "as_table"]
@@ -17,7 +17,7 @@ SCHEMA: Final = 1
 """Version of the layout of `as_dict`."""
 
 _WIDTH: Final = 64
-"""Characters of an instruction, and of an argument list, in a table."""
+"""The most characters of an instruction or an argument list in a table."""
 
 BY: Final = ("function", "site")
 
@@ -29,11 +29,11 @@ SORTS: Final[dict[str, Callable[[Timing], Any]]] = {
     "max": lambda row: -row.max_ns,
     "bytes": lambda row: -row.nbytes,
 }
-"""Orders of the rows of a table: the largest first."""
+"""Sort keys of a table; the largest row comes first."""
 
 
 def as_dict(results: Results) -> dict[str, Any]:
-    """Plain dicts, lists, numbers and strings; times are nanoseconds."""
+    """Return plain dicts, lists, numbers and strings; times are nanoseconds."""
     return {
         "schema": SCHEMA,
         "runs": results.runs,
@@ -56,7 +56,7 @@ def as_dict(results: Results) -> dict[str, Any]:
 
 
 def as_csv(results: Results, by: str) -> str:
-    """One line per function or call site, with a header; times are nanoseconds."""
+    """Return a header and one line per function or call site; times are nanoseconds."""
     rows = _rows(results, by)
     out = io.StringIO()
     columns = [*_identity(by), "count", "errors", "total_ns", "self_ns", "mean_ns", "min_ns",
@@ -69,20 +69,20 @@ def as_csv(results: Results, by: str) -> str:
 
 
 def as_folded(results: Results) -> str:
-    """``main;f;kernel 1234`` per line: a stack and the nanoseconds spent in its last function, as
-    flame graph tools read them."""
+    """Return lines like ``main;f;kernel 1234`` for flame graph tools: a stack and the nanoseconds
+    spent in its last function."""
     return "".join(
         f"{';'.join(_frame(name) for name in stack)} {own}\n" for stack, own in results.stacks
     )
 
 
 def _frame(name: str) -> str:
-    # The format separates frames by semicolons and lines by line ends.
+    # In this format, semicolons separate frames and newlines separate stacks.
     return name.replace(";", ":").replace("\n", " ")
 
 
 def as_table(results: Results, by: str, sort: str, limit: int | None) -> str:
-    """A summary and a table of functions or call sites.
+    """Return a summary and a table of functions or call sites.
 
     Raises:
         ValueError: unknown `by` or `sort`.

@@ -1,4 +1,4 @@
-"""What a profile found, as plain rows: the merged records of all threads."""
+"""The results of a profile as plain rows: the merged records of all threads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from ..executable import FunctionInfo, VMExecutable
-from ..formats.text import format_instruction
+from ..executable.debug_info import DebugInfo
+from ..executable.formats.text import format_instruction
 from ..isa import FuncKind
-from ..source import DebugInfo
 from ..values import Shape
 from .recorder import EVENT_WORDS, OPEN, RUN, Node, Recorder, Tally
 
@@ -32,24 +32,24 @@ __all__ = [
 ]
 
 CATEGORIES: Final = ("kernel", "builtin", "dispatch")
-"""Where time goes: packed and compiled functions, ``vm.builtin.*``, and the VM's own loop."""
+"""Categories of time: packed and compiled functions, ``vm.builtin.*``, and the VM's own loop."""
 
 _MAX_TEXT: Final = 200
-"""Characters of an instruction; a call may have thousands of arguments."""
+"""The most characters of an instruction; a call may have thousands of arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times of the calls of something, in nanoseconds, apart from the time spent in the hook.
+    """Times of a group of calls, in nanoseconds, without the time spent in the hook.
 
     Attributes:
-        count: calls, the failed ones included.
-        errors: calls that raised.
-        total_ns: time of the calls; of a recursion only the outermost call counts.
+        count: number of calls, including failed ones.
+        errors: number of calls that raised.
+        total_ns: time of the calls; in a recursion only the outermost call counts.
         self_ns: the same without the calls made by the callee.
         min_ns, max_ns: shortest and longest call.
         nbytes: bytes of the tensors passed and returned.
-        share: part of the time of all runs that is `self_ns`, 0 to 1.
+        share: `self_ns` as a fraction of the time of all runs, 0 to 1.
     """
 
     count: int
@@ -79,13 +79,13 @@ class SiteRow(Timing):
     """A call site.
 
     Attributes:
-        caller: the bytecode function that holds the instruction; empty for a run from Python.
+        caller: the bytecode function that contains the instruction; empty for a run from Python.
         pc: number of the instruction, from the start of the executable; -1 for a run from Python.
         callee: name of the function called.
-        instruction: the instruction as the listing prints it; empty for a run from Python.
-        source: ``file:line:column`` of the binding in the source; empty where it is not known.
-        variable: the variable that the binding defines; empty where it is not known.
-        shapes: argument lists and how often each was seen, the most frequent first.
+        instruction: the instruction as in the listing; empty for a run from Python.
+        source: ``file:line:column`` of the binding in the source; empty if it is not known.
+        variable: the variable that the binding defines; empty if it is not known.
+        shapes: argument lists and the number of calls with each, the most frequent first.
     """
 
     caller: str
@@ -123,7 +123,7 @@ class Event:
     Attributes:
         thread: index into `Results.threads`.
         pc: the call instruction, -1 for a run from Python.
-        elapsed_ns: duration apart from the time spent in the hook.
+        elapsed_ns: duration without the time spent in the hook.
     """
 
     thread: int
@@ -139,13 +139,13 @@ class Results:
     """A profile as data.  All times in nanoseconds.
 
     Attributes:
-        wall_ns: time of the runs that Python began, summed over threads, apart from the hook's.
-            Equals the sum of `self_ns` over all functions, calls in flight aside.
+        wall_ns: time of the runs that Python started, summed over threads, without the hook.
+            Equals the sum of `self_ns` over all functions, except for active calls.
         categories: `self_ns` by category, in the order of `CATEGORIES`.
         hook_events: calls of the hook.
-        hook_ns: time spent inside the hook; not contained in any other figure.
-        hook_call_ns: estimated cost per event of getting into and out of the hook; no other figure
-            contains it, as far as the estimate is right.
+        hook_ns: time spent inside the hook; not included in any other number.
+        hook_call_ns: estimated time per event to enter and leave the hook; subtracted from all
+            other numbers.
         dropped_events: calls that are counted in the rows but not kept for the trace.
         dropped_samples: changes of memory that are not kept.
     """
@@ -166,7 +166,7 @@ class Results:
 
     @property
     def dispatch_share(self) -> float:
-        """Part of the time of all runs spent in the VM's loop, 0 to 1."""
+        """Fraction of the time of all runs that is spent in the VM's loop, 0 to 1."""
         return self.categories["dispatch"] / self.wall_ns if self.wall_ns else 0.0
 
     @property
@@ -179,7 +179,7 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
 
     Args:
         origin: clock value at which the profile began.
-        call_cost: nanoseconds per event of getting into and out of the hook.
+        call_cost: nanoseconds per event to enter and leave the hook.
     """
     threads = list(recorder.threads)
     wall = sum(thread.wall_ns for thread in threads)
@@ -241,7 +241,7 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
 
 
 def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
-    """Place in the source and variable of an instruction; empty where they are not known."""
+    """Return source location and variable of an instruction; empty if they are not known."""
     if debug is None or pc == RUN:
         return "", ""
     _, span, variable = debug.location(pc)
@@ -249,10 +249,10 @@ def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
 
 
 def events(recorder: Recorder, origin: int) -> Iterator[Event]:
-    """The calls kept for the timeline, thread by thread, in the order in which they began."""
+    """Yield the calls kept for the timeline, thread by thread, in the order in which they began."""
     for index, thread in enumerate(list(recorder.threads)):
         words = thread.events
-        # The thread may be adding to them.
+        # The thread may be appending to them.
         for at in range(0, len(words) // EVENT_WORDS * EVENT_WORDS, EVENT_WORDS):
             site, start, end, elapsed = words[at : at + EVENT_WORDS]
             if end != OPEN:
@@ -261,7 +261,7 @@ def events(recorder: Recorder, origin: int) -> Iterator[Event]:
 
 
 class _Place:
-    """Names for what a recorder knows as numbers."""
+    """Names for the numbers in a recorder's data."""
 
     def __init__(self, executable: VMExecutable) -> None:
         self._executable = executable

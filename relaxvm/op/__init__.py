@@ -1,6 +1,7 @@
 """The operators of Relax: ``relaxvm.op.add(x, y)`` is a call of "relax.add".
 
-One registration per operator gives everything there is to it; see `registry`.  A family is a file.
+An operator is one record, made by one registration; see `registry`.  A family of operators is a
+file.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from . import (
     statistical,
     vm,
 )
-from .registry import CONSTRUCTORS, OPERATORS, Constructor, Operator, offered
+from .registry import CONSTRUCTORS, OPERATORS, Constructor, Loops, Operator, Unsupported, offered
 
 __all__ = [
     "CONSTRUCTORS",
     "OPERATORS",
+    "Loops",
     "Operator",
+    "Unsupported",
     "base",
     "builtin",
     "create",

@@ -1,6 +1,6 @@
 """Calls of PrimFuncs and packed functions, closures, shapes as values, output, placement.
 
-What the compiler itself knows: most of these have no kernel, as passes lower them one by one.
+The compiler handles these itself: most have no kernel, and passes lower them one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from ..ir.expr import (
 from ..ir.infer import infer_type, is_base_of
 from ..ir.module import VDevice
 from ..ir.op import Op
-from ..values import Device, describe, device
+from ..messages import describe
+from ..values import Device, device
 from .kinds import IllTyped, IllValued, ShapeLike
 from .registry import PREFIX, composite, constructor, make_call, operator, type_of_results
 from .rules import VOID
@@ -121,14 +122,14 @@ def _check_indices(indices: Sequence[int], args: int, outputs: int) -> None:
 
 @constructor("call_tir", _type_of_outputs)
 def call_tir(gvar: Expr, args: Any, out_ty: Types, tir_vars: Any = None) -> Call:
-    """Call a PrimFunc of the module, that takes `args` and then the tensors of type `out_ty` that
-    it writes its results into.
+    """Call a PrimFunc of the module with `args`, followed by the tensors of type `out_ty` that it
+    writes its results to.
 
     Args:
         gvar: the PrimFunc, a `GlobalVar`.
         args: tensors and scalars, a tuple.
         out_ty: type of the result, or types of several.
-        tir_vars: integers that the PrimFunc takes behind the tensors, a shape.
+        tir_vars: integers that the PrimFunc takes after the tensors, a shape.
     """
     operands = [_prim_func(gvar), _tuple_of(args)]
     if tir_vars is not None:
@@ -140,15 +141,15 @@ def call_tir(gvar: Expr, args: Any, out_ty: Types, tir_vars: Any = None) -> Call
 def call_tir_inplace(
     gvar: Expr, args: Any, inplace_indices: int | Sequence[int], out_ty: Types, tir_vars: Any = None
 ) -> Call:
-    """Call a PrimFunc that writes some of its results into its arguments: result i into argument
-    ``inplace_indices[i]``, or into a tensor of its own if that is -1.
+    """Call a PrimFunc that writes some of its results to its arguments: result i to argument
+    ``inplace_indices[i]``, or to a new tensor if that is -1.
 
     Args:
         gvar: the PrimFunc, a `GlobalVar`.
         args: tensors and scalars, a tuple.
         inplace_indices: one for each result.
         out_ty: type of the result, or types of several.
-        tir_vars: integers that the PrimFunc takes behind the tensors, a shape.
+        tir_vars: integers that the PrimFunc takes after the tensors, a shape.
     """
     operands = [_prim_func(gvar), _tuple_of(args)]
     if tir_vars is not None:
@@ -159,12 +160,12 @@ def call_tir_inplace(
 
 @constructor("call_dps_packed", _type_of_outputs)
 def call_dps_packed(func: str | Expr, args: Any, out_ty: Types) -> Call:
-    """Call a packed function that takes `args` and then the tensors of type `out_ty` that it writes
-    its results into.
+    """Call a packed function with `args`, followed by the tensors of type `out_ty` that it writes
+    its results to.
 
     Args:
         func: its name, or an `ExternFunc`.
-        args: what it takes, a tuple.
+        args: its arguments, a tuple.
         out_ty: type of the result, or types of several.
     """
     return make_call("call_dps_packed", [_extern(func), _tuple_of(args)], None, [_output(out_ty)])
@@ -200,18 +201,18 @@ def _type_of_packed_in_place(call: Call) -> Type:
 
 
 def _type_of_py_func(call: Call) -> Type:
-    if len(call.args) != 2 or type(call.args[0]) is not StringImm:
+    if len(call.args) != 2 or not isinstance(call.args[0], StringImm):
         raise IllTyped("expected the name of a function and its arguments")
     return _type_of_outputs(call)
 
 
 @composite("call_packed")
 def call_packed(func: str | Expr, *args: Any, ty_args: Types | None = None, **attrs: Any) -> Call:
-    """Call a packed function, that may have effects.
+    """Call a packed function that may have effects.
 
     Args:
         func: its name, or an `ExternFunc`.
-        args: what it takes.
+        args: its arguments.
         ty_args: type of the result, any value if not given.
         attrs: attributes of the call.
     """
@@ -223,11 +224,11 @@ def call_packed(func: str | Expr, *args: Any, ty_args: Types | None = None, **at
 
 @constructor("call_pure_packed", _type_of_packed)
 def call_pure_packed(func: str | Expr, *args: Any, ty_args: Types) -> Call:
-    """Call a packed function that has no effect but its result.
+    """Call a packed function that has no effect other than its result.
 
     Args:
         func: its name, or an `ExternFunc`.
-        args: what it takes.
+        args: its arguments.
         ty_args: type of the result.
     """
     operands = [_extern(func), *[convert_to_expr(arg) for arg in args]]
@@ -238,12 +239,12 @@ def call_pure_packed(func: str | Expr, *args: Any, ty_args: Types) -> Call:
 def call_inplace_packed(
     func: str | Expr, *args: Any, inplace_indices: int | Sequence[int], ty_args: Types
 ) -> Call:
-    """Call a packed function whose only effect is to write results into its arguments, that are not
-    used any more: result i is argument ``inplace_indices[i]``, or new if that is -1.
+    """Call a packed function whose only effect is to write results to its arguments, which must not
+    be used afterwards: result i is argument ``inplace_indices[i]``, or new if that is -1.
 
     Args:
         func: its name, or an `ExternFunc`.
-        args: what it takes.
+        args: its arguments.
         inplace_indices: one for each result.
         ty_args: types of the results.
     """
@@ -254,11 +255,11 @@ def call_inplace_packed(
 
 @constructor("call_builtin_with_ctx", type_of_results, pure=False)
 def call_builtin_with_ctx(func: str | Expr, args: Any, *, ty_args: Types | None = None) -> Call:
-    """Call a packed function of the VM, that takes the VM as its first argument.
+    """Call a packed function of the VM that takes the VM as its first argument.
 
     Args:
         func: its name, or an `ExternFunc`.
-        args: what it takes behind the VM, a tuple.
+        args: its arguments after the VM, a tuple.
         ty_args: type of the result, any value if not given.
     """
     operands = [_extern(func), _tuple_of(args)]
@@ -267,11 +268,11 @@ def call_builtin_with_ctx(func: str | Expr, args: Any, *, ty_args: Types | None 
 
 @constructor("call_py_func", _type_of_py_func)
 def call_py_func(func_name: str | Expr, args: Any, out_ty: Types) -> Call:
-    """Call a Python function, by the name it is registered under for ``vm.builtin.call_py_func``.
+    """Call a Python function by the name it is registered under for ``vm.builtin.call_py_func``.
 
     Args:
         func_name: its name.
-        args: what it takes, a tuple.
+        args: its arguments, a tuple.
         out_ty: type of the result, or types of several.
     """
     name = StringImm(func_name) if isinstance(func_name, str) else func_name
@@ -298,7 +299,7 @@ def _callee(func: Any, expected: str, hint: str = "") -> Expr:
 
 
 def _tuple_of(args: Any) -> Expr:
-    """Arguments as one tuple: a sequence, one expression, or a tuple already."""
+    """Arguments as one tuple, from a sequence, an expression, or a tuple expression."""
     if isinstance(args, (tuple, list)):
         return Tuple([convert_to_expr(arg) for arg in args])
     if not isinstance(args, Expr):
@@ -319,18 +320,18 @@ def _types(types: Types | None) -> Sequence[Type]:
 
 @constructor("make_closure", lambda call: ANY)
 def make_closure(func: Expr, args: Any) -> Call:
-    """A closure: a function of the module with its trailing parameters given.
+    """A closure: a function of the module with its last arguments bound.
 
     Args:
         func: the function, a `GlobalVar`.
-        args: what is captured, a tuple.
+        args: the captured values, a tuple.
     """
     return make_call("make_closure", [func, _tuple_of(args)])
 
 
 @constructor("invoke_closure", type_of_results, pure=False)
 def invoke_closure(closure: Expr, args: Any, ty_args: Types) -> Call:
-    """Call a closure, that may have effects.
+    """Call a closure that may have effects.
 
     Args:
         closure: what `make_closure` gave.
@@ -342,13 +343,13 @@ def invoke_closure(closure: Expr, args: Any, ty_args: Types) -> Call:
 
 @constructor("invoke_pure_closure", type_of_results)
 def invoke_pure_closure(closure: Expr, args: Any, ty_args: Types) -> Call:
-    """Call a closure that has no effect but its result; as `invoke_closure` else."""
+    """Call a closure that has no effect other than its result; see `invoke_closure`."""
     return make_call("invoke_pure_closure", [closure, _tuple_of(args)], None, _types(ty_args))
 
 
 @operator("null_value", kernel=False)
 def null_value() -> Type:
-    """No value: what stands for an argument that is not there."""
+    """No value: stands for an argument that is left out."""
     return ANY
 
 
@@ -431,7 +432,7 @@ def _type_of_assert(call: Call) -> Type:
     )
     if not is_bool:
         raise IllTyped(f"condition: expected a bool of rank 0, got {condition} of type {ty}")
-    if type(template) is not StringImm:
+    if not isinstance(template, StringImm):
         raise IllTyped(f"format: expected a string, got {template}")
     return VOID
 
@@ -478,7 +479,7 @@ def _type_on_vdevice(call: Call) -> Type:
 
 @constructor("to_vdevice", _type_on_vdevice)
 def to_vdevice(data: Expr, dst_vdevice: VDevice) -> Call:
-    """A tensor, copied to a device.
+    """A copy of a tensor on a device.
 
     Args:
         data: the tensor.
@@ -496,7 +497,7 @@ def to_vdevice(data: Expr, dst_vdevice: VDevice) -> Call:
     lower=lambda builder, call: call.args[0],
 )
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
-    """A tensor as it is, and the advice to have it on a device.
+    """The tensor itself, with the hint to keep it on a device.
 
     Args:
         data: the tensor.

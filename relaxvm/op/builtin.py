@@ -28,7 +28,7 @@ def _type_of_alloc(call: Call) -> Type:
     shape, dtype, _device, _scope = call.args
     if type(shape.ty) is not ShapeType:
         raise IllTyped(f"shape: expected a shape, got {shape} of type {shape.ty}")
-    if type(dtype) is not DataTypeImm:
+    if not isinstance(dtype, DataTypeImm):
         raise IllTyped(f"dtype: expected a data type, got {dtype}")
     return call.ty_args[0] if call.ty_args else TensorType(shape, dtype.value)
 
@@ -42,12 +42,12 @@ def alloc_tensor(
     *,
     ty_args: Type | Sequence[Type] = (),
 ) -> Call:
-    """A new tensor, whose elements are not set.
+    """A new tensor with uninitialized elements.
 
     Args:
-        shape: of the tensor.
+        shape: its shape.
         dtype: its data type.
-        runtime_device_index: where, by position among the VM's devices.
+        runtime_device_index: index of the device among those of the VM.
         storage_scope: kind of memory.
         ty_args: its type, if more is known than shape and data type.
     """
@@ -63,5 +63,5 @@ def alloc_tensor(
 
 @operator("builtin.stop_lift_params", kernel=False, lower=lambda builder, call: call.args[0])
 def stop_lift_params(x: TensorType) -> Type:
-    """A tensor as it is; what it is computed of is not lifted out of the function."""
+    """The tensor itself; the computations before it are not lifted out of the function."""
     return x

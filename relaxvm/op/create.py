@@ -10,7 +10,7 @@ from ..ir.arith import simplify
 from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type
 from ..ir.prim import is_float
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
-from .registry import operator
+from .registry import Unsupported, operator
 from .rules import like, product
 
 __all__ = ["arange", "full", "full_like", "ones", "ones_like", "size", "zeros", "zeros_like"]
@@ -29,40 +29,39 @@ def _check_fill(fill_value: TensorType | PrimType) -> None:
         raise IllValued(f"fill_value: expected a scalar or a tensor of rank 0, got {fill_value}")
 
 
-@operator("full", takes=_value)
+@operator("full", loops="full", takes=_value)
 def full(shape: ShapeLike, fill_value: Operand, dtype: DType | None = None) -> Type:
-    """A tensor of which all elements are one value, a scalar or a tensor of rank 0."""
+    """A tensor filled with one value, a scalar or a tensor of rank 0."""
     _check_fill(fill_value)
     return TensorType(shape, fill_value.dtype if dtype is None else dtype)
 
 
-@operator("full_like", kernel="full", takes=_value)
+@operator("full_like", loops="full_like", kernel="full", takes=_value)
 def full_like(x: TensorType, fill_value: Operand, dtype: DType | None = None) -> Type:
-    """A tensor of x's shape of which all elements are one value; of x's data type if none is
-    given."""
+    """A tensor of x's shape filled with one value; of x's data type if none is given."""
     _check_fill(fill_value)
     return like(x, dtype=x.dtype if dtype is None else dtype)
 
 
-@operator("ones", takes=_nothing)
+@operator("ones", loops="ones", takes=_nothing)
 def ones(shape: ShapeLike, dtype: DType) -> Type:
     """A tensor of ones."""
     return TensorType(shape, dtype)
 
 
-@operator("ones_like", kernel="ones", takes=_nothing)
+@operator("ones_like", loops="ones_like", kernel="ones", takes=_nothing)
 def ones_like(x: TensorType, dtype: DType | None = None) -> Type:
     """A tensor of ones, of x's shape, and of x's data type if none is given."""
     return like(x, dtype=x.dtype if dtype is None else dtype)
 
 
-@operator("zeros", takes=_nothing)
+@operator("zeros", loops="zeros", takes=_nothing)
 def zeros(shape: ShapeLike, dtype: DType) -> Type:
     """A tensor of zeros."""
     return TensorType(shape, dtype)
 
 
-@operator("zeros_like", kernel="zeros", takes=_nothing)
+@operator("zeros_like", loops="zeros_like", kernel="zeros", takes=_nothing)
 def zeros_like(x: TensorType, dtype: DType | None = None) -> Type:
     """A tensor of zeros, of x's shape, and of x's data type if none is given."""
     return like(x, dtype=x.dtype if dtype is None else dtype)
@@ -83,12 +82,17 @@ def _is_float(value: Any) -> bool:
     return is_float(value.dtype) if isinstance(value, Expr) else isinstance(value, float)
 
 
-@operator("arange", takes=lambda call: call.args, arguments=_arange_arguments)
+@operator(
+    "arange",
+    loops=Unsupported("There is no formula yet: the length of the result is a rounded quotient."),
+    takes=lambda call: call.args,
+    arguments=_arange_arguments,
+)
 def arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType) -> Type:
-    """The numbers start, start + step, start + 2 * step and so on before end; int64, or float32 if
-    one of them is a float, unless a data type is given.
+    """The numbers start, start + step, start + 2 * step and so on, up to but excluding end.
 
-    With one number, from 0 to before it.
+    The data type is int64, or float32 if one of the bounds is a float, unless one is given.  With
+    one number, start is 0 and the number is end.
     """
     low, high, by = [_number(value) for value in (start, end, step)]
     if by == 0:
@@ -118,5 +122,5 @@ def _count_as_tensor(builder: Any, call: Call) -> Expr:
 
 @operator("size", lower=_count_as_tensor)
 def size(expr: TensorType) -> Type:
-    """How many elements a tensor has: an int64 tensor of rank 0."""
+    """The number of elements of a tensor: an int64 tensor of rank 0."""
     return TensorType((), "int64", expr.vdevice)

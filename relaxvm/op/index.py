@@ -10,13 +10,13 @@ from ..ir.arith import Analyzer
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
 from .kinds import IllTyped, IllValued, Integers, Operand
-from .registry import operator
+from .registry import Unsupported, operator
 from .rules import analyzer_of, axes_of, axis_of, common_vdevice, like, need_integers
 
 __all__ = ["strided_slice", "take"]
 
 _BEYOND: Final = 1 << 48
-"""No dimension is this long: bounds like the greatest int64 stand for the end of any."""
+"""No dimension is this long: bounds from here on, like the greatest int64, stand for its end."""
 
 
 def _take_inputs(call: Call) -> list[Any]:
@@ -26,7 +26,7 @@ def _take_inputs(call: Call) -> list[Any]:
 
 
 def _as_tensor(index: Expr) -> Expr:
-    """An index that may be a scalar, as a tensor."""
+    """An index, a tensor or a scalar, as a tensor."""
     if type(index.ty) is TensorType:
         return index
     if isinstance(index, IntImm):
@@ -35,7 +35,7 @@ def _as_tensor(index: Expr) -> Expr:
     return filled
 
 
-@operator("take", takes=_take_inputs)
+@operator("take", loops="take", takes=_take_inputs)
 def take(
     x: TensorType,
     indices: Operand,
@@ -44,9 +44,9 @@ def take(
 ) -> Type:
     """The slices of x at indices along an axis, which may be left out if x is a vector.
 
-    The dimensions of the result are those of x, the axis' exchanged for those of indices.  `mode`
-    says what stands for an index that there is not: nothing does ("fast"), the index modulo the
-    length ("wrap"), the nearest there is ("clip"), or NaN ("nan").
+    The dimensions of the result are those of x, with the axis replaced by those of indices.  For an
+    index out of range, `mode` selects an error ("fast"), the index modulo the length ("wrap"), the
+    nearest index ("clip"), or NaN as the element ("nan").
     """
     need_integers(indices=indices)
     if axis is None and x.ndim not in (-1, 1):
@@ -67,7 +67,11 @@ def _slice_inputs(call: Call) -> list[Any]:
     return [x, places, begin, end, strides[0] if strides else (1,) * len(places)]
 
 
-@operator("strided_slice", takes=_slice_inputs)
+@operator(
+    "strided_slice",
+    takes=_slice_inputs,
+    loops=Unsupported("There is no formula yet for bounds that are clamped to the dimension."),
+)
 def strided_slice(
     x: TensorType,
     axes: Integers,
@@ -76,10 +80,10 @@ def strided_slice(
     strides: Integers | None = None,
     assume_inbound: bool = False,
 ) -> Type:
-    """x from begin to before end in steps of strides, for each of axes; as Python slices.
+    """The slice ``x[begin:end:strides]`` along each of the axes, with Python's rules.
 
-    Negative numbers count from the end, and those beyond it stand for it, unless `assume_inbound`
-    says that there are none such.  The axes and strides are known numbers.
+    Negative numbers count from the end, and numbers beyond an end stand for that end, unless
+    `assume_inbound` states that there are none.  The axes and strides are known numbers.
     """
     count = len(axes)
     for name, values in (("begin", begin), ("end", end), ("strides", strides)):
@@ -109,7 +113,7 @@ def _known(name: str, values: Sequence[Expr]) -> list[int]:
 
 
 def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: bool) -> Expr:
-    """How many elements there are from begin to before end."""
+    """The number of elements from begin to before end."""
     analyzer = analyzer_of(length)
     is_certain = assume_inbound or _is_ordered(begin, end, step)
     if not assume_inbound:
@@ -124,7 +128,7 @@ def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: 
 
 
 def _is_ordered(begin: Any, end: Any, step: int) -> bool:
-    """Whether begin does not come behind end in steps of this sign, whatever the length is."""
+    """Whether begin comes no later than end in steps of this sign, for any length."""
     if not isinstance(begin, IntImm) or not isinstance(end, IntImm):
         return False
     if (begin.value < 0) != (end.value < 0):

@@ -1,8 +1,8 @@
-"""What the parameters of an operator may be.
+"""Kinds of parameters of operators.
 
 A rule (see `registry`) annotates each of its parameters with the name of a kind.  The kind says
 whether the parameter is an operand, that is an argument of the call, or an attribute; how a Python
-value becomes one; and what the rule gets to see of it.
+value is converted to it; and what the rule receives for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..dtypes import as_dtype, dtype_name
 from ..ir.expr import (
     AnyType,
     DataTypeImm,
@@ -31,7 +32,7 @@ from ..ir.expr import (
     convert_to_expr,
     prim_value,
 )
-from ..values import as_dtype, describe, dtype_name
+from ..messages import describe
 
 __all__ = [
     "OPERAND",
@@ -54,22 +55,22 @@ __all__ = [
 ]
 
 Operand: TypeAlias = "TensorType | PrimType"
-"""A tensor or a scalar beside one; the rule sees its type.  Python numbers become constants, of the
-data type of a tensor beside them."""
+"""A tensor, or a scalar next to one; the rule receives its type.  Python numbers become constants
+of the data type of a tensor next to them."""
 Tensors: TypeAlias = "tuple[TensorType, ...]"
-"""A tuple of tensors; the rule sees their types."""
+"""A tuple of tensors; the rule receives their types."""
 ShapeLike: TypeAlias = Expr
-"""A shape, an expression of `ShapeType`, or a sequence of dimensions; the rule sees the former."""
+"""A shape: an expression of `ShapeType`, which the rule receives, or a sequence of dimensions."""
 Scalar: TypeAlias = Any
-"""A scalar, an expression of `PrimType`, or a number; the rule sees the former."""
+"""A scalar, an expression of `PrimType`, or a number; the rule receives the former."""
 Integers: TypeAlias = Any
-"""A tuple of integers; the rule sees a tuple of expressions."""
+"""A tuple of integers; the rule receives a tuple of expressions."""
 Value: TypeAlias = Expr
-"""Any value; the rule sees the expression."""
+"""Any value; the rule receives the expression."""
 Ints: TypeAlias = "tuple[int, ...]"
 """Integers, given as a sequence or as one."""
 DTypeValue: TypeAlias = "str | None"
-"""A data type as an argument; the rule sees its name, None if it is not known."""
+"""A data type as an argument; the rule receives its name, None if it is not known."""
 StrValue: TypeAlias = Any
 """A string as an argument."""
 DType: TypeAlias = str
@@ -77,21 +78,21 @@ DType: TypeAlias = str
 
 
 class IllTyped(TypeError):
-    """An operand or attribute is of a wrong type.  What rules raise gets the operator's name put
-    before it and leaves as a plain TypeError."""
+    """An operand or attribute has a wrong type.  The caller of the operator gets a plain TypeError
+    with the operator's name before the message."""
 
 
 class IllValued(ValueError):
-    """Operands or attributes do not fit each other; leaves as a plain ValueError."""
+    """Operands or attributes do not fit each other.  The caller gets a plain ValueError."""
 
 
 class Kind(NamedTuple):
     """A kind of parameter.
 
     Attributes:
-        text: what is expected, for messages and documentation.
-        convert: makes an operand or attribute of a Python value; raises IllTyped, IllValued.
-        view: of an operand, what the rule sees of the argument; None for attributes.
+        text: names the kind in messages and documentation.
+        convert: converts a Python value to an operand or attribute; raises IllTyped, IllValued.
+        view: for operands, converts the argument to what the rule receives; None for attributes.
         optional: whether None is allowed.
     """
 
@@ -118,7 +119,7 @@ def _to_expr(name: str, value: Any) -> Expr:
 
 
 def _to_operand(name: str, value: Any) -> Any:
-    # Numbers are made constants when the tensor beside them is known; see `constants_beside`.
+    # Numbers are made constants when the tensor next to them is known; see `constants_beside`.
     return value if isinstance(value, (bool, int, float, np.generic)) else _to_expr(name, value)
 
 
@@ -223,7 +224,7 @@ def _to_integers(name: str, value: Any) -> Expr:
 
 
 def _view_integers(name: str, arg: Expr) -> tuple[Expr, ...]:
-    if type(arg) is not Tuple:
+    if not isinstance(arg, Tuple):
         raise IllTyped(f"{name}: expected a tuple of integers, written out, got {_got(arg)}")
     for i, item in enumerate(arg.fields):
         if not _is_dim(item):
@@ -232,7 +233,7 @@ def _view_integers(name: str, arg: Expr) -> tuple[Expr, ...]:
 
 
 def _view_dtype(name: str, arg: Expr) -> str | None:
-    if type(arg) is DataTypeImm:
+    if isinstance(arg, DataTypeImm):
         return arg.value
     if type(arg.ty) is not AnyType:
         raise IllTyped(f"{name}: expected a data type, got {_got(arg)}")
@@ -244,8 +245,8 @@ def _view_value(name: str, arg: Expr) -> Expr:
 
 
 def constants_beside(operands: list[Any], numbers: list[int]) -> list[Expr]:
-    """Operands, of which Python numbers become constants of the data type of the first tensor or
-    scalar beside them.
+    """The operands, with Python numbers converted to constants of the data type of the first tensor
+    or scalar among them.
 
     Args:
         operands: the operands, changed in place.
@@ -365,10 +366,10 @@ _KINDS: Final[dict[str, Kind]] = {
 
 def kind_named(annotation: str) -> Kind:
     """The kind that an annotation names: one of the table's names, or ``Literal[...]`` of strings;
-    with ``| None`` behind it, an optional one.
+    followed by ``| None`` for an optional one.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the annotation is not the name of a kind.
     """
     found = _KINDS.get(annotation)
     if found is None:

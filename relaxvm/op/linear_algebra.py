@@ -9,7 +9,7 @@ from . import manipulate
 from .elementwise import astype
 from .kinds import DType, IllTyped, IllValued, Tensors
 from .lowering import is_allocatable, kernel_call
-from .registry import CONSTRUCTORS, OPERATORS, composite, operator
+from .registry import CONSTRUCTORS, OPERATORS, Unsupported, composite, operator
 from .rules import (
     axes_of,
     broadcast,
@@ -24,8 +24,8 @@ __all__ = ["einsum", "linear", "matmul"]
 
 
 def _lower_matmul(builder: Any, call: Call) -> Expr:
-    """The operands, in the data type that the result is asked for in, multiplied; where the second
-    is a transposition, the kernel that takes what is transposed, which needs no copy."""
+    """The kernel of the product, after a conversion of the operands to `out_dtype`.  If the second
+    operand is a transposition, the kernel for transposed matrices is called, without a copy."""
     if not is_allocatable(call.ty):
         return call
     dtype = call.attrs["out_dtype"]
@@ -33,15 +33,17 @@ def _lower_matmul(builder: Any, call: Call) -> Expr:
         operands = [arg if arg.dtype == dtype else astype(arg, dtype) for arg in call.args]
         return kernel_call("matmul", operands, call.ty)
     x1, x2 = call.args
-    matrix = _transposed(builder.lookup_binding(x2)) if isinstance(x2, Var) else None
+    matrix = None
+    if isinstance(x2, Var) and x1.ty.ndim > 1:  # the other kernel takes no vectors
+        matrix = _transposed(builder.lookup_binding(x2))
     if matrix is None:
         return kernel_call("matmul", (x1, x2), call.ty)
     return kernel_call("matmul_nt", (x1, matrix), call.ty)
 
 
 def _transposed(value: Expr | None) -> Expr | None:
-    """What a call of permute_dims transposes, if it does just that: exchanges the last two axes."""
-    if type(value) is not Call or value.op is not OPERATORS["permute_dims"].op:
+    """The operand of a call of permute_dims that exchanges just the last two axes, else None."""
+    if not isinstance(value, Call) or value.op is not OPERATORS["permute_dims"].op:
         return None
     ndim, axes = value.ty.ndim, value.attrs["axes"]
     if axes is None:
@@ -50,12 +52,12 @@ def _transposed(value: Expr | None) -> Expr | None:
     return value.args[0] if ndim >= 2 and axes_of("axes", axes, ndim) == swapped else None
 
 
-@operator("matmul", kernel="matmul", lower=_lower_matmul)
+@operator("matmul", loops="matmul", kernel="matmul", lower=_lower_matmul)
 def matmul(x1: TensorType, x2: TensorType, out_dtype: DType | None = None) -> Type:
     """The product of matrices, which are the last two dimensions; those before broadcast.
 
     A vector counts as a row on the left and as a column on the right, and its dimension is not part
-    of the result.  With `out_dtype`, what is multiplied are the operands in this data type.
+    of the result.  With `out_dtype`, the operands are converted to this data type first.
     """
     need_numbers(x1=x1, x2=x2)
     dtype = common_dtype(x1=x1, x2=x2) if out_dtype is None else out_dtype
@@ -99,10 +101,10 @@ def linear(
 
 
 def _subscripts(text: str, count: int) -> tuple[list[str], str]:
-    """The terms of the operands, and the result's; an ellipsis is a dot in them.
+    """The terms of the operands and of the result, with a dot for an ellipsis.
 
     Raises:
-        IllValued: it is not well-formed.
+        IllValued: the subscripts are not well-formed.
     """
     terms, arrow, result = text.replace(" ", "").replace("...", ".").partition("->")
     operands = terms.split(",")
@@ -122,7 +124,10 @@ def _subscripts(text: str, count: int) -> tuple[list[str], str]:
     return operands, result
 
 
-@operator("einsum")
+@operator(
+    "einsum",
+    loops=Unsupported("There is no formula yet: numpy.einsum interprets the subscripts."),
+)
 def einsum(operands: Tensors, subscripts: str) -> Type:
     """Sums of products by Einstein's convention, as of `numpy.einsum`: "ij,jk->ik"."""
     if not operands:
@@ -158,8 +163,8 @@ def _bind_term(
     batch: tuple[Expr, ...] | None,
     subscripts: str,
 ) -> tuple[Expr, ...] | None:
-    """Note what the letters of an operand's term stand for; gives the ellipsis' dimensions, which
-    broadcast."""
+    """Record the dimensions that the letters of an operand's term stand for; return those of the
+    ellipsis, broadcast."""
     position = 0
     for c in term:
         if c == ".":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from ..ir.expr import (
     Call,
@@ -18,18 +18,17 @@ from ..ir.expr import (
     convert_to_expr,
 )
 from ..ir.infer import infer_type
+from ..registry import KERNEL_PREFIX
 from .base import call_dps_packed, null_value
 from .registry import Operator
 from .rules import broadcast_dims, like
 
 __all__ = ["KERNEL_PREFIX", "is_allocatable", "kernel_call", "lower_call"]
 
-KERNEL_PREFIX: Final = "relaxvm.kernel."
-
 
 def is_allocatable(ty: Type) -> bool:
-    """Whether a result of this type can be allocated before it is computed: its shape and data type
-    are known."""
+    """Whether a result of this type can be allocated before it is computed, because its shape and
+    data type are known."""
     if type(ty) is TupleType:
         return all(map(is_allocatable, ty.fields))
     return getattr(ty, "shape", None) is not None and getattr(ty, "dtype", None) is not None
@@ -40,9 +39,10 @@ def kernel_call(name: str, inputs: Iterable[Any], out_ty: Type) -> Call:
 
     Args:
         name: of the kernel, without its prefix.
-        inputs: what it takes before the outputs.  Expressions, tuples of which are taken element by
-            element, and values of attributes: several integers are a shape, None is no value.
-        out_ty: type of the output or, a tuple, of several.
+        inputs: the arguments before the outputs: expressions, of which tuples are passed element by
+            element, and values of attributes, of which several integers are passed as a shape, and
+            None as no value.
+        out_ty: type of the output; a tuple type for several outputs.
     """
     args: list[Expr] = []
     for value in inputs:
@@ -69,16 +69,16 @@ def _attribute(value: Any) -> Expr:
     if isinstance(value, tuple):
         return ShapeExpr(value)
     if isinstance(value, bool):
-        value = int(value)  # files hold no bools; kernels take 0 and 1
+        value = int(value)  # executables have no bools: kernels take 0 and 1
     return convert_to_expr(value)
 
 
 def lower_call(record: Operator, call: Call) -> Call:
-    """The call of its kernel that a call of an operator is legalized to; the call itself if the
-    shape or data type of the result is not known.
+    """The call of a kernel that replaces a call of an operator; the call itself if the shape or
+    data type of the result is not known.
 
     Args:
-        record: of the operator, which has a kernel.
+        record: the operator, which has a kernel.
         call: the call.
     """
     ty = _type_to_allocate(record, call)
@@ -90,8 +90,8 @@ def lower_call(record: Operator, call: Call) -> Call:
 
 
 def _type_to_allocate(record: Operator, call: Call) -> Any:
-    """The type of the result; of an elementwise operator with all dimensions, if those of the
-    operands are known, where it is left to them which broadcasts."""
+    """The type of the result.  For an elementwise operator all dimensions are known if those of the
+    operands are: as expressions, where only the running program knows which operand broadcasts."""
     ty: Any = call.ty
     if not record.is_elementwise or type(ty) is not TensorType or ty.shape is not None:
         return ty

@@ -1,4 +1,4 @@
-"""Other arrangements of the elements of tensors."""
+"""Rearranging the elements of tensors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
     except TypeError:
         return x, shape  # not a shape, as is said where it is converted
     fixed = [dim.value if isinstance(dim, IntImm) else dim for dim in dims]
-    if type(shape) is ShapeExpr and 0 in fixed and _is_empty(x):
+    if isinstance(shape, ShapeExpr) and 0 in fixed and _is_empty(x):
         return x, shape  # the shape of a tensor, in which 0 is 0
     if any(isinstance(dim, int) and dim <= 0 for dim in fixed):
         return x, _fill_in(x, fixed)
@@ -85,7 +85,7 @@ def _is_zero(dim: Expr) -> bool:
 
 
 def _fill_in(x: Expr, dims: list[Any]) -> list[Any]:
-    """A shape in which 0 and -1 are exchanged for what they stand for."""
+    """A shape with 0 and -1 replaced by the dimensions that they stand for."""
     if not isinstance(x, Expr):
         raise IllTyped(f"x: expected an expression, got {type(x).__name__}")
     ty = infer_type(x).ty
@@ -133,28 +133,28 @@ def _quotient(old: Sequence[Expr], rest: Expr, dims: list[Any]) -> Expr:
 
 def has_as_many(x: Expr, new: Type) -> bool:
     """Whether a tensor is known to have as many elements as one of another type, so that it can be
-    seen as one."""
+    viewed as one."""
     old = x.ty.dims if type(x.ty) is TensorType else None
     dims = new.dims if type(new) is TensorType else None
     return old is not None and dims is not None and prove_equal(product(old), product(dims))
 
 
 def _checked(builder: Any, call: Call) -> Expr:
-    """A view if it is known to fit, else a copy by the kernel, which looks."""
+    """A view if it is known to fit, else a call of the kernel, which checks it and copies."""
     (x, _), ty = call.args, call.ty
     if has_as_many(x, ty) or not is_allocatable(ty):
         return call
     return kernel_call("reshape", (x,), ty)
 
 
-@operator("reshape", kernel=False, arguments=_reshape_arguments, lower=_checked)
+@operator("reshape", loops="reshape", kernel=False, arguments=_reshape_arguments, lower=_checked)
 def reshape(x: TensorType, shape: ShapeLike) -> Type:
-    """The elements of x, in their order, as a tensor of another shape.
+    """The elements of x, in order, as a tensor of another shape.
 
-    When the shape is written out, -1 stands for what is left and 0 for x's dimension at the same
-    place; in an R.shape for a tensor without elements 0 is 0.  The result is a view of x, that
-    shares its memory, where the shapes are known to have as many elements, and else a copy: it is
-    an error if they have not when the program runs.
+    In a shape given as a list, -1 stands for the remaining elements and 0 for the dimension of x at
+    the same place; in an R.shape for a tensor without elements, 0 is 0.  The result is a view that
+    shares x's memory if the shapes are known to have equally many elements, else a copy; it is an
+    error if they differ when the program runs.
     """
     old, new = x.dims, shape.ty.values
     if old is not None and new is not None and all(isinstance(d, IntImm) for d in (*old, *new)):
@@ -177,7 +177,7 @@ def _as_reshape(builder: Any, call: Call) -> Expr:
 
 @operator("expand_dims", lower=_as_reshape)
 def expand_dims(x: TensorType, axis: Ints) -> Type:
-    """x with more dimensions, of length 1, that are these axes of the result."""
+    """x with additional dimensions of length 1, which are these axes of the result."""
     if x.ndim == -1:
         return like(x, None)
     ndim = x.ndim + len(axis)
@@ -190,7 +190,7 @@ def expand_dims(x: TensorType, axis: Ints) -> Type:
 
 @operator("squeeze", lower=_as_reshape)
 def squeeze(x: TensorType, axis: Ints | None = None) -> Type:
-    """x without the dimensions of these axes, which have length 1; without axes, without all such.
+    """x without these axes, which have length 1; if none are given, without all axes of length 1.
 
     An axis that is known to have another length stays.
     """
@@ -209,7 +209,7 @@ def squeeze(x: TensorType, axis: Ints | None = None) -> Type:
 
 @operator("flatten", lower=_as_reshape)
 def flatten(x: TensorType) -> Type:
-    """The elements of x, in their order, as a vector."""
+    """The elements of x, in order, as a vector."""
     if x.dims is None:
         return like(x, None, ndim=1)
     return like(x, [product(x.dims)])
@@ -224,7 +224,7 @@ def _permuted(call: Call) -> list[Any]:
     return [x, tuple(reversed(range(ndim))) if axes is None else axes_of("axes", axes, ndim)]
 
 
-@operator("permute_dims", takes=_permuted)
+@operator("permute_dims", loops="permute_dims", takes=_permuted)
 def permute_dims(x: TensorType, axes: Ints | None = None) -> Type:
     """x with its axes in another order: axis i of the result is axis ``axes[i]`` of x; without
     axes, in reversed order."""
@@ -243,7 +243,7 @@ def _with_axis(call: Call) -> list[Any]:
     return [x, *attrs.values()]
 
 
-@operator("flip", takes=_with_axis)
+@operator("flip", loops="flip", takes=_with_axis)
 def flip(data: TensorType, axis: int) -> Type:
     """data with the order along an axis reversed."""
     axis_of("axis", axis, data.ndim)
@@ -254,7 +254,7 @@ def flip(data: TensorType, axis: int) -> Type:
 
 
 def _same_but(axis: int, tensors: dict[str, TensorType]) -> list[Expr] | None:
-    """The dimensions that tensors share, all but one of an axis; None if that is not known.
+    """The dimensions that tensors have in common, except for one axis; None if they are not known.
 
     Raises:
         IllValued: two are known to differ.
@@ -277,7 +277,7 @@ def _same_but(axis: int, tensors: dict[str, TensorType]) -> list[Expr] | None:
 
 
 def _named(tensors: Sequence[TensorType]) -> tuple[dict[str, TensorType], int]:
-    """Tensors by how they are named in messages, and their common rank, -1 if it is not known."""
+    """Tensors by their names in messages, and their common rank, -1 if it is not known."""
     if not tensors:
         raise IllValued("tensors: expected one or more, got none")
     ranks = {ty.ndim for ty in tensors if ty.ndim != -1}
@@ -287,9 +287,9 @@ def _named(tensors: Sequence[TensorType]) -> tuple[dict[str, TensorType], int]:
     return {f"tensors[{i}]": ty for i, ty in enumerate(tensors)}, max(ranks, default=-1)
 
 
-@operator("concat", takes=lambda call: [call.args[0], call.attrs["axis"] or 0])
+@operator("concat", loops="concat", takes=lambda call: [call.args[0], call.attrs["axis"] or 0])
 def concat(tensors: Tensors, axis: int | None = 0) -> Type:
-    """Tensors one behind another along an axis; None is the axis of vectors."""
+    """Tensors joined along an axis; None stands for the axis of vectors."""
     named, ndim = _named(tensors)
     if axis is None and ndim not in (-1, 1):
         raise IllValued(f"axis: None is for tensors of rank 1, got rank {ndim}")
@@ -306,9 +306,9 @@ def concat(tensors: Tensors, axis: int | None = 0) -> Type:
     return TensorType(dims, dtype, vdevice)
 
 
-@operator("stack")
+@operator("stack", loops="stack")
 def stack(tensors: Tensors, axis: int = 0) -> Type:
-    """Tensors of one shape, along a new axis of the result."""
+    """Tensors of one shape, joined along a new axis."""
     named, ndim = _named(tensors)
     dtype, vdevice = common_dtype(**named), common_vdevice(**named)
     if ndim == -1:
@@ -330,12 +330,13 @@ def _split_arguments(x: Any, indices_or_sections: Any, axis: Any = 0) -> tuple[A
     return x, where, axis
 
 
-@operator("split", arguments=_split_arguments)
+@operator("split", loops="split", arguments=_split_arguments)
 def split(x: TensorType, indices_or_sections: Any, axis: int = 0) -> Type:
     """The parts of x along an axis, a tuple.
 
-    A number says how many parts: all have the same length, rounded up, but the last ones if it does
-    not come out even; one part is no tuple, but x.  A sequence says at which indices parts begin.
+    A number is the number of parts: they have equal lengths, rounded up, and the last ones are
+    shorter if the division leaves a remainder; one part is x itself, not a tuple.  A sequence has
+    the indices at which parts begin.
     """
     where = indices_or_sections
     place = axis_of("axis", axis, x.ndim)
@@ -385,9 +386,9 @@ def _parts_at(length: Expr, indices: tuple[int, ...]) -> list[Expr]:
 # Repetition
 
 
-@operator("broadcast_to", takes=lambda call: [call.args[0]])
+@operator("broadcast_to", loops="broadcast_to", takes=lambda call: [call.args[0]])
 def broadcast_to(x: TensorType, shape: ShapeLike) -> Type:
-    """x repeated along axes that it lacks in front, or that have length 1 in it."""
+    """x repeated along axes of length 1, and along new axes in front."""
     new = shape.ty.values
     if x.ndim != -1 and shape.ty.ndim != -1 and x.ndim > shape.ty.ndim:
         raise IllValued(f"shape: expected {x.ndim} dimensions or more, got {shape.ty.ndim}")
@@ -397,12 +398,12 @@ def broadcast_to(x: TensorType, shape: ShapeLike) -> Type:
             if differ(old, dim) and differ(old, one):
                 raise IllValued(
                     f"shape: {shape_text(x.dims)} does not broadcast to {shape_text(new)}: "
-                    f"dimension {len(new) - i} is {old} and shall be {dim}"
+                    f"dimension {len(new) - i} is {old} and has to be {dim}"
                 )
     return TensorType(shape, x.dtype, x.vdevice)
 
 
-@operator("repeat", takes=_with_axis)
+@operator("repeat", loops="repeat", takes=_with_axis)
 def repeat(data: TensorType, repeats: int, axis: int | None = None) -> Type:
     """data with each slice along an axis repeated; without an axis, each element, as a vector."""
     if repeats < 0:
@@ -419,10 +420,10 @@ def repeat(data: TensorType, repeats: int, axis: int | None = None) -> Type:
     return like(data, dims)
 
 
-@operator("tile")
+@operator("tile", loops="tile")
 def tile(data: TensorType, repeats: Ints) -> Type:
-    """data beside itself: ``repeats[i]`` times along axis i, counted from the last one if there are
-    fewer; if there are more, data has dimensions of length 1 in front."""
+    """Copies of data side by side: ``repeats[i]`` along axis i.  If there are fewer repeats than
+    axes, they are for the last axes; if there are more, data gets axes of length 1 in front."""
     if any(count < 0 for count in repeats):
         raise IllValued(f"repeats: expected 0 or more each, got {list(repeats)}")
     if data.ndim == -1:

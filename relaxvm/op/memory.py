@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dtypes import as_dtype
 from ..ir.expr import (
     ANY,
     DataTypeImm,
@@ -17,7 +18,6 @@ from ..ir.expr import (
     TupleType,
     Type,
 )
-from ..values import as_dtype
 from .base import null_value
 from .kinds import (
     DTypeValue,
@@ -78,7 +78,7 @@ def kill_tensor(tensor: TensorType) -> Type:
 
 @operator("memory.ensure_zero_offset", kernel=False)
 def ensure_zero_offset(data: TensorType) -> Type:
-    """A tensor that starts where its memory does: the tensor itself if it does so already."""
+    """A tensor at the start of its memory: the tensor itself if it is there already."""
     return data
 
 
@@ -98,11 +98,11 @@ def _view_arguments(
 
 @operator("memory.view", kernel=False, arguments=_view_arguments)
 def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Value) -> Type:
-    """The memory of a tensor as another tensor: of another shape, data type, or from an offset in
-    bytes on.
+    """A view of the memory of a tensor: with another shape, another data type, or an offset in
+    bytes.
 
-    What is not given stays as it is; an empty tuple or a null value stands for it.  ValueError if
-    the view is known to reach beyond the tensor.
+    An empty tuple or a null value leaves shape, data type or offset unchanged.  ValueError if the
+    view is known to reach beyond the tensor.
     """
     is_kept = type(shape.ty) is TupleType
     if not is_kept and type(shape.ty) is not ShapeType:
@@ -110,7 +110,7 @@ def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Val
     if type(relative_byte_offset.ty) not in (PrimType, TupleType):
         raise IllTyped(f"relative_byte_offset: expected an integer, got {relative_byte_offset}")
     ndim = data.ndim if is_kept else shape.ty.ndim
-    new_dtype = dtype.value if type(dtype) is DataTypeImm else data.dtype
+    new_dtype = dtype.value if isinstance(dtype, DataTypeImm) else data.dtype
     result = TensorType(data.shape if is_kept else shape, new_dtype, data.vdevice, ndim)
     _check_within(data, result, relative_byte_offset)
     return result

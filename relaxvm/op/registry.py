@@ -1,36 +1,41 @@
-"""The one registration of an operator.
+"""The registration of operators: one record each.
 
-An operator is registered by its type rule, a function that is written like the operator's
-constructor: its parameters are the operands and attributes, with their names, order and defaults;
-its annotations say what each of them is (see `kinds`); its body takes the types of the operands and
-the values of the attributes, checks them, and gives the type of the result; its docstring is the
+An operator is registered by its type rule, a function with the parameters of the operator's
+constructor: operands and attributes, with their names, order and defaults.  The annotations name
+the kind of each parameter (see `kinds`).  The body receives the types of the operands and the
+values of the attributes, checks them, and returns the type of the result.  The docstring is the
 operator's documentation::
 
-    @operator("nn.softmax")
+    @operator("nn.softmax", loops="nn.softmax")
     def softmax(data: TensorType, axis: int = -1) -> TensorType:
-        \"\"\"exp(data - max) / sum along an axis, in floats.\"\"\"
+        \"\"\"exp(data) / the sum of exp(data) along an axis.\"\"\"
         need_floats(data=data)
         axis_of("axis", axis, data)
         return data
 
-That is all.  From it come: the `Op` "relax.nn.softmax" that types are inferred by; the constructor
-``relaxvm.op.nn.softmax(x, axis=-1)``, which is ``R.nn.softmax`` in a script and what the decorator
-returns; the checks of attributes and their messages; the legalization to the kernel
-"relaxvm.kernel.nn.softmax", which takes operands, attributes and outputs in this order; the row in
-docs/operators.md; and the demand of the tests that there are cases for its rule and its kernel.
-Where an operator needs more, `arguments`, `takes` and `lower` of the decorator say so.
+From this come the `Op` "relax.nn.softmax"; the constructor ``relaxvm.op.nn.softmax(x, axis=-1)``,
+which is ``R.nn.softmax`` in a script and the value that the decorator returns; the checks of the
+attributes and their messages; the legalization to the kernel "relaxvm.kernel.nn.softmax", which
+takes operands, attributes and outputs in this order; and the row in docs/operators.md.  The tests
+require cases for the rule and for the kernel.
+
+What the kernel supports (fused chains, writing in place, C implementations) is registered with the
+kernel: see `relaxvm.kernels.kernel`.  The operator's record looks it up by the kernel's name, so
+other packages add an operator with one `operator` and one `kernel`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import did_you_mean
 from ..ir.expr import ANY, Call, Expr, GlobalVar, TupleType, Type
 from ..ir.infer import infer_type
 from ..ir.op import Op
+from ..registry import KERNEL_PREFIX
+from ..support import Unsupported
 from .kinds import OPERAND, IllTyped, IllValued, Kind, constants_beside, kind_named
 
 __all__ = [
@@ -38,9 +43,11 @@ __all__ = [
     "OPERATORS",
     "PREFIX",
     "Constructor",
+    "Loops",
     "Lower",
     "Operator",
     "Parameter",
+    "Unsupported",
     "composite",
     "constructor",
     "make_call",
@@ -50,20 +57,20 @@ __all__ = [
 ]
 
 PREFIX: Final = "relax."
-"""What the name of every operator begins with."""
+"""Prefix of the names of operators."""
 
 Constructor = Callable[..., Any]
 Rule = Callable[..., Type]
 Takes = Callable[[Call], Sequence[Any]]
 Lower = Callable[[Any, Call], Expr]
-"""A legalization: takes a `BlockBuilder` and a call, gives what the call is lowered to."""
+"""A legalization: takes a `BlockBuilder` and a call, returns what replaces the call."""
 
 OPERATORS: Final[dict[str, Operator]] = {}
-"""Every operator by its name without the prefix."""
+"""All operators by name, without the prefix."""
 
 CONSTRUCTORS: Final[dict[str, Constructor]] = {}
-"""What `relaxvm.op` and the script's R offer, by name: the constructors of the operators, and
-functions that are made of several."""
+"""The functions that `relaxvm.op` and the script's R offer, by name: the constructors of the
+operators, and functions that call several of them."""
 
 
 class Parameter(NamedTuple):
@@ -75,33 +82,58 @@ class Parameter(NamedTuple):
 
     @property
     def is_operand(self) -> bool:
-        """Whether it is an argument of the call, not an attribute."""
+        """Whether it is an argument of the call rather than an attribute."""
         return self.kind.view is not None
 
 
 REQUIRED: Final = inspect.Parameter.empty
 
 
-class Operator:
-    """What is registered of an operator.
+class Loops(NamedTuple):
+    """The formula by which an operator becomes loops (see `relaxvm.te`).
 
     Attributes:
-        name: without the prefix: "nn.softmax".
-        op: what calls of it call.
+        formula: takes the operands as te tensors, shapes as lists of scalars, and the attributes by
+            name; returns the result as a te tensor, or a list of them.
+        dtypes: data types of the first operand that it is for; None for all.
+    """
+
+    formula: Callable[..., Any]
+    dtypes: frozenset[str] | None = None
+
+
+_COMPILERS_OWN: Final = Unsupported("It has no kernel: passes of the compiler handle its calls.")
+_LOWERED: Final = Unsupported("It has no kernel: its calls are lowered to other calls.")
+_UNREGISTERED: Final = Unsupported("Its kernel is not registered by relaxvm.kernels.kernel.")
+_NUMPY_ONLY: Final = Unsupported("Its kernel is written in Python with numpy only.")
+NO_LOOPS: Final = Unsupported("Its registration has no formula.")
+"""`Operator.loops` where `operator` was called without `loops`."""
+
+
+class Operator:
+    """The record of an operator.
+
+    `fusable`, `in_place` and `native` are facts of the kernel; `loops` is of the compiler.  Each is
+    a value, or an `Unsupported` with the reason.
+
+    Attributes:
+        name: name without the prefix: "nn.softmax".
+        op: the `Op` of its calls.
         make: its constructor.
         doc: its documentation.
         parameters: operands and attributes in the order of the rule's parameters; empty if the
             constructor is written by hand.
-        lower: its legalization, if that is more than a call of `kernel`.
-        kernel: name, without prefix, of the kernel that the legalization calls; None if it calls
-            none, or there is none as the compiler knows the operator.
-        takes: gives what the kernel takes before the outputs; None if that is the operands, tuples
-            element by element and without shapes, and the attributes.
-        is_elementwise: every element of the result depends on the elements of the operands at the
-            same place alone.
+        lower: its legalization, if that is not just a call of `kernel`.
+        kernel: name, without prefix, of the kernel that the legalization calls; None if there is no
+            such kernel.
+        takes: returns the arguments of the kernel before the outputs; None if these are the
+            operands (tuples element by element, shapes left out) and then the attributes.
+        is_elementwise: whether each element of the result depends only on the elements of the
+            operands at the same place.
     """
 
     __slots__ = (
+        "_loops",
         "doc",
         "is_elementwise",
         "kernel",
@@ -127,6 +159,7 @@ class Operator:
         kernel: str | None = None,
         takes: Takes | None = None,
         is_elementwise: bool = False,
+        loops: str | Loops | Unsupported = NO_LOOPS,
     ) -> None:
         self.name = name
         self.doc = inspect.cleandoc(doc or "")
@@ -135,6 +168,7 @@ class Operator:
         self.kernel = kernel
         self.takes = takes
         self.is_elementwise = is_elementwise
+        self._loops = loops
         summary = self.doc.partition("\n\n")[0].replace("\n", " ")
         self.op = Op.register(PREFIX + name, infer, doc=summary, is_pure=is_pure, record=self)
         OPERATORS[name] = self
@@ -143,6 +177,52 @@ class Operator:
         """Set the constructor, and offer it."""
         self.make = self.op.make = make
         return _offer(self.name, make) if offer else make
+
+    @property
+    def fusable(self) -> Literal[True] | Unsupported:
+        """Whether calls of the kernel may be fused with others into one kernel."""
+        kernel = self._kernel()
+        if isinstance(kernel, Unsupported):
+            return kernel
+        return kernel.step if isinstance(kernel.step, Unsupported) else True
+
+    @property
+    def in_place(self) -> Literal[True] | Unsupported:
+        """Whether the kernel may write its result over an operand of the same shape and type."""
+        kernel = self._kernel()
+        return kernel if isinstance(kernel, Unsupported) else kernel.in_place
+
+    @property
+    def native(self) -> tuple[str, ...] | Unsupported:
+        """The implementations of the kernel in C."""
+        kernel = self._kernel()
+        if isinstance(kernel, Unsupported):
+            return kernel
+        return kernel.native or _NUMPY_ONLY
+
+    @property
+    def loops(self) -> Loops | Unsupported:
+        """The formula by which calls become loops."""
+        loops = self._loops
+        if loops is NO_LOOPS and self.kernel is None:
+            return self._without_kernel
+        if isinstance(loops, str):
+            from ..te.operators import formula_named  # only needed where loops are made
+
+            loops = self._loops = formula_named(loops)
+        return loops
+
+    @property
+    def _without_kernel(self) -> Unsupported:
+        return _COMPILERS_OWN if self.lower is None else _LOWERED
+
+    def _kernel(self) -> Any:
+        """The record of the kernel, or why there is none."""
+        if self.kernel is None:
+            return self._without_kernel
+        from ..kernels import record_of  # importing the kernels takes longer than the operators
+
+        return record_of(KERNEL_PREFIX + self.kernel) or _UNREGISTERED
 
     @property
     def operands(self) -> tuple[Parameter, ...]:
@@ -164,23 +244,26 @@ def operator(
     lower: Lower | None = None,
     arguments: Callable[..., tuple[Any, ...]] | None = None,
     elementwise: bool = False,
+    loops: str | Loops | Unsupported = NO_LOOPS,
     offer: bool = True,
 ) -> Callable[[Rule], Constructor]:
-    """Decorator: register an operator by its type rule; gives its constructor.
+    """Decorator: register an operator by its type rule; returns its constructor.
 
     Args:
-        name: without "relax.".
-        pure: whether a call has no effect but its result.
-        kernel: name of the kernel if it is not the operator's; False if there is none, which with
-            `lower` goes without saying.
-        takes: gives what the kernel takes before the outputs, if that is not the operands, tuples
-            element by element and without shapes, and then the attributes, all in order.
+        name: name without "relax.".
+        pure: whether a call has no effect other than its result.
+        kernel: name of the kernel, without its prefix, if it is not the operator's; False if there
+            is none, which is the default with `lower`.
+        takes: returns the arguments of the kernel before the outputs, if these are not the operands
+            (tuples element by element, shapes left out) followed by the attributes.
         lower: the legalization, if it is not a call of the kernel.
-        arguments: has the constructor's parameters, if they are not the rule's, and gives values
-            for the rule's.
+        arguments: a function with the constructor's parameters, if these are not the rule's;
+            returns values for the rule's parameters.
         elementwise: see `Operator`.
-        offer: whether the constructor is offered under the operator's name; if not, something else
-            is, by `composite`.
+        loops: the formula that calls become loops by: the name of one of `relaxvm.te.operators`, or
+            a `Loops`; an `Unsupported` if there is none.
+        offer: whether the constructor is offered under the operator's name; if not, `composite`
+            offers another function under it.
     """
     if kernel is True:
         kernel = name if lower is None else False
@@ -197,6 +280,7 @@ def operator(
             kernel=None if kernel is False else str(kernel),
             takes=takes,
             is_elementwise=elementwise,
+            loops=loops,
         )
         make: Any = _constructor(record, arguments)
         make.__name__ = make.__qualname__ = name.rpartition(".")[2]
@@ -212,13 +296,13 @@ def operator(
 def constructor(
     name: str, infer: Callable[[Call], Type], *, pure: bool = True, lower: Lower | None = None
 ) -> Callable[[Constructor], Constructor]:
-    """Decorator: register an operator by a constructor that is written by hand, for the few whose
-    arguments are of no kind; it calls `make_call`.
+    """Decorator: register an operator by a constructor that is written by hand and calls
+    `make_call`, for operators with arguments that `kinds` does not describe.
 
     Args:
-        name: without "relax.".
-        infer: the type rule, of the call.
-        pure: whether a call has no effect but its result.
+        name: name without "relax.".
+        infer: the type rule: takes a call, returns its type.
+        pure: whether a call has no effect other than its result.
         lower: the legalization, if there is one.
     """
 
@@ -231,7 +315,7 @@ def constructor(
 
 
 def composite(name: str) -> Callable[[Constructor], Constructor]:
-    """Decorator: offer a function beside the constructors that makes its result of several."""
+    """Decorator: offer a function that calls several constructors under a name of its own."""
     return lambda make: _offer(name, make)
 
 
@@ -243,10 +327,10 @@ def _offer(name: str, make: Constructor) -> Constructor:
 
 
 def offered(prefix: str, name: str) -> Constructor:
-    """What a namespace of `relaxvm.op` offers under a name.
+    """The function that a namespace of `relaxvm.op` offers under a name.
 
     Raises:
-        AttributeError: nothing.
+        AttributeError: there is none.
     """
     found = CONSTRUCTORS.get(prefix + name)
     if found is None:
@@ -264,8 +348,7 @@ def make_call(
 ) -> Call:
     """A call of an operator, with its type.
 
-    A function of the module that has no type yet may be among the arguments: what is called by name
-    may be defined later.
+    An argument may be a global function without a type, as it may be defined later.
 
     Raises:
         TypeError, ValueError: the arguments do not fit.
@@ -273,15 +356,15 @@ def make_call(
     op = Op.get(PREFIX + name)
     call = Call(op, args, attrs, ty_args)
     for arg in args:
-        if arg.ty is None and type(arg) is not GlobalVar:
+        if arg.ty is None and not isinstance(arg, GlobalVar):
             infer_type(arg)
     call.ty = op.infer(call)
     return call
 
 
 def type_of_results(call: Call) -> Type:
-    """The type of a call that says by its type arguments what it gives: that type if it is one, a
-    tuple if there are several, any value if there is none."""
+    """The type of a call whose type arguments are the types of its results: the type if there is
+    one, a tuple type if there are several, `ANY` if there are none."""
     types = call.ty_args
     if len(types) == 1:
         return types[0]
@@ -303,7 +386,7 @@ def _parameters_of(rule: Rule) -> tuple[Parameter, ...]:
 
 
 def _named(name: str, infer: Callable[[Call], Type]) -> Callable[[Call], Type]:
-    """A rule, in whose errors the operator is named."""
+    """The rule, with the operator's name in front of its error messages."""
 
     def infer_named(call: Call) -> Type:
         try:
@@ -370,12 +453,12 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
 def _bind(
     parameters: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Expr], dict[str, Any]]:
-    """Operands and attributes, of the values that a constructor is given."""
+    """The operands and attributes for the arguments of a constructor."""
     if len(args) > len(parameters):
         raise IllTyped(f"expected at most {len(parameters)} arguments, got {len(args)}")
     operands: list[Any] = []
     attrs: dict[str, Any] = {}
-    numbers: list[int] = []  # positions of operands that may be numbers
+    numbers: list[int] = []  # positions of operands that may be Python numbers
     used = 0
     for position, (name, kind, default) in enumerate(parameters):
         if position < len(args):

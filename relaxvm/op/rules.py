@@ -1,7 +1,7 @@
-"""What type rules are made of: demands on operands, axes, and types of results.
+"""Parts of type rules: checks of operands, axes, and types of results.
 
 Functions that check take their operands by keyword, so that messages can name them:
-``need_floats(data=data)``.  An operand is the type of a tensor; where scalars may stand beside
+``need_floats(data=data)``.  An operand is the type of a tensor.  Where scalars are allowed next to
 tensors, it may be a `PrimType`, which counts as a tensor of rank 0.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
+from ..elementwise import Accepts
 from ..ir import prim
 from ..ir.arith import Analyzer, free_vars, prove_equal, simplify
 from ..ir.expr import Expr, IntImm, PrimType, TensorType, TupleType, int_imm
@@ -20,9 +21,12 @@ from ..ir.prim import is_float
 from .kinds import IllTyped, IllValued
 
 __all__ = [
+    "DTYPE_CHECKS",
     "KEEP",
     "VOID",
+    "DtypeCheck",
     "analyzer_of",
+    "any_dtype",
     "axes_of",
     "axis_of",
     "broadcast",
@@ -44,10 +48,10 @@ __all__ = [
 ]
 
 VOID: Final = TupleType(())
-"""The type of a call that gives nothing."""
+"""The type of a call without a result."""
 
 KEEP: Final[Any] = object()
-"""Of `like`: as the tensor has it."""
+"""In calls of `like`: unchanged."""
 
 Dims = Sequence[Expr]
 Dim = Expr | int
@@ -56,35 +60,52 @@ Dim = Expr | int
 # Data types
 
 
-def _demand(what: str, fits: Any, **operands: Any) -> None:
+def _check_dtypes(what: str, fits: Any, **operands: Any) -> None:
     for name, ty in operands.items():
         if ty.dtype is not None and not fits(ty.dtype):
             raise IllTyped(f"{name}: expected {what}, got {ty}; R.astype converts")
 
 
+DtypeCheck: TypeAlias = Callable[..., None]
+"""A check of the data types of operands, which are passed by keyword.  Raises IllTyped."""
+
+
+def any_dtype(**operands: Any) -> None:
+    """Any data type is accepted."""
+
+
 def need_floats(**operands: Any) -> None:
-    """Raise unless the data types, where known, are of floats."""
-    _demand("floats", is_float, **operands)
+    """Raise unless the data types, where known, are floats."""
+    _check_dtypes("floats", is_float, **operands)
 
 
 def need_numbers(**operands: Any) -> None:
     """Raise if a data type is bool."""
-    _demand("numbers", lambda dtype: dtype != "bool", **operands)
+    _check_dtypes("numbers", lambda dtype: dtype != "bool", **operands)
 
 
 def need_integers(**operands: Any) -> None:
-    """Raise unless the data types, where known, are of integers."""
-    _demand("integers", lambda dtype: "int" in dtype, **operands)
+    """Raise unless the data types, where known, are integers."""
+    _check_dtypes("integers", lambda dtype: "int" in dtype, **operands)
 
 
 def need_bits(**operands: Any) -> None:
-    """Raise unless the data types, where known, are of integers or bool."""
-    _demand("integers or bools", lambda dtype: "int" in dtype or dtype == "bool", **operands)
+    """Raise unless the data types, where known, are integers or bool."""
+    _check_dtypes("integers or bools", lambda dtype: "int" in dtype or dtype == "bool", **operands)
 
 
 def need_bools(**operands: Any) -> None:
     """Raise unless the data types, where known, are bool."""
-    _demand("bools", lambda dtype: dtype == "bool", **operands)
+    _check_dtypes("bools", lambda dtype: dtype == "bool", **operands)
+
+
+DTYPE_CHECKS: Final[dict[Accepts, DtypeCheck]] = {
+    "any": any_dtype,
+    "bits": need_bits,
+    "floats": need_floats,
+    "integers": need_integers,
+    "numbers": need_numbers,
+}
 
 
 def common_dtype(**operands: Any) -> str | None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..ir.expr import Call, IntImm, TensorType, TupleType, Type, int_imm
 from .kinds import DType
-from .registry import operator
+from .registry import Unsupported, operator
 from .rules import axis_of, like
 
 __all__ = ["argsort", "sort", "topk"]
 
 
-@operator("sort")
+_NO_LOOPS: Final = Unsupported(
+    "A formula computes each element by itself; sorting needs statements that exchange elements."
+)
+
+
+@operator("sort", loops=_NO_LOOPS)
 def sort(x: TensorType, axis: int = -1, descending: bool = False) -> Type:
     """The elements along an axis in order; NaN counts as the greatest."""
     axis_of("axis", axis, x.ndim)
@@ -21,13 +26,13 @@ def sort(x: TensorType, axis: int = -1, descending: bool = False) -> Type:
 
 @operator(
     "argsort",
+    loops=_NO_LOOPS,
     takes=lambda call: [call.args[0], call.attrs["axis"], call.attrs["descending"]],
 )
 def argsort(
     data: TensorType, axis: int = -1, descending: bool = False, dtype: DType = "int32"
 ) -> Type:
-    """The indices of the elements along an axis in their order; of equals, that of the first is
-    first."""
+    """The indices that sort the elements along an axis; equal elements keep their order."""
     axis_of("axis", axis, data.ndim)
     return like(data, dtype=dtype)
 
@@ -40,7 +45,7 @@ def _chosen(call: Call) -> list[object]:
     return [call.args[0], count, attrs["axis"], attrs["ret_type"], attrs["largest"]]
 
 
-@operator("topk", takes=_chosen)
+@operator("topk", loops=_NO_LOOPS, takes=_chosen)
 def topk(
     data: TensorType,
     k: int = 1,
@@ -49,10 +54,10 @@ def topk(
     largest: bool = True,
     dtype: DType = "int32",
 ) -> Type:
-    """The k greatest, or least, elements along an axis, in order, and their indices, of data type
-    `dtype`; a tuple, or one of the two.
+    """The k greatest elements along an axis, or the k least, in order, and their indices of data
+    type `dtype`: a tuple, or one of the two.
 
-    All elements if k is 0 or less, or if there are known to be no more than k.
+    All elements if k is 0 or less, or if it is known that there are at most k.
     """
     place = axis_of("axis", axis, data.ndim)
     values = like(data, None, ndim=data.ndim)

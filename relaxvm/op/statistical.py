@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from ..ir.expr import Call, TensorType, Type, int_imm
 from .elementwise import astype
 from .kinds import DType, Ints
-from .registry import Constructor, operator
-from .rules import axes_of, axis_of, like, need_floats, need_numbers, product
+from .registry import Constructor, Unsupported, operator
+from .rules import (
+    DtypeCheck,
+    any_dtype,
+    axes_of,
+    axis_of,
+    like,
+    need_floats,
+    need_numbers,
+    product,
+)
 
 __all__ = ["argmax", "argmin", "cumprod", "cumsum", "reduction"]
 
@@ -38,40 +46,41 @@ def _reduced_axes(call: Call) -> list[Any]:
     return [x, axes_of("axis", axes, x.ty.ndim)]
 
 
-def reduction(name: str, demand: Callable[..., None], doc: str) -> Constructor:
+def reduction(name: str, check: DtypeCheck, doc: str) -> Constructor:
     """Register a reduction of one tensor over axes.
 
     Args:
-        name: of the operator.
-        demand: what the data type has to be.
-        doc: what it gives.
+        name: name of the operator, and of its formula for loops.
+        check: checks the data type.
+        doc: the beginning of the documentation.
     """
 
     def rule(x: TensorType, axis: Ints | None = None, keepdims: bool = False) -> Type:
-        demand(x=x)
+        check(x=x)
         return _reduced(x, axis, keepdims)
 
     rule.__doc__ = (
         f"{doc} over axes, all of them if none is given.\n\n"
         "The axes are not part of the result, or with `keepdims` have length 1 there."
     )
-    return operator(name, takes=_reduced_axes)(rule)
+    return operator(name, takes=_reduced_axes, loops=name)(rule)
 
 
-def _anything(**operands: Any) -> None:
-    """No demand."""
-
-
-_REDUCTIONS: Final[dict[str, tuple[Callable[..., None], str]]] = {
-    "max": (_anything, "The greatest element of x"),
+_REDUCTIONS: Final[dict[str, tuple[DtypeCheck, str]]] = {
+    "max": (any_dtype, "The greatest element of x"),
     "mean": (need_floats, "The mean of x"),
-    "min": (_anything, "The least element of x"),
+    "min": (any_dtype, "The least element of x"),
     "prod": (need_numbers, "The product of x"),
     "sum": (need_numbers, "The sum of x"),
 }
 
-for _name, (_demand, _doc) in _REDUCTIONS.items():
-    reduction(_name, _demand, _doc)
+for _name, (_check, _doc) in _REDUCTIONS.items():
+    reduction(_name, _check, _doc)
+
+
+_NO_PAIRS: Final = Unsupported(
+    "A reduction in a formula combines single values; this one needs pairs of value and index."
+)
 
 
 def _found_axis(call: Call) -> list[Any]:
@@ -79,17 +88,22 @@ def _found_axis(call: Call) -> list[Any]:
     return [x, None if axis is None else axis_of("axis", axis, x.ty.ndim)]
 
 
-@operator("argmax", takes=_found_axis)
+@operator("argmax", loops=_NO_PAIRS, takes=_found_axis)
 def argmax(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
-    """The index, int64, of the first of the greatest elements along an axis; without an axis, in
-    all of x in order."""
+    """The index, int64, of the first of the greatest elements along an axis; if none is given, the
+    index among all elements in order."""
     return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
 
 
-@operator("argmin", takes=_found_axis)
+@operator("argmin", loops=_NO_PAIRS, takes=_found_axis)
 def argmin(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
-    """The index, int64, of the first of the least elements; as `argmax` else."""
+    """The index, int64, of the first of the least elements; axes as of `argmax`."""
     return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
+
+
+_NO_SCANS: Final = Unsupported(
+    "A formula computes each element by itself, which takes quadratic time for running sums."
+)
 
 
 def _scanned(call: Call) -> list[Any]:
@@ -110,25 +124,25 @@ def _scan(data: TensorType, axis: int | None, dtype: str | None) -> Type:
     return like(data, [product(data.dims)], dtype=dtype)
 
 
-@operator("cumsum", takes=_scanned)
+@operator("cumsum", loops=_NO_SCANS, takes=_scanned)
 def cumsum(
     data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> Type:
-    """The running sum along an axis, without an axis of all elements in order as a vector; with
-    `exclusive`, each element's own value is not part of its sum.
+    """The running sum along an axis; if none is given, of all elements in order, as a vector.
 
-    `dtype` is what the elements are converted to before.
+    With `exclusive`, an element is not part of its own sum.  The elements are converted to `dtype`
+    first.
     """
     if dtype is None:
         need_numbers(data=data)
     return _scan(data, axis, dtype)
 
 
-@operator("cumprod", takes=_scanned)
+@operator("cumprod", loops=_NO_SCANS, takes=_scanned)
 def cumprod(
     data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> Type:
-    """The running product; as `cumsum` else."""
+    """The running product, with the parameters of `cumsum`."""
     if dtype is None:
         need_numbers(data=data)
     return _scan(data, axis, dtype)

@@ -1,4 +1,4 @@
-"""Operators ``relax.vm.*``: what calls of the VM's own functions are made of."""
+"""Operators ``relax.vm.*``: calls of the VM's own functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kill_object(obj: Value) -> Type:
 
 @operator("vm.call_tir_dyn", kernel=False, pure=False)
 def call_tir_dyn(func: Value, args: Value) -> Type:
-    """Call a PrimFunc with tensors and a last argument, a shape, whose dimensions are handed over
+    """Call a PrimFunc with tensors and, as the last argument, a shape, whose dimensions are passed
     as integers."""
     if type(args.ty) is not TupleType or not args.ty.fields:
         raise IllTyped(f"args: expected a tuple that ends in a shape, got {args}")

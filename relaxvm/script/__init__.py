@@ -1,4 +1,4 @@
-"""Programs as text: the script language of Relax, its parser and its printer.
+"""Relax script: programs as text, with a parser and a printer.
 
 ::
 
@@ -11,7 +11,7 @@
             y = R.add(x, x)
             return y
 
-`from_source` reads a text, ``node.script()`` and `printer.as_script` write one.
+`from_source` parses a text, ``node.script()`` and `printer.as_script` print one.
 """
 
 from __future__ import annotations

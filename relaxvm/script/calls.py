@@ -1,7 +1,7 @@
-"""Calls of operators as script.
+"""Printing of calls of operators as script.
 
-An operator whose constructor follows from its type rule is written by its parameters.  Those that
-are constructed by hand (calls of functions, closures, output) are in a table.
+Most operators are printed by the parameters of their constructor.  Those with a constructor of
+another form (calls of functions, closures, output) have a printing function in a table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["CALLS", "operator_arguments"]
 
 
 _OPERAND: Final = kind_named("Operand").view
-"""Of parameters at which a bare number is a tensor."""
+"""Marks parameters for which a plain number is a tensor."""
 
 
 def operator_arguments(printer: Printer, op: Op, call: Call) -> list[str] | None:
-    """Arguments of the constructor that make the call; None if the operator has no constructor."""
+    """The constructor's arguments that build the call; None if the operator has no constructor."""
     if op.make is None or call.ty_args:
         return None
     parameters = getattr(op.record, "parameters", ())
@@ -60,21 +60,21 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _callee(printer: Printer, func: Expr) -> str:
-    """A function where a string is the name of a packed one."""
+    """A callee, where a packed function is written as a string."""
     text = printer.expr(func)
-    if type(func) is ExternFunc and text == f"R.ExternFunc({quoted(func.global_symbol)})":
+    if isinstance(func, ExternFunc) and text == f"R.ExternFunc({quoted(func.global_symbol)})":
         return quoted(func.global_symbol)
     return text
 
 
 def _args(printer: Printer, args: Expr) -> str:
-    return printer.group(args.fields) if type(args) is Tuple else printer.expr(args)
+    return printer.group(args.fields) if isinstance(args, Tuple) else printer.expr(args)
 
 
 def _call_tir(printer: Printer, call: Call) -> str:
     func, args, *tir_vars = call.args
-    if type(func) is GlobalVar and not printer.is_of_module(func):
-        callee = printer.loose_var(func, is_typed=False)  # out_ty says what comes out
+    if isinstance(func, GlobalVar) and not printer.is_of_module(func):
+        callee = printer.foreign_global_var(func, is_typed=False)  # it has out_ty
     else:
         callee = _callee(printer, func)
     parts = [callee, _args(printer, args), *printer.keywords(call.attrs)]
@@ -105,7 +105,7 @@ def _py_func(printer: Printer, call: Call) -> str:
 
 
 def _format(printer: Printer, template: Expr) -> list[str]:
-    if type(template) is StringImm and not template.value:
+    if isinstance(template, StringImm) and not template.value:
         return []
     return [f"format={printer.bare((template,))}"]
 
@@ -157,4 +157,4 @@ CALLS: Final[dict[str, Callable[[Any, Any], str]]] = {
     "relax.to_vdevice": _to_vdevice,
     "relax.hint_on_device": _hint_on_device,
 }
-"""Operator -> how a call of it is written."""
+"""Operator -> the function that prints a call of it."""

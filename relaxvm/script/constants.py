@@ -1,4 +1,4 @@
-"""Constant tensors as text that gives back every bit of them."""
+"""Constant tensors as text, exact to the bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..values import as_dtype, dtype_name
+from ..dtypes import as_dtype, dtype_name
 
 __all__ = ["LEFT_OUT", "array_of_bytes", "constant_text", "is_small"]
 
@@ -22,16 +22,16 @@ LEFT_OUT: Final = "..."
 
 
 def is_small(array: NDArray[Any]) -> bool:
-    """Whether a tensor is written by its elements, if these give it back."""
+    """Check whether a tensor is small enough to be written by its elements."""
     return array.size <= MOST_ELEMENTS
 
 
 def constant_text(array: NDArray[Any], *, complete: bool = True) -> str:
-    """``R.const(elements, dtype)`` for a small tensor, else ``R.const_bytes(base64, shape, dtype)``
-    of its bytes in C order, little endian.
+    """Return ``R.const(elements, dtype)`` for a small tensor, otherwise
+    ``R.const_bytes(base64, shape, dtype)`` with its bytes in C order, little endian.
 
     Args:
-        complete: False leaves the bytes of tensors out that are not small.
+        complete: if false, the bytes of tensors that are not small are left out.
     """
     dtype = dtype_name(array.dtype)
     if is_small(array):
@@ -43,10 +43,10 @@ def constant_text(array: NDArray[Any], *, complete: bool = True) -> str:
 
 
 def array_of_bytes(data: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
-    """What `constant_text` wrote as bytes.
+    """Decode a tensor that `constant_text` wrote as bytes.
 
     Raises:
-        ValueError: not base64, or not as many bytes as the shape says.
+        ValueError: the text is not base64, or the number of bytes does not match the shape.
     """
     if data == LEFT_OUT:
         raise ValueError(
@@ -67,7 +67,7 @@ def _bytes(array: NDArray[Any]) -> bytes:
 
 
 def _elements(array: NDArray[Any]) -> str | None:
-    """The elements as a (nested) list; None if that does not give back every bit."""
+    """The elements as a (nested) list; None if that is not exact to the bit."""
     if array.dtype.kind in "biu":
         values: Any = array.tolist()
     else:
@@ -84,7 +84,7 @@ def _nested(array: NDArray[Any], of: Any) -> Any:
 
 
 def _shortest(value: Any) -> float:
-    """The float of fewest digits that is rounded to a value of a narrower type."""
+    """The float with the fewest digits that rounds to a value of a narrower type."""
     short = float(str(value))
     return short if value != value or value.dtype.type(short) == value else float(value)
 

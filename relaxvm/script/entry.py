@@ -1,4 +1,4 @@
-"""The doors to the parser: decorators of Python code, and `from_source`."""
+"""Entry points of the parser: the decorators of Python code, and `from_source`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
+from ..executable.debug_info import Span
 from ..ir.expr import BaseFunc
 from ..ir.module import IRModule
-from ..source import Span
 from .source import Source
 
 __all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
@@ -20,19 +20,20 @@ _Program = TypeVar("_Program", IRModule, BaseFunc, Program)
 
 
 def is_in_class(frame: FrameType) -> bool:
-    """Whether a frame runs the body of a class, in which decorated functions wait for the class."""
+    """Check whether a frame runs the body of a class, where decorated functions are not parsed
+    until the class is."""
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
 def decorated_function(
     func: Any, frame: FrameType, name: str, check_well_formed: bool = True
 ) -> Any:
-    """What a decorator gives for a function that Python has defined in a frame: the function of the
-    program; or, in a class, `func` itself.
+    """Parse a decorated function that Python has defined in a frame; in a class, return `func`
+    itself.
 
     Raises:
-        TypeError: not a function.
-        DiagnosticError: the script is wrong.
+        TypeError: `func` is not a function.
+        DiagnosticError: there is an error in the script.
     """
     from .parser import parse_function
 
@@ -41,16 +42,17 @@ def decorated_function(
     if is_in_class(frame):
         return func
     source = Source.of_file(func.__code__.co_filename, func.__globals__)
-    parsed = parse_function(source, source.function_at(func.__code__), _around(frame, [func]))
+    node = source.function_at(func.__code__)
+    parsed = parse_function(source, node, _enclosing_names(frame, [func]))
     return _checked(parsed, source, check_well_formed)
 
 
 def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) -> IRModule:
-    """The module that a class is the text of, which Python has defined in a frame.
+    """Parse a decorated class that Python has defined in a frame, as a module.
 
     Raises:
-        TypeError: not a class.
-        DiagnosticError: the script is wrong.
+        TypeError: `cls` is not a class.
+        DiagnosticError: there is an error in the script.
     """
     from .parser import parse_module
 
@@ -62,12 +64,12 @@ def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) 
     source = Source.of_file(file, frame.f_globals)
     line = vars(cls).get("__firstlineno__", frame.f_lineno)
     node = source.class_at(cls.__name__, line, [code.co_firstlineno for code in inner])
-    parsed = parse_module(source, node, _around(frame, functions))
+    parsed = parse_module(source, node, _enclosing_names(frame, functions))
     return _checked(parsed, source, check_well_formed)
 
 
-def _around(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
-    """Names that Python knows at a frame, and in functions that are defined there."""
+def _enclosing_names(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
+    """Names that are visible in a frame, and closure variables of functions defined there."""
     names = {**frame.f_globals, **frame.f_locals}
     for func in functions:
         cells = func.__closure__ or ()
@@ -75,7 +77,7 @@ def _around(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
             try:
                 names[name] = cell.cell_contents
             except ValueError:
-                continue  # not assigned yet: as if it were not there
+                continue  # a closure variable that is not assigned yet
     return names
 
 
@@ -91,18 +93,18 @@ def from_source(
     *,
     path: str = "<script>",
 ) -> Any:
-    """The module or function that a text defines, or an undecorated class or function of Python.
+    """Parse a module or function from a text, or from an undecorated Python class or function.
 
-    In the text, I, R and T are the namespaces of the script.  Besides the definition it may have
-    imports from ``relaxvm.script`` and ``tvm.script``, and ``n = TypeVar("n")``.
+    In the text, I, R and T are the namespaces of the script.  In addition to the definition it may
+    contain imports from ``relaxvm.script`` and ``tvm.script``, and ``n = TypeVar("n")``.
 
     Args:
-        extra_vars: what other names mean.
-        check_well_formed: whether to refuse a program that is not well-formed.
+        extra_vars: the values of other names.
+        check_well_formed: whether to reject a program that is not well-formed.
         path: name of the file, for messages.
 
     Raises:
-        DiagnosticError: the script is wrong.
+        DiagnosticError: there is an error in the script.
     """
     frame = sys._getframe(1)
     if isinstance(program, type):
@@ -114,7 +116,7 @@ def from_source(
 
 
 def _checked(program: _Program, source: Source, check_well_formed: bool) -> _Program:
-    """A program that was read, refused if it is not well-formed."""
+    """Check a parsed program for well-formedness and return it."""
     if not check_well_formed:
         return program
     from ..analysis import violations
@@ -165,7 +167,7 @@ def _namespaces() -> dict[str, Any]:
 
 
 def _import(source: Source, node: ast.Import | ast.ImportFrom, names: dict[str, Any]) -> None:
-    """Imports of the namespaces give them their names; others cannot be followed."""
+    """Bind the names of imported script namespaces; other imports are not supported."""
     module = node.module if isinstance(node, ast.ImportFrom) else None
     if module in ("__future__", "typing") or (module or "").startswith("tvm.tirx"):
         return
@@ -176,11 +178,11 @@ def _import(source: Source, node: ast.Import | ast.ImportFrom, names: dict[str, 
         elif alias.name not in ("tvm", "relaxvm"):
             name = alias.asname or alias.name
             if name not in names:
-                source.error(node, f"imports are not followed; give {name!r} in extra_vars")
+                source.error(node, f"imports are not followed; pass {name!r} in extra_vars")
 
 
 def _declare(node: ast.stmt, names: dict[str, Any]) -> bool:
-    """``n = TypeVar("n")``, and texts that do nothing."""
+    """Handle ``n = TypeVar("n")`` and docstrings; return false for any other statement."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):

@@ -1,8 +1,8 @@
-"""Evaluation of the expressions of a script: Python's, on values of Python and of the IR.
+"""Evaluation of the Python expressions of a script, on values of Python and of the IR.
 
-A tree walk, since that is several times faster than compiling every expression by itself, and knows
-the place of what fails.  What is rare in scripts (comprehensions, lambdas, formatted strings) is
-handed to Python.
+A tree walk is several times faster than compiling every expression separately, and knows the source
+location of an error.  Expressions that are rare in scripts (comprehensions, lambdas, formatted
+strings) are compiled and evaluated by Python.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ _UNARY: Final[dict[type, Callable[[Any], Any]]] = {
 }
 
 _PLAIN: Final = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
-"""Errors whose message says what is wrong without the name of the class."""
+"""Errors whose message is clear without the name of their class."""
 
 _SPANNED: Final = frozenset({Call, Tuple, TupleGetItem, ShapeExpr, Constant})
-"""Expressions that are made anew wherever they are written, and so have a place."""
+"""Classes of expressions of which each occurrence is a new object and so has its own span."""
 
 
 _METADATA: Final = (
-    ": TVM leaves constants out of the text that it prints; extra_vars={'metadata': "
-    "{'ir.GenericConst': [arrays]}} gives them"
+    ": TVM leaves constants out of the text that it prints; pass them as extra_vars={'metadata': "
+    "{'ir.GenericConst': [arrays]}}"
 )
 
 
@@ -101,13 +101,13 @@ class Evaluator:
         self.scope = scope
 
     def eval(self, node: Any) -> Any:
-        """The value of an expression.
+        """Return the value of an expression.
 
         Raises:
-            DiagnosticError: it has none; points to the part that is wrong.
+            DiagnosticError: the evaluation failed; points to the subexpression that did.
         """
         method = _METHODS.get(type(node))
-        return self._by_python(node) if method is None else method(self, node)
+        return self._eval_in_python(node) if method is None else method(self, node)
 
     def _constant(self, node: ast.Constant) -> Any:
         return node.value
@@ -123,8 +123,8 @@ class Evaluator:
         return found
 
     def undefined(self, node: Any, name: str) -> NoReturn:
-        """Say that a name means nothing."""
-        why = self.scope.gone.get(name)
+        """Raise the error for an undefined name."""
+        why = self.scope.out_of_scope.get(name)
         if why is not None:
             hint = f": it was defined {why}"
         elif name == "metadata":
@@ -174,7 +174,7 @@ class Evaluator:
         return value
 
     def failed(self, node: Any, error: Exception) -> NoReturn:
-        """Say that what a node asks for raised an error."""
+        """Raise a diagnostic for an error that was raised while a node was evaluated."""
         if isinstance(error, (DiagnosticError, RecursionError)):
             raise error
         text = str(error) or type(error).__name__
@@ -230,7 +230,7 @@ class Evaluator:
             item = value[index]
         except Exception as error:
             self.failed(node, error)
-        if type(item) is TupleGetItem and item.span is None:
+        if isinstance(item, TupleGetItem) and item.span is None:
             item.span = self.source.span(node)
         return item
 
@@ -246,7 +246,7 @@ class Evaluator:
             value = _BINARY[type(node.op)](left, right)
         except Exception as error:
             self.failed(node, error)
-        if type(value) is Call and value.span is None:
+        if isinstance(value, Call) and value.span is None:
             value.span = self.source.span(node)
         return value
 
@@ -258,7 +258,7 @@ class Evaluator:
             value = _UNARY[type(node.op)](operand)
         except Exception as error:
             self.failed(node, error)
-        if type(value) is Call and value.span is None:
+        if isinstance(value, Call) and value.span is None:
             value.span = self.source.span(node)
         return value
 
@@ -291,7 +291,7 @@ class Evaluator:
             if result is False:
                 return False
             left = right
-        if type(result) is Call and result.span is None:
+        if isinstance(result, Call) and result.span is None:
             result.span = self.source.span(node)
         return result
 
@@ -303,7 +303,7 @@ class Evaluator:
             raise TypeError(f"== and != compare scalars; write R.{instead} for tensors")
         name = _SCALAR_COMPARE.get(type(op))
         if name is not None and isinstance(right, Expr) and not isinstance(left, Expr):
-            return SCALAR_OPERATORS[name](left, right)  # Python would exchange the sides
+            return SCALAR_OPERATORS[name](left, right)  # Python might swap the operands
         return _COMPARE[type(op)](left, right)
 
     def _if(self, node: ast.IfExp) -> Any:
@@ -311,20 +311,20 @@ class Evaluator:
         if isinstance(test, Expr):
             self.source.error(
                 node.test,
-                "a value that is known when the program runs cannot choose here; write an if "
+                "a value that is known only at run time cannot be a condition here; write an if "
                 "statement, or T.Select for scalars",
             )
         return self.eval(node.body if self._truth(node.test, test) else node.orelse)
 
     def _truth(self, node: ast.expr, value: Any) -> bool:
-        """Whether Python takes a value for true."""
+        """The truth value of a Python value."""
         try:
             return bool(value)
         except Exception as error:
             self.failed(node, error)
 
-    def _by_python(self, node: Any) -> Any:
-        """Hand an expression to Python."""
+    def _eval_in_python(self, node: Any) -> Any:
+        """Evaluate an expression by Python's own compiler."""
         if not isinstance(node, ast.expr):
             self.source.error(node, f"expected an expression, got {type(node).__name__}")
         try:
@@ -335,12 +335,12 @@ class Evaluator:
 
 
 def _called(value: Expr) -> str:
-    """What to call an expression in a message."""
+    """The description of an expression in a message."""
     return f"{value.name if isinstance(value, Var) else 'a value'} of type {value.ty}"
 
 
 def call_expr(func: Expr, args: list[Any], kwargs: dict[str, Any]) -> Expr:
-    """A call of a function of the program, with its type."""
+    """Return a call of a function of the program, with its type."""
     if not isinstance(func, (GlobalVar, Var)):
         return func(*args, **kwargs)
     types = types_of(kwargs.pop("ty_args", ()))

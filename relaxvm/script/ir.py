@@ -1,4 +1,4 @@
-"""``I``: modules of a script."""
+"""The namespace ``I`` of script: modules."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
 def ir_module(
     cls: type | None = None, *, check_well_formed: bool = True, s_tir: bool = False
 ) -> Any:
-    """Decorator: the class is the text of an `IRModule`, which takes its place.
+    """Decorator: parse the class and replace it by an `IRModule`.
 
     Args:
-        check_well_formed: whether to refuse a program that is not well-formed.
-        s_tir: taken for compatibility; functions of TIR say it themselves.
+        check_well_formed: whether to reject a program that is not well-formed.
+        s_tir: accepted for compatibility and ignored; each TIR function says it itself.
 
     Raises:
-        DiagnosticError: the script is wrong.
+        DiagnosticError: there is an error in the script.
     """
     frame = sys._getframe(1)
     if cls is not None:
@@ -54,12 +54,12 @@ def ir_module(
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> ModuleAttrs:
-    """Attributes of the module."""
+    """Set the attributes of the module."""
     return ModuleAttrs(attrs)
 
 
 def module_global_infos(infos: Mapping[str, Sequence[Any]]) -> ModuleGlobalInfos:
-    """What functions of the module share, by kind: ``{"vdevice": [I.vdevice("llvm")]}``."""
+    """Set the global infos of the module, by kind: ``{"vdevice": [I.vdevice("llvm")]}``."""
     return ModuleGlobalInfos(infos)
 
 
@@ -72,43 +72,43 @@ def vdevice(
 
 
 def StringType() -> expr.Type:
-    """The type that TVM writes for strings; here they are values like any others."""
+    """The type of strings in TVM's text; in relaxvm it is `R.Any`."""
     return expr.ANY
 
 
 def dummy_global_info() -> DummyGlobalInfo:
-    """A global info without content."""
+    """An empty global info."""
     return DummyGlobalInfo()
 
 
 def GlobalVar(name: str, ty: Any = None) -> expr.GlobalVar:
-    """A function of a module that is not in the text.
+    """A global function that is not defined in the text.
 
     Args:
-        ty: its type, which a call of it needs.
+        ty: its type; required if it is called.
     """
     ty = None if ty is None else type_of(ty)
     parser = CURRENT.get()
-    return expr.GlobalVar(name, ty) if parser is None else parser.loose_var(name, ty)
+    return expr.GlobalVar(name, ty) if parser is None else parser.foreign_global_var(name, ty)
 
 
 def from_json(text: str) -> Any:
-    """A value of an attribute that has no form of its own, as `relaxvm.ir.save_json` writes it."""
+    """An attribute value that has no other text form, as written by `relaxvm.ir.save_json`."""
     return load_json(text)
 
 
 def unwritten(kind: str) -> Any:
-    """What stands for a value of an attribute that cannot be written.
+    """A placeholder for an attribute value that has no text form.
 
     Raises:
-        ValueError: always.
+        ValueError: always, when the text is parsed.
     """
     raise ValueError(
-        f"the program has an attribute of the class {kind}, which script cannot hold: set it by "
-        "with_attr when the program is read"
+        f"the program has an attribute of class {kind}, which script cannot express: set it by "
+        "with_attr after the program is parsed"
     )
 
 
 def meta_var(value: Any) -> MetaVar:
-    """``n = I.meta_var(value)``: a value of Python under a name, without a binding."""
+    """``n = I.meta_var(value)``: name a Python value without creating a binding."""
     return MetaVar(value)

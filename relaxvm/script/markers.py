@@ -1,4 +1,4 @@
-"""What statements of a script evaluate to before the parser acts on them."""
+"""Markers: the values of statements of a script, such as ``R.output(...)``, for the parser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class MatchCastPair:
-    """``R.match_cast(value, ty)``, to be assigned."""
+    """``R.match_cast(value, ty)``, the right side of an assignment."""
 
     __slots__ = ("ty", "value")
 
@@ -29,7 +29,7 @@ class MatchCastPair:
 
 
 class MetaVar:
-    """``I.meta_var(value)``: a value of Python under a name of the script, without a binding."""
+    """``I.meta_var(value)``: names a Python value without creating a binding."""
 
     __slots__ = ("value",)
 
@@ -44,7 +44,7 @@ class Dataflow:
 
 
 class Output:
-    """``R.output(...)``: the variables of a dataflow block that are seen outside."""
+    """``R.output(...)``: the variables of a dataflow block that are visible outside."""
 
     __slots__ = ("variables",)
 

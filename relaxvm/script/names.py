@@ -1,4 +1,4 @@
-"""Names in printed text: unique where they are seen, the same in every run."""
+"""Names in printed text: unique in their scope, and deterministic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVED: Final = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {
 
 
 def identifier(hint: str) -> str:
-    """A Python identifier that resembles a name: other characters become underscores."""
+    """Return a name as a Python identifier: other characters become underscores."""
     name = _OTHER.sub("_", hint)
     if not name or name[0].isdigit():
         name = f"v{name}" if name else "v"
@@ -24,7 +24,7 @@ def identifier(hint: str) -> str:
 
 
 def is_throwaway(hint: str) -> bool:
-    """Whether a name is that of a value which is not used: "_", or with a number."""
+    """Check whether a name is one for unused values: "_", or "_" with a number."""
     if "a" <= hint[:1].lower() <= "z":
         return False
     name = identifier(hint)
@@ -32,16 +32,16 @@ def is_throwaway(hint: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A string as a literal, in double quotes unless it has some."""
+    """Return a string literal, in double quotes unless the string contains one."""
     return repr(text) if '"' in text else f'"{repr(chr(39) + text)[2:]}'
 
 
 class Names:
-    """Names of variables, by the object.
+    """Unique names of variables, which are compared by identity.
 
-    The first variable of a name has it as it is, the next one with the least number appended that
-    makes it new.  Names that are given inside of a scope are free again after it.  Text that holds
-    only names given here keeps them when it is parsed and printed again.
+    The first variable with a name keeps it; for later ones the smallest number that makes the name
+    unique is appended.  Names defined inside a scope are available again after it.  Names assigned
+    here do not change when the text is parsed and printed again.
     """
 
     __slots__ = ("_log", "_names", "_next", "_scopes", "_taken")
@@ -55,11 +55,11 @@ class Names:
         self._scopes: list[int] = []
 
     def get(self, var: Hashable) -> str | None:
-        """The name of a variable, None if it has none here."""
+        """Return the name of a variable, or None if it has none in scope."""
         return self._names.get(var)
 
     def define(self, var: Hashable, hint: str) -> str:
-        """Give a variable a name, or another one if it has one."""
+        """Assign a name to a variable; replaces the name that it had."""
         base = identifier(hint)
         before = self._next.get(base)
         name = base
@@ -81,7 +81,7 @@ class Names:
         self._scopes.append(len(self._log))
 
     def pop(self) -> None:
-        """End it: its names are free again."""
+        """End the scope; its names become available again."""
         start = self._scopes.pop()
         for var, name, base, before in reversed(self._log[start:]):
             self._names.pop(var, None)
@@ -94,13 +94,13 @@ class Names:
 
 
 def is_function_name(name: str) -> bool:
-    """Whether a name can stand behind def."""
+    """Check whether a name may follow ``def``."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def function_names(names: Iterable[str]) -> dict[str, str]:
-    """The name that each function of a module has in its text: its own, or one that resembles it
-    where that cannot stand behind def.  Its "global_symbol" tells its name then."""
+    """Return the name of each function of a module in its text: its own, or a similar one if that
+    is not an identifier.  In this case the "global_symbol" in the text has the real name."""
     found = {name: name for name in names}
     others = Names(filter(is_function_name, found))
     for name in found:

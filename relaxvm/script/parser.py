@@ -1,7 +1,7 @@
-"""The parser of Relax: functions and modules.
+"""The parser of Relax functions and modules.
 
-Statements become bindings as they are read; `BlockBuilder` brings what they bind to normal form and
-gives it its type, so that an ill-typed program is refused at the place where it is.
+Each statement is converted to bindings as it is read.  `BlockBuilder` normalizes the values and
+infers their types, so that a type error is reported at its source location.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ..ir.infer import (
     type_free_vars,
 )
 from ..ir.module import IRModule
-from ..ir.nesting import room
+from ..ir.nesting import headroom
 from ..ir.node import Attrs
 from ..ir.prim import immediate, maximum
 from .evaluate import Evaluator
@@ -69,18 +69,18 @@ from .type_forms import DTypeMaker, type_of
 __all__ = ["parse_function", "parse_module"]
 
 _FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed")
-_MATCH_CAST_ALONE: Final = "assign what R.match_cast gives to a variable"
+_MATCH_CAST_ALONE: Final = "assign the result of R.match_cast to a variable"
 
 
 def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> IRModule:
-    """The module that a class is the text of."""
+    """Parse a class as a module."""
     parser = _ModuleParser(source, node, outside)
     with _reading(parser, node):
         return parser.parse()
 
 
 def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any]) -> BaseFunc:
-    """The function of Relax or TIR that a decorated function is the text of."""
+    """Parse a decorated function as a Relax function or a PrimFunc."""
     parser = _Parser(source, Scope(outside))
     with _reading(parser, node):
         return parser.top_function(node)
@@ -88,10 +88,10 @@ def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, 
 
 @contextmanager
 def _reading(parser: _Parser, node: ast.AST) -> Iterator[None]:
-    """Context manager: a parser is the one that reads a syntax tree."""
+    """Context manager: make a parser the current one while it parses a syntax tree."""
     token = CURRENT.set(parser)
     try:
-        with room("parsing", node):
+        with headroom("parsing", node):
             yield
     except NestingError as error:
         parser.source.too_deep(node, error)
@@ -100,7 +100,7 @@ def _reading(parser: _Parser, node: ast.AST) -> Iterator[None]:
 
 
 class _Decoration:
-    """What decorators say of a function."""
+    """The kind and the options of a function, from its decorator."""
 
     __slots__ = ("is_private", "is_pure", "kind")
 
@@ -111,22 +111,22 @@ class _Decoration:
 
 
 class _Parser:
-    """What parsers of a module and of single functions share.  It is what `CURRENT` holds."""
+    """Base of the parsers of modules and of single functions; the value of `CURRENT`."""
 
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
         self.scope = scope
-        self.loose_vars: dict[str, GlobalVar] = {}
+        self.foreign_global_vars: dict[str, GlobalVar] = {}
         self.evaluator = Evaluator(source, scope)
 
-    def loose_var(self, name: str, ty: Type | None) -> GlobalVar:
-        """The function of a name that is not in the text, one wherever it is mentioned."""
-        var = self.loose_vars.setdefault(name, GlobalVar(name))
+    def foreign_global_var(self, name: str, ty: Type | None) -> GlobalVar:
+        """Return the GlobalVar of a function that is not in the text; the same for each name."""
+        var = self.foreign_global_vars.setdefault(name, GlobalVar(name))
         var.ty = var.ty or ty
         return var
 
     def dimension(self, text: str) -> Expr:
-        """The scalar that a dimension in quotes means."""
+        """Return the scalar for a dimension in quotes."""
         return dimension(self.evaluator, text)
 
     def error(self, node: Any, message: str) -> NoReturn:
@@ -134,7 +134,7 @@ class _Parser:
         self.source.error(node, message)
 
     def decoration(self, node: ast.FunctionDef) -> _Decoration:
-        """What kind of function the decorator says it is."""
+        """Read the decorator of a function."""
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             kind = getattr(self.evaluator.eval(called), "script_kind", None)
@@ -160,14 +160,14 @@ class _Parser:
         return _Decoration("relax", options["private"], options["pure"])
 
     def top_function(self, node: ast.FunctionDef) -> BaseFunc:
-        """A function that is in no module."""
+        """Parse a function outside of a module."""
         decoration = self.decoration(node)
         if decoration.kind == "tir":
             return self.prim_func(node)
         return self.function(node, read_signature(self.evaluator, node), decoration)
 
     def prim_func(self, node: ast.FunctionDef) -> BaseFunc:
-        """A function of TIR."""
+        """Parse a PrimFunc."""
         from .tir_parser import parse_prim_func
 
         func: BaseFunc = parse_prim_func(node, self.source, self.evaluator)
@@ -176,14 +176,14 @@ class _Parser:
     def function(
         self, node: ast.FunctionDef, signature: Signature, decoration: _Decoration
     ) -> Function:
-        """A function of Relax that stands at the top or in a module."""
+        """Parse a Relax function, of a module or alone."""
         body = _BodyParser(self, BlockBuilder())
         name = None if decoration.is_private else node.name
         return body.function(node, signature, name, decoration.is_pure)
 
 
 class _Module:
-    """What the name of the class, and ``cls``, mean within it: its functions are attributes."""
+    """The value of the name of the class and of ``cls`` inside it; functions are attributes."""
 
     __slots__ = ("_parser",)
 
@@ -195,10 +195,10 @@ class _Module:
 
 
 class _ModuleParser(_Parser):
-    """Reads the class: what the module has beside functions, signatures, then bodies.
+    """Parses a class: first attributes, global infos and signatures, then the bodies.
 
-    The body of a function without a written result is read when the function is first mentioned,
-    since that needs the type of the result.
+    A use of a function needs the type of its result.  If that is not declared, the body of the
+    function is parsed at the first use.
     """
 
     def __init__(self, source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> None:
@@ -263,7 +263,7 @@ class _ModuleParser(_Parser):
             hint = symbol
             known = [var.name_hint for var in self._vars.values()]
         if name in self._vars or hint in known:
-            self.error(node, f"the module has a function {hint!r} already")
+            self.error(node, f"the module already has a function {hint!r}")
         self._vars[name] = GlobalVar(hint, ty, self.source.span(node))
 
     def _declare(self, node: ast.FunctionDef) -> None:
@@ -280,22 +280,22 @@ class _ModuleParser(_Parser):
         self._open[node.name] = (node, signature, decoration)
 
     def _read(self, name: str) -> None:
-        """Read the body of a function, unless that is done or being done."""
+        """Read the body of a function, unless it was or is being read."""
         found = self._open.pop(name, None)
         if found is None:
             return
         node, signature, decoration = found
         var = self._vars[name]
         if var.ty is None:
-            var.ty = signature.func_type(ANY, decoration.is_pure)  # as it is seen by itself
+            var.ty = signature.func_type(ANY, decoration.is_pure)  # for recursive calls
         func = self._done[name] = self.function(node, signature, decoration)
         var.ty = func.ty
 
     def global_var(self, name: str) -> GlobalVar:
-        """A function by name.
+        """Return a function by name.
 
         Raises:
-            AttributeError: there is none.
+            AttributeError: there is no such function.
         """
         var = self._vars.get(name)
         if var is None:
@@ -303,11 +303,11 @@ class _ModuleParser(_Parser):
                 f"the module has no function {name!r}{did_you_mean(name, self._vars)}"
             )
         if var.ty is None:
-            self._read_aside(name)
+            self._read_nested(name)
         return var
 
-    def _read_aside(self, name: str) -> None:
-        """Read the body of a function in the middle of another: in a scope of its own."""
+    def _read_nested(self, name: str) -> None:
+        """Read the body of a function while reading another one, in a separate scope."""
         outer = self.scope, self.evaluator
         self.scope = Scope(outer[0].outside)
         self.scope.vdevices = outer[0].vdevices
@@ -320,7 +320,7 @@ class _ModuleParser(_Parser):
 
 
 def _symbol(node: ast.FunctionDef) -> str | None:
-    """The "global_symbol" that the attributes in the text of a function say."""
+    """The "global_symbol" in the ``R.func_attr`` of a function, if any."""
     for statement in node.body:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -335,7 +335,7 @@ def _symbol(node: ast.FunctionDef) -> str | None:
 
 
 class _BodyParser:
-    """Reads the body of a function, and of those within it."""
+    """Parses the body of a function, including its local functions."""
 
     def __init__(self, parser: _Parser, builder: BlockBuilder) -> None:
         self._builder = builder
@@ -347,7 +347,7 @@ class _BodyParser:
         self._attrs: dict[str, Any] = {}
         self._declared: tuple[str, Type, ast.stmt] | None = None
         self._dimensions: dict[Var, None] = {}
-        """Variables that are dimensions of tensors for certain: they are not negative."""
+        """Variables that are dimensions of tensors, and so not negative."""
 
     def error(self, node: Any, message: str) -> NoReturn:
         """Refuse the script."""
@@ -358,7 +358,7 @@ class _BodyParser:
     def function(
         self, node: ast.FunctionDef, signature: Signature, name: str | None, is_pure: bool
     ) -> Function:
-        """A function: its body is read with the parameters in scope."""
+        """Parse a function; the parameters are in scope in its body."""
         outer = (self._attrs, self._declared, self._outputs)
         self._attrs, self._declared, self._outputs = {}, None, None
         self._scope.push()
@@ -404,7 +404,8 @@ class _BodyParser:
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
             self.error(
                 node.returns,
-                f"function {node.name!r} is to return {written}, but its body is of type {body.ty}",
+                f"function {node.name!r} is declared to return {written}, but its body is of type "
+                f"{body.ty}",
             )
         declared: Type = declared_ret_type(written, signature.params, body)
         if base_check(declared, body.ty) is BaseCheckResult.FAIL_L2:
@@ -413,7 +414,7 @@ class _BodyParser:
         return declared
 
     def _local_function(self, node: ast.FunctionDef) -> None:
-        """A function within a function: a binding of its name."""
+        """A local function is a binding of its name."""
         decoration = self._parser.decoration(node)
         if decoration.kind == "tir":
             self.error(node, "a PrimFunc cannot be inside of a function; move it to the module")
@@ -445,7 +446,9 @@ class _BodyParser:
         if self._declared is not None:
             name, _, node = self._declared
             self.error(
-                node, f"{name!r} has a type, but no value; only before an if that defines it"
+                node,
+                f"{name!r} has a type but no value; that is allowed only before an if that defines "
+                "it",
             )
 
     def _value(self, node: ast.expr) -> Any:
@@ -495,7 +498,7 @@ class _BodyParser:
         if isinstance(value, Expr):
             if type(value.ty) is not TupleType:
                 self.error(node.value, f"cannot unpack a value of type {value.ty}")
-            if type(value) is not Tuple:
+            if not isinstance(value, Tuple):
                 value = self._leaf(value, node.value)
             values = list(value)
         else:
@@ -513,7 +516,7 @@ class _BodyParser:
     def _bind_name(self, target: ast.Name, value: Any, ty: Type | None, node: Any) -> None:
         name = target.id
         if isinstance(value, Expr):
-            if type(value) is Var and not value.name:
+            if isinstance(value, Var) and not value.name:
                 self._declare_symbol(target, value)
                 return
         elif type(value) is MatchCastPair:
@@ -537,7 +540,7 @@ class _BodyParser:
             self._evaluator.failed(node, error)
 
     def _number(self, node: Any, value: Any, ty: Type | None) -> Expr:
-        """A bare number is a tensor, unless the annotation says it is a scalar."""
+        """A plain number is a tensor, unless the annotation is a scalar type."""
         try:
             if type(ty) is PrimType:
                 return immediate(ty.dtype, value.item() if isinstance(value, np.generic) else value)
@@ -546,7 +549,7 @@ class _BodyParser:
             self._evaluator.failed(node, error)
 
     def _declare_symbol(self, target: ast.Name, symbol: Var) -> None:
-        """``n = T.int64()``: the variable of that name, a new one if there is none."""
+        """``n = T.int64()``: declare the variable of that name, unless it exists already."""
         name = target.id
         known = self._scope.vars.get(name, MISSING)
         if known is MISSING:
@@ -558,7 +561,7 @@ class _BodyParser:
         if known.ty.dtype != symbol.ty.dtype:
             self.error(
                 target,
-                f"symbolic variable {name!r} is of type {known.ty}, it cannot be {symbol.ty} too",
+                f"symbolic variable {name!r} is of type {known.ty}; it cannot also be {symbol.ty}",
             )
 
     # Bindings
@@ -586,11 +589,11 @@ class _BodyParser:
         return var
 
     def _annotate(self, node: Any, written: Type, value: Expr) -> Type:
-        """The type of a variable that is annotated."""
+        """The type of an annotated variable."""
         inferred: Any = value.ty
         if is_base_of(written, inferred) or structural_equal(written, inferred):
             return written
-        operands = value.args if type(value) is Call else ()
+        operands = value.args if isinstance(value, Call) else ()
         found = self._type_by_bounds(written, inferred, [operand.ty for operand in operands])
         if found is not None:
             return found
@@ -599,15 +602,17 @@ class _BodyParser:
         self.error(
             node,
             f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to "
-            "have it checked when the program runs",
+            "check it at run time",
         )
 
     def _type_by_bounds(
         self, written: Type, inferred: Any, operands: Iterable[Any] = ()
     ) -> Type | None:
-        """The type of what is annotated where that is true since dimensions are not negative, those
-        of operands included, else None.  Where the length of a slice is written as TVM prints it,
-        ``end - begin`` without a maximum with 0, it is the inferred type, which says more."""
+        """The type of an annotated variable, if the annotation is provable when dimensions,
+        including those of operands, are not negative; else None.
+
+        TVM prints the length of a slice as ``end - begin``, without a maximum with 0; in that case
+        the result is the inferred type, which is more precise."""
         own = set(dimensions(operands))
         analyzer = Analyzer()
         for var in (*type_free_vars(written), *type_free_vars(inferred)):
@@ -626,7 +631,7 @@ class _BodyParser:
         self._dimensions.update(dict.fromkeys(dimensions(types)))
 
     def _forget_dimensions(self, known: int) -> None:
-        """Forget what became known since `known` of them were."""
+        """Remove the variables that were added after the first `known` ones."""
         while len(self._dimensions) > known:
             self._dimensions.popitem()
 
@@ -634,7 +639,7 @@ class _BodyParser:
         self, name: str, target: Any, pair: MatchCastPair, ty: Type | None, node: Any
     ) -> Var:
         if ty is not None and not (is_base_of(ty, pair.ty) and is_base_of(pair.ty, ty)):
-            self.error(node.annotation, f"the match_cast gives {pair.ty}, not {ty}")
+            self.error(node.annotation, f"the match_cast returns {pair.ty}, not {ty}")
         value = self._leaf(pair.value, node.value)
         never = BaseCheckResult.FAIL_L0
         if base_check(pair.ty, value.ty) is never and base_check(value.ty, pair.ty) is never:
@@ -646,7 +651,7 @@ class _BodyParser:
         return var
 
     def _leaf(self, value: Expr, node: Any) -> Any:
-        """The value, or a variable that is bound to it."""
+        """Return the value if it is a leaf, else a variable bound to it."""
         normal = self._normal(value, node)
         if is_leaf(normal):
             return normal
@@ -668,7 +673,9 @@ class _BodyParser:
 
     def _check_void(self, var: Var, node: ast.Expr) -> None:
         if type(var.ty) is not TupleType or var.ty.fields:
-            self.error(node, f"a value of type {var.ty} is not used; assign it, if only to _")
+            self.error(
+                node, f"a value of type {var.ty} is not used; assign it to a variable, or to _"
+            )
 
     def _pass(self, node: ast.Pass) -> None:
         pass
@@ -693,7 +700,7 @@ class _BodyParser:
         self._dataflow(node)
 
     def _dataflow(self, node: ast.With) -> list[str]:
-        """A dataflow block; gives the names of its outputs."""
+        """Parse a dataflow block; returns the names of its outputs."""
         body, names = self._output_names(node.body)
         outputs = _last_targets(body, names)
         self._outputs = set(map(id, outputs.values()))
@@ -714,7 +721,7 @@ class _BodyParser:
         return names
 
     def _output_names(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
-        """The statements before ``R.output(...)``, and what it names."""
+        """The statements before ``R.output(...)``, and the names of its arguments."""
         last = body[-1]
         if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
             return body, []
@@ -787,7 +794,7 @@ class _BodyParser:
             self._no_declaration()
 
     def _last(self, node: ast.stmt, suffix: str) -> tuple[str, Expr]:
-        """The last statement of a branch: what it defines, and its value."""
+        """Parse the last statement of a branch; returns the name that it defines and the value."""
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(target, ast.Name) and len(getattr(node, "targets", (0,))) == 1:
@@ -817,7 +824,7 @@ class _BodyParser:
             if len(names) == 1:
                 return names[0], self._scope.vars[names[0]]
             self.error(
-                node, f"a branch must end with one variable, this block outputs {len(names)}"
+                node, f"a branch must end with one variable, but this block outputs {len(names)}"
             )
         elif isinstance(node, ast.FunctionDef):
             self._local_function(node)
@@ -826,7 +833,7 @@ class _BodyParser:
             self._return(node)
         elif type(node) not in _STATEMENTS:
             self._unsupported(node)
-        self.error(node, "a branch must end with the assignment of what is used after the if")
+        self.error(node, "a branch must end with an assignment to the variable used after the if")
 
     def _with_outputs(self, node: ast.With) -> list[str]:
         before = dict.fromkeys(self._output_names(node.body)[1])
@@ -841,14 +848,14 @@ class _BodyParser:
         if isinstance(value, (bool, int, float, np.number, np.bool_)):
             value = self._number(node.value, value, ty)
         value = self._normal(self._converted(node.value, value), node.value)
-        plain = is_leaf(value) or type(value) is Tuple
+        plain = is_leaf(value) or isinstance(value, Tuple)
         if plain and (ty is None or (is_base_of(ty, value.ty) and is_base_of(value.ty, ty))):
             return value
         return self._emit(hint, target, value, ty, node)
 
 
 def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
-    """Return statements, also in branches and blocks."""
+    """All return statements, including those in branches and blocks."""
     for statement in statements:
         if isinstance(statement, ast.Return):
             yield statement
@@ -858,7 +865,7 @@ def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
 
 
 def _last_targets(body: Sequence[ast.stmt], names: Sequence[str]) -> dict[str, ast.AST]:
-    """The place of the last assignment of each name; what stands there is an output."""
+    """The target node of the last assignment to each name; that one defines the output."""
     open_names = set(names)
     found: dict[str, ast.AST] = {}
     for statement in reversed(body):
@@ -903,6 +910,6 @@ _HINTS: Final[dict[type, str]] = {
     ast.Try: "errors cannot be caught in a script",
     ast.Raise: "errors are raised by R.assert_op in a script",
     ast.Assert: "write R.assert_op(condition, format=message)",
-    ast.AsyncFunctionDef: "a function of Relax is defined with def",
+    ast.AsyncFunctionDef: "a Relax function is defined with def",
     ast.ClassDef: "a class cannot be inside of a function",
 }

@@ -1,8 +1,8 @@
-"""Programs as script: the text that `relaxvm.script.from_source` reads back.
+"""The printer of script, the text that `relaxvm.script.from_source` parses.
 
-The text is determined by the structure of the program and the names of its variables alone.  For
-a well-formed program p, ``from_source(p.script())`` is structurally equal to p, and printing that
-gives the same text; but private functions whose names cannot stand behind def get others.
+The text depends only on the structure of the program and the names of its variables.  For a
+well-formed program p, ``from_source(p.script())`` is structurally equal to p and prints as the same
+text, except that private functions whose names are not Python identifiers are renamed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from ..ir.expr import (
 from ..ir.infer import type_free_vars
 from ..ir.json import save_json
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
-from ..ir.nesting import roomy
-from ..ir.node import Node
+from ..ir.nesting import with_headroom
+from ..ir.node import KINDS, Node
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
@@ -63,20 +63,21 @@ __all__ = ["Printer", "as_script"]
 HEADER: Final = "from relaxvm.script import ir as I, relax as R, tir as T"
 
 WIDTH: Final = 100
-"""Signatures that are longer are written one parameter per line."""
+"""Longer signatures are written with one parameter per line."""
 
 _INDENT: Final = "    "
 
 
-@roomy("printing")
+@with_headroom("printing")
 def as_script(node: Node, complete: bool = True) -> str:
-    """Any node as script.
+    """Return any node as script.
 
-    A module begins with the imports that it needs; of a function, variables of an outer scope are
-    written by their names.
+    The text of a module begins with the imports that it needs.  In the text of a single function,
+    variables of outer scopes appear as plain names.
 
     Args:
-        complete: False leaves the contents of large constants out, for reading only.
+        complete: if false, the contents of large constants are left out, and the text cannot be
+            parsed.
     """
     printer = Printer(complete=complete)
     if isinstance(node, IRModule):
@@ -124,8 +125,8 @@ class Printer:
         self._used: set[Var] | None = None
         self._root: Function | None = None
         self._uses_module = False
-        # Symbolic variables: of the signature, not yet seen in the body; to be declared before the
-        # next statement; declared at the start of the body.
+        # Symbolic variables of the signature that have not occurred in the body yet; declarations
+        # to write before the next statement; declarations at the start of the body.
         self._of_signature: set[Var] = set()
         self._params: frozenset[Var] = frozenset()
         self._pending: list[str] = []
@@ -159,7 +160,7 @@ class Printer:
             self._line("pass")
 
     def any_function(self, func: BaseFunc, name: str, decorator: str) -> None:
-        """A function of a module, or one alone."""
+        """Print a function of a module, or a single one."""
         if isinstance(func, Function):
             self._root, self._used = func, None
             self.function(func, name, decorator)
@@ -171,7 +172,7 @@ class Printer:
     # Functions
 
     def function(self, func: Function, name: str, decorator: str) -> None:
-        """The definition of a function of Relax."""
+        """Print the definition of a Relax function."""
         names = self.names
         names.push()
         self._types.clear()
@@ -223,7 +224,7 @@ class Printer:
         self._line(f"){ret}:")
 
     def _declare_signature_if_not_int64(self) -> None:
-        """A name in a signature is an int64; the body says so if it is not."""
+        """Names in a signature are parsed as int64; declare those of other types in the body."""
         for var in [v for v in self._of_signature if v.ty.dtype != "int64"]:
             self._declare_in_prelude(var)
 
@@ -244,8 +245,8 @@ class Printer:
         self.lines.append(self._indent + text)
 
     def block(self, block: BindingBlock) -> None:
-        """The bindings of a block, under ``with R.dataflow()`` if it is one."""
-        if type(block) is not DataflowBlock:
+        """Print the bindings of a block, under ``with R.dataflow()`` for a dataflow block."""
+        if not isinstance(block, DataflowBlock):
             for binding in block.bindings:
                 self.binding(binding)
             return
@@ -254,7 +255,7 @@ class Printer:
         outputs = []
         for binding in block.bindings:
             var = binding.var
-            if type(var) is not DataflowVar:
+            if not isinstance(var, DataflowVar):
                 outputs.append(self.names.define(var, var.name))
         for binding in block.bindings:
             self.binding(binding)
@@ -262,25 +263,25 @@ class Printer:
         self._indent = self._indent[: -len(_INDENT)]
 
     def seq(self, seq: SeqExpr) -> None:
-        """The blocks of a sequence, then its value."""
+        """Print the blocks of a sequence, then its value as a statement."""
         for block in seq.blocks:
             self.block(block)
         self._statement(self.expr(seq.body))
 
     def binding(self, binding: Binding, name: str | None = None) -> None:
-        """A binding of a variable, to be called `name` if that is given."""
+        """Print a binding, with `name` in place of the variable's own name if given."""
         var: Var = binding.var
         value: Any = binding.value
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             text = f"R.match_cast({self.expr(value)}, {self.type(binding.ty)})"
             self._statement(f"{name or self._defined(var)} = {text}")
             return
-        kind = type(value)
+        kind = KINDS[type(value)]
         if kind is If:
             self.if_statement(var, value, name)
             return
         if kind is Function:
-            self._pending_first()
+            self._flush_pending()
             if self.lines and not self.lines[-1].endswith(":"):
                 self.lines.append("")
             name = name or self._defined(var)
@@ -292,30 +293,30 @@ class Printer:
         ends_branch = name is not None
         name = name or self._defined(var)
         ty = var.ty
-        if name == "_" and type(value) is Call and type(ty) is TupleType and not ty.fields:
+        if name == "_" and isinstance(value, Call) and type(ty) is TupleType and not ty.fields:
             self._statement(text)
         elif ty is None or (name == "_" and ends_branch) or self._is_evident(value, ty):
             self._statement(f"{name} = {text}")
         else:
             self._statement(f"{name}: {self.type(ty)} = {text}")
 
-    def _pending_first(self) -> None:
+    def _flush_pending(self) -> None:
         for line in self._pending:
             self._line(line)
         self._pending.clear()
 
     def bound(self, value: Expr) -> str:
-        """The text of an expression where a bare number would be a tensor, as on the right side
-        of an assignment."""
+        """The text of an expression where a plain number would be parsed as a tensor, such as on
+        the right side of an assignment."""
         if type(value) is IntImm and value.ty.dtype in ("int64", "bool"):
             return f"R.prim_value({self.scalar(value)})"
         return self.expr(value)
 
     def _is_evident(self, value: Any, ty: Type) -> bool:
-        """Whether the type is plain from the text of the value."""
-        if type(value) is Call:
+        """Whether the type is evident from the text of the value."""
+        if isinstance(value, Call):
             return len(value.ty_args) == 1 and self.type(value.ty_args[0]) == self.type(ty)
-        return type(value) in _EVIDENT and self.type(value.ty) == self.type(ty)
+        return KINDS[type(value)] in _EVIDENT and self.type(value.ty) == self.type(ty)
 
     def _define(self, var: Var) -> str:
         if is_throwaway(var.name) and var not in self._uses():
@@ -326,7 +327,7 @@ class Printer:
         return self.names.get(var) or self._define(var)
 
     def _uses(self) -> set[Var]:
-        """Variables with names of what is not used that are used all the same."""
+        """Variables that are used although their names are those of unused values."""
         if self._used is None:
             self._used = set()
             if self._root is not None:
@@ -367,7 +368,7 @@ class Printer:
     # Expressions
 
     def fragment(self, node: Node) -> str:
-        """The text of an expression, a type or a global info by itself."""
+        """The text of a single expression, type or global info."""
         if isinstance(node, Type):
             return self.type(node)
         if type(node).__module__.startswith("relaxvm.tir."):
@@ -375,8 +376,8 @@ class Printer:
         return self.expr(node) if isinstance(node, Expr) else self.value(node)
 
     def expr(self, expr: Any) -> str:
-        """The text of an expression where one is expected."""
-        method = _EXPR.get(type(expr))
+        """The text of an expression."""
+        method = _EXPR.get(KINDS[type(expr)])
         if method is not None:
             return method(self, expr)
         if isinstance(expr, Expr) and type(expr.ty) is PrimType:
@@ -384,7 +385,7 @@ class Printer:
         return f"<{type(expr).__name__}>"
 
     def exprs(self, exprs: Iterable[Expr]) -> str:
-        """Several, between commas."""
+        """The texts of several expressions, separated by commas."""
         return ", ".join([self.expr(e) for e in exprs])
 
     def _var(self, var: Var) -> str:
@@ -405,7 +406,7 @@ class Printer:
         return name
 
     def _other_scalar(self, expr: Expr) -> str:
-        method = _EXPR.get(type(expr))
+        method = _EXPR.get(KINDS[type(expr)])
         return self._of_tir(expr) if method is None else method(self, expr)
 
     def _of_tir(self, node: Node) -> str:
@@ -417,15 +418,15 @@ class Printer:
         if self.is_of_module(var):
             self._uses_module = True
             return f"cls.{self._functions[var.name_hint]}"
-        # A call of it needs the type when it is read; for a person it is too long.
-        return self.loose_var(var, is_typed=self._complete and self._declares)
+        # The parser needs the type for calls; in text for a reader it would be too long.
+        return self.foreign_global_var(var, is_typed=self._complete and self._declares)
 
     def is_of_module(self, var: GlobalVar) -> bool:
-        """Whether a function is in the module that is printed."""
+        """Whether a function is defined in the module that is printed."""
         return self._module is not None and var.name_hint in self._module
 
-    def loose_var(self, var: GlobalVar, *, is_typed: bool) -> str:
-        """A function that is not in the module that is printed."""
+    def foreign_global_var(self, var: GlobalVar, *, is_typed: bool) -> str:
+        """The text of a function that is not defined in the module that is printed."""
         ty = f", {self.type(var.ty)}" if is_typed and type(var.ty) is FuncType else ""
         return f"I.GlobalVar({quoted(var.name_hint)}{ty})"
 
@@ -455,12 +456,13 @@ class Printer:
         return self.group(expr.fields) if expr.fields else "R.tuple()"
 
     def group(self, exprs: tuple[Expr, ...]) -> str:
-        """Several, in parentheses."""
+        """The text of several expressions in parentheses, as a Python tuple."""
         return f"({self.bare(exprs)}{',' * (len(exprs) == 1)})"
 
     def bare(self, exprs: Iterable[Expr]) -> str:
-        """Several, where a string in quotes is taken as an expression."""
-        return ", ".join([quoted(e.value) if type(e) is StringImm else self.expr(e) for e in exprs])
+        """The texts of several expressions, where a string literal is accepted as an expression."""
+        texts = [quoted(e.value) if isinstance(e, StringImm) else self.expr(e) for e in exprs]
+        return ", ".join(texts)
 
     def _tuple_getitem(self, expr: TupleGetItem) -> str:
         if isinstance(expr.tuple_value, Var):
@@ -469,9 +471,9 @@ class Printer:
 
     def _call(self, call: Call) -> str:
         op = call.op
-        if type(op) is Op:
+        if isinstance(op, Op):
             return self._op_call(op, call)
-        if type(op) is ExternFunc:
+        if isinstance(op, ExternFunc):
             options = self.keywords(call.attrs) + self.types_option("ty_args", call.ty_args)
             args = [self.bare((e,)) for e in call.args]
             return f"R.call_packed({', '.join([quoted(op.global_symbol), *args, *options])})"
@@ -497,7 +499,7 @@ class Printer:
     # Parts of calls
 
     def types_option(self, keyword: str, types: tuple[Type, ...]) -> list[str]:
-        """``keyword=type``, or of several types ``keyword=(type, type)``."""
+        """``keyword=type``, or ``keyword=(type, type)`` for several types."""
         if not types:
             return []
         if len(types) == 1:
@@ -505,7 +507,7 @@ class Printer:
         return [f"{keyword}=({', '.join(map(self.type, types))})"]
 
     def keywords(self, attrs: Mapping[str, Any]) -> list[str]:
-        """``name=value`` of attributes."""
+        """``name=value`` for each attribute."""
         return [f"{name}={self.value(value)}" for name, value in attrs.items()]
 
     # Types
@@ -535,7 +537,7 @@ class Printer:
 
     def _tensor_type(self, ty: TensorType) -> str:
         parts = []
-        dims = ty.dims if type(ty.shape) is ShapeExpr else None
+        dims = ty.dims if isinstance(ty.shape, ShapeExpr) else None
         if dims is not None:
             parts.append(f"({self._dims(dims)}{',' * (len(dims) == 1)})")
         elif ty.shape is not None:
@@ -549,10 +551,10 @@ class Printer:
         return f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor"
 
     def vdevice(self, device: VDevice) -> str:
-        """A device as its place among the module's devices of that target, ``"llvm:1"``."""
+        """A device as its index among the module's devices of the same target, ``"llvm:1"``."""
         devices = self._module.global_infos.get("vdevice", []) if self._module is not None else []
-        alike = [d for d in devices if isinstance(d, VDevice) and d.target == device.target]
-        for place, other in enumerate(alike):
+        candidates = [d for d in devices if isinstance(d, VDevice) and d.target == device.target]
+        for place, other in enumerate(candidates):
             if self.value(other) == self.value(device):
                 return quoted(f"{device.target}:{place}")
         return self.value(device)
@@ -582,7 +584,7 @@ class Printer:
     # Values of attributes
 
     def value(self, value: Any) -> str:
-        """The text of a value of an attribute."""
+        """The text of an attribute value."""
         if isinstance(value, str):
             return quoted(value)
         if isinstance(value, float):
@@ -611,7 +613,7 @@ class Printer:
             return f"T.{value.ty.dtype}({value.value})"
         if isinstance(value, Type):
             return self.type(value)
-        if isinstance(value, Expr) and (type(value) in _EXPR or type(value.ty) is PrimType):
+        if isinstance(value, Expr) and (KINDS[type(value)] in _EXPR or type(value.ty) is PrimType):
             return self.expr(value)
         if isinstance(value, np.ndarray):
             return f"{constant_text(value, complete=self._complete)}.data"
@@ -623,7 +625,7 @@ class Printer:
 
 
 class _Uses(ExprVisitor):
-    """Collects used variables whose names say they are not."""
+    """Collects used variables whose names are those of unused values."""
 
     def __init__(self, found: set[Var]) -> None:
         self._found = found
@@ -645,18 +647,18 @@ class _Uses(ExprVisitor):
 
 
 def _last_binding(seq: SeqExpr) -> Binding | None:
-    """The last binding of a branch, if the branch is its value and it can be written as an
-    assignment to what the branch defines."""
-    if not seq.blocks or type(seq.blocks[-1]) is DataflowBlock or not seq.blocks[-1].bindings:
+    """The last binding of a branch if its variable is the value of the branch, so that it can be
+    written as an assignment to the variable that the branch defines; else None."""
+    if not seq.blocks or isinstance(seq.blocks[-1], DataflowBlock) or not seq.blocks[-1].bindings:
         return None
     last = seq.blocks[-1].bindings[-1]
     if last.var is not seq.body:
         return None
-    if type(last) is MatchCast:
+    if isinstance(last, MatchCast):
         return last
     assert isinstance(last, VarBinding)
     value = last.value
-    if type(value) in (Tuple, Function) or is_leaf(value):
+    if isinstance(value, (Tuple, Function)) or is_leaf(value):
         return None
     return last
 

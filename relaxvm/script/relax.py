@@ -1,6 +1,6 @@
-"""``R``: functions of Relax, their types, their values, and every operator.
+"""The namespace ``R`` of script: Relax functions, types, values and operators.
 
-What is not defined here is a constructor of `relaxvm.op`: ``R.nn.softmax`` is
+Names that are not defined here are constructors of `relaxvm.op`: ``R.nn.softmax`` is
 ``relaxvm.op.nn.softmax``.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from .. import op as _op
+from ..dtypes import as_dtype, dtype_name
 from ..errors import did_you_mean
 from ..ir.expr import (
     Call,
@@ -32,7 +33,7 @@ from ..ir.expr import (
 from ..ir.expr import Tuple as _TupleExpr
 from ..ir.module import VDevice
 from ..ir.op import Op
-from ..values import as_dtype, device, dtype_name
+from ..values import device
 from . import type_forms
 from .constants import array_of_bytes
 from .entry import decorated_function
@@ -88,18 +89,18 @@ def function(
     pure: bool = True,
     check_well_formed: bool = True,
 ) -> typing.Any:
-    """Decorator: the Python function is the text of a function of Relax, which takes its place; in
-    a class, it waits for `I.ir_module`.
+    """Decorator: parse the Python function and replace it by a Relax function.  In a class, it is
+    parsed by `I.ir_module`.
 
     Args:
-        private: whether only the module can call it: it has no attribute "global_symbol".
-        pure: whether a call has no effect but its result.
-        check_well_formed: whether to refuse a function that is not well-formed.
+        private: if true, only the module can call it: it gets no attribute "global_symbol".
+        pure: whether a call has no side effects.
+        check_well_formed: whether to reject a function that is not well-formed.
 
     Raises:
-        DiagnosticError: the script is wrong.
+        DiagnosticError: there is an error in the script.
     """
-    # Options are read from the text by the parser, which sees functions of classes as well.
+    # The parser reads the options from the text, since in a class only that is parsed.
     if func is not None:
         return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
 
@@ -110,23 +111,23 @@ def function(
 
 
 def func_attr(attrs: Mapping[builtins.str, typing.Any]) -> FunctionAttrs:
-    """Attributes of the function, as a statement."""
+    """``R.func_attr({...})``: a statement that sets attributes of the function."""
     return FunctionAttrs(attrs)
 
 
 def dataflow() -> Dataflow:
-    """``with R.dataflow():`` begins a block of bindings without effects."""
+    """``with R.dataflow():`` begins a block of bindings without side effects."""
     return Dataflow()
 
 
 def output(*variables: typing.Any) -> Output:
-    """The last statement of a dataflow block: variables that are seen after it."""
+    """The last statement of a dataflow block: the variables that are visible after it."""
     return Output(variables)
 
 
 def match_cast(value: typing.Any, ty: typing.Any) -> MatchCastPair:
-    """``y = R.match_cast(x, type)``: check when the program runs that x is of the type, and define
-    the symbolic variables that are new in it."""
+    """``y = R.match_cast(x, type)``: check at run time that x has the type, and define the symbolic
+    variables that are new in it."""
     return MatchCastPair(convert_to_expr(value), type_forms.type_of(ty))
 
 
@@ -151,7 +152,7 @@ def dtype(value: typing.Any) -> DataTypeImm:
 
 
 def const_bytes(data: builtins.str, shape: Sequence[int], dtype: builtins.str) -> Constant:
-    """A constant by its bytes, in base64, C order and little endian."""
+    """A constant tensor from its bytes in base64, in C order and little endian."""
     return Constant(array_of_bytes(data, shape, dtype))
 
 
@@ -165,7 +166,7 @@ def _tuple(*fields: typing.Any) -> _TupleExpr:
     return _TupleExpr(fields)
 
 
-# Calls that are given types
+# Calls with type arguments
 
 
 def emit_with_ty(
@@ -174,10 +175,10 @@ def emit_with_ty(
     ty_args: typing.Any = (),
     attrs: Mapping[builtins.str, typing.Any] | None = None,
 ) -> Call:
-    """A call of an operator by its name, as it is.
+    """A call of an operator by its name, without its constructor.
 
     Args:
-        op: name of the operator, with "relax.".
+        op: the full name of the operator, beginning with "relax.".
         args: the arguments.
         ty_args: type arguments, one or several.
         attrs: attributes.
@@ -193,7 +194,7 @@ def emit_with_ty(
 def _with_types(
     make: _Callable[..., typing.Any], keyword: builtins.str, position: int | None
 ) -> typing.Any:
-    """A constructor that is given Types, for what is written as types in a script."""
+    """Wrap a constructor with type arguments so that it accepts types as written in script."""
 
     def construct(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         if keyword in kwargs:
@@ -216,11 +217,11 @@ def _types(value: typing.Any) -> Type | list[Type] | None:
 
 
 def _to_vdevice(data: Expr, dst_vdevice: VDevice | builtins.str) -> typing.Any:
-    """``relaxvm.op.to_vdevice``, with the device by its name as well."""
+    """``relaxvm.op.to_vdevice``; the device may also be given by name."""
     if isinstance(dst_vdevice, builtins.str):
         parser = CURRENT.get()
         if parser is None:
-            raise TypeError("R.to_vdevice: names of devices are known in a module only")
+            raise TypeError("R.to_vdevice: names of devices are known only in a module")
         dst_vdevice = parser.scope.vdevice(dst_vdevice)
     return _op.to_vdevice(data, dst_vdevice)
 
@@ -237,7 +238,7 @@ _WITH_TYPES: Final[dict[builtins.str, tuple[builtins.str, int | None]]] = {
     "invoke_closure": ("ty_args", 2),
     "invoke_pure_closure": ("ty_args", 2),
 }
-"""Constructor -> the parameter that takes types, and its position."""
+"""Constructor -> the parameter for types, and its position."""
 
 _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "str": _string,
@@ -245,7 +246,7 @@ _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "to_vdevice": _to_vdevice,
     "emit_with_type": emit_with_ty,
 }
-"""What has the name of a builtin, or another name as well."""
+"""Attributes of ``R`` that have the name of a Python builtin, and aliases."""
 
 
 def __getattr__(name: builtins.str) -> typing.Any:

@@ -1,7 +1,7 @@
 """Scalar expressions as text, with the fewest parentheses.
 
-Python's operators fold constants and drop neutral elements when the text is parsed.  A node that
-they would not give back, such as ``n * 1``, is written by the name of its class: ``T.Mul(n, 1)``.
+When the text is parsed, Python's operators fold constants and drop neutral elements.  A node that
+they would not create, such as ``n * 1``, is written with the name of its class: ``T.Mul(n, 1)``.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _MAKE: Final[dict[type, Callable[[Any, Any], Expr]]] = {
     prim.Max: prim.maximum,
     prim.Mod: prim.truncmod,
 }
-"""Class -> what the text would be evaluated by."""
+"""Class -> the function that evaluates the operator when the text is parsed."""
 
 
 def float_text(value: float) -> str:
-    """A float as the argument of a type: digits, or "nan", "inf", "-inf" in quotes."""
+    """Return a float as text: digits, or "nan", "inf" or "-inf" in quotes."""
     return repr(value) if math.isfinite(value) else f'"{value}"'
 
 
@@ -76,10 +76,10 @@ class ScalarText:
     """Prints scalars: ``text(expr)``.
 
     Args:
-        var: name of a variable.
-        other: text of an expression that is no arithmetic (a call, a load); an atom.
-        plain_int: data type whose constants are written as bare numbers.
-        dtype: how a data type is written, as a callee.
+        var: returns the name of a variable.
+        other: returns the text of other expressions (calls, loads); it needs no parentheses.
+        plain_int: the data type whose constants are written as plain numbers.
+        dtype: returns the text of a data type as a callee, such as ``T.int32``.
     """
 
     __slots__ = ("_dtype", "_other", "_plain_int", "_var")
@@ -109,7 +109,7 @@ class ScalarText:
         if cls in _INFIX:
             return self._infix(expr, cls)
         if cls in _BY_NAME:
-            if _gives_back(expr, cls):
+            if _round_trips(expr, cls):
                 return f"T.{_BY_NAME[cls]}({self(expr.a)}, {self(expr.b)})", _ATOM
             return self._raw(cls.__name__, expr.a, expr.b)
         if cls is FloatImm:
@@ -126,11 +126,11 @@ class ScalarText:
         return self._other(expr), _ATOM
 
     def _raw(self, name: str, *operands: Expr) -> tuple[str, int]:
-        """A node by the name of its class: as it is, where operators would make another."""
+        """A node by the name of its class, for which the operator would create another node."""
         return f"T.{name}({', '.join(map(self._typed, operands))})", _ATOM
 
     def _typed(self, expr: Any) -> str:
-        """The text where no other operand tells the data type of a number."""
+        """The text in a context that does not determine the data type of a plain number."""
         if type(expr) is IntImm and expr.ty.dtype != "bool":
             return f"{self._dtype(expr.ty.dtype)}({expr.value})"
         return self(expr)
@@ -147,7 +147,7 @@ class ScalarText:
         a, left = self._text(expr.a)
         b, right = self._text(expr.b)
         symbol, precedence, chains = _INFIX[cls]
-        if (symbol == "/" and not prim.is_float(expr.ty.dtype)) or not _gives_back(expr, cls):
+        if (symbol == "/" and not prim.is_float(expr.ty.dtype)) or not _round_trips(expr, cls):
             if _is_truncdiv(expr, cls):
                 return f"T.truncdiv({a}, {b})", _ATOM
             return self._raw(cls.__name__, expr.a, expr.b)
@@ -172,8 +172,8 @@ def _constants(expr: Any) -> bool:
     return type(expr.a) in (IntImm, FloatImm) and type(expr.b) in (IntImm, FloatImm)
 
 
-def _gives_back(expr: Any, cls: type) -> bool:
-    """Whether the operator, applied to the operands, makes the same node."""
+def _round_trips(expr: Any, cls: type) -> bool:
+    """Whether the operator applied to the operands creates an equal node."""
     a: Any = expr.a
     b: Any = expr.b
     x, y = type(a), type(b)
@@ -187,7 +187,7 @@ def _gives_back(expr: Any, cls: type) -> bool:
     if _constants(expr) or a.ty.dtype != b.ty.dtype:
         return False
     if x is IntImm and (cls is prim.LShift or cls is prim.RShift):
-        return False  # Python's numbers have no shift by an expression
+        return False  # a plain Python number cannot be shifted by an expression
     if cls is prim.Div and not prim.is_float(a.ty.dtype):
         return True
     made: Any = _MAKE[cls](a, b)

@@ -1,4 +1,4 @@
-"""What names mean while a script is read."""
+"""Scopes: the values of names while a script is parsed."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from ..ir.module import VDevice
 __all__ = ["CURRENT", "MISSING", "Scope"]
 
 MISSING: Final = object()
-"""What a name means that nothing is known of."""
+"""The value of an undefined name."""
 
 
 class Scope:
-    """Names of a script and, beyond them, of the Python code around it.
+    """The names of a script and of the surrounding Python code.
 
-    A frame is a function, a branch or a dataflow block: what is defined in it is forgotten at its
-    end, and what was hidden by it is seen again.
+    A frame is a function, a branch or a dataflow block.  At its end its names are removed, and
+    names that they had hidden become visible again.
 
     Attributes:
-        vars: names of the script -> what they mean.
-        outside: names of Python around it.
-        gone: name -> why it is not seen any more, for messages.
-        in_signature: strings in types are left for later, as they may declare what they name.
+        vars: names of the script -> their values.
+        outside: names of the surrounding Python code -> their values.
+        out_of_scope: names that went out of scope -> why, for messages.
+        in_signature: true while a signature is parsed: strings in types may declare variables and
+            are resolved later.
     """
 
-    __slots__ = ("_log", "_starts", "gone", "in_signature", "outside", "vars", "vdevices")
+    __slots__ = ("_log", "_starts", "in_signature", "out_of_scope", "outside", "vars", "vdevices")
 
     def __init__(self, outside: Mapping[str, Any]) -> None:
         self.vars: dict[str, Any] = {}
         self.outside = {**vars(builtins), **outside}
-        self.gone: dict[str, str] = {}
+        self.out_of_scope: dict[str, str] = {}
         self.vdevices: list[VDevice] = []
         self.in_signature = False
         self._log: list[tuple[str, Any]] = []
         self._starts: list[int] = []
 
     def get(self, name: str) -> Any:
-        """What a name means, or `MISSING`."""
+        """Return the value of a name, or `MISSING`."""
         found = self.vars.get(name, MISSING)
         if found is not MISSING:
             return found
@@ -52,7 +53,7 @@ class Scope:
         return found
 
     def define(self, name: str, value: Any) -> None:
-        """Give a name a meaning, until the end of the frame."""
+        """Define a name until the end of the frame."""
         self._log.append((name, self.vars.get(name, MISSING)))
         self.vars[name] = value
 
@@ -61,11 +62,11 @@ class Scope:
         self._starts.append(len(self._log))
 
     def pop(self, why: str = "", *, keep_symbols: bool = False) -> None:
-        """End it.
+        """End the frame.
 
         Args:
-            why: where names of it were defined, for the message if they are used later.
-            keep_symbols: let symbolic variables stay, as after a dataflow block.
+            why: where its names were defined, for the message if they are used later.
+            keep_symbols: keep symbolic variables in scope, as after a dataflow block.
         """
         start = self._starts.pop()
         undone = self._log[start:]
@@ -73,33 +74,33 @@ class Scope:
         symbols: dict[str, Any] = {}
         for name, before in reversed(undone):
             value = self.vars.pop(name, MISSING)
-            if keep_symbols and type(value) is Var and type(value.ty) is PrimType:
+            if keep_symbols and isinstance(value, Var) and type(value.ty) is PrimType:
                 symbols.setdefault(name, value)
             elif why:
-                self.gone[name] = why
+                self.out_of_scope[name] = why
             if before is not MISSING:
                 self.vars[name] = before
         for name, value in symbols.items():
             self.define(name, value)
 
     def vdevice(self, text: str) -> VDevice:
-        """The device of the module that is named as "llvm" or "llvm:1": of those of that target,
-        the first, or the one of that place.
+        """Return the module's device named "llvm" or "llvm:1": the first one of that target, or the
+        one with that index among them.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no such device.
         """
         target, _, place = text.partition(":")
         place = place.partition(":")[0]
-        alike = [device for device in self.vdevices if device.target == target]
+        candidates = [device for device in self.vdevices if device.target == target]
         index = int(place) if place else 0
-        if index < len(alike):
-            return alike[index]
+        if index < len(candidates):
+            return candidates[index]
         raise ValueError(
-            f"vdevice {text!r}: the module has {len(alike)} of target {target!r}; "
+            f"vdevice {text!r}: the module has {len(candidates)} of target {target!r}; "
             "I.module_global_infos declares them"
         )
 
 
 CURRENT: ContextVar[Any] = ContextVar("relaxvm_script", default=None)
-"""The parser that is at work: it has `dimension(text) -> Expr` and a `scope`."""
+"""The active parser: an object with a method `dimension(text) -> Expr` and a `scope`."""

@@ -1,4 +1,4 @@
-"""Signatures of functions: parameters, and the symbolic variables that their types declare."""
+"""Parsing of signatures: parameters, and the symbolic variables that their types declare."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
+from ..executable.debug_info import Span
 from ..ir.expr import Expr, FuncType, PrimType, Type, Var, int_imm
-from ..source import Span
 from .evaluate import Evaluator
 from .scope import MISSING
 from .type_forms import DTypeMaker, PendingType, annotation
@@ -16,11 +16,11 @@ __all__ = ["Signature", "read_signature"]
 
 
 class Signature:
-    """What is known of a function before its body is read.
+    """The signature of a function.
 
     Attributes:
         params: the parameters.
-        ret: the type of the result that is written, None if none is.
+        ret: the declared type of the result, or None.
         names: parameters and symbolic variables by name.
     """
 
@@ -37,11 +37,11 @@ class Signature:
 
 
 def read_signature(evaluator: Evaluator, node: ast.FunctionDef) -> Signature:
-    """Read the parameters and the result of a function.
+    """Parse the parameters and the result type of a function.
 
-    A dimension that is a name in quotes declares a symbolic variable, in all of the signature; its
-    data type is int64, unless ``n = T.int32()`` in the body says otherwise.  Other strings are
-    expressions of what is declared.
+    A dimension that is a name in quotes declares a symbolic variable for the whole signature; its
+    data type is int64, unless the body declares it by ``n = T.int32()``.  Other strings are
+    expressions over the declared variables.
     """
     scope = evaluator.scope
     _check_parameters(evaluator, node.args)
@@ -58,9 +58,9 @@ def _check_parameters(evaluator: Evaluator, args: ast.arguments) -> None:
     source = evaluator.source
     for other in (args.vararg, args.kwarg, *args.kwonlyargs):
         if other is not None:
-            source.error(other, "a function of Relax has positional parameters only")
+            source.error(other, "a Relax function has only positional parameters")
     for default in args.defaults:
-        source.error(default, "a parameter of a function of Relax has no default")
+        source.error(default, "a parameter of a Relax function cannot have a default")
     seen: set[str] = set()
     for arg in [*args.posonlyargs, *args.args]:
         if arg.arg in seen:
@@ -87,7 +87,7 @@ class _Reader:
         for arg in self._args:
             ty = self._annotation(arg.annotation)
             annotations.append(ty)
-            if isinstance(ty, PrimType):  # types that follow may mention it without quotes
+            if isinstance(ty, PrimType):  # later types may mention it without quotes
                 self._define(arg.arg, Var(arg.arg, ty, self._evaluator.source.span(arg)))
         returns = None if self._node.returns is None else self._annotation(self._node.returns)
         nodes = [*(arg.annotation for arg in self._args), self._node.returns]
@@ -100,7 +100,7 @@ class _Reader:
         names = {**self._names}
         for name in {n.id for n in _names_in(self._node)}:
             value = scope.vars.get(name)
-            if type(value) is Var and type(scope.outside.get(name)) is TypeVar:
+            if isinstance(value, Var) and type(scope.outside.get(name)) is TypeVar:
                 names.setdefault(name, value)
         return Signature(params, ret, names)
 
@@ -188,7 +188,7 @@ def _parsed(text: str) -> ast.expr:
         try:
             found = ast.parse(text.strip(), mode="eval").body
         except SyntaxError:
-            raise ValueError(f"dimension {text!r} is no expression") from None
+            raise ValueError(f"dimension {text!r} is not an expression") from None
         if len(_PARSED) > 1000:
             _PARSED.clear()
         _PARSED[text] = found
@@ -203,10 +203,11 @@ def _identifiers(text: str) -> list[str]:
 
 
 def dimension(evaluator: Evaluator, text: str) -> Expr:
-    """The scalar that a dimension in quotes means.
+    """Return the scalar for a dimension in quotes.
 
     Raises:
-        ValueError, TypeError: it means none.
+        ValueError: it is not an expression, or a name in it is not defined.
+        TypeError: it is not an integer scalar.
     """
     value = evaluator.scope.get(text)
     if value is MISSING:

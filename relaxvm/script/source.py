@@ -1,4 +1,4 @@
-"""Where script comes from: files, texts, and the places in them that messages point to."""
+"""Sources of script: files, texts, and the locations in them that messages point to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import CodeType
 from typing import Any, Final, NoReturn
 
 from ..errors import DiagnosticError, NestingError
-from ..ir.nesting import deepest_chain, uncollected
-from ..source import Span, underlined
+from ..executable.debug_info import Span
+from ..executable.underline import underlined
+from ..ir.nesting import deepest_chain, gc_paused
 
 __all__ = ["Source"]
 
@@ -18,9 +19,9 @@ Definition = ast.ClassDef | ast.FunctionDef
 
 
 class Source:
-    """A text of Python, parsed, and the name of the file that it is of.
+    """A parsed Python text and the name of its file.
 
-    Lines and columns of syntax trees are those of the file.
+    Lines and columns in syntax trees are those of the file.
     """
 
     __slots__ = ("_ascii", "_definitions", "_lines", "file", "text", "tree")
@@ -32,12 +33,12 @@ class Source:
         self._lines: list[str] | None = None
         self._definitions: dict[str, list[Definition]] | None = None
         try:
-            with uncollected:
+            with gc_paused:
                 self.tree = ast.parse(text)
         except SyntaxError as error:
             line, column = error.lineno or 1, max(error.offset or 1, 1)
             self.fail(Span(file, line, column), f"{error.msg}; a script is Python by its syntax")
-        except (RecursionError, MemoryError) as error:  # Python says either of what is too deep
+        except (RecursionError, MemoryError) as error:  # raised by Python's parser for deep nesting
             self.fail(
                 Span(file, 1, 1),
                 f"nested too deeply for the parser of Python ({error}); bind parts of expressions "
@@ -47,13 +48,13 @@ class Source:
 
     @property
     def lines(self) -> list[str]:
-        """The lines, without their ends."""
+        """The lines, without line ends."""
         if self._lines is None:
             self._lines = self.text.splitlines()
         return self._lines
 
     def span(self, node: Any) -> Span:
-        """The place of a node of the syntax tree."""
+        """Return the location of a node of the syntax tree."""
         if self._ascii:
             return Span(
                 self.file,
@@ -71,7 +72,7 @@ class Source:
         )
 
     def _column(self, line: int, offset: int) -> int:
-        """Python counts columns in bytes of UTF-8; we do in characters."""
+        """Convert a column from bytes of UTF-8, as in Python's syntax trees, to characters."""
         return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
 
     def error(self, node: Any, message: str) -> NoReturn:
@@ -85,8 +86,8 @@ class Source:
         others: Sequence[str] = (),
         kind: type[DiagnosticError] = DiagnosticError,
     ) -> NoReturn:
-        """Raise a `DiagnosticError`: the place, the message, the line and carets under it, and
-        lines of what else is wrong."""
+        """Raise a `DiagnosticError` with the location, the message, the source line with carets
+        under it, and one line for each of the `others`."""
         text = f"{span}: {message}"
         if span.line <= len(self.lines):
             line = self.lines[span.line - 1]
@@ -103,16 +104,15 @@ class Source:
 
     @classmethod
     def of_file(cls, file: str, namespace: Mapping[str, Any]) -> Source:
-        """The text of a file that Python runs, also of a cell of a notebook or an example of
-        doctest.
+        """Return the source of a file that Python runs; also of a notebook cell or a doctest.
 
         Raises:
-            OSError: it is not to be had, as of code that was given to `exec`.
+            OSError: the text is not available, as for code that was passed to `exec`.
         """
         linecache.checkcache(file)
         lines = linecache.getlines(file, dict(namespace))
         if not lines:
-            raise OSError(f"{file}: there is no source text; give it to from_source instead")
+            raise OSError(f"{file}: there is no source text; pass the text to from_source instead")
         if _LAST and _LAST[0].file == file and _LAST_LINES[0] is lines:
             return _LAST[0]
         source = cls("".join(lines), file)
@@ -120,19 +120,19 @@ class Source:
         return source
 
     def function_at(self, code: CodeType) -> ast.FunctionDef:
-        """The definition of a function that Python has compiled."""
+        """Return the definition of a function that Python has compiled."""
         found = self._defined(ast.FunctionDef, code.co_name, code.co_firstlineno)
         if found is None:
-            raise OSError(f"{self.file}: function {code.co_name!r} is not in the file any more")
+            raise OSError(f"{self.file}: function {code.co_name!r} is no longer in the file")
         assert isinstance(found, ast.FunctionDef)
         return found
 
     def class_at(self, name: str, line: int, inner_lines: list[int]) -> ast.ClassDef:
-        """The definition of a class.
+        """Return the definition of a class.
 
         Args:
-            line: one of its decorators or of its header, if known.
-            inner_lines: of functions that are defined in it.
+            line: a line of its decorators or its header, if known.
+            inner_lines: lines of functions that are defined in it.
         """
         found = self._defined(ast.ClassDef, name, line)
         if found is None:
@@ -149,7 +149,7 @@ class Source:
         return found
 
     def _defined(self, kind: type, name: str, line: int) -> Definition | None:
-        """The definition of a name whose decorators and header hold a line."""
+        """The definition of a name whose decorators or header include a line."""
         for node in self._all(name):
             first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
             if type(node) is kind and first <= line <= node.lineno:
@@ -166,7 +166,8 @@ class Source:
 
 
 def _definitions(statements: list[Any]) -> Iterator[Definition]:
-    """All definitions in order, without recursion: an elif is nested in the if before it."""
+    """All definitions in order; without recursion, since each elif is nested in the if before it.
+    """
     work = statements[::-1]
     while work:
         node = work.pop()
@@ -178,6 +179,6 @@ def _definitions(statements: list[Any]) -> Iterator[Definition]:
                 work += reversed(inner)
 
 
-# The file that was read last, as one file often holds many programs, with the lines it was made of.
+# A cache of one entry: the file that was read last, since one file often contains many programs.
 _LAST: Final[list[Source]] = []
 _LAST_LINES: Final[list[list[str]]] = []

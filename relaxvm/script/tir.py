@@ -1,6 +1,6 @@
-"""``T``: scalars and functions of loops.
+"""The namespace ``T`` of script: scalars and TIR functions.
 
-Scalar functions are those of `relaxvm.tir.intrinsics`; data types are names here, as ``T.int64``.
+Scalar functions are those of `relaxvm.tir.intrinsics`; data types are names, such as ``T.int64``.
 
 Source: ``tvm.script.tirx`` of apache-tvm 0.27.
 """
@@ -41,16 +41,16 @@ def prim_func(
     check_well_formed: builtins.bool = True,
     s_tir: builtins.bool = True,
 ) -> Any:
-    """Decorator: the function is the text of a `PrimFunc`, which takes its place.
+    """Decorator: parse the Python function and replace it by a `PrimFunc`.
 
     Args:
-        func: the function, where the decorator is not called.
-        private: whether it has no name of its own (no attribute "global_symbol").
-        check_well_formed: whether to refuse a function that is not well-formed.
-        s_tir: taken for compatibility; blocks are always allowed.
+        func: the function, if the decorator is used without parentheses.
+        private: if true, it gets no attribute "global_symbol".
+        check_well_formed: whether to reject a function that is not well-formed.
+        s_tir: accepted for compatibility and ignored; blocks are always allowed.
 
     Raises:
-        DiagnosticError: the script is wrong.
+        DiagnosticError: there is an error in the script.
     """
     if func is not None:
         return _decorated_function(func, sys._getframe(1), "T.prim_func", check_well_formed)
@@ -68,7 +68,7 @@ prim_func.script_kind = "tir"  # type: ignore[attr-defined]
 
 
 def _raw(cls: Any) -> Any:
-    """A node just as it is, without folding: of numbers, constants of the other's data type."""
+    """Return a constructor of a node without folding; numbers get the other operand's data type."""
 
     def make(*operands: Any) -> Any:
         dtype = next((o.dtype for o in operands if isinstance(o, Expr)), _forms.PLAIN_INT.get())
@@ -86,24 +86,24 @@ def _number(value: Any, dtype: str) -> Expr:
 
 
 def Cast(dtype: str, value: Any) -> Expr:
-    """A scalar in another data type."""
+    """A scalar converted to another data type, as a node."""
     return _prim.Cast(str(dtype), _number(value, _forms.PLAIN_INT.get()))
 
 
 def cast(value: Any, dtype: str) -> Expr:
-    """A scalar in another data type; a constant is converted at once."""
+    """A scalar converted to another data type; constants are folded."""
     return _prim.cast(value, str(dtype))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> Expr:
-    """One of two values; both may be evaluated."""
+    """`true_value` if `condition` else `false_value`; both may be evaluated."""
     values = (true_value, false_value)
     dtype = next((v.dtype for v in values if isinstance(v, Expr)), _forms.PLAIN_INT.get())
     return _prim.Select(_prim.as_scalar(condition), *[_number(v, dtype) for v in values])
 
 
 def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
-    """`expr`, in which variables stand for values."""
+    """`expr`, in which variables are bound to values."""
     result = _prim.as_scalar(expr)
     for var, value in reversed(list(where.items())):
         result = _prim.Let(var, _prim.as_scalar(value, var.ty.dtype), result)
@@ -111,7 +111,7 @@ def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
 
 
 def Call(*parts: Any, ret_ty: Any = None) -> Expr:
-    """A call of an operator, by the operator or its name, without inference:
+    """A call of an operator, given by the operator or its name, without type inference:
     ``T.Call(dtype, op, args)`` or ``T.Call(op, args, ret_ty=dtype)``."""
     dtype, op, args = parts if ret_ty is None else (ret_ty, *parts)
     if isinstance(op, str):
@@ -143,16 +143,16 @@ handle = DTypeMaker("handle")
 
 
 class Buffer:
-    """``T.Buffer(shape, dtype)``: the type of a parameter that is a buffer."""
+    """``T.Buffer(shape, dtype)``: the type of a buffer parameter."""
 
     def __new__(cls, shape: Any, dtype: str = "float32", **layout: Any) -> Any:
-        """A buffer; strings in the shape are expressions of symbolic variables."""
+        """Return a buffer; strings in the shape are expressions over symbolic variables."""
         return _forms.make_buffer(shape, dtype, **layout)
 
 
 def match_buffer(param: Any, shape: Any = None, dtype: str = "float32", **layout: Any) -> Any:
-    """``A = T.match_buffer(a, shape, dtype)``: what a parameter of type ``T.handle`` points to, or
-    in a block what a region of another buffer is called."""
+    """``A = T.match_buffer(a, shape, dtype)``: the buffer that a parameter of type ``T.handle``
+    points to, or in a block, a buffer that is a region of another one."""
     return _forms.Match(param, _forms.make_buffer(_match_shape(param, shape), dtype, **layout))
 
 
@@ -163,7 +163,7 @@ def _match_shape(param: Any, shape: Any) -> Any:
 
 
 def sblock_alloc_buffer(shape: Any, dtype: str = "float32", **layout: Any) -> Any:
-    """``D = T.sblock_alloc_buffer(shape, dtype)``: a buffer that lives within the block."""
+    """``D = T.sblock_alloc_buffer(shape, dtype)``: a buffer that exists inside the block."""
     return _forms.BlockAlloc(_forms.make_buffer(shape, dtype, **layout))
 
 
@@ -213,14 +213,14 @@ unroll = _loop(_ForKind.UNROLLED)
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Any:
-    """A loop over the threads of a device; run one after the other here."""
+    """A loop over the threads of a device; here the iterations run one after the other."""
     return _forms.LoopFrame(
         _ForKind.THREAD_BINDING, [_forms.range_to(start, stop)], None, annotations, thread
     )
 
 
 def grid(*extents: Any) -> Any:
-    """Loops one within the other, of the given extents or ``(start, stop)`` pairs."""
+    """Nested loops with the given extents or ``(start, stop)`` pairs."""
     return _forms.LoopFrame(
         _ForKind.SERIAL,
         [_forms.range_to(*e) if isinstance(e, tuple) else _forms.range_to(e) for e in extents],
@@ -231,7 +231,7 @@ def grid(*extents: Any) -> Any:
 
 
 def sblock(name: str = "", no_realize: builtins.bool = False) -> Any:
-    """``with T.sblock(name):`` a block."""
+    """``with T.sblock(name):`` begins a block."""
     return _forms.BlockFrame(name)
 
 
@@ -239,17 +239,17 @@ block = sblock
 
 
 def init() -> Any:
-    """``with T.init():`` what a block does on the first step of its reduction."""
+    """``with T.init():`` the statements for the first iteration of a block's reduction."""
     return _forms.InitFrame()
 
 
 def reads(*regions: Any) -> Any:
-    """What a block reads; found out where it is not said."""
+    """The regions that a block reads; inferred if absent."""
     return _forms.Regions(True, _listed(regions))
 
 
 def writes(*regions: Any) -> Any:
-    """What a block writes; found out where it is not said."""
+    """The regions that a block writes; inferred if absent."""
     return _forms.Regions(False, _listed(regions))
 
 
@@ -258,7 +258,7 @@ def _listed(regions: Sequence[Any]) -> Sequence[Any]:
 
 
 def where(condition: Any) -> Any:
-    """When a block runs."""
+    """The condition under which a block runs."""
     return _forms.Where(condition)
 
 
@@ -284,10 +284,10 @@ class axis:
 
     @staticmethod
     def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
-        """Several variables of the kinds S (spatial) and R (reduce), over the ranges of loops.
+        """Several variables of kinds S (spatial) and R (reduce), over the ranges of loops.
 
         Raises:
-            ValueError: there are not as many bindings as kinds, or a kind is neither S nor R.
+            ValueError: the numbers of kinds and bindings differ, or a kind is neither S nor R.
         """
         if len(kinds) != len(bindings) or set(kinds) - {"S", "R"}:
             raise ValueError(
@@ -310,12 +310,12 @@ axis.opaque = staticmethod(axis._make(_IterVar.OPAQUE))  # type: ignore[attr-def
 
 
 def evaluate(value: Any) -> Any:
-    """Evaluate an expression for its effect; ``T.evaluate(0)`` does nothing."""
+    """Evaluate an expression for its side effect; ``T.evaluate(0)`` does nothing."""
     return _forms.EvaluateForm(value)
 
 
 def func_attr(attrs: Mapping[str, Any]) -> Any:
-    """Attributes of the function."""
+    """Set attributes of the function."""
     return _FunctionAttrs(attrs)
 
 
@@ -344,8 +344,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _data_type(name: str) -> DTypeMaker:
+    from ..dtypes import as_dtype, dtype_name
     from ..errors import did_you_mean
-    from ..values import as_dtype, dtype_name
 
     try:
         dtype = dtype_name(as_dtype(name))

@@ -1,4 +1,4 @@
-"""What statements of TIR evaluate to before the parser acts on them, and ``T.Buffer``."""
+"""Markers: the values of statements of TIR, such as ``T.reads(...)``, for the parser."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 PLAIN_INT: ContextVar[str] = ContextVar("relaxvm_plain_int", default="int64")
-"""Data type of a plain integer beside which no other operand says more: int32 in TIR."""
+"""Data type of a plain integer if no other operand determines it: int32 in TIR."""
 
 
 class LoopFrame:
-    """``range(...)``, ``T.grid(...)`` and so on: one range for each variable."""
+    """``range(...)``, ``T.grid(...)`` and other loops: one range for each variable."""
 
     __slots__ = ("annotations", "kind", "ranges", "step", "thread")
 
@@ -83,7 +83,7 @@ class Attribute:
 
 
 class Axis:
-    """``T.axis.spatial(...)`` and so on; `dom` is None in a remap, where the loop tells it."""
+    """``T.axis.spatial(...)`` and the other kinds; in a remap `dom` is None: it is the loop's."""
 
     __slots__ = ("dom", "kind", "value")
 
@@ -160,7 +160,7 @@ class Alloc:
 
 
 class Match:
-    """``T.match_buffer(source, ...)``: of a handle or a region."""
+    """``T.match_buffer(source, ...)``, where the source is a handle or a region."""
 
     __slots__ = ("buffer", "source")
 
@@ -210,7 +210,7 @@ def make_buffer(
     align: int = -1,
     offset_factor: int = 0,
 ) -> Buffer:
-    """A buffer without a name, of a shape in which strings are expressions."""
+    """Return a buffer without a name; strings in its shape are expressions."""
     if isinstance(shape, (str, int, Expr)):
         shape = (shape,)
     return decl_buffer(
@@ -229,7 +229,7 @@ def _dim(dim: Any) -> Any:
     if not isinstance(dim, str):
         return dim
     parser = CURRENT.get()
-    # Without a parser it is Python that evaluates an annotation, before the decorator is called.
+    # Without a parser, Python is evaluating an annotation before the decorator is called.
     return Var(dim, prim_type("int64")) if parser is None else parser.dimension(dim)
 
 
@@ -237,7 +237,7 @@ _ZERO: Final = IntImm("int32", 0)
 
 
 def range_to(start: Any, stop: Any = None) -> Range:
-    """The range of one or two bounds, in the wider of their data types."""
+    """Return ``range(stop)`` or ``range(start, stop)``, in the wider of their data types."""
     from ..ir.arith import simplify
 
     if stop is None:

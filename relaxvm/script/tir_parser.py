@@ -1,7 +1,7 @@
-"""The parser of TIR: functions of loops.
+"""The parser of TIR functions.
 
-Statements are read in order; blocks collect what their heads say (axes, regions, allocations) and
-are made when their bodies are read.
+Statements are parsed in order.  The head of a block (axes, regions, allocations) is collected while
+its body is parsed; then the block is built.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _OPTIONS: Final = ("private", "check_well_formed", "s_tir")
 
 
 def parse_prim_func(node: ast.FunctionDef, source: Source, evaluator: Evaluator) -> PrimFunc:
-    """The function of TIR that a decorated function is the text of.
+    """Parse a decorated function as a PrimFunc.
 
     Raises:
-        DiagnosticError: the script is wrong.
+        DiagnosticError: there is an error in the script.
     """
     token = forms.PLAIN_INT.set("int32")
     evaluator.scope.push()
@@ -62,7 +62,7 @@ def parse_prim_func(node: ast.FunctionDef, source: Source, evaluator: Evaluator)
 
 
 class _Block:
-    """What is known of a block while it is read."""
+    """A block under construction."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class _Block:
 
 
 class _Parser:
-    """Reads one function."""
+    """Parses one function."""
 
     def __init__(self, node: ast.FunctionDef, source: Source, evaluator: Evaluator) -> None:
         self._node = node
@@ -114,7 +114,7 @@ class _Parser:
         unmatched = {p: b for p, b in self._handles.items() if p not in params}
         if unmatched:
             name = next(iter(unmatched)).name
-            self.error(node, f"T.match_buffer: {name!r} is no parameter")
+            self.error(node, f"T.match_buffer: {name!r} is not a parameter")
         return PrimFunc(final, self._with_root(body), result, attrs, self._source.span(node))
 
     def _options(self) -> dict[str, bool]:
@@ -138,13 +138,13 @@ class _Parser:
         args = self._node.args
         for other in (args.vararg, args.kwarg, *args.kwonlyargs):
             if other is not None:
-                self.error(other, "a PrimFunc has positional parameters only")
+                self.error(other, "a PrimFunc has only positional parameters")
         for default in args.defaults:
-            self.error(default, "a parameter of a PrimFunc has no default")
+            self.error(default, "a parameter of a PrimFunc cannot have a default")
         return [*args.posonlyargs, *args.args]
 
     def _params(self) -> list[Var]:
-        """The parameters: scalars first, since shapes may name one that comes later."""
+        """Parse the parameters; scalars first, since shapes may mention later parameters."""
         args = self._arguments()
         found: dict[str, Var] = {}
         for is_call in (False, True):
@@ -194,7 +194,7 @@ class _Parser:
         return param
 
     def _declare_dims(self, annotation: ast.expr) -> None:
-        """A name in quotes in a shape declares an int64 variable, unless the body declares it."""
+        """Declare names in quotes in a shape as int64 variables, unless the body declares them."""
         for inner in ast.walk(annotation):
             if isinstance(inner, ast.Tuple):
                 for item in inner.elts:
@@ -214,7 +214,7 @@ class _Parser:
         self.error(node, "expected the data type of the result, such as T.int32, or None")
 
     def _with_root(self, body: Stmt) -> Stmt:
-        """What belongs to a block and stands outside of all is of one around everything."""
+        """Put statements for blocks that are outside of all blocks into a root block."""
         root = self._root
         if not (root.allocs or root.annotations or root.reads or root.writes):
             return body
@@ -228,7 +228,7 @@ class _Parser:
         self._scope.define(name, value)
 
     def _range(self, *bounds: Any) -> Any:
-        """``range`` in a script."""
+        """The function ``range`` of a script."""
         from .tir import serial
 
         return serial(*bounds)
@@ -242,8 +242,8 @@ class _Parser:
             if method is None:
                 self.error(
                     statement,
-                    f"{type(statement).__name__.lower()}: no statement of TIR; expected a loop, a "
-                    "block, an assignment, if, while, assert or a call of T",
+                    f"{type(statement).__name__.lower()}: not a statement of TIR; expected a loop, "
+                    "a block, an assignment, if, while, assert or a call of T",
                 )
             found = method(self, statement)
             if isinstance(found, Stmt):
@@ -273,14 +273,14 @@ class _Parser:
             return self._body(chosen) if chosen else None
         then = self._scoped(node.body, "in a branch")
         orelse = self._scoped(node.orelse, "in a branch") if node.orelse else None
-        return self._made(node, lambda: IfThenElse(condition, then, orelse))
+        return self._make(node, lambda: IfThenElse(condition, then, orelse))
 
     def _while(self, node: ast.While) -> Stmt:
         condition = self._evaluator.eval(node.test)
         body = self._scoped(node.body, "in a loop")
-        return self._made(node, lambda: While(condition, body))
+        return self._make(node, lambda: While(condition, body))
 
-    def _made(self, node: Any, make: Callable[[], Stmt]) -> Stmt:
+    def _make(self, node: Any, make: Callable[[], Stmt]) -> Stmt:
         try:
             return make()
         except (TypeError, ValueError, OverflowError) as error:
@@ -294,13 +294,13 @@ class _Parser:
         if isinstance(message, tuple):
             kind, message = message
         parts = [message] if isinstance(message, str) else list(message)
-        return self._made(node, lambda: AssertStmt(kind, condition, parts if parts != [""] else []))
+        return self._make(node, lambda: AssertStmt(kind, condition, parts if parts != [""] else []))
 
     def _return(self, node: ast.Return) -> Stmt | None:
         if node.value is None:
             return None
         value = self._evaluator.eval(node.value)
-        return self._made(node, lambda: Evaluate(ret(value)))
+        return self._make(node, lambda: Evaluate(ret(value)))
 
     def _for(self, node: ast.For) -> Stmt:
         frame = self._evaluator.eval(node.iter)
@@ -354,7 +354,7 @@ class _Parser:
             return None
         if isinstance(frame, forms.Attribute):
             body = self._scoped(node.body, "in T.attr")
-            return self._made(node, lambda: AttrStmt(frame.node, frame.key, frame.value, body))
+            return self._make(node, lambda: AttrStmt(frame.node, frame.key, frame.value, body))
         self.error(item.context_expr, "expected T.sblock(name), T.init() or T.attr(...)")
 
     def _block(self, node: ast.With, frame: forms.BlockFrame) -> Stmt:
@@ -382,9 +382,9 @@ class _Parser:
     def _expr(self, node: ast.Expr) -> Stmt | None:
         value = self._evaluator.eval(node.value)
         if isinstance(value, str):
-            return None  # a text that documents
+            return None  # a docstring
         if isinstance(value, forms.EvaluateForm):
-            return self._made(node, lambda: Evaluate(value.value))
+            return self._make(node, lambda: Evaluate(value.value))
         if isinstance(value, FunctionAttrs):
             self._attrs.update(value.attrs)
             return None
@@ -460,7 +460,7 @@ class _Parser:
         if isinstance(value, MetaVar):
             self._define(name, value.value)
             return None
-        if type(value) is Var and not value.name:
+        if isinstance(value, Var) and not isinstance(value, Buffer) and not value.name:
             if name not in self._declared or self._scope.get(name) is not self._declared[name]:
                 value.name, value.span = name, span
                 self._define(name, value)
@@ -469,10 +469,10 @@ class _Parser:
             self.error(node, f"buffer {name!r} has no memory: expected T.alloc_buffer, "
                              "T.sblock_alloc_buffer or T.match_buffer")  # fmt: skip
         if isinstance(value, Expr) and type(value.ty) is PrimType:
-            return self._cell(node, name, value)
+            return self._store_scalar(node, name, value)
         cell = self._cells.get(name)
         if cell is not None and self._scope.get(name) is cell:
-            return self._cell(node, name, as_scalar(value, cell.dtype))
+            return self._store_scalar(node, name, as_scalar(value, cell.dtype))
         self._define(name, value)
         return None
 
@@ -505,12 +505,12 @@ class _Parser:
                 "T.match_buffer: expected a parameter of type T.handle, or a region of a buffer",
             )
         if source in self._handles:
-            self.error(node, f"T.match_buffer: {source.name!r} is matched already")
+            self.error(node, f"T.match_buffer: {source.name!r} is already matched")
         self._handles[source] = value.buffer
         return None
 
-    def _cell(self, node: Any, name: str, value: Expr) -> list[Stmt]:
-        """``x = value`` of a scalar: a place in memory, made by the first assignment."""
+    def _store_scalar(self, node: Any, name: str, value: Expr) -> list[Stmt]:
+        """``x = value`` of a scalar: a store to a buffer, allocated by the first assignment."""
         cell = self._cells.get(name)
         out: list[Stmt] = []
         if cell is None or self._scope.get(name) is not cell:
@@ -540,7 +540,7 @@ class _Parser:
             var = Var(node.target.id, scalar.ty, self._source.span(node.target))
             self._define(node.target.id, var)
             return Bind(var, scalar)
-        return self._cell(node, node.target.id, scalar)
+        return self._store_scalar(node, node.target.id, scalar)
 
     def _aug_assign(self, node: ast.AugAssign) -> Any:
         load = ast.copy_location(_as_load(node.target), node.target)
@@ -561,7 +561,7 @@ class _Parser:
             scalar = as_scalar(value, None if isinstance(value, Expr) else buffer.dtype)
             return BufferStore(buffer, cast(scalar, buffer.dtype), indices)
 
-        return self._made(node, make)
+        return self._make(node, make)
 
 
 def _as_load(target: Any) -> ast.expr:

@@ -1,4 +1,4 @@
-"""The printer of TIR: what `parse_prim_func` reads back."""
+"""The printer of TIR functions; `parse_prim_func` parses its text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FOR_EFFECT: Final = (
     ANYLIST_SETITEM_CALL_PACKED,
     ANYLIST_SETITEM_CALL_CPACKED,
 )
-"""Operators whose calls are statements as they are."""
+"""Operators whose calls are written as statements, without T.evaluate."""
 
 _LOOPS: Final = {
     ForKind.SERIAL: "T.serial",
@@ -77,12 +77,12 @@ _AXES: Final = {
 
 
 def prim_func_lines(func: BaseFunc, names: Names, name: str | None = None) -> list[str]:
-    """The lines of a function of TIR, without indentation.
+    """Return the lines of a PrimFunc, without indentation.
 
     Args:
         func: a `PrimFunc`.
         names: names of an outer scope.
-        name: of the function; its "global_symbol" by default.
+        name: the name of the function; its "global_symbol" by default.
     """
     assert isinstance(func, PrimFunc)
     if name is None:
@@ -95,7 +95,7 @@ def prim_func_lines(func: BaseFunc, names: Names, name: str | None = None) -> li
 
 
 def tir_text(node: Any, names: Names) -> str:
-    """The text of a statement, or of a part of one, by itself."""
+    """Return the text of a single statement or a part of one."""
     printer = _Printer(names)
     if isinstance(node, Stmt):
         printer.statement(node)
@@ -158,7 +158,7 @@ class _Printer:
         return f"T.{param.ty.dtype}"
 
     def _layout(self, buffer: Buffer) -> str:
-        """What a buffer is made by."""
+        """The arguments that create a buffer: shape, data type, layout."""
         ty = buffer.ty
         parts = [self._dims(ty.shape), f'"{ty.dtype}"']
         if ty.strides:
@@ -183,7 +183,7 @@ class _Printer:
         return text if type(dim) is IntImm or not self._in_signature else quoted(text)
 
     def _root(self, body: Stmt) -> None:
-        """The body; a block around everything that only allocates goes without saying."""
+        """Print the body; a root block that only allocates is not printed."""
         if not _is_plain_root(body):
             self.statement(body)
             return
@@ -195,7 +195,7 @@ class _Printer:
     # Names
 
     def use(self, var: Var) -> str:
-        """The name of a variable; one that nothing has defined is declared at the start."""
+        """Return the name of a variable; an undefined one is declared in the prelude."""
         name = self._names.get(var)
         if name is None:
             name = self._names.define(var, var.name)
@@ -271,8 +271,8 @@ class _Printer:
         return f"{_LOOPS[loop.kind]}({', '.join(parts)})"
 
     def _bounds(self, least: Expr, extent: Expr) -> list[str]:
-        """A range as the arguments of a loop: stop, or start and stop; where the parser would not
-        get the same extent from these, start and ``extent=``."""
+        """A range as the arguments of a loop: stop, or start and stop; or start and ``extent=`` if
+        the parser would not compute the same extent from start and stop."""
         if type(least) is IntImm and least.value == 0:
             return [self.scalar(extent)]
         stop = simplify(least + extent)
@@ -297,7 +297,7 @@ class _Printer:
 
     def _condition(self, condition: Expr) -> str:
         text = self.scalar(condition)
-        # A plain True would choose when the text is read.
+        # A plain True would be decided at parse time.
         return f"T.bool({text})" if type(condition) is IntImm else text
 
     def _store(self, stmt: BufferStore) -> None:
@@ -324,7 +324,7 @@ class _Printer:
 
     def _attr(self, stmt: AttrStmt) -> None:
         value = stmt.value
-        text = quoted(value.value) if type(value) is StringImm else self.scalar(value)
+        text = quoted(value.value) if isinstance(value, StringImm) else self.scalar(value)
         self._line(f"with T.attr({self.value(stmt.node)}, {quoted(stmt.attr_key)}, {text}):")
         self._inside(stmt.body)
 
@@ -338,7 +338,7 @@ class _Printer:
             self._line(f"T.evaluate({self._scalar_value(value)})")
 
     def _scalar_value(self, value: Expr) -> str:
-        return quoted(value.value) if type(value) is StringImm else self.scalar(value)
+        return quoted(value.value) if isinstance(value, StringImm) else self.scalar(value)
 
     # Blocks
 
@@ -380,7 +380,7 @@ class _Printer:
             self._line(f"{name} = T.axis.{_AXES[iv.iter_type]}({dom}, {bound})")
 
     def _is_of_loop(self, iv: IterVar, value: Expr) -> bool:
-        """Whether an axis runs over just the range of the loop it is bound to."""
+        """Whether an axis has exactly the range of the loop that it is bound to."""
         loop = self._loops.get(value) if isinstance(value, Var) else None
         return (
             loop is not None
@@ -391,7 +391,7 @@ class _Printer:
         )
 
     def _head(self, block: SBlock) -> None:
-        # A region may be one of a buffer that is only named below, as in TVM.
+        # As in TVM, a region may be of a buffer that is defined further below.
         local = set(block.alloc_buffers) | {m.buffer for m in block.match_buffers}
         own = [r for r in (*block.reads, *block.writes) if r.buffer in local]
         regions = [
@@ -481,7 +481,7 @@ class _Printer:
 
 
 def _is_plain_root(body: Stmt) -> bool:
-    """Whether the parser would put just this block around the body."""
+    """Whether the block is the one that the parser would add around the body."""
     if not isinstance(body, SBlockRealize):
         return False
     block = body.block
@@ -498,7 +498,7 @@ def _is_plain_root(body: Stmt) -> bool:
 
 
 def _grid(loop: For) -> list[For]:
-    """The loops that ``T.grid`` gives: plain ones, none of which depends on another."""
+    """The nested loops that ``T.grid`` can express: plain loops, independent of each other."""
     nest = [loop]
     seen = {loop.loop_var}
     while _is_plain(nest[-1]):

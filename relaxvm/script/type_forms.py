@@ -1,7 +1,7 @@
-"""Types as they are written: ``R.Tensor(("n", "m"), "float32")``.
+"""Types as written in script: ``R.Tensor(("n", "m"), "float32")``.
 
-A type in which a dimension or a device is named by a string is a `PendingType` until the signature
-is known: Python itself evaluates the annotations of a decorated function, long before the parser.
+Python evaluates the annotations of a decorated function before the parser runs.  So a type in which
+a dimension or a device is named by a string is a `PendingType` until the signature is known.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from ..dtypes import element_dtype
 from ..ir.expr import (
     ANY,
     Expr,
@@ -22,7 +23,7 @@ from ..ir.expr import (
     prim_type,
 )
 from ..ir.module import VDevice
-from ..values import describe, element_dtype
+from ..messages import describe
 from .scope import CURRENT
 
 __all__ = [
@@ -40,7 +41,7 @@ class PendingType:
 
     Attributes:
         strings: the dimensions that are given as strings.
-        resolve: makes the type, given what makes a scalar of such a string.
+        resolve: returns the type; its argument is a function from such a string to a scalar.
     """
 
     __slots__ = ("resolve", "strings")
@@ -56,8 +57,8 @@ class PendingType:
 
 
 class DTypeMaker:
-    """``T.int64``: called without arguments a new symbolic variable, with a number a constant, with
-    a scalar its conversion; as a type the scalars of that data type."""
+    """A data type such as ``T.int64``.  ``T.int64()`` is a new symbolic variable, ``T.int64(1)`` a
+    constant, ``T.int64(x)`` a conversion; as an annotation it is the type of scalars."""
 
     __slots__ = ("dtype",)
 
@@ -78,10 +79,10 @@ class DTypeMaker:
 
 
 def annotation(value: Any) -> Type | PendingType:
-    """A value that stands where a type is expected, as a type; None is the empty tuple.
+    """Convert the value of an annotation to a type; None is the empty tuple.
 
     Raises:
-        TypeError: it is no type.
+        TypeError: the value is not a type.
     """
     if isinstance(value, (Type, PendingType)):
         return value
@@ -96,29 +97,29 @@ def annotation(value: Any) -> Type | PendingType:
 
 
 def type_of(value: Any) -> Type:
-    """The same where no new names may be declared.
+    """Convert a value to a type that declares no new names.
 
     Raises:
-        TypeError: it is no type, or has names outside of a script.
+        TypeError: the value is not a type, or has dimensions by name outside of a script.
     """
     found = annotation(value)
     if isinstance(found, Type):
         return found
     parser = CURRENT.get()
     if parser is None:
-        raise TypeError(f"{found}: names are known in a script only; give variables instead")
+        raise TypeError(f"{found}: names are known only in a script; pass variables instead")
     return found.resolve(parser.dimension)
 
 
 def types_of(value: Any) -> tuple[Type, ...]:
-    """A type or a sequence of types."""
+    """Convert a type or a sequence of types to a tuple of types."""
     if isinstance(value, (list, tuple)):
         return tuple([type_of(item) for item in value])
     return (type_of(value),)
 
 
 def _finished(pending: PendingType) -> Type | PendingType:
-    """The type if its strings can be resolved now, that is in the body of a function."""
+    """Resolve a type if that is possible now, that is in the body of a function."""
     parser = CURRENT.get()
     if parser is None or parser.scope.in_signature:
         return pending
@@ -133,7 +134,7 @@ def _vdevice(value: Any) -> VDevice | None:
 
 
 def _named(dims: Sequence[Any]) -> list[Any]:
-    """Dimensions, of which type variables of Python stand for their names."""
+    """Replace Python type variables among dimensions by their names."""
     return [dim.__name__ if isinstance(dim, TypeVar) else dim for dim in dims]
 
 
@@ -143,10 +144,10 @@ def tensor(
     """``R.Tensor``: a tensor type.
 
     Args:
-        shape: dimensions (ints, scalars, strings), a shape, or None if not known.
-        dtype: name of the data type, or None if not known.
-        vdevice: a device of the module, also as "llvm" or "llvm:1".
-        ndim: rank, -1 if not known.
+        shape: dimensions (ints, scalars, strings), a shape, or None if unknown.
+        dtype: name of the data type, or None if unknown.
+        vdevice: a device of the module, or its name such as "llvm" or "llvm:1".
+        ndim: rank, -1 if unknown.
     """
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
@@ -194,7 +195,7 @@ def _resolved(dims: list[Any], dim: Callable[[str], Expr]) -> list[Any]:
 
 
 def shape(values: Any = None, ndim: int = -1) -> Type | PendingType:
-    """``R.Shape``: the type of a shape, of known dimensions, of known rank, or neither."""
+    """``R.Shape``: the type of a shape with known dimensions, known rank, or neither."""
     if values is None:
         return ShapeType(None, ndim)
     dims = _named(_sequence("R.Shape: values", values))
@@ -205,7 +206,7 @@ def shape(values: Any = None, ndim: int = -1) -> Type | PendingType:
 
 
 def prim(dtype: Any = None) -> Type:
-    """``R.Prim``: the type of scalars of a data type."""
+    """``R.Prim``: the type of the scalars of a data type."""
     if isinstance(dtype, DTypeMaker):
         dtype = dtype.dtype
     if not isinstance(dtype, str):
@@ -231,11 +232,10 @@ def callable_(
     """``R.Callable``: the type of a function.
 
     Args:
-        params: types of the parameters, None if not known.
+        params: types of the parameters, or None if unknown.
         ret: type of the result.
-        purity: whether a call has no effect; if not given, that of a function whose parameters are
-            known is taken to be pure.
-        derive_func: must be None: types of results are not computed by functions.
+        purity: whether a call has no side effects; by default true if `params` are known.
+        derive_func: must be None; functions that compute result types are not supported.
     """
     if derive_func is not None:
         raise TypeError("R.Callable: derive_func is not supported; give the type of the result")
@@ -253,7 +253,7 @@ def callable_(
 def _compound(
     parts: list[Type | PendingType], make: Callable[[list[Type]], Type]
 ) -> Type | PendingType:
-    """A type made of types, pending if one of them is."""
+    """A type built from other types; pending if one of them is."""
     strings = [s for part in parts if isinstance(part, PendingType) for s in part.strings]
     final = [part for part in parts if isinstance(part, Type)]
     if len(final) == len(parts):
@@ -268,4 +268,4 @@ def _compound(
 TYPE_MAKERS: Final[dict[Any, Callable[[], Any]]] = {
     maker: maker for maker in (tensor, shape, any_, tuple_, callable_)
 }
-"""What is a type also without being called."""
+"""Constructors that are also a type without being called, such as ``R.Tensor``."""

@@ -1,4 +1,4 @@
-"""Tensor expressions, and loops of them."""
+"""Tensor expressions, and the loops that compute them."""
 
 from .create import create_prim_func
 from .emit import call_of_te

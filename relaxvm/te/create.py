@@ -19,14 +19,14 @@ __all__ = ["create_prim_func", "tensors_of"]
 
 
 def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
-    """The function that computes tensors.
+    """Make a PrimFunc that computes tensors.
 
     Args:
         args: its parameters: inputs, scalars, and the tensors to compute.
 
     Raises:
-        ValueError: an input that is used is no parameter, or there are two computations of one
-            name that cannot be told apart.
+        ValueError: an input is not among the parameters, or two computations of the same name
+            cannot be told apart.
     """
     buffers = {a: _buffer(a) for a in args if isinstance(a, Tensor)}
     inner: list[Buffer] = []
@@ -34,7 +34,7 @@ def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
     for tensor in tensors_of(args):
         if tensor.compute is None:
             if tensor not in buffers:
-                raise ValueError(f"create_prim_func: input {tensor.name} is no parameter")
+                raise ValueError(f"create_prim_func: input {tensor.name} is not a parameter")
             continue
         if tensor not in buffers:
             buffers[tensor] = _buffer(tensor)
@@ -67,7 +67,7 @@ class _Inputs(Visitor):
 
 
 def tensors_of(args: Iterable[Any]) -> list[Tensor]:
-    """Tensors and those that they are computed of, in an order of computation."""
+    """The tensors and those that they depend on, in an order of computation."""
     order: dict[Tensor, None] = {}
     stack: list[tuple[Tensor, bool]] = [(a, False) for a in args if isinstance(a, Tensor)][::-1]
     while stack:
@@ -85,7 +85,7 @@ def tensors_of(args: Iterable[Any]) -> list[Tensor]:
 
 
 class _ToBuffers(Mutator):
-    """Elements of tensors become elements of buffers, variables others."""
+    """Replaces elements of tensors by elements of buffers, and variables by others."""
 
     def __init__(self, buffers: dict[Tensor, Buffer], variables: dict[Var, Var]) -> None:
         self._buffers = buffers
@@ -137,8 +137,8 @@ def _block(tensor: Tensor, buffers: dict[Tensor, Buffer]) -> Stmt:
 
 
 def unbound_vars(args: Sequence[Tensor | Var], extra: Sequence[Expr]) -> list[Var]:
-    """Scalar variables that tensors depend on, and that are neither parameters nor a dimension of
-    one, in order of appearance."""
+    """Scalar variables that tensors depend on, in order of appearance, other than parameters and
+    dimensions of parameters."""
     known: set[Var] = {a for a in args if isinstance(a, Var)}
     used: dict[Var, None] = {}
     own: set[Var] = set()

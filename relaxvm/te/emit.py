@@ -1,4 +1,4 @@
-"""What `BlockBuilder.call_te` does: tensors of Relax in, a call of a new PrimFunc out."""
+"""`BlockBuilder.call_te`: from Relax tensors to a call of a new PrimFunc."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = ["call_of_te"]
 
 
 def call_of_te(builder: Any, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-    """Make a PrimFunc of what `func` returns for tensors of the arguments, add it to the builder's
-    module, and call it.
+    """Call `func` with te tensors for the arguments, make a PrimFunc that computes its result, add
+    it to the builder's module, and return a call of it.
 
     Args:
         builder: the `BlockBuilder`.
         func: takes te tensors for expressions of tensors (also in lists, tuples and dicts), lists
             of scalars for shapes, and everything else as it is; returns a te tensor or several.
-        args, kwargs: its arguments; beside them `primfunc_name_hint`, `primfunc_attrs` and
+        args, kwargs: its arguments; in addition `primfunc_name_hint`, `primfunc_attrs` and
             `ty_args` (the type of the result) are for this function.
 
     Raises:
         TypeError: an argument of another kind, a tensor without known dimensions, or a result that
-            is no tensor.
+            is not a tensor.
     """
     name = kwargs.pop("primfunc_name_hint", None)
     attrs = kwargs.pop("primfunc_attrs", None)
@@ -83,7 +83,7 @@ def call_of_te(builder: Any, func: Callable[..., Any], *args: Any, **kwargs: Any
 
 
 def _function(builder: Any, func: PrimFunc, name: str) -> GlobalVar:
-    """The function under a name; an equal one of that name serves again."""
+    """Add the function under a name, or find an equal one of that name."""
     for gvar, other in builder.get().items():
         if gvar.name_hint.startswith(name) and structural_equal(func, other):
             found: GlobalVar = gvar
@@ -111,7 +111,7 @@ class _Arguments:
         self.vdevice: Any = None
 
     def convert(self, arg: Any) -> Any:
-        """An argument as the function of tensor expressions takes it."""
+        """The argument for the function of tensor expressions."""
         if isinstance(arg, Expr):
             return self._expr(arg)
         if isinstance(arg, (list, tuple)):

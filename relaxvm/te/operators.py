@@ -1,8 +1,11 @@
-"""Operators of Relax as tensor expressions, for `relaxvm.transform.LegalizeToLoops`.
+"""Formulas of Relax operators as tensor expressions, for `relaxvm.transform.LegalizeToLoops`.
 
-`FORMULAS` has them by name.  A formula takes the operands as te tensors, shapes as lists of
-scalars, and the attributes by name.  They give what the operators' kernels give, NaN for NaN
-included, up to rounding; sums of 16-bit floats are of 32 bits until the end.
+An operator's registration names its formula (`relaxvm.op.registry.operator`), and `formula_named`
+finds it: a formula of this module, or a scalar function of `relaxvm.tir`, element by element.
+
+A formula takes the operands as te tensors, shapes as lists of scalars, and the attributes by name.
+It returns what the operator's kernel returns, NaN for NaN included, up to rounding.  16-bit floats
+are computed in float32, sums of them to the end.
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ from ..ir import prim
 from ..ir.arith import simplify
 from ..ir.expr import Expr
 from ..ir.prim import as_scalar
+from ..op.registry import Loops
 from ..tir import intrinsics
+from ..tir.intrinsics import INTRINSICS
 from . import tensor as te
 from . import topi
 from .tensor import Tensor, compute
 
-__all__ = ["BOOLS", "FLOATS", "FORMULAS", "INTEGERS", "NUMBERS"]
+__all__ = ["BOOLS", "FLOATS", "INTEGERS", "NUMBERS", "formula_named"]
 
 FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -43,7 +48,7 @@ def _elementwise(formula: Callable[[Expr], Expr]) -> Formula:
 
 
 def _in_float32(formula: Formula) -> Formula:
-    """The formula, of 16-bit floats computed in 32 bits."""
+    """The formula, with 16-bit floats computed in 32 bits."""
 
     @functools.wraps(formula)
     def wide(x: Tensor, *args: Any, **attrs: Any) -> Any:
@@ -67,12 +72,59 @@ def _binary(name: str, formula: Callable[[Expr, Expr], Expr]) -> Formula:
 
 
 def _greater(a: Expr, b: Expr) -> Expr:
-    """The greater of both, NaN if one is; as is `_lesser`."""
+    """The greater of both; NaN if either is NaN."""
     return prim.select(prim.logical_or(a > b, prim.not_equal(a, a)), a, b)
 
 
 def _lesser(a: Expr, b: Expr) -> Expr:
     return prim.select(prim.logical_or(a < b, prim.not_equal(a, a)), a, b)
+
+
+def _floor_divide(a: Expr, b: Expr) -> Any:
+    if a.dtype not in FLOATS:
+        return _unless_zero(b, lambda: prim.floordiv(a, b))
+    remainder: Expr = _float_remainder(a, b)
+    quotient = prim.cast((a - remainder) / b, a.dtype)  # nearly an integer
+    rounded = intrinsics.floor(quotient)
+    rounded = prim.select(quotient - rounded > _number(0.5, a), rounded + _number(1, a), rounded)
+    zero = intrinsics.copysign(_number(0, a), a / b)
+    result = prim.select(prim.equal(quotient, _number(0, a)), zero, rounded)
+    return prim.select(prim.equal(b, _number(0, b)), a / b, result)
+
+
+def _floor_mod(a: Expr, b: Expr) -> Any:
+    if a.dtype in FLOATS:
+        return _float_remainder(a, b)
+    return _unless_zero(b, lambda: prim.floormod(a, b))
+
+
+def _float_remainder(a: Expr, b: Expr) -> Any:
+    """The remainder with the sign of b, of floats."""
+    zero = _number(0, a)
+    rest = intrinsics.fmod(a, b)
+    differs = prim.not_equal(b < zero, rest < zero)
+    moved = prim.select(differs, rest + b, rest)
+    return prim.select(prim.equal(rest, zero), intrinsics.copysign(zero, b), moved)
+
+
+def _mod(a: Expr, b: Expr) -> Any:
+    if a.dtype in FLOATS:
+        return intrinsics.fmod(a, b)
+    return _unless_zero(b, lambda: prim.truncmod(a, b))
+
+
+def _unless_zero(b: Expr, formula: Callable[[], Expr]) -> Any:
+    """A quotient or remainder of integers; 0 for a division by zero, as in numpy."""
+    return intrinsics.if_then_else(prim.equal(b, _number(0, b)), _number(0, b), formula())
+
+
+def _log_add_exp(a: Expr, b: Expr) -> Any:
+    difference = a - b
+    positive = a + intrinsics.log1p(intrinsics.exp(b - a))
+    other = b + intrinsics.log1p(intrinsics.exp(difference))
+    result = prim.select(difference > _number(0, a), positive, other)
+    # The difference of two infinities of one sign is not a number.
+    return prim.select(prim.equal(a, b), a + _number(math.log(2), a), result)
 
 
 def _sign(x: Expr) -> Expr:
@@ -123,6 +175,65 @@ def _split(x: Tensor, lengths: Sequence[Expr], axis: int = 0) -> list[Tensor]:
         )
 
     return [part(start, length) for start, length in zip(starts, lengths, strict=True)]
+
+
+def _flip(x: Tensor, axis: int) -> Tensor:
+    at = axis % x.ndim
+    last = x.shape[at] - 1
+    return compute(x.shape, lambda *i: x[(*i[:at], last - i[at], *i[at + 1 :])], "T_flip")
+
+
+def _stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    at = axis % (tensors[0].ndim + 1)
+    shape = [*tensors[0].shape[:at], as_scalar(len(tensors), "int64"), *tensors[0].shape[at:]]
+
+    def element(*i: Expr) -> Any:
+        rest = (*i[:at], *i[at + 1 :])
+        value: Expr = tensors[-1][rest]
+        for k in reversed(range(len(tensors) - 1)):
+            value = intrinsics.if_then_else(prim.equal(i[at], k), tensors[k][rest], value)
+        return value
+
+    return compute(shape, element, "T_stack")
+
+
+def _repeat(x: Tensor, repeats: int, axis: int | None = None) -> Tensor:
+    if axis is None:
+        count = as_scalar(1, "int64")
+        for dim in x.shape:
+            count = count * dim
+        x, axis = topi.reshape(x, [simplify(count)]), 0
+    at, source = axis % x.ndim, x
+    shape = [*x.shape[:at], simplify(x.shape[at] * repeats), *x.shape[at + 1 :]]
+    return compute(
+        shape,
+        lambda *i: source[(*i[:at], prim.floordiv(i[at], max(repeats, 1)), *i[at + 1 :])],
+        "T_repeat",
+    )
+
+
+def _tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    rank = max(x.ndim, len(repeats))
+    counts = [1] * (rank - len(repeats)) + list(repeats)
+    dims = [as_scalar(1, "int64")] * (rank - x.ndim) + list(x.shape)
+    shape = [simplify(dim * count) for dim, count in zip(dims, counts, strict=True)]
+
+    def element(*i: Expr) -> Any:
+        own = zip(i[rank - x.ndim :], x.shape, strict=True)
+        return x[tuple(prim.floormod(index, dim) for index, dim in own)]
+
+    return compute(shape, element, "T_tile")
+
+
+def _dropout(data: Tensor, rate: float = 0.5) -> list[Tensor]:
+    return [topi.identity(data), topi.full(data.shape, data.dtype, 1)]
+
+
+def _cross_entropy(predictions: Tensor, labels: Tensor) -> Any:
+    total = topi.negative(topi.sum(topi.multiply(predictions, labels)))
+    if predictions.ndim == 1:
+        return total
+    return topi.divide(total, prim.cast(predictions.shape[0], total.dtype))
 
 
 def _take(x: Tensor, indices: Tensor, axis: int | None = None, mode: str = "fast") -> Any:
@@ -196,7 +307,7 @@ def _matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
 
 
 def _of_batch(x: Tensor, indices: Sequence[Expr]) -> list[Any]:
-    """The indices of a matrix, for those of the result's."""
+    """The batch indices of an operand of matmul for those of the result."""
     dims = x.shape[:-2]
     own = indices[len(indices) - len(dims) :] if dims else ()
     return [0 if topi._is_one(dim) else i for i, dim in zip(own, dims, strict=True)]
@@ -216,7 +327,7 @@ def _scaled(x: Tensor, axes: Sequence[int], epsilon: float) -> Any:
 
 
 def _along(x: Tensor, axes: Sequence[int], of: Tensor) -> Tensor:
-    """A tensor whose dimensions are some axes of another one, in its shape."""
+    """A tensor whose dimensions are some axes of another, broadcast to the shape of that one."""
     places = [a % of.ndim for a in axes]
     return compute(of.shape, lambda *i: x[tuple(i[a] for a in places)], "T_along")
 
@@ -242,14 +353,34 @@ def _rms_norm(
     return topi.multiply(_scaled(data, axes, epsilon), _along(weight, axes, data))
 
 
-# The table
+# Formulas by name
 
-FORMULAS: Final[dict[str, tuple[frozenset[str], Formula]]] = {}
-"""Data types of the first operand, and formula, by the operator's name."""
+_FORMULAS: Final[dict[str, Loops]] = {}
+
+
+def formula_named(name: str) -> Loops:
+    """The formula of a name: one of this module, or a scalar function of `relaxvm.tir` that is
+    applied to each element, of floats.
+
+    Raises:
+        ValueError: there is no such formula.
+    """
+    found = _FORMULAS.get(name)
+    if found is None:
+        found = _FORMULAS[name] = Loops(_in_float32(_scalar_function(name)), FLOATS)
+    return found
+
+
+def _scalar_function(name: str) -> Formula:
+    intrinsic = INTRINSICS.get(f"tirx.{name}")
+    if intrinsic is None:
+        raise ValueError(f"there is no formula {name!r} in relaxvm.te.operators or relaxvm.tir")
+    function = getattr(intrinsics, name)
+    return _elementwise(function) if intrinsic.arity == 1 else _binary(name, function)
 
 
 def _offer(dtypes: frozenset[str], **formulas: Formula) -> None:
-    FORMULAS.update({name: (dtypes, formula) for name, formula in formulas.items()})
+    _FORMULAS.update({name: Loops(formula, dtypes) for name, formula in formulas.items()})
 
 
 _offer(
@@ -257,13 +388,25 @@ _offer(
     **{
         name: _in_float32(getattr(topi, name))
         for name in (
-            "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
             "floor", "ceil", "trunc", "round", "divide", "power",
         )
     },
 )  # fmt: skip
 _offer(
+    NUMBERS,
+    floor_divide=_in_float32(_binary("floor_divide", _floor_divide)),
+    floor_mod=_in_float32(_binary("floor_mod", _floor_mod)),
+    mod=_in_float32(_binary("mod", _mod)),
+)
+_offer(
+    NUMBERS | BOOLS,
+    isfinite=_elementwise(intrinsics.isfinite),
+    isinf=_elementwise(intrinsics.isinf),
+    isnan=_elementwise(intrinsics.isnan),
+)
+_offer(
     FLOATS,
+    log_add_exp=_in_float32(_binary("log_add_exp", _log_add_exp)),
     mean=_in_float32(_mean),
     **{
         f"nn.{name}": _in_float32(formula)
@@ -275,6 +418,7 @@ _offer(
             "log_softmax": _log_softmax,
             "layer_norm": _layer_norm,
             "rms_norm": _rms_norm,
+            "cross_entropy_with_logits": _cross_entropy,
         }.items()
     },
 )
@@ -298,6 +442,7 @@ _offer(
     minimum=_binary("minimum", _lesser),
     max=_extreme("max", _greater, intrinsics.min_value, -1),
     min=_extreme("min", _lesser, intrinsics.max_value, 1),
+    **{"nn.dropout": _dropout},
     **{"nn.relu": _elementwise(lambda x: _greater(x, _number(0, x)))},
 )
 _offer(
@@ -315,6 +460,10 @@ _offer(
     ones=_constant(1),
     ones_like=_constant(1),
     take=_take,
+    flip=_flip,
+    repeat=_repeat,
+    stack=_stack,
+    tile=_tile,
     reshape=topi.reshape,
     **{
         name: getattr(topi, name)
@@ -331,5 +480,7 @@ _offer(
 _offer(
     INTEGERS,
     **{name: getattr(topi, name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    left_shift=topi.left_shift,
+    right_shift=topi.right_shift,
     bitwise_not=topi.bitwise_not,
 )

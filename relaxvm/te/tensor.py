@@ -1,6 +1,7 @@
-"""Tensor expressions: tensors that are computed by a formula for each element.
+"""Tensor expressions: tensors with a formula for each element.
 
-``te.compute((n, m), lambda i, j: A[i, j] + 1)`` is a tensor; `create_prim_func` makes loops of it.
+``te.compute((n, m), lambda i, j: A[i, j] + 1)`` is a tensor; `create_prim_func` makes loops that
+compute it.
 
 Source: ``tvm.te`` of apache-tvm 0.27, the subset that programs of Relax use.
 """
@@ -40,13 +41,13 @@ INDEX_DTYPE: ContextVar[str] = ContextVar("relaxvm_te_index_dtype", default="int
 
 
 class Tensor:
-    """A tensor: an input (`compute` is None), or one that is computed.
+    """A tensor: an input (`compute` is None), or a computed one.
 
     Attributes:
         shape: integer scalars.
         dtype: data type of the elements.
         name: a hint.
-        compute: how it is computed, or None.
+        compute: the formula, or None.
     """
 
     __slots__ = ("compute", "dtype", "name", "shape")
@@ -140,7 +141,7 @@ class TensorLoad(Expr):
 
 
 class Reduce(Expr):
-    """A reduction of `source` over `axes`; only as the whole formula of `compute`."""
+    """A reduction of `source` over `axes`; it must be the whole formula of `compute`."""
 
     __slots__ = ("axes", "combine", "condition", "identity", "source")
     FIELDS = ("source",)
@@ -180,7 +181,7 @@ class Compute:
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        """The axes of its reduction."""
+        """The axes of the reduction."""
         return self.body.axes if isinstance(self.body, Reduce) else ()
 
 
@@ -228,13 +229,13 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Tensor:
-    """The tensor of a shape whose elements `fcompute` gives for their indices.
+    """A tensor whose elements `fcompute` computes from their indices.
 
     Args:
         shape: dimensions, or a single one.
-        fcompute: takes the indices, gives a scalar; the variables have its parameters' names.
+        fcompute: takes the indices and returns a scalar; its parameters name the variables.
         name: a hint.
-        tag: taken for compatibility; it means nothing here.
+        tag: ignored; accepted for compatibility.
         attrs: annotations of the block.
         varargs_names: names of the variables where `fcompute` has ``*indices``.
 

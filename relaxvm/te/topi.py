@@ -1,7 +1,7 @@
-"""Operators of tensor expressions, by formula.
+"""Operators on tensor expressions.
 
-Numbers and scalars may stand for tensors; shapes broadcast as numpy's do, where dimensions are
-equal for certain or 1.
+Operands may be tensors, numbers and scalars.  Shapes broadcast as in numpy, where dimensions are
+known to be equal or 1.
 
 Source: ``tvm.topi`` of apache-tvm 0.27, the subset that programs of Relax use.
 """
@@ -95,7 +95,7 @@ def _is_one(dim: Expr) -> bool:
 
 
 def _broadcast(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
-    """The shape of both together."""
+    """The shape that two shapes broadcast to."""
     rank = builtins.max(len(a), len(b))
     result: list[Expr] = []
     for place in range(-rank, 0):
@@ -116,7 +116,7 @@ def _broadcast(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
 
 
 def _element(tensor: Any, indices: Sequence[Expr]) -> Expr:
-    """The element that broadcasting gives for indices of the result; a scalar is itself."""
+    """The element of an operand for indices of the broadcast result; a scalar itself."""
     if not isinstance(tensor, Tensor):
         scalar: Expr = tensor
         return scalar
@@ -247,12 +247,12 @@ def logical_not(data: Any) -> Any:
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """The tensor in another data type."""
+    """The tensor converted to another data type."""
     return _unary("cast", lambda e: prim.cast(e, str(dtype)), "")(x)
 
 
 def clip(x: Tensor, a_min: builtins.float, a_max: builtins.float) -> Tensor:
-    """x, but not below `a_min` nor above `a_max`."""
+    """x limited to the range from `a_min` to `a_max`."""
     low, high = _operands(x, a_min)[1], _operands(x, a_max)[1]
     result: Tensor = _unary("clip", lambda e: intrinsics.max(intrinsics.min(e, high), low), "")(x)
     return result
@@ -276,7 +276,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
 
 
 def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
-    """A tensor of one number."""
+    """A tensor filled with a number."""
     value = (
         as_scalar(builtins.float(fill_value) if is_float(dtype) else fill_value, dtype)
         if not isinstance(fill_value, Expr)
@@ -287,7 +287,7 @@ def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
 
 
 def full_like(x: Tensor, fill_value: Any) -> Tensor:
-    """A tensor of one number, as another one by shape and data type."""
+    """A tensor filled with a number, of the shape and data type of another."""
     return full(x.shape, x.dtype, fill_value)
 
 
@@ -295,7 +295,7 @@ def full_like(x: Tensor, fill_value: Any) -> Tensor:
 
 
 def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
-    """The tensor repeated along dimensions that are 1 or missing."""
+    """The tensor repeated along dimensions of length 1 and new dimensions in front."""
     dims = [as_index(d, INDEX_DTYPE.get()) for d in shape]
     return compute(
         dims, lambda *i: _element(data, i), "T_broadcast_to", varargs_names=_axes("ax", len(dims))
@@ -314,7 +314,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
         list(range(a.ndim))[::-1] if axes is None else [_axis(d, a.ndim, "transpose") for d in axes]
     )
     if sorted(order) != list(range(a.ndim)):
-        raise ValueError(f"transpose: {axes} is no order of {a.ndim} dimensions")
+        raise ValueError(f"transpose: {axes} is not an order of {a.ndim} dimensions")
 
     def formula(*i: Expr) -> Expr:
         places: list[Any] = [None] * a.ndim
@@ -328,7 +328,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
-    """Dimensions of 1 added before an axis."""
+    """The tensor with dimensions of length 1 inserted before an axis."""
     at = _axis(axis, a.ndim + 1, "expand_dims")
     one = IntImm(INDEX_DTYPE.get(), 1)
     shape = [*a.shape[:at], *[one] * num_newaxis, *a.shape[at:]]
@@ -341,7 +341,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
 
 
 def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Dimensions of 1 left out: those given, by default all."""
+    """The tensor without dimensions of length 1: those given, by default all."""
     if axis is None:
         gone = {d for d, dim in enumerate(a.shape) if _is_one(dim)}
     else:
@@ -377,7 +377,7 @@ def reshape(a: Tensor, newshape: Sequence[Any]) -> Tensor:
 
 
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors one after the other along an axis."""
+    """Tensors joined along an axis."""
     first = a_tuple[0]
     at = _axis(axis, first.ndim, "concatenate")
     ends: list[Expr] = []

@@ -1,7 +1,8 @@
 """PrimFuncs: loops over buffers, and their lowering to C and to Python.
 
-Nodes are in `buffer`, `stmt` and `function`, scalar functions in `intrinsics`; `normalize` gives
-the one normal form that `lower_c` and `lower_python` write out, `build` makes callables of it.
+Nodes are defined in `buffer`, `stmt` and `function`, scalar functions in `intrinsics`.  `normalize`
+converts a function to the normal form from which `lower_c` and `lower_python` generate code;
+`build` turns that into callables.
 
 The names are those of ``tvm.tirx``; scalar nodes are those of `relaxvm.ir`.
 """

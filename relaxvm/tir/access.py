@@ -1,4 +1,4 @@
-"""What a block reads and writes: the regions that hold all its accesses of each buffer."""
+"""The regions that a block reads and writes: for each buffer, one that contains all accesses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .visitor import Visitor
 __all__ = ["access_regions"]
 
 Bounds = tuple[Expr, Expr]
-"""Least and greatest index."""
+"""The least and the greatest index."""
 
 
 def access_regions(
@@ -24,10 +24,10 @@ def access_regions(
     alloc_buffers: Iterable[Buffer] = (),
     match_buffers: Iterable[MatchBufferRegion] = (),
 ) -> tuple[list[BufferRegion], list[BufferRegion]]:
-    """The regions that a block reads, and those that it writes, in order of first access.
+    """Return the regions that a block reads and those that it writes, in order of first access.
 
-    Indices that vary with loops inside of the block span a range; where that is not found out the
-    whole dimension counts.  What a reduction initializes does not count as read.
+    Indices that vary with loops inside the block span a range, or the whole dimension if the range
+    cannot be determined.  A buffer that a reduction initializes does not count as read.
     """
     detector = _Detector(set(alloc_buffers), {m.buffer: m.source for m in match_buffers})
     detector.visit(body)
@@ -116,7 +116,7 @@ class _Detector(Visitor):
         into[buffer] = wide if before is None else _union(before, wide, buffer.ty.shape)
 
     def _relaxed(self, low: Expr, high: Expr, dim: Expr) -> Bounds:
-        """Bounds for all turns of the loops around, within the block."""
+        """Bounds over all iterations of the enclosing loops inside the block."""
         for var in reversed(list(self._loops)):
             is_point = low is high
             low_end, high_end = self._ends(low, var), self._ends(high, var)
@@ -128,7 +128,7 @@ class _Detector(Visitor):
         return low, high
 
     def _ends(self, e: Expr, var: Var) -> Bounds | None:
-        """Least and greatest value over a loop; None where it is not known."""
+        """The least and the greatest value over a loop, or None if not known."""
         direction = _direction(e, var)
         if direction is None:
             return None
@@ -140,8 +140,8 @@ class _Detector(Visitor):
 
 
 def _direction(e: Expr, var: Var) -> int | None:
-    """1 where an index grows with a variable, -1 where it shrinks, 0 where it does not depend on
-    it, None where that is not known."""
+    """1 if an index increases with a variable, -1 if it decreases, 0 if it does not depend on it,
+    None if not known."""
     if e is var:
         return 1
     if isinstance(e, (Var, IntImm)):

@@ -1,6 +1,6 @@
-"""Buffers: views of memory with a shape and a data type, and what is read of them.
+"""Buffers: views of memory with a shape and a data type, and accesses of them.
 
-A buffer is a variable of `BufferType`, so that a parameter of a function may be one.
+A buffer is a variable of `BufferType`, so it may be a parameter of a function.
 
 Source: ``tvm.tirx.buffer`` of apache-tvm 0.27.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeGuard
 
+from ..dtypes import element_dtype
 from ..ir.arith import simplify
 from ..ir.expr import Expr, IntImm, Operators, PrimType, Type, Var, prim_type
 from ..ir.node import Node
 from ..ir.prim import as_scalar, cast
-from ..values import element_dtype
 
 __all__ = [
     "Buffer",
@@ -38,10 +38,11 @@ class BufferType(Type):
     Attributes:
         dtype: data type of the elements.
         shape: integer scalars.
-        strides: distance of neighbours along each dimension, in elements; empty where compact.
-        elem_offset: where the first element is, in elements, or None for 0.
-        storage_scope: "global" and so on; all mean main memory here.
-        data_alignment, offset_factor: promises about the memory, in bytes and in elements.
+        strides: the stride of each dimension, in elements; empty for a compact buffer.
+        elem_offset: the offset of the first element, in elements, or None for 0.
+        storage_scope: such as "global"; all scopes are main memory here.
+        data_alignment, offset_factor: guaranteed alignment of the memory in bytes, and factor of
+            the offset in elements.
     """
 
     __slots__ = ("data_alignment", "dtype", "elem_offset", "offset_factor", "shape",
@@ -85,10 +86,10 @@ class BufferType(Type):
 
 
 def as_index(value: Any, dtype: str = DEFAULT_INT) -> Expr:
-    """An integer scalar; a Python number in `dtype`, or in int64 if it does not fit.
+    """Return an integer scalar; a Python number gets `dtype`, or int64 if it does not fit.
 
     Raises:
-        TypeError: not an integer.
+        TypeError: the value is not an integer.
     """
     if not isinstance(value, Operators):
         number = value.__index__() if hasattr(value, "__index__") else None
@@ -105,7 +106,7 @@ def as_index(value: Any, dtype: str = DEFAULT_INT) -> Expr:
 
 
 def as_dims(shape: Any) -> tuple[Expr, ...]:
-    """The dimensions of a shape; a single integer is a shape of one dimension."""
+    """Return the dimensions of a shape; a single integer is a shape of one dimension."""
     if isinstance(shape, (int, Expr)) and not hasattr(shape, "values"):
         shape = (shape,)
     return tuple([as_index(dim) for dim in shape])
@@ -133,22 +134,22 @@ class Buffer(Var):
 
     @property
     def strides(self) -> tuple[Expr, ...]:
-        """The strides in elements; empty where compact."""
+        """The strides in elements; empty for a compact buffer."""
         return self.ty.strides
 
     @property
     def elem_offset(self) -> Expr | None:
-        """Where the first element is, in elements, or None for 0."""
+        """The offset of the first element, in elements, or None for 0."""
         return self.ty.elem_offset
 
     @property
     def data_alignment(self) -> int:
-        """What the address is a multiple of, in bytes."""
+        """The alignment of the address, in bytes."""
         return self.ty.data_alignment
 
     @property
     def offset_factor(self) -> int:
-        """What `elem_offset` is a multiple of."""
+        """A factor of `elem_offset`."""
         return self.ty.offset_factor
 
     def scope(self) -> str:
@@ -187,8 +188,8 @@ def decl_buffer(
     offset_factor: int = 0,
     span: Any = None,
 ) -> Buffer:
-    """A new buffer of the given shape and data type (float32 unless said).  With an `offset_factor`
-    and no offset, the offset is a variable of its own."""
+    """Return a new buffer of the given shape and data type (default float32).  If `offset_factor`
+    is given and `elem_offset` is not, the offset is a new variable."""
     if offset_factor and elem_offset is None:
         elem_offset = Var(f"{name}_elem_offset", DEFAULT_INT)
     ty = BufferType(
@@ -199,7 +200,7 @@ def decl_buffer(
 
 
 def is_buffer_var(value: object) -> TypeGuard[Buffer]:
-    """Whether a value is a buffer."""
+    """Check whether a value is a buffer."""
     return isinstance(value, Buffer)
 
 
@@ -224,7 +225,7 @@ class BufferLoad(Expr):
 
 
 def indices_of(buffer: Buffer, indices: Sequence[Any]) -> tuple[Expr, ...]:
-    """Indices into a buffer as integer scalars, one for each dimension."""
+    """Return indices into a buffer as integer scalars, one for each dimension."""
     if len(indices) != len(buffer.ty.shape):
         raise ValueError(
             f"buffer {buffer.name} has {len(buffer.ty.shape)} dimensions, got {len(indices)} "
@@ -234,7 +235,7 @@ def indices_of(buffer: Buffer, indices: Sequence[Any]) -> tuple[Expr, ...]:
 
 
 class Range(Node):
-    """The integers from `min`, `extent` many."""
+    """The integers from `min` to before `min` + `extent`."""
 
     __slots__ = ("extent", "min")
     FIELDS = ("min", "extent")
@@ -249,7 +250,7 @@ class Range(Node):
 
     @classmethod
     def from_min_extent(cls, min: Any, extent: Any) -> Range:  # noqa: A002
-        """The integers from `min`, `extent` many."""
+        """The integers from `min` to before `min` + `extent`."""
         return cls(min, extent)
 
     @classmethod
@@ -265,7 +266,7 @@ class Range(Node):
 
     @property
     def is_point(self) -> bool:
-        """Whether it is one integer for certain."""
+        """Check whether it is certainly a single integer."""
         return type(self.extent) is IntImm and self.extent.value == 1
 
 
@@ -290,8 +291,8 @@ class BufferRegion(Node):
 
 
 class IterVar(Operators, Node):
-    """A variable with the range it runs over, and how: `DATA_PAR` (spatial), `COMM_REDUCE`
-    (reduce), `ORDERED` (scan), `OPAQUE`, `THREAD`.  In expressions it is its variable."""
+    """An iteration variable with its range and its kind: `DATA_PAR` (spatial), `COMM_REDUCE`
+    (reduce), `ORDERED` (scan), `OPAQUE`, `THREAD`.  In expressions it converts to its variable."""
 
     __slots__ = ("dom", "iter_type", "thread_tag", "var")
     FIELDS = ("dom", "var", "iter_type", "thread_tag")
@@ -328,5 +329,5 @@ class IterVar(Operators, Node):
 
 
 def cast_index(value: Expr, dtype: str) -> Expr:
-    """An index in another integer data type."""
+    """Convert an index to another integer data type."""
     return value if value.dtype == dtype else cast(value, dtype)

@@ -1,4 +1,4 @@
-"""How C writes values, and functions that kernels use where they need them."""
+"""C types and literals, and the helper functions of generated kernels."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from ..ir import prim
-from .elementary import C_BASE, c_functions, elementary
+from ..native.elementary import C_BASE, c_functions, elementary
 from .intrinsics import Intrinsic
 
-__all__ = ["HALVES", "STORED", "VALUES", "Helpers", "bits_of", "c_comment", "c_string",
+__all__ = ["HALVES", "STORED", "VALUES", "Helpers", "bits_of", "c_comment",
            "float_text", "int_text", "scalar_type"]  # fmt: skip
 
 STORED: Final = {
@@ -22,35 +22,35 @@ STORED: Final = {
     "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
     "float64": "double",
 }  # fmt: skip
-"""Data type -> type of an element in memory."""
+"""Data type -> C type of an element in memory."""
 
 VALUES: Final = {**STORED, "bool": "int", "float16": "float", "bfloat16": "float"}
-"""Data type -> type of a value in an expression."""
+"""Data type -> C type of a value in an expression."""
 
 HALVES: Final = ("float16", "bfloat16")
 
 
 def scalar_type(dtype: str) -> str:
-    """C type of a scalar parameter or variable: integers are wide, whatever their data type, so
-    that sums that fit need no conversion."""
+    """Return the C type of a scalar parameter or variable.  All integers are 64 bits wide, so that
+    sums that are known to fit need no conversion."""
     if prim.is_float(dtype) or dtype == "uint64":
         return VALUES[dtype]
     return "int64_t"
 
 
 class Helpers:
-    """Functions of C that a kernel uses, in order of need."""
+    """The C helper functions that a kernel uses, each after those that it calls."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
     def guarded(self) -> Iterator[str]:
-        """Their texts.  Where another kernel has brought one, it is skipped."""
+        """Yield their texts, with include guards since other kernels may define the same ones."""
         for name, text in self.texts.items():
             yield f"#ifndef HAS_{name}\n#define HAS_{name}\n{text}\n#endif"
 
     def use(self, name: str, text: str, *needs: str) -> str:
-        """Have a function; its name."""
+        """Add a function, unless it was added before, and return its name."""
         if name not in self.texts:
             self.texts[name] = f"static inline UNUSED {text}"
         return name
@@ -84,7 +84,7 @@ class Helpers:
         t, f = VALUES[dtype], VALUES[source]
         low, high = prim._range(dtype)
         suffix = "f" if f == "float" else ""
-        # The least float above the range, and the least within.
+        # The least float above the range of the integers, and the least float in it.
         above = f"0x1p{int(high).bit_length()}{suffix}"
         below = float_text(float(low), "float32" if f == "float" else "float64")
         return self.use(
@@ -95,7 +95,7 @@ class Helpers:
         )
 
     def divide(self, kind: str, dtype: str) -> str:
-        """A division that rounds down or towards zero, or its remainder; by any divisor but 0."""
+        """A division that rounds down or towards zero, or its remainder; the divisor is not 0."""
         t = VALUES[dtype]
         name = f"{kind}_{dtype}"
         if dtype.startswith("uint"):
@@ -127,7 +127,7 @@ class Helpers:
         return self.use(name, f"{t} {name}({t} a, {t} b) {{ return {body}; }}")
 
     def function(self, row: Intrinsic, dtype: str) -> str:
-        """A function of ``math.h``, which the compiler knows without it, or one of ours."""
+        """A function of ``math.h``, as a builtin of the compiler, or one of our own."""
         own = elementary(row.name, dtype)
         if own is not None:
             return self._elementary(own)
@@ -147,7 +147,7 @@ class Helpers:
         return self.use(f"my_{name}", f"{result} my_{name}({t} x) {{ return {body}; }}")
 
     def _elementary(self, name: str) -> str:
-        """One of our functions, in line, so that loops around it become vector operations."""
+        """One of our own functions, inlined so that loops around it can be vectorized."""
         self.texts.setdefault("elementary", C_BASE)
         text, needs = c_functions()[name]
         for other in needs:
@@ -196,12 +196,12 @@ _TO_FLOAT16: Final = """uint16_t to_float16(double x) {
 
 
 def bits_of(dtype: str) -> int:
-    """Bits of an element."""
+    """Return the number of bits of an element."""
     return 8 if dtype == "bool" else int(re.sub(r"\D", "", dtype))
 
 
 def int_text(value: int, dtype: str) -> str:
-    """An integer as it is written in C."""
+    """Return an integer as a C literal."""
     if value == -(2**63):
         return "(-9223372036854775807LL - 1)"
     suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
@@ -212,7 +212,7 @@ def int_text(value: int, dtype: str) -> str:
 
 
 def float_text(value: float, dtype: str) -> str:
-    """A float as it is written in C."""
+    """Return a float as a C literal."""
     if dtype == "float64":
         suffix, number = "", value
     else:
@@ -229,16 +229,6 @@ def float_text(value: float, dtype: str) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def c_string(text: str) -> str:
-    """A literal of C, in UTF-8.  Nothing in the text ends it: quotes, line ends and question marks,
-    which trigraphs begin with, are escaped."""
-    data = text.encode("utf-8", "surrogatepass")
-    return '"' + "".join(chr(b) if b in _PLAIN else f"\\{b:03o}" for b in data) + '"'
-
-
-_PLAIN: Final = frozenset(range(32, 127)) - frozenset(b'"\\?')
-
-
 def c_comment(text: str) -> str:
-    """What may stand within a comment of C."""
+    """Return a text with characters replaced that are unsafe in a C comment."""
     return re.sub(r"[^0-9A-Za-z_ .-]", "_", text)

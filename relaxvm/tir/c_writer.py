@@ -1,4 +1,4 @@
-"""The body of a kernel in C: statements and expressions of a function in normal form."""
+"""Generates the body of a kernel in C from a function in normal form."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..ir import prim
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
 from ..ir.prim import is_float
+from ..native.c_support import c_string
 from .buffer import Buffer, BufferLoad
 from .c_prelude import (
     HALVES,
@@ -16,7 +17,6 @@ from .c_prelude import (
     VALUES,
     Helpers,
     bits_of,
-    c_string,
     float_text,
     int_text,
     scalar_type,
@@ -35,7 +35,7 @@ from .stmt import (
     Stmt,
     While,
 )
-from .turns import has_loops, is_soon_over, turns_of, when_it_turns
+from .trip_counts import has_loops, is_short, trip_count_guards, trip_counts
 
 __all__ = ["Names", "Writer"]
 
@@ -80,7 +80,7 @@ _KEYWORDS: Final = frozenset(
         "num_args",
         "ret",
         "fault",
-        "looked",
+        "iterations",
         "asm",
         "typeof",
         "linux",
@@ -91,7 +91,7 @@ _KEYWORDS: Final = frozenset(
 
 
 class Names:
-    """Identifiers of C for variables, each its own."""
+    """Unique C identifiers for variables."""
 
     def __init__(self) -> None:
         self._by_var: dict[int, str] = {}
@@ -103,7 +103,8 @@ class Names:
         if found is None:
             base = re.sub(r"[^0-9A-Za-z_]", "_", var.name) or "v"
             base = f"v{base}" if base[0].isdigit() or base[0] == "_" else base
-            # Upper case and digits at the end are for variables of programs; ours are short words.
+            # Names with upper case or digits at the end are for variables of the program; those of
+            # the generated code are short lower-case words.
             found, number = f"{base}_", 1
             while found in self._taken:
                 found, number = f"{base}_{number}", number + 1
@@ -114,7 +115,7 @@ class Names:
 
 
 class Writer:
-    """The statements of one body."""
+    """Writes the statements of one body."""
 
     def __init__(
         self,
@@ -134,12 +135,12 @@ class Writer:
         self.sites = sites
         self.lines: list[str] = []
         self.faults = 0
-        """Number of checks written within expressions so far."""
+        """The number of checks written inside expressions so far."""
         self.has_loops = False
-        self.looks = False
-        """Whether turns are counted."""
-        self._soon_over = False
-        self._around = 0
+        self.checks_interrupt = False
+        """Whether the body counts iterations and checks for Ctrl-C."""
+        self._in_short_loop = False
+        self._loop_depth = 0
         self._depth = 0
 
     # Statements
@@ -148,7 +149,7 @@ class Writer:
         self.lines.append("  " * self._depth + text)
 
     def _checked(self, since: int) -> None:
-        """After expressions: leave if one of their checks failed."""
+        """After expressions: write a return if one of their checks failed."""
         if self.faults > since:
             self._line(f"if (UNLIKELY(fault.site)) return fail(&fault, {self._symbol}_sites);")
 
@@ -169,7 +170,7 @@ class Writer:
         self._line("{")
         self._depth += 1
         if not (isinstance(loop.extent, (IntImm, Var)) and least in ("0", "0LL")):
-            # The bounds are those from before the loop.
+            # The bounds and the step are evaluated once, before the loop.
             self._line(f"const int64_t {var}from = {least}, {var}to = {var}from + {extent};")
             least, end = f"{var}from", f"{var}to"
         advance = f"{var}++"
@@ -177,7 +178,7 @@ class Writer:
             self._line(f"const int64_t {var}by = {self.expression(loop.step)};")
             advance = f"{var} += {var}by"
             last = [self._facts.interval(e)[1] for e in (loop.min, loop.extent, loop.step)]
-            if sum(last) >= 2**63:  # the step that leaves the loop may go beyond all numbers
+            if sum(last) >= 2**63:  # the last increment may overflow
                 advance = (f"{var} = (uint64_t){var}by < (uint64_t){end} - (uint64_t){var} ? "
                            f"{var} + {var}by : {end}")  # fmt: skip
         self._checked(since)
@@ -188,78 +189,79 @@ class Writer:
             self._line("  return refuse(\"ValueError\", \"%s: the step is %lld\", "
                        f"{c_string(place)}, (long long){step});")  # fmt: skip
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
-            self._turns(loop, var, least, end, advance)
+            self._iterations(loop, var, least, end, advance)
         self._depth -= 1
         self._line("}")
         self.has_loops = True
 
-    def _turns(self, loop: For, var: str, least: str, end: str, advance: str) -> None:
-        """The turns of a loop.  The outermost loop that is soon over is left as it is, with all
-        that is within; one around it, or one that may go on and on, looks for Ctrl-C."""
+    def _iterations(self, loop: For, var: str, least: str, end: str, advance: str) -> None:
+        """Write a loop after its bounds.  A short loop (see `is_short`) and the loops inside it
+        have no check for Ctrl-C; the loops around it, and loops that may be long, do."""
         head = f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{"
-        if self._soon_over or is_soon_over(loop):
-            outermost, self._soon_over = not self._soon_over, True
-            guards = [self.expression(e) for e in when_it_turns(loop)] if outermost else []
+        if self._in_short_loop or is_short(loop):
+            outermost, self._in_short_loop = not self._in_short_loop, True
+            guards = [self.expression(e) for e in trip_count_guards(loop)] if outermost else []
             if guards:
                 head = f"if ({' && '.join(f'{text} > 0' for text in guards)}) {head}"
             self._block(head, loop.body)
-            self._soon_over = not outermost
-            if outermost and self._around and turns_of(loop) is None:
-                self._line(f"looked += (uint64_t){end} - (uint64_t)({least});")
+            self._in_short_loop = not outermost
+            if outermost and self._loop_depth and trip_counts(loop) is None:
+                self._line(f"iterations += (uint64_t){end} - (uint64_t)({least});")
             return
         if has_loops(loop.body) or loop.step is not None:
-            self._block(head, loop.body, self._number_of_turns(loop.body))
+            self._block(head, loop.body, self._iteration_weight(loop.body))
             return
-        # Runs of turns that the compiler may vectorize.
+        # Split into runs of iterations without a check, which the compiler may vectorize.
         at, stop = f"{var}at", f"{var}stop"
         self._line(f"for (int64_t {at} = {least}, {stop}; {at} < {end}; {at} = {stop}) {{")
         self._depth += 1
-        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > MANY_TURNS ? "
-                   f"{at} + MANY_TURNS : {end};")  # fmt: skip
+        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > ITERATIONS_PER_CHECK ? "
+                   f"{at} + ITERATIONS_PER_CHECK : {end};")  # fmt: skip
         self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body)
-        self._look(f"(uint64_t){stop} - (uint64_t){at}")
+        self._check_interrupt(f"(uint64_t){stop} - (uint64_t){at}")
         self._depth -= 1
         self._line("}")
 
-    def _block(self, head: str, body: Stmt, turns: str = "") -> None:
-        """A loop, from its head on; with a look for Ctrl-C if `turns` says what a turn counts."""
+    def _block(self, head: str, body: Stmt, weight: str = "") -> None:
+        """Write a loop with the given head; checks for Ctrl-C if there is a `weight`, the C
+        expression for what one iteration adds to the count."""
         self._line(head)
         self._depth += 1
-        self._around += 1
+        self._loop_depth += 1
         self.statement(body)
-        self._around -= 1
-        if turns:
-            self._look(turns)
+        self._loop_depth -= 1
+        if weight:
+            self._check_interrupt(weight)
         self._depth -= 1
         self._line("}")
 
-    def _look(self, turns: str) -> None:
-        self.looks = True
-        self._line(f"LOOK_FOR_INTERRUPT({turns});")
+    def _check_interrupt(self, weight: str) -> None:
+        self.checks_interrupt = True
+        self._line(f"CHECK_INTERRUPT({weight});")
 
-    def _number_of_turns(self, body: Stmt) -> str:
-        """What a turn counts for: itself, and the turns of the loops within that do not count
-        theirs."""
+    def _iteration_weight(self, body: Stmt) -> str:
+        """The count of one iteration: 1, plus the iterations of the loops in its body that do not
+        count themselves."""
         numbers = ["1"]
         for part in body.seq if isinstance(body, SeqStmt) else (body,):
-            if isinstance(part, For) and is_soon_over(part):
+            if isinstance(part, For) and is_short(part):
                 numbers += [
                     " * ".join(f"(uint64_t)({self.expression(e)})" for e in product)
-                    for product in turns_of(part) or ()
+                    for product in trip_counts(part) or ()
                 ]
         return " + ".join(numbers)
 
     def _while(self, stmt: While) -> None:
         self._line("for (;;) {")
         self._depth += 1
-        self._look("1")
+        self._check_interrupt("1")
         since = self.faults
         self._line(f"const int go = {self.expression(stmt.condition)};")
         self._checked(since)
         self._line("if (!go) break;")
-        self._around += 1
+        self._loop_depth += 1
         self.statement(stmt.body)
-        self._around -= 1
+        self._loop_depth -= 1
         self._depth -= 1
         self._line("}")
 
@@ -362,7 +364,7 @@ class Writer:
         return sites.index((text, is_index)) + 1
 
     def _element(self, buffer: Buffer, indices: Sequence[str]) -> str:
-        """An element, by indices that are within bounds: the offset cannot overflow."""
+        """An element, given indices that are within bounds, so that the offset cannot overflow."""
         offset = ""
         for index, dim in zip(indices, buffer.ty.shape, strict=True):
             if not offset:
@@ -389,8 +391,8 @@ class Writer:
         if not unproven:
             return self._from_memory(self._element(buffer, texts), dtype)
         self.faults += 1
-        # The names of statement expressions are their own, so they may nest.  `Names` has none like
-        # them.
+        # The names in each statement expression are unique, since these may nest.  `Names` never
+        # generates such names.
         number = self.faults
         names = [f"x{number}at{d}" for d in range(len(texts))]
         binds = " ".join(f"const int64_t {n} = {t};" for n, t in zip(names, texts, strict=True))
@@ -406,7 +408,7 @@ class Writer:
     # Expressions
 
     def expression(self, e: Expr) -> str:
-        """An expression as text that may stand anywhere."""
+        """An expression as text that needs no parentheses around it."""
         kind = type(e)
         if isinstance(e, Buffer):
             raise NotImplementedError(f"{self._name}: buffer {e.name} is used as a value")
@@ -428,11 +430,11 @@ class Writer:
         return method(self, e)
 
     def _rounded(self, text: str, dtype: str) -> str:
-        """The result of an operation on floats, in its data type."""
+        """Round the result of an operation on floats to its data type."""
         return f"{self._helpers.round_half(dtype)}({text})" if dtype in HALVES else text
 
     def _wrapped(self, text: str, e: Expr) -> str:
-        """The result of an operation on integers, in its data type."""
+        """Wrap the result of an operation on integers to its data type."""
         if e.dtype in ("int64", "uint64") or self._facts.fits(e):
             return f"({text})"
         if e.dtype == "bool":
@@ -536,7 +538,7 @@ class Writer:
         source, dtype, text = e.value.dtype, e.dtype, self.expression(e.value)
         if dtype not in VALUES or source not in VALUES:
             raise NotImplementedError(
-                f"{self._name}: there is no C for a cast of {source} to {dtype}"
+                f"{self._name}: C cannot express a cast of {source} to {dtype}"
             )
         if dtype == "bool":
             return f"({text} != 0)"
@@ -555,8 +557,8 @@ class Writer:
         low, high = prim._range(dtype)
         interval = self._facts.interval(e.value)
         if dtype != "uint64" and low <= interval[0] and interval[1] <= high:
-            # Stays wide where it is an index; otherwise the wider type is what is asked for.  C's
-            # arithmetic is signed where its operands are.
+            # An index stays wide; elsewhere a wider type is what the cast asks for.  Arithmetic in
+            # C is signed if its operands are.
             if source.startswith("uint") or dtype == "uint32":
                 return f"(({VALUES[dtype]}){text})"
             return f"((int64_t){text})" if dtype == "int64" else text

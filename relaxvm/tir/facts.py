@@ -1,8 +1,8 @@
-"""What is certain about the integers of a function while it is lowered: that an index is within its
-dimension, that a result fits its data type.
+"""Proven facts about the integers of a function during lowering: that an index is in bounds, that a
+result fits its data type.
 
-Proofs are about integers of unlimited width (`relaxvm.ir.arith`), so they count only where no
-intermediate result overflows; `Facts.fits` says where.
+Proofs use integers of unlimited width (`relaxvm.ir.arith`), so they hold only for expressions in
+which nothing overflows; see `Facts.fits`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from .normalize import loads_of
 __all__ = ["MAX_DIM", "Facts"]
 
 MAX_DIM: Final = 2**47
-"""Greatest length of a dimension.  It leaves room to prove that sums of indices do not overflow."""
+"""The greatest length of a dimension, so small that sums of indices provably do not overflow."""
 
 Interval = tuple[float, float]
-"""Least and greatest value, both ints or infinite."""
+"""The least and the greatest value, each an int or infinite."""
 
 
 class Facts:
-    """Bounds of variables in scope, and what follows of them."""
+    """Bounds of the variables in scope, and proofs from them."""
 
     def __init__(self) -> None:
         self._analyzer = Analyzer()
@@ -63,23 +63,23 @@ class Facts:
         self._loops: list[Var] = []
 
     def bind_dim(self, var: Var) -> None:
-        """`var` is the length of a dimension."""
+        """Record that `var` is the length of a dimension."""
         high = min(MAX_DIM, int(_range(var.ty.dtype)[1]))
         self._set(var, IntImm("int64", 0), IntImm("int64", high), (0, high))
 
     def copy(self, var: Var, other: Var) -> None:
-        """`var` is one of the values of `other`."""
+        """Record that the value of `var` is one that `other` may have."""
         self._intervals[var] = self._intervals[other]
 
     def forget(self, var: Var) -> None:
-        """`var` has a value of its own from here on."""
+        """Drop all facts about `var`: from here on it has an unknown value."""
         self._bounds.pop(var, None)
         self._intervals.pop(var, None)
         self._analyzer.bind(var)
 
     @contextmanager
     def loop(self, var: Var, least: Expr, extent: Expr) -> Iterator[None]:
-        """Inside: a loop runs with `var` from `least`, below `least` + `extent`."""
+        """Context manager: `var` is a loop variable from `least` to below `least` + `extent`."""
         low, high = self.interval(least), self.interval(extent)
         interval = (low[0], low[1] + high[1] - 1)
         if not self.fits(least) or not self.fits(extent):
@@ -95,7 +95,8 @@ class Facts:
 
     @contextmanager
     def given(self, condition: Expr, holds: bool) -> Iterator[None]:
-        """Inside: a condition is true, or false.  Of use are comparisons of a variable."""
+        """Context manager: a condition is true, or false.  Only comparisons of variables are used.
+        """
         saved: list[tuple[Var, tuple[Expr | None, Expr | None], Interval]] = []
         for var, lower, upper in _consequences(condition, holds):
             bound = lower if upper is None else upper
@@ -117,7 +118,7 @@ class Facts:
                 self._set(var, *bounds, interval)
 
     def _set(self, var: Var, lower: Expr | None, upper: Expr | None, interval: Interval) -> None:
-        # A bound that mentions the variable itself says nothing, and an element may change.
+        # Drop bounds that mention the variable itself, and elements of buffers, which may change.
         lower, upper = (
             None if x is None or any(v is var for v in free_vars(x)) or loads_of(x) else x
             for x in (lower, upper)
@@ -129,7 +130,7 @@ class Facts:
     # Proofs
 
     def in_bounds(self, index: Expr, dim: Expr) -> bool:
-        """Whether 0 <= index < dim for certain."""
+        """Check whether 0 <= index < dim is provable."""
         if type(index) is IntImm and type(dim) is IntImm:
             return 0 <= index.value < dim.value
         if not self.fits(index) or not self.fits(dim):
@@ -142,7 +143,7 @@ class Facts:
             dim - 1 - index, 0, lower=True)  # fmt: skip
 
     def _at_least(self, e: Expr, bound: int, *, lower: bool) -> bool:
-        """Whether e >= bound, if need be with variables of loops at the ends of their ranges."""
+        """Whether e >= bound is provable, possibly by replacing loop variables by their bounds."""
         if self._analyzer.prove(e >= bound):
             return True
         for var in reversed(self._loops):
@@ -161,23 +162,22 @@ class Facts:
         return False
 
     def fits(self, e: Expr) -> bool:
-        """Whether no integer in an expression overflows its data type, and no divisor in it may be
-        0."""
+        """Check that no integer in an expression overflows its data type, and no divisor is 0."""
         low, high = self._interval(e)
         return low <= high
 
     def interval(self, e: Expr) -> Interval:
-        """Least and greatest value of an integer expression as it is computed, with overflow."""
+        """Return the interval of an integer expression as it is computed, with overflow."""
         low, high = self._interval(e)
         return (low, high) if low <= high else _whole(e)
 
     def is_nonzero(self, e: Expr) -> bool:
-        """Whether an integer is certainly not 0."""
+        """Check whether an integer is provably not 0."""
         low, high = self.interval(e)
         return low > 0 or high < 0
 
     def _interval(self, e: Expr) -> Interval:
-        """The interval; an empty one where something may overflow."""
+        """The interval of an expression; an empty one if something in it may overflow."""
         kind = type(e)
         if kind is IntImm:
             return e.value, e.value  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ class Facts:
             return self._intervals.get(e) or _whole(e)
         if isinstance(e, Let):
             return _EMPTY
-        # What overflows within, in a condition or an index too, is not what a proof takes it for.
+        # An overflow anywhere inside, even in a condition or an index, invalidates the proof.
         parts = [self._interval(part) for part in _parts(e)]
         if any(low > high for low, high in parts):
             return _EMPTY
@@ -205,7 +205,7 @@ _EMPTY: Final = (1, 0)
 
 
 def _parts(e: Expr) -> Sequence[Expr]:
-    """The scalars that a scalar is directly made of, in order."""
+    """The direct operands of a scalar, in order."""
     if isinstance(e, BinaryOpExpr):
         return e.a, e.b
     if isinstance(e, (Cast, Not, BitwiseNot)):
@@ -280,7 +280,7 @@ def _shifted_left(a: Interval, b: Interval) -> Interval:
 
 
 def _shifted_right(a: Interval, b: Interval) -> Interval:
-    if b[0] < 0:  # as far as can be: 0 or -1
+    if b[0] < 0:  # shifted by any amount, at most down to 0 or -1
         return min(a[0], -1), max(a[1], 0)
     return min(a[0], 0), max(a[1], 0)
 
@@ -301,7 +301,7 @@ _COMBINE: Final[dict[type, Callable[[Interval, Interval], Interval]]] = {
 
 
 def _consequences(condition: Expr, holds: bool) -> Iterator[tuple[Var, Expr | None, Expr | None]]:
-    """Bounds (variable, lower, upper) that follow of a condition."""
+    """Bounds (variable, lower, upper) that follow from a condition."""
     if isinstance(condition, Call) and condition.op is LIKELY:
         condition = condition.args[0]
     if isinstance(condition, And) and holds:

@@ -25,11 +25,11 @@ __all__ = ["PrimFunc"]
 
 
 class PrimFunc(BaseFunc):
-    """A function that is called in destination-passing style: it writes into buffers it is given.
+    """A function that is called in destination-passing style: results are written to arguments.
 
     Attributes:
-        params: buffers and scalar variables.  A variable in a buffer's shape takes its value from
-            the argument, where it appears first.
+        params: buffers and scalar variables.  A variable in the shape of a buffer gets its value
+            from the argument in whose shape it first appears.
         body: a `Stmt`.
         ret_type: type of a returned scalar, or None for nothing.
         attrs: attributes: "global_symbol", "tirx.noalias" (buffers do not overlap), ...
@@ -70,7 +70,7 @@ class PrimFunc(BaseFunc):
 
     @property
     def buffer_map(self) -> dict[Var, Buffer]:
-        """The parameters that are buffers, each under itself."""
+        """The buffer parameters; each is both the key and the value."""
         return {param: param for param in self.params if isinstance(param, Buffer)}
 
     def _with_attrs(self, attrs: Attrs) -> PrimFunc:
@@ -81,8 +81,8 @@ class PrimFunc(BaseFunc):
         return PrimFunc(self.params, body, self.ret_type, self.attrs, self.span)
 
     def specialize(self, values: Mapping[Var, Any]) -> PrimFunc:
-        """The function for given values of its scalar parameters or shape variables, which are no
-        parameters any more."""
+        """Return the function with values substituted for scalar parameters or shape variables;
+        these are no longer parameters."""
         from .visitor import specialize
 
         return specialize(self, values)

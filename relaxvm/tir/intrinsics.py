@@ -1,6 +1,6 @@
-"""Scalar functions: the table of intrinsics, and what makes calls of them.
+"""Scalar functions: the table of intrinsics, and the constructors of their calls.
 
-Every row of `INTRINSICS` is one operator, with what it is in C and in numpy.
+Every row of `INTRINSICS` is one operator, with its functions in C and in numpy.
 
 Source: ``tvm.tirx.op`` of apache-tvm 0.27.
 """
@@ -57,6 +57,7 @@ __all__ = [
     "exp",
     "exp2",
     "exp10",
+    "expm1",
     "fabs",
     "floor",
     "floordiv",
@@ -104,14 +105,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """A function of floats whose result is of the arguments' data type, unless `result` names it.
+    """A function of floats.
 
     Attributes:
-        name: of the operator.
+        name: the name of the operator.
         arity: number of arguments.
-        c: the function of ``math.h``, for doubles; for floats it has an f behind it.
+        c: the function of ``math.h`` for doubles; the one for floats has the suffix f.
         numpy: the function of numpy.
-        doc: one line.
+        doc: a description of one line.
         result: data type of the result, or "" for that of the arguments.
     """
 
@@ -129,6 +130,7 @@ INTRINSICS: Final = {
         Intrinsic("tirx.exp", 1, "exp", "_exp", "e to the power of x"),
         Intrinsic("tirx.exp2", 1, "exp2", "_exp2", "2 to the power of x"),
         Intrinsic("tirx.exp10", 1, "rvm_exp10", "_exp10", "10 to the power of x"),
+        Intrinsic("tirx.expm1", 1, "expm1", "expm1", "exp(x) - 1"),
         Intrinsic("tirx.log", 1, "log", "_log", "natural logarithm"),
         Intrinsic("prim.log2", 1, "log2", "log2", "logarithm to base 2"),
         Intrinsic("tirx.log10", 1, "log10", "log10", "logarithm to base 10"),
@@ -164,7 +166,7 @@ INTRINSICS: Final = {
         Intrinsic("tirx.isnan", 1, "rvm_isnan", "isnan", "whether x is not a number", "bool"),
     )
 }
-"""The functions of floats, by the operator's name."""
+"""The functions of floats, by the name of the operator."""
 
 
 def _infer_intrinsic(row: Intrinsic) -> Callable[[Call], Type]:
@@ -209,7 +211,7 @@ def _maker(row: Intrinsic) -> Callable[..., Expr]:
 
 
 def _scalars(args: Sequence[Any]) -> list[Expr]:
-    """Numbers become constants of the data type of the other arguments."""
+    """Convert plain numbers to constants of the data type of the other arguments."""
     dtype = next((a.dtype for a in args if isinstance(a, Expr)), _UNARY_DEFAULT)
     return [a if isinstance(a, Expr) else as_scalar(float(a), dtype) for a in args]
 
@@ -217,6 +219,7 @@ def _scalars(args: Sequence[Any]) -> list[Expr]:
 exp = _maker(INTRINSICS["tirx.exp"])
 exp2 = _maker(INTRINSICS["tirx.exp2"])
 exp10 = _maker(INTRINSICS["tirx.exp10"])
+expm1 = _maker(INTRINSICS["tirx.expm1"])
 log = _maker(INTRINSICS["tirx.log"])
 log2 = _maker(INTRINSICS["prim.log2"])
 log10 = _maker(INTRINSICS["tirx.log10"])
@@ -252,8 +255,8 @@ _fabs = _maker(INTRINSICS["tirx.fabs"])
 _isnan = _maker(INTRINSICS["tirx.isnan"])
 
 
-def _of_integers_too(function: Callable[..., Expr], doc: str) -> Callable[..., Expr]:
-    """A rounding function, which leaves integers as they are."""
+def _accepting_integers(function: Callable[..., Expr], doc: str) -> Callable[..., Expr]:
+    """A rounding function that also accepts integers and returns them unchanged."""
 
     def make(x: Any, span: Any = None) -> Expr:
         if isinstance(x, Expr) and not is_float(x.dtype):
@@ -265,15 +268,15 @@ def _of_integers_too(function: Callable[..., Expr], doc: str) -> Callable[..., E
     return make
 
 
-floor = _of_integers_too(_floor, "Greatest integer not above x.")
-ceil = _of_integers_too(_ceil, "Least integer not below x.")
-trunc = _of_integers_too(_trunc, "x without its fraction.")
-round = _of_integers_too(_round, "Nearest integer, of two the even one.")  # noqa: A001
-nearbyint = _of_integers_too(_nearbyint, "Nearest integer, of two the even one.")
+floor = _accepting_integers(_floor, "Greatest integer not above x.")
+ceil = _accepting_integers(_ceil, "Least integer not below x.")
+trunc = _accepting_integers(_trunc, "x without its fraction.")
+round = _accepting_integers(_round, "Nearest integer, of two the even one.")  # noqa: A001
+nearbyint = _accepting_integers(_nearbyint, "Nearest integer, of two the even one.")
 
 
 def abs(x: Any, span: Any = None) -> Expr:  # noqa: A001
-    """Absolute value; of integers as ``select(x >= 0, x, 0 - x)``."""
+    """Absolute value; for integers it is ``select(x >= 0, x, 0 - x)``."""
     value: Expr = as_scalar(x)
     if is_float(value.dtype):
         return _fabs(value, span=span)
@@ -308,7 +311,7 @@ def isinf(x: Any, span: Any = None) -> Expr:
 
 
 def isfinite(x: Any, span: Any = None) -> Expr:
-    """Whether x is neither an infinity nor not a number."""
+    """Whether x is finite: neither an infinity nor NaN."""
     return prim.logical_and(prim.logical_not(isinf(x)), prim.logical_not(isnan(x)))
 
 
@@ -354,7 +357,7 @@ CALL_CPACKED: Final = Op.register(
     "tirx.tvm_call_cpacked", _infer_given, doc="a call of a function of the module", is_pure=False
 )
 
-# Lists of any values: what code of the VM has as TIR.
+# Lists of arbitrary values, for VM code that is expressed as TIR.
 ANYLIST_GETITEM: Final = Op.register(
     "tirx.anylist_getitem", _infer_given, doc="an item of a list of values"
 )
@@ -376,7 +379,7 @@ ANYLIST_SETITEM_CALL_CPACKED: Final = Op.register(
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
-    """One of two values, of which only that one is evaluated."""
+    """`true_value` if `condition` else `false_value`; only the chosen one is evaluated."""
     condition = as_scalar(condition)
     if condition.dtype != "bool":
         condition = prim.not_equal(condition, 0)
@@ -387,7 +390,7 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = 
 
 
 def _index_pair(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Two values of one data type; plain integers are int32, as everywhere in TIR."""
+    """Convert two values to a common data type; plain integers are int32, as elsewhere in TIR."""
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         a = _number(a)
     return prim._pair(a, b)
@@ -400,14 +403,14 @@ def _number(value: Any) -> Expr:
 
 
 def likely(condition: Any, span: Any = None) -> Expr:
-    """A condition that is mostly true; a hint."""
+    """A condition with the hint that it is mostly true."""
     condition = as_scalar(condition)
     return condition if type(condition) is IntImm else Call(
         LIKELY, (condition,), ty=condition.ty, span=span)  # fmt: skip
 
 
 def clz(x: Any, span: Any = None) -> Expr:
-    """Number of leading zero bits of an integer, int32; of 0 all of them."""
+    """The number of leading zero bits of an integer, as int32; for 0 it is the number of bits."""
     return Call(CLZ, (as_index(x),), ty=prim_type("int32"), span=span)
 
 
@@ -455,17 +458,17 @@ def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -
 
 
 def call_extern(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
-    """A call of a C function by name.  The lowerings here refuse it; it can be printed and kept."""
+    """A call of a C function by name.  It can be printed and stored, but not lowered."""
     return _call_named(CALL_EXTERN, dtype, name, args, span)
 
 
 def call_packed(name: str, *args: Any, span: Any = None) -> Expr:
-    """A call of a packed function by name.  The lowerings here refuse it."""
+    """A call of a packed function by name.  It can be printed and stored, but not lowered."""
     return _call_named(CALL_PACKED, "int32", name, args, span)
 
 
 def call_cpacked(name: str, *args: Any, span: Any = None) -> Expr:
-    """A call of a function of the same module, as a packed function.  The lowerings refuse it."""
+    """A call of a function of the same module as a packed function.  It cannot be lowered."""
     return _call_named(CALL_CPACKED, "int32", name, args, span)
 
 
@@ -475,7 +478,7 @@ def anylist_getitem(list_handle: Expr, index: Any) -> Expr:
 
 
 def anylist_resetitem(list_handle: Expr, index: Any) -> Expr:
-    """None in the place of an item."""
+    """Set an item of a list to None."""
     return Call(ANYLIST_RESETITEM, (list_handle, _number(index)), ty=prim_type("int32"))
 
 
@@ -520,7 +523,7 @@ def _binary(function: Callable[[Any, Any], Expr], doc: str) -> Callable[..., Exp
 floordiv = _binary(prim.floordiv, "a // b, rounded towards minus infinity.")
 floormod = _binary(prim.floormod, "a % b, with the sign of b.")
 truncdiv = _binary(prim.truncdiv, "a / b of integers, rounded towards zero.")
-truncmod = _binary(prim.truncmod, "What `truncdiv` leaves.")
+truncmod = _binary(prim.truncmod, "The remainder of `truncdiv`.")
 indexdiv = floordiv
 indexmod = floormod
 max = _binary(prim.maximum, "The greater of a and b: a if a > b, else b.")  # noqa: A001

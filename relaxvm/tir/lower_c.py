@@ -1,12 +1,11 @@
-"""PrimFuncs as C, against ``relaxvm/kernel.h``.
+"""Lowering of PrimFuncs to C, using ``relaxvm/kernel.h``.
 
-A kernel has its arguments checked and runs the body.  Within a body no two buffers overlap:
-pointers are ``restrict``, and reductions are exchanged so that inner loops run along memory.  An
-argument that is only read and overlaps one that is written is copied before.
+A kernel checks its arguments and runs the body.  In the body no two buffers overlap: pointers are
+``restrict``, and the loops of reductions are interchanged so that inner loops run along memory.  An
+argument that is only read and overlaps a written one is copied first.
 
-What may go wrong is checked: arguments when the kernel is called, an index where it is not certain
-to be within bounds, a divisor where it is not certainly no zero.  Integers wrap; floats are rounded
-after every operation.
+Checked at run time are the arguments of the kernel, indices that are not provably in bounds, and
+divisors that are not provably nonzero.  Integers wrap; floats are rounded after every operation.
 """
 
 from __future__ import annotations
@@ -19,68 +18,52 @@ from ..ir import prim
 from ..ir.expr import Call, Expr, IntImm, Var
 from ..ir.node import Node
 from ..ir.prim import BinaryOpExpr, Select
+from ..native.c_support import HEAD, c_string, symbol_of
+from ..native.elementary import elementary
 from .buffer import Buffer, BufferLoad
 from .c_prelude import (
     STORED,
     Helpers,
     bits_of,
     c_comment,
-    c_string,
     int_text,
     scalar_type,
 )
-from .c_support import HEAD
 from .c_writer import Names, Writer
-from .elementary import elementary
 from .facts import MAX_DIM
 from .intrinsics import INTRINSICS
-from .normalize import Kernel, exchange, loads_of, uses
+from .normalize import Kernel, interchange, loads_of, uses
 from .stmt import BufferStore, For, Stmt
 from .visitor import Visitor
 
-__all__ = ["c_source", "pieces_of", "symbol_of"]
-
-_PIECE: Final = re.compile(r"^(?=/\* ---- )", re.MULTILINE)
-"""Where the text of a kernel begins."""
+__all__ = ["c_source"]
 
 CLONED_FROM: Final = 4
-"""Operations in a statement from which it is compiled for wider vector units as well."""
+"""A function with a statement of this many operations is also compiled for wider vector units."""
 
 STACK_BYTES: Final = 4096
-"""Local buffers up to this size together are on the stack."""
+"""Local buffers are on the stack if their total size is at most this."""
 
 _CODES: Final = {"int": "RVM_SIGNED", "uint": "RVM_UNSIGNED", "float": "RVM_FLOAT",
                  "bfloat": "RVM_BFLOAT", "bool": "RVM_BOOLEAN"}  # fmt: skip
 
 
-def symbol_of(name: str) -> str:
-    """The C symbol of a function: its name, with what C does not allow escaped as ``_x2e_``.
-    Different names have different symbols."""
-    return re.sub(r"^\d|[^0-9A-Za-z_]|_(?=x)", lambda m: f"_x{ord(m[0]):x}_", name)
-
-
 def c_source(kernels: Sequence[Kernel]) -> str:
-    """The text of a library with a kernel for each function.
+    """Return the C text of a library with a kernel for each function.
 
     Raises:
-        NotImplementedError: an expression or data type that there is no C for.
+        NotImplementedError: an expression or data type cannot be expressed in C.
     """
     return "".join([HEAD, "\n", *(_KernelText(kernel, Helpers()).text() for kernel in kernels)])
 
 
-def pieces_of(text: str) -> list[str]:
-    """The texts of the kernels of a `c_source`, each of which can be compiled after `HEAD` without
-    the others; none if the text is of another version of relaxvm."""
-    return _PIECE.split(text[len(HEAD) :])[1:] if text.startswith(HEAD) else []
-
-
 class _KernelText:
-    """One kernel: its body, and the function that checks arguments and calls it."""
+    """The text of one kernel: its body, and the function that checks arguments and calls it."""
 
     def __init__(self, kernel: Kernel, helpers: Helpers) -> None:
         for dtype in [p.dtype for p in kernel.params] + [b.ty.dtype for b in kernel.allocs]:
             if dtype not in STORED:
-                raise NotImplementedError(f"{kernel.name}: there is no C for data type {dtype}")
+                raise NotImplementedError(f"{kernel.name}: C cannot express data type {dtype}")
         self.kernel = kernel
         self.helpers = helpers
         self.symbol = symbol_of(kernel.name)
@@ -101,7 +84,7 @@ class _KernelText:
 
     def text(self) -> str:
         body = self._body()
-        entry = self._entry()  # before the sites are written: it may add some
+        entry = self._entry()  # first, since it may add sites
         sites = ""
         if self.sites:
             rows = ",\n".join(f"  {{{c_string(text)}, {int(i)}}}" for text, i in self.sites)
@@ -118,12 +101,12 @@ class _KernelText:
             f"{STORED[b.ty.dtype]} {self.names.of(b)}[{max(size, 1)}] = {{0}};"
             for b, size in self.on_stack
         ]
-        statement = exchange(self.kernel.body, always=False)
+        statement = interchange(self.kernel.body, always=False)
         writer.statement(statement)
         if writer.faults:
             lines.append("Fault fault = {0, 0, 0};")
-        if writer.looks:
-            lines.append("uint64_t looked = 0;")
+        if writer.checks_interrupt:
+            lines.append("uint64_t iterations = 0;")
         lines += [*writer.lines, "return RVM_OK;"]
         inner = "\n".join(f"  {line}" for line in lines)
         clones = "RVM_CLONES " if writer.has_loops and _is_worth_clones(statement) else ""
@@ -150,7 +133,7 @@ class _KernelText:
     # The entry
 
     def _entry(self) -> str:
-        """The function that is called: the body with the arguments taken apart."""
+        """The function that unpacks the arguments and calls the body."""
         kernel, names, symbol = self.kernel, self.names, self.symbol
         lines = [
             f"int64_t {names.of(dim)} UNUSED = variables[{i}];" for i, dim in enumerate(kernel.dims)
@@ -185,7 +168,7 @@ class _KernelText:
         )
 
     def _plain(self, e: Expr, what: str) -> str:
-        """An expression of variables and numbers, with no checks."""
+        """An expression of variables and numbers that needs no checks."""
         writer = self._writer()
         text = writer.expression(e)
         if writer.faults:
@@ -213,7 +196,7 @@ class _KernelText:
         return [*arguments, "ret"] if kernel.returns else arguments
 
     def _table(self) -> str:
-        """What the kernel takes, as data."""
+        """The table that describes the parameters."""
         kernel, symbol = self.kernel, self.symbol
         slots = {dim: i for i, dim in enumerate(kernel.dims)}
         lines, rows = [], []
@@ -255,7 +238,7 @@ class _KernelText:
 
 
 class _Arithmetic(Visitor):
-    """Counts operations on elements, of the statement that has most."""
+    """The greatest number of operations on elements in a statement."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -271,23 +254,23 @@ class _Arithmetic(Visitor):
         if isinstance(node, Call):
             name = getattr(node.op, "name", "")
             if name in INTRINSICS and elementary(name, node.args[0].dtype):
-                self._count += CLONED_FROM  # it is made of more than that
+                self._count += CLONED_FROM  # elementary functions are many operations
         super().visit(node)
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
-        """Arithmetic of indices does not count."""
+        """Not visited: arithmetic of indices does not count."""
 
 
 def _is_worth_clones(body: Stmt) -> bool:
-    """Whether wide vector units may help: a loop of one or two operations waits for memory.  A
+    """Whether wide vector units may help: loops of one or two operations are bound by memory.  A
     function with clones takes three times as long to compile."""
     arithmetic = _Arithmetic()
     arithmetic.visit(body)
-    return arithmetic.most >= CLONED_FROM or _has_exchanged(body)
+    return arithmetic.most >= CLONED_FROM or _has_inner_sum(body)
 
 
-def _has_exchanged(body: Stmt) -> bool:
-    """Whether an innermost loop adds to elements of a buffer, as an exchanged reduction does."""
+def _has_inner_sum(body: Stmt) -> bool:
+    """Whether an innermost loop adds to elements of a buffer, as an interchanged reduction does."""
     found = False
 
     class Sums(Visitor):
@@ -318,7 +301,7 @@ def _code(dtype: str) -> str:
 
 
 def longest_of(dim: Var) -> int:
-    """What the length of a dimension may be at most."""
+    """Return the greatest allowed length of a dimension."""
     return min(MAX_DIM, int(prim._range(dim.ty.dtype)[1]))
 
 

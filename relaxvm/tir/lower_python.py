@@ -1,8 +1,8 @@
-"""PrimFuncs as Python: innermost loops whose turns are independent become operations of numpy on
-arrays, the others loops of Python.
+"""Lowering of PrimFuncs to Python.  Innermost loops with independent iterations become numpy
+operations on arrays, other loops Python loops.
 
-Results are those of the C, except that functions such as sin, and all of float64, are numpy's.
-They may differ in the last bits.
+Results are the same as in C, except in the last bits of functions such as sin and of all float64
+arithmetic, which are computed by numpy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .c_writer import Names
 from .facts import Facts
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
 from .lower_c import longest_of
-from .normalize import Dim, Kernel, exchange, is_affine_step, loads_of, same_indices, uses
+from .normalize import Dim, Kernel, interchange, is_affine_step, loads_of, same_indices, uses
 from .stmt import (
     AssertStmt,
     Bind,
@@ -41,12 +41,12 @@ from .visitor import Visitor
 __all__ = ["python_source"]
 
 NARROW: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
-"""Integers that can be exact: Python's, or int64 arrays."""
+"""Integer data types that are computed exactly, as Python integers or int64 arrays."""
 
 
 class _Text(NamedTuple):
-    """An expression as text; `exact` tells integers of Python from values of numpy, `vector` arrays
-    from single values."""
+    """An expression as text.  `exact`: its value is a Python integer or an int64 array, not a value
+    of its numpy data type; `vector`: it is an array."""
 
     code: str
     exact: bool
@@ -54,21 +54,21 @@ class _Text(NamedTuple):
 
 
 class _Vector(NamedTuple):
-    """The loop that is done at once: its variable, first value and number of turns, and the name of
-    the array of its values."""
+    """The vectorized loop: its variable, first value and number of iterations, and the name of the
+    array of its values."""
 
     var: Var
     first: str
-    turns: str
+    length: str
     array: str
 
 
 def python_source(kernel: Kernel) -> str:
-    """The text of a kernel, that defines `function`, a `PythonFunction`, in the namespace of
-    `python_runtime`.
+    """Return the Python text of a kernel.  It defines `function`, a `PythonFunction`, and is
+    executed in the namespace of `python_runtime`.
 
     Raises:
-        NotImplementedError: an expression that there is no Python for.
+        NotImplementedError: an expression cannot be expressed in Python.
     """
     return _Writer(kernel).text()
 
@@ -102,7 +102,7 @@ class _Writer:
             dims = "".join(f"{self._index(dim)}, " for dim in buffer.ty.shape)
             self._line(f"{self._names.of(buffer)} = allocate({kernel.name!r}, {buffer.name!r}, "
                        f"({dims}), {self._dtype(buffer.ty.dtype)})")  # fmt: skip
-        self.statement(exchange(kernel.body, always=True))
+        self.statement(interchange(kernel.body, always=True))
         names = [self._names.of(v) for v in (*(p.var for p in kernel.params), *kernel.dims)]
         params = tuple(
             (p.name, p.dtype, None if p.dims is None else tuple(_dim_of(d, kernel) for d in p.dims),
@@ -144,7 +144,7 @@ class _Writer:
 
     def _for(self, loop: For) -> None:
         if _is_parallel(loop):
-            self._at_once(loop)
+            self._vectorized(loop)
             return
         least, extent = self._index(loop.min), self._index(loop.extent)
         first = f"{least}, " if least != "0" or loop.step is not None else ""
@@ -160,8 +160,8 @@ class _Writer:
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
             self._block(loop.body)
 
-    def _at_once(self, loop: For) -> None:
-        """A loop whose turns are independent, as operations on arrays."""
+    def _vectorized(self, loop: For) -> None:
+        """Write a loop with independent iterations as operations on arrays."""
         name = self._names.of(loop.loop_var)
         first, count, array = f"{name}first", f"{name}count", f"{name}all"
         self._line(f"{first} = {self._index(loop.min)}")
@@ -169,7 +169,7 @@ class _Writer:
         self._vector, self._used_array = _Vector(loop.loop_var, first, count, array), False
         at = len(self._lines)
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
-            # Without turns nothing is computed, nor checked.
+            # If there are no iterations, nothing is computed or checked.
             self._line(f"if {count}:")
             self._block(loop.body)
         if self._used_array:
@@ -216,7 +216,7 @@ class _Writer:
     # Memory
 
     def _element(self, buffer: Buffer, indices: Iterable[Expr]) -> _Text:
-        """Elements of a buffer, indices checked where they are not certain to be within bounds."""
+        """Elements of a buffer; indices that are not provably in bounds are checked."""
         indices = tuple(indices)
         vector = self._vector
         name = self._names.of(buffer)
@@ -228,9 +228,9 @@ class _Writer:
             if vector is not None and index in depends and self._is_span(index, depends):
                 start = self._start(index)
                 if proven:
-                    parts.append(f"{start}:{start} + {vector.turns}")
+                    parts.append(f"{start}:{start} + {vector.length}")
                 else:
-                    parts.append(f"span({start}, {vector.turns}, {self._index(dim)}, {place})")
+                    parts.append(f"span({start}, {vector.length}, {self._index(dim)}, {place})")
                 continue
             text = self.expression(index)
             parts.append(text.code if proven else f"at({text.code}, {self._index(dim)}, {place})")
@@ -251,7 +251,7 @@ class _Writer:
         )
 
     def _start(self, index: Expr) -> str:
-        """An index at the first turn."""
+        """An index at the first iteration."""
         assert self._vector is not None
         if index is self._vector.var:
             return self._vector.first
@@ -269,7 +269,7 @@ class _Writer:
         return text.code if text.exact else f"exact({text.code})"
 
     def expression(self, e: Expr) -> _Text:
-        """An expression as text that may stand anywhere."""
+        """An expression as text that needs no parentheses around it."""
         kind = type(e)
         if isinstance(e, Buffer):
             raise NotImplementedError(f"{self._kernel.name}: buffer {e.name} is used as a value")
@@ -305,7 +305,7 @@ class _Writer:
         return _Text(self._names.of(var), var.ty.dtype in NARROW)
 
     def _dtype(self, dtype: str) -> str:
-        """A data type of numpy, by a name of the module."""
+        """A numpy data type, as the name of a constant."""
         key = (dtype, f"dtype({dtype!r})")
         return self._constants.setdefault(key, f"t_{dtype}")
 
@@ -315,7 +315,7 @@ class _Writer:
         return self._constants.setdefault(key, f"c{len(self._constants)}")
 
     def _typed(self, text: _Text, dtype: str) -> str:
-        """A value as numpy's of its data type."""
+        """A value converted to its numpy data type."""
         return f"typed({text.code}, {self._dtype(dtype)})" if text.exact else text.code
 
     def _wrapped(self, code: str, e: Expr, vector: bool) -> _Text:
@@ -323,7 +323,7 @@ class _Writer:
         return _Text(f"({code})" if fits else f"wrap({code}, {e.dtype!r})", True, vector)
 
     def _operands(self, e: Any) -> tuple[str, str, bool, bool]:
-        """Two operands, both exact or both numpy's; whether exact; whether one is an array."""
+        """Two operands, both exact or both numpy values; whether exact; whether one is an array."""
         a, b = self.expression(e.a), self.expression(e.b)
         vector = a.vector or b.vector
         if a.exact and b.exact:
@@ -416,7 +416,8 @@ class _Writer:
             ]
             return _Text(f"({texts[0]} if {test.code} else {texts[1]})", exact,
                          yes.vector or no.vector)  # fmt: skip
-        # Each side is computed for its own turns only: the other's may be out of bounds.
+        # Each side is computed only for its own iterations: in the others, indices may be out of
+        # bounds.
         assert self._vector is not None
         self._used_array = self._used_array or self._slices
         array = self._vector.array
@@ -434,7 +435,8 @@ class _Writer:
 
     @contextmanager
     def _by_index(self) -> Iterator[None]:
-        """Inside: the variable of the vector is any array of indices, not a span."""
+        """Context manager: the vectorized variable is an array of arbitrary indices, not a slice.
+        """
         before, self._slices = self._slices, False
         used = self._used_array
         yield
@@ -509,7 +511,7 @@ def _dim_of(dim: Dim, kernel: Kernel) -> Any:
 
 
 def _is_parallel(loop: For) -> bool:
-    """Whether a loop is of stores only, none of which another turn sees."""
+    """Whether a loop has only stores, none of which affects another iteration."""
     body, var = loop.body, loop.loop_var
     stores = body.seq if isinstance(body, SeqStmt) else (body,)
     if loop.step is not None or not stores:

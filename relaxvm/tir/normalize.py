@@ -1,11 +1,10 @@
-"""The normal form of a function, from which both lowerings write code.
+"""The normal form of a function, from which both lowerings generate code.
 
-Blocks are gone: their variables are exchanged for the values bound to them, what initializes a
-reduction stands before the loops of the reduction where it can, buffers that stand for regions of
-others are exchanged for these, and allocations belong to the function.  What remains is loops,
-stores, conditions, bindings and checks.
+Blocks are removed: block variables are replaced by the values bound to them, matched buffers by the
+regions that they denote, the initialization of a reduction is moved before its loops if possible,
+and allocations are moved to the function.  Loops, stores, conditions, bindings and checks remain.
 
-A reduction over no elements gives its initial value.
+A reduction over no elements yields its initial value.
 """
 
 from __future__ import annotations
@@ -17,7 +16,18 @@ from typing import Any
 from ..ir.arith import free_vars
 from ..ir.expr import Call, Expr, IntImm, PrimType, Var
 from ..ir.node import Node
-from ..ir.prim import Add, BinaryOpExpr, Sub, _range, cast, equal, logical_and, same
+from ..ir.prim import (
+    Add,
+    BinaryOpExpr,
+    BitwiseNot,
+    Sub,
+    _range,
+    bits_problem,
+    cast,
+    equal,
+    logical_and,
+    same,
+)
 from .buffer import Buffer, BufferLoad, IterVar
 from .function import PrimFunc
 from .intrinsics import RET
@@ -39,17 +49,17 @@ from .stmt import (
 )
 from .visitor import Visitor, _Substitute
 
-__all__ = ["Dim", "Kernel", "Param", "exchange", "is_affine_step", "loads_of", "normalize",
+__all__ = ["Dim", "Kernel", "Param", "interchange", "is_affine_step", "loads_of", "normalize",
            "same_indices", "uses"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """What a dimension of an argument has to be.
+    """A dimension of a parameter.
 
     Attributes:
-        value: the expression.
-        binds: whether this is where the variable `value` gets its value.
+        value: the required length.
+        binds: whether `value` is a variable that gets its value here, from the argument.
     """
 
     value: Expr
@@ -58,7 +68,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter: a tensor (`dims` tells its shape) or a scalar (`dims` is None)."""
+    """A parameter: a tensor (`dims` is its shape) or a scalar (`dims` is None)."""
 
     name: str
     var: Var
@@ -75,8 +85,8 @@ class Kernel:
         name: for messages and symbols.
         params: its parameters.
         dims: the variables that get their values from shapes, in order.
-        allocs: buffers of its own; their shapes depend on parameters and `dims` only.
-        body: what it does.
+        allocs: local buffers; their shapes depend only on parameters and `dims`.
+        body: the body, a statement.
         returns: data type of the returned scalar, or None.
     """
 
@@ -89,12 +99,12 @@ class Kernel:
 
 
 def normalize(func: PrimFunc, name: str) -> Kernel:
-    """The normal form of a function.
+    """Return the normal form of a function.
 
     Raises:
         ValueError: a variable has no value, the shape of a local buffer depends on a loop, or a
             parameter has strides or an offset.
-        NotImplementedError: a statement or expression that the lowerings do not know.
+        NotImplementedError: a statement or expression cannot be lowered.
     """
     flatten = _Flatten(name, _offsets(func))
     body = flatten.visit(func.body)
@@ -106,8 +116,8 @@ def normalize(func: PrimFunc, name: str) -> Kernel:
             for var in free_vars(dim):
                 if var not in defined:
                     raise ValueError(
-                        f"{name}: the shape of buffer {buffer.name} has {var.name}, which is no "
-                        "parameter and no dimension of one"
+                        f"{name}: the shape of buffer {buffer.name} has {var.name}, which is "
+                        "neither a parameter nor a dimension of one"
                     )
     if len(set(func.params)) < len(func.params) or not defined.isdisjoint(flatten.allocs):
         raise ValueError(f"{name}: two of the parameters and local buffers are the same")
@@ -121,7 +131,7 @@ def normalize(func: PrimFunc, name: str) -> Kernel:
 
 
 def _offsets(func: PrimFunc) -> dict[Var, Expr]:
-    """The offsets of parameters that are variables: 0."""
+    """Parameters' offsets that are variables; their value is 0."""
     found: dict[Var, Expr] = {}
     for param in func.params:
         offset = param.ty.elem_offset if isinstance(param, Buffer) else None
@@ -151,7 +161,7 @@ def _returned(func: PrimFunc, body: Stmt) -> str | None:
 def _params(
     func: PrimFunc, name: str, written: set[Buffer]
 ) -> tuple[tuple[Param, ...], tuple[Var, ...]]:
-    """Parameters, and the variables bound by their shapes."""
+    """The parameters, and the variables that are bound by their shapes."""
     scalars = {p for p in func.params if not isinstance(p, Buffer)}
     dims: dict[Var, None] = {}
     params: list[Param] = []
@@ -177,15 +187,15 @@ def _params(
             for var in free_vars(d.value):
                 if var not in dims and var not in scalars:
                     raise ValueError(
-                        f"{name}: nothing gives {var.name} a value: it stands only within "
+                        f"{name}: {var.name} has no value: it appears only inside larger "
                         f"expressions in the shape of parameter {p.name}; make it a parameter or a "
-                        "dimension of its own"
+                        "whole dimension"
                     )
     return tuple(params), tuple(dims)
 
 
 def _starts_at_0(buffer: Buffer) -> bool:
-    """Whether the first element is where the memory begins: a variable offset is 0."""
+    """Whether the first element is at the start of the memory; a variable offset is 0."""
     return buffer.ty.elem_offset is None or isinstance(buffer.ty.elem_offset, Var)
 
 
@@ -204,13 +214,13 @@ def _written(body: Stmt) -> set[Buffer]:
 
 
 class _CheckDefined(Visitor):
-    """Every variable has one value where it is used, and numbers are of their data types: what is
-    known of the value of a variable counts wherever that variable stands."""
+    """Checks that every variable is defined once and before its uses, and that constants fit their
+    data types.  So a fact about a variable holds wherever the variable is used."""
 
     def __init__(self, name: str, defined: set[Var]) -> None:
         self._name = name
         self._defined = defined
-        self._bound: list[Var] = []  # by what is visited, to be taken back behind it
+        self._bound: list[Var] = []  # in the current scope, to be removed at its end
 
     def visit_Var(self, var: Var) -> None:
         if var not in self._defined:
@@ -219,7 +229,7 @@ class _CheckDefined(Visitor):
     def visit_Buffer(self, buffer: Buffer) -> None:
         if buffer not in self._defined:
             raise ValueError(
-                f"{self._name}: buffer {buffer.name} is no parameter and is not allocated"
+                f"{self._name}: buffer {buffer.name} is neither a parameter nor allocated"
             )
 
     def visit_For(self, loop: For) -> None:
@@ -252,6 +262,11 @@ class _CheckDefined(Visitor):
             raise ValueError(
                 f"{self._name}: {type(node).__name__} of {node.a.dtype} and {node.b.dtype}"
             )
+        if isinstance(node, (BinaryOpExpr, BitwiseNot)):
+            operands = (node.a, node.b) if isinstance(node, BinaryOpExpr) else (node.a,)
+            problem = bits_problem(type(node), *operands)
+            if problem is not None:  # of a node that was made without the operator
+                raise ValueError(f"{self._name}: {node}: {problem}")
         super().visit_parts(node)
 
     def visit_IntImm(self, number: IntImm) -> None:
@@ -260,7 +275,7 @@ class _CheckDefined(Visitor):
             raise ValueError(f"{self._name}: {number.value} does not fit {number.dtype}")
 
     def _scope(self, body: Node, var: Var | None = None) -> None:
-        """Visit what has a variable, and those that it binds itself, for its own."""
+        """Visit a scope: `var` and the variables that it binds are removed at its end."""
         outer, self._bound = self._bound, []
         if var is not None:
             self._define(var)
@@ -271,7 +286,7 @@ class _CheckDefined(Visitor):
     def _define(self, var: Var) -> None:
         if var in self._defined:
             raise ValueError(
-                f"{self._name}: variable {var.name} is given a value where it has one already"
+                f"{self._name}: variable {var.name} is defined again where it already has a value"
             )
         self._defined.add(var)
         self._bound.append(var)
@@ -279,7 +294,8 @@ class _CheckDefined(Visitor):
 
 @dataclass(slots=True)
 class _Guard:
-    """``if every axis is at its first step: init``: the axes are pairs of value and first value."""
+    """``if every axis is at its first value: init``; the axes are pairs of value and first value.
+    """
 
     axes: list[tuple[Expr, Expr]]
     init: Stmt
@@ -287,7 +303,7 @@ class _Guard:
 
 @dataclass(slots=True)
 class _Piece:
-    """A statement, with the initialization of a reduction that is to run before it."""
+    """A statement, and the initialization of a reduction that has to run before it."""
 
     guard: _Guard
     rest: Stmt
@@ -295,7 +311,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class _View:
-    """What a matched buffer stands for."""
+    """The region that a matched buffer denotes."""
 
     source: Buffer
     offsets: list[Expr]
@@ -303,8 +319,8 @@ class _View:
 
 
 class _Flatten(_Substitute):
-    """Blocks become plain statements.  `visit` of a statement gives a statement; on the way up from
-    a block with an initialization, `_flatten` gives a `_Piece`."""
+    """Replaces blocks by plain statements.  `visit` returns a statement; `_flatten` returns a
+    `_Piece` for statements that contain a block with an initialization still to be placed."""
 
     def __init__(self, name: str, values: dict[Var, Expr]) -> None:
         super().__init__(values)
@@ -337,7 +353,7 @@ class _Flatten(_Substitute):
         least, extent = self.visit(loop.min), self.visit(loop.extent)
         step = None if loop.step is None else self.visit(loop.step)
         var = loop.loop_var
-        if var in self._loop_vars:  # one variable for two loops: give this one its own
+        if var in self._loop_vars:  # the variable has a loop already: use a new one
             var = Var(var.name, var.ty)
         self._loop_vars.add(var)
         outer = self._values.pop(loop.loop_var, None)
@@ -436,8 +452,8 @@ class _Flatten(_Substitute):
             self.allocs.append(local)
 
     def _match(self, buffer: Buffer, source: Any) -> None:
-        """Let a buffer stand for a region: its accesses become accesses of the source, and the
-        variables in its type become what the region gives them."""
+        """Make a buffer denote a region: its accesses become accesses of the source, and variables
+        in its type get their values from the region."""
         offsets = [self.visit(r.min) for r in source.region]
         extents = [self.visit(r.extent) for r in source.region]
         target, offsets = self._access(source.buffer, offsets)
@@ -479,7 +495,7 @@ class _Flatten(_Substitute):
 
 
 def _impure_call(e: Expr) -> str | None:
-    """The name of what an expression calls and has an effect, None if there is none."""
+    """The name of a callee with side effects in an expression, or None."""
     found: list[str] = []
 
     class Calls(Visitor):
@@ -493,8 +509,8 @@ def _impure_call(e: Expr) -> str | None:
 
 
 def _settle(piece: Stmt | _Piece) -> Stmt:
-    """A piece as a statement: with its initialization before it, under a condition if axes are
-    left."""
+    """Convert a piece to a statement: put the initialization before it, under a condition if there
+    are axes left."""
     if not isinstance(piece, _Piece):
         return piece
     init: Stmt = piece.guard.init
@@ -516,7 +532,7 @@ def _same_value(a: Expr, b: Expr) -> bool:
 
 
 def uses(node: Node, var: Var) -> bool:
-    """Whether a variable is used in a statement or an expression."""
+    """Check whether a variable is used in a statement or an expression."""
     found = False
 
     class Uses(Visitor):
@@ -531,8 +547,8 @@ def uses(node: Node, var: Var) -> bool:
 # Interchange
 
 
-class _Exchanger:
-    """Loops in another order, where that makes them run along memory.
+class _Interchanger:
+    """Interchanges the loops of reductions so that inner loops run along memory.
 
     ``for j: init C[j]; for k: C[j] = f(C[j], ...)`` becomes ``for j: init C[j]``, then
     ``for k: for j: C[j] = f(C[j], ...)``.  Every element sees the same operations in the same
@@ -544,9 +560,9 @@ class _Exchanger:
 
     def visit(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
-            exchanged = self._exchange(stmt)
-            if exchanged is not None:
-                return exchanged
+            interchanged = self._interchange(stmt)
+            if interchanged is not None:
+                return interchanged
             body = self.visit(stmt.body)
             return stmt if body is stmt.body else _with_body(stmt, body)
         if isinstance(stmt, SeqStmt):
@@ -563,8 +579,8 @@ class _Exchanger:
             return While(stmt.condition, self.visit(stmt.body), stmt.span)
         return stmt
 
-    def _exchange(self, loop: For) -> Stmt | None:
-        """The loops of one reduction exchanged, or None where they are to stay."""
+    def _interchange(self, loop: For) -> Stmt | None:
+        """Interchange the loops of one reduction; None if that is not possible or not useful."""
         var, body = loop.loop_var, loop.body
         if not isinstance(body, SeqStmt) or len(body.seq) != 2 or loop.step is not None:
             return None
@@ -606,15 +622,14 @@ class _Exchanger:
         return SeqStmt([first, second])
 
 
-def exchange(body: Stmt, *, always: bool) -> Stmt:
-    """A body with reductions moved outside of the loop over the last dimension of their result.
-
-    To be used where no two buffers overlap.
+def interchange(body: Stmt, *, always: bool) -> Stmt:
+    """Return a body in which reduction loops are outside of the loop over the last dimension of
+    their result.  Valid only if no two buffers overlap.
 
     Args:
-        always: also where the loop does not run along the memory of all operands.
+        always: if false, only where the inner loop then runs along the memory of all operands.
     """
-    return _Exchanger(always=always).visit(body)
+    return _Interchanger(always=always).visit(body)
 
 
 def _with_body(loop: For, body: Stmt) -> For:
@@ -623,7 +638,7 @@ def _with_body(loop: For, body: Stmt) -> For:
 
 
 def loads_of(e: Node) -> list[BufferLoad]:
-    """The loads within an expression or a statement."""
+    """Return the loads in an expression or a statement."""
     found: list[BufferLoad] = []
 
     class Loads(Visitor):
@@ -636,24 +651,24 @@ def loads_of(e: Node) -> list[BufferLoad]:
 
 
 def same_indices(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    """Whether indices are the same as they are written."""
+    """Check whether indices are structurally equal."""
     return all(same(i, j) for i, j in zip(a, b, strict=True))
 
 
 def _indexed_by(indices: Sequence[Expr], var: Var) -> bool:
-    """Whether different values of `var` give different indices: it is one of them."""
+    """Whether different values of `var` are different elements: it is one of the indices."""
     return any(i is var for i in indices)
 
 
 def _runs_along(indices: Sequence[Expr], var: Var) -> bool:
-    """Whether `var` goes to the next element in memory, or nowhere."""
+    """Whether the next value of `var` is the next element in memory, or the same element."""
     if not any(uses(i, var) for i in indices):
         return True
     return not any(uses(i, var) for i in indices[:-1]) and is_affine_step(indices[-1], var)
 
 
 def is_affine_step(index: Expr, var: Var) -> bool:
-    """Whether an index is `var` plus or minus what does not depend on it."""
+    """Check whether an index is `var` plus or minus something that does not depend on it."""
     if index is var:
         return True
     if isinstance(index, Add):

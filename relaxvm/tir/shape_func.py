@@ -1,13 +1,14 @@
-"""Shape functions as shape programs: arithmetic on slots of the shape heap needs no kernel."""
+"""Conversion of shape functions to shape programs, which compute on the shape heap, not in kernels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from ..executable.shape_program import Step, encode
 from ..ir import prim
 from ..ir.expr import Expr, IntImm, PrimType, Var
-from ..shape_program import Step, encode
 from ..values import Shape
 from .buffer import Buffer, BufferLoad
 from .function import PrimFunc
@@ -16,9 +17,9 @@ from .stmt import BufferStore, SeqStmt, Stmt
 __all__ = ["is_shape_arithmetic", "shape_programs_of"]
 
 _LONG: Final = 1024
-"""Words after which a program ends: `Limits.untrusted` takes as many."""
+"""The most words of one program: the limit in `Limits.untrusted`."""
 _TOO_LONG: Final = 4096
-"""Words of one assignment that `Limits` does not take."""
+"""An assignment of more words exceeds the limit in `Limits`."""
 
 _BINARY: Final[dict[type, str]] = {
     prim.Add: "add",
@@ -43,9 +44,8 @@ _DIVISIONS: Final = (prim.FloorDiv, prim.FloorMod)
 
 
 def is_shape_arithmetic(expr: Expr) -> bool:
-    """Whether a shape program can compute a scalar of int64 variables at any time: without
-    divisions by what may be zero, for a program computes what it can, whether it is needed or
-    not."""
+    """Check whether a shape program can compute a scalar of int64 variables unconditionally.
+    Divisors must be nonzero constants, since a program computes all values, needed or not."""
     if type(expr.ty) is not PrimType or expr.ty.dtype not in ("int64", "bool"):
         return False
     if isinstance(expr, IntImm):
@@ -68,14 +68,14 @@ def is_shape_arithmetic(expr: Expr) -> bool:
     )
 
 
-class _NotOne(Exception):
-    """The function does something else."""
+class _NotShapeArithmetic(Exception):
+    """The function does more than shape arithmetic."""
 
 
 def shape_programs_of(func: PrimFunc) -> tuple[Shape, ...] | None:
-    """Programs for ``relaxvm.builtin.compute_shape`` that, one after the other, do what a function
-    does; None if it does anything but store int64 and bool arithmetic of slots into slots of its
-    one buffer."""
+    """Return programs for ``relaxvm.builtin.compute_shape`` that are equivalent to a function when
+    run one after the other.  None if the function does anything but store int64 and bool arithmetic
+    on slots into slots of its only buffer."""
     if len(func.params) != 1 or func.ret_type is not None:
         return None
     (heap,) = func.params
@@ -83,18 +83,18 @@ def shape_programs_of(func: PrimFunc) -> tuple[Shape, ...] | None:
         return None
     try:
         return tuple(_encoded(_assignments(func.body, heap)))
-    except _NotOne:
+    except _NotShapeArithmetic:
         return None
 
 
 def _encoded(assignments: Iterable[list[Step]]) -> Iterator[Shape]:
-    """Programs of as many assignments as fit."""
+    """Yield programs, each with as many assignments as fit."""
     steps: list[Step] = []
     words = 0
     for assignment in assignments:
         size = sum(1 if isinstance(step, str) else len(step) for step in assignment)
         if size > _TOO_LONG:
-            raise _NotOne
+            raise _NotShapeArithmetic
         if steps and words + size > _LONG:
             yield encode(steps)
             steps, words = [], 0
@@ -110,12 +110,12 @@ def _assignments(stmt: Stmt, heap: Buffer) -> Iterator[list[Step]]:
     elif type(stmt) is BufferStore and stmt.buffer is heap:
         yield [*_value(stmt.value, heap), ("store", _slot(stmt.indices, heap))]
     else:
-        raise _NotOne
+        raise _NotShapeArithmetic
 
 
 def _value(expr: Expr, heap: Buffer) -> Iterator[Step]:
     if type(expr.ty) is not PrimType or expr.ty.dtype not in ("int64", "bool"):
-        raise _NotOne
+        raise _NotShapeArithmetic
     kind = type(expr)
     if isinstance(expr, IntImm):
         yield "const", expr.value
@@ -135,14 +135,14 @@ def _value(expr: Expr, heap: Buffer) -> Iterator[Step]:
     elif isinstance(expr, prim.Cast) and expr.value.dtype == "bool" and expr.dtype == "int64":
         yield from _value(expr.value, heap)
     else:
-        raise _NotOne
+        raise _NotShapeArithmetic
 
 
 def _slot(indices: Any, heap: Buffer) -> int:
     (index,) = indices
     size = heap.ty.shape[0]
     if not isinstance(index, IntImm) or not isinstance(size, IntImm):
-        raise _NotOne
+        raise _NotShapeArithmetic
     if not 0 <= index.value < size.value:
-        raise _NotOne
+        raise _NotShapeArithmetic
     return index.value

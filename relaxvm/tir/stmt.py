@@ -1,7 +1,7 @@
 """Statements: loops, blocks, stores.
 
-A *block* (`SBlock`) is a piece of computation with its own iteration variables, each of which is
-bound to an expression of the loops around it by `SBlockRealize`.
+A *block* (`SBlock`) is a unit of computation with its own iteration variables.  `SBlockRealize`
+binds each of them to an expression of the enclosing loops' variables.
 
 Source: ``tvm.tirx.stmt`` and ``tvm.s_tir.stmt`` of apache-tvm 0.27.
 """
@@ -44,7 +44,7 @@ class Stmt(Node):
 
 
 class ForKind(IntEnum):
-    """How the turns of a loop may be run."""
+    """How the iterations of a loop may be executed."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -61,8 +61,8 @@ def _condition(value: Any, what: str) -> Expr:
 
 
 class For(Stmt):
-    """Run `body` with `loop_var` at `min`, `min` + `step`, ... below `min` + `extent`; `step` is
-    None for 1."""
+    """Run `body` with `loop_var` = `min`, `min` + `step`, ... below `min` + `extent`.  A `step` of
+    None means 1."""
 
     __slots__ = ("annotations", "body", "extent", "kind", "loop_var", "min", "step",
                  "thread_binding")  # fmt: skip
@@ -108,7 +108,7 @@ class For(Stmt):
 
 
 class While(Stmt):
-    """Run `body` as long as `condition` is true before it."""
+    """Run `body` while `condition` is true."""
 
     __slots__ = ("body", "condition")
     FIELDS = ("condition", "body")
@@ -123,10 +123,10 @@ class While(Stmt):
 
 
 class BufferStore(Stmt):
-    """``buffer[indices] = value``; the value is of the buffer's data type.
+    """``buffer[indices] = value``.
 
     Raises:
-        TypeError: it is of another.
+        TypeError: the value is not of the buffer's data type.
         ValueError: the number of indices is not the buffer's number of dimensions.
     """
 
@@ -155,7 +155,7 @@ class BufferStore(Stmt):
 
 
 class Bind(Stmt):
-    """``var = value``, for the statements that follow in the same sequence."""
+    """``var = value``; in scope for the later statements of the same sequence."""
 
     __slots__ = ("value", "var")
     FIELDS = ("value", "var")
@@ -171,7 +171,7 @@ class Bind(Stmt):
 
 
 class AllocBuffer(Stmt):
-    """Memory for a buffer, for the statements that follow in the same sequence."""
+    """Allocate a buffer; in scope for the later statements of the same sequence."""
 
     __slots__ = ("annotations", "buffer")
     FIELDS = ("buffer", "annotations")
@@ -189,8 +189,8 @@ class AllocBuffer(Stmt):
 
 
 class AssertStmt(Stmt):
-    """Fail with an exception of class `kind` unless `condition` is true; the message is
-    `message_parts` joined."""
+    """Raise an exception of class `kind` unless `condition` is true; the message is the joined
+    `message_parts`."""
 
     __slots__ = ("condition", "kind", "message_parts")
     FIELDS = ("kind", "condition", "message_parts")
@@ -215,7 +215,7 @@ class AssertStmt(Stmt):
 
 
 class AttrStmt(Stmt):
-    """`body` with an annotation, which means nothing to the lowerings here."""
+    """`body` with an annotation, which is ignored by lowering."""
 
     __slots__ = ("attr_key", "body", "node", "value")
     FIELDS = ("node", "attr_key", "value", "body")
@@ -236,7 +236,7 @@ class AttrStmt(Stmt):
 
 
 class SeqStmt(Stmt):
-    """Statements one after the other; a sequence within is spread out."""
+    """A sequence of statements; nested sequences are flattened."""
 
     __slots__ = ("seq",)
     FIELDS = ("seq",)
@@ -261,14 +261,15 @@ class SeqStmt(Stmt):
 
 
 def seq(statements: Sequence[Stmt]) -> Stmt:
-    """Statements as one: itself if it is one, nothing (``T.evaluate(0)``) if there is none."""
+    """Return a statement for a sequence: the statement itself if there is only one, and
+    ``T.evaluate(0)`` if there is none."""
     if len(statements) == 1:
         return statements[0]
     return SeqStmt(statements) if statements else Evaluate(0)
 
 
 class IfThenElse(Stmt):
-    """One of two statements; the second may be None."""
+    """Run one of two statements; the second may be None."""
 
     __slots__ = ("condition", "else_case", "then_case")
     FIELDS = ("condition", "then_case", "else_case")
@@ -287,7 +288,7 @@ class IfThenElse(Stmt):
 
 
 class Evaluate(Stmt):
-    """Evaluate an expression for its effect; a constant is no effect."""
+    """Evaluate an expression for its side effect; a constant does nothing."""
 
     __slots__ = ("value",)
     FIELDS = ("value",)
@@ -302,7 +303,7 @@ class Evaluate(Stmt):
 
 
 class MatchBufferRegion(Node):
-    """`buffer` stands for a region of another buffer, `source`; dimensions of 1 may be dropped."""
+    """`buffer` denotes a region of another buffer, `source`; dimensions of 1 may be dropped."""
 
     __slots__ = ("buffer", "source")
     FIELDS = ("source", "buffer")
@@ -323,11 +324,11 @@ class SBlock(Stmt):
     Attributes:
         iter_vars: its iteration variables.
         reads, writes: the regions it reads and writes.
-        name_hint: a name, which is not compared.
-        body: what it does.
-        init: what it does before, on the first step of a reduction; or None.
-        alloc_buffers: buffers that live within.
-        match_buffers: buffers that stand for regions of others.
+        name_hint: a name; ignored in comparisons.
+        body: the body, a statement.
+        init: a statement that runs before the body in the first iteration of a reduction, or None.
+        alloc_buffers: buffers that are local to the block.
+        match_buffers: buffers that denote regions of other buffers.
         annotations: attributes.
     """
 
@@ -373,10 +374,10 @@ class SBlock(Stmt):
 
 
 class SBlockRealize(Stmt):
-    """`block` with its iteration variables at `iter_values`, if `predicate` is true.
+    """Run `block` with its iteration variables bound to `iter_values`, if `predicate` is true.
 
     Raises:
-        ValueError: there are not as many values as variables.
+        ValueError: the numbers of values and variables differ.
     """
 
     __slots__ = ("block", "iter_values", "predicate")

@@ -1,7 +1,7 @@
-"""Walking and rewriting TIR: generic over the fields of nodes.
+"""Visitors and mutators of TIR, generic over the fields of nodes.
 
-A subclass of `Visitor` or `Mutator` defines ``visit_<Class>`` for the classes it is about and calls
-`visit_parts` or `change_parts` for the rest of a node.
+A subclass of `Visitor` or `Mutator` defines ``visit_<Class>`` for the classes that it handles, and
+calls `visit_parts` or `change_parts` for the fields of a node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Visitor:
             method(node)
 
     def visit_parts(self, node: Node) -> None:
-        """Walk what a node is made of."""
+        """Walk the fields of a node."""
         for field in node.FIELDS:
             self._visit_value(getattr(node, field))
 
@@ -55,7 +55,7 @@ class _PostOrder(Visitor):
 
 
 def post_order_visit(node: Node, function: Callable[[Node], Any]) -> None:
-    """Call `function` for the node and all within it, parts first."""
+    """Call `function` for all nodes in a tree, children first."""
     _PostOrder(function).visit(node)
 
 
@@ -68,7 +68,7 @@ class Mutator:
         return self.change_parts(node) if method is None else method(node)
 
     def change_parts(self, node: Any) -> Any:
-        """The node with its parts rewritten."""
+        """Return the node with its fields rewritten."""
         changed = {}
         for field in node.FIELDS:
             old = getattr(node, field)
@@ -93,7 +93,7 @@ def _is_same(a: object, b: object) -> bool:
 
 
 def replace(node: Any, changed: Mapping[str, Any]) -> Any:
-    """A copy of a node with some fields exchanged; its type follows from them."""
+    """Return a copy of a node with some fields replaced; its type is recomputed from them."""
     cls = type(node)
     new = object.__new__(cls)
     for base in cls.__mro__:
@@ -105,7 +105,7 @@ def replace(node: Any, changed: Mapping[str, Any]) -> Any:
 
 
 class _Substitute(Mutator):
-    """Exchanges variables; a buffer whose type has one of them becomes a new buffer."""
+    """Replaces variables; a buffer whose type mentions one of them becomes a new buffer."""
 
     def __init__(self, values: Mapping[Var, Any]) -> None:
         self._values: dict[Var, Any] = dict(values)
@@ -134,8 +134,8 @@ class _Substitute(Mutator):
 
 
 def substitute(node: Any, values: Mapping[Var, Any]) -> Any:
-    """A statement or expression with variables exchanged for expressions or numbers of their data
-    types, and buffers for buffers."""
+    """Return a statement or expression with variables replaced by expressions or numbers of their
+    data types, and buffers by buffers."""
     exact = {
         var: value if isinstance(value, Node) else as_scalar(value, var.ty.dtype)
         for var, value in values.items()
@@ -144,15 +144,15 @@ def substitute(node: Any, values: Mapping[Var, Any]) -> Any:
 
 
 def specialize(func: PrimFunc, values: Mapping[Var, Any]) -> PrimFunc:
-    """The function for given values of scalar parameters or shape variables.
+    """Return the function with values substituted for scalar parameters or shape variables.
 
     Raises:
-        TypeError: a key is a buffer, or a value is no number of the variable's data type.
+        TypeError: a key is a buffer, or a value is not a number of the variable's data type.
     """
     exact: dict[Var, Expr] = {}
     for var, value in values.items():
         if isinstance(var, Buffer) or type(var.ty) is not PrimType:
-            raise TypeError(f"specialize: {var.name} is no scalar")
+            raise TypeError(f"specialize: {var.name} is not a scalar")
         exact[var] = cast(as_scalar(value, None if isinstance(value, Expr) else var.ty.dtype),
                           var.ty.dtype)  # fmt: skip
     change = _Substitute(exact)

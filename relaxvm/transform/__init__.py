@@ -1,7 +1,7 @@
-"""Passes: what turns a program into one that the VM can run, and into a better one.
+"""Passes, which lower a program to a form that the VM can run, or optimize it.
 
-Each pass is a function of this package that gives a `Pass`, a map from IRModule to IRModule; a file
-per pass.  `relaxvm.pipeline` has them in order.
+Each pass is a function of this package that returns a `Pass`, a map from IRModule to IRModule.
+`relaxvm.transform.pipelines` defines their order.
 """
 
 # ruff: noqa: F403

@@ -1,7 +1,7 @@
-"""Calls that lowering makes of the operators of memory.
+"""Constructors of calls of memory operators, for lowering.
 
-Their operands were checked when the tensor was given its type, and the type of each call is known,
-so they are made as they are: a program has several of them per binding.
+The calls are built without type inference and checks, since a program has several per binding: the
+operands were checked when the type of the tensor was inferred, and the type of the call is known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _VM_KILL_OBJECT: Final = Op.get("relax.vm.kill_object")
 
 @functools.cache
 def data_type(name: str) -> DataTypeImm:
-    """A data type as an argument; one for all."""
+    """A data type as an argument; the same object every time."""
     return DataTypeImm(name)
 
 
@@ -54,14 +54,14 @@ def new_tensor(ty: TensorType, device: Expr, scope: Expr) -> Call:
 
 
 def alloc_storage(size: ShapeExpr, device: Expr, scope: Expr) -> Call:
-    """memory.alloc_storage of so many bytes."""
+    """memory.alloc_storage of `size` bytes."""
     return Call(ALLOC_STORAGE, (size, device, scope, _BYTES), None, (), ANY)
 
 
 def alloc_tensor(
     storage: Expr, offset: int, shape: Expr, dtype: DataTypeImm, device: Expr, like: Type
 ) -> Call:
-    """memory.alloc_tensor; of the type `like` if that says the same as shape and data type."""
+    """memory.alloc_tensor; its type is `like` if that has the same shape and data type."""
     ty = like
     if (
         type(ty) is not TensorType

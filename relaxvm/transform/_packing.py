@@ -1,4 +1,4 @@
-"""Where blocks that live for some time go in one piece of memory."""
+"""Packing: assigns offsets in one piece of memory to blocks that are live for a range of time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 __all__ = ["Block", "Layout", "greatest_live", "pack"]
 
 _MOST_BY_SIZE: Final = 400
-"""Blocks up to which the quadratic way is tried."""
+"""The quadratic algorithm is tried for at most this many blocks."""
 
 
 _FOREVER: Final = inf
 
 
 class Block(NamedTuple):
-    """A need of `nbytes` from point `start` to point `end`, both included."""
+    """`nbytes` bytes that are live from point `start` to point `end`, inclusive."""
 
     start: int
     end: int
@@ -26,14 +26,15 @@ class Block(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Offsets of blocks, and the bytes that they take together."""
+    """The offsets of blocks, and the total size of the memory."""
 
     offsets: list[int]
     nbytes: int
 
 
 def greatest_live(blocks: Sequence[Block]) -> int:
-    """The most that is needed at one point; no layout is smaller.  `blocks` by their start."""
+    """Return the greatest number of bytes that are live at one point, a lower bound of all layouts.
+    `blocks` are ordered by start."""
     ends: list[tuple[int, int]] = []
     live = most = 0
     for block in blocks:
@@ -46,36 +47,37 @@ def greatest_live(blocks: Sequence[Block]) -> int:
 
 
 def pack(blocks: Sequence[Block], alignment: int) -> Layout:
-    """A layout that gives no two blocks the same bytes at the same point.
+    """Return a layout in which blocks that are live at the same point do not overlap.
 
     Args:
-        blocks: ordered by their start.
+        blocks: ordered by start.
         alignment: offsets are multiples of it.
 
-    It is as small as `greatest_live` in most cases, not in all: the best layout is hard to find.
+    The size is `greatest_live` in most cases, but not always: finding the best layout is NP-hard.
     """
     rounded = [Block(b.start, b.end, -(-b.nbytes // alignment) * alignment) for b in blocks]
     least = greatest_live(rounded)
     found = _ByStart(rounded, least).layout
     if found.nbytes > least and len(blocks) <= _MOST_BY_SIZE:
         found = min(found, _by_size(rounded), key=lambda layout: layout.nbytes)
-    # The last block needs no padding behind it.
+    # The last block needs no padding after it.
     used = max((at + b.nbytes for at, b in zip(found.offsets, blocks, strict=True)), default=0)
     return Layout(found.offsets, used)
 
 
 class _ByStart:
-    """In order of time, each block goes into the smallest gap that is large enough: at the end of
-    it where the neighbour lives longer, so that what the other one leaves joins the gap's rest."""
+    """In order of start, each block goes into the smallest gap that is large enough: to the end of
+    the gap whose neighbour is live longer, so that the rest of the gap is merged with the memory
+    that the other neighbour frees."""
 
     def __init__(self, blocks: Sequence[Block], limit: int) -> None:
-        self._gaps: list[tuple[int, int]] = [(0, limit)] if limit else []  # [from, to), by place
+        self._gaps: list[tuple[int, int]] = [(0, limit)] if limit else []  # [from, to), sorted
         self._limit = limit
         self._below: dict[int, float] = {
             0: _FOREVER
-        }  # place -> end of the block that lies right below it
+        }  # offset -> end of the block right below it
         self._above: dict[int, float] = {limit: _FOREVER}
-        ends: list[tuple[int, int, int]] = []  # of living blocks: last point, from, to
+        ends: list[tuple[int, int, int]] = []  # live blocks: last point, from, to
         offsets: list[int] = []
         for block in blocks:
             while ends and ends[0][0] < block.start:
@@ -103,7 +105,7 @@ class _ByStart:
         return offset
 
     def _grow(self, nbytes: int) -> None:
-        """Make the last gap one of so many bytes, at the end of a larger memory."""
+        """Grow the memory so that the last gap, at its end, has `nbytes` bytes."""
         is_free = bool(self._gaps) and self._gaps[-1][1] == self._limit
         first = self._gaps.pop()[0] if is_free else self._limit
         self._limit = first + nbytes
@@ -111,23 +113,23 @@ class _ByStart:
         self._gaps.append((first, self._limit))
 
     def _free(self, first: int, last: int) -> None:
-        """Add [first, last) to the gaps, joined with those beside it."""
+        """Add [first, last) to the gaps and merge it with adjacent ones."""
         gaps = self._gaps
         at = bisect_left(gaps, (first, last))
-        behind = at
+        stop = at
         if at < len(gaps) and gaps[at][0] == last:
             last = gaps[at][1]
-            behind += 1
+            stop += 1
         if at and gaps[at - 1][1] == first:
             at -= 1
             first = gaps[at][0]
-        gaps[at:behind] = [(first, last)]
+        gaps[at:stop] = [(first, last)]
 
 
 def _by_size(blocks: Sequence[Block]) -> Layout:
-    """The largest first, each at the lowest place that is free during its life."""
+    """Place the largest blocks first, each at the lowest offset that is free while it is live."""
     offsets = [0] * len(blocks)
-    placed: list[tuple[int, int, Block]] = []  # from, to, block; by place
+    placed: list[tuple[int, int, Block]] = []  # from, to, block; sorted
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].nbytes, blocks[i].start))
     top = 0
     for index in order:

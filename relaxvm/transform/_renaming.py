@@ -1,23 +1,24 @@
-"""What passes have in common that put one variable in the place of another."""
+"""Base class of passes that replace variables by others."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..ir import Binding, Expr, ExprMutator, PrimType, ShapeType, Var, substitute, substitute_type
+from ..ir.node import KINDS
 
 __all__ = ["Renamer"]
 
 
 class Renamer(ExprMutator):
-    """Replaces variables wherever they are named: types name scalars and whole shapes, too."""
+    """Replaces variables in all uses, also in types, which mention scalars and whole shapes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._in_types: dict[Var, Expr] = {}
 
     def rename(self, var: Var, value: Expr) -> None:
-        """Put a value in the place of a variable from here on."""
+        """Replace a variable by a value from here on."""
         self.var_map[var] = value
         if type(var.ty) is PrimType or type(var.ty) is ShapeType:
             self._in_types[var] = value
@@ -30,7 +31,7 @@ class Renamer(ExprMutator):
 
     def visit_var_def(self, var: Var) -> Var:
         ty = self.visit_type(var.ty)
-        return var if ty is var.ty else type(var)(var.name, ty, var.span)
+        return var if ty is var.ty else KINDS[type(var)](var.name, ty, var.span)
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)

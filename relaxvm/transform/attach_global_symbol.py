@@ -1,4 +1,4 @@
-"""AttachGlobalSymbol: public functions know the name they are called by."""
+"""AttachGlobalSymbol: give every function the name that it has at run time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["AttachGlobalSymbol"]
 
 
 def AttachGlobalSymbol() -> Pass:
-    """Functions without the attribute "global_symbol" get their name in the module as such.
+    """Set the attribute "global_symbol" of functions that have none to their name in the module.
 
-    Why: the code generator and the linker know functions by that symbol.
+    Why: the code generator and the linker refer to functions by this symbol.
     """
 
     @module_pass(name="AttachGlobalSymbol")

@@ -1,4 +1,4 @@
-"""BindParams and BindSymbolicVars: what is known before the program runs becomes part of it."""
+"""BindParams and BindSymbolicVars: bind parameters and dimensions known at compile time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import as_dtype
 from ..errors import did_you_mean
 from ..ir import (
     BaseCheckResult,
@@ -23,8 +24,7 @@ from ..ir import (
     substitute_vars,
     type_free_vars,
 )
-from ..values import as_dtype
-from .exchange import exchange_functions
+from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["BindParams", "BindSymbolicVars"]
@@ -32,8 +32,8 @@ __all__ = ["BindParams", "BindSymbolicVars"]
 
 def _function(mod: IRModule, name: str) -> Function:
     func = mod[name]
-    if type(func) is not Function:
-        raise ValueError(f"function {name!r} is no Relax function, it has no parameters to bind")
+    if not isinstance(func, Function):
+        raise ValueError(f"function {name!r} is not a Relax function, it has no parameters to bind")
     return func
 
 
@@ -41,7 +41,7 @@ def _param(func: Function, name: str, key: Any) -> Var:
     if isinstance(key, Var):
         if key in func.params:
             return key
-        raise ValueError(f"{key} is no parameter of function {name!r}")
+        raise ValueError(f"{key} is not a parameter of function {name!r}")
     found = [param for param in func.params if param.name == key]
     if len(found) != 1:
         names = [param.name for param in func.params]
@@ -67,16 +67,16 @@ def _as_expr(value: Any, param: Var) -> Expr:
 
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
-    """Parameters of a function become constants; symbolic dimensions that their shapes tell are
-    bound as well.
+    """Replace parameters of a function by constants.  Symbolic dimensions that follow from their
+    shapes are bound too.
 
     Args:
-        params: parameter, or its name -> array, expression, or Python's numbers and lists, which
-            become of the parameter's data type.
+        params: parameter, or its name -> array, expression, or Python numbers and lists, which are
+            converted to the parameter's data type.
 
     Raises:
         ValueError: there is no such function or parameter.
-        TypeError: a value is not of the parameter's type.
+        TypeError: a value does not have the type of the parameter.
     """
 
     @module_pass(name="BindParams")
@@ -109,24 +109,24 @@ def _bound(
     if values:
         func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span)
     new = substitute_vars(func, {**values, **symbolic})
-    return exchange_functions(mod, {mod.get_global_var(name): new})
+    return replace_functions(mod, {mod.get_global_var(name): new})
 
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
-    """Symbolic variables get values.
+    """Replace symbolic variables of functions by values.
 
     Args:
         binding_map: variable, or its name -> int or scalar expression.
-        func_name: of which function; None for all that mention one of them.
+        func_name: the function; None for all functions that mention one of the variables.
 
     Raises:
-        ValueError: the function mentions no such variable in its parameters, or several.
+        ValueError: the parameters of the function mention no such variable, or several.
     """
 
     @module_pass(name="BindSymbolicVars")
     def run(mod: IRModule, ctx: PassContext) -> Any:
         names = [func_name] if func_name is not None else [
-            var.name_hint for var, func in mod.functions.items() if type(func) is Function
+            var.name_hint for var, func in mod.functions.items() if isinstance(func, Function)
         ]  # fmt: skip
         for name in names:
             func = _function(mod, name)

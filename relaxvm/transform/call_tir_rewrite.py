@@ -1,4 +1,4 @@
-"""CallTIRRewrite: calls in destination-passing style get their destinations."""
+"""CallTIRRewrite: allocate the outputs of calls in destination-passing style."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class _Rewriter(ExprMutator):
         self._devices = mod.global_infos.get("vdevice", [])
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        if type(block) is DataflowBlock:
+        if isinstance(block, DataflowBlock):
             raise TypeError(
-                "CallTIRRewrite: there is a dataflow block; run ToNonDataflow first, since what "
-                "this pass makes has effects"
+                "CallTIRRewrite: there is a dataflow block; run ToNonDataflow first, since this "
+                "pass adds calls with side effects"
             )
         return super().visit_block(block)
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        if type(value) is not Call:
+        if not isinstance(value, Call):
             return super().visit_binding(binding)
         if value.op is _CALL_TIR or value.op is _CALL_DPS:
             return list(self._rewrite(binding, value, None))
@@ -100,7 +100,7 @@ class _Rewriter(ExprMutator):
 
 
 def _fields(packed: Expr) -> tuple[Expr, ...]:
-    if type(packed) is Tuple:
+    if isinstance(packed, Tuple):
         return packed.fields
     if type(packed.ty) is TupleType:
         return tuple(packed[i] for i in range(len(packed.ty.fields)))
@@ -122,11 +122,11 @@ def _rebuild(ty: Any, outputs: Iterator[Expr]) -> Expr:
 
 
 def CallTIRRewrite() -> Pass:
-    """call_tir, call_tir_inplace and call_dps_packed become calls that write their outputs: one
-    builtin.alloc_tensor per output (for in-place indices an argument instead), a call of the callee
-    with inputs and outputs and no result, then the output or a tuple of them as the value.
+    """Replace call_tir, call_tir_inplace and call_dps_packed by plain calls that write outputs: one
+    builtin.alloc_tensor per output (an argument for in-place indices), a call of the callee with
+    inputs and outputs and no result, then the output or a tuple of outputs as the value.
 
-    Requires: no dataflow blocks.  Why: the VM calls; it does not allocate for its callees.
+    Requires: no dataflow blocks.  Why: the VM does not allocate outputs for its callees.
     """
 
     @function_pass(name="CallTIRRewrite")

@@ -1,4 +1,4 @@
-"""CanonicalizeBindings: one name per value."""
+"""CanonicalizeBindings: remove bindings that only rename a value."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["CanonicalizeBindings", "canonicalize_bindings"]
 
 
 class _Canonicalizer(Renamer):
-    """Replaces variables bound to variables, elements of known tuples, and casts that say nothing
-    new.  Within a dataflow block an output bound to a `DataflowVar` takes its place."""
+    """Replaces variables bound to variables, elements of known tuples, and redundant casts.  In a
+    dataflow block, an output that is bound to a `DataflowVar` replaces it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,16 +49,16 @@ class _Canonicalizer(Renamer):
         return super().visit_tuple_getitem(expr)
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        if type(block) is not DataflowBlock:
+        if not isinstance(block, DataflowBlock):
             return super().visit_block(block)
         tuples, items = dict(self._tuples), dict(self._items)
         new = super().visit_block(_promote_outputs(block))
-        # What is known by variables of the block is not known behind it.
+        # Tuples of variables of the block are not valid after it.
         for var, fields in self._tuples.items():
-            if var not in tuples and not any(type(f) is DataflowVar for f in fields):
+            if var not in tuples and not any(isinstance(f, DataflowVar) for f in fields):
                 tuples[var] = fields
         for key, item in self._items.items():
-            if key not in items and type(item) is not DataflowVar:
+            if key not in items and not isinstance(item, DataflowVar):
                 items[key] = item
         self._tuples, self._items = tuples, items
         return new
@@ -67,21 +67,21 @@ class _Canonicalizer(Renamer):
         new = super().visit_binding(binding)
         assert isinstance(new, Binding)
         var, value = new.var, new.value
-        if type(new) is MatchCast:
+        if isinstance(new, MatchCast):
             if isinstance(value, Var) and is_base_of(new.ty, value.ty):
                 return self._replace(binding, new, value)
             return new
         if isinstance(value, (Var, Constant)):
             return self._replace(binding, new, value)
-        if type(value) is Tuple:
+        if isinstance(value, Tuple):
             self._tuples[var] = value.fields
-        elif type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
+        elif isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
             self._items.setdefault((value.tuple_value, value.index), var)
         return new
 
     def _replace(self, binding: Binding, new: Binding, value: Expr) -> Binding | list[Binding]:
-        """Drop ``var = value`` and use `value` from here on, if it is seen wherever `var` is."""
-        if type(value) is DataflowVar and type(binding.var) is not DataflowVar:
+        """Drop ``var = value`` and use `value` from here on, if it is visible wherever `var` is."""
+        if isinstance(value, DataflowVar) and not isinstance(binding.var, DataflowVar):
             return new
         if not is_base_of(binding.var.ty, value.ty):
             return new
@@ -90,7 +90,7 @@ class _Canonicalizer(Renamer):
         return []
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
-        # What is learned in a branch or a local function does not hold outside of it.
+        # Facts from a branch or a local function do not hold outside of it.
         tuples, items = dict(self._tuples), dict(self._items)
         new = super().visit_seq(seq)
         self._tuples, self._items = tuples, items
@@ -98,14 +98,14 @@ class _Canonicalizer(Renamer):
 
 
 def _promote_outputs(block: DataflowBlock) -> DataflowBlock:
-    """Where an output is only another name of a DataflowVar of the block, of the same type, that
-    gets the output's variable, and the rebinding goes."""
+    """If an output only renames a DataflowVar of the block and has the same type, bind the value to
+    the output directly and remove the renaming."""
     outputs: dict[Var, Var] = {}
     for binding in block.bindings:
         if (
-            type(binding) is VarBinding
-            and type(binding.var) is Var
-            and type(binding.value) is DataflowVar
+            isinstance(binding, VarBinding)
+            and not isinstance(binding.var, DataflowVar)
+            and isinstance(binding.value, DataflowVar)
             and binding.value not in outputs
             and structural_equal(binding.var.ty, binding.value.ty)
         ):
@@ -117,7 +117,7 @@ def _promote_outputs(block: DataflowBlock) -> DataflowBlock:
     rename = _Rename(outputs)
     kept = [b for b in block.bindings if outputs.get(b.value) is not b.var]  # type: ignore[call-overload]
     new = rename.visit_block(DataflowBlock(kept, block.span))
-    assert type(new) is DataflowBlock
+    assert isinstance(new, DataflowBlock)
     return new
 
 
@@ -134,13 +134,13 @@ class _Rename(ExprMutator):
 def canonicalize_bindings(func: Function) -> Function:
     """See `CanonicalizeBindings`."""
     new = _Canonicalizer().visit(func)
-    assert type(new) is Function
+    assert isinstance(new, Function)
     return new
 
 
 def CanonicalizeBindings() -> Pass:
-    """Variables that only rename a variable or a constant are replaced by it; so are elements taken
-    of a tuple whose elements are known, an element taken twice, and casts to what is known already.
+    """Replace variables that only rename a variable or a constant, elements of known tuples,
+    elements that are taken twice, and casts to a type that is known already.
 
     Why: passes that count uses see each value under one name.
     """

@@ -1,4 +1,4 @@
-"""CompileShapeFunctions: arithmetic of shapes becomes kernels, not programs for the VM."""
+"""CompileShapeFunctions: compile shape functions to kernels instead of shape programs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _OF_HOST = "tirx.is_host_func"
 
 
 def CompileShapeFunctions() -> Pass:
-    """PrimFuncs that VMShapeLower and ComputePrimValue have made become as others.
+    """Treat the PrimFuncs that VMShapeLower and ComputePrimValue have added like other PrimFuncs.
 
-    Why: relaxvm has a builtin that does arithmetic on the shape heap, which saves the kernels; a VM
-    that has not calls kernels.
+    Why: relaxvm runs them as shape programs by a builtin; other VMs do not have it and need
+    kernels.
     """
 
     @module_pass(name="CompileShapeFunctions")

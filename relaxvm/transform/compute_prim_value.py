@@ -1,4 +1,4 @@
-"""ComputePrimValue: computations of scalars become calls of functions."""
+"""ComputePrimValue: replace computations of scalars by calls of PrimFuncs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Computer(ExprMutator):
         return [*before, *([new] if isinstance(new, Binding) else new)]
 
     def visit_shape(self, expr: ShapeExpr) -> Expr:
-        return expr  # for the shape heap
+        return expr  # left for the shape heap
 
     def visit_if(self, expr: If) -> Expr:
         cond = expr.cond if self._is_for_heap(expr.cond) else self.visit(expr.cond)
@@ -74,7 +74,7 @@ class _Computer(ExprMutator):
     def visit_scalar(self, scalar: Expr) -> Expr:
         if type(scalar) in (IntImm, FloatImm):
             return scalar
-        # What comes off the heap is an int: good enough for a condition, but not for a bool.
+        # Slots of the heap are ints, which is sufficient for conditions, but not for bool values.
         if scalar.ty.dtype == "int64" and self._is_for_heap(scalar):
             return scalar
         variables = free_vars(scalar)
@@ -90,24 +90,24 @@ class _Computer(ExprMutator):
 
 
 def ComputePrimValue(*, use_heap: bool = False) -> Pass:
-    """A scalar that is computed where a value is expected (an argument, a condition) becomes a call
-    of a private PrimFunc "compute_symbolic_expr" of the variables that it mentions.  Constants,
-    variables and the dimensions of shapes stay.
+    """Replace scalar expressions that are used as values (arguments, conditions) by calls of a
+    private PrimFunc "compute_symbolic_expr" of the variables in them.  Constants, variables and the
+    dimensions of shapes are left unchanged.
 
-    Requires: RemovePurityChecking, as calls of PrimFuncs are effects.
+    Requires: RemovePurityChecking, since calls of PrimFuncs count as side effects.
 
     Args:
-        use_heap: leave int64 arithmetic, and conditions of it, to VMShapeLower, which has them
-            computed on the shape heap.
+        use_heap: leave int64 arithmetic, and conditions on it, to VMShapeLower, which computes them
+            on the shape heap.
 
-    Why: the VM calls, it does not compute.
+    Why: the VM has no arithmetic instructions, only calls.
     """
 
     @module_pass(name="ComputePrimValue")
     def run(mod: IRModule, ctx: PassContext) -> Any:
         new = mod.copy()
         for var, func in mod.functions.items():
-            if type(func) is Function:
+            if isinstance(func, Function):
                 rewritten = _Computer(new, use_heap).visit(func)
                 if rewritten is not func:
                     new[var] = rewritten

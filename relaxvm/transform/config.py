@@ -1,4 +1,4 @@
-"""The keys that ``PassContext(config=...)`` may have."""
+"""The allowed keys of ``PassContext(config=...)``."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ WITHOUT_EFFECT: Final = frozenset(
         "tirx.vtcm_capacity",
     ]
 )
-"""Keys of apache-tvm 0.27 that say how its own passes go about their work: programs that set them
-mean the same without.  "tirx.add_lower_pass" is not among them, since it adds passes."""
+"""Keys of apache-tvm 0.27 that tune TVM's own passes; they are accepted and ignored, since they do
+not change results.  "tirx.add_lower_pass" is not among them, since it adds passes."""
 
 _registered: set[str] = set()
 
 
 def register_config_option(key: str) -> None:
-    """Let contexts have a key, for a pass of one's own to read.  Doing so twice is no mistake.
+    """Declare a key of `PassContext.config`, for user-defined passes.  May be called repeatedly
+    with the same key.
 
     Raises:
-        TypeError: the key is no string.
-        ValueError: it is one of TVM's, which have no effect.
+        TypeError: the key is not a string.
+        ValueError: it is a key of TVM, which would have no effect.
     """
     if not isinstance(key, str):
         raise TypeError(f"register_config_option: key: expected a string, got {type(key).__name__}")
@@ -68,10 +69,10 @@ def register_config_option(key: str) -> None:
 
 
 def check_config_keys(keys: Iterable[str]) -> None:
-    """Refuse keys that nothing could read.
+    """Check that all keys are known.
 
     Raises:
-        AttributeError: a key is not known.
+        AttributeError: a key is unknown.
     """
     for key in keys:
         if key not in WITHOUT_EFFECT and key not in _registered:

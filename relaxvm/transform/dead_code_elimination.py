@@ -1,4 +1,4 @@
-"""DeadCodeElimination: what has no effect and is not used goes."""
+"""DeadCodeElimination: remove unused bindings and functions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from ..ir import (
     joined_blocks,
     type_free_vars,
 )
+from ..ir.node import KINDS
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["DeadCodeElimination"]
 
 
 class _Mentions(ExprVisitor):
-    """Variables, also symbolic ones, that an expression mentions."""
+    """Collects the variables that an expression mentions, including symbolic ones."""
 
     def __init__(self, live: set[Var]) -> None:
         self._live = live
@@ -52,14 +53,14 @@ class _Mentions(ExprVisitor):
 
 
 def _has_check(value: Expr) -> bool:
-    """Whether a branch of an If has a match_cast outside of dataflow, which may fail."""
-    if type(value) is not If:
+    """Whether a branch of an If has a match_cast outside of dataflow blocks, which may fail."""
+    if not isinstance(value, If):
         return False
     return any(
-        type(binding) is MatchCast or _has_check(binding.value)
+        isinstance(binding, MatchCast) or _has_check(binding.value)
         for branch in (value.true_branch, value.false_branch)
         for block in branch.blocks
-        if type(block) is not DataflowBlock
+        if not isinstance(block, DataflowBlock)
         for binding in block.bindings
     )
 
@@ -92,36 +93,37 @@ class _Eliminator:
         kept: list[Binding] = []
         changed = False
         for binding in reversed(block.bindings):
-            if not self._is_live(binding, live, type(block) is DataflowBlock):
+            if not self._is_live(binding, live, isinstance(block, DataflowBlock)):
                 changed = True
                 continue
             new = self._inside(binding, live)
             changed = changed or new is not binding
             kept.append(new)
-            if type(new) is MatchCast:
+            if isinstance(new, MatchCast):
                 live.update(type_free_vars(new.ty))
             mentions.visit(new.value)
         if not changed:
             return block
         kept.reverse()
-        return type(block)(kept, block.span)
+        block_class: type[BindingBlock] = KINDS[type(block)]
+        return block_class(kept, block.span)
 
     def _is_live(self, binding: Binding, live: set[Var], in_dataflow: bool) -> bool:
         if binding.var in live:
             return True
-        if type(binding) is MatchCast:
-            # Outside of dataflow the check itself is what the program asks for.
+        if isinstance(binding, MatchCast):
+            # Outside of dataflow blocks the check itself is a side effect.
             return not in_dataflow or any(v in live for v in type_free_vars(binding.ty))
         return bool(self._has_effect(binding.value)) or _has_check(binding.value)
 
     def _inside(self, binding: Binding, live: set[Var]) -> Binding:
         value: Expr = binding.value
-        if type(value) is If:
+        if isinstance(value, If):
             then, orelse = self._seq(value.true_branch, live), self._seq(value.false_branch, live)
             if then is value.true_branch and orelse is value.false_branch:
                 return binding
             value = If(value.cond, then, orelse, value.ty, value.span)
-        elif type(value) is Function:
+        elif isinstance(value, Function):
             value = self.function(value)
         if value is binding.value:
             return binding
@@ -144,7 +146,7 @@ def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
     found = set(pending)
     while pending:
         func = mod.functions.get(pending.pop())
-        if type(func) is not Function:
+        if not isinstance(func, Function):
             continue
         for var in _called(func):
             if var not in found:
@@ -154,11 +156,11 @@ def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
 
 
 def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
-    """Bindings whose value is not used and has no effect are removed, and functions that cannot be
-    reached from the entry functions: those given, else every function with a "global_symbol".
+    """Remove bindings whose value is unused and has no side effects, and functions that cannot be
+    reached from the entry functions: those given, by default all that have a "global_symbol".
 
-    A call of an impure operator or function, or of a packed function that is not declared pure, is
-    an effect.  An unused R.call_pure_packed stays as well: TVM's users rely on such calls.
+    Calls of impure operators and functions, and of packed functions that are not declared pure, are
+    side effects.  An unused R.call_pure_packed is kept too: users of TVM rely on such calls.
     """
 
     @module_pass(name="DeadCodeElimination", opt_level=1)
@@ -166,14 +168,13 @@ def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
         from ..analysis import contains_impure_call
 
         def has_effect(value: Expr) -> bool:
-            if type(value) is Call and getattr(value.op, "name", "") == "relax.call_pure_packed":
-                return True
-            return bool(contains_impure_call(value))
+            name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
+            return name == "relax.call_pure_packed" or bool(contains_impure_call(value))
 
         new = mod.copy()
         eliminator = _Eliminator(has_effect)
         for var, func in mod.functions.items():
-            if type(func) is Function:
+            if isinstance(func, Function):
                 new[var] = eliminator.function(func)
         if entry_functions is None:
             entries = [v for v, f in new.functions.items() if "global_symbol" in f.attrs]

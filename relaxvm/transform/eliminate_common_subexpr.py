@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpr: what was computed already is not computed again."""
+"""EliminateCommonSubexpr: reuse values that have been computed already."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ..ir import (
     expr_key,
     is_base_of,
 )
+from ..ir.node import KINDS
 from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -44,8 +45,8 @@ class _Eliminator(Renamer):
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         new = super().visit_block(block)
-        # What is seen in this dataflow block only ends with it.
-        hidden = [key for key, var in self._known.items() if type(var) is DataflowVar]
+        # Variables that are visible only in this dataflow block are not valid after it.
+        hidden = [key for key, var in self._known.items() if isinstance(var, DataflowVar)]
         for key in hidden:
             del self._known[key]
         return new
@@ -58,7 +59,7 @@ class _Eliminator(Renamer):
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
-        if not isinstance(new, VarBinding) or type(new.value) not in self._kinds:
+        if not isinstance(new, VarBinding) or KINDS[type(new.value)] not in self._kinds:
             return new
         if binding.var in self._written or not _is_shareable(new.value):
             return new
@@ -67,7 +68,7 @@ class _Eliminator(Renamer):
         if earlier is None or not is_base_of(binding.var.ty, earlier.ty):
             self._known.setdefault(key, new.var)
             return new
-        if type(binding.var) is DataflowVar or type(earlier) is not DataflowVar:
+        if isinstance(binding.var, DataflowVar) or not isinstance(earlier, DataflowVar):
             self.rename(binding.var, earlier)
             self.rename(new.var, earlier)
             return []
@@ -75,19 +76,19 @@ class _Eliminator(Renamer):
 
 
 def _is_shareable(value: Expr) -> bool:
-    """Whether one value can stand for two: it is no memory, and computing it has no effect."""
-    if type(value) is not Call:
+    """Whether a value may be shared: it is not memory, and computing it has no side effects."""
+    if not isinstance(value, Call):
         return True
     return value.op not in _ALLOCATIONS and not contains_impure_call(value)
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
-    """A pure call, tuple, tuple element or shape that was bound before, with the same arguments,
-    becomes that variable.  What a branch computes is not known after it; memory, and what is
-    written in place, is not shared.
+    """Replace a pure call, tuple, tuple element or shape by the variable that an equal one was
+    bound to before.  Values computed in a branch are not reused after it.  Allocations, and values
+    that are written in place, are not shared.
 
     Args:
-        call_only: leave tuples, their elements and shapes alone.
+        call_only: only calls, not tuples, their elements and shapes.
     """
 
     @function_pass(name="EliminateCommonSubexpr", opt_level=1)

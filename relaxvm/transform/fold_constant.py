@@ -1,4 +1,4 @@
-"""FoldConstant: what depends on constants alone is computed when the program is compiled."""
+"""FoldConstant: evaluate expressions of constants at compile time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..analysis import overwritten_vars
+from ..dtypes import as_dtype
 from ..ir import (
     Binding,
     Call,
@@ -34,19 +35,19 @@ from ..ir import (
 from ..op.lowering import KERNEL_PREFIX, is_allocatable, lower_call
 from ..op.registry import Operator
 from ..registry import get_func
-from ..values import Shape, as_dtype
+from ..values import Shape
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FoldConstant"]
 
 _MAX_BYTES: Final = 1 << 26
 _GROWTH: Final = 16
-"""A result may be larger than the constants that it comes of by this factor, or be small."""
+"""The greatest ratio of the sizes of a result and of its constants, unless the result is small."""
 _SMALL: Final = 1 << 16
 
 
 class _Unknown(Exception):
-    """An argument is not known yet."""
+    """An argument is not known at compile time."""
 
 
 class _Folder(ExprMutator):
@@ -61,24 +62,24 @@ class _Folder(ExprMutator):
         if not isinstance(new, VarBinding) or binding.var in self._overwritten:
             return new
         value = new.value
-        if type(value) is Call:
+        if isinstance(value, Call):
             folded = _fold(value)
-        elif type(value) is TupleGetItem and value.tuple_value in self._tuples:
+        elif isinstance(value, TupleGetItem) and value.tuple_value in self._tuples:
             folded = self._tuples[value.tuple_value].fields[value.index]
         else:
-            folded = value if type(value) is Constant else None
+            folded = value if isinstance(value, Constant) else None
         if folded is None:
             return new
         new = self.rebind(new, folded)
         for var in (binding.var, new.var):
-            if type(folded) is Constant:
+            if isinstance(folded, Constant):
                 self._constants[var] = folded
-            elif type(folded) is Tuple:
+            elif isinstance(folded, Tuple):
                 self._tuples[var] = folded
         return new
 
     def visit_call(self, call: Call) -> Expr:
-        if not self._constants or type(call.op) is not Op:
+        if not self._constants or not isinstance(call.op, Op):
             return super().visit_call(call)
         args = tuple([self._with_constants(arg) for arg in call.args])
         if any(a is not b for a, b in zip(args, call.args, strict=True)):
@@ -86,7 +87,7 @@ class _Folder(ExprMutator):
         return super().visit_call(call)
 
     def _with_constants(self, arg: Expr) -> Expr:
-        if type(arg) is Tuple:
+        if isinstance(arg, Tuple):
             fields = [self._with_constants(field) for field in arg.fields]
             same = all(a is b for a, b in zip(fields, arg.fields, strict=True))
             return arg if same else Tuple(fields, arg.span)
@@ -94,8 +95,8 @@ class _Folder(ExprMutator):
 
 
 def _fold(call: Call) -> Expr | None:
-    """The value of a call of a kernel, or of an operator that has one, if it can be known."""
-    if type(call.op) is not Op or not is_allocatable(call.ty):
+    """The value of a call of a kernel, or of an operator that has a kernel; None if not known."""
+    if not isinstance(call.op, Op) or not is_allocatable(call.ty):
         return None
     record = call.op.record
     try:
@@ -109,7 +110,7 @@ def _fold(call: Call) -> Expr | None:
         else:
             return None
         callee, packed = lowered.args
-        if type(callee) is not ExternFunc or not callee.global_symbol.startswith(KERNEL_PREFIX):
+        if not isinstance(callee, ExternFunc) or not callee.global_symbol.startswith(KERNEL_PREFIX):
             return None
         operands = [_value(arg) for arg in packed.fields]
         outputs = _outputs(call.ty, _num_bytes([*args, *operands]))
@@ -121,14 +122,14 @@ def _fold(call: Call) -> Expr | None:
         with np.errstate(all="ignore"):
             kernel(*operands, *flat)
     except (TypeError, ValueError, IndexError, ArithmeticError):
-        return None  # for the running program to report
+        return None  # to be raised at run time
     if isinstance(outputs, list):
         return Tuple([Constant(array) for array in outputs])
     return Constant(outputs)
 
 
 def _value(expr: Expr) -> Any:
-    if type(expr) is Constant:
+    if isinstance(expr, Constant):
         return expr.data
     if type(expr) in (IntImm, FloatImm, StringImm):
         value = expr.value  # type: ignore[attr-defined]
@@ -137,13 +138,13 @@ def _value(expr: Expr) -> Any:
             if expr.ty is not None and getattr(expr.ty, "dtype", "") == "bool"
             else value
         )
-    if type(expr) is DataTypeImm:
+    if isinstance(expr, DataTypeImm):
         return as_dtype(expr.value)
-    if type(expr) is ShapeExpr:
+    if isinstance(expr, ShapeExpr):
         return Shape([_int(value) for value in expr.values])
-    if type(expr) is Tuple:
+    if isinstance(expr, Tuple):
         return tuple([_value(field) for field in expr.fields])
-    if type(expr) is Call and type(expr.op) is Op and expr.op.name == "relax.null_value":
+    if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == "relax.null_value":
         return None
     raise _Unknown
 
@@ -175,10 +176,11 @@ def _outputs(ty: Any, known: int) -> Any:
 
 
 def FoldConstant() -> Pass:
-    """Calls of operators and of kernels whose arguments are constants become constants.
+    """Replace calls of operators and kernels whose arguments are constants by their results.
 
-    Results that are much larger than what they come of (`R.zeros` of a big shape) are left, so that
-    the executable stays small; so is what raises an error, which is the running program's.
+    Calls with results much larger than their arguments (`R.zeros` of a large shape) are kept, so
+    that the executable stays small.  Calls that raise an error are kept too, to raise it at run
+    time.
     """
 
     @function_pass(name="FoldConstant", opt_level=1)

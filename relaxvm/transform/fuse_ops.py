@@ -1,4 +1,4 @@
-"""FuseOps: chains of elementwise kernels become one kernel that runs block by block."""
+"""FuseOps: fuse chains of elementwise kernels to one kernel that processes memory in blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..ir import (
     VarBinding,
     prove_equal,
 )
-from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, can_fuse
+from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, step_of
 from ..op import base
 from ..op.lowering import KERNEL_PREFIX
 from .pass_infra import Pass, PassContext, function_pass
@@ -40,11 +40,11 @@ _CALL_DPS: Final = Op.get("relax.call_dps_packed")
 
 
 MIN_ELEMENTS: Final = 1 << 14
-"""Where chains begin to be faster than their kernels (bench/bench_fused.py)."""
+"""The size from which a chain is faster than its kernels (bench/bench_fused.py)."""
 
 
 class _Member:
-    """A call of a kernel that may be a step of a chain; `chain` is the one that it is in."""
+    """A call of a kernel that may be a step of a chain; `chain` is the chain that contains it."""
 
     __slots__ = ("binding", "chain", "name", "operands")
 
@@ -56,23 +56,26 @@ class _Member:
 
 
 def _member(binding: Binding, overwritten: set[Var]) -> _Member | None:
-    """The call as a step, if it may be one.  It is computed later than it stands, so it must not
-    read what may have been written over by then."""
+    """The call as a step of a chain, if possible.  A chain is computed at its last member, so a
+    step must not read a tensor that may be overwritten before that."""
     value = binding.value
-    if type(value) is not Call or value.op is not _CALL_DPS:
+    if not isinstance(value, Call) or value.op is not _CALL_DPS:
         return None
     callee, packed = value.args
-    if type(callee) is not ExternFunc or type(packed) is not Tuple:
+    if not isinstance(callee, ExternFunc) or not isinstance(packed, Tuple):
         return None
     symbol = callee.global_symbol
     if not symbol.startswith(KERNEL_PREFIX) or type(value.ty) is not TensorType:
         return None
     name, operands = symbol.removeprefix(KERNEL_PREFIX), packed.fields
-    if name in ("astype", "cast"):
+    step = step_of(name)
+    if step is None:
+        return None
+    if step.takes_dtype:
         if value.ty.dtype is None:
             return None
         name, operands = "cast", (*operands, DataTypeImm(value.ty.dtype))
-    if not can_fuse(name) or not all(map(_is_operand, operands)):
+    if not all(map(_is_operand, operands)):
         return None
     if not overwritten.isdisjoint(operands):
         return None
@@ -93,11 +96,11 @@ def _same_shape(a: Any, b: Any) -> bool:
 def _chains(
     block: BindingBlock, min_length: int, min_elements: int, overwritten: set[Var]
 ) -> dict[Var, list[_Member]]:
-    """The chains of a block, each under the variable of its last member.
+    """The chains of a block, by the variable of their last member.
 
-    From the end: a member joins the chain of its users if all of them are in one, and it has the
-    shape of the chain's result.  So nothing outside depends on a member but the last, and the whole
-    can be computed where the last one stands.
+    Walks backwards: a member joins the chain of its users if they are all in the same chain and it
+    has the shape of the chain's result.  So only the last member is used outside of the chain, and
+    the chain can be computed at that point.
     """
     members: dict[Var, _Member] = {}
     users: dict[Var, list[Binding]] = {}
@@ -109,7 +112,7 @@ def _chains(
             members[binding.var] = member
     for member in reversed(list(members.values())):
         var = member.binding.var
-        if type(var) is not DataflowVar:
+        if not isinstance(var, DataflowVar):
             continue
         using = [members.get(b.var) for b in users.get(var, ())]
         if not using or any(u is None for u in using):
@@ -129,14 +132,14 @@ def _chains(
             and len(chain) >= min_length
             and _may_have(member.binding.var.ty, min_elements)
         ):
-            steps = chain[::-1]  # gathered from the end
+            steps = chain[::-1]  # collected backwards
             if len(_inputs(steps)) <= MAX_INPUTS:
                 found[member.binding.var] = steps
     return found
 
 
 def _may_have(ty: Any, elements: int) -> bool:
-    """Whether a tensor may be of so many elements: symbolic dimensions may be anything."""
+    """Whether a tensor may have at least `elements` elements; symbolic dimensions may be large."""
     known = [dim.value for dim in ty.dims if type(dim) is IntImm]
     return len(known) < len(ty.dims) or math.prod(known) >= elements
 
@@ -183,7 +186,7 @@ class _Fuser(ExprMutator):
         self._min_elements = min_elements
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        if type(block) is DataflowBlock:
+        if isinstance(block, DataflowBlock):
             chains = _chains(block, self._min_length, self._min_elements, self._overwritten)
             inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
             if chains:
@@ -202,17 +205,17 @@ class _Fuser(ExprMutator):
 def FuseOps(
     fuse_opt_level: int = -1, *, min_length: int = 2, min_elements: int = MIN_ELEMENTS
 ) -> Pass:
-    """Within dataflow blocks, elementwise kernels whose results nothing else uses are computed
-    together with what uses them: by ``relaxvm.kernel.fused``, which goes through memory block by
-    block, so that intermediate results stay in the cache.  Results are the same, bit for bit.
+    """In dataflow blocks, fuse elementwise kernels whose results have no other use with the kernels
+    that use them.  A chain becomes a call of ``relaxvm.kernel.fused``, which processes memory in
+    blocks, so that intermediate results stay in the cache.  Results are equal bit for bit.
 
-    Requires: LegalizeOps.  Results in a chain have one shape; its inputs may broadcast.
+    Requires: LegalizeOps.  All results in a chain have the same shape; its inputs may broadcast.
 
     Args:
-        fuse_opt_level: 0 fuses nothing; other values are accepted for compatibility.
-        min_length: kernels that a chain has at least.
-        min_elements: elements that its result has at least, as far as they are known: small tensors
-            stay in the cache anyway, and one call of a chain costs more than a few of kernels.
+        fuse_opt_level: 0 disables fusion; other values are accepted for compatibility.
+        min_length: the minimum number of kernels in a chain.
+        min_elements: the minimum number of elements of its result, if known: small tensors stay in
+            the cache anyway, and calling a chain costs more than calling a few kernels.
     """
 
     @function_pass(name="FuseOps", opt_level=1)

@@ -1,4 +1,4 @@
-"""InlinePrivateFunctions: calls of private functions become their bodies."""
+"""InlinePrivateFunctions: replace calls of private functions by their bodies."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ from .pass_infra import Pass, PassContext, module_pass
 __all__ = ["InlinePrivateFunctions"]
 
 
-class _Renewer(ExprMutator):
-    """Gives every variable that is bound a new object, of the class that the place asks for."""
+class _FreshVariables(ExprMutator):
+    """Replaces every bound variable by a new one, of the class that is required at the call."""
 
     def __init__(self, cls: type[Var] | None) -> None:
         super().__init__()
         self._cls = cls
 
     def visit_var_def(self, var: Var) -> Var:
-        cls = self._cls or (Var if self._cls is None and type(var) is DataflowVar else type(var))
-        new = cls(var.name, var.ty, var.span)
+        new = (self._cls or Var)(var.name, var.ty, var.span)
         self.var_map[var] = new
         return new
 
@@ -64,23 +63,23 @@ class _Declarations(ExprVisitor):
         self.found: dict[Var, None] = {}
 
     def visit_binding(self, binding: Binding) -> None:
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             self.found.update(dict.fromkeys(definable_tir_vars_in_type(binding.ty)))
         super().visit_binding(binding)
 
     def visit_call(self, call: Call) -> None:
-        """Declares nothing."""
+        """Not visited: calls declare no variables."""
 
 
 def _declared(func: Function) -> list[Var]:
-    """Symbolic variables that casts in a function declare, or compare."""
+    """The symbolic variables in the casts of a function."""
     declarations = _Declarations()
     declarations.visit(func.body)
     return list(declarations.found)
 
 
 class _Facts(ExprVisitor):
-    """What a function calls, and whether it may stand in a dataflow block."""
+    """The callees of a function, and whether its body may be in a dataflow block."""
 
     def __init__(self) -> None:
         self.called: set[GlobalVar] = set()
@@ -110,18 +109,22 @@ class _Inliner(ExprMutator):
         self._in_dataflow = False
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, type(block) is DataflowBlock
+        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
         new = super().visit_block(block)
         self._in_dataflow = outer
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        if type(binding) is VarBinding and type(value) is Call and type(value.op) is GlobalVar:
+        if (
+            isinstance(binding, VarBinding)
+            and isinstance(value, Call)
+            and isinstance(value.op, GlobalVar)
+        ):
             found = self._bodies.get(value.op)
             if found is not None and not (self._in_dataflow and found[1]):
                 call = self.visit_call(value)
-                assert type(call) is Call
+                assert isinstance(call, Call)
                 return self._inlined(binding, call, found[0])
         return super().visit_binding(binding)
 
@@ -135,21 +138,21 @@ class _Inliner(ExprMutator):
                 values.update(symbolic)
                 values[param] = arg
                 continue
-            # The callee's own check of the argument.
+            # The callee would check its argument.
             fresh = {v: Var(v.name, v.ty) for v in type_free_vars(param.ty) if v not in values}
             values.update(fresh)
             ty = substitute_type(param.ty, values)
             var = cls(param.name, ty, param.span)
             out.append(MatchCast(var, arg, ty, binding.span))
             values[param] = var
-        renewer = _Renewer(cls if self._in_dataflow else None)
+        renewer = _FreshVariables(cls if self._in_dataflow else None)
         renewed = renewer.visit(func.body)
-        scalars = (PrimType, ShapeType)  # these may stand in shapes and types as well
+        scalars = (PrimType, ShapeType)  # these may also be used in shapes and types
         values.update((v, new) for v, new in renewer.var_map.items() if type(v.ty) in scalars)
         for var in _declared(func):
             values.setdefault(var, Var(var.name, var.ty, var.span))
         body = substitute_vars(renewed, values)
-        assert type(body) is SeqExpr
+        assert isinstance(body, SeqExpr)
         for block in body.blocks:
             for inner in block.bindings:
                 inner.span = binding.span if inner.span is None else inner.span
@@ -158,8 +161,8 @@ class _Inliner(ExprMutator):
         return out
 
     def _result(self, binding: Binding, value: Any) -> Binding:
-        """The binding of a call, to what the callee gave.  Where its type says less than that of
-        the call did, a cast says so: what follows may need it."""
+        """Bind the variable of a call to the callee's result.  If the type of the result is less
+        precise than that of the call, add a cast, since later bindings may need the type."""
         ty = binding.var.ty
         if is_base_of(ty, value.ty):
             return self.rebind(binding, value)
@@ -167,17 +170,17 @@ class _Inliner(ExprMutator):
 
 
 def InlinePrivateFunctions() -> Pass:
-    """Calls of private Relax functions (without "global_symbol") that do not call themselves, also
-    by way of others, become their bodies; functions that nothing calls any more are removed.
+    """Inline calls of private Relax functions (without "global_symbol") that are not recursive, and
+    remove functions that are no longer called.
 
-    A function with an If or a local function stays a call within dataflow blocks.
+    In dataflow blocks, functions with an If or a local function are not inlined.
     """
 
     @module_pass(name="InlinePrivateFunctions", opt_level=1)
     def run(mod: IRModule, ctx: PassContext) -> Any:
         facts: dict[GlobalVar, _Facts] = {}
         for var, func in mod.functions.items():
-            if type(func) is Function:
+            if isinstance(func, Function):
                 facts[var] = _Facts()
                 facts[var].visit(func)
         private = [
@@ -232,7 +235,7 @@ def _callees_first(wanted: list[GlobalVar], facts: dict[GlobalVar, _Facts]) -> l
 def _without_unused(mod: IRModule, bodies: Any) -> IRModule:
     called: set[GlobalVar] = set()
     for var, func in mod.functions.items():
-        if var not in bodies and type(func) is Function:
+        if var not in bodies and isinstance(func, Function):
             facts = _Facts()
             facts.visit(func)
             called |= facts.called

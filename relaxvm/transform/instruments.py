@@ -1,4 +1,4 @@
-"""What can be done around each pass: time it, print, dump or check its result.
+"""Instruments, which run around each pass: to time it, or to print, dump or check its result.
 
 Source: ``tvm.instrument`` of apache-tvm 0.27; `DumpIR` and `WellFormedInstrument` are ours.
 """
@@ -28,33 +28,33 @@ __all__ = [
 
 
 class PassInstrument:
-    """Base: called around each pass of a `PassContext`.  Override what is wanted."""
+    """Base of instruments; its methods are called around each pass of a `PassContext`."""
 
     def enter_pass_ctx(self) -> None:
-        """The context is entered."""
+        """Called when the context is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """The context is left."""
+        """Called when the context is left."""
 
     def should_run(self, mod: IRModule, info: Pass) -> bool:
-        """Whether a pass shall run; one instrument that says no is enough."""
+        """Return whether a pass should run; it is skipped if any instrument returns false."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
-        """A pass is about to run on `mod`."""
+        """Called before a pass runs on `mod`."""
 
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
-        """A pass has given `mod`."""
+        """Called after a pass has returned `mod`."""
 
 
 def pass_instrument(cls: type) -> Callable[..., PassInstrument]:
-    """Class decorator: a plain class with some of the methods becomes an instrument."""
+    """Class decorator: make an instrument from a plain class that has some of the methods."""
     made: type[PassInstrument] = type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
     return made
 
 
 class PassTimingInstrument(PassInstrument):
-    """Times passes; `render` gives a table, nested passes indented."""
+    """Times passes; `render` returns a table with nested passes indented."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -74,11 +74,12 @@ class PassTimingInstrument(PassInstrument):
 
     @property
     def times(self) -> list[tuple[str, float]]:
-        """(pass, seconds) in order of start; a Sequential includes its passes."""
+        """Return (pass, seconds) in order of start; the time of a Sequential includes its passes.
+        """
         return [(name, seconds) for _, name, seconds in self._rows]
 
     def render(self) -> str:
-        """The table: milliseconds and share of the outermost passes' time."""
+        """Return the table: milliseconds, and the share of the total time of outermost passes."""
         total = sum(seconds for depth, _, seconds in self._rows if depth == 0) or 1.0
         return "\n".join(
             f"{seconds * 1e3:10.3f} ms {seconds / total:6.1%}  {'  ' * depth}{name}"
@@ -122,7 +123,8 @@ class WellFormedInstrument(PassInstrument):
 
 
 class DumpIR(PassInstrument):
-    """Writes the module after each pass to ``NN-Name.py`` in a folder, which is made if needed."""
+    """Writes the module after each pass to ``NN-Name.py`` in a folder, which is created if needed.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)

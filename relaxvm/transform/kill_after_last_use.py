@@ -1,4 +1,4 @@
-"""KillAfterLastUse: storages, tensors and other objects are let go where they are last used."""
+"""KillAfterLastUse: release storages, tensors and other objects after their last use."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from ..ir import (
     Var,
     VarBinding,
 )
+from ..ir.node import KINDS
 from ..op.rules import VOID
 from ._memory_calls import ALLOC_STORAGE, kill_object, kill_storage, kill_tensor
 from .canonicalize_bindings import canonicalize_bindings
@@ -40,24 +41,24 @@ _TRIVIAL: Final = frozenset({Var, DataflowVar, Constant, Tuple, TupleGetItem})
 
 
 class _Inserter:
-    """Goes through a function from its end.  The first use that is met on the way is the last one,
-    and belongs to the binding, of the sequence that bound the variable, that is being gone through:
-    so a use is looked at once, however deeply branches are nested."""
+    """Walks a function backwards.  The first use that it meets is the last use of a variable; the
+    variable dies at the current binding of the sequence that defines it.  So each use is visited
+    once, however deeply branches are nested."""
 
     def __init__(self) -> None:
         self._used: set[Var] = set()
         self._bound: dict[Var, tuple[int, tuple[int, int]]] = {}
-        """Variable that is killed -> depth of its sequence, and its rank and position there."""
+        """Variable to kill -> depth of its sequence, and its rank and position there."""
         self._dying: list[list[tuple[int, int]]] = []
-        """For each sequence around: what dies at the binding that is being gone through."""
+        """For each enclosing sequence: the variables that die at its current binding."""
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
-        """The sequence with kills, and its branches likewise; without bindings that only rearrange
-        values and that nothing uses."""
-        if any(type(block) is DataflowBlock for block in seq.blocks):
+        """Insert kills into a sequence and its branches, and drop unused bindings that only
+        rearrange values."""
+        if any(isinstance(block, DataflowBlock) for block in seq.blocks):
             raise TypeError(
                 "KillAfterLastUse: there is a dataflow block; run ToNonDataflow first, since kills "
-                "are effects"
+                "are side effects"
             )
         bindings = [binding for block in seq.blocks for binding in block.bindings]
         depth = len(self._dying)
@@ -92,37 +93,38 @@ class _Inserter:
 
     def _binding(self, binding: Binding) -> Binding:
         value = binding.value
-        if type(value) is If:
+        if isinstance(value, If):
             self._use(value.cond)
             branches = self.seq(value.true_branch), self.seq(value.false_branch)
             value = If(value.cond, *branches, value.ty, value.span)
-        elif type(value) is Function:
+        elif isinstance(value, Function):
             value = value.replace(body=self.seq(value.body))
         else:
             self._use(value)
             return binding
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             return MatchCast(binding.var, value, binding.ty, binding.span)
         return VarBinding(binding.var, value, binding.span)
 
 
 def _only_rearranges(binding: Binding) -> bool:
     return (
-        type(binding) is VarBinding
-        and type(binding.value) in _TRIVIAL
+        isinstance(binding, VarBinding)
+        and KINDS[type(binding.value)] in _TRIVIAL
         and type(binding.var.ty) is not PrimType
     )
 
 
 _TENSOR, _STORAGE, _OBJECT = range(3)
 _KILLS: Final = (kill_tensor, kill_storage, kill_object)
-"""By rank."""
+"""Constructors of kills, by rank."""
 
 
 def _rank(binding: Binding) -> int | None:
-    """How a variable is killed; None if it is not.  Also the order of kills at one place."""
+    """Index in `_KILLS` for the variable of a binding, None if it is not killed.  Kills at the same
+    point are in this order."""
     value = binding.value
-    if type(value) is Call:
+    if isinstance(value, Call):
         if value.op is ALLOC_STORAGE:
             return _STORAGE
     elif isinstance(value, (Constant, GlobalVar, ExternFunc, Function)):
@@ -134,13 +136,13 @@ def _rank(binding: Binding) -> int | None:
 
 
 def KillAfterLastUse() -> Pass:
-    """After the last use of an object in the sequence that bound it comes its kill: kill_tensor for
-    tensors on a storage, kill_storage, vm.kill_object for the rest.  Parameters, constants,
-    functions, shapes, scalars and results are not killed.
+    """Insert a kill after the last use of each object, in the sequence that bound it: kill_tensor
+    for tensors on a storage, kill_storage, and vm.kill_object for other objects.  Parameters,
+    constants, functions, shapes, scalars and results are not killed.
 
-    Renamings are removed first (CanonicalizeBindings), and unused tuples and elements.
+    Renamings (CanonicalizeBindings), and unused tuples and elements are removed first.
 
-    Requires: no dataflow blocks (ToNonDataflow).  Why: memory is given back as early as possible.
+    Requires: no dataflow blocks (ToNonDataflow).  Why: memory is released as early as possible.
 
     Raises:
         TypeError: there is a dataflow block.

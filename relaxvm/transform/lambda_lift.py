@@ -1,4 +1,4 @@
-"""LambdaLift: local functions become functions of the module."""
+"""LambdaLift: move local functions to the module."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from ..ir import (
     type_free_vars,
     type_of_call,
 )
+from ..ir.node import KINDS
 from ..op import base
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -50,8 +51,8 @@ __all__ = ["LambdaLift"]
 
 
 class _FreeVars(ExprVisitor):
-    """Variables that are used, in order of first use, and those that are defined; values and
-    symbolic variables alike.  `outside`: symbolic variables that are known around the function."""
+    """Collects the variables that are used, in order of first use, and those that are defined, both
+    values and symbolic variables.  `outside`: symbolic variables in scope outside the function."""
 
     def __init__(self, outside: Set[Var]) -> None:
         self.used: dict[Var, None] = {}
@@ -76,11 +77,11 @@ class _FreeVars(ExprVisitor):
 
     def visit_call(self, call: Call) -> None:
         super().visit_call(call)
-        if isinstance(call.op, Var):  # a closure's call names the type of its result
+        if isinstance(call.op, Var):  # a call of a closure states its result type
             self.visit_type(call.ty)
 
     def visit_binding(self, binding: Binding) -> None:
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             new = definable_tir_vars_in_type(binding.ty)
             self.defined.update(v for v in new if v not in self._outside)
         super().visit_binding(binding)
@@ -90,8 +91,8 @@ class _FreeVars(ExprVisitor):
 
 
 def free_vars_of(func: Function, outside: Set[Var]) -> list[Var]:
-    """What a local function captures: values in order of first use, then symbolic variables that
-    its own parameters cannot define again."""
+    """Return the captures of a local function: values in order of first use, then the symbolic
+    variables that its own parameters cannot define."""
     found = _FreeVars(outside)
     for param in func.params:
         found.defined.update(definable_tir_vars_in_type(param.ty))
@@ -105,7 +106,7 @@ def _is_symbolic(var: Var) -> bool:
 
 
 class _Symbolic(ExprVisitor):
-    """Symbolic variables that a function defines itself."""
+    """Collects the symbolic variables that a function defines itself."""
 
     def __init__(self, func: Function) -> None:
         self.found: set[Var] = set()
@@ -119,19 +120,19 @@ class _Symbolic(ExprVisitor):
             self.found.add(var)
 
     def visit_call(self, call: Call) -> None:
-        """Defines nothing."""
+        """Not visited: calls define no variables."""
 
     def visit_function(self, func: Function) -> None:
-        """What is defined within is not known around it."""
+        """Not visited: definitions in a local function are not visible outside of it."""
 
 
 def _returns_function(binding: Binding) -> bool:
-    """Whether a variable is a function that a call gave."""
-    return type(binding.value) is Call and type(binding.var.ty) is FuncType
+    """Whether a binding is of a function that is the result of a call."""
+    return isinstance(binding.value, Call) and type(binding.var.ty) is FuncType
 
 
 class _Closure:
-    """A lifted function, and what it captures."""
+    """A lifted function and its captures."""
 
     __slots__ = ("captures", "gv", "type")
 
@@ -142,8 +143,8 @@ class _Closure:
 
 
 class _Lifter(ExprMutator):
-    """Lifts what is local in one function; `outer` is its name, `symbolic` are the symbolic
-    variables that it knows.  Bindings that come before the current one go to `self._before`."""
+    """Lifts the local functions of one function.  `outer` is its name, `symbolic` the symbolic
+    variables in scope.  `self._before` collects bindings to insert before the current one."""
 
     def __init__(
         self, module: IRModule, outer: str, closures: dict[Var, _Closure], symbolic: Set[Var]
@@ -161,7 +162,7 @@ class _Lifter(ExprMutator):
     # Bindings
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._is_dataflow = self._is_dataflow, type(block) is DataflowBlock
+        outer, self._is_dataflow = self._is_dataflow, isinstance(block, DataflowBlock)
         new = super().visit_block(block)
         self._is_dataflow = outer
         return new
@@ -175,7 +176,7 @@ class _Lifter(ExprMutator):
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
-        if type(binding.value) is Function:
+        if isinstance(binding.value, Function):
             return self._visit_local(binding, binding.value)
         if _returns_function(binding):
             self._from_calls.add(binding.var)
@@ -190,18 +191,18 @@ class _Lifter(ExprMutator):
         closure = self._lift(binding.var, func)
         if not closure.captures:
             return []
-        var = type(binding.var)(binding.var.name, ANY, binding.var.span)
+        var = KINDS[type(binding.var)](binding.var.name, ANY, binding.var.span)
         value = self._make_closure(closure)
         self.var_map[binding.var] = var
         return VarBinding(var, value, binding.span)
 
     def _keep_type(self, new: Binding | list[Binding]) -> Binding | list[Binding]:
-        """The type of a lifted function cannot say what depends on dimensions that it captures:
-        where it is called by name, a cast says so."""
-        if not isinstance(new, VarBinding) or type(new.value) is not Call:
+        """Add a cast to the result of a call of a lifted function if its type depends on captured
+        dimensions, since the type of the lifted function cannot express that."""
+        if not isinstance(new, VarBinding) or not isinstance(new.value, Call):
             return new
         call = new.value
-        if type(call.op) is not GlobalVar or is_base_of(new.var.ty, type_of_call(call)):
+        if not isinstance(call.op, GlobalVar) or is_base_of(new.var.ty, type_of_call(call)):
             return new
         call = infer_type(Call(call.op, call.args, call.attrs, call.ty_args, span=call.span))
         result = self._new_var(new.var.name, call.ty)
@@ -214,13 +215,13 @@ class _Lifter(ExprMutator):
     # Functions
 
     def visit_function(self, func: Function) -> Expr:
-        """A function that is not bound to a name, as a result or an argument."""
+        """Lift a function that is not bound to a variable, such as a result or an argument."""
         self._unnamed += 1
         name = "lambda" if self._unnamed == 1 else f"lambda_{self._unnamed - 1}"
         return self._value_of(self._lift(Var(name, func.ty), func))
 
     def _value_of(self, closure: _Closure) -> Expr:
-        """The function where it has no name yet, as a leaf."""
+        """The closure as a leaf, where it is not bound to a variable."""
         if not closure.captures:
             return closure.gv
         var = self._new_var("closure", ANY)
@@ -233,14 +234,15 @@ class _Lifter(ExprMutator):
 
     def _lift(self, var: Var, func: Function) -> _Closure:
         captures = self._captures(var, func)
-        # Each function has symbolic variables of its own, those that its parameters define too.
+        # Symbolic variables are not shared between functions, so those defined by the parameters
+        # are replaced too.
         symbolic = {
             v: Var(v.name, v.ty, v.span)
             for v in (*self._symbolic, *filter(_is_symbolic, captures))
         }
         params = [symbolic[c] if c in symbolic else self._param(c, symbolic) for c in captures]
-        # Values go with their dimensions, or types would not fit; closures, whose types say how
-        # they are called, become parameters below.
+        # Captured values need their dimensions too, or types would not match.  Closures, whose
+        # types determine how they are called, become parameters below.
         renamed = {
             c: _with_dims(c, symbolic) if _has_function(c.ty) else p
             for c, p in zip(captures, params, strict=True)
@@ -256,7 +258,7 @@ class _Lifter(ExprMutator):
         closures = {**self._closures, var: closure}
         closures.update((renamed[c], closures[c]) for c in captures if c in closures)
         inner = _Lifter(self._module, self._outer, closures, known_symbolic)
-        for names in (captures, renamed.values()):  # a call of itself names what it captures
+        for names in (captures, renamed.values()):  # a recursive call passes on the captures
             inner.var_map.update(zip(names, params, strict=True))
         body = inner.visit(lifted.body)
         ret_ty = declared_ret_type(_without_closures(ret_ty, body.ty), all_params, body)
@@ -269,8 +271,8 @@ class _Lifter(ExprMutator):
     def _captures(self, var: Var, func: Function) -> list[Var]:
         free = free_vars_of(func, self._symbolic)
         captures = [v for v in free if v is not var and self._is_captured(v)]
-        # Dimensions that the types of captured values mention, and that no parameter tells.
-        captured = [self._type_here(c) for c in captures]
+        # Dimensions in the types of captured values that no parameter defines.
+        captured = [self._current_type(c) for c in captures]
         types = [*(p.ty for p in func.params), *captured]
         defined = {v for ty in types for v in definable_tir_vars_in_type(ty)}
         mentioned = dict.fromkeys(v for ty in captured for v in type_free_vars(ty))
@@ -278,11 +280,11 @@ class _Lifter(ExprMutator):
         return captures + [v for v in mentioned if v not in known and _is_symbolic(v)]
 
     def _param(self, capture: Var, symbolic: dict[Var, Var]) -> Var:
-        ty = substitute_type(self._type_here(capture), symbolic)
+        ty = substitute_type(self._current_type(capture), symbolic)
         return Var(capture.name, ty, capture.span)
 
-    def _type_here(self, capture: Var) -> Any:
-        """The type of what a variable has become, in terms of dimensions."""
+    def _current_type(self, capture: Var) -> Any:
+        """The type of the replacement of a variable, in terms of dimensions."""
         ty = self.var_map.get(capture, capture).ty
         return _by_dims(capture.ty if ty is None else ty)
 
@@ -302,7 +304,7 @@ class _Lifter(ExprMutator):
         closure = self._closures.get(var)
         if closure is None or var in self.var_map:
             return super().visit_var(var)
-        # Within its own body the closure does not exist yet: it is made again.
+        # In its own body the closure does not exist as a value: it is created again.
         return self._value_of(closure)
 
     # Calls
@@ -320,7 +322,7 @@ class _Lifter(ExprMutator):
         if callee is op and type(op.ty) is FuncType and op not in self._from_calls:
             return self._call(call)
         args = self.visit_all(call.args)
-        if type(callee) is GlobalVar:
+        if isinstance(callee, GlobalVar):
             return Call(callee, self._fitting(callee, args), None, (), call.ty, call.span)
         invoke = base.invoke_pure_closure if op.ty.purity else base.invoke_closure
         new = invoke(callee, Tuple(args), ty_args=call.ty)
@@ -328,14 +330,14 @@ class _Lifter(ExprMutator):
         return new  # type: ignore[no-any-return]
 
     def _call(self, call: Call) -> Expr:
-        """A call whose callee stays."""
+        """A call whose callee is not lifted."""
         args = self._fitting(call.op, self.visit_all(call.args))
         if args is call.args:
             return call
         return self.infer(Call(call.op, args, call.attrs, call.ty_args, span=call.span))
 
     def _fitting(self, callee: Expr, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The arguments; where a function is expected and there is a closure, with a cast."""
+        """The arguments, with a cast where a function is expected and the argument is a closure."""
         params = callee.ty.params if type(callee.ty) is FuncType else None
         if params is None or len(params) != len(args):
             return args
@@ -369,7 +371,7 @@ def _has_function(ty: Any) -> bool:
 
 
 def _without_closures(ty: Any, actual: Any) -> Any:
-    """A function's declared result type, where it has closures now: these are of any type."""
+    """The declared result type of a function, with `Any` where the result is a closure now."""
     if type(ty) is FuncType and type(actual) is not FuncType:
         return ANY
     if type(ty) is TupleType and type(actual) is TupleType:
@@ -380,7 +382,7 @@ def _without_closures(ty: Any, actual: Any) -> Any:
 def _run(mod: IRModule) -> IRModule:
     new = mod.copy()
     for var, func in mod.functions.items():
-        if type(func) is Function and _has_work(func):
+        if isinstance(func, Function) and _has_work(func):
             body = _Lifter(new, var.name_hint, {}, _Symbolic(func).found).visit(func.body)
             new[var] = func.replace(body=body)
     return new
@@ -393,7 +395,7 @@ def _has_work(func: Function) -> bool:
 
 
 class _Finder(ExprVisitor):
-    """Whether there is a local function, or a call of a function that a call gave."""
+    """Looks for local functions, and for calls of functions that are results of calls."""
 
     def __init__(self) -> None:
         self.found = False
@@ -408,14 +410,14 @@ class _Finder(ExprVisitor):
 
 
 def LambdaLift() -> Pass:
-    """Local functions become private functions of the module, named after the function that they
-    were in and their variable.  What they capture becomes trailing parameters; where the function
-    is a value, it is R.make_closure with the captured values, and calls of it are
-    invoke_pure_closure (or invoke_closure).  One that captures nothing is used as it is.
+    """Move local functions to the module, as private functions named after the enclosing function
+    and their variable.  Captured variables become trailing parameters.  Where such a function is
+    used as a value, it is R.make_closure with the captured values, and calls of that are
+    invoke_pure_closure (or invoke_closure).  A function without captures is used directly.
 
     A symbolic variable is captured, as a scalar, only if the function's own parameters cannot
-    define it again.  A lifted function that gives a closure gives R.Any; functions of the module
-    keep their types.  Why: the VM has functions on the top level only.
+    define it.  A lifted function that returns a closure has the result type R.Any; functions of the
+    module keep their types.  Why: the VM has only top-level functions.
     """
 
     @module_pass(name="LambdaLift")

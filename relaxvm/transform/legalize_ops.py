@@ -1,4 +1,4 @@
-"""LegalizeOps: calls of operators become calls of kernels."""
+"""LegalizeOps: replace calls of operators by calls of kernels."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _RULES: Final[dict[str, Rule]] = {}
 
 
 def register_legalize(op_name: str, legal_func: Rule | None = None) -> Any:
-    """Set what calls of an operator are legalized to, in place of what is registered with it.
+    """Set the rule by which calls of an operator are legalized, in place of the default one.
 
     Args:
-        op_name: full name, as "relax.add".
-        legal_func: takes a `BlockBuilder` and the call, gives an expression; if left out, this is a
-            decorator of it.
+        op_name: the full name, such as "relax.add".
+        legal_func: takes a `BlockBuilder` and the call, and returns an expression.  If omitted,
+            the function returns a decorator for it.
 
     Raises:
         ValueError: there is no such operator.
@@ -65,8 +65,8 @@ _IN_PLACE: Final = frozenset({"relax.call_tir_inplace", "relax.call_inplace_pack
 
 
 class _Builder(BlockBuilder):
-    """A builder that rules ask what a variable is bound to before it is legalized, as long as
-    nothing can have written to what that is made of."""
+    """A builder in which rules can look up the value that a variable had before legalization, as
+    long as nothing can have written to the operands of the value."""
 
     def __init__(self, mod: IRModule) -> None:
         super().__init__(mod)
@@ -89,9 +89,9 @@ class _Legalizer(ExprMutator):
         self.skipped = skipped
         self.in_dataflow = False
         self.with_dims: dict[Expr, Var] = {}
-        """Tensors of known rank, as they are with names for their dimensions; of this block."""
+        """Tensors of known rank in this block -> the same tensors with named dimensions."""
         self.kept: dict[str, Call] = {}
-        """A call of each operator that stays, as its result cannot be allocated."""
+        """For each operator one call that is kept because its result cannot be allocated."""
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         outer = self.in_dataflow, self.with_dims
@@ -104,19 +104,20 @@ class _Legalizer(ExprMutator):
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        if type(value) is not Call or type(value.op) is not Op or type(binding) is MatchCast:
-            if type(value) in (Call, If):
+        op = value.op if isinstance(value, Call) else None
+        if not isinstance(op, Op) or isinstance(binding, MatchCast):
+            if isinstance(value, (Call, If)):
                 self.builder.calls = {}
             return super().visit_binding(binding)
         call: Any = self.visit(value)
-        name = value.op.name
-        if not value.op.is_pure or name in _IN_PLACE:
+        name = op.name
+        if not op.is_pure or name in _IN_PLACE:
             self.builder.calls = {}
         self.builder.calls[binding.var] = call
         rule = self.rules.get(name)
         if rule is not None:
             return self.expanded(binding, call, rule, name)
-        record = value.op.record
+        record = op.record
         if not _is_legalized(record) or name in self.skipped:
             return binding if call is value else self.rebind(binding, call)
         if record.lower is not None:
@@ -131,8 +132,8 @@ class _Legalizer(ExprMutator):
     def expanded(
         self, binding: Binding, call: Call, rule: Rule, name: str | None = None
     ) -> list[Binding]:
-        """The bindings that a rule gives for a call, legalized in turn; the last is that of the
-        variable.  `name` is of an operator that is not to be legalized in them."""
+        """The bindings that a rule returns for a call, which are legalized too; the last one is of
+        the variable itself.  `name` is the operator that is not legalized in them."""
         builder = self.builder
         builder.begin_scope()
         if self.in_dataflow:
@@ -142,7 +143,7 @@ class _Legalizer(ExprMutator):
             value = self.applied(rule, call)
         blocks = builder.end_scope(int_imm(0)).blocks
         if value is call:
-            stays = type(call.op) is Op and call.op.record.kernel is None
+            stays = isinstance(call.op, Op) and call.op.record.kernel is None
             return [self.rebind(binding, call)] if stays else self.named_dims(binding, call)
         inner = [b for block in blocks for b in block.bindings]
         inner.append(VarBinding(binding.var, value, binding.span))
@@ -165,8 +166,8 @@ class _Legalizer(ExprMutator):
         return call if lowered is call else self.builder.normalize(lowered)
 
     def named_dims(self, binding: Binding, call: Call) -> list[Binding]:
-        """What becomes of a call whose result cannot be allocated: if there are operands of which
-        only the rank is known, they get names for their dimensions, which may help."""
+        """Handle a call whose result cannot be allocated: name the dimensions of operands of which
+        only the rank is known, which may give the result a shape."""
         casts: list[Binding] = []
         args = tuple([self.with_named_dims(arg, casts, binding) for arg in call.args])
         if casts or any(a is not b for a, b in zip(args, call.args, strict=True)):
@@ -177,21 +178,21 @@ class _Legalizer(ExprMutator):
                 return [*casts, *(new if isinstance(new, list) else [new])]
         for cast in casts:
             del self.with_dims[cast.value]
-        assert type(call.op) is Op
+        assert isinstance(call.op, Op)
         self.kept.setdefault(call.op.name, call)
         return [self.rebind(binding, call)]
 
     def has_result(self, call: Call) -> bool:
-        """Whether the result of a call can be allocated, if necessary by what is known of it when
-        the program runs."""
-        assert type(call.op) is Op
+        """Whether the result of a call can be allocated, possibly with dimensions that are known
+        only at run time."""
+        assert isinstance(call.op, Op)
         if is_allocatable(call.ty):
             return True
         return call.op.record.lower is None and lower_call(call.op.record, call) is not call
 
     def with_named_dims(self, arg: Expr, casts: list[Binding], binding: Binding) -> Expr:
         ty = arg.ty
-        if type(arg) is Tuple:
+        if isinstance(arg, Tuple):
             fields = [self.with_named_dims(field, casts, binding) for field in arg.fields]
             return Tuple(fields, span=arg.span)
         if not isinstance(arg, Var) or type(ty) is not TensorType or ty.dims is not None:
@@ -226,7 +227,7 @@ class _Remover(ExprMutator):
 
 
 def _without_unused(func: Function, candidates: set[Expr]) -> Function:
-    """The function without bindings of those variables that nothing uses any more."""
+    """Remove the bindings of those candidates that are no longer used."""
     used: set[Expr] = set()
     post_order_visit(func, lambda expr: used.add(expr) if isinstance(expr, Var) else None)
     unused = candidates - used
@@ -238,20 +239,20 @@ def LegalizeOps(
     skip_ops: Iterable[str] | None = None,
     enable_warning: bool = False,
 ) -> Pass:
-    """Each call of an operator becomes ``R.call_dps_packed("relaxvm.kernel.NAME", ...)``, or what
-    else is registered with the operator: `relaxvm.op` says what.
+    """Replace each call of an operator by ``R.call_dps_packed("relaxvm.kernel.NAME", ...)``, or by
+    the expression that is registered with the operator; see `relaxvm.op`.
 
-    Why: passes behind this one deal with calls that are given the memory for their results; a
-    kernel is such a call, and the memory can be planned.
+    Why: later passes handle calls that write into memory passed by the caller, which can be
+    planned; calls of kernels do that.
 
-    A call whose result has an unknown shape or data type stays.  Where only the rank of operands is
-    known, a match_cast gives names to their dimensions, if that tells the shape of the result.
+    A call whose result has an unknown shape or data type is kept.  If only the rank of operands is
+    known, a match_cast names their dimensions, if the shape of the result follows from that.
 
     Args:
-        customize_legalize_map: what calls of operators, by their full names, are legalized to
-            instead: functions that take a `BlockBuilder` and the call and give an expression.
-        skip_ops: full names of operators, calls of which stay.
-        enable_warning: whether to warn of each operator of which a call stays.
+        customize_legalize_map: full name of an operator -> rule in place of the default one, a
+            function that takes a `BlockBuilder` and the call and returns an expression.
+        skip_ops: full names of operators whose calls are kept.
+        enable_warning: whether to warn about each operator of which a call is kept.
     """
     own = dict(customize_legalize_map or {})
     for name in own:
@@ -275,8 +276,8 @@ def LegalizeOps(
             if enable_warning:
                 for name, call in legalizer.kept.items():
                     warnings.warn(
-                        f"LegalizeOps: {var.name_hint}: {name} stays, as the shape or data type of "
-                        f"its result is not known: {call.ty}",
+                        f"LegalizeOps: {var.name_hint}: {name} is kept, since the shape or data "
+                        f"type of its result is not known: {call.ty}",
                         RelaxVMWarning,
                         stacklevel=2,
                     )

@@ -1,4 +1,4 @@
-"""LegalizeToLoops: operators become PrimFuncs, where there are formulas for them."""
+"""LegalizeToLoops: replace operators that have a formula by PrimFuncs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from ..op import base  # noqa: F401  (registers the operators named here)
 from ..op.lowering import is_allocatable, lower_call
 from ..op.registry import OPERATORS
 from ..te import topi
-from ..te.operators import FORMULAS
 from .legalize_ops import LegalizeOps
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -36,19 +35,18 @@ _CALL_DPS: Final = Op.get("relax.call_dps_packed")
 
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
-    """The rule of all operators: loops, or what is registered with the operator."""
+    """The rule for operators with a formula: loops, or else the operator's own legalization."""
     op: Any = call.op
     record = op.record
-    dtypes, formula = FORMULAS[record.name]
+    formula, dtypes = record.loops
     if _has_formula(call, dtypes):
         args, attrs = call.args, dict(call.attrs)
-        out_ty: Any = call.ty
         if record.name == "split":
             if type(call.ty) is not TupleType:
                 return call.args[0]  # one part is the whole
             args = (*args, _lengths(call, attrs["axis"]))
             del attrs["indices_or_sections"]
-            out_ty = list(call.ty.fields)
+        out_ty: Any = list(call.ty.fields) if type(call.ty) is TupleType else call.ty
         hint = record.name.rpartition(".")[2]
         return builder.call_te(formula, *args, **attrs, primfunc_name_hint=hint, ty_args=out_ty)
     if record.lower is not None:
@@ -58,23 +56,23 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _lengths(call: Call, axis: int) -> ShapeExpr:
-    """Of the parts of a tensor that is split."""
+    """The lengths of the parts of a tensor that is split."""
     return ShapeExpr([part.dims[axis] for part in call.ty.fields])
 
 
-def _has_formula(call: Call, dtypes: frozenset[str]) -> bool:
-    """Whether the formula is for operands like these, and they are known well enough."""
+def _has_formula(call: Call, dtypes: frozenset[str] | None) -> bool:
+    """Whether the formula is for operands like these, and their types are known."""
     if not is_allocatable(call.ty) or not all(map(_is_known, call.args)):
         return False
     if call.attrs.get("mode", "fast") != "fast":
         return False
     scalars = [arg.ty for arg in _tensors(call) if isinstance(arg.ty, (TensorType, PrimType))]
-    return not scalars or scalars[0].dtype in dtypes
+    return dtypes is None or not scalars or scalars[0].dtype in dtypes
 
 
 def _tensors(call: Call) -> tuple[Expr, ...]:
     first = call.args[0]
-    return first.fields if type(first) is Tuple else call.args
+    return first.fields if isinstance(first, Tuple) else call.args
 
 
 def _is_known(arg: Expr) -> bool:
@@ -84,18 +82,18 @@ def _is_known(arg: Expr) -> bool:
     if type(ty) is TupleType:
         return all(type(f) is TensorType and f.dims is not None and f.dtype is not None
                    for f in ty.fields)  # fmt: skip
-    return type(ty) is PrimType or type(arg) is ShapeExpr
+    return type(ty) is PrimType or isinstance(arg, ShapeExpr)
 
 
 def LegalizeToLoops() -> Pass:
-    """Calls of operators that `relaxvm.te` has formulas for become ``R.call_tir`` of PrimFuncs, by
-    tensor expressions; the others what `LegalizeOps` makes of them.
+    """Replace calls of operators whose record has a formula (`relaxvm.op.Operator.loops`) by
+    ``R.call_tir`` of PrimFuncs; other calls are handled as by `LegalizeOps`.
 
-    Why: a PrimFunc becomes machine code, which needs nothing of relaxvm to run.  A reshape stays
-    the call of a kernel that RewriteDataflowReshape looks for; `ReshapeInLoops` comes behind that.
+    Why: a PrimFunc is compiled to machine code, which runs without relaxvm.  A reshape stays the
+    call of a kernel, which RewriteDataflowReshape looks for; `ReshapeInLoops` runs after that.
     """
-    names = [name for name in FORMULAS if name != "reshape"]
-    legalize = LegalizeOps({OPERATORS[name].op.name: _legalize for name in names})
+    records = [record for name, record in OPERATORS.items() if name != "reshape" and record.loops]
+    legalize = LegalizeOps({record.op.name: _legalize for record in records})
     legalize.name = "LegalizeToLoops"
     return legalize
 
@@ -108,24 +106,24 @@ class _Reshaper(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if (
-            type(binding) is VarBinding
-            and type(value) is Call
+            isinstance(binding, VarBinding)
+            and isinstance(value, Call)
             and value.op is _CALL_DPS
-            and type(value.args[0]) is ExternFunc
+            and isinstance(value.args[0], ExternFunc)
             and value.args[0].global_symbol == _RESHAPE
         ):
             packed: Any = value.args[1]
             (x,), out = packed.fields, value.ty_args[0]
-            if _is_known(x) and type(out) is TensorType and type(out.shape) is ShapeExpr:
+            if _is_known(x) and type(out) is TensorType and isinstance(out.shape, ShapeExpr):
                 call = self._builder.call_te(topi.reshape, x, out.shape, ty_args=out)
                 return VarBinding(binding.var, call, binding.span)
         return super().visit_binding(binding)
 
 
 def ReshapeInLoops() -> Pass:
-    """Calls of the reshape kernel become ``R.call_tir`` of PrimFuncs that copy the elements.
+    """Replace calls of the reshape kernel by ``R.call_tir`` of PrimFuncs that copy the elements.
 
-    Requires: LegalizeToLoops, and RewriteDataflowReshape, which takes those that need no copy.
+    Requires: LegalizeToLoops, and RewriteDataflowReshape, which handles those that need no copy.
     """
 
     @module_pass(name="ReshapeInLoops")

@@ -1,9 +1,10 @@
-"""LowerAllocTensor: every tensor that was not planned gets a storage of its own."""
+"""LowerAllocTensor: give every tensor that was not planned its own storage."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from ..dtypes import as_dtype
 from ..ir import (
     ANY,
     Binding,
@@ -22,7 +23,6 @@ from ..ir import (
     VarBinding,
     int_imm,
 )
-from ..values import as_dtype
 from ._memory_calls import alloc_storage, alloc_tensor
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -32,7 +32,7 @@ _ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
 
 
 def num_bytes(shape: ShapeExpr, dtype: str) -> Expr:
-    """Bytes of a tensor: itemsize times the product of the dimensions, from the left."""
+    """Return the size of a tensor in bytes: itemsize times the product of the dimensions."""
     size: Expr = int_imm(as_dtype(dtype).itemsize)
     for dim in shape.values:
         size = size * dim
@@ -45,7 +45,7 @@ class _Lowerer(ExprMutator):
         self._sizes: dict[tuple[object, ...], ShapeExpr] = {}
 
     def _size(self, shape: ShapeExpr, dtype: str) -> ShapeExpr:
-        """The size in bytes as a shape: one for all tensors of the same dimensions."""
+        """The size in bytes as a shape, the same object for all tensors of the same dimensions."""
         key = (dtype, *[dim.value if type(dim) is IntImm else dim for dim in shape.values])
         found = self._sizes.get(key)
         if found is None:
@@ -54,17 +54,17 @@ class _Lowerer(ExprMutator):
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        if type(value) is not Call or value.op is not _ALLOC:
+        if not isinstance(value, Call) or value.op is not _ALLOC:
             return super().visit_binding(binding)
         shape, dtype, device, scope = self.visit_all(value.args)
         first: list[Binding] = []
-        if type(shape) is not ShapeExpr:
+        if not isinstance(shape, ShapeExpr):
             cast = _with_dims(shape, binding)
             first.append(cast)
             assert type(cast.ty) is ShapeType
             assert cast.ty.values is not None
             shape = ShapeExpr(cast.ty.values)
-        assert type(dtype) is DataTypeImm
+        assert isinstance(dtype, DataTypeImm)
         storage = Var("storage", ANY)
         alloc = alloc_storage(self._size(shape, dtype.value), device, scope)
         tensor = alloc_tensor(storage, 0, shape, dtype, device, binding.var.ty)
@@ -76,12 +76,12 @@ class _Lowerer(ExprMutator):
 
 
 def _with_dims(shape: Expr, binding: Binding) -> MatchCast:
-    """A match_cast that gives names to the dimensions of a shape that is a value."""
+    """A match_cast that names the dimensions of a shape value."""
     ty = shape.ty
     if type(ty) is not ShapeType or ty.ndim < 0:
         raise TypeError(
-            f"{binding.var}: the shape {shape} is of type {ty}; its rank has to be known to "
-            "allocate; R.match_cast tells it"
+            f"{binding.var}: the shape {shape} is of type {ty}; its rank must be known to allocate "
+            "the tensor; use R.match_cast"
         )
     dims = ty.values or [Var(f"{binding.var.name}_dim{i}", "int64") for i in range(ty.ndim)]
     known = ShapeType(dims)
@@ -89,10 +89,10 @@ def _with_dims(shape: Expr, binding: Binding) -> MatchCast:
 
 
 def LowerAllocTensor() -> Pass:
-    """Each remaining builtin.alloc_tensor becomes memory.alloc_storage of so many bytes (uint8) and
-    memory.alloc_tensor at its start.
+    """Replace each remaining builtin.alloc_tensor by memory.alloc_storage of its size in bytes and
+    memory.alloc_tensor at offset 0.
 
-    Why: the VM allocates storages, tensors are views of them.
+    Why: the VM allocates storages; tensors are views of them.
     """
 
     @function_pass(name="LowerAllocTensor")

@@ -1,4 +1,4 @@
-"""LowerRuntimeBuiltin: operators that the VM has builtins for become calls of these."""
+"""LowerRuntimeBuiltin: replace operators by calls of builtins of the VM."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _kill(call: Call) -> Expr:
 
 def _invoke_closure(call: Call) -> Expr:
     func, args = call.args
-    fields = args.fields if type(args) is Tuple else tuple(args)
+    fields = args.fields if isinstance(args, Tuple) else tuple(args)
     ty = call.ty_args or [call.ty]
     new: Call = base.call_builtin_with_ctx(
         "vm.builtin.invoke_closure", Tuple([func, *fields]), ty_args=ty
@@ -51,14 +51,14 @@ def _invoke_closure(call: Call) -> Expr:
 
 def _make_closure(call: Call) -> Expr:
     func, args = call.args
-    fields = args.fields if type(args) is Tuple else tuple(args)
+    fields = args.fields if isinstance(args, Tuple) else tuple(args)
     ty = call.ty_args or [call.ty]
     return Call(ExternFunc("vm.builtin.make_closure"), [func, *fields], None, ty, call.ty)
 
 
 def _call_tir_dyn(call: Call) -> Expr:
     func, args = call.args
-    fields = args.fields if type(args) is Tuple else tuple(args)
+    fields = args.fields if isinstance(args, Tuple) else tuple(args)
     return Call(
         ExternFunc("vm.builtin.call_tir_dyn"), [func, *fields], None, [call.ty], call.ty, call.span
     )
@@ -86,7 +86,7 @@ def _view(call: Call) -> Expr:
         shape = call.ty.shape
     if call.ty.dtype is not None:
         dtype = DataTypeImm(call.ty.dtype)
-    if type(offset) is Tuple:
+    if isinstance(offset, Tuple):
         offset = int_imm(0)
     callee = ExternFunc("runtime.TVMTensorCreateView")
     return Call(callee, [data, shape, dtype, offset], None, [call.ty], call.ty, call.span)
@@ -123,7 +123,7 @@ class _Lowerer(ExprMutator):
 
     def visit_call(self, call: Call) -> Expr:
         new = super().visit_call(call)
-        if type(new) is not Call or type(new.op) is not Op:
+        if not isinstance(new, Call) or not isinstance(new.op, Op):
             return new
         rule = self._rules.get(new.op.name)
         if rule is None:
@@ -134,8 +134,8 @@ class _Lowerer(ExprMutator):
 
 
 def LowerRuntimeBuiltin() -> Pass:
-    """memory.* become vm.* (storages of uint8, kills of objects); reshape, views, shape_of,
-    tensor_to_shape, to_vdevice, call_py_func, call_tir_dyn, make_closure and invoke_closure become
+    """Replace memory.* by vm.* (storages of uint8, kills of objects), and reshape, views, shape_of,
+    tensor_to_shape, to_vdevice, call_py_func, call_tir_dyn, make_closure and invoke_closure by
     calls of packed functions of the VM.
 
     Raises:

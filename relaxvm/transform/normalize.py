@@ -1,4 +1,4 @@
-"""Normalize: every function in normal form, with its types inferred."""
+"""Normalize: convert functions to normal form and infer their types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Normalize"]
 
 
 def Normalize() -> Pass:
-    """Nested expressions get bindings (ANF), and everything a type; see `BlockBuilder`."""
+    """Bind nested expressions to variables (ANF) and infer all types; see `BlockBuilder`."""
 
     @function_pass(name="Normalize")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:

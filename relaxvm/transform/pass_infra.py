@@ -21,7 +21,7 @@ from ..ir import (
     GlobalVar,
     IRModule,
 )
-from ..ir.nesting import room
+from ..ir.nesting import headroom
 from .config import check_config_keys
 from .instruments import DumpIR, PassInstrument
 
@@ -38,22 +38,22 @@ __all__ = [
 ]
 
 DUMP_VARIABLE = "RELAXVM_DUMP_IR"
-"""Environment variable: a folder to which the module is written after each pass."""
+"""Environment variable: the folder to which the module is written after each pass."""
 
 
 class PassContext:
-    """What holds for the passes that run inside of ``with PassContext(...)``.
+    """Settings of the passes that run inside ``with PassContext(...)``.
 
     Args:
         opt_level: passes of a higher level do not run.
-        required_pass: names of passes that run whatever their level.
+        required_pass: names of passes that run regardless of their level.
         disabled_pass: names of passes that do not run.
         instruments: called around each pass.
-        config: options that passes read; see `register_config_option`.  Those of TVM are taken,
-            and have no effect here.
+        config: options that passes read; see `register_config_option`.  Options of TVM's passes are
+            accepted and ignored.
 
     Raises:
-        AttributeError: a key of `config` is not known.
+        AttributeError: a key of `config` is unknown.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context; a default one outside of any."""
+        """Return the innermost context, or a default one if there is none."""
         return _CURRENT.get() or PassContext()
 
     def __enter__(self) -> PassContext:
@@ -99,7 +99,7 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def enabled(self, info: Pass) -> bool:
-        """Whether a pass shall run here."""
+        """Return whether a pass runs in this context."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or info.opt_level <= self.opt_level
@@ -110,10 +110,10 @@ _DUMP: ContextVar[DumpIR | None] = ContextVar("relaxvm_dump_ir", default=None)
 
 
 class Pass:
-    """A transformation of modules.  Calling it gives a new module; its argument stays as it is.
+    """A transformation of modules.  Calling it returns a new module; the argument is not modified.
 
     Attributes:
-        name: what contexts and instruments know it by.
+        name: the name used by contexts and instruments.
         opt_level: see `PassContext`.
     """
 
@@ -123,7 +123,7 @@ class Pass:
 
     @property
     def info(self) -> Pass:
-        """The pass itself, which has `name` and `opt_level`."""
+        """The pass itself, which has `name` and `opt_level`; for compatibility with TVM."""
         return self
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class Pass:
         for instrument in instruments:
             instrument.run_before_pass(mod, self)
         try:
-            with room(f"pass {self.name}", mod):
+            with headroom(f"pass {self.name}", mod):
                 mod = self.transform(mod, context)
         except Exception as error:
             error.add_note(f"in pass {self.name}")
@@ -160,12 +160,12 @@ class Pass:
         return mod
 
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
-        """What the pass does."""
+        """Return the transformed module; to be overridden."""
         raise NotImplementedError
 
 
 class ModulePass(Pass):
-    """A pass given by a function ``transform(mod, ctx) -> mod``."""
+    """A pass defined by a function ``transform(mod, ctx) -> mod``."""
 
     def __init__(
         self, transform: Callable[[IRModule, PassContext], IRModule], name: str, opt_level: int = 0
@@ -181,7 +181,7 @@ class ModulePass(Pass):
 
 
 class FunctionPass(Pass):
-    """A pass given by a function ``transform(func, mod, ctx) -> func`` of each Relax function."""
+    """A pass defined by a function ``transform(func, mod, ctx) -> func`` of each Relax function."""
 
     def __init__(
         self,
@@ -195,14 +195,14 @@ class FunctionPass(Pass):
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
         changed: dict[GlobalVar, Function] = {}
         for var, func in mod.functions.items():
-            if type(func) is not Function:
+            if not isinstance(func, Function):
                 continue
             try:
                 new = self._transform(func, mod, context)
             except Exception as error:
                 error.add_note(f"in function {var.name_hint!r}")
                 raise
-            if type(new) is not Function:
+            if not isinstance(new, Function):
                 raise TypeError(f"pass {self.name} returned {type(new).__name__}, not a Function")
             if new is not func:
                 changed[var] = new
@@ -221,13 +221,13 @@ class _BlockRewriter(ExprMutator):
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         block = super().visit_block(block)
-        return self._rewrite(block) if type(block) is DataflowBlock else block
+        return self._rewrite(block) if isinstance(block, DataflowBlock) else block
 
 
 class DataflowBlockPass(FunctionPass):
-    """A pass given by a function ``transform(block, mod, ctx) -> block`` of each DataflowBlock.  It
-    may neither change which variables that are seen outside are defined, nor the symbolic variables
-    that a match_cast declares."""
+    """A pass defined by a function ``transform(block, mod, ctx) -> block`` of each DataflowBlock.
+    It must define the same variables that are visible outside, and its match_casts must declare the
+    same symbolic variables."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ def _check_block(name: str, old: DataflowBlock, new: Any) -> None:
         return {b.var: None for b in block.bindings if not isinstance(b.var, DataflowVar)}
 
     def declared(block: BindingBlock) -> dict[Var, None]:
-        casts = [b for b in block.bindings if type(b) is MatchCast]
+        casts = [b for b in block.bindings if isinstance(b, MatchCast)]
         return {v: None for b in casts for v in type_free_vars(b.ty)}
 
     for what, before, after in (
@@ -275,10 +275,10 @@ def _check_block(name: str, old: DataflowBlock, new: Any) -> None:
 
 
 class Sequential(Pass):
-    """Passes one after the other.  Those that the context does not enable are left out.
+    """Runs passes one after the other, except those that are not enabled in the context.
 
     Raises:
-        TypeError: one of `passes` is none.
+        TypeError: an element of `passes` is not a pass.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ _Target = TypeVar("_Target", contravariant=True)
 
 
 class _Decorator(Protocol[_Target]):
-    """Makes a pass of a function, a maker of passes of a class."""
+    """Converts a function to a pass, and a class to a constructor of passes."""
 
     @overload
     def __call__(self, target: _Target) -> Pass: ...
@@ -341,8 +341,8 @@ def module_pass(
     function: ModuleFunction, *, opt_level: int = 0, name: str | None = None
 ) -> Pass: ...
 def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: ``f(mod, ctx) -> mod`` becomes a pass; a class with a method `transform_module`
-    becomes a maker of passes, whose arguments are those of the class."""
+    """Decorator: convert ``f(mod, ctx) -> mod`` to a pass, or a class with a method
+    `transform_module` to a constructor of passes with the arguments of the class."""
     return _decorator(ModulePass, "transform_module", function, opt_level, name)
 
 
@@ -359,7 +359,8 @@ def function_pass(
     function: FunctionFunction, *, opt_level: int = 0, name: str | None = None
 ) -> Pass: ...
 def function_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: ``f(func, mod, ctx) -> func``, or a class with a method `transform_function`."""
+    """Decorator: as `module_pass`, for ``f(func, mod, ctx) -> func`` or a class with a method
+    `transform_function`."""
     return _decorator(FunctionPass, "transform_function", function, opt_level, name)
 
 
@@ -376,5 +377,6 @@ def dataflowblock_pass(
     function: BlockFunction, *, opt_level: int = 0, name: str | None = None
 ) -> Pass: ...
 def dataflowblock_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: ``f(block, mod, ctx) -> block``, or a class with `transform_dataflowblock`."""
+    """Decorator: as `module_pass`, for ``f(block, mod, ctx) -> block`` or a class with a method
+    `transform_dataflowblock`."""
     return _decorator(DataflowBlockPass, "transform_dataflowblock", function, opt_level, name)

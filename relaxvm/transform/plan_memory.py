@@ -1,18 +1,18 @@
-"""PlanMemory: as few storages as will do without raising the peak.
+"""PlanMemory: use as few storages as possible without raising the peak memory.
 
-A program that gives each tensor a storage of its own, from its allocation to its last use, has
-the least peak that a plan can have, and the most allocations.  So tensors are put together as long
-as no run of the function holds more for it at any time than that program would at its worst:
+A program with a separate storage for each tensor, held from its allocation to its last use, has the
+lowest possible peak and the most allocations.  So tensors share storages as long as the function
+never holds more memory than the peak of that program:
 
-- Of constant size: many in one *arena*, each at an offset of its own, where none overlaps one that
-  lives at the same time, whatever their data types.  Where an arena would raise the peak, those of
-  shorter times are tried.
-- The others: one after the other in a storage, if the one size is provably not above the other.
-  The last one may be a result, if it fills the storage.
+- Tensors of constant size: many in one *arena*, at offsets such that tensors that are live at the
+  same time do not overlap, whatever their data types.  If an arena would raise the peak, arenas for
+  shorter spans of time are tried.
+- Other tensors: one after the other in a storage, if one size is provably at most the other.  The
+  last one may be a result of the function, if it fills the storage.
 
-The most that may be held is figured for each path through the branches, since only one of two
-branches runs, and where the function calls another one, which needs memory as well, nothing may be
-held but what is alive.  Tensors that something may keep are not planned, see `Allocations`.
+The peak is computed for each path through the branches, since only one of two branches runs.  At
+calls of other functions, which need memory too, only live tensors may be held.  Tensors that may
+escape are not planned; see `Allocations`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ..analysis.allocations import (
     all_bindings,
 )
 from ..analysis.amounts import Amounts, plus
+from ..dtypes import as_dtype
 from ..ir import (
     ANY,
     Binding,
@@ -49,7 +50,6 @@ from ..ir import (
     type_free_vars,
 )
 from ..ir.arith import Polynomial
-from ..values import as_dtype
 from ._memory_calls import alloc_storage, alloc_tensor
 from ._packing import Block, pack
 from .pass_infra import Pass, PassContext, function_pass
@@ -58,25 +58,25 @@ from .static_plan_block_memory import DYNAMIC_OUTPUT, SizeBounds
 __all__ = ["PlanMemory"]
 
 SMALL: Final = 1024
-"""Tensors of at most so many bytes are left alone: the VM keeps them between runs, and hands them
-out several times faster than it makes a tensor in an arena."""
+"""Tensors of at most this many bytes are not planned: the VM keeps their memory between runs, and
+reuses it several times faster than it creates a tensor in an arena."""
 
 _ALIGNMENTS: Final = (64, 16)
-"""Of offsets, in bytes, the best one first: that of storages, that of vectors.  If the gaps that
-they leave raise the peak it is the size of the elements."""
+"""Alignments of offsets in bytes, the preferred one first: of storages, of vectors.  If the padding
+raises the peak with both, offsets are aligned to the size of the elements."""
 
 _MOST_CUTS: Final = 4
-"""How often a span of time is cut in two where its arena would raise the peak."""
+"""How often a span of time is split in two because its arena would raise the peak."""
 
 _LOOK_BACK: Final = 16
-"""Storages that are looked at for a tensor, the latest first."""
+"""The number of storages that are tried for a tensor, the latest first."""
 
 _LOOK_AROUND: Final = 256
-"""Points that are looked at to see whether a storage may be held for longer."""
+"""The number of points that are checked when the lifetime of a storage is extended."""
 
 
 class _Storage:
-    """Memory that is allocated before the binding of `before`, and `region` is around its use."""
+    """A storage: it is allocated before the binding of `before`; all uses are inside `region`."""
 
     __slots__ = ("before", "device", "last", "nbytes", "region", "scope", "size", "var")
 
@@ -100,21 +100,21 @@ Places = dict[Var, tuple[_Storage, int]]
 
 
 class _Sizes(Amounts):
-    """Sizes of allocations, and what is known of them."""
+    """Sizes of allocations and comparisons of them."""
 
     def __init__(self, func: Function, regions: Iterable[Region]) -> None:
         self._bounds = SizeBounds(func)
         super().__init__(self._bounds.analyzer)
         types = [param.ty for param in func.params]
         self.signature = frozenset(v for ty in types for v in type_free_vars(ty))
-        types += [b.ty for r in regions for b in r.bindings if type(b) is MatchCast]
+        types += [b.ty for r in regions for b in r.bindings if isinstance(b, MatchCast)]
         for var in dimensions(types):
             self._bounds.bind_dimension(var)
 
         self._of_shape: dict[tuple[object, ...], tuple[Expr, Polynomial]] = {}
 
     def of(self, allocation: Allocation) -> tuple[Expr, Polynomial]:
-        """Bytes of an allocation, and their normal form."""
+        """The size of an allocation in bytes, and its normal form."""
         shape, dtype = allocation.shape, allocation.dtype
         key = (dtype, *[dim.value if type(dim) is IntImm else dim for dim in shape.values])
         found = self._of_shape.get(key)
@@ -125,8 +125,8 @@ class _Sizes(Amounts):
 
 
 class _Limit:
-    """The most that may be held at some points: one of `peaks`, and `most` bytes where that is of
-    constant size; what is known of it by now."""
+    """The greatest amount that may be held at some points: any one of `peaks`, or `most` bytes if
+    the amount is constant; and a cache of comparisons with it."""
 
     __slots__ = ("known", "most", "peaks")
 
@@ -137,10 +137,10 @@ class _Limit:
 
 
 class _Held:
-    """What is held at each point, and the most that may be.
+    """The memory that is held at each point, and its limit.
 
-    An amount is a constant and a symbolic part; that part is a number, the same for equal ones.  So
-    what many points have in common is figured once for all of them.
+    An amount has a constant part and a symbolic part.  Symbolic parts are numbered, so that each
+    distinct one is computed and compared only once.
     """
 
     def __init__(self, sizes: _Sizes, allocations: Allocations) -> None:
@@ -154,25 +154,28 @@ class _Held:
         self._numbers: dict[frozenset[Any], int] = {frozenset(): 0}
         self._sums: dict[tuple[int, int], int] = {}
 
-    def start(self, lives: list[tuple[int, int, Polynomial, bool]]) -> None:
-        """Let it be what is alive: bytes from a first to a last point, and whether that is certain.
-        The program with a storage for each tensor holds that, so its most is what may be held."""
-        self._constant, self._symbolic = self._alive(lives)
-        if not all(certain for *_, certain in lives):
-            least = self._alive([life for life in lives if life[-1]])
+    def start(self, ranges: list[tuple[int, int, Polynomial, bool]]) -> None:
+        """Start with the live tensors: first point, last point, bytes, and whether it is certainly
+        live there.  A program with a storage for each tensor holds exactly these, so their peak is
+        the limit."""
+        self._constant, self._symbolic = self._live_amounts(ranges)
+        if not all(certain for *_, certain in ranges):
+            least = self._live_amounts([live for live in ranges if live[-1]])
         else:
             least = self._constant, self._symbolic
-        limits = self._most(*least)
+        limits = self._peaks(*least)
         self._limits = [limits[region] for region in self._regions]
         for point in self._calls:
             live = _amount(least[0][point], self._parts[least[1][point]])
             self._limits[point] = _Limit([live], None)
 
-    def _alive(self, lives: list[tuple[int, int, Polynomial, bool]]) -> tuple[list[int], list[int]]:
-        """What is alive at each point, of constant sizes and of others."""
+    def _live_amounts(
+        self, ranges: list[tuple[int, int, Polynomial, bool]]
+    ) -> tuple[list[int], list[int]]:
+        """The live bytes at each point: constant parts, and numbers of symbolic parts."""
         count = len(self._regions)
         changes: list[list[tuple[int, Polynomial]]] = [[] for _ in range(count + 1)]
-        for first, last, size, _ in lives:
+        for first, last, size, _ in ranges:
             changes[first].append((1, size))
             changes[last + 1].append((-1, size))
         total: Polynomial = {}
@@ -184,16 +187,16 @@ class _Held:
             parts.append((constant, self._number(symbolic)))
         return [constant for constant, _ in parts], [symbolic for _, symbolic in parts]
 
-    def _most(self, constants: list[int], symbolics: list[int]) -> dict[Region | None, _Limit]:
-        """The most that is alive on the way to and inside of each region, other branches left
-        out."""
+    def _peaks(self, constants: list[int], symbolics: list[int]) -> dict[Region | None, _Limit]:
+        """For each region, the greatest live amount on the path to it and inside it, without other
+        branches."""
         greatest: dict[Region, dict[int, int]] = {}
         for region, constant, symbolic in zip(self._regions, constants, symbolics, strict=True):
             own = greatest.setdefault(region, {})
             if own.get(symbolic, -1) < constant:
                 own[symbolic] = constant
         limits: dict[Region | None, _Limit] = {None: _Limit([], 0)}
-        for region, own in greatest.items():  # those around come first
+        for region, own in greatest.items():  # enclosing regions come first
             outer = limits[region.parent]
             peaks = [*outer.peaks, *(_amount(c, self._parts[number]) for number, c in own.items())]
             most = max(outer.most or 0, *own.values())
@@ -220,7 +223,7 @@ class _Held:
         return found
 
     def allows(self, points: range, more: Polynomial) -> bool:
-        """Whether so many more bytes may be held at each of some points."""
+        """Whether `more` additional bytes may be held at all of some points."""
         constant, symbolic = _split(more)
         added = self._number(symbolic)
         here = slice(points.start, points.stop)
@@ -237,7 +240,7 @@ class _Held:
         )
 
     def allows_constant(self, point: int, more: int) -> bool:
-        """`allows` of a constant amount at one point."""
+        """As `allows`, for a constant amount at one point."""
         constant = self._constant[point] + more
         return self._is_within(constant, self._symbolic[point], self._limits[point])
 
@@ -253,7 +256,7 @@ class _Held:
         return known
 
     def hold(self, points: range, more: Polynomial) -> None:
-        """Hold so many more bytes at each of some points."""
+        """Hold `more` additional bytes at all of some points."""
         constant, symbolic = _split(more)
         here = slice(points.start, points.stop)
         if constant:
@@ -265,12 +268,12 @@ class _Held:
             self._symbolic[here] = [sums[part] for part in parts]
 
     def hold_constant(self, point: int, more: int) -> None:
-        """`hold` of a constant amount at one point."""
+        """As `hold`, for a constant amount at one point."""
         self._constant[point] += more
 
 
 def _split(amount: Polynomial) -> tuple[int, Polynomial]:
-    """The constant part of an amount, and the rest."""
+    """The constant part of an amount, and the symbolic rest."""
     constant = amount.get((), 0)
     if not constant:
         return 0, amount
@@ -285,7 +288,7 @@ def _amount(constant: int, symbolic: Polynomial) -> Polynomial:
 
 
 class _Sharing:
-    """Puts tensors into storages, one after the other."""
+    """Assigns tensors to storages, one after the other in each."""
 
     def __init__(self, sizes: _Sizes, held: _Held, places: Places) -> None:
         self._sizes = sizes
@@ -295,8 +298,8 @@ class _Sharing:
         self._users: dict[_Storage, list[Allocation]] = {}
 
     def add(self, allocation: Allocation, nbytes: Expr, size: Polynomial) -> None:
-        """Find a storage for an allocation; they are added in order.  One that escapes may only be
-        the last in a storage, which has to be of its size and region: it may outlive that."""
+        """Find a storage for an allocation; allocations are added in order.  One that escapes can
+        only be the last in a storage of its size and region, since it may outlive the region."""
         found = self._find(allocation, nbytes, size)
         if found is not None:
             self._storages.remove(found)
@@ -311,7 +314,7 @@ class _Sharing:
                 self._storages.append(found)
 
     def finish(self) -> None:
-        """Storages of one tensor are no plan."""
+        """Drop storages of only one tensor, which are of no use."""
         for storage, users in self._users.items():
             if len(users) > 1:
                 self._places.update((user.var, (storage, 0)) for user in users)
@@ -321,7 +324,7 @@ class _Sharing:
             storage
             for storage in self._storages[: -_LOOK_BACK - 1 : -1]
             if self._users[storage][-1].end < allocation.start
-            and storage.region.is_around(allocation.region)
+            and storage.region.contains(allocation.region)
             and not (allocation.escapes and storage.region is not allocation.region)
         ]
         for storage in free:
@@ -339,7 +342,8 @@ class _Sharing:
         return None
 
     def _may_grow(self, storage: _Storage, nbytes: Expr, size: Polynomial) -> bool:
-        """Whether a storage may be of a size that is mentioned after its allocation only."""
+        """Whether a storage may grow to a size whose expression appears only after its allocation.
+        """
         return self._sizes.at_most(storage.size, size) and all(
             var in self._sizes.signature for var in arith.free_vars(nbytes)
         )
@@ -347,8 +351,8 @@ class _Sharing:
     def _extend(
         self, storage: _Storage, allocation: Allocation, held: Polynomial, size: Polynomial
     ) -> bool:
-        """Hold `held` bytes from the first user's start to the last point of the new one, unless
-        that is too much."""
+        """Hold `held` bytes from the start of the first tensor in the storage to the last point of
+        the new one, if the limit allows it."""
         last = max(storage.last, allocation.last)
         if allocation.end < storage.region.end:
             last = max(last, storage.region.last_of(allocation.end))
@@ -363,7 +367,7 @@ class _Sharing:
             if slack:
                 more.append((range(max(free, start), allocation.last + 1), slack))
             more.append((range(max(free, allocation.last + 1), last + 1), held))
-        # The new user may start while the storage is still held for the If around the former one.
+        # The new one may start while the storage is still held for the If around the previous one.
         more.append((range(start, min(free, allocation.last + 1)), plus({}, size, -1)))
         more = [(points, amount) for points, amount in more if points]
         if sum(len(points) for points, _ in more) > _LOOK_AROUND:
@@ -376,11 +380,11 @@ class _Sharing:
         return True
 
 
-# Beside each other
+# Side by side in one storage
 
 
 class _Arenas:
-    """Puts tensors of constant size into arenas."""
+    """Assigns tensors of constant size to arenas."""
 
     def __init__(self, held: _Held, calls: Iterable[int], places: Places) -> None:
         self._held = held
@@ -389,12 +393,12 @@ class _Arenas:
         self._nbytes: dict[Allocation, int] = {}
 
     def plan(self, body: Region, users: dict[Allocation, int]) -> None:
-        """Find places for allocations, in order, that need so many bytes."""
+        """Assign places to allocations, given in order with their sizes in bytes."""
         self._nbytes = users
         self._region(body, list(users))
 
     def _region(self, region: Region, users: list[Allocation]) -> None:
-        """Plan what starts inside of a region.  Calls of other functions cut it."""
+        """Plan the allocations in a region.  No arena is held across a call of another function."""
         cuts = sorted({region.index_at(p) for p in self._calls if _contains(region, p)})
         first = 0
         for cut in cuts:
@@ -411,26 +415,27 @@ class _Arenas:
         self,
         region: Region,
         first: int,
-        behind: int,
+        stop: int,
         users: list[Allocation],
         cuts: int = _MOST_CUTS,
     ) -> None:
-        """Plan what starts and ends within the bindings of a region from `first` to `behind`."""
-        start, end = region.start(first), region.start(behind)
+        """Plan the allocations that start and end in the bindings of a region from `first` to
+        before `stop`."""
+        start, end = region.start(first), region.start(stop)
         users = [u for u in users if start <= u.start and u.last < end]
-        if len(users) < 2 or self._has_arena(region, users):
+        if len(users) < 2 or self._place_in_arena(region, users):
             return
-        if cuts and behind - first > 1:
-            middle = _best_cut(region, first, behind, users, self._nbytes)
+        if cuts and stop - first > 1:
+            middle = _best_cut(region, first, stop, users, self._nbytes)
             self._span(region, first, middle, users, cuts - 1)
-            self._span(region, middle, behind, users, cuts - 1)
+            self._span(region, middle, stop, users, cuts - 1)
             return
         for index in region.branches:
-            if first <= index < behind:
+            if first <= index < stop:
                 self._branches(region, index, users)
 
-    def _has_arena(self, region: Region, users: list[Allocation]) -> bool:
-        """Place all in one arena; whether that was possible without holding too much."""
+    def _place_in_arena(self, region: Region, users: list[Allocation]) -> bool:
+        """Place all allocations in one arena; returns whether the limit allows it."""
         nbytes = self._nbytes
         start = region.start(region.index_at(users[0].start))
         last = max(region.last_of(u.end) for u in users)
@@ -456,7 +461,7 @@ class _Arenas:
         return True
 
     def _is_allowed(self, start: int, alive: list[int], nbytes: int) -> bool:
-        """Whether `nbytes` may be held instead of what is alive, from `start` on."""
+        """Whether `nbytes` may be held in place of the live bytes, from `start` on."""
         return all(
             own >= nbytes or self._held.allows_constant(point, nbytes - own)
             for point, own in enumerate(alive, start)
@@ -468,16 +473,16 @@ def _contains(region: Region, point: int) -> bool:
 
 
 def _best_cut(
-    region: Region, first: int, behind: int, users: list[Allocation], nbytes: dict[Allocation, int]
+    region: Region, first: int, stop: int, users: list[Allocation], nbytes: dict[Allocation, int]
 ) -> int:
-    """The binding, near the middle, before which the fewest bytes are alive."""
-    crossing = [0] * (behind - first + 1)
+    """The binding near the middle before which the fewest bytes are live."""
+    crossing = [0] * (stop - first + 1)
     for user in users:
         crossing[region.index_at(user.start) + 1 - first] += nbytes[user]
         crossing[region.index_at(user.last) + 1 - first] -= nbytes[user]
     crossing = list(accumulate(crossing))
-    quarter = (behind - first) // 4
-    candidates = range(first + max(1, quarter), behind - quarter)
+    quarter = (stop - first) // 4
+    candidates = range(first + max(1, quarter), stop - quarter)
     return min(candidates, key=lambda cut: crossing[cut - first])
 
 
@@ -485,7 +490,7 @@ def _best_cut(
 
 
 class _Plan:
-    """The plan of a function: the place of each allocation that has one."""
+    """The plan of a function: places of allocations."""
 
     def __init__(self, func: Function, mod: IRModule, small: int) -> None:
         self.places: Places = {}
@@ -498,17 +503,17 @@ class _Plan:
 
     def _plan(self, group: list[Allocation], allocations: Allocations, sizes: _Sizes) -> None:
         known = {allocation: sizes.of(allocation) for allocation in group}
-        lives = allocations.lives(
+        ranges = allocations.live_ranges(
             lambda a, b: a in known and b in known and known[a][1] == known[b][1]
         )
         held = _Held(sizes, allocations)
         held.start(
-            [(first, last, known[a][1], sure) for a, first, last, sure in lives if a in known]
+            [(first, last, known[a][1], sure) for a, first, last, sure in ranges if a in known]
         )
         planned = [
             (a, nbytes, size)
             for a, (nbytes, size) in known.items()
-            if not _is_left_alone(a.shape, a.dtype, self._small)
+            if not _is_too_small(a.shape, a.dtype, self._small)
         ]
         constant = {a: n.value for a, n, _ in planned if type(n) is IntImm and not a.escapes}
         _Arenas(held, allocations.calls, self.places).plan(allocations.body, constant)
@@ -519,21 +524,21 @@ class _Plan:
         sharing.finish()
 
 
-def _has_several(func: Function, small: int) -> bool:
-    """Whether a function has two allocations or more that are not left alone."""
+def _has_work(func: Function, small: int) -> bool:
+    """Whether a function has at least two allocations to plan."""
     count = 0
     for binding in all_bindings(func.body):
         value = binding.value
-        if type(value) is Call and value.op is ALLOC_TENSOR:
+        if isinstance(value, Call) and value.op is ALLOC_TENSOR:
             shape, dtype, *_ = value.args
-            if type(shape) is ShapeExpr and type(dtype) is DataTypeImm:
-                count += not _is_left_alone(shape, dtype.value, small)
+            if isinstance(shape, ShapeExpr) and isinstance(dtype, DataTypeImm):
+                count += not _is_too_small(shape, dtype.value, small)
                 if count > 1:
                     return True
     return False
 
 
-def _is_left_alone(shape: ShapeExpr, dtype: str, small: int) -> bool:
+def _is_too_small(shape: ShapeExpr, dtype: str, small: int) -> bool:
     """Whether a tensor is of constant shape, and small."""
     nbytes = as_dtype(dtype).itemsize
     for dim in shape.values:
@@ -544,7 +549,7 @@ def _is_left_alone(shape: ShapeExpr, dtype: str, small: int) -> bool:
 
 
 def _by_device(planned: list[Allocation]) -> Iterator[list[Allocation]]:
-    """Allocations by device and memory scope."""
+    """Group allocations by device and memory scope."""
     groups: dict[Any, list[Allocation]] = {}
     for allocation in planned:
         groups.setdefault(allocation.where, []).append(allocation)
@@ -567,7 +572,7 @@ class _Rewriter(ExprMutator):
         else:
             call: Any = binding.value
             shape, dtype, device, _ = self.visit_all(call.args)
-            assert type(dtype) is DataTypeImm
+            assert isinstance(dtype, DataTypeImm)
             storage, offset = place
             tensor = alloc_tensor(storage.var, offset, shape, dtype, device, binding.var.ty)
             new = self.rebind(binding, tensor)
@@ -577,25 +582,25 @@ class _Rewriter(ExprMutator):
 
 
 def PlanMemory(*, small: int = SMALL) -> Pass:
-    """builtin.alloc_tensor becomes memory.alloc_tensor in a memory.alloc_storage that several
-    tensors share, without ever holding more than the program would with a storage for each.
+    """Replace builtin.alloc_tensor by memory.alloc_tensor in storages (memory.alloc_storage) that
+    tensors share.  The peak is not higher than with a separate storage for each tensor.
 
-    Unlike `StaticPlanBlockMemory` it shares between data types, with branches, between different
-    symbolic sizes of which one is provably the greater, and places tensors beside each other in one
-    storage.  Tensors that are alone, that are small, or that something may keep are left as they
-    are.  The attributes "tir_var_upper_bound" and so on mean what they mean there; results are not
-    planned, "relax.memory_plan_dynamic_func_output" goes.
+    Unlike `StaticPlanBlockMemory` it shares storages between data types, across branches, between
+    different symbolic sizes if one is provably greater, and places tensors side by side in one
+    storage.  Tensors that cannot share, that are small, or that may escape are left unchanged.  The
+    attributes "tir_var_upper_bound", "tir_var_lower_bound" and "tir_non_negative_var" have the same
+    meaning.  Results are not planned, and "relax.memory_plan_dynamic_func_output" is removed.
 
     Args:
-        small: tensors of constant shape are left alone up to this size in bytes.
+        small: tensors of constant shape are not planned up to this size in bytes.
 
-    Requires: allocations spelled out (CallTIRRewrite).  Ensures: the bytes of a tensor are written
-    by nothing else between its allocation and its last use.
+    Requires: explicit allocations (CallTIRRewrite).  Ensures: nothing else writes to the bytes of a
+    tensor between its allocation and its last use.
     """
 
     @function_pass(name="PlanMemory")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        if _has_several(func, small):
+        if _has_work(func, small):
             places = _Plan(func, mod, small).places
             if places:
                 func = _Rewriter(places).visit(func)

@@ -1,4 +1,4 @@
-"""RealizeVDevice: every tensor has a device, as far as devices and hints tell."""
+"""RealizeVDevice: propagate the devices of hints and types to all tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..ir import (
 )
 from ..op import base
 from ..op.registry import Operator
-from .exchange import exchange_functions
+from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["RealizeVDevice"]
@@ -38,7 +38,7 @@ _TOGETHER: Final = (Op.get("relax.call_tir"), Op.get("relax.call_dps_packed"))
 
 
 class _Place:
-    """Where a tensor is: the same as others are, once they have been joined."""
+    """The device of a tensor, shared with other tensors once they are joined (union-find)."""
 
     __slots__ = ("parent", "vdevice")
 
@@ -54,7 +54,7 @@ class _Place:
 
 
 def _join(a: Any, b: Any) -> None:
-    """Have two tensors, or tuples of such, in one place; if they are in two, leave them there."""
+    """Join the places of two tensors, or tuples of tensors, unless they have different devices."""
     if isinstance(a, list) and isinstance(b, list):
         for x, y in zip(a, b, strict=False):
             _join(x, y)
@@ -67,7 +67,8 @@ def _join(a: Any, b: Any) -> None:
 
 
 def _places(ty: Any, is_given: bool = True) -> Any:
-    """New places for values of a type; its devices hold if it is given, not if it follows."""
+    """New places for the values of a type.  The devices in the type are used if it was declared
+    (`is_given`), not if it was inferred."""
     if type(ty) is TensorType:
         return _Place(ty.vdevice if is_given else None)
     if type(ty) is TupleType:
@@ -82,21 +83,21 @@ def _tensors(places: Any) -> list[_Place]:
 
 
 def _is_operator(call: Call) -> bool:
-    """Whether a call computes, where its arguments are."""
+    """Whether a call is of an operator that computes on the device of its arguments."""
     op = call.op
-    return type(op) is Op and type(op.record) is Operator and op is not _COPY
+    return isinstance(op, Op) and type(op.record) is Operator and op is not _COPY
 
 
 def _has_own_type(binding: Binding) -> bool:
-    """Whether the type of a variable says more than what it is computed from."""
+    """Whether the type of a variable was declared, not inferred from its value."""
     value = binding.value
-    if type(value) is Call:
+    if isinstance(value, Call):
         return value.op is not _HINT and not _is_operator(value)
-    return type(binding) is MatchCast
+    return isinstance(binding, MatchCast)
 
 
 class _Collector(ExprVisitor):
-    """Finds which tensors have to be in one place."""
+    """Finds the tensors that have to be on the same device."""
 
     def __init__(self, mod: IRModule, device: Callable[[Call], VDevice]) -> None:
         self._mod = mod
@@ -104,17 +105,17 @@ class _Collector(ExprVisitor):
         self._of_var: dict[Expr, Any] = {}
 
     def of(self, expr: Expr) -> Any:
-        """The place of a value: of tuples, a list of such; None of what is no tensor."""
+        """The place of a value: for a tuple a list of places, None if it is not a tensor."""
         if isinstance(expr, Var):
             if expr not in self._of_var:
                 self._of_var[expr] = _places(expr.ty)
             return self._of_var[expr]
-        if type(expr) is Tuple:
+        if isinstance(expr, Tuple):
             return [self.of(field) for field in expr.fields]
-        if type(expr) is TupleGetItem:
+        if isinstance(expr, TupleGetItem):
             of_tuple = self.of(expr.tuple_value)
             return of_tuple[expr.index] if isinstance(of_tuple, list) else None
-        if type(expr) is SeqExpr:
+        if isinstance(expr, SeqExpr):
             return self.of(expr.body)
         return None
 
@@ -122,9 +123,9 @@ class _Collector(ExprVisitor):
         super().visit_binding(binding)
         value, var = binding.value, binding.var
         place = self._of_var[var] = _places(var.ty, is_given=_has_own_type(binding))
-        if type(value) is Call:
+        if isinstance(value, Call):
             self._of_call(value, place)
-        elif type(value) is If:
+        elif isinstance(value, If):
             _join(place, self.of(value.true_branch))
             _join(place, self.of(value.false_branch))
         else:
@@ -135,9 +136,9 @@ class _Collector(ExprVisitor):
             if place.root().vdevice is None:
                 place.root().vdevice = self._device(call)
             _join(place, self.of(call.args[0]))
-        elif type(call.op) is GlobalVar:
+        elif isinstance(call.op, GlobalVar):
             func = self._mod.functions.get(call.op)
-            if type(func) is Function:
+            if isinstance(func, Function):
                 for param, arg in zip(func.params, call.args, strict=True):
                     _join(self.of(param), self.of(arg))
                 _join(place, self.of(func.body))
@@ -178,7 +179,7 @@ class _Realizer(ExprMutator):
 
 
 def _placed(ty: Any, place: Any) -> Any:
-    """A type with the devices that were found."""
+    """Return a type with the devices that were found."""
     if type(ty) is TensorType and isinstance(place, _Place):
         vdevice = place.root().vdevice
         if vdevice is ty.vdevice:
@@ -192,7 +193,7 @@ def _placed(ty: Any, place: Any) -> Any:
 
 
 def _devices_of(mod: IRModule) -> Callable[[Call], VDevice]:
-    """What finds the device of the module that a hint is about."""
+    """Return a function that finds the module's device for a hint."""
     devices: list[Any] = mod.global_infos.get("vdevice", [])
 
     def find(call: Call) -> VDevice:
@@ -209,23 +210,23 @@ def _devices_of(mod: IRModule) -> Callable[[Call], VDevice]:
 
 
 def RealizeVDevice() -> Pass:
-    """Hints become devices: R.hint_on_device puts its argument, and the tensors that are computed
-    from it and that it is computed from, on its device; so do devices in types.  Where a tensor is
-    on another one already, the hint becomes R.to_vdevice.
+    """Assign devices to tensors.  R.hint_on_device, or a device in a type, puts a tensor on that
+    device, together with the tensors that are computed from it and those it is computed from.  If a
+    tensor is already on another device, the hint becomes R.to_vdevice.
 
     Raises:
-        ValueError: a hint is about a device that the module does not declare.
-        TypeError, ValueError: operands are on several devices.
+        ValueError: a hint names a device that the module does not declare.
+        TypeError, ValueError: operands are on different devices.
     """
 
     @module_pass(name="RealizeVDevice")
     def run(mod: IRModule, ctx: PassContext) -> Any:
         device = _devices_of(mod)
         collector = _Collector(mod, device)
-        functions = {v: f for v, f in mod.functions.items() if type(f) is Function}
+        functions = {v: f for v, f in mod.functions.items() if isinstance(f, Function)}
         for func in functions.values():
             collector.visit(func)
         realizer = _Realizer(collector, device)
-        return exchange_functions(mod, {v: realizer.visit(f) for v, f in functions.items()})
+        return replace_functions(mod, {v: realizer.visit(f) for v, f in functions.items()})
 
     return run

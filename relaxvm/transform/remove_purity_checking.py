@@ -1,4 +1,4 @@
-"""RemovePurityChecking: from here on functions may have effects inside."""
+"""RemovePurityChecking: allow side effects in pure functions, for later passes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOSURE: Final = Op.get("relax.invoke_closure")
 class _Remover(ExprMutator):
     def visit_call(self, call: Call) -> Expr:
         new = super().visit_call(call)
-        if type(new) is not Call:
+        if not isinstance(new, Call):
             return new
         if new.op is _PURE_PACKED or new.op is _INPLACE_PACKED:
             return Call(new.args[0], new.args[1:], None, new.ty_args, new.ty, new.span)
@@ -29,17 +29,17 @@ class _Remover(ExprMutator):
 
     def visit_function(self, func: Function) -> Expr:
         new = super().visit_function(func)
-        assert type(new) is Function
+        assert isinstance(new, Function)
         if new.is_pure and not new.attrs.get("relax.force_pure"):
             new = new.with_attr("relax.force_pure", True)
         return new
 
 
 def RemovePurityChecking() -> Pass:
-    """Pure functions, local ones too, get the attribute "relax.force_pure"; calls that claim to be
-    pure become plain: call_pure_packed -> call_packed, invoke_pure_closure -> invoke_closure.
+    """Set the attribute "relax.force_pure" of pure functions, including local ones, and replace
+    call_pure_packed by call_packed and invoke_pure_closure by invoke_closure.
 
-    Why: lowering brings allocation, kills and calls that write their arguments.
+    Why: lowering adds allocations, kills and calls that write to their arguments.
     """
 
     @function_pass(name="RemovePurityChecking")

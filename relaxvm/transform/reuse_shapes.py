@@ -1,4 +1,4 @@
-"""ReuseShapes: a shape is made once, however often it is used."""
+"""ReuseShapes: create each shape only once, however often it is used."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _MAKERS: Final = ("vm.builtin.make_shape", "vm.builtin.make_prim_value")
 
 
 def _makes(value: Expr) -> bool:
-    return (
-        type(value) is Call and type(value.op) is ExternFunc and value.op.global_symbol in _MAKERS
-    )
+    op = value.op if isinstance(value, Call) else None
+    return isinstance(op, ExternFunc) and op.global_symbol in _MAKERS
 
 
 class _Reuser(ExprMutator):
@@ -48,7 +47,7 @@ class _Reuser(ExprMutator):
         ty_args = self.visit_types(call.ty_args)
         if args is call.args and ty_args is call.ty_args:
             return call
-        # One shape for another of the same type: the call is of the type that it was.
+        # A shape is replaced by one of the same type, so the type of the call does not change.
         return Call(call.op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
 
     def visit_type(self, ty: Any) -> Any:
@@ -67,11 +66,11 @@ class _Reuser(ExprMutator):
 
 
 def ReuseShapes() -> Pass:
-    """Shapes and scalars that are read from the same slots of the shape heap are made once per
+    """Create shapes and scalars that are read from the same slots of the shape heap only once per
     function, or per branch that needs them.
 
-    Requires: VMShapeLower, which writes each slot once.  Why: kernels have equal shapes all over,
-    and each would be made again.
+    Requires: VMShapeLower, which writes each slot once.  Why: equal shapes occur in many places,
+    and each one would be created separately.
     """
 
     @function_pass(name="ReuseShapes")

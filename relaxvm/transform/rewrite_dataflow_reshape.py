@@ -1,4 +1,4 @@
-"""RewriteDataflowReshape: a reshape inside of a dataflow block needs no copy."""
+"""RewriteDataflowReshape: replace copying reshapes in dataflow blocks by views."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class _Rewriter(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if (
-            type(binding) is VarBinding
-            and type(binding.var) is DataflowVar
-            and type(value) is Call
+            isinstance(binding, VarBinding)
+            and isinstance(binding.var, DataflowVar)
+            and isinstance(value, Call)
             and self._copies(value)
         ):
             view = _as_reshape(value)
@@ -58,15 +58,15 @@ class _Rewriter(ExprMutator):
         return super().visit_binding(binding)
 
     def _copies(self, call: Call) -> bool:
-        """Whether a call is one of the reshape kernel, or of a PrimFunc that does the same."""
+        """Whether a call is of the reshape kernel, or of a PrimFunc that does the same."""
         if call.op is _CALL_DPS:
             callee = call.args[0]
-            return type(callee) is ExternFunc and callee.global_symbol == _KERNEL
+            return isinstance(callee, ExternFunc) and callee.global_symbol == _KERNEL
         if call.op is not _CALL_TIR or len(call.args) != 2:
             return False
         callee = call.args[0]
-        func = self._functions.get(callee) if type(callee) is GlobalVar else None
-        if type(callee) is not GlobalVar or type(func) is not PrimFunc:
+        func = self._functions.get(callee) if isinstance(callee, GlobalVar) else None
+        if not isinstance(callee, GlobalVar) or not isinstance(func, PrimFunc):
             return False
         if callee not in self._reshapes:
             self._reshapes[callee] = has_reshape_pattern(func)
@@ -76,7 +76,7 @@ class _Rewriter(ExprMutator):
 def _as_reshape(call: Call) -> Call | None:
     packed = call.args[1]
     out = call.ty_args[0]
-    if type(packed) is not Tuple or type(out) is not TensorType or out.shape is None:
+    if not isinstance(packed, Tuple) or type(out) is not TensorType or out.shape is None:
         return None
     if not has_as_many(packed.fields[0], out):
         return None
@@ -86,12 +86,12 @@ def _as_reshape(call: Call) -> Call | None:
 
 
 def RewriteDataflowReshape() -> Pass:
-    """Within dataflow blocks, a call of the reshape kernel, or of a PrimFunc that copies all
-    elements in order (`relaxvm.analysis.has_reshape_pattern`), whose result stays in the block
-    becomes R.reshape, which shares the memory of its argument.
+    """In dataflow blocks, replace calls of the reshape kernel, and of PrimFuncs that copy all
+    elements in order (`relaxvm.analysis.has_reshape_pattern`), by R.reshape, which shares the
+    memory of its argument.  Results that are outputs of the block, or written in place, are copied.
 
-    Why: nothing in a dataflow block writes a tensor that it did not make, so that the copy is not
-    needed; what leaves the block, or is written in place, gets memory of its own.
+    Why: bindings in a dataflow block write only to tensors that they create, so a copy is not
+    needed.
     """
 
     @function_pass(name="RewriteDataflowReshape")

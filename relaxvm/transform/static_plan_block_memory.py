@@ -1,13 +1,13 @@
-"""StaticPlanBlockMemory: tensors whose lives do not overlap share storages.
+"""StaticPlanBlockMemory: share storages between tensors with disjoint lifetimes.
 
-The plan is made in two steps: `_Lives` finds the allocations that may be planned and how often each
-is used; `_Planner` goes through the program once more and hands out storages, taking back those
-whose tensor was used for the last time.
+The plan is made in two steps.  `_Liveness` finds the allocations that may be planned and counts
+their uses; `_Planner` walks the program again, assigns storages, and releases those whose tensor
+has had its last use.
 
-Source: the pass of the same name in apache-tvm 0.27.  It is not followed where that overwrites what
-is still read: it reuses an argument's memory while the result of a packed function lives, which may
-be that argument; and it uses a storage outside of the branch that allocates it.  `PlanMemory` goes
-further.
+Source: the pass of the same name in apache-tvm 0.27, except where that one overwrites memory that
+is still read: it reuses the memory of an argument while the result of a packed function is live,
+which may be that argument; and it uses a storage outside of the branch that allocates it.
+`PlanMemory` shares more.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..analysis.allocations import uses
+from ..dtypes import as_dtype
 from ..errors import RelaxVMWarning, did_you_mean
 from ..ir import (
     ANY,
@@ -47,7 +48,6 @@ from ..ir import (
 )
 from ..op import memory
 from ..tir import PrimFunc
-from ..values import as_dtype
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["StaticPlanBlockMemory"]
@@ -56,12 +56,12 @@ _ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
 _VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset"})
 _PACKED_VIEWS: Final = frozenset({"vm.builtin.reshape"})
 _RANGE: Final = 16
-"""A storage is taken for a tensor of at least a 16th of its size."""
+"""A storage is used for a tensor only if it is at most this many times larger."""
 DYNAMIC_OUTPUT: Final = "relax.memory_plan_dynamic_func_output"
 
 
 class _Token:
-    """An allocation that is to be planned."""
+    """An allocation to plan."""
 
     __slots__ = ("block", "dtype", "is_result", "nbytes", "scope", "shape", "storage", "uses")
 
@@ -90,7 +90,7 @@ class _Storage:
 
 
 _Tokens = Any
-"""What a variable holds: a token, a tuple of these, or None."""
+"""The value of a variable: a token, a tuple of these, or None."""
 
 
 def _each(tokens: _Tokens) -> Iterator[_Token]:
@@ -102,7 +102,7 @@ def _each(tokens: _Tokens) -> Iterator[_Token]:
 
 
 class SizeBounds:
-    """Sizes in bytes, with the bounds that a function declares for its symbolic variables."""
+    """Sizes in bytes, using the bounds that a function declares for its symbolic variables."""
 
     def __init__(self, func: Function) -> None:
         self.analyzer = Analyzer()
@@ -126,12 +126,12 @@ class SizeBounds:
                 self.analyzer.bind(var, low, None)
 
     def bind_dimension(self, var: Var) -> None:
-        """Have it known that a variable is a dimension of a tensor."""
+        """Record that a variable is a dimension of a tensor."""
         if self.analyzer.const_bounds(var)[0] < 0:
             self.analyzer.bind(var, 0, None)
 
     def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
-        """Bytes of a tensor, each bounded dimension at its greatest."""
+        """The size of a tensor, with the upper bound of each bounded dimension."""
         constant = as_dtype(dtype).itemsize
         rest: Expr | None = None
         for dim in map(self._greatest, shape.values):
@@ -144,7 +144,7 @@ class SizeBounds:
         return rest if constant == 1 else int_imm(constant) * rest
 
     def nbytes_of_result(self, shape: ShapeExpr, dtype: str) -> Expr:
-        """The same, written as it is for results."""
+        """The same, in the form that is used for results."""
         size: Any = int_imm(1)
         for dim in map(self._greatest, shape.values):
             size = size * dim
@@ -168,21 +168,21 @@ def _attribute(func: Function, name: str) -> Mapping[str, int]:
 def _warn_of_unknown(
     func: Function, attribute: str, names: Iterable[str], known: set[str]
 ) -> None:
-    """TVM passes over names that mean nothing; most are misspelt, and memory is planned without the
-    bound."""
+    """Warn about names in an attribute that are not variables.  TVM ignores them silently; most are
+    misspelt, and memory is planned without the bound."""
     for name in sorted(set(names) - known):
         hint = did_you_mean(name, known)
         warnings.warn(
             f"function {func.attrs.get('global_symbol', '')!r}: {attribute} names {name!r}, which "
-            f"is no symbolic variable of its parameters{hint}",
+            f"is not a symbolic variable of its parameters{hint}",
             RelaxVMWarning,
             stacklevel=2,
         )
 
 
-class _Lives:
-    """Finds the allocations to plan.  Blocks are numbered; a token that is seen in another block
-    than its own, or goes where its uses cannot be counted, is discarded."""
+class _Liveness:
+    """Finds the allocations to plan.  A token is discarded if it is used in another block than its
+    own, or in a way that makes its uses impossible to count.  Blocks are numbered."""
 
     def __init__(self, func: Function, mod: IRModule) -> None:
         self._mod = mod
@@ -198,7 +198,7 @@ class _Lives:
         for token in _each(self._of(func.body.body)):
             if self._plans_outputs and any(type(dim) is not IntImm for dim in token.shape.values):
                 token.is_result = True
-                token.uses += 1  # never given back
+                token.uses += 1  # never released
                 token.nbytes = self._bounds.nbytes_of_result(token.shape, token.dtype)
             else:
                 self._discarded.add(token)
@@ -213,9 +213,9 @@ class _Lives:
     def _of(self, expr: Expr) -> _Tokens:
         if isinstance(expr, Var):
             return self._tokens.get(expr)
-        if type(expr) is Tuple:
+        if isinstance(expr, Tuple):
             return tuple([self._of(field) for field in expr.fields])
-        if type(expr) is TupleGetItem:
+        if isinstance(expr, TupleGetItem):
             inner = self._of(expr.tuple_value)
             return inner[expr.index] if type(inner) is tuple else inner
         return None
@@ -234,20 +234,20 @@ class _Lives:
 
     def _binding(self, binding: Binding) -> None:
         value = binding.value
-        if type(binding) is MatchCast:
+        if isinstance(binding, MatchCast):
             self._tokens[binding.var] = self._seen(value)
-        elif type(value) is Call:
+        elif isinstance(value, Call):
             self._tokens[binding.var] = self._call(binding.var, value)
-        elif type(value) is If:
+        elif isinstance(value, If):
             self._discard(value.cond)
             for branch in (value.true_branch, value.false_branch):
                 self._seq(branch)
                 self._discard(branch.body)
-        elif type(value) is not Function:
+        elif not isinstance(value, Function):
             self._tokens[binding.var] = self._seen(value)
 
     def _seen(self, expr: Expr) -> _Tokens:
-        """The tokens of an expression that is used here."""
+        """The tokens of an expression, which is used at this point."""
         tokens = self._of(expr)
         for token in _each(tokens):
             if token.block != self._block:
@@ -258,12 +258,12 @@ class _Lives:
         op = call.op
         if op is _ALLOC:
             return self._alloc(var, call)
-        if type(op) is Op and op.name in _VIEWS:
+        if isinstance(op, Op) and op.name in _VIEWS:
             return self._seen(call.args[0])
-        if type(op) is ExternFunc and op.global_symbol in _PACKED_VIEWS:
+        if isinstance(op, ExternFunc) and op.global_symbol in _PACKED_VIEWS:
             return self._seen(call.args[0])
-        counted = (type(op) is ExternFunc and var not in self._used) or (
-            type(op) is GlobalVar and isinstance(self._mod.functions.get(op), PrimFunc)
+        counted = (isinstance(op, ExternFunc) and var not in self._used) or (
+            isinstance(op, GlobalVar) and isinstance(self._mod.functions.get(op), PrimFunc)
         )
         for arg in call.args:
             if not counted:
@@ -275,7 +275,7 @@ class _Lives:
 
     def _alloc(self, var: Var, call: Call) -> _Tokens:
         shape, dtype, device, scope = call.args
-        if type(shape) is not ShapeExpr or not isinstance(dtype, DataTypeImm):
+        if not isinstance(shape, ShapeExpr) or not isinstance(dtype, DataTypeImm):
             return None
         nbytes = self._bounds.nbytes(shape, dtype.value)
         where = (int(device), scope.value)  # type: ignore[call-overload, attr-defined]
@@ -291,7 +291,7 @@ def _used_variables(func: Function) -> set[Var]:
         for block in seq.blocks:
             for binding in block.bindings:
                 value = binding.value
-                if type(value) is If:
+                if isinstance(value, If):
                     found.update(uses(value.cond))
                     walk(value.true_branch)
                     walk(value.false_branch)
@@ -304,10 +304,10 @@ def _used_variables(func: Function) -> set[Var]:
 
 
 class _Planner:
-    """Hands out storages in the order of the program."""
+    """Assigns storages in program order."""
 
-    def __init__(self, func: Function, lives: _Lives) -> None:
-        self._lives = lives
+    def __init__(self, func: Function, liveness: _Liveness) -> None:
+        self._liveness = liveness
         self._free: dict[Any, list[_Storage]] = {}
         self._inside: list[SeqExpr] = []
         self._seq(func.body)
@@ -321,29 +321,29 @@ class _Planner:
 
     def _binding(self, binding: Binding) -> None:
         value = binding.value
-        if type(value) is If:
+        if isinstance(value, If):
             self._seq(value.true_branch)
             self._seq(value.false_branch)
             return
-        if type(value) is not Call:
+        if not isinstance(value, Call):
             return
-        token = self._lives.of_binding.get(binding.var)
+        token = self._liveness.of_binding.get(binding.var)
         if token is not None:
             token.storage = self._take(token)
             if token.uses == 0:
-                self._give_back(token)
+                self._release(token)
         elif value.op is not _ALLOC and not _is_view(value):
             for arg in value.args:
-                for used in self._lives.tokens(arg):
+                for used in self._liveness.tokens(arg):
                     used.uses -= 1
                     if used.uses == 0:
-                        self._give_back(used)
+                        self._release(used)
 
     def _take(self, token: _Token) -> _Storage:
         if token.is_result:
             return _Storage(token.nbytes, self._inside[-1])
         free = self._free.get((token.scope, token.dtype), [])
-        # What a branch allocates is not there outside of it.
+        # A storage that a branch allocates does not exist outside of it.
         there = [s for s in free if any(s.seq is seq for seq in self._inside)]
         found = _fitting(there, token.nbytes)
         if found is None:
@@ -353,14 +353,14 @@ class _Planner:
             found.nbytes = token.nbytes
         return found
 
-    def _give_back(self, token: _Token) -> None:
+    def _release(self, token: _Token) -> None:
         assert token.storage is not None
         self._free.setdefault((token.scope, token.dtype), []).append(token.storage)
 
 
 def _fitting(free: list[_Storage], nbytes: Expr) -> _Storage | None:
-    """The free storage to take: of known size the smallest that is large enough, or the largest
-    that is too small and will grow; of symbolic size one that is provably of that size."""
+    """The free storage to use.  For a known size: the smallest that is large enough, or else the
+    largest, which will grow.  For a symbolic size: one of provably the same size."""
     if type(nbytes) is not IntImm:
         return next((s for s in free if prove_equal(s.nbytes, nbytes)), None)
     size = nbytes.value
@@ -373,18 +373,18 @@ def _fitting(free: list[_Storage], nbytes: Expr) -> _Storage | None:
 
 
 def _is_view(call: Call) -> bool:
-    if type(call.op) is Op:
+    if isinstance(call.op, Op):
         return call.op.name in _VIEWS
-    return type(call.op) is ExternFunc and call.op.global_symbol in _PACKED_VIEWS
+    return isinstance(call.op, ExternFunc) and call.op.global_symbol in _PACKED_VIEWS
 
 
 class _Rewriter(ExprMutator):
-    def __init__(self, lives: _Lives) -> None:
+    def __init__(self, liveness: _Liveness) -> None:
         super().__init__()
-        self._lives = lives
+        self._liveness = liveness
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
-        token = self._lives.of_binding.get(binding.var)
+        token = self._liveness.of_binding.get(binding.var)
         if token is None or token.storage is None:
             return super().visit_binding(binding)
         call: Any = binding.value
@@ -400,24 +400,26 @@ class _Rewriter(ExprMutator):
 
 
 def StaticPlanBlockMemory() -> Pass:
-    """builtin.alloc_tensor becomes memory.alloc_storage and memory.alloc_tensor, where tensors of
-    one data type and scope share a storage if the last use of one comes before the other's
-    allocation, in one block.
+    """Replace builtin.alloc_tensor by memory.alloc_storage and memory.alloc_tensor.  Tensors of the
+    same data type and scope share a storage if the last use of one is before the allocation of the
+    other, in the same block.
 
-    Not planned: what is returned, used in another block, decides an If or is its result, or is
-    handed to anything but a PrimFunc or a packed function whose result is not used.  Sizes may be
-    symbolic: they are shared if provably equal.  The function attributes "tir_var_upper_bound" and
-    "tir_var_lower_bound" (name of a symbolic variable of the signature -> int) and
-    "tir_non_negative_var" (names) bound dimensions; with "relax.memory_plan_dynamic_func_output"
-    results of dynamic shape are planned too, and the attribute goes.
+    Not planned are tensors that are returned, used in another block, the condition or the result of
+    an If, or passed to anything but a PrimFunc or a packed function whose result is not used.
+    Storages of symbolic size are shared if the sizes are provably equal.
+
+    The function attributes "tir_var_upper_bound" and "tir_var_lower_bound" (name of a symbolic
+    variable of the signature -> int) and "tir_non_negative_var" (names) bound dimensions.  With
+    "relax.memory_plan_dynamic_func_output" results of dynamic shape are planned too, and the
+    attribute is removed.
     """
 
     @function_pass(name="StaticPlanBlockMemory")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        lives = _Lives(func, mod)
-        if lives.of_binding:
-            _Planner(func, lives)
-            func = _Rewriter(lives).visit(func)
+        liveness = _Liveness(func, mod)
+        if liveness.of_binding:
+            _Planner(func, liveness)
+            func = _Rewriter(liveness).visit(func)
         return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func
 
     return run

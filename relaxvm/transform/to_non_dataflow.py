@@ -1,4 +1,4 @@
-"""ToNonDataflow: dataflow blocks become plain ones."""
+"""ToNonDataflow: replace dataflow blocks by plain blocks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ __all__ = ["ToNonDataflow"]
 
 class _Rewriter(ExprMutator):
     def visit_var_def(self, var: Var) -> Var:
-        return Var(var.name, var.ty, var.span) if type(var) is DataflowVar else var
+        return Var(var.name, var.ty, var.span) if isinstance(var, DataflowVar) else var
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         block = super().visit_block(block)
-        return BindingBlock(block.bindings, block.span) if type(block) is DataflowBlock else block
+        is_dataflow = isinstance(block, DataflowBlock)
+        return BindingBlock(block.bindings, block.span) if is_dataflow else block
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         seq = super().visit_seq(seq)
@@ -36,10 +37,10 @@ class _Rewriter(ExprMutator):
 
 
 def ToNonDataflow() -> Pass:
-    """Each DataflowVar becomes a plain variable; parameters and outputs stay the same objects.  The
-    blocks of a sequence, now of one kind, become one.
+    """Replace each DataflowVar by a plain variable; parameters and outputs stay the same objects.
+    The blocks of a sequence are joined.
 
-    Why: what follows makes effects explicit, and they may not stand in a DataflowBlock.
+    Why: later passes add side effects, which are not allowed in a DataflowBlock.
     """
 
     @function_pass(name="ToNonDataflow")

@@ -1,4 +1,4 @@
-"""UpdateVDevice: a device of the module is exchanged for another."""
+"""UpdateVDevice: replace a device of the module by another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ir import (
     TupleType,
     VDevice,
 )
-from .exchange import exchange_functions
+from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["UpdateVDevice"]
@@ -54,8 +54,8 @@ class _Updater(ExprMutator):
 
 
 def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
-    """The module's device of an index becomes another, in its list, in types and where tensors are
-    copied to it.
+    """Replace the device with a given index: in the module's list of devices, in types, and in
+    copies of tensors to it.
 
     Raises:
         IndexError: the module has no such device.
@@ -70,9 +70,9 @@ def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
         changed = {
             var: updater.visit(func)
             for var, func in mod.functions.items()
-            if type(func) is Function
+            if isinstance(func, Function)
         }
-        new = exchange_functions(mod, changed)
+        new = replace_functions(mod, changed)
         devices[index] = new_vdevice
         new.update_global_info("vdevice", devices)
         return new

@@ -1,8 +1,8 @@
-"""VMShapeLower: symbolic shapes move to the shape heap, and types of arguments are checked.
+"""VMShapeLower: compute symbolic shapes on the shape heap, and check the types of arguments.
 
-Each function gets a heap of int64 slots, one for each scalar expression that its types and shapes
-mention.  Slots of variables are stored by matching the shapes of arguments, others are computed
-from them by a private PrimFunc `shape_func` over the heap as soon as that is possible.
+Each function gets a heap of int64 slots, one for each scalar expression in its types and shapes.
+Slots of variables are set when the shapes of arguments are matched.  Other slots are computed from
+them by a private PrimFunc `shape_func` on the heap, as soon as possible.
 
 Source: the pass of the same name in apache-tvm 0.27.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
 from ..ir import (
     ANY,
     Analyzer,
@@ -57,7 +58,6 @@ from ..ir.infer import type_of_call
 from ..ir.prim import Cast, Div, FloorDiv, FloorMod, Mod
 from ..op import base
 from ..script.printer import as_script
-from ..shape_codes import MakeShapeCode, MatchShapeCode
 from ..tir import Buffer, BufferLoad, BufferStore, BufferType, PrimFunc, SeqStmt
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -68,7 +68,7 @@ _DIVISIONS: Final = (Div, FloorDiv, FloorMod, Mod)
 
 
 class _Slot:
-    """A place on the heap, whether its value is there yet, and where that is needed first."""
+    """A slot of the heap: whether its value is set yet, and where it is needed first."""
 
     __slots__ = ("computed", "expr", "index", "span", "variables")
 
@@ -81,7 +81,7 @@ class _Slot:
 
     @property
     def divides(self) -> bool:
-        """Whether its value is a division that may be by zero: the likeliest to fail."""
+        """Whether its value is a division that may be by zero, so that computing it may fail."""
         return any(
             isinstance(part, _DIVISIONS) and type(part.b) is not IntImm
             for part in _parts(self.expr)
@@ -89,7 +89,7 @@ class _Slot:
 
 
 def _parts(scalar: Expr) -> Iterator[Expr]:
-    """A scalar expression and what it is made of."""
+    """A scalar expression and its subexpressions."""
     yield scalar
     for field in scalar.FIELDS:
         part = getattr(scalar, field)
@@ -98,8 +98,8 @@ def _parts(scalar: Expr) -> Iterator[Expr]:
 
 
 class _Slots(ExprVisitor):
-    """The heap of a function: slots in order of first appearance.  Computations that are provably
-    equal have one."""
+    """The heap of a function: slots in order of first appearance.  Provably equal expressions share
+    a slot."""
 
     def __init__(self, func: Function) -> None:
         self.all: list[_Slot] = []
@@ -140,7 +140,7 @@ class _Slots(ExprVisitor):
 
     def visit_type(self, ty: Any) -> None:
         if type(ty) is TensorType:
-            if type(ty.shape) is ShapeExpr:
+            if isinstance(ty.shape, ShapeExpr):
                 self.visit_shape(ty.shape)
         elif type(ty) is ShapeType:
             for value in ty.values or ():
@@ -150,9 +150,9 @@ class _Slots(ExprVisitor):
                 self.visit_type(field)
 
     def visit_call(self, call: Call) -> None:
-        # Types of results are promises of the callee; nothing of them has to be known here.
+        # Types of results are guaranteed by the callee and need no slots here.
         for arg in call.args:
-            if type(arg) is not Var:
+            if not isinstance(arg, Var):
                 self.visit(arg)
             elif type(arg.ty) is PrimType:
                 self.visit_var(arg)
@@ -163,7 +163,7 @@ class _Slots(ExprVisitor):
         super().visit_binding(binding)
 
     def visit_var(self, var: Var) -> None:
-        # A scalar that is a parameter or bound has a register, others are symbolic.
+        # A scalar that is a parameter or bound has a register; other variables are symbolic.
         if type(var.ty) is PrimType and var not in self._locals:
             self._add(var)
 
@@ -177,7 +177,7 @@ class _Slots(ExprVisitor):
 
 
 class _Match(NamedTuple):
-    """A value whose dimensions are to be compared with, or stored as, scalars."""
+    """A value whose dimensions are compared with slots, or stored in them."""
 
     value: Expr
     pattern: tuple[Expr, ...]
@@ -186,7 +186,7 @@ class _Match(NamedTuple):
 
 
 class _FunctionLowerer(ExprMutator):
-    """Lowers one function.  Bindings that come before the current one go to `self._out`."""
+    """Lowers one function.  `self._out` collects the bindings to insert before the current one."""
 
     def __init__(self, name: str, func: Function, module: _ModuleLowerer) -> None:
         super().__init__()
@@ -200,9 +200,9 @@ class _FunctionLowerer(ExprMutator):
         self._rechecks: list[_Match] = []
         self._registers: set[Var] = set(func.params)
         self._shapes: dict[Var, Expr] = {}
-        """Variables that types may mention as whole shapes, and what they have become."""
+        """Variables that types may mention as whole shapes -> their replacements."""
         self._span = func.span
-        """Where what is emitted comes from."""
+        """The source location of emitted bindings."""
 
     def lower(self) -> Function:
         func = self._func
@@ -226,7 +226,7 @@ class _FunctionLowerer(ExprMutator):
         return Function(func.params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
 
     def _check_upper_bounds(self) -> None:
-        """Emit the checks of the bounds that the function declares, since memory is planned by
+        """Emit checks of the bounds that the function declares, since memory planning relies on
         them."""
         bounds = self._func.attrs.get("tir_var_upper_bound") or {}
         context = f"ErrorContext(fn={self._name}) " if self._module.emit_err_ctx else ""
@@ -251,7 +251,7 @@ class _FunctionLowerer(ExprMutator):
         self._out.append(VarBinding(self._heap, heap, self._func.span))
 
     def _body(self, seq: SeqExpr) -> SeqExpr:
-        """The body of the function: as any sequence, then the check of the result."""
+        """Lower the body of the function, and emit the check of the result."""
         self._sequence(seq)
         self._span = seq.body.span or self._func.span
         body = self.visit(seq.body)
@@ -277,7 +277,7 @@ class _FunctionLowerer(ExprMutator):
         self._sequence(seq)
         body = self.visit(seq.body)
         bindings, self._out = self._out, outer
-        # What only one branch has computed is not there after it.
+        # Slots that only one branch has computed are not set after it.
         for slot in self._slots.all:
             slot.computed = False
         for slot in known:
@@ -292,10 +292,10 @@ class _FunctionLowerer(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         self._registers.add(binding.var)
         self._span = binding.span
-        if type(binding) is not MatchCast:
+        if not isinstance(binding, MatchCast):
             new = super().visit_binding(binding)
-            if type(binding.value) is ShapeExpr and isinstance(new, VarBinding):
-                new = self._made_at_once(new)
+            if isinstance(binding.value, ShapeExpr) and isinstance(new, VarBinding):
+                new = self._bind_directly(new)
             if type(binding.var.ty) is ShapeType and binding.var in self.var_map:
                 self._shapes[binding.var] = self.var_map[binding.var]
             if type(binding.var.ty) is PrimType and expr_key(binding.var) in self._slots.by_key:
@@ -320,9 +320,9 @@ class _FunctionLowerer(ExprMutator):
             return binding
         return MatchCast(self._var_of_cast(binding, ty), value, ty, binding.span)
 
-    def _made_at_once(self, binding: VarBinding) -> VarBinding:
-        """A binding to the variable that has just been emitted, which nothing else uses yet, as a
-        binding of its value."""
+    def _bind_directly(self, binding: VarBinding) -> VarBinding:
+        """If a binding renames the variable that was just emitted and has no other use, bind the
+        value directly."""
         if not self._out or self._out[-1].var is not binding.value:
             return binding
         return VarBinding(binding.var, self._out.pop().value, binding.span)
@@ -358,7 +358,7 @@ class _FunctionLowerer(ExprMutator):
 
     def visit_call(self, call: Call) -> Expr:
         op = call.op
-        if type(op) is not Op:
+        if not isinstance(op, Op):
             op = self.visit(op)
         args = self.visit_all(call.args)
         if op is call.op and args is call.args:
@@ -367,9 +367,9 @@ class _FunctionLowerer(ExprMutator):
         if self._shapes:
             ty_args = tuple([self.visit_type(ty) for ty in ty_args])
         new = Call(op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
-        if type(op) is Op:
-            new.ty = op.infer(new)  # a shape that is a variable now tells its rank only
-        elif type(op) is not ExternFunc:
+        if isinstance(op, Op):
+            new.ty = op.infer(new)  # of a shape that is a variable now, only the rank is known
+        elif not isinstance(op, ExternFunc):
             new.ty = type_of_call(new)
         return new
 
@@ -398,7 +398,7 @@ class _FunctionLowerer(ExprMutator):
                 )
             raise TypeError(
                 f"function {self._name!r}: symbolic variable {', '.join(missing)} has no value "
-                "here: no parameter's type and no match_cast before defines it"
+                "here: it is not defined by a parameter's type or an earlier match_cast"
             )
         return slot
 
@@ -424,8 +424,9 @@ class _FunctionLowerer(ExprMutator):
         known: Any = None,
         dynamic_only: bool = False,
     ) -> None:
-        """Emit what can be checked of a value without its dimensions; add these to `matches`, or
-        if that is None compare them at once.  What `known` implies is not checked."""
+        """Emit the checks of a value that do not concern its dimensions.  Add these to `matches`,
+        or check them immediately if that is None.  Checks that the type `known` implies are left
+        out."""
         if type(ty) is AnyType:
             return
         ctx = StringImm(context)
@@ -435,7 +436,7 @@ class _FunctionLowerer(ExprMutator):
             if is_wanted and (known is None or not is_base_of(unshaped, known)):
                 self._check_tensor(value, ty, ctx)
             shape = ty.shape
-            if type(shape) is ShapeExpr:
+            if isinstance(shape, ShapeExpr):
                 same = known is not None and is_base_of(ty, known)
                 self._add_match(value, shape.values, context, matches, dynamic_only, same)
             elif isinstance(shape, Var) and shape in self._registers and known is None:
@@ -499,8 +500,8 @@ class _FunctionLowerer(ExprMutator):
             )
 
     def _element(self, value: Expr, index: int) -> Expr:
-        """An element of a tuple, or of what was checked to be one."""
-        if type(value) is Tuple:
+        """An element of a value that is a tuple, or was checked to be one."""
+        if isinstance(value, Tuple):
             return value.fields[index]
         if type(value.ty) is TupleType:
             return self._emit("gv", TupleGetItem(value, index))
@@ -525,7 +526,8 @@ class _FunctionLowerer(ExprMutator):
             matches.append(match)
 
     def _match(self, matches: list[_Match]) -> None:
-        """Emit the matches, then compute what can be computed, then check what could not before."""
+        """Emit the matches, then compute the slots that can be computed, then emit the remaining
+        checks."""
         rechecks: list[_Match] = []
         for match in matches:
             if self._emit_match(match):
@@ -539,7 +541,8 @@ class _FunctionLowerer(ExprMutator):
         self._rechecks += rechecks
 
     def _emit_match(self, match: _Match) -> bool:
-        """Whether something is left to be checked later.  If that is all, nothing is emitted."""
+        """Emit a match; returns whether some dimensions must be checked later.  If all must be,
+        nothing is emitted."""
         codes: list[Expr] = []
         later = is_known = False
         for dim in match.pattern:
@@ -618,7 +621,7 @@ def _extern(name: str) -> ExternFunc:
 
 
 class _ModuleLowerer:
-    """What the functions of a module share: where shape functions go."""
+    """Lowers the functions of a module; shape functions are added to it."""
 
     def __init__(self, mod: IRModule, emit_err_ctx: bool) -> None:
         self.emit_err_ctx = emit_err_ctx
@@ -654,7 +657,7 @@ class _ModuleLowerer:
 
     def _functions(self) -> Iterator[tuple[GlobalVar, Function]]:
         for var, func in list(self.module.functions.items()):
-            if type(func) is Function:
+            if isinstance(func, Function):
                 yield var, func
 
 
@@ -663,20 +666,20 @@ def _as_int64(scalar: Expr) -> Expr:
 
 
 def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
-    """Symbolic shapes and scalars become slots of the shape heap; parameters, results of match_cast
-    and the function's result are checked against their types.
+    """Replace symbolic shapes and scalars by slots of the shape heap, and insert checks of the
+    types of parameters, match_casts and results.
 
-    First all static checks (kind, rank, data type, length of tuples), then the dimensions.  A
-    variable's first appearance stores it, later ones compare.  Computed dimensions are compared
-    once their variables are known.  A match_cast stays, behind its checks, as another name.
+    All static checks (kind, rank, data type, length of tuples) come first, then the dimensions: the
+    first appearance of a variable stores it, later ones compare.  Computed dimensions are compared
+    once their variables are known.  After its checks, a match_cast remains as a renaming.
 
-    Bounds that a function declares by "tir_var_upper_bound" are checked when it is entered.
+    Bounds that a function declares by "tir_var_upper_bound" are checked on entry.
 
     Args:
-        emit_err_ctx: whether checks carry the text that begins the messages of their errors.
+        emit_err_ctx: whether checks include the text with which their error messages begin.
 
-    Requires: ANF, no local functions; scalar computations lifted (ComputePrimValue), but those of
-    int64, and conditions of these.
+    Requires: ANF, no local functions; scalar computations lowered (ComputePrimValue), except int64
+    arithmetic and conditions on it.
     """
 
     @module_pass(name="VMShapeLower")

@@ -1,4 +1,4 @@
-"""WriteInPlace: an elementwise kernel writes over an input that is not needed any more."""
+"""WriteInPlace: let elementwise kernels overwrite inputs that are no longer used."""
 
 from __future__ import annotations
 
@@ -19,36 +19,29 @@ from ..ir import (
     int_imm,
     prove_equal,
 )
-from ..kernels import ufunc_of
+from ..kernels import record_of
 from ..kernels.fused import parse
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["WriteInPlace"]
-
-ELEMENTWISE: Final = frozenset(
-    f"{KERNELS}{name}"
-    for name in ("clip", "erf", "nn.gelu", "nn.gelu_tanh", "nn.relu", "nn.silu", "relu", "rsqrt",
-                 "sigmoid")
-)  # fmt: skip
-"""Kernels that read an element before they write it, and only that one; besides those that are one
-ufunc, and `fused`.  Any kernel may be called with an input as output, but others copy it first."""
 
 _FUSED: Final = f"{KERNELS}fused"
 
 
 def _writes_in_place(call: Call) -> bool:
     """Whether the last argument of a call is its only output, and may be an input."""
-    if type(call.op) is not ExternFunc:
+    if not isinstance(call.op, ExternFunc):
         return False
     name = call.op.global_symbol
     if name == _FUSED:
-        (chain,) = [arg.value for arg in call.args if type(arg) is StringImm]
+        (chain,) = [arg.value for arg in call.args if isinstance(arg, StringImm)]
         return len(parse(chain).results) == 1
-    return name in ELEMENTWISE or ufunc_of(name) is not None
+    record = record_of(name)
+    return record is not None and bool(record.in_place)
 
 
 def _is_same_tensor(a: Any, b: Any) -> bool:
-    """Whether two types certainly describe tensors of one shape and data type."""
+    """Whether two types are provably tensors of the same shape and data type."""
     if type(a) is not TensorType or type(b) is not TensorType or a.dtype != b.dtype:
         return False
     if a.dims is None or b.dims is None:
@@ -61,7 +54,7 @@ def _are_equal(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 
 class _Finder:
-    """Goes through a function in order; `replaced` tells which variable an allocation becomes."""
+    """Walks a function in order; `replaced` maps allocations to the variables that replace them."""
 
     def __init__(self, allocations: Allocations) -> None:
         self._allocations = allocations
@@ -74,7 +67,7 @@ class _Finder:
             if index in region.branches:
                 for branch in region.branches[index]:
                     self._region(branch)
-            elif type(binding.value) is Call and _writes_in_place(binding.value):
+            elif isinstance(binding.value, Call) and _writes_in_place(binding.value):
                 self._call(binding.value, region.starts[index], region)
 
     def _call(self, call: Call, point: int, region: Region) -> None:
@@ -83,7 +76,7 @@ class _Finder:
         if type(made) is not Allocation or made.var is not out or made.region is not region:
             return
         if made.first != point:
-            return  # what it holds may be read
+            return  # its old contents may be read
         for arg in inputs:
             donor = self._donor(arg, made, inputs, point)
             if donor is not None:
@@ -94,7 +87,7 @@ class _Finder:
                 return
 
     def _held_by(self, arg: Expr) -> Allocation | None:
-        """The allocation that an argument is in."""
+        """The allocation that contains an argument."""
         held = self._allocations.of(arg)
         if type(held) is not Allocation:
             return None
@@ -110,12 +103,12 @@ class _Finder:
             return None
         donor = self._held_by(arg)
         if donor is None or donor.escapes or donor.end != point:
-            return None  # results of branches, for one, escape
-        # As another tensor it may be read where it has been written to already.
+            return None  # such as results of branches, which escape
+        # Under another shape, elements could be read after they have been overwritten.
         shared = [x for x in inputs if self._held_by(x) is donor]
         if donor.where != made.where or not all(_is_same_tensor(x.ty, arg.ty) for x in shared):
             return None
-        # All of the memory is used again, and by nothing that starts elsewhere in it.
+        # The output must use the whole memory of the donor, from its start.
         dims, others = donor.shape.values, made.shape.values
         is_whole = donor.dtype == made.dtype and (
             _are_equal(dims, others) or prove_equal(_count(dims), _count(others))
@@ -124,7 +117,7 @@ class _Finder:
 
 
 def _count(dims: tuple[Expr, ...]) -> Any:
-    """The number of elements."""
+    """The number of elements of a shape."""
     count: Any = int_imm(1)
     for dim in dims:
         count = dim * count
@@ -137,7 +130,7 @@ class _Rewriter(ExprMutator):
         self._replaced = replaced
 
     def visit_var(self, var: Var) -> Expr:
-        # What takes the place of an allocation may have become another variable itself.
+        # The variable that replaces an allocation may have been replaced itself.
         return super().visit_var(self._replaced.get(var, var))
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
@@ -147,16 +140,17 @@ class _Rewriter(ExprMutator):
 
 
 def WriteInPlace() -> Pass:
-    """The output of an elementwise kernel becomes an input of the same shape and data type, if that
-    is a tensor of this function which nothing uses after the call; its own allocation goes.
+    """Replace the output of an elementwise kernel by an input of the same shape and data type, if
+    that is a tensor of this function that is not used after the call.  The allocation of the output
+    is removed.
 
-    Requires: allocations spelled out (CallTIRRewrite).  Why: one tensor less lives at the call, and
-    one less is allocated; a chain of elementwise kernels needs one in all, its result included.
+    Requires: explicit allocations (CallTIRRewrite).  Why: it saves an allocation and lowers the
+    peak; a chain of elementwise kernels needs only one tensor, which is also its result.
     """
 
     @function_pass(name="WriteInPlace")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        calls = (b.value for b in all_bindings(func.body) if type(b.value) is Call)
+        calls = (b.value for b in all_bindings(func.body) if isinstance(b.value, Call))
         if not any(map(_writes_in_place, calls)):
             return func
         replaced = _Finder(Allocations(func, mod)).replaced

@@ -1,11 +1,12 @@
-"""The verifier: what must hold before anything of an executable runs.
+"""The verifier: checks an executable before any of its code runs.
 
-`verify` looks at the whole executable and reports every problem at once.  The rules are a table
-(`RULES`), each a small function in one of the modules here; none depends on another having passed.
-Running a verified executable cannot touch memory outside of its registers, constants and tensors:
-the core decodes the code without further checks.  Whether its answers are right is another matter.
+`verify` checks the whole executable and reports all problems at once.  The rules are a table
+(`RULES`); each is a small function in one of the modules here, and does not rely on other rules.
+Running a verified executable cannot access memory outside of its registers, constants and tensors,
+so the core decodes the code without further checks.  That its results are correct is not checked.
 
-Work is linear in the size of the executable and done by numpy over chunks of instructions.
+The time is linear in the size of the executable; the work is done by numpy on chunks of
+instructions.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Iterable
 from ..executable import VMExecutable
 from ..limits import Limits
 from ..registry import GLOBAL, Registry, load_shipped
-from . import calls, flow, instructions, tables  # noqa: F401  (they fill the table of rules)
+from . import calls, flow, instructions, tables  # noqa: F401  (they register the rules)
 from .bounds import check_call_args, check_limits
 from .code import Flow, chunks
-from .image import Image
+from .parts import Parts
 from .report import Problem, Report
 from .rule import RULES, Finding, Hits, Rule
 from .text import instruction_text
@@ -26,7 +27,7 @@ from .text import instruction_text
 __all__ = ["RULES", "Problem", "Report", "Rule", "verify"]
 
 _LISTED = 16
-"""Problems of one rule that are listed in full; the others are counted."""
+"""The most problems of one rule that are listed; further ones are only counted."""
 
 _PARTS = (
     "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "debug",
@@ -40,29 +41,29 @@ def verify(
     """Check an executable against all rules.
 
     Args:
-        executable: what is to be loaded or run.  Its contents are not trusted.
+        executable: the executable to check.  Its contents are not trusted.
         limits: bounds on counts, ``Limits()`` if None.
-        registry: where signatures of packed functions are found, the global one if None.  A name
-            that is not there is no problem here: it is one when a VM is created.
+        registry: has the signatures of packed functions; the global one if None.  A missing name
+            is not reported here, but when a VM is created.
 
     Raises:
-        TypeError: `executable` is no VMExecutable, or of a subclass that redefines its parts.
-        LimitError: a count is above its limit.
+        TypeError: `executable` is not a VMExecutable, or its class overrides an attribute.
+        LimitError: a count exceeds its limit.
     """
     _check_type(executable)
     if registry is None:
-        load_shipped()  # they have signatures
+        load_shipped()  # for the signatures of the builtins
         registry = GLOBAL
     limits = limits if limits is not None else Limits()
-    image = Image(executable, registry)
-    check_limits(image, limits)
-    found = _Found(image)
+    parts = Parts(executable, registry)
+    check_limits(parts, limits)
+    found = _Collector(parts)
     rules = tuple(RULES.values())
     for rule in rules:
         if rule.table is not None:
-            found.add_findings(rule, rule.table(image))
-    flow_so_far = Flow(image)
-    for chunk in chunks(image):
+            found.add_findings(rule, rule.table(parts))
+    flow_so_far = Flow(parts)
+    for chunk in chunks(parts):
         check_call_args(chunk, limits)
         flow_so_far.add(chunk)
         for rule in rules:
@@ -85,32 +86,32 @@ def _check_type(executable: object) -> None:
             )
 
 
-class _Found:
-    """Collects what rules find, a limited number of each."""
+class _Collector:
+    """Collects the problems that rules find, a limited number per rule."""
 
-    def __init__(self, image: Image) -> None:
-        self._image = image
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._problems: dict[str, list[Problem]] = {}
         self._count: dict[str, int] = {}
 
     def add_findings(self, rule: Rule, findings: Iterable[Finding]) -> None:
         for finding in findings:
             function = finding.function
-            name = None if function is None else self._image.function_name(function)
-            if self._room(rule, 1):
+            name = None if function is None else self._parts.function_name(function)
+            if self._listable(rule, 1):
                 self._list(rule, Problem(rule.name, finding.message, name, severity=rule.severity))
 
     def add_hits(self, rule: Rule, found: Iterable[Hits]) -> None:
         for hits in found:
-            for i in range(self._room(rule, len(hits.pcs))):
+            for i in range(self._listable(rule, len(hits.pcs))):
                 pc = int(hits.pcs[i])
-                text = instruction_text(self._image, pc)
-                name = self._image.function_at(pc)
+                text = instruction_text(self._parts, pc)
+                name = self._parts.function_at(pc)
                 problem = Problem(rule.name, hits.message(i), name, pc, text, rule.severity)
                 self._list(rule, problem)
 
-    def _room(self, rule: Rule, more: int) -> int:
-        """Count further problems of a rule, and say how many of them may be listed."""
+    def _listable(self, rule: Rule, more: int) -> int:
+        """Count `more` problems of a rule; return how many of them may be listed."""
         before = self._count.get(rule.name, 0)
         self._count[rule.name] = before + more
         return min(more, max(0, _LISTED - before))
@@ -122,5 +123,5 @@ class _Found:
         listed = [problem for problems in self._problems.values() for problem in problems]
         listed.sort(key=lambda p: (p.severity, -1 if p.pc is None else p.pc))
         omitted = {name: n - _LISTED for name, n in self._count.items() if n > _LISTED}
-        image = self._image
-        return Report(tuple(listed), omitted, len(image.functions), len(image.offsets))
+        parts = self._parts
+        return Report(tuple(listed), omitted, len(parts.functions), len(parts.offsets))

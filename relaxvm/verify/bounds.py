@@ -1,4 +1,4 @@
-"""The counts of an executable against `relaxvm.Limits`."""
+"""Check the counts of an executable against `relaxvm.Limits`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from ..limits import Limits
 from ..values import Shape
 from .code import Chunk
-from .image import Image
+from .parts import Parts
 from .text import quoted
 
 __all__ = ["check_call_args", "check_limits"]
 
 
-def check_limits(image: Image, limits: Limits) -> None:
-    """Raise `LimitError` for what can be counted before the code is looked at."""
-    limits.check("functions", len(image.functions), "function table")
-    limits.check("instructions", len(image.offsets), "code")
-    limits.check("constants", len(image.constants), "constant pool")
+def check_limits(parts: Parts, limits: Limits) -> None:
+    """Raise `LimitError` if a count that does not depend on the code exceeds its limit."""
+    limits.check("functions", len(parts.functions), "function table")
+    limits.check("instructions", len(parts.offsets), "code")
+    limits.check("constants", len(parts.constants), "constant pool")
     name_bytes, registers = limits.name_bytes, limits.registers
-    table = image.functions
+    table = parts.functions
     if registers is not None:
         for row in np.flatnonzero(table.registers > registers):
             subject = f"function {quoted(table.infos[row].name)}"
@@ -28,10 +28,10 @@ def check_limits(image: Image, limits: Limits) -> None:
         for info in table.infos:
             for name in (info.name, *info.param_names):
                 _check_name(name, name_bytes, limits)
-        if image.debug is not None:
-            for name in (*image.debug.files, *image.debug.variables):
+        if parts.debug is not None:
+            for name in (*parts.debug.files, *parts.debug.variables):
                 _check_name(name, name_bytes, limits)
-    for i, value in enumerate(image.constants):
+    for i, value in enumerate(parts.constants):
         if isinstance(value, np.ndarray):
             limits.check("rank", value.ndim, f"constant {i}")
         elif isinstance(value, Shape):

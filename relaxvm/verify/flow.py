@@ -1,4 +1,4 @@
-"""Rules on control flow, inside each function."""
+"""Rules on the control flow within each function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..isa import FieldKind
 from .code import Chunk, Flow
-from .image import Words
+from .parts import Words
 from .rule import Hits, code_rule, flow_rule, marked
 
 __all__: list[str] = []
@@ -17,8 +17,8 @@ __all__: list[str] = []
 
 @code_rule("control flow")
 def jump_target(chunk: Chunk) -> Iterator[Hits]:
-    """A jump leads to an instruction of the same function."""
-    bodies = chunk.image.bodies
+    """The target of a jump is an instruction of the same function."""
+    bodies = chunk.parts.bodies
     for rows in chunk.rows:
         for distance in rows.column(FieldKind.PC):
             low = bodies.start[rows.body] - rows.pc
@@ -39,7 +39,7 @@ def goto_distance(chunk: Chunk) -> Iterator[Hits]:
 
 @code_rule("control flow")
 def if_distance(chunk: Chunk) -> Iterator[Hits]:
-    """The false branch of `if` lies ahead of the true branch, which is the next instruction."""
+    """The false branch of `if` comes after the true branch, which is the next instruction."""
     for rows in chunk.rows:
         if rows.op.name == "if":
             distance = rows.field("false_offset")
@@ -49,8 +49,8 @@ def if_distance(chunk: Chunk) -> Iterator[Hits]:
 
 @code_rule("control flow")
 def fall_through(chunk: Chunk) -> Iterator[Hits]:
-    """A function does not run off its end: its last instruction is `ret` or `goto`."""
-    ends = chunk.image.bodies.end
+    """Control does not leave a function at its end: its last instruction is `ret` or `goto`."""
+    ends = chunk.parts.bodies.end
     for rows in chunk.rows:
         if rows.op.falls_through:
             bad = ends[rows.body] == rows.pc + 1
@@ -68,14 +68,15 @@ def unreachable(flow: Flow) -> Iterator[Hits]:
 
 
 def _unreached(flow: Flow) -> tuple[Words, Words]:
-    """Ranges of instructions that no path from the start of their function leads to.
+    """Return the ranges of instructions that cannot be reached from the start of their function.
 
-    An instruction can only be out of reach if it follows a stop.  If each of those is the target of
-    a jump from before it, all code is reachable, by induction along the code; only functions where
-    that fails (a loop entered at its end, dead code) are searched.
+    An instruction can only be unreachable if it or one before it follows a stop.  If every
+    instruction after a stop is the target of a jump from an earlier one, all code is reachable, by
+    induction along the code.  Only functions where that fails (a loop entered at its end, dead
+    code) are searched.
     """
-    bodies, stops, jump_from, jump_to = flow.image.bodies, flow.stops, flow.jump_from, flow.jump_to
-    entered = np.zeros(len(flow.image.offsets) + 1, np.bool_)
+    bodies, stops, jump_from, jump_to = flow.parts.bodies, flow.stops, flow.jump_from, flow.jump_to
+    entered = np.zeros(len(flow.parts.offsets) + 1, np.bool_)
     entered[bodies.start[:-1]] = True
     entered[jump_to[jump_to > jump_from]] = True
     entered[-1] = True
@@ -89,8 +90,8 @@ def _unreached(flow: Flow) -> tuple[Words, Words]:
 
 
 def _search(flow: Flow, starts: Words, ends: Words) -> tuple[Words, Words]:
-    """`_unreached` for the functions with these ranges: depth first over basic blocks."""
-    total = len(flow.image.offsets)
+    """Do `_unreached` for the functions with these ranges: a depth-first search of basic blocks."""
+    total = len(flow.parts.offsets)
     change = np.zeros(total + 1, np.int64)
     np.add.at(change, starts, 1)
     np.add.at(change, ends, -1)
@@ -101,7 +102,7 @@ def _search(flow: Flow, starts: Words, ends: Words) -> tuple[Words, Words]:
     jump_from, jump_to = flow.jump_from[jumps], flow.jump_to[jumps]
 
     # Block b is the instructions [leader[b], leader[b + 1]).  Its successors are the next block,
-    # unless it ends in a stop, and the target of the jump that it may end in; `nowhere` else.
+    # unless it ends in a stop, and the target of the jump that it may end in, else `nowhere`.
     leads = np.zeros(total + 1, np.bool_)
     for pcs in (starts, ends, stops + 1, jump_from + 1, jump_to):
         leads[pcs] = True

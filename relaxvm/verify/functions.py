@@ -1,4 +1,4 @@
-"""The function table in columns, of untrusted entries."""
+"""The function table as columns, made from untrusted entries."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NUMBERS: Final = ("start_instr", "end_instr", "num_args", "register_file_size")
 
 
 class FunctionTable:
-    """The entries of the function table, and the well-formed ones in columns.
+    """The entries of the function table, and columns of the well-formed ones.
 
     Attributes:
-        entries: as given.
+        entries: all entries.
         index: int64[m], which entries are well-formed.
         infos, names: these entries, and their names.
         kind, start, end, num_args, registers, num_names: int64[m], their fields; the last one is
@@ -49,21 +49,21 @@ class FunctionTable:
         return len(self.entries)
 
     def get(self, index: int) -> FunctionInfo | None:
-        """A well-formed entry by its position in the table, None if there is none."""
+        """Return the entry at a position of the table; None if it is malformed or missing."""
         row = int(np.searchsorted(self.index, index))
         if row < len(self.index) and self.index[row] == index:
             return self.infos[row]
         return None
 
     def spread(self, values: Words, missing: int) -> Words:
-        """A column by position in the table: `missing` for malformed entries."""
+        """Return a column by position in the table, with `missing` for malformed entries."""
         full = np.full(len(self.entries), missing, np.int64)
         full[self.index] = values
         return full
 
 
 def _plain(entries: tuple[Any, ...]) -> bool:
-    """Whether `entry_faults` has nothing to say about any entry; in a fraction of the time."""
+    """Return whether `entry_faults` finds nothing for any entry, but much faster."""
     if not set(map(type, entries)) <= {FunctionInfo}:
         return False
     expected = dict.fromkeys(_NUMBERS, int) | {"kind": FuncKind, "name": str, "param_names": tuple}
@@ -76,9 +76,9 @@ def _plain(entries: tuple[Any, ...]) -> bool:
 
 
 def entry_faults(entry: Any) -> Iterator[str]:
-    """What is wrong with the types of an entry of the function table.
+    """Yield what is wrong with the types in an entry of the function table.
 
-    Subclasses are refused as well: their attributes and comparisons could run any code.
+    Subclasses are refused too: their attributes and comparisons could run arbitrary code.
     """
     if type(entry) is not FunctionInfo:
         yield f"expected a FunctionInfo, got {type(entry).__name__}"

@@ -1,4 +1,4 @@
-"""Rules on single instructions: their place, opcode, fields and arguments."""
+"""Rules on single instructions: their offset, opcode, fields and arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .. import isa
 from ..isa import ArgKind, FieldKind
 from .code import Chunk, is_special
-from .image import Image, Words
+from .parts import Parts, Words
 from .rule import Finding, Hits, code_rule, marked, table_rule
 
 __all__: list[str] = []
@@ -21,18 +21,18 @@ _REGISTER, _IMMEDIATE, _CONSTANT, _FUNCTION = map(int, ArgKind)
 _OPCODES = ", ".join(f"{op.code} ({op.name})" for op in isa.OPS)
 
 
-# The run of words
+# The sequence of words
 
 
 @code_rule("code")
 def instruction_offset(chunk: Chunk) -> Iterator[Hits]:
-    """Instructions start at word 0 and follow each other inside the words."""
+    """Instructions start at word 0, in ascending order, within the words."""
     bad = ~chunk.placed
     bad[0] |= chunk.pc[0] == 0 and chunk.offset[0] != 0
     yield from marked(
         chunk.pc,
         bad,
-        f"expected instructions from word 0 to {len(chunk.image.words)} in order, "
+        f"expected instructions from word 0 to {len(chunk.parts.words)} in order, "
         "got one from {} to {}",
         chunk.offset,
         chunk.next_offset,
@@ -40,10 +40,10 @@ def instruction_offset(chunk: Chunk) -> Iterator[Hits]:
 
 
 @table_rule("code")
-def words_owned(image: Image) -> Iterator[Finding]:
-    """There are no words without instructions."""
-    if len(image.words) and not len(image.offsets):
-        yield Finding(f"expected no words where there are no instructions, got {len(image.words)}")
+def words_owned(parts: Parts) -> Iterator[Finding]:
+    """If there are no instructions, there are no words."""
+    if len(parts.words) and not len(parts.offsets):
+        yield Finding(f"expected no words where there are no instructions, got {len(parts.words)}")
 
 
 @code_rule("code")
@@ -67,7 +67,7 @@ def instruction_length(chunk: Chunk) -> Iterator[Hits]:
             chunk.pc, short, f"expected {op.fixed_words} words for {op.name}, got {{}}", length
         )
         at = np.flatnonzero(own & ~short)
-        count = chunk.image.words[chunk.offset[at] + op.fixed_words - 1]
+        count = chunk.parts.words[chunk.offset[at] + op.fixed_words - 1]
         text = "expected an argument count of {}, the number of words that are left, got {}"
         every = np.ones(len(at), np.bool_)
         yield from marked(chunk.pc[at], every, text, length[at] - op.fixed_words, count)
@@ -84,7 +84,7 @@ def _outside(values: Words, bound: Words) -> NDArray[np.bool_]:
 
 @code_rule("code")
 def destination(chunk: Chunk) -> Iterator[Hits]:
-    """A result goes to a register of the function or to the void register."""
+    """A destination is a register of the function or the void register."""
     for rows in chunk.rows:
         for register in rows.column(FieldKind.DST):
             size = rows.registers
@@ -107,7 +107,7 @@ def register_read(chunk: Chunk) -> Iterator[Hits]:
 
 @code_rule("code")
 def vm_register(chunk: Chunk) -> Iterator[Hits]:
-    """The VM register is an argument of calls; it is not written, returned or tested."""
+    """The VM register is only an argument of calls: it is not written, returned or tested."""
     for rows in chunk.rows:
         for kind in (FieldKind.DST, FieldKind.REG):
             for register in rows.column(kind):
@@ -126,8 +126,8 @@ def void_condition(chunk: Chunk) -> Iterator[Hits]:
 
 @code_rule("code")
 def callee(chunk: Chunk) -> Iterator[Hits]:
-    """A call names an entry of the function table."""
-    total = len(chunk.image.functions)
+    """The callee of a call is an entry of the function table."""
+    total = len(chunk.parts.functions)
     for rows in chunk.rows:
         for index in rows.column(FieldKind.FUNC):
             bad = (index < 0) | (index >= total)
@@ -161,7 +161,7 @@ def argument_register(chunk: Chunk) -> Iterator[Hits]:
 
 @code_rule("code")
 def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
-    """An immediate is within -(2^55 - 1) and 2^55 - 1, as in TVM."""
+    """An immediate is from -(2^55 - 1) to 2^55 - 1, as in TVM."""
     for rows in chunk.calls:
         args = rows.odd_args
         bad = (args.kind == _IMMEDIATE) & (args.value < isa.VALUE_MIN)
@@ -172,17 +172,17 @@ def argument_immediate(chunk: Chunk) -> Iterator[Hits]:
 @code_rule("code")
 def argument_constant(chunk: Chunk) -> Iterator[Hits]:
     """A constant argument is an index into the pool."""
-    yield from _index_hits(chunk, _CONSTANT, len(chunk.image.constants), "constants")
+    yield from _index_hits(chunk, _CONSTANT, len(chunk.parts.constants), "constants")
 
 
 @code_rule("code")
 def argument_function(chunk: Chunk) -> Iterator[Hits]:
     """A function argument is an index into the function table."""
-    yield from _index_hits(chunk, _FUNCTION, len(chunk.image.functions), "functions")
+    yield from _index_hits(chunk, _FUNCTION, len(chunk.parts.functions), "functions")
 
 
 def _index_hits(chunk: Chunk, kind: int, total: int, what: str) -> Iterator[Hits]:
-    """Arguments of a kind that should be below `total`."""
+    """Yield the arguments of a kind whose index is not below `total`."""
     for rows in chunk.calls:
         args = rows.odd_args
         bad = (args.kind == kind) & ((args.value < 0) | (args.value >= total))

@@ -1,4 +1,4 @@
-"""Attributes that are computed when they are first asked for."""
+"""Attributes that are computed on first access."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """Decorates a method without arguments, of a class without slots.
+    """A decorator for a method without arguments, of a class without slots.
 
-    Before Python 3.12 `functools.cached_property` has a lock, one for all instances: a process that
-    is forked while another thread holds it waits for ever.
+    Before Python 3.12 `functools.cached_property` has one lock for all instances: a process that is
+    forked while another thread holds it waits forever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -23,5 +23,5 @@ class lazy(Generic[T]):
 
     def __get__(self, instance: Any, owner: type) -> T:
         value = self._compute(instance)
-        instance.__dict__[self._compute.__name__] = value  # found before this the next time
+        instance.__dict__[self._compute.__name__] = value  # hides this descriptor from now on
         return value

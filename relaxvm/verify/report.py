@@ -1,4 +1,4 @@
-"""What the verifier found: `Problem` and `Report`."""
+"""The result of the verifier: `Problem` and `Report`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Problem", "Report", "Severity"]
 Severity = Literal["error", "warning"]
 
 _SHOWN_IN_ERROR: Final = 8
-"""Problems named in the message of a VerifyError; the report has the others."""
+"""The most problems in the message of a VerifyError; the report has all of them."""
 
 
 class Problem(NamedTuple):
@@ -21,11 +21,11 @@ class Problem(NamedTuple):
 
     Attributes:
         rule: name of the rule, a key of `relaxvm.verify.RULES`.
-        message: what is wrong, with what was expected and what was found.
+        message: what was expected and what was found.
         function: name of the function concerned, if it has a readable one.
         pc: the instruction, counted from the start of the executable.
         instruction: its text.
-        severity: an error forbids to run the executable, a warning does not.
+        severity: an executable with errors is not run; warnings do not prevent it.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
         return f"{self.severity}[{self.rule}] {where}{self.message}{what}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON."""
+        """Return the fields as plain data for JSON."""
         return {
             "rule": self.rule,
             "severity": self.severity,
@@ -59,13 +59,13 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a verification.
+    """The result of a verification.
 
     Attributes:
-        problems: errors first, then warnings, each in order of place; of a rule that is broken very
-            often only the first cases.
+        problems: errors first, then warnings, each in order of position; if a rule is broken very
+            often, only the first cases.
         omitted: rule -> number of further cases that are not listed.
-        num_functions, num_instructions: how much was looked at.
+        num_functions, num_instructions: the size of the executable.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -75,29 +75,29 @@ class Report:
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that forbid to run the executable."""
+        """The problems that make the executable invalid."""
         return tuple(p for p in self.problems if p.severity == "error")
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """The problems that do not."""
+        """The problems that do not prevent it from running."""
         return tuple(p for p in self.problems if p.severity == "warning")
 
     @property
     def ok(self) -> bool:
-        """Whether the executable may run: there is no error."""
+        """Whether the executable is valid: there are no errors."""
         return not self.errors
 
     def count(self, severity: Severity) -> int:
-        """Number of errors or warnings, the omitted ones included."""
+        """Return the number of errors or warnings, including the omitted ones."""
         listed = [p.rule for p in self.problems if p.severity == severity]
         return len(listed) + sum(self.omitted.get(rule, 0) for rule in set(listed))
 
     def check(self) -> None:
-        """Raise unless `ok`.
+        """Raise an exception unless `ok`.
 
         Raises:
-            VerifyError: names the first errors; the whole report is its attribute `report`.
+            VerifyError: the message has the first errors, the attribute `report` the whole report.
         """
         errors = self.errors
         if not errors:
@@ -120,7 +120,7 @@ class Report:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for JSON."""
+        """Return the report as plain data for JSON."""
         return {
             "ok": self.ok,
             "errors": self.count("error"),

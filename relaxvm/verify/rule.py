@@ -1,4 +1,4 @@
-"""The table of rules, and how a rule says what it found."""
+"""The table of rules, and the types in which rules report violations."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .code import Chunk, Flow
-from .image import Image, Words
+from .parts import Parts, Words
 from .report import Severity
 
 __all__ = ["RULES", "Finding", "Hits", "Rule", "code_rule", "flow_rule", "marked", "table_rule"]
 
 
 class Finding(NamedTuple):
-    """A violation that concerns the tables: the message and the function's index, if it has one."""
+    """A violation in the tables: the message, and the index of the function if it concerns one."""
 
     message: str
     function: int | None = None
 
 
 class Hits(NamedTuple):
-    """Violations in the code: the instructions, and the message of the i-th of them.
+    """Violations in the code: the instructions, and a function that makes the i-th message.
 
-    A message is made only where it is shown: a rule that fails a million times costs no more than
-    its arrays.
+    A message is only made if it is shown, so a rule that fails a million times costs only its
+    arrays.
     """
 
     pcs: Words
@@ -35,13 +35,13 @@ class Hits(NamedTuple):
 
 
 def marked(pcs: Words, bad: NDArray[np.bool_], text: str, *columns: Words) -> Iterator[Hits]:
-    """The instructions that `bad` marks, if there are any.
+    """Yield the instructions that `bad` marks, if there are any.
 
     Args:
         pcs: int64[n], instructions.
         bad: bool[n], which of them break the rule.
         text: the message, a format string.
-        columns: int64[n], what it is filled with.
+        columns: int64[n] each, the values for the format string.
     """
     if bad.any():
         where = np.flatnonzero(bad)
@@ -49,7 +49,7 @@ def marked(pcs: Words, bad: NDArray[np.bool_], text: str, *columns: Words) -> It
 
 
 Subject = Literal["parts", "functions", "constants", "code", "control flow", "calls"]
-TableCheck = Callable[[Image], Iterable[Finding]]
+TableCheck = Callable[[Parts], Iterable[Finding]]
 CodeCheck = Callable[[Chunk], Iterable[Hits]]
 FlowCheck = Callable[[Flow], Iterable[Hits]]
 
@@ -58,11 +58,11 @@ class Rule(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: as problems name it.
-        subject: what it is about, a heading of the documentation.
-        severity: of its problems.
-        doc: what must hold, one sentence.
-        table, code, flow: the check; one of the three is set.
+        name: its name in problems.
+        subject: its heading in the documentation.
+        severity: the severity of its problems.
+        doc: what must hold, in one sentence.
+        table, code, flow: the check; exactly one of the three is set.
     """
 
     name: str
@@ -81,7 +81,7 @@ RULES: Final[dict[str, Rule]] = {}
 def table_rule(
     subject: Subject, severity: Severity = "error"
 ) -> Callable[[TableCheck], TableCheck]:
-    """Register a check of the function table, the constants or the parts."""
+    """Register a check of the function table, the constants or other parts."""
 
     def register(check: TableCheck) -> TableCheck:
         _register(Rule(_name(check), subject, severity, _doc(check), table=check))
@@ -121,5 +121,5 @@ def _name(check: Callable[..., object]) -> str:
 
 
 def _doc(check: Callable[..., object]) -> str:
-    """The first paragraph of the docstring, on one line."""
+    """Return the first paragraph of the docstring, on one line."""
     return " ".join((inspect.getdoc(check) or "").split("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""What functions take, in columns: a row per function of the table, a row per parameter."""
+"""Signatures of functions as columns: a row per function of the table, a row per parameter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: Final = (
     "any", "none", "vm", "int", "func", "bool", "float", "str", "tensor", "shape", "tuple", "dtype",
     "device", "map", "object",
 )  # fmt: skip
-"""The kinds of static arguments by code; `any` is what only the run knows."""
+"""The kinds of static arguments by code; `any` means that it is only known at run time."""
 
 _CODES: Final = {name: code for code, name in enumerate(KINDS)}
 _ANY, _NONE, _VM, _INT, _FUNC = range(5)
@@ -31,7 +31,7 @@ _CODE_OF_ARG: Final[Words] = np.full(256, _ANY, np.int64)
 _CODE_OF_ARG[[_IMMEDIATE, _FUNCTION]] = _INT, _FUNC
 _UNLIMITED: Final = 1 << 62
 _ANYTHING: Final = Param("argument", frozenset({"any"}))
-"""The parameter that arguments of functions without a signature go to."""
+"""The parameter that stands for all parameters of functions without a signature."""
 
 
 class SignatureTable:
@@ -39,10 +39,10 @@ class SignatureTable:
 
     Attributes:
         signatures: of packed functions, None where there is none.
-        arity: int64[f], arguments that a function of the executable takes; -1 for packed ones.
-        least, most: int64[f], numbers of arguments that a signature allows.
-        signed, checked: bool[f], whether there is a signature; whether it has a check of its own.
-        constant_kinds: int64[c], codes of the constants.
+        arity: int64[f], number of parameters of a function of the executable; -1 for packed ones.
+        least, most: int64[f], the numbers of arguments that a signature allows.
+        signed, checked: bool[f], whether there is a signature; whether it checks values.
+        constant_kinds: int64[c], kinds of the constants, as codes.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SignatureTable:
             self._params.extend((signature.variadic, *signature.last))
 
     def kinds(self, kind: Words, value: Words) -> Words:
-        """Codes of argument words.  Constants that do not exist are of any kind."""
+        """Return the kinds of argument words, as codes; `any` for constants that do not exist."""
         codes = _CODE_OF_ARG[kind]
         large = np.flatnonzero(value >= isa.VOID_REGISTER)
         special = large[kind[large] == _REGISTER]
@@ -95,10 +95,10 @@ class SignatureTable:
         return codes
 
     def params(self, function: Words, position: Words, count: Words) -> Words:
-        """Row of the parameter that an argument goes to: the function, its position, the number of
-        arguments.  0 where the function has no signature."""
+        """Return the row of the parameter for each argument, given the function, the argument's
+        position and the number of arguments.  0 if the function has no signature."""
         row: Words = self._first[function] + position
-        # Behind the leading ones: the variadic one, then the trailing ones counted from the end.
+        # After the leading ones: the variadic one, then the trailing ones counted from the end.
         # Functions without a signature have no leading ones, and row 0 as their variadic one.
         late = np.flatnonzero(position >= self._leading[function])
         function = function[late]
@@ -109,10 +109,10 @@ class SignatureTable:
         return row
 
     def accepts(self, params: Words, kinds: Words) -> NDArray[np.bool_]:
-        """Whether parameters take arguments of these kinds."""
+        """Return whether parameters accept arguments of these kinds."""
         flags: NDArray[np.bool_] = self._accepts.take(params * len(KINDS) + kinds)
         return flags
 
     def param(self, row: int) -> Param:
-        """The parameter of a row."""
+        """Return the parameter of a row."""
         return self._params[row]

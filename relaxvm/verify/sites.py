@@ -1,4 +1,4 @@
-"""The calls of a chunk beside the signatures of their callees; computed once, for several rules."""
+"""The calls of a chunk with the signatures of their callees; computed once for several rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SignedArgs(NamedTuple):
         where: int64[a], position in `Rows.args`.
         params: int64[a], row of the parameter in the `SignatureTable`.
         kinds: int64[a], code of the kind of the argument.
-        bad: bool[a], whether the parameter does not take that kind.
+        bad: bool[a], whether the parameter does not accept that kind.
     """
 
     where: Words
@@ -41,7 +41,7 @@ class CallSites:
     Attributes:
         rows: the calls.
         callee: int64[m], index of the function; 0 where there is no such function.
-        known: bool[m], whether there is one.
+        known: bool[m], whether the callee exists.
     """
 
     def __init__(self, rows: Rows, index: Words, table: SignatureTable) -> None:
@@ -52,7 +52,7 @@ class CallSites:
 
     @lazy
     def count_allowed(self) -> Flags:
-        """bool[m]: whether the signature of the callee, if any, allows the number of arguments."""
+        """bool[m]: whether the callee has no signature or one that allows the argument count."""
         counts, table = self.rows.counts, self._table
         allowed: Flags = counts >= table.least[self.callee]
         allowed &= counts <= table.most[self.callee]
@@ -71,7 +71,7 @@ class CallSites:
 
     @lazy
     def checked(self) -> Words:
-        """The calls that the check of a signature has to see: their other arguments are right."""
+        """The calls whose values are to be checked: those with correct kinds of arguments."""
         wanted = self.known & self._table.checked[self.callee] & self.count_allowed
         args = self.args
         wanted[self.rows.args.row[args.where[args.bad]]] = False

@@ -14,32 +14,32 @@ from .. import isa
 from ..isa import FuncKind
 from ..values import Shape
 from .functions import FunctionTable, entry_faults
-from .image import Image, Words
+from .parts import Parts, Words
 from .rule import Finding, table_rule
 from .text import quoted
 
 __all__ = ["MAX_REGISTERS"]
 
 MAX_REGISTERS: Final = 1 << 31
-"""No limit lets a function have more registers than this."""
+"""The upper bound of registers of a function, whatever the limits are."""
 
 
 @table_rule("parts")
-def part_types(image: Image) -> Iterator[Finding]:
+def part_types(parts: Parts) -> Iterator[Finding]:
     """Tables are tuples, memory scopes a dict, code is in contiguous read-only int64 arrays."""
-    for fault in image.faults:
+    for fault in parts.faults:
         yield Finding(fault)
 
 
 @table_rule("parts")
-def debug_info(image: Image) -> Iterator[Finding]:
-    """Debug information is of instructions that exist."""
-    if not image.debug:
+def debug_info(parts: Parts) -> Iterator[Finding]:
+    """Debug information refers to existing instructions."""
+    if not parts.debug:
         return
-    last = int(image.debug.runs[-1, 0])
-    if last >= len(image.offsets):
+    last = int(parts.debug.runs[-1, 0])
+    if last >= len(parts.offsets):
         yield Finding(
-            f"debug information of instruction {last}: there are {len(image.offsets)} instructions"
+            f"debug information of instruction {last}: there are {len(parts.offsets)} instructions"
         )
 
 
@@ -47,10 +47,10 @@ def debug_info(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("functions")
-def function_types(image: Image) -> Iterator[Finding]:
+def function_types(parts: Parts) -> Iterator[Finding]:
     """An entry is a FunctionInfo whose kind is known, whose names are str and whose numbers are
     64-bit ints."""
-    table = image.functions
+    table = parts.functions
     if len(table.index) == len(table):
         return
     for i, entry in enumerate(table.entries):
@@ -59,7 +59,7 @@ def function_types(image: Image) -> Iterator[Finding]:
 
 
 def _name_faults(names: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The strings that cannot be names in a file: position and reason."""
+    """Yield the strings that cannot be names in a file: position and reason."""
     text = "".join(names)
     if text.isascii() and "\0" not in text:
         return
@@ -71,7 +71,7 @@ def _name_faults(names: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _encodable(text: str) -> bool:
-    """Whether a string has a form in UTF-8: lone surrogates have none."""
+    """Return whether a string can be encoded as UTF-8, which lone surrogates cannot."""
     if text.isascii():
         return True
     try:
@@ -82,9 +82,9 @@ def _encodable(text: str) -> bool:
 
 
 @table_rule("functions")
-def function_name(image: Image) -> Iterator[Finding]:
+def function_name(parts: Parts) -> Iterator[Finding]:
     """A function has a name: not empty, valid Unicode, without NUL."""
-    table = image.functions
+    table = parts.functions
     empty = ((row, "it is empty") for row, name in enumerate(table.names) if not name)
     for row, fault in chain(empty, _name_faults(table.names)):
         i = int(table.index[row])
@@ -92,9 +92,9 @@ def function_name(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("functions")
-def function_unique(image: Image) -> Iterator[Finding]:
+def function_unique(parts: Parts) -> Iterator[Finding]:
     """No two functions have the same name."""
-    table = image.functions
+    table = parts.functions
     if len(set(table.names)) == len(table.names):
         return
     first: dict[str, int] = {}
@@ -105,9 +105,9 @@ def function_unique(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("functions")
-def packed_entry(image: Image) -> Iterator[Finding]:
-    """A packed function is a name alone: no instructions, arity, registers, parameters."""
-    f = image.functions
+def packed_entry(parts: Parts) -> Iterator[Finding]:
+    """A packed function has only a name: no instructions, arity, registers or parameters."""
+    f = parts.functions
     bad = (f.start != 0) | (f.end != 0) | (f.registers != 0) | (f.num_names != 0)
     bad |= f.num_args != isa.NO_ARITY
     yield from _broken(
@@ -126,33 +126,33 @@ def packed_entry(image: Image) -> Iterator[Finding]:
 def _broken(
     table: FunctionTable, bad: NDArray[np.bool_], text: str, *columns: Words
 ) -> Iterator[Finding]:
-    """The functions that `bad` marks; `text` is filled with their items of the columns."""
+    """Yield the functions that `bad` marks; their values in the columns fill the text."""
     for row in np.flatnonzero(bad):
         yield Finding(text.format(*(column[row] for column in columns)), int(table.index[row]))
 
 
 @table_rule("functions")
-def compiled_entry(image: Image) -> Iterator[Finding]:
+def compiled_entry(parts: Parts) -> Iterator[Finding]:
     """A compiled function has no instructions in the executable."""
-    f = image.functions
+    f = parts.functions
     bad = (f.kind == FuncKind.COMPILED) & ((f.start != 0) | (f.end != 0))
     text = "compiled function: expected instructions 0 to 0, got {} to {}"
     yield from _broken(f, bad, text, f.start, f.end)
 
 
 @table_rule("functions")
-def function_range(image: Image) -> Iterator[Finding]:
+def function_range(parts: Parts) -> Iterator[Finding]:
     """A bytecode function has a range of at least one instruction, inside the code."""
-    f, total = image.functions, len(image.offsets)
+    f, total = parts.functions, len(parts.offsets)
     bad = (f.start < 0) | (f.start >= f.end) | (f.end > total)
     text = f"expected a range of instructions within 0 to {total}, got {{}} to {{}}"
     yield from _broken(f, (f.kind == FuncKind.BYTECODE) & bad, text, f.start, f.end)
 
 
 @table_rule("functions")
-def function_overlap(image: Image) -> Iterator[Finding]:
+def function_overlap(parts: Parts) -> Iterator[Finding]:
     """No instruction is in two functions."""
-    bodies = image.bodies
+    bodies = parts.bodies
     reach = np.maximum.accumulate(bodies.end[:-1])
     for i in np.flatnonzero(bodies.start[1:-1] < reach[:-1]) + 1:
         place = f"pc {bodies.start[i]}, before the previous function ends, at {reach[i - 1]}"
@@ -160,16 +160,16 @@ def function_overlap(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("functions")
-def code_owned(image: Image) -> Iterator[Finding]:
+def code_owned(parts: Parts) -> Iterator[Finding]:
     """Every instruction is in a function."""
-    for start, end in zip(*image.bodies.gaps(), strict=True):
+    for start, end in zip(*parts.bodies.gaps(), strict=True):
         yield Finding(f"the instructions from pc {start} to {end - 1} are in no function")
 
 
 @table_rule("functions")
-def register_count(image: Image) -> Iterator[Finding]:
-    """The register file has room for the arguments and fewer than 2^31 registers."""
-    f = image.functions
+def register_count(parts: Parts) -> Iterator[Finding]:
+    """The register file holds at least the arguments and has fewer than 2^31 registers."""
+    f = parts.functions
     bad = (f.num_args < 0) | (f.num_args > f.registers) | (f.registers >= MAX_REGISTERS)
     text = (
         f"expected 0 <= arguments <= registers < {MAX_REGISTERS}, "
@@ -179,29 +179,29 @@ def register_count(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("functions")
-def param_count(image: Image) -> Iterator[Finding]:
+def param_count(parts: Parts) -> Iterator[Finding]:
     """A function names all of its parameters or none."""
-    f = image.functions
+    f = parts.functions
     bad = (f.kind != FuncKind.PACKED) & (f.num_names != 0) & (f.num_names != f.num_args)
     text = "expected {} parameter names or none, got {}"
     yield from _broken(f, bad, text, f.num_args, f.num_names)
 
 
 @table_rule("functions")
-def param_name(image: Image) -> Iterator[Finding]:
+def param_name(parts: Parts) -> Iterator[Finding]:
     """Parameter names are valid Unicode without NUL."""
-    every = chain.from_iterable(info.param_names for info in image.functions.infos)
+    every = chain.from_iterable(info.param_names for info in parts.functions.infos)
     if not any(_name_faults(list(every))):
         return
-    for i, names in _param_names(image):
+    for i, names in _param_names(parts):
         for k, fault in _name_faults(names):
             yield Finding(f"name of parameter {k}: {fault}", i)
 
 
 @table_rule("functions", "warning")
-def param_unique(image: Image) -> Iterator[Finding]:
-    """Two parameters of the same name cannot be passed by keyword."""
-    for i, names in _param_names(image):
+def param_unique(parts: Parts) -> Iterator[Finding]:
+    """Parameter names are distinct: two with the same name cannot be passed by keyword."""
+    for i, names in _param_names(parts):
         if len(set(names)) == len(names):
             continue
         for name, count in Counter(names).items():
@@ -209,9 +209,9 @@ def param_unique(image: Image) -> Iterator[Finding]:
                 yield Finding(f"parameter name {quoted(name)} is used {count} times", i)
 
 
-def _param_names(image: Image) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The functions that name their parameters: index in the table, names."""
-    table = image.functions
+def _param_names(parts: Parts) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the functions whose parameters have names: index in the table, names."""
+    table = parts.functions
     for row in np.flatnonzero(table.num_names):
         yield int(table.index[row]), table.infos[row].param_names
 
@@ -222,9 +222,9 @@ _CONSTANT_TYPES: Final = frozenset({np.ndarray, Shape, str, int, float, bool, ty
 
 
 @table_rule("constants")
-def constant_type(image: Image) -> Iterator[Finding]:
+def constant_type(parts: Parts) -> Iterator[Finding]:
     """A constant is an array, Shape, str, int, float, bool, None or dtype, and no subclass."""
-    for i, value in enumerate(image.constants):
+    for i, value in enumerate(parts.constants):
         if type(value) not in _CONSTANT_TYPES and not isinstance(value, np.dtype):
             yield Finding(
                 f"constant {i}: expected an array, Shape, str, int, float, bool, None or dtype, "
@@ -232,22 +232,22 @@ def constant_type(image: Image) -> Iterator[Finding]:
             )
 
 
-def _arrays(image: Image) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    return ((i, v) for i, v in enumerate(image.constants) if type(v) is np.ndarray)
+def _arrays(parts: Parts) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    return ((i, v) for i, v in enumerate(parts.constants) if type(v) is np.ndarray)
 
 
 @table_rule("constants")
-def constant_readonly(image: Image) -> Iterator[Finding]:
-    """Constant arrays are read-only: runs share them."""
-    for i, value in _arrays(image):
+def constant_readonly(parts: Parts) -> Iterator[Finding]:
+    """Constant arrays are read-only, since all runs share them."""
+    for i, value in _arrays(parts):
         if value.flags.writeable:
             yield Finding(f"constant {i}: expected a read-only array, got a writable one")
 
 
 @table_rule("constants")
-def constant_bool(image: Image) -> Iterator[Finding]:
+def constant_bool(parts: Parts) -> Iterator[Finding]:
     """The bytes of a bool array are 0 or 1."""
-    for i, value in _arrays(image):
+    for i, value in _arrays(parts):
         if value.dtype == np.bool_ and value.size:
             worst = int(value.view(np.uint8).max())
             if worst > 1:
@@ -255,9 +255,9 @@ def constant_bool(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("constants")
-def constant_shape(image: Image) -> Iterator[Finding]:
+def constant_shape(parts: Parts) -> Iterator[Finding]:
     """The dimensions of a Shape constant are 64-bit ints."""
-    for i, value in enumerate(image.constants):
+    for i, value in enumerate(parts.constants):
         if type(value) is not Shape:
             continue
         for k, dim in enumerate(tuple.__iter__(value)):
@@ -267,29 +267,29 @@ def constant_shape(image: Image) -> Iterator[Finding]:
 
 
 @table_rule("constants")
-def constant_text(image: Image) -> Iterator[Finding]:
+def constant_text(parts: Parts) -> Iterator[Finding]:
     """A string constant is valid Unicode."""
-    for i, value in enumerate(image.constants):
+    for i, value in enumerate(parts.constants):
         if type(value) is str and not _encodable(value):
             yield Finding(f"constant {i}: expected valid Unicode, got a lone surrogate")
 
 
 def _number(value: object) -> str:
-    """An int of at most 64 bits, or the type of anything else."""
+    """Return an int of at most 64 bits as text, or the type of anything else."""
     small = type(value) is int and isa.WORD_MIN <= value <= isa.WORD_MAX
     return str(value) if small else type(value).__name__
 
 
 @table_rule("constants")
-def memory_scope(image: Image) -> Iterator[Finding]:
-    """A memory scope is a name, or empty as TVM writes it, and belongs to a constant array."""
-    for key, scope in image.scopes.items():
-        if type(key) is not int or not 0 <= key < len(image.constants):
-            yield Finding(f"memory scope: expected the index of one of {len(image.constants)} "
+def memory_scope(parts: Parts) -> Iterator[Finding]:
+    """A memory scope is a name, or empty as in TVM's files, and belongs to a constant array."""
+    for key, scope in parts.scopes.items():
+        if type(key) is not int or not 0 <= key < len(parts.constants):
+            yield Finding(f"memory scope: expected the index of one of {len(parts.constants)} "
                           f"constants, got {_number(key)}")
-        elif type(image.constants[key]) is not np.ndarray:
+        elif type(parts.constants[key]) is not np.ndarray:
             yield Finding(f"memory scope of constant {key}: expected an array constant, "
-                          f"got {type(image.constants[key]).__name__}")
+                          f"got {type(parts.constants[key]).__name__}")
         elif type(scope) is not str or (scope and any(_name_faults([scope]))):
             shown = quoted(scope) if type(scope) is str else type(scope).__name__
             yield Finding(f"memory scope of constant {key}: expected a name, got {shown}")

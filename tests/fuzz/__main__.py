@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# One thread per worker: they are many already, and threads do not survive a fork.
+# One thread per worker: there are many workers, and threads do not survive a fork.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -1,4 +1,4 @@
-"""A campaign: many mutants in parallel batches, counted."""
+"""A campaign: run many mutants in parallel batches and count the outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Summary", "main", "run"]
 
 BATCH: Final = 250
 """Mutants per worker process."""
-TVM_BUDGET: Final = Budget(cpu=3, silence=20.0)
+TVM_BUDGET: Final = Budget(cpu=3.0, silence=60.0)
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Summary:
     """Counts of a campaign.
 
     Attributes:
-        outcomes: mutants by outcome; ends of processes as ``signal``, ``exit`` and ``hang``.
-        errors: mutants by outcome and class of the exception.
-        bad: the results that should not be, at most a thousand.
+        outcomes: number of mutants by outcome; ``signal``, ``exit`` and ``hang`` for processes.
+        errors: number of mutants by outcome and class of the exception.
+        bad: the results that must not happen, at most a thousand.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Summary:
     bad: list[Result] = field(default_factory=list)
 
     def add(self, result: Result) -> bool:
-        """Count a result; the answer is whether it is one that should be."""
+        """Count a result; return whether it is acceptable."""
         name, _, detail = result.line.partition(" ")
         self.outcomes[name] += 1
         if detail:
@@ -53,7 +53,7 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Whether no process died and every exception was one that may come."""
+        """Whether no process died and every exception was an expected one."""
         return not self.bad
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,14 +86,14 @@ def run(
     jobs: int = 2,
     memory: int | None = Budget.memory,
 ) -> Iterator[Result]:
-    """The results of mutants, in order.
+    """Yield the results of mutants, in order.
 
     Args:
-        indices: which mutants.
+        indices: the mutants to run.
         seed: of the campaign.
-        tvm: run them on apache-tvm, each in a process of its own.
-        jobs: batches at a time.
-        memory: bytes of address space of a worker, None for any number.
+        tvm: run them on apache-tvm, each in its own process.
+        jobs: number of parallel batches.
+        memory: limit on the address space of a worker, in bytes, or None.
     """
     batches = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
     batch = _Batch(seed, tvm, memory)
@@ -105,7 +105,7 @@ def run(
 
 
 def _leave_signals() -> None:
-    """In a process of the pool: the campaign alone answers to SIGINT, and ends the others."""
+    """Ignore signals in a process of the pool: the campaign handles SIGINT and ends the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -131,7 +131,7 @@ class _Batch:
         return f"{outcome.name} {shown}".strip()
 
     def warm_up(self) -> None:
-        """Import and cache before the first fork what every worker needs."""
+        """Import and cache what every worker needs, before the first fork."""
         bases()
         if self.tvm:
             from . import tvm_side  # noqa: F401
@@ -140,10 +140,10 @@ class _Batch:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line.
+    """Run the command line.
 
     Returns:
-        0 if nothing bad was seen, 1 otherwise; with ``--tvm`` always 0.
+        0 if no result was bad, 1 otherwise; with ``--tvm`` always 0.
     """
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=20_000, help="number of mutants")
@@ -189,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(index: int, seed: int, tvm: bool) -> int:
-    """Run one mutant in this process, so that a debugger sees it."""
+    """Run one mutant in this process, for use with a debugger."""
     made = mutant(index, seed)
     print(f"mutant {index} of {made.base}: {', '.join(made.steps)}", flush=True)
     print(_Batch(seed, tvm).job(index))

@@ -1,4 +1,4 @@
-"""Load one mutant and run all of its functions, through the public door."""
+"""Load one mutant and run all of its functions, through the public interface."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 from relaxvm.compiler.decompile import decompile
 from relaxvm.errors import RelaxVMError
 from relaxvm.executable import VMExecutable
-from relaxvm.formats import binary, text
+from relaxvm.executable.formats import binary, text
 from relaxvm.isa import FuncKind
 from relaxvm.limits import Limits
+from relaxvm.messages import describe
 from relaxvm.registry import GLOBAL, Registry
-from relaxvm.values import Shape, describe
+from relaxvm.values import Shape
 
 from ..corpus import CORPUS
 from ..kernels import KERNELS
@@ -26,13 +27,14 @@ from .mutate import Mutant, case_of
 __all__ = ["LIMITS", "Outcome", "execute", "inputs"]
 
 LIMITS: Final = Limits.untrusted().but(
-    fuel=20_000, wall_time=1.0, live_bytes=64 << 20, alloc_bytes=16 << 20
+    fuel=20_000, wall_time=900.0, live_bytes=64 << 20, alloc_bytes=16 << 20
 )
-"""`Limits.untrusted`, with less work per call so that a million mutants take minutes."""
+"""`Limits.untrusted`, with less work per call so that a million mutants take minutes.  Fuel ends a
+call; a limit of time would end one run of a mutant and not the other on a busy machine."""
 
 
 class Outcome(IntEnum):
-    """What became of a mutant; of several calls, the greatest."""
+    """The outcome of a mutant; for several calls, the greatest."""
 
     REFUSED = 0
     """Not loaded: FormatError, VerifyError, LimitError or LinkError."""
@@ -51,10 +53,10 @@ Ending = tuple[Outcome, str]
 
 
 def execute(mutant: Mutant, index: int) -> Ending:
-    """Load, verify and run a mutant under untrusted limits, with arguments drawn by its index.
+    """Load, verify and run a mutant under untrusted limits, with arguments drawn from its index.
 
-    One mutant in four runs a second time with the plain Python builtins in the place of the core's
-    fast paths, and must end alike; another one in four is printed and read back.
+    One mutant in four runs a second time with the plain Python builtins instead of the core's fast
+    paths, and must have an equal outcome; another one in four is printed and read back.
     """
     try:
         executable = binary.loads(mutant.data, limits=LIMITS)
@@ -78,7 +80,7 @@ def _run(executable: VMExecutable, base: str, index: int, optimize: bool) -> lis
 
 
 def _survives_printing(executable: VMExecutable) -> bool:
-    """Whether all forms can be made, and those that can be read back give the executable."""
+    """Return whether all formats can be written, and the readable ones read back as equal."""
     ex = executable
     for form in (ex.stats, ex.as_text, ex._repr_html_, ex.as_python):
         form()
@@ -94,7 +96,7 @@ def _call(function: Callable[..., Any], args: Sequence[Any]) -> Ending:
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        # What a packed function raises passes through, with notes that name the frames.
+        # An exception of a packed function passes through, with notes that name the frames.
         if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, _described(error)
@@ -108,7 +110,7 @@ def _described(error: BaseException) -> str:
 def inputs(
     executable: VMExecutable, base: str, index: int
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Calls to try: each function with what the corpus passes it, where it does, and at random."""
+    """Yield calls to try: each function with arguments of the corpus, if any, and random ones."""
     rng = random.Random(index)
     case = CORPUS[case_of(base)]
     for info in executable.functions:
@@ -146,7 +148,7 @@ def _registry() -> Registry:
 
 
 def _bounded(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that refuses work without bound: limits are on the VM, not on Python functions."""
+    """Make a kernel reject huge amounts of work: limits do not apply to Python functions."""
 
     @wraps(kernel)
     def bounded(*args: Any) -> Any:

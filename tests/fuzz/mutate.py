@@ -1,4 +1,4 @@
-"""Mutants of the corpus.  A mutant is a function of the seed and its index, and of nothing else."""
+"""Mutants of the corpus.  A mutant depends only on the seed and on its index."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 from relaxvm import isa
 from relaxvm.errors import FormatError
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.formats import binary
+from relaxvm.executable.debug_info import DebugInfo, Span
+from relaxvm.executable.formats import binary
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind
-from relaxvm.source import DebugInfo, Span
 from relaxvm.values import Shape
 
 from ..corpus import CORPUS
@@ -37,7 +37,7 @@ SMALL: Final = (*range(-3, 10), 16, 255, 256, 65535, 65536)
 
 @dataclass(frozen=True)
 class Mutant:
-    """A stream and where it comes from.
+    """A mutated stream and its origin.
 
     Attributes:
         base: the case of the corpus.
@@ -52,8 +52,8 @@ class Mutant:
 
 @cache
 def bases() -> dict[str, bytes]:
-    """The streams that are mutated: the cases that a stream can hold, some in the older form, some
-    with debug information."""
+    """Return the streams to mutate: all cases that a stream can hold, some in the older format,
+    some with debug information."""
     found = {}
     for name, case in CORPUS.items():
         if case.savable:
@@ -66,7 +66,7 @@ def bases() -> dict[str, bytes]:
 
 
 def case_of(base: str) -> str:
-    """The case of the corpus that a base comes from."""
+    """Return the case of the corpus that a base comes from."""
     return base.partition(" (")[0]
 
 
@@ -77,7 +77,7 @@ def _with_debug(case: str) -> VMExecutable:
 
 
 def _debug_info(rng: random.Random, num_instrs: int) -> DebugInfo:
-    """Locations of instructions that mostly exist."""
+    """Locations of instructions, most of which exist."""
     pcs = sorted({rng.randrange(num_instrs + 2) for _ in range(rng.randrange(1, 8))})
     spans = [
         Span(rng.choice(("model.py", "é")), line, rng.randrange(1, 40), line + rng.randrange(3), 40)
@@ -88,7 +88,7 @@ def _debug_info(rng: random.Random, num_instrs: int) -> DebugInfo:
 
 
 def older_form(executable: VMExecutable) -> bytes:
-    """The stream under the older magic number, which has no section of memory scopes."""
+    """Convert a stream to the older magic number, which has no section of memory scopes."""
     data = binary.dumps(executable)
     at = 8 + 8 + 4 + 8
     for f in executable.functions:
@@ -100,7 +100,7 @@ def older_form(executable: VMExecutable) -> bytes:
 
 
 def mutant(index: int, seed: int = 0) -> Mutant:
-    """The mutant of an index."""
+    """Return the mutant with an index."""
     rng = random.Random(f"{seed}:{index}")
     base = rng.choice(sorted(bases()))
     data = bases()[base]
@@ -161,7 +161,7 @@ def splice(data: bytes, rng: random.Random) -> bytes:
 
 
 def in_debug_section(data: bytes, rng: random.Random) -> bytes:
-    """A byte or a word of the debug section, if there is one."""
+    """Change a byte or a word of the debug section, if there is one."""
     at = max(data.find(struct.pack("<Q", binary.DEBUG_MAGIC)), 0)
     change = rng.choice((flip_bit, set_byte, set_word, set_small_word, truncate, insert, delete))
     return data[:at] + change(data[at:], rng)
@@ -180,7 +180,7 @@ BYTES: Final = (flip_bit, set_byte, set_word, set_word, truncate, insert, delete
 
 @dataclass
 class Draft:
-    """An executable that is being changed: instructions as lists of words."""
+    """An executable under mutation: instructions as lists of words."""
 
     functions: list[FunctionInfo]
     constants: list[Any]
@@ -190,7 +190,7 @@ class Draft:
     offset_shift: tuple[int, int] | None = None
 
     def calls(self) -> list[list[int]]:
-        """The instructions that can be taken for calls."""
+        """The instructions that are encoded as calls."""
         return [words for words in self.code if words[0] == 1 and len(words) >= 4]
 
     def finish(self) -> VMExecutable:
@@ -206,13 +206,13 @@ class Draft:
 
 @cache
 def _instructions(case: str) -> tuple[tuple[int, ...], ...]:
-    """The words of each instruction of a case."""
+    """Return the words of each instruction of a case."""
     located = CORPUS[case].executable.instructions()
     return tuple(tuple(isa.encode(instruction)) for _, instruction in located)
 
 
 def _restructured(base: str, rng: random.Random) -> tuple[bytes, list[str]]:
-    """The stream of a changed executable; no steps if the stream cannot hold the change."""
+    """Return the stream of a mutated executable; no steps if a stream cannot hold the mutation."""
     case = case_of(base)
     executable = CORPUS[case].executable
     draft = Draft(
@@ -243,7 +243,7 @@ def _number(rng: random.Random) -> int:
 
 
 def _arg_word(draft: Draft, rng: random.Random) -> int:
-    """An argument word, mostly one that names something that exists."""
+    """Return an argument word, which mostly names something that exists."""
     kind = rng.choice(list(ArgKind))
     value = rng.choice(SMALL)
     if rng.random() < 0.7:
@@ -265,7 +265,7 @@ def change_word(draft: Draft, rng: random.Random) -> None:
 
 
 def change_field(draft: Draft, rng: random.Random) -> None:
-    """A small number in a fixed field."""
+    """Write a small number into a fixed field."""
     if draft.code:
         words = rng.choice(draft.code)
         words[rng.randrange(1, min(len(words), 3))] = rng.choice((*range(-4, 12), VOID_REGISTER))
@@ -284,7 +284,7 @@ def change_argument(draft: Draft, rng: random.Random) -> None:
 
 
 def change_immediate(draft: Draft, rng: random.Random) -> None:
-    """Another value where a number is: codes, slots, sizes, indices, offsets."""
+    """Change an immediate: a code, slot, size, index or offset."""
     places = [
         (words, i)
         for words in draft.calls()
@@ -297,7 +297,7 @@ def change_immediate(draft: Draft, rng: random.Random) -> None:
 
 
 def change_kind(draft: Draft, rng: random.Random) -> None:
-    """The same value with another kind."""
+    """Change the kind of an argument and keep its value."""
     calls = [words for words in draft.calls() if len(words) > 4]
     if calls:
         words = rng.choice(calls)
@@ -312,7 +312,7 @@ def change_callee(draft: Draft, rng: random.Random) -> None:
 
 
 def resize_call(draft: Draft, rng: random.Random) -> None:
-    """More or fewer arguments, with the right count or without."""
+    """Add or remove arguments, with or without a correct count."""
     if not draft.calls():
         return
     words = rng.choice(draft.calls())
@@ -361,7 +361,7 @@ def add_instruction(draft: Draft, rng: random.Random) -> None:
 
 
 def add_jump(draft: Draft, rng: random.Random) -> None:
-    """A jump to any instruction of the same function, also into the middle of a fused run."""
+    """Add a jump to any instruction of the same function, even into a fused group."""
     bodies = [f for f in draft.functions if f.kind == FuncKind.BYTECODE]
     if not bodies or not draft.code:
         return
@@ -381,7 +381,7 @@ def change_jump(draft: Draft, rng: random.Random) -> None:
 
 
 def _move_ranges(draft: Draft, at: int, by: int) -> None:
-    """Keep the ranges of functions over the instructions they had."""
+    """Move the ranges of functions so that they contain the same instructions."""
     for i, f in enumerate(draft.functions):
         if f.kind == FuncKind.BYTECODE:
             start = f.start_instr + (by if f.start_instr > at else 0)
@@ -406,7 +406,7 @@ def change_entry_kind(draft: Draft, rng: random.Random) -> None:
 
 
 def change_name(draft: Draft, rng: random.Random) -> None:
-    """Another function under an old call: a kernel, a builtin, or nonsense."""
+    """Change the name of a called function: to a kernel, a builtin, or nonsense."""
     packed = [i for i, f in enumerate(draft.functions) if f.kind == FuncKind.PACKED]
     if packed:
         i = rng.choice(packed)
@@ -417,7 +417,7 @@ def change_name(draft: Draft, rng: random.Random) -> None:
 
 @cache
 def _callable_names() -> tuple[str, ...]:
-    """What the corpus calls, its kernels, and names that a file should not reach by itself."""
+    """Names that the corpus calls, its kernels, and names that an untrusted file must not reach."""
     packed = {
         f.name for case in CORPUS.values() for f in case.executable.functions
         if f.kind == FuncKind.PACKED
@@ -436,7 +436,7 @@ def change_parameters(draft: Draft, rng: random.Random) -> None:
 
 
 def change_constant(draft: Draft, rng: random.Random) -> None:
-    """Another constant in the same place."""
+    """Replace a constant."""
     if draft.constants:
         draft.constants[rng.randrange(len(draft.constants))] = _constant(rng)
 

@@ -15,8 +15,8 @@ __all__ = ["execute"]
 def execute(mutant: Mutant, index: int) -> str:
     """Load a mutant and run its functions with the arguments that relaxvm gets.
 
-    Which functions there are is taken from the unchanged executable: a mutant that relaxvm refuses
-    has no function table to speak of.
+    The functions to call are those of the original executable: a mutant that relaxvm rejects may
+    not have a usable function table.
     """
     try:
         machine = load(mutant.data)

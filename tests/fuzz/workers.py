@@ -1,8 +1,8 @@
-"""Run mutants in processes that may die, and say which mutant was the end of each.
+"""Run mutants in processes that may die, and report which mutant killed each process.
 
-A worker is forked per batch and sends one line per mutant.  When it dies or falls silent, the
-mutant it was at is run once more in a process of its own, so that what an earlier mutant broke is
-not laid at its door; then the rest of the batch goes on in a new worker.
+A worker is forked per batch and sends one line per mutant.  When it dies or stops reporting, its
+current mutant runs again in a separate process, because an earlier mutant may have caused the
+failure; then the rest of the batch continues in a new worker.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ Job = Callable[[int], str]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a mutant may use.
+    """Resources that a mutant may use.
 
     Attributes:
-        cpu: seconds of processor time of a mutant that runs alone.
-        silence: seconds without a report after which a worker is given up.
-        memory: bytes of address space of a worker, None for any number.
+        cpu: seconds of processor time of a mutant.
+        silence: seconds without a report after which a worker is killed as blocked.  Must be long,
+            because a busy machine is slow; endless loops are for `cpu`.
+        memory: limit on the address space of a worker, in bytes, or None.
     """
 
-    cpu: int = 10
-    silence: float = 20.0
+    cpu: float = 10.0
+    silence: float = 900.0
     memory: int | None = 6 << 30
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one mutant.
+    """The result of one mutant.
 
     Attributes:
         index: of the mutant.
         line: what the job reported, or how its process ended: ``signal 11``, ``exit 1``, ``hang``.
         died: whether the process ended.
-        alone: whether that happened again when the mutant ran alone.
+        alone: whether the process also died when the mutant ran alone.
     """
 
     index: int
@@ -58,13 +59,13 @@ class Result:
 def run_batch(
     job: Job, indices: range, budget: Budget, *, isolate: bool = False
 ) -> Iterator[Result]:
-    """The results of all mutants of a batch, in order.
+    """Return the results of all mutants of a batch, in order.
 
     Args:
-        job: runs in the worker, its output goes nowhere.
+        job: runs in the worker; its output is discarded.
         indices: the mutants.
         budget: what a mutant may use.
-        isolate: give each mutant a process of its own from the start.
+        isolate: run each mutant in its own process from the start.
     """
     todo = indices
     while todo:
@@ -73,27 +74,27 @@ def run_batch(
             todo = todo[1:]
             continue
         done = 0
-        for result in _worker(job, todo, budget, None):
+        for result in _worker(job, todo, budget):
             yield _alone(job, result.index, budget, otherwise=result) if result.died else result
             done += 1
         todo = todo[done:]
 
 
 def _alone(job: Job, index: int, budget: Budget, otherwise: Result | None = None) -> Result:
-    """Run a mutant in a process of its own; `otherwise` is the result if nothing happens there."""
-    (result,) = _worker(job, range(index, index + 1), budget, budget.cpu)
+    """Run a mutant in its own process; return `otherwise` if that process does not die."""
+    (result,) = _worker(job, range(index, index + 1), budget)
     if result.died:
         return replace(result, alone=True)
     return otherwise or result
 
 
-def _worker(job: Job, indices: range, budget: Budget, cpu: int | None) -> Iterator[Result]:
-    """Results from a forked process; if it ends too early, how it ended, as the last one."""
+def _worker(job: Job, indices: range, budget: Budget) -> Iterator[Result]:
+    """Yield results from a forked process; if it ends too early, the last one says how."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _child(job, indices, writer, budget.memory, cpu)
+        _child(job, indices, writer, budget)
     os.close(writer)
     done, hung = 0, False
     try:
@@ -107,24 +108,24 @@ def _worker(job: Job, indices: range, budget: Budget, cpu: int | None) -> Iterat
         os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if done < len(indices):
-        hung = hung or status == -signal.SIGXCPU
+        hung = hung or status == -signal.SIGPROF
         end = "hang" if hung else f"signal {-status}" if status < 0 else f"exit {status}"
         yield Result(indices[done], end, died=True)
 
 
-def _child(job: Job, indices: range, writer: int, memory: int | None, cpu: int | None) -> NoReturn:
-    """The life of a worker."""
+def _child(job: Job, indices: range, writer: int, budget: Budget) -> NoReturn:
+    """Run a worker: the child process."""
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         faulthandler.disable()  # it may write to a copy of stderr
-        if memory is not None and sys.platform == "linux":  # macOS does not keep this limit
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        if budget.memory is not None and sys.platform == "linux":  # macOS does not keep this limit
+            resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if cpu is not None:
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 5))
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process
         for index in indices:
+            signal.setitimer(signal.ITIMER_PROF, budget.cpu)
             os.write(writer, f"{job(index)}\n".encode(errors="replace"))
         os._exit(0)
     finally:
@@ -132,7 +133,7 @@ def _child(job: Job, indices: range, writer: int, memory: int | None, cpu: int |
 
 
 def _lines(reader: int, silence: float) -> Iterator[str]:
-    """Lines from a pipe until it is closed.
+    """Yield lines from a pipe until it is closed.
 
     Raises:
         TimeoutError: none came for `silence` seconds.

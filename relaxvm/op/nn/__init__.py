@@ -1,4 +1,4 @@
-"""Operators ``relax.nn.*``: what neural networks are made of."""
+"""Operators ``relax.nn.*``: the parts of neural networks."""
 
 from __future__ import annotations
 

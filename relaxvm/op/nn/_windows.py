@@ -1,4 +1,4 @@
-"""What convolutions and pools have in common: windows, and layouts."""
+"""Windows and layouts, for convolutions and pools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def per_axis(name: str, value: Any, axes: int) -> tuple[int, ...]:
 
 
 def paddings(value: Any, axes: int) -> tuple[int, ...]:
-    """Padding in front of each spatial axis and then behind each: from one number for all, one for
+    """Padding before each spatial axis and then after each: from one number for all, one for
     each axis, or all of them."""
     numbers = to_ints("padding", value)
     if len(numbers) == 1:
@@ -95,10 +95,10 @@ def windows(
     *,
     ceil_mode: bool = False,
 ) -> Expr:
-    """How many windows there are along an axis.
+    """The number of windows along an axis.
 
     With `ceil_mode` the last one may reach beyond the padding, if it begins before the padding that
-    is behind.
+    comes after.
 
     Raises:
         IllValued: it is known that none fits.

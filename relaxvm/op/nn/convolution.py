@@ -8,7 +8,7 @@ from ...ir.expr import Call, Expr, IntImm, TensorType, Type, int_imm
 from ..elementwise import astype
 from ..kinds import DType, IllValued, Ints
 from ..lowering import is_allocatable, kernel_call
-from ..registry import Constructor, operator
+from ..registry import Constructor, Unsupported, operator
 from ..rules import common_dtype, common_vdevice, differ, like, need_numbers
 from ._windows import (
     check_layout,
@@ -23,13 +23,17 @@ from ._windows import (
 
 __all__: list[str] = []
 
-_DOC: Final = """data with a window of weights moved along {axes}: the sum of products at each.
+_NO_LOOPS: Final = Unsupported(
+    "There is no formula yet; as plain loops, a convolution would be many times slower."
+)
+
+_DOC: Final = """A window of weights moved along {axes} of data: the sum of products at each place.
 
     data: numbers of layout {data!r}, C channels; weight: of layout {weight!r}, O channels out of I
-    in, which is C / groups; the result has the layout of data, unless `out_layout` says another.
+    in, which is C / groups; the result has the layout of data, unless `out_layout` is given.
     strides and dilation: a number for each spatial axis, or one for all; padding: one for all, one
-    for each axis, or those in front and then those behind.  With `out_dtype`, what is multiplied
-    are the operands in this data type.
+    for each axis, or those before and then those after each.  With `out_dtype`, the operands are
+    converted to this data type first.
     """
 
 
@@ -145,7 +149,10 @@ def convolution(name: str, spatial: str) -> Constructor:
     rule.__doc__ = _DOC.format(
         axes=" and ".join(spatial), data="NC" + spatial, weight="OI" + spatial
     )
-    return operator(name, kernel=name, arguments=arguments, lower=_lowering(name, spatial))(rule)
+    register = operator(
+        name, kernel=name, arguments=arguments, lower=_lowering(name, spatial), loops=_NO_LOOPS
+    )
+    return register(rule)
 
 
 convolution("nn.conv1d", "W")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ...ir.expr import Call, Expr, IntImm, TensorType, Type
-from ..registry import composite, operator
+from ..registry import Unsupported, composite, operator
 from ..rules import common_dtype, common_vdevice, like, need_equal_dims, need_floats, need_rank
 
 __all__ = ["attention", "attention_bias"]
@@ -41,7 +41,12 @@ def _inputs(call: Call) -> list[Any]:
     return [query, key, value, bias, attrs["scale"], attrs["causal_mask"]]
 
 
-@operator("nn.attention", takes=_inputs, offer=False)
+_NO_LOOPS: Final = Unsupported(
+    "There is no formula yet; as plain loops, attention would be many times slower."
+)
+
+
+@operator("nn.attention", loops=_NO_LOOPS, takes=_inputs, offer=False)
 def _attention(
     query: TensorType,
     key: TensorType,
@@ -53,14 +58,14 @@ def _attention(
     """softmax(query @ key^T * scale) @ value for each head.
 
     query: float[batch, length, heads, size]; key and value the same, of another length or size of
-    value's heads.  scale: 1 / sqrt(size) if not given.  causal_mask: each element of query sees
-    those of key that are not behind it, counted from the start ("TopLeft") or the end
+    value's heads.  scale: 1 / sqrt(size) if not given.  causal_mask: each element of query attends
+    to those of key up to its own position, counted from the start ("TopLeft") or the end
     ("BottomRight").
     """
     return _attended(query, key, value)
 
 
-@operator("nn.attention_bias", takes=_inputs)
+@operator("nn.attention_bias", loops=_NO_LOOPS, takes=_inputs)
 def attention_bias(
     query: TensorType,
     key: TensorType,
@@ -98,8 +103,10 @@ def attention(
     causal_mask: str | None = None,
     window_size: int | None = None,
 ) -> Call:
-    """softmax(query @ key^T * scale + bias) @ value for each head: a call of "relax.nn.attention",
-    or with a bias of "relax.nn.attention_bias", whose parameters these are."""
+    """softmax(query @ key^T * scale + bias) @ value for each head.
+
+    A call of "relax.nn.attention", or of "relax.nn.attention_bias" if there is a bias; see there.
+    """
     settings = (scale, causal_mask, window_size)
     call: Call
     if bias is None:

@@ -10,7 +10,7 @@ from ..rules import common_dtype, common_vdevice, differ, need_floats, shape_tex
 __all__ = ["cross_entropy_with_logits"]
 
 
-@operator("nn.cross_entropy_with_logits")
+@operator("nn.cross_entropy_with_logits", loops="nn.cross_entropy_with_logits")
 def cross_entropy_with_logits(predictions: TensorType, labels: TensorType) -> Type:
     """The negative sum of ``predictions * labels``, divided by the first dimension if there are
     two: predictions are logarithms of probabilities, labels probabilities.  A tensor of rank 0."""

@@ -1,14 +1,15 @@
-"""Normalization: elements minus their mean, divided by their deviation, scaled and moved."""
+"""Normalization: elements minus their mean, divided by their deviation, scaled and shifted."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type
+from ...ir.arith import simplify
+from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type, int_imm
 from ..kinds import IllValued, Ints
 from ..lowering import is_allocatable, kernel_call
 from ..manipulate import reshape
-from ..registry import CONSTRUCTORS, operator
+from ..registry import CONSTRUCTORS, Unsupported, operator
 from ..rules import (
     axes_of,
     axis_of,
@@ -22,7 +23,7 @@ from ..rules import (
     shape_text,
 )
 
-__all__ = ["batch_norm", "layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
 def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) -> TensorType:
@@ -55,7 +56,7 @@ def _axes_from_front(call: Call) -> list[Any]:
     return [*call.args, *attrs.values()]
 
 
-@operator("nn.layer_norm", takes=_axes_from_front)
+@operator("nn.layer_norm", loops="nn.layer_norm", takes=_axes_from_front)
 def layer_norm(
     data: TensorType,
     gamma: TensorType,
@@ -66,12 +67,12 @@ def layer_norm(
     scale: bool = True,
 ) -> Type:
     """``(data - mean) / sqrt(variance + epsilon) * gamma + beta`` with mean and variance over axes;
-    gamma and beta have the shape of these.  Without `scale` there is no gamma in it, without
-    `center` no beta."""
+    gamma and beta have the shape of these.  Without `scale`, gamma is ignored; without `center`,
+    beta is."""
     return _normalized(data, axes, gamma=gamma, beta=beta)
 
 
-@operator("nn.rms_norm", takes=_axes_from_front)
+@operator("nn.rms_norm", loops="nn.rms_norm", takes=_axes_from_front)
 def rms_norm(
     data: TensorType, weight: TensorType, axes: Ints = (-1,), epsilon: float = 1e-05
 ) -> Type:
@@ -80,8 +81,42 @@ def rms_norm(
     return _normalized(data, axes, weight=weight)
 
 
+@operator(
+    "nn.group_norm",
+    takes=_axes_from_front,
+    loops=Unsupported("There is no formula yet for a mean over a part of an axis."),
+)
+def group_norm(
+    data: TensorType,
+    gamma: TensorType,
+    beta: TensorType,
+    num_groups: int,
+    channel_axis: int,
+    axes: Ints,
+    epsilon: float = 1e-05,
+    center: bool = True,
+    scale: bool = True,
+) -> Type:
+    """``(data - mean) / sqrt(variance + epsilon) * gamma + beta``, with mean and variance over axes
+    and the channels of a group; the channels, along `channel_axis`, form `num_groups` groups of
+    equal size.  gamma and beta have an element for each channel.  Without `scale`, gamma is
+    ignored; without `center`, beta is."""
+    channels = axis_of("channel_axis", channel_axis, data.ndim)
+    if channels in axes_of("axes", axes, data.ndim):
+        raise IllValued(f"axes: expected axes other than channel_axis {channels}, got {list(axes)}")
+    if num_groups < 1:
+        raise IllValued(f"num_groups: expected at least 1, got {num_groups}")
+    _normalized(data, (channel_axis,), gamma=gamma, beta=beta)
+    if data.dims is not None and differ(simplify(data.dims[channels] % num_groups), int_imm(0)):
+        raise IllValued(
+            f"num_groups: expected a divisor of the {data.dims[channels]} channels, got "
+            f"{num_groups}"
+        )
+    return data
+
+
 def _lower_batch_norm(builder: Any, call: Call) -> Expr:
-    """The kernel normalizes by given means and variances; in training they are the batch's."""
+    """The kernel takes means and variances; in training they are computed from the batch."""
     data, gamma, beta, mean, variance = call.args
     attrs, normal_ty = call.attrs, call.ty.fields[0]
     if not is_allocatable(normal_ty):
@@ -111,7 +146,12 @@ def _lower_batch_norm(builder: Any, call: Call) -> Expr:
     )
 
 
-@operator("nn.batch_norm", kernel="nn.batch_norm", lower=_lower_batch_norm)
+@operator(
+    "nn.batch_norm",
+    kernel="nn.batch_norm",
+    lower=_lower_batch_norm,
+    loops=Unsupported("There is no formula yet for its three results."),
+)
 def batch_norm(
     data: TensorType,
     gamma: TensorType,
@@ -128,8 +168,8 @@ def batch_norm(
     """data, normalized for each index of an axis, and the moving mean and variance, as a tuple.
 
     ``(data - mean) / sqrt(variance + epsilon) * gamma + beta``, with the moving mean and variance,
-    which stay as they are; in training with those of the batch, towards which the moving ones go by
-    `momentum`.
+    which do not change.  In training, with those of the batch, and the moving ones change towards
+    them by `momentum`.
     """
     places = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
     normal = _normalized(data, (axis,), **places)

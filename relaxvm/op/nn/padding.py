@@ -7,24 +7,27 @@ from typing import Literal
 from ...ir.arith import simplify
 from ...ir.expr import TensorType, Type
 from ..kinds import IllValued, Ints
-from ..registry import operator
+from ..registry import Unsupported, operator
 from ..rules import like
 
 __all__ = ["pad"]
 
 
-@operator("nn.pad")
+@operator(
+    "nn.pad",
+    loops=Unsupported("There is no formula yet for the modes that repeat elements of data."),
+)
 def pad(
     data: TensorType,
     pad_width: Ints,
     pad_mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
     pad_value: float = 0.0,
 ) -> Type:
-    """data with more elements around it: ``pad_width[2 * i]`` in front of axis i and
-    ``pad_width[2 * i + 1]`` behind it.
+    """data with additional elements: ``pad_width[2 * i]`` before and ``pad_width[2 * i + 1]`` after
+    those of axis i.
 
-    They are `pad_value`, or taken from data: from its mirror image ("reflect"), its last elements
-    ("replicate"), or its other end ("circular").
+    They are `pad_value`, or elements of data: its mirror image ("reflect"), its outermost elements
+    ("replicate"), or those of its other end ("circular").
     """
     if len(pad_width) % 2 or data.ndim not in (-1, len(pad_width) // 2):
         expected = "two for each axis" if data.ndim == -1 else 2 * data.ndim

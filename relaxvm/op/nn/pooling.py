@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from ...ir.expr import Call, Expr, TensorType, Type
 from ..kinds import Ints
 from ..lowering import is_allocatable, kernel_call
-from ..registry import Constructor, operator
-from ..rules import like, need_floats, need_numbers
+from ..registry import Constructor, Unsupported, operator
+from ..rules import DtypeCheck, like, need_floats, need_numbers
 from ._windows import (
     check_layout,
     check_positive,
@@ -23,27 +22,31 @@ from ._windows import (
 
 __all__: list[str] = []
 
+_NO_LOOPS: Final = Unsupported(
+    "There is no formula yet for windows that extend beyond the image."
+)
+
 _DOC: Final = """{what} of each window, of size `pool_size`, moved along {axes}.
 
-    data: of layout {layout!r}, or as `layout` says; the result has the same, unless `out_layout`
-    says another.  strides and dilation: a number for each spatial axis, or one for all; padding:
-    one for all, one for each axis, or those in front and then those behind.  With `ceil_mode`, the
+    data: of layout {layout!r}, or `layout` if given; the result has the same, unless `out_layout`
+    is given.  strides and dilation: a number for each spatial axis, or one for all; padding: one
+    for all, one for each axis, or those before and then those after each.  With `ceil_mode`, the
     last window may reach beyond the padding.{more}
     """
 
 
 def pool(
-    name: str, spatial: str, what: str, demand: Callable[..., None], more: str, *settings: str
+    name: str, spatial: str, what: str, check: DtypeCheck, more: str, *settings: str
 ) -> Constructor:
     """Register a pool along axes of these letters.
 
     Args:
-        name: of the operator.
+        name: name of the operator.
         spatial: the letters.
-        what: it gives of a window.
-        demand: what the data type has to be.
-        more: what else is to be said of it.
-        settings: attributes that its kernel takes behind those of all.
+        what: names the result of a window, for the documentation.
+        check: checks the data type.
+        more: further documentation.
+        settings: additional attributes, which the kernel takes last.
     """
     axes, default_layout = len(spatial), "NC" + spatial
 
@@ -81,7 +84,7 @@ def pool(
         layout: str,
         out_layout: str,
     ) -> Type:
-        demand(data=data)
+        check(data=data)
         check_positive(pool_size=pool_size, strides=strides, dilation=dilation)
         check_layout("layout", layout, default_layout)
         check_layout("out_layout", out_layout, default_layout)
@@ -115,7 +118,7 @@ def pool(
     rule.__doc__ = _DOC.format(
         what=what, axes=" and ".join(spatial), layout=default_layout, more=more
     )
-    return operator(name, kernel=name, arguments=arguments, lower=lower)(rule)
+    return operator(name, kernel=name, arguments=arguments, lower=lower, loops=_NO_LOOPS)(rule)
 
 
 _COUNT: Final = """  With `count_include_pad`, elements of the

@@ -1,0 +1,23 @@
+"""Support for Apache TVM: its exported libraries, its modules, and a drop-in virtual machine.
+
+`from_tvm` and `VirtualMachine` run programs in the process in which TVM has compiled or loaded
+them; see `relaxvm.contrib.tvm.drop_in`.  Nothing else here needs TVM to be installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .drop_in import VirtualMachine, VMModule, from_tvm
+
+__all__ = ["VMModule", "VirtualMachine", "from_tvm"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: `relaxvm.load` reads libraries of TVM without a virtual machine.
+    if name in __all__:
+        from . import drop_in
+
+        return getattr(drop_in, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

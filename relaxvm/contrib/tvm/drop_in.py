@@ -1,0 +1,437 @@
+"""Run programs that TVM has compiled or loaded in this process.
+
+`from_tvm` creates a VM of relaxvm that runs TVM's kernels::
+
+    vm = relaxvm.from_tvm(tvm.compile(module, "llvm"))
+    vm.main(x)                            # arrays in, arrays out
+
+`VirtualMachine` has the interface of ``tvm.relax.VirtualMachine`` and replaces it::
+
+    vm = relaxvm.contrib.tvm.VirtualMachine(executable, tvm.cpu())
+    vm["main"](x)                         # tensors of TVM in, tensors of TVM out
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ..._core import Closure, VMFunction
+from ...core import ffi
+from ...core.operations import Optimize
+from ...errors import LinkError, MissingExtraError
+from ...executable import VMExecutable
+from ...executable.formats import binary
+from ...isa import FuncKind
+from ...limits import Limits
+from ...messages import describe
+from ...native.functions import native_function
+from ...registry import GLOBAL, Registry
+from ...values import Device, Shape
+from ...vm.allocators import NAIVE_ALLOCATOR, POOLED_ALLOCATOR, MemoryConfig
+from ...vm.calling import Parameters
+from ...vm.linking import Functions
+from ...vm.machine import VirtualMachine as _VirtualMachine
+from .module import ExecutableModule
+from .vm_members import executable_of
+
+__all__ = ["VMModule", "VirtualMachine", "from_tvm"]
+
+_KIND: Final = "relax.VMExecutable"
+_VM_KIND: Final = "relax.VirtualMachine"
+_COMPILED: Final = frozenset({"library", "llvm"})
+"""Kinds of modules whose functions are machine code that TVM has generated."""
+_OF_DEVICES: Final = frozenset(
+    {"cuda", "hexagon", "hip", "metal", "opencl", "rocm", "sdaccel", "vulkan", "webgpu"}
+)
+"""Kinds of modules with code for other devices."""
+
+
+def _tvm() -> Any:
+    try:
+        import tvm
+    except ImportError:
+        raise MissingExtraError(
+            "relaxvm.contrib.tvm: needs the package apache-tvm; install relaxvm[tvm]"
+        ) from None
+    return tvm
+
+
+def from_tvm(
+    executable: Any,
+    device: Device | Sequence[Device] | None = None,
+    memory_cfg: MemoryConfig = None,
+    *,
+    limits: Limits | None = None,
+    functions: Functions = None,
+    optimize: Optimize = True,
+) -> _VirtualMachine:
+    """Create a VM that runs a program compiled by TVM, with TVM's kernels.
+
+    Its functions take and return arrays; they also accept tensors of TVM.  Packed functions are
+    looked up in `functions`, among the compiled kernels, in relaxvm's registry (its builtins
+    replace TVM's) and in TVM's registry, in this order.
+
+    Args:
+        executable: the result of ``tvm.compile`` or ``relax.build``, a module from
+            ``tvm.runtime.load_module``, or a ``tvm.relax.VirtualMachine`` of it, which remains
+            usable.
+        device, memory_cfg, limits, functions, optimize: as in `VirtualMachine`.  TVM's registry
+            counts as a part of the global one.
+
+    Raises:
+        TypeError: `executable` is something else.
+        LinkError: the program has code for other devices or functions in machine code, or packed
+            functions are missing; the message names them.
+        VerifyError, LimitError, ValueError: as `VirtualMachine`.
+    """
+    module = _module_of(executable)
+    program = _bytecode_of(module, limits)
+    kernels = _Kernels(module).of(program, _permitted(functions))
+    return _VirtualMachine(
+        program.with_kernels(kernels),
+        device,
+        memory_cfg,
+        limits=limits,
+        functions=functions,
+        optimize=optimize,
+    )
+
+
+def _permitted(functions: Functions) -> Callable[[str], bool]:
+    """Return a predicate: which names of the global registry `functions` permits."""
+    if functions is None:
+        return lambda name: True
+    if isinstance(functions, (Mapping, Registry)):
+        return lambda name: False
+    return frozenset(functions).__contains__
+
+
+_OURS: Final = (VMExecutable, ExecutableModule, _VirtualMachine)
+
+
+def _module_of(executable: Any) -> Any:
+    """Return the module with the executable, and with kernels that can be called."""
+    expected = "from_tvm: expected a result of tvm.compile, or a module that TVM has loaded"
+    if isinstance(executable, _OURS):
+        raise TypeError(f"{expected}; got {describe(executable)} of relaxvm, which has no need "
+                        f"of it")
+    module = executable
+    if callable(getattr(executable, "jit", None)):
+        _refuse_devices(_tree((executable.mod,)))  # TVM can only load them if there is a driver
+        module = executable.jit()
+    if not hasattr(module, "kind"):
+        module = getattr(executable, "module", None)
+    kind = getattr(module, "kind", None)
+    if kind == _KIND:
+        return module
+    if kind == _VM_KIND and not isinstance(module, VMModule):
+        found = executable_of(module)
+        if found is not None:
+            return found
+        raise TypeError(f"{expected}; got a tvm.relax.VirtualMachine, whose executable cannot be "
+                        f"found here: pass the executable that it was made of")
+    got = describe(executable) if kind is None else f"a module of kind {kind!r}"
+    raise TypeError(f"{expected}, got {got}")
+
+
+def _bytecode_of(module: Any, limits: Limits | None) -> VMExecutable:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "executable"
+        module.write_to_file(str(path), "")
+        return binary.load(path, limits=limits)
+
+
+class _Kernels:
+    """The functions in the modules that an executable's module imports."""
+
+    def __init__(self, module: Any) -> None:
+        self._roots = tuple(module.imports)
+        self._modules = tuple(_tree(self._roots))
+        self._alignments = [_alignment(module) for module in self._modules]
+
+    def of(
+        self, program: VMExecutable, permitted: Callable[[str], bool]
+    ) -> dict[str, Callable[..., Any]]:
+        """Return the packed functions of a program that are TVM's, by name.
+
+        Raises:
+            LinkError: the program has functions that cannot run here.
+        """
+        _refuse_devices(self._modules)
+        _refuse_machine_code(program)
+        found: dict[str, Callable[..., Any]] = {}
+        for info in program.functions:
+            if info.kind != FuncKind.PACKED:
+                continue
+            function = self._compiled(info.name)
+            if function is None and permitted(info.name) and GLOBAL.lookup(info.name) is None:
+                function = _registered(info.name)
+            if function is not None:
+                found[info.name] = function
+        return found
+
+    def _compiled(self, name: str) -> Callable[..., Any] | None:
+        for module, alignment in zip(self._modules, self._alignments, strict=True):
+            if module.implements_function(name):
+                function = module.get_function(name)
+                if module.kind in _COMPILED:
+                    return native_function(function, name, writes=None, alignment=alignment)
+                return ffi.Function(function)
+        return None
+
+
+def _refuse_devices(modules: Iterable[Any]) -> None:
+    kinds = sorted({module.kind for module in modules} & _OF_DEVICES)
+    if kinds:
+        raise LinkError(f"from_tvm: the program has code for other devices, relaxvm runs on the "
+                        f"CPU alone: modules of kind {', '.join(kinds)}")
+
+
+def _tree(modules: Sequence[Any]) -> Iterator[Any]:
+    """Yield modules and their imports, breadth first."""
+    waiting = list(modules)
+    for module in waiting:
+        yield module
+        waiting.extend(module.imports)
+
+
+def _alignment(module: Any) -> int:
+    """Return the alignment in bytes that a module's functions require of tensors: the widest vector
+    that its code may load."""
+    if not module.implements_function("_get_target_string"):
+        return ffi.ALIGNMENT
+    target = json.loads(module.get_function("_get_target_string")())
+    plain = not {"mcpu", "mattr", "cl-opt"} & target.keys()
+    return 16 if plain and target.get("mtriple", "").startswith("x86_64") else ffi.ALIGNMENT
+
+
+def _refuse_machine_code(program: VMExecutable) -> None:
+    names = [info.name for info in program.functions if info.kind == FuncKind.COMPILED]
+    if names:
+        raise LinkError(f"from_tvm: functions in machine code, which needs TVM's VM: "
+                        f"{', '.join(names)}; compile with exec_mode=\"bytecode\"", tuple(names))
+
+
+def _registered(name: str) -> Callable[..., Any] | None:
+    function = _tvm().get_global_func(name, allow_missing=True)
+    return None if function is None else ffi.Function(function)
+
+
+class VirtualMachine:
+    """A VM of relaxvm that takes and returns objects of TVM, like ``tvm.relax.VirtualMachine``.
+
+    Tensors are passed in both directions without a copy.  If a function returns one of its
+    arguments, the result is the same object.  The attribute `vm` is the underlying VM of relaxvm.
+
+    Args:
+        rt_mod: an executable or module, as for `from_tvm`.
+        device: a CPU of TVM, or a list of them.
+        memory_cfg: ``"naive"``, ``"pooled"``, or a dict from devices to `NAIVE_ALLOCATOR` or
+            `POOLED_ALLOCATOR`.
+
+    Raises:
+        MissingExtraError: TVM is not installed.
+        ValueError: `rt_mod` is not an executable, or a device is not a CPU.
+        TypeError: `device` is not a device of TVM.
+        LinkError: as `from_tvm`.
+    """
+
+    NAIVE_ALLOCATOR: Final = NAIVE_ALLOCATOR
+    POOLED_ALLOCATOR: Final = POOLED_ALLOCATOR
+
+    def __init__(self, rt_mod: Any, device: Any, memory_cfg: Any = None) -> None:
+        tvm = _tvm()
+        if not isinstance(rt_mod, (tvm.runtime.Module, tvm.runtime.Executable)):
+            raise ValueError(f"VirtualMachine: expected a tvm.runtime.Module or Executable, got "
+                             f"{describe(rt_mod)}")
+        if isinstance(memory_cfg, dict):
+            memory_cfg = {_device(key): _ALLOCATORS[kind] for key, kind in memory_cfg.items()}
+        self.vm = from_tvm(rt_mod, _devices(device), memory_cfg)
+        self.module = VMModule(self.vm, _module_of(rt_mod).imports)
+        self._given: dict[str, _PassedTensors] = {}
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        """Return the function with a name.
+
+        Raises:
+            AttributeError: there is no such function.
+        """
+        return _Callable(self.vm[key])
+
+    def invoke_closure(self, closure: Any, *args: Any) -> Any:
+        """Call a closure that a function has returned."""
+        return (closure if isinstance(closure, _Callable) else _Callable(closure))(*args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """See `relaxvm.VirtualMachine.save_function`."""
+        given = _PassedTensors()
+        values = given.enter(self._ordered(func_name, args, kwargs))
+        self.vm.save_function(func_name, saved_name, *values, include_return=include_return)
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """See `relaxvm.VirtualMachine.set_input`.  Unknown keywords only print a warning, as in
+        TVM."""
+        given = _PassedTensors()
+        self.vm.set_input(func_name, *given.enter(self._ordered(func_name, args, kwargs)))
+        self._given[func_name] = given
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """See `relaxvm.VirtualMachine.invoke_stateful`."""
+        self.vm.invoke_stateful(func_name)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """See `relaxvm.VirtualMachine.get_outputs`."""
+        return self._given.get(func_name, _PassedTensors()).leave(self.vm.get_outputs(func_name))
+
+    def set_instrument(self, instrument: Any) -> None:
+        """See `relaxvm.VirtualMachine.set_instrument`; a name is looked up in TVM's registry."""
+        if isinstance(instrument, str):
+            instrument = _tvm().get_global_func(instrument)
+        self.vm.set_instrument(None if instrument is None else _instrument(instrument))
+
+    def time_evaluator(self, func_name: str, dev: Any, **options: Any) -> Callable[..., Any]:
+        """See `relaxvm.VirtualMachine.time_evaluator`."""
+        return self.module.time_evaluator(func_name, dev, **options)
+
+    def _ordered(
+        self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Sequence[Any]:
+        if not kwargs:
+            return args
+        info = self.vm._info(func_name)
+        for name in kwargs.keys() - set(info.param_names):
+            print(f'Warning: Keyword argument "{name}" is unused in {func_name}')
+            del kwargs[name]
+        return Parameters(func_name, info.num_args, info.param_names).fill(args, kwargs)
+
+
+class VMModule:
+    """`VirtualMachine.module`: functions by name, and the modules with the kernels."""
+
+    kind = _VM_KIND
+
+    def __init__(self, vm: _VirtualMachine, imports: Sequence[Any]) -> None:
+        self._module = vm.module
+        self.imports = imports
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """See `get_function`."""
+        return self.get_function(name)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """The function of a name, with `query_imports` also those of the imported modules.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        if query_imports and not self._module.implements_function(name):
+            for module in self.imports:
+                if module.implements_function(name, True):
+                    found: Callable[..., Any] = module.get_function(name, True)
+                    return found
+        return _Callable(self._module.get_function(name))
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether `get_function` finds it."""
+        return self._module.implements_function(name) or (
+            query_imports and any(m.implements_function(name, True) for m in self.imports)
+        )
+
+    def time_evaluator(self, func_name: str, dev: Any, **options: Any) -> Callable[..., Any]:
+        """See `relaxvm.VirtualMachine.time_evaluator`."""
+        evaluator = self._module.time_evaluator(func_name, dev, **options)
+        return lambda *args: evaluator(*_PassedTensors().enter(args))
+
+
+_FUNCTIONS: Final = (Closure, VMFunction)
+
+
+class _Callable:
+    """A function of a VM for callers that have objects of TVM."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any) -> Any:
+        given = _PassedTensors()
+        return given.leave(self._function(*given.enter(args)))
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+
+class _PassedTensors:
+    """The tensors passed to a call: a tensor that is returned is the same object of TVM."""
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, tuple[np.ndarray[Any, Any], Any]] = {}
+
+    def enter(self, args: Sequence[Any]) -> list[Any]:
+        """Return the arguments as values of the VM."""
+        return [self._enter(arg) for arg in args]
+
+    def _enter(self, arg: Any) -> Any:
+        if isinstance(arg, _Callable):
+            return arg._function
+        if isinstance(arg, _FUNCTIONS):
+            return arg
+        if ffi.is_sequence(arg):
+            return tuple(map(self._enter, arg))
+        value = ffi.from_ffi(ffi.as_function(arg))
+        if isinstance(value, np.ndarray) and value is not arg:
+            self._tensors[id(value)] = value, arg
+        return value
+
+    def leave(self, value: Any) -> Any:
+        """Return a value of the VM as an object of TVM."""
+        if isinstance(value, np.ndarray):
+            known = self._tensors.get(id(value))
+            if known is not None:
+                return known[1]
+            # A read-only array is a constant of the program, which must not be changed.
+            return ffi.to_ffi(value if value.flags.writeable else value.copy())
+        if isinstance(value, tuple) and not isinstance(value, Shape):
+            return tuple(map(self.leave, value))
+        return _Callable(value) if isinstance(value, _FUNCTIONS) else ffi.to_ffi(value)
+
+
+def _instrument(instrument: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(func: Any, name: str, before: bool, ret: Any, *args: Any) -> Any:
+        given = _PassedTensors()
+        return instrument(func, name, before, given.leave(ret), *map(given.leave, args))
+
+    return hook
+
+
+_ALLOCATORS: Final = {NAIVE_ALLOCATOR: "naive", POOLED_ALLOCATOR: "pooled"}
+
+
+def _devices(device: Any) -> list[Device]:
+    return [_device(item) for item in (device if isinstance(device, (list, tuple)) else [device])]
+
+
+def _device(device: Any) -> Device:
+    if not isinstance(device, _tvm().runtime.Device):
+        raise TypeError(f"VirtualMachine: expected a tvm.runtime.Device or a list of them, got "
+                        f"{describe(device)}")
+    found = Device(device.dlpack_device_type(), device.index)
+    if not found.exist:
+        raise ValueError(f"VirtualMachine: expected a CPU, got {found}, where relaxvm cannot run")
+    return found

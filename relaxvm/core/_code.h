@@ -1,0 +1,76 @@
+/* What translated code refers to: functions, and what single sites remember. */
+#ifndef RELAXVM_CODE_H
+#define RELAXVM_CODE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <numpy/arrayobject.h>
+
+#if NPY_SIZEOF_INTP != 8
+#error "relaxvm needs a 64-bit platform: dimensions and pointers stand in 64-bit code words"
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RVM_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RVM_NOINLINE __attribute__((noinline))
+#else
+#define RVM_LIKELY(x) (x)
+#define RVM_UNLIKELY(x) (x)
+#define RVM_NOINLINE
+#endif
+
+#define RVM_MAX_DIMS 8 /* more dimensions than this take the fallback */
+
+/* Py_INCREF of CPython 3.12 and 3.13 writes half of the counter, and Py_DECREF reads all of it.  Where one
+ * follows the other closely, as here, that stalls the processor for a dozen cycles. */
+static inline void rvm_incref(PyObject *object) {
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+    if (!_Py_IsImmortal(object)) object->ob_refcnt++;
+#else
+    Py_INCREF(object);
+#endif
+}
+
+/* An operand word >= 0 is a register of the frame; a word < 0 counts back from the end of the pool of
+ * constants.  A register that holds NULL reads as None. */
+static inline PyObject *rvm_load(PyObject *const *fp, PyObject *const *pool_end, int64_t word) {
+    PyObject *const *base = word < 0 ? pool_end : fp;
+    PyObject *value = base[word];
+    return RVM_LIKELY(value != NULL) ? value : Py_None;
+}
+
+/* What a site remembers: an object, and the dimensions and memory it was made with. */
+typedef struct {
+    PyObject *object;
+    const void *data;
+    int64_t count;
+    npy_intp dims[RVM_MAX_DIMS];
+} rvm_site;
+
+/* Codes of match_shape and match_prim_value, and of make_shape and make_prim_value. */
+enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
+enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
+
+/* Operations of shape programs, see relaxvm/shape_program.py. */
+enum {
+    RVM_SHAPE_CONST, RVM_SHAPE_LOAD, RVM_SHAPE_STORE, RVM_SHAPE_ADD, RVM_SHAPE_SUB, RVM_SHAPE_MUL,
+    RVM_SHAPE_FLOORDIV, RVM_SHAPE_FLOORMOD, RVM_SHAPE_MIN, RVM_SHAPE_MAX, RVM_SHAPE_EQ,
+    RVM_SHAPE_NE, RVM_SHAPE_LT, RVM_SHAPE_LE, RVM_SHAPE_GT, RVM_SHAPE_GE, RVM_SHAPE_AND,
+    RVM_SHAPE_OR, RVM_SHAPE_NOT, RVM_SHAPE_SELECT, RVM_SHAPE_END
+};
+#define RVM_MAX_STACK 32  /* programs that need more values at once are plain calls, ... */
+#define RVM_MAX_STORES 64 /* ... and so do those with more assignments */
+
+typedef struct rvm_func {
+    int64_t *code;
+    int64_t num_params;
+    int64_t num_registers; /* scratch included */
+    int64_t frame_words;   /* header excluded */
+    PyObject *name;        /* borrowed from the executable */
+    int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
+    int64_t *end;          /* of the code */
+} rvm_func;
+
+#endif

@@ -1,0 +1,64 @@
+"""Translated code: what the translator writes and the loop runs.
+
+Its operations are in ``core/operations.py``.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+cimport numpy as cnp
+
+cdef extern from "_code.h" nogil:
+    ctypedef struct rvm_site:
+        PyObject* object
+        const void* data
+        int64_t count
+        cnp.npy_intp* dims
+
+    ctypedef struct rvm_func:
+        int64_t* code
+        int64_t num_params
+        int64_t num_registers
+        int64_t frame_words
+        PyObject* name
+        int64_t* fallbacks
+        int64_t* end
+
+    enum:
+        RVM_MAX_DIMS
+        RVM_MATCH_IMM
+        RVM_MATCH_ANY
+        RVM_MATCH_SLOT
+        RVM_MAKE_IMM
+        RVM_MAKE_SLOT
+        RVM_SHAPE_END
+        RVM_MAX_STACK
+        RVM_MAX_STORES
+
+cdef enum:
+    NO_ENTRY = -1
+
+
+cdef class Image:
+    cdef int64_t serial         # no two images have the same; 0 is none's
+    cdef int64_t* code
+    cdef rvm_func* funcs
+    cdef PyObject** pool        # begins with NULL
+    cdef PyObject** pool_end
+    cdef int64_t* mark_words    # code word at which an operation starts, ascending ...
+    cdef int64_t* mark_pcs      # ... and the source pc that it comes from
+    cdef int64_t num_marks
+    cdef int64_t* entries       # per source pc the code word to enter it at, or NO_ENTRY
+    cdef rvm_site** sites
+    cdef int64_t num_sites
+    cdef readonly tuple constants   # of the pool, backwards from its end; None for the machine
+    cdef tuple owned            # what else the code refers to
+    cdef readonly object executable
+    cdef const int64_t[::1] instr_data
+    cdef const int64_t[::1] instr_offset
+
+    cdef rvm_func* _func(self, int64_t index) except NULL
+    cdef const int64_t* entry(self, int64_t pc) noexcept
+    cdef int64_t source_pc(self, const int64_t* ip) noexcept
+    cdef tuple argument_values(self, int64_t pc, PyObject** fp)
+    cdef void drop_idle(self) noexcept

@@ -1,0 +1,173 @@
+# cython: auto_pickle=False
+"""Translated code: operations, functions, the pool of constants, and the way back to the source."""
+
+cimport cython
+from cpython.mem cimport PyMem_RawFree
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from libc.stdint cimport int64_t
+
+from ._isa cimport (
+    ARG_CONSTANT,
+    ARG_IMMEDIATE,
+    ARG_KIND,
+    ARG_REGISTER,
+    ARG_VALUE,
+    CALL_ARGS,
+    CALL_ARGS_COUNT,
+    IF_COND,
+    OP_CALL,
+    OP_IF,
+    VM_REGISTER,
+    VOID_REGISTER,
+)
+
+cdef int64_t _num_images = 0
+
+
+@cython.final
+@cython.no_gc_clear  # the pool stays valid; the machine breaks every cycle
+cdef class Image:
+    """An executable as the loop runs it: code, functions, pool and sites.  Belongs to one machine."""
+
+    def __cinit__(self):
+        global _num_images
+        _num_images += 1
+        self.serial = _num_images
+
+    def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.num_sites):
+            Py_XDECREF(self.sites[i].object)
+            PyMem_RawFree(self.sites[i])
+        PyMem_RawFree(self.sites)
+        PyMem_RawFree(self.code)
+        PyMem_RawFree(self.funcs)
+        PyMem_RawFree(self.pool)
+        PyMem_RawFree(self.mark_words)
+        PyMem_RawFree(self.mark_pcs)
+        PyMem_RawFree(self.entries)
+
+    def function(self, int64_t index):
+        """The code of a function, for listings.
+
+        Returns:
+            ``(words, fallbacks, marks)``: its words; how many of them are the main part; and, in
+            order, the position of each operation that begins the code of an instruction, with its pc.
+
+        Raises:
+            IndexError: there is no such function, or it is not a bytecode function.
+        """
+        cdef rvm_func* func = self._func(index)
+        cdef int64_t start = func.code - self.code, end = func.end - self.code, i
+        marks = [(self.mark_words[i] - start, self.mark_pcs[i]) for i in range(self.num_marks)
+                 if start <= self.mark_words[i] < end]
+        words = [func.code[i] for i in range(end - start)]
+        return words, func.fallbacks - func.code, marks
+
+    def entry_of(self, int64_t index, int64_t pc):
+        """The position, from the start of a function's code, at which the instruction at `pc` can be
+        entered.
+
+        The registers of the frame must be as they are before that instruction.  Where the
+        instruction is inside of a fused run, the position is in the run's fallback.
+
+        Raises:
+            IndexError: there is no such bytecode function, or it has no such pc.
+        """
+        cdef rvm_func* func = self._func(index)
+        info = self.executable.functions[index]
+        if not info.start_instr <= pc < info.end_instr:
+            raise IndexError(f"{info.name}: expected a pc from {info.start_instr} to "
+                             f"{info.end_instr - 1}, got {pc}")
+        return self.entry(pc) - func.code
+
+    def source_of(self, int64_t index, int64_t position):
+        """The source pc of the operation that a position in a function's code belongs to.
+
+        Raises:
+            IndexError: there is no such bytecode function, or its code has no such position.
+        """
+        cdef rvm_func* func = self._func(index)
+        if not 0 <= position < func.end - func.code:
+            raise IndexError(f"position: expected less than {func.end - func.code}, got {position}")
+        return self.source_pc(func.code + position)
+
+    def function_at(self, int64_t address):
+        """The index of the function that a word of code points to; None if it points to none."""
+        cdef int64_t index = (address - <int64_t>self.funcs) // <int64_t>sizeof(rvm_func)
+        if 0 <= index < len(self.executable.functions) and <int64_t>(self.funcs + index) == address:
+            return index
+        return None
+
+    def site_at(self, int64_t address):
+        """The number of the site that a word of code points to; None if it points to none."""
+        cdef int64_t i
+        for i in range(self.num_sites):
+            if <int64_t>self.sites[i] == address:
+                return i
+        return None
+
+    cdef rvm_func* _func(self, int64_t index) except NULL:
+        cdef rvm_func* func
+        if 0 <= index < len(self.executable.functions):
+            func = self.funcs + index
+            if func.end > func.code:
+                return func
+        raise IndexError(f"there is no bytecode function {index}")
+
+    cdef const int64_t* entry(self, int64_t pc) noexcept:
+        """Where the instruction at `pc` can be entered, see `entry_of`; NULL if it has no code."""
+        cdef int64_t word = self.entries[pc]
+        return self.code + word if word != NO_ENTRY else NULL
+
+    cdef int64_t source_pc(self, const int64_t* ip) noexcept:
+        """The source pc of the operation that the word at `ip` belongs to."""
+        cdef int64_t word = ip - self.code
+        cdef int64_t low = 0, high = self.num_marks, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.mark_words[middle] <= word:
+                low = middle + 1
+            else:
+                high = middle
+        return self.mark_pcs[low - 1] if low else 0
+
+    cdef tuple argument_values(self, int64_t pc, PyObject** fp):
+        """Values of the arguments of the call at `pc` in the frame at `fp`; empty for other
+        instructions but `if`, which has its condition."""
+        cdef const int64_t* words = &self.instr_data[self.instr_offset[pc]]
+        cdef int64_t i, value, kind
+        cdef list values = []
+        if words[0] == OP_IF:
+            return (_register(fp, words[IF_COND]),)
+        if words[0] != OP_CALL:
+            return ()
+        for i in range(min(words[CALL_ARGS_COUNT], 32)):
+            value = ARG_VALUE(words[CALL_ARGS + i])
+            kind = ARG_KIND(words[CALL_ARGS + i])
+            if kind == ARG_REGISTER:
+                if value == VOID_REGISTER or value == VM_REGISTER:
+                    values.append(None)
+                else:
+                    values.append(_register(fp, value))
+            elif kind == ARG_IMMEDIATE:
+                values.append(value)
+            elif kind == ARG_CONSTANT:
+                values.append(self.executable.constants[value])
+            else:
+                values.append(self.executable.functions[value])
+        return tuple(values)
+
+    cdef void drop_idle(self) noexcept:
+        """Release the objects that sites keep for their next run."""
+        cdef int64_t i
+        cdef PyObject* object
+        for i in range(self.num_sites):
+            object = self.sites[i].object
+            self.sites[i].object = NULL
+            Py_XDECREF(object)
+
+
+cdef object _register(PyObject** fp, int64_t index):
+    return None if fp[index] is NULL else <object>fp[index]

@@ -1,0 +1,617 @@
+/* C helpers of the dispatch loop: operand access, caches and the guards of the quickened builtins.
+ *
+ * A guard never raises.  It returns the result, or says that the operation has to take its fallback:
+ * the call of the builtin's Python reference, which gives the result or raises the error.
+ */
+#ifndef RELAXVM_CORE_IMPL_H
+#define RELAXVM_CORE_IMPL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+#include "_clock.h"
+#include "_code.h"
+#include "_header_impl.h"
+
+/* Of what the loop does for nearly every operation: the loop is so large that the compiler would call
+ * these, which costs a VM call a tenth of its time. */
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_LOOP_INLINE static inline __attribute__((always_inline))
+#else
+#define RVM_LOOP_INLINE static inline
+#endif
+
+/* ---- watches ---------------------------------------------------------------------------------- */
+static RVM_THREAD_LOCAL rvm_watch *rvm_innermost_watch_slot;
+
+static rvm_watch *rvm_innermost_watch(void) { return rvm_innermost_watch_slot; }
+
+/* Enter a run of this thread, within the one that it is in. */
+static inline void rvm_push_watch(rvm_watch *watch) {
+    rvm_watch **innermost = &rvm_innermost_watch_slot;
+    watch->innermost = innermost;
+    watch->outer = *innermost;
+    watch->inner = NULL;
+    if (watch->outer != NULL) watch->outer->inner = watch;
+    *innermost = watch;
+}
+
+/* Leave a run of this thread: the one that was entered last, unless greenlets take turns. */
+static inline void rvm_pop_watch(rvm_watch *watch) {
+    if (watch->outer != NULL) watch->outer->inner = watch->inner;
+    if (watch->inner != NULL) {
+        watch->inner->outer = watch->outer;
+    } else if (*watch->innermost == watch) {
+        *watch->innermost = watch->outer;
+    }
+}
+
+static inline int rvm_likely(int x) { return RVM_LIKELY(x); }
+static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
+
+/* Set when the core is imported. */
+static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape */
+static PyArray_Descr *rvm_int64, *rvm_bool;
+
+/* ---- operands: registers and constants, see _code.h ------------------------------------------ */
+
+/* Store an owned reference.  The old value is released last: its destructor may run any code. */
+static inline void rvm_store(PyObject **cell, PyObject *value) {
+    PyObject *old = *cell;
+    *cell = value;
+    Py_XDECREF(old);
+}
+
+/* The same, for where the old value is likely to be the last reference to a tensor. */
+static inline void rvm_replace(PyObject **cell, PyObject *value) {
+    PyObject *old = *cell;
+    *cell = value;
+    if (old != NULL) rvm_drop(old);
+}
+
+
+static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
+                              const int64_t *words, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = rvm_load(fp, pool_end, words[i]);
+}
+
+RVM_LOOP_INLINE PyObject *rvm_gather_tuple(PyObject **fp, PyObject **pool_end, const int64_t *words,
+                                           int64_t count) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    if (tuple == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(fp, pool_end, words[i]);
+        rvm_incref(value);
+        PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
+    }
+    return tuple;
+}
+
+/* Arguments of a VM function: owned references in the callee's first registers. */
+static inline void rvm_push_args(PyObject **to, PyObject **fp, PyObject **pool_end,
+                                 const int64_t *words, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        PyObject **base = words[i] < 0 ? pool_end : fp;
+        PyObject *value = base[words[i]];
+        if (value != NULL) rvm_incref(value);
+        to[i] = value;
+    }
+}
+
+RVM_LOOP_INLINE void rvm_clear_registers(PyObject **fp, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = fp[i];
+        if (value != NULL) {
+            fp[i] = NULL;
+            rvm_drop(value);
+        }
+    }
+}
+
+static inline void rvm_reset_tuple_item(PyObject *tuple, Py_ssize_t index) {
+    PyObject *old = PyTuple_GET_ITEM(tuple, index);
+    Py_INCREF(Py_None);
+    PyTuple_SET_ITEM(tuple, index, Py_None);
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)tuple)->ob_hash = -1; /* it may have been computed */
+#endif
+    Py_DECREF(old);
+}
+
+/* ---- truth ---------------------------------------------------------------------------------- */
+/* Condition of `if`: 1, 0, or -1 where the value is not an integer or a bool, or where its
+ * __bool__ raised (then with the exception). */
+RVM_LOOP_INLINE int rvm_truth(PyObject *value) {
+    if (value == Py_True) return 1;
+    if (value == Py_False) return 0;
+    if (PyLong_CheckExact(value)) {
+#if PY_VERSION_HEX >= 0x030C0000
+        return (((PyLongObject *)value)->long_value.lv_tag & 3) != 1;
+#else
+        return Py_SIZE(value) != 0;
+#endif
+    }
+    if (PyLong_Check(value) || PyArray_IsScalar(value, Bool) || PyArray_IsScalar(value, Integer)) {
+        return PyObject_IsTrue(value);
+    }
+    return -1;
+}
+
+/* vm.builtin.read_if_cond: 1, 0, or -1 to take the fallback. */
+static inline int rvm_read_cond(PyObject *value) {
+    if (value == Py_True) return 1;
+    if (value == Py_False) return 0;
+    if (PyArray_CheckExact(value)) {
+        PyArrayObject *array = (PyArrayObject *)value;
+        int nd = PyArray_NDIM(array);
+        if (nd == 0 && PyArray_DESCR(array) == rvm_bool) return *(const int8_t *)PyArray_DATA(array) != 0;
+        if ((nd == 0 || (nd == 1 && PyArray_DIM(array, 0) > 0)) && PyArray_ISBEHAVED_RO(array)) {
+            const void *p = PyArray_DATA(array);
+            switch (PyArray_TYPE(array)) {
+                case NPY_BOOL: case NPY_BYTE: case NPY_UBYTE: return *(const int8_t *)p != 0;
+                case NPY_SHORT: case NPY_USHORT: return *(const int16_t *)p != 0;
+                case NPY_INT: case NPY_UINT: return *(const int *)p != 0;
+                case NPY_LONG: case NPY_ULONG: return *(const long *)p != 0;
+                case NPY_LONGLONG: case NPY_ULONGLONG: return *(const long long *)p != 0;
+                default: return -1;
+            }
+        }
+        return -1;
+    }
+    return PyLong_CheckExact(value) ? rvm_truth(value) : -1;
+}
+
+/* ---- shapes --------------------------------------------------------------------------------- */
+static inline void *rvm_array_data(PyObject *array) {
+    return PyArray_DATA((PyArrayObject *)array);
+}
+
+static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
+    PyObject *shape = rvm_shape_type->tp_alloc(rvm_shape_type, (Py_ssize_t)count);
+    if (shape == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *dim = PyLong_FromSsize_t(dims[i]);
+        if (dim == NULL) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(shape, (Py_ssize_t)i, dim);
+    }
+    return shape;
+}
+
+/* A new Shape of these dimensions, for the site to remember.  The garbage collector may run here, and
+ * it may run any code, so the array that the dimensions belong to may change: they are copied first. */
+static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    npy_intp copy[RVM_MAX_DIMS];
+    for (int64_t i = 0; i < count; i++) copy[i] = dims[i];
+    PyObject *shape = rvm_new_shape(count, copy);
+    if (shape == NULL) return NULL;
+    memcpy(site->dims, copy, (size_t)count * sizeof(npy_intp));
+    site->count = count;
+    rvm_incref(shape);
+    rvm_store(&site->object, shape);
+    return shape;
+}
+
+/* A Shape of these dimensions: the site's last one if it is equal. */
+static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    PyObject *shape = site->object;
+    if (shape == NULL || site->count != count) return rvm_remember_shape(site, count, dims);
+    for (int64_t i = 0; i < count; i++)
+        if (site->dims[i] != dims[i]) return rvm_remember_shape(site, count, dims);
+    rvm_incref(shape);
+    return shape;
+}
+
+/* A dimension; -1 with an exception if it does not fit. */
+static inline Py_ssize_t rvm_dim(PyObject *dim) {
+#if PY_VERSION_HEX >= 0x030C0000
+    if (RVM_LIKELY(PyLong_CheckExact(dim) && PyUnstable_Long_IsCompact((PyLongObject *)dim)))
+        return PyUnstable_Long_CompactValue((PyLongObject *)dim);
+#else
+    if (RVM_LIKELY(PyLong_CheckExact(dim) && Py_SIZE(dim) == 1))
+        return (Py_ssize_t)((PyLongObject *)dim)->ob_digit[0];
+#endif
+    return PyLong_AsSsize_t(dim);
+}
+
+/* Dimensions of an exact Shape; false if it is none, or has other than `count` of them (any number
+ * up to RVM_MAX_DIMS when `count` is negative; the number is then left in *found). */
+static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims, int64_t *found) {
+    if (Py_TYPE(shape) != rvm_shape_type) return 0;
+    Py_ssize_t size = PyTuple_GET_SIZE(shape);
+    if (count >= 0 ? size != count : size > RVM_MAX_DIMS) return 0;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        Py_ssize_t dim = rvm_dim(PyTuple_GET_ITEM(shape, i));
+        if (RVM_UNLIKELY(dim == -1 && PyErr_Occurred())) {
+            PyErr_Clear();
+            return 0;
+        }
+        dims[i] = dim;
+    }
+    *found = size;
+    return 1;
+}
+
+/* The words of a shape heap of more than `last_slot` slots, or NULL. */
+static inline int64_t *rvm_heap(PyObject *heap, int64_t last_slot) {
+    if (!PyArray_CheckExact(heap)) return NULL;
+    PyArrayObject *array = (PyArrayObject *)heap;
+    if (PyArray_DESCR(array) != rvm_int64 || PyArray_NDIM(array) != 1 ||
+        !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY) || PyArray_DIM(array, 0) <= last_slot)
+        return NULL;
+    return (int64_t *)PyArray_DATA(array);
+}
+
+static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_t *heap) {
+    switch (code) {
+        case RVM_MATCH_IMM: return dim == value;
+        case RVM_MATCH_STORE: heap[value] = dim; return 1;
+        case RVM_MATCH_SLOT: return heap[value] == dim;
+        default: return 1;
+    }
+}
+
+/* vm.builtin.match_shape on a tensor or Shape.  `last_slot` is the greatest heap slot used or -1. */
+static inline int rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t last_slot,
+                                  int64_t count, const int64_t *pattern) {
+    int64_t *heap = NULL;
+    npy_intp buffer[RVM_MAX_DIMS];
+    const npy_intp *dims = buffer;
+    int64_t found;
+    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return 0;
+    if (PyArray_Check(x)) {
+        if (PyArray_NDIM((PyArrayObject *)x) != count) return 0;
+        dims = PyArray_DIMS((PyArrayObject *)x);
+    } else if (count > RVM_MAX_DIMS || !rvm_shape_dims(x, count, buffer, &found)) {
+        return 0;
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (!rvm_match_dim(dims[i], pattern[2 * i], pattern[2 * i + 1], heap)) return 0;
+    return 1;
+}
+
+/* vm.builtin.make_shape: a new reference, or NULL without an exception to take the fallback. */
+static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, int64_t last_slot,
+                                       int64_t count, const int64_t *pattern) {
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t *heap = NULL;
+    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return NULL;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t value = pattern[2 * i + 1];
+        dims[i] = (npy_intp)(pattern[2 * i] == RVM_MAKE_IMM ? value : heap[value]);
+    }
+    return rvm_site_shape(site, count, dims);
+}
+
+static inline PyObject *rvm_shape_of(rvm_site *site, PyObject *x) {
+    if (!PyArray_Check(x) || PyArray_NDIM((PyArrayObject *)x) > RVM_MAX_DIMS) return NULL;
+    return rvm_site_shape(site, PyArray_NDIM((PyArrayObject *)x), PyArray_DIMS((PyArrayObject *)x));
+}
+
+/* Whether two data types are one.  numpy has one object for each of its own types, but also makes
+ * equal ones, for arrays that were pickled for example. */
+static inline int rvm_same_dtype(const PyArray_Descr *a, const PyArray_Descr *b) {
+    return a == b || (a->type_num == b->type_num && a->byteorder == b->byteorder &&
+                      (a->type_num <= NPY_CLONGDOUBLE || a->type_num == NPY_HALF));
+}
+
+/* vm.builtin.check_tensor_info: `ndim` -1 and `descr` NULL mean any. */
+static inline int rvm_check_tensor(PyObject *x, int64_t ndim, PyArray_Descr *descr) {
+    if (!PyArray_Check(x)) return 0;
+    PyArrayObject *array = (PyArrayObject *)x;
+    return (ndim < 0 || PyArray_NDIM(array) == ndim) &&
+           (descr == NULL || rvm_same_dtype(PyArray_DESCR(array), descr));
+}
+
+static inline int rvm_check_shape(PyObject *x, int64_t ndim) {
+    return Py_TYPE(x) == rvm_shape_type && (ndim < 0 || PyTuple_GET_SIZE(x) == ndim);
+}
+
+static inline int rvm_check_tuple(PyObject *x, int64_t size) {
+    return PyTuple_CheckExact(x) && PyTuple_GET_SIZE(x) == size;
+}
+
+/* A scalar of Python, as check_prim_value_info takes it. */
+static inline int rvm_check_prim(PyObject *x, int64_t floats) {
+    return PyLong_CheckExact(x) || PyBool_Check(x) || (floats && PyFloat_CheckExact(x));
+}
+
+/* A scalar for match_prim_value / make_prim_value. */
+static inline int rvm_exact_int64(PyObject *value, int64_t *out) {
+    if (!PyLong_CheckExact(value)) return 0;
+    int overflow;
+    long long got = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return 0;
+    *out = (int64_t)got;
+    return 1;
+}
+
+static inline int rvm_match_prim(PyObject *x, PyObject *heap_object, int64_t code, int64_t value) {
+    int64_t scalar, *heap = NULL;
+    int uses_heap = code != RVM_MATCH_IMM && code != RVM_MATCH_ANY;
+    if (!rvm_exact_int64(x, &scalar)) return 0;
+    if ((heap = rvm_heap(heap_object, uses_heap ? value : -1)) == NULL) return 0;
+    return rvm_match_dim(scalar, code, value, heap);
+}
+
+static inline PyObject *rvm_make_prim(PyObject *heap_object, int64_t code, int64_t value) {
+    int64_t *heap = rvm_heap(heap_object, code == RVM_MAKE_IMM ? -1 : value);
+    if (heap == NULL) return NULL;
+    return PyLong_FromLongLong((long long)(code == RVM_MAKE_IMM ? value : heap[value]));
+}
+
+/* ---- shape programs -------------------------------------------------------------------------- */
+/* Whether a + b, a - b and a * b fit; the result is in *out if so. */
+#if defined(__GNUC__) || defined(__clang__)
+#define rvm_add_fits(a, b, out) (!__builtin_add_overflow(a, b, out))
+#define rvm_sub_fits(a, b, out) (!__builtin_sub_overflow(a, b, out))
+#define rvm_mul_fits(a, b, out) (!__builtin_mul_overflow(a, b, out))
+#else
+static inline int rvm_add_fits(int64_t a, int64_t b, int64_t *out) {
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) return 0;
+    *out = a + b;
+    return 1;
+}
+static inline int rvm_sub_fits(int64_t a, int64_t b, int64_t *out) {
+    if (b > 0 ? a < INT64_MIN + b : a > INT64_MAX + b) return 0;
+    *out = a - b;
+    return 1;
+}
+static inline int rvm_mul_fits(int64_t a, int64_t b, int64_t *out) {
+    if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a)
+              : (b > 0 ? a < INT64_MIN / b : a != 0 && b < INT64_MAX / a))
+        return 0;
+    *out = a * b;
+    return 1;
+}
+#endif
+
+/* a // b and a % b of Python, for b other than 0, and not of INT64_MIN // -1. */
+static inline int64_t rvm_floordiv(int64_t a, int64_t b) {
+    int64_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static inline int64_t rvm_floormod(int64_t a, int64_t b) {
+    int64_t rest = b == -1 ? 0 : a % b;
+    return rest + (rest != 0 && (rest < 0) != (b < 0) ? b : 0);
+}
+
+/* relaxvm.builtin.compute_shape.  The words have been checked; if one of the operations cannot be
+ * done, the slots that have been assigned to get their old values back. */
+static int rvm_compute_shape(PyObject *heap_object, int64_t last_slot, const int64_t *words) {
+    int64_t stack[RVM_MAX_STACK + 1], changed[RVM_MAX_STORES], old[RVM_MAX_STORES];
+    int64_t *top = stack; /* the last value; stack[0] is none */
+    int64_t *heap = rvm_heap(heap_object, last_slot);
+    int stores = 0;
+    if (heap == NULL) return 0;
+    for (;;) {
+        switch (*words++) {
+            case RVM_SHAPE_CONST: *++top = *words++; break;
+            case RVM_SHAPE_LOAD: *++top = heap[*words++]; break;
+            case RVM_SHAPE_STORE:
+                changed[stores] = *words++;
+                old[stores] = heap[changed[stores]];
+                heap[changed[stores++]] = *top--;
+                break;
+            case RVM_SHAPE_ADD:
+                if (!rvm_add_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_SUB:
+                if (!rvm_sub_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_MUL:
+                if (!rvm_mul_fits(top[-1], top[0], &top[-1])) goto undo;
+                top--;
+                break;
+            case RVM_SHAPE_FLOORDIV:
+                if (top[0] == 0 || (top[0] == -1 && top[-1] == INT64_MIN)) goto undo;
+                top[-1] = rvm_floordiv(top[-1], top[0]);
+                top--;
+                break;
+            case RVM_SHAPE_FLOORMOD:
+                if (top[0] == 0) goto undo;
+                top[-1] = rvm_floormod(top[-1], top[0]);
+                top--;
+                break;
+            case RVM_SHAPE_MIN: top--; if (top[1] < top[0]) top[0] = top[1]; break;
+            case RVM_SHAPE_MAX: top--; if (top[1] > top[0]) top[0] = top[1]; break;
+            case RVM_SHAPE_EQ: top--; top[0] = top[0] == top[1]; break;
+            case RVM_SHAPE_NE: top--; top[0] = top[0] != top[1]; break;
+            case RVM_SHAPE_LT: top--; top[0] = top[0] < top[1]; break;
+            case RVM_SHAPE_LE: top--; top[0] = top[0] <= top[1]; break;
+            case RVM_SHAPE_GT: top--; top[0] = top[0] > top[1]; break;
+            case RVM_SHAPE_GE: top--; top[0] = top[0] >= top[1]; break;
+            case RVM_SHAPE_AND: top--; top[0] = top[0] != 0 && top[1] != 0; break;
+            case RVM_SHAPE_OR: top--; top[0] = top[0] != 0 || top[1] != 0; break;
+            case RVM_SHAPE_NOT: top[0] = !top[0]; break;
+            case RVM_SHAPE_SELECT: top -= 2; top[0] = top[0] != 0 ? top[1] : top[2]; break;
+            default: return 1; /* RVM_SHAPE_END */
+        }
+    }
+undo:
+    while (stores-- > 0) heap[changed[stores]] = old[stores];
+    return 0;
+}
+
+/* ---- arrays that a site hands out again ------------------------------------------------------
+ * The conditions: only the site holds the array (no register, no result, and no view, which refers to
+ * the array that it was taken from, since the base of that is not an array); only the array holds its
+ * storage; it has no weak references; and shape, data type and flags are unchanged. */
+static inline int rvm_is_idle(PyObject *object, int nd, const npy_intp *dims, PyArray_Descr *descr,
+                              const void *data) {
+    PyArrayObject *array = (PyArrayObject *)object;
+    PyObject *base = PyArray_BASE(array);
+    if (Py_REFCNT(object) != 1 || (base != NULL && Py_REFCNT(base) != 1) ||
+        ((PyArrayObject_fields *)array)->weakreflist != NULL ||
+        PyArray_DESCR(array) != descr || PyArray_NDIM(array) != nd ||
+        PyArray_DATA(array) != data || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY))
+        return 0;
+    for (int i = 0; i < nd; i++)
+        if (PyArray_DIM(array, i) != dims[i]) return 0;
+    return 1;
+}
+
+/* A zeroed int64[slots] at a multiple of 64 bytes, which compiled kernels may ask for. */
+static PyObject *rvm_new_heap(npy_intp slots) {
+    const npy_intp more = 64 / (npy_intp)sizeof(int64_t) - 1;
+    npy_intp room = slots + more;
+    PyObject *memory = PyArray_ZEROS(1, &room, NPY_INT64, 0);
+    if (memory == NULL) return NULL;
+    char *data = PyArray_BYTES((PyArrayObject *)memory);
+    data += -(uintptr_t)data & 63;
+    PyObject *heap = PyArray_SimpleNewFromData(1, &slots, NPY_INT64, data);
+    if (heap == NULL) {
+        Py_DECREF(memory);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)heap, memory) < 0) {
+        Py_DECREF(heap);
+        return NULL;
+    }
+    return heap;
+}
+
+/* vm.builtin.alloc_shape_heap: zeroed int64[slots]. */
+static inline PyObject *rvm_site_heap(rvm_site *site, npy_intp slots) {
+    PyObject *heap = site->object;
+    if (heap != NULL && rvm_is_idle(heap, 1, &slots, rvm_int64, site->data)) {
+        memset(PyArray_DATA((PyArrayObject *)heap), 0, (size_t)slots * sizeof(int64_t));
+        rvm_incref(heap);
+        return heap;
+    }
+    heap = rvm_new_heap(slots);
+    if (heap == NULL) return NULL;
+    if (site->object == NULL || Py_REFCNT(site->object) == 1) {
+        site->data = PyArray_DATA((PyArrayObject *)heap);
+        rvm_incref(heap);
+        rvm_store(&site->object, heap);
+    }
+    return heap;
+}
+
+/* Bytes of so many items; false if a dimension is negative, or if strides of such an array, for which
+ * dimensions of 0 count as 1, do not fit. */
+static inline int rvm_bytes(int64_t itemsize, int64_t rank, const npy_intp *dims, int64_t *bytes) {
+    int64_t total = itemsize, any = 1;
+    for (int64_t i = 0; i < rank; i++) {
+        int64_t dim = dims[i];
+        if (dim < 0 || !rvm_mul_fits(total, dim != 0 ? dim : 1, &total)) return 0;
+        any &= dim != 0;
+    }
+    *bytes = any ? total : 0;
+    return 1;
+}
+
+/* vm.builtin.reshape of a contiguous array to a Shape of as many elements: a view of it.  A new
+ * reference, or NULL, perhaps with an exception. */
+static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    npy_intp dims[RVM_MAX_DIMS];
+    int64_t rank, bytes;
+    if (!PyArray_CheckExact(x) || !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY)) return NULL;
+    if (!rvm_shape_dims(shape, -1, dims, &rank)) return NULL;
+    if (!rvm_bytes(PyArray_ITEMSIZE(array), rank, dims, &bytes)) return NULL;
+    if (bytes == 0 || bytes != PyArray_NBYTES(array)) return NULL;
+    PyObject *base = PyArray_BASE(array); /* views refer to what owns the memory, as numpy's do */
+    if (base == NULL || !PyArray_CheckExact(base)) base = x;
+    return rvm_new_array(base, (char *)PyArray_DATA(array), (int)rank, dims, PyArray_DESCR(array), 1);
+}
+
+/* ---- calls -----------------------------------------------------------------------------------
+ * A Python function is called through its own pointer: PyObject_Vectorcall would look up the thread
+ * and check the result first, which only foreign C code makes worth while. */
+static inline PyObject *rvm_vectorcall(PyObject *callee, PyObject **args, int64_t count) {
+    size_t nargsf = (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (RVM_LIKELY(PyFunction_Check(callee)))
+        return ((PyFunctionObject *)callee)->vectorcall(callee, args, nargsf, NULL);
+    return PyObject_Vectorcall(callee, args, nargsf, NULL);
+}
+
+/* ---- frames ----------------------------------------------------------------------------------
+ * A frame is a run of words in a chunk: a header of RVM_HEADER words, the registers, one scratch
+ * register for discarded results, one spare word (vectorcall may borrow the word before the
+ * arguments), and room for the arguments of the widest call.  Chunks are linked and never move,
+ * since callees hold pointers into them.
+ */
+enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
+
+typedef struct rvm_chunk {
+    struct rvm_chunk *previous;
+    rvm_watch watch; /* of the run, in its first chunk */
+    PyObject **end;
+    int64_t words;
+    PyObject *memory[1];
+} rvm_chunk;
+
+#define RVM_FIRST_CHUNK 1000
+#define RVM_KEPT_CHUNKS 16
+
+static rvm_chunk *rvm_idle_chunks; /* of RVM_FIRST_CHUNK words; guarded by the GIL */
+static int rvm_num_idle_chunks;
+
+static inline rvm_chunk *rvm_new_chunk(rvm_chunk *previous, int64_t words) {
+    rvm_chunk *chunk;
+    if (words <= RVM_FIRST_CHUNK) {
+        words = RVM_FIRST_CHUNK;
+        if (rvm_idle_chunks != NULL) {
+            chunk = rvm_idle_chunks;
+            rvm_idle_chunks = chunk->previous;
+            rvm_num_idle_chunks--;
+            chunk->previous = previous;
+            return chunk;
+        }
+    }
+    chunk = (rvm_chunk *)PyMem_RawMalloc(sizeof(rvm_chunk) + (size_t)words * sizeof(PyObject *));
+    if (chunk == NULL) return NULL;
+    chunk->previous = previous;
+    chunk->words = words;
+    chunk->end = chunk->memory + words;
+    return chunk;
+}
+
+/* Release a chunk; returns the one before it. */
+static inline rvm_chunk *rvm_drop_chunk(rvm_chunk *chunk) {
+    rvm_chunk *previous = chunk->previous;
+    if (chunk->words == RVM_FIRST_CHUNK && rvm_num_idle_chunks < RVM_KEPT_CHUNKS) {
+        chunk->previous = rvm_idle_chunks;
+        rvm_idle_chunks = chunk;
+        rvm_num_idle_chunks++;
+    } else {
+        PyMem_RawFree(chunk);
+    }
+    return previous;
+}
+
+/* Lay out a frame whose header starts at `base`. */
+static inline PyObject **rvm_push_frame(PyObject **base, const rvm_func *func, PyObject **caller,
+                                        const int64_t *return_ip, int64_t return_dst) {
+    PyObject **fp = base + RVM_HEADER;
+    fp[RVM_RETURN_IP] = (PyObject *)return_ip;
+    fp[RVM_CALLER] = (PyObject *)caller;
+    fp[RVM_FUNC] = (PyObject *)func;
+    fp[RVM_RETURN_DST] = (PyObject *)(intptr_t)return_dst;
+    return fp;
+}
+
+static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end) {
+    if (RVM_UNLIKELY(end - first > 32)) {
+        memset(fp + first, 0, (size_t)(end - first) * sizeof(PyObject *));
+        return;
+    }
+    for (int64_t i = first; i < end; i++) {
+        fp[i] = NULL;
+#if defined(__GNUC__) || defined(__clang__)
+        __asm__("" : "+r"(i)); /* or the loop becomes a call of memset, slow on so few words */
+#endif
+    }
+}
+
+#endif

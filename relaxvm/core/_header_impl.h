@@ -1,0 +1,115 @@
+/* A free list of array headers.
+ *
+ * An array over a storage is a header only: it does not own its elements.  numpy takes some forty
+ * nanoseconds to make and free one, and programs free about as many as they make, so the loop keeps freed
+ * headers for the next array.  A kept header holds its own memory, that of its dimensions, and a reference
+ * to its last data type; the storage is released as usual.
+ *
+ * A header is only kept if there are no other references to it, weak references and buffers included, and
+ * if it is of the kind that `rvm_new_array` makes.
+ */
+#ifndef RELAXVM_HEADER_IMPL_H
+#define RELAXVM_HEADER_IMPL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <numpy/arrayobject.h>
+#include "_code.h"
+
+#define RVM_KEPT_HEADERS 256 /* at most, of each rank */
+
+static PyTypeObject *rvm_storage_type; /* relaxvm.core._storage.Storage; set when the core is imported */
+
+/* Kept headers by rank, a list linked through `data`; guarded by the GIL. */
+static PyArrayObject_fields *rvm_kept_headers[RVM_MAX_DIMS + 1];
+static int rvm_num_kept_headers[RVM_MAX_DIMS + 1];
+
+/* Whether array objects have the layout this file was compiled for.  If a version of numpy adds fields,
+ * nothing is kept. */
+static inline int rvm_knows_headers(void) {
+    return PyArray_Type.tp_basicsize == (Py_ssize_t)sizeof(PyArrayObject_fields);
+}
+
+/* Set the dimensions, strides and flags of a contiguous array. */
+static inline void rvm_lay_out(PyArrayObject_fields *array, const npy_intp *dims, npy_intp step) {
+    int wide = 0, empty = 0; /* numbers of dimensions other than 1, and equal to 0 */
+    for (int i = array->nd - 1; i >= 0; i--) {
+        npy_intp dim = dims[i];
+        array->dimensions[i] = dim;
+        array->strides[i] = step;
+        if (dim != 0) step *= dim;
+        wide += dim != 1;
+        empty += dim == 0;
+    }
+    array->flags = NPY_ARRAY_CARRAY | (wide < 2 || empty ? NPY_ARRAY_F_CONTIGUOUS : 0);
+}
+
+/* A new contiguous, writable array over `data`, or NULL with numpy's exception.  It keeps `base` alive,
+ * which is a storage or an exact array over one.  The caller has checked that dimensions are not negative
+ * and that the size in bytes does not overflow. */
+static inline PyObject *rvm_new_array(PyObject *base, char *data, int nd, const npy_intp *dims,
+                                      PyArray_Descr *descr, int is_aligned) {
+    PyArrayObject_fields *array = rvm_kept_headers[nd];
+    PyObject *made = (PyObject *)array;
+    npy_intp size = PyDataType_ELSIZE(descr);
+    if (RVM_LIKELY(array != NULL && size > 0)) {
+        PyArray_Descr *old = array->descr;
+        rvm_kept_headers[nd] = (PyArrayObject_fields *)array->data;
+        rvm_num_kept_headers[nd]--;
+        array->data = data;
+        rvm_lay_out(array, dims, size);
+        rvm_incref(base);
+        array->base = base;
+        if (old != descr) {
+            rvm_incref((PyObject *)descr);
+            array->descr = descr;
+            Py_DECREF(old);
+        }
+    } else {
+        Py_INCREF(descr); /* stolen */
+        made = PyArray_NewFromDescr(&PyArray_Type, descr, nd, (npy_intp *)dims, NULL, data,
+                                    NPY_ARRAY_CARRAY, NULL);
+        if (made == NULL) return NULL;
+        Py_INCREF(base); /* stolen, also on failure */
+        if (PyArray_SetBaseObject((PyArrayObject *)made, base) < 0) {
+            Py_DECREF(made);
+            return NULL;
+        }
+    }
+    if (RVM_UNLIKELY(!is_aligned)) PyArray_UpdateFlags((PyArrayObject *)made, NPY_ARRAY_ALIGNED);
+    return made;
+}
+
+/* Whether a header may be kept, when its last reference is dropped. */
+static inline int rvm_is_plain_header(const PyArrayObject_fields *array) {
+    PyObject *base = array->base;
+    return base != NULL && (Py_TYPE(base) == rvm_storage_type || PyArray_CheckExact(base)) &&
+           array->weakreflist == NULL && array->_buffer_info == NULL && array->mem_handler == NULL &&
+           !(array->flags & (NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEBACKIFCOPY)) &&
+           array->nd <= RVM_MAX_DIMS && rvm_num_kept_headers[array->nd] < RVM_KEPT_HEADERS;
+}
+
+/* Drop the last reference. */
+static RVM_NOINLINE void rvm_drop_last(PyObject *object) {
+    PyArrayObject_fields *array = (PyArrayObject_fields *)object;
+    if (!PyArray_CheckExact(object) || !rvm_knows_headers() || !rvm_is_plain_header(array)) {
+        Py_DECREF(object);
+        return;
+    }
+    PyObject *base = array->base;
+    array->base = NULL;
+    array->data = (char *)rvm_kept_headers[array->nd];
+    rvm_kept_headers[array->nd] = array;
+    rvm_num_kept_headers[array->nd]++;
+    Py_DECREF(base);
+}
+
+/* Drop a reference.  The caller has cleared the register before: destructors may run this machine. */
+static inline void rvm_drop(PyObject *object) {
+    if (Py_REFCNT(object) == 1)
+        rvm_drop_last(object);
+    else
+        Py_DECREF(object);
+}
+
+#endif

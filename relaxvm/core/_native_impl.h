@@ -1,0 +1,513 @@
+/* C helpers of native functions: Python objects to arguments of the C calling convention, and back.
+ *
+ * The fast path handles the arrays, numbers and None of an ordinary call without an allocation.  All
+ * else takes the fallback in _native.pyx.
+ */
+#ifndef RELAXVM_NATIVE_IMPL_H
+#define RELAXVM_NATIVE_IMPL_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <numpy/arrayobject.h>
+
+#include "_code.h"
+#include "_native.h"
+
+#if defined(__GNUC__) || defined(__clang__)
+#define RVM_COLD __attribute__((noinline, cold))
+/* Let the compiler keep a pointer rather than make it again. */
+#define RVM_KEEP(pointer) __asm__("" : "+r"(pointer))
+#else
+#define RVM_COLD
+#define RVM_KEEP(pointer) ((void)0)
+#endif
+
+/* glibc keeps room for a few words of libraries that are loaded late, which are found without a
+ * call. */
+#if defined(_MSC_VER)
+#define RVM_THREAD_LOCAL __declspec(thread)
+#elif defined(__GLIBC__)
+#define RVM_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+#else
+#define RVM_THREAD_LOCAL __thread
+#endif
+
+#define RVM_STACK_ARGS 16
+
+/* ---- policies --------------------------------------------------------------------------------- */
+
+/* Bytes of all tensors of a call from which the policy "auto" releases the interpreter lock.  Taking
+ * it back waits for other threads of Python, up to their switch interval of 5 ms: worth while for what
+ * runs that long. */
+#define RVM_BIG_CALL (UINT64_C(1) << 20)
+
+/* Whether the kernel is known to write argument i. */
+static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssize_t count) {
+    Py_ssize_t back = count - 1 - i;
+    return (i < 64 && (kernel->writes >> i & 1)) ||
+           (back < 64 && (kernel->writes_last >> (63 - back) & 1));
+}
+
+/* The words of operands that stand in registers, one after the other. */
+static const int64_t rvm_in_a_row[RVM_STACK_ARGS] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                     8, 9, 10, 11, 12, 13, 14, 15};
+
+/* Argument i of a call: an operand of the instruction, or one of `values` where `words` is NULL. */
+static inline PyObject *rvm_argument(PyObject *const *values, PyObject *const *pool_end,
+                                     const int64_t *words, Py_ssize_t i) {
+    return words == NULL ? values[i] : rvm_load(values, pool_end, words[i]);
+}
+
+/* Whether a value is one of the program's constants, which it may also have moved to a register. */
+static RVM_COLD int rvm_is_constant(PyObject *const *pool_end, const PyObject *value) {
+    if (pool_end == NULL) return 0; /* no program calls */
+    for (PyObject *const *entry = pool_end - 1; *entry != NULL; entry--)
+        if (*entry == value) return 1;
+    return 0;
+}
+
+/* Whether argument i has to be writable to be passed as it is.  Of a kernel of which it is not known
+ * what it writes, all are, but for constants of the program, to which it has a right. */
+static inline int rvm_is_exposed(const rvm_kernel *kernel, const PyObject *value,
+                                 PyObject *const *pool_end, const int64_t *words, Py_ssize_t i,
+                                 Py_ssize_t count) {
+    if (!kernel->unsure) return rvm_is_written(kernel, i, count);
+    return (words == NULL || words[i] >= 0) && !rvm_is_constant(pool_end, value);
+}
+
+/* ---- data types ------------------------------------------------------------------------------
+ * An RvmDtype as one number, which is quicker to move: of numpy's own types by their number, and of
+ * those of ml_dtypes, whose numbers are given out as they register, in a second table that the slow
+ * path fills.  0 where the calling convention has no such type. */
+#if NPY_BYTE_ORDER == NPY_LITTLE_ENDIAN
+#define RVM_PACKED(code, bits) ((uint32_t)(code) | (uint32_t)(bits) << 8 | UINT32_C(1) << 16)
+#else
+#define RVM_PACKED(code, bits) ((uint32_t)(code) << 24 | (uint32_t)(bits) << 16 | UINT32_C(1))
+#endif
+
+static const uint32_t rvm_numpy_dtypes[] = {
+    [NPY_BOOL] = RVM_PACKED(RVM_BOOLEAN, 8),
+    [NPY_BYTE] = RVM_PACKED(RVM_SIGNED, 8),
+    [NPY_UBYTE] = RVM_PACKED(RVM_UNSIGNED, 8),
+    [NPY_SHORT] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(short)),
+    [NPY_USHORT] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(short)),
+    [NPY_INT] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(int)),
+    [NPY_UINT] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(int)),
+    [NPY_LONG] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(long)),
+    [NPY_ULONG] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(long)),
+    [NPY_LONGLONG] = RVM_PACKED(RVM_SIGNED, 8 * sizeof(long long)),
+    [NPY_ULONGLONG] = RVM_PACKED(RVM_UNSIGNED, 8 * sizeof(long long)),
+    [NPY_FLOAT] = RVM_PACKED(RVM_FLOAT, 32),
+    [NPY_DOUBLE] = RVM_PACKED(RVM_FLOAT, 64),
+    [NPY_LONGDOUBLE] = RVM_PACKED(RVM_FLOAT, 8 * sizeof(npy_longdouble)),
+    [NPY_CFLOAT] = RVM_PACKED(RVM_COMPLEX, 64),
+    [NPY_CDOUBLE] = RVM_PACKED(RVM_COMPLEX, 128),
+    [NPY_HALF] = RVM_PACKED(RVM_FLOAT, 16),
+};
+
+#define RVM_USER_DTYPES 64
+static uint32_t rvm_user_dtypes[RVM_USER_DTYPES];
+
+static inline uint32_t rvm_dtype_of(const PyArray_Descr *descr) {
+    const unsigned known = sizeof rvm_numpy_dtypes / sizeof rvm_numpy_dtypes[0];
+    unsigned number = (unsigned)descr->type_num;
+    if (RVM_UNLIKELY(descr->byteorder == NPY_OPPBYTE)) return 0;
+    if (RVM_LIKELY(number < known)) return rvm_numpy_dtypes[number];
+    number -= NPY_USERDEF;
+    return number < RVM_USER_DTYPES ? rvm_user_dtypes[number] : 0;
+}
+
+static inline void rvm_learn_dtype(int number, RvmDtype dtype) {
+    if (number >= NPY_USERDEF && number < NPY_USERDEF + RVM_USER_DTYPES)
+        memcpy(&rvm_user_dtypes[number - NPY_USERDEF], &dtype, sizeof dtype);
+}
+
+/* ---- the call in progress -------------------------------------------------------------------- */
+
+/* What a kernel says of its failure. */
+enum { RVM_SAID_WHY = 1, RVM_INTERRUPTED = 2, RVM_RAISED = 4 };
+
+typedef struct rvm_call {
+    struct rvm_call *outer;  /* of the same thread */
+    int said;
+    char *kind;              /* if it said why.  The texts are owned. */
+    char *message;
+} rvm_call;
+
+static RVM_THREAD_LOCAL rvm_call *rvm_current_call;
+
+static char *rvm_copy_text(const char *text) {
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)malloc(size);
+    if (copy != NULL) memcpy(copy, text, size);
+    return copy;
+}
+
+static RVM_COLD void rvm_clear_call(rvm_call *call) {
+    if (call->said & RVM_SAID_WHY) {
+        free(call->kind);
+        free(call->message);
+        call->said &= ~RVM_SAID_WHY;
+    }
+}
+
+static int rvm_set_error(const char *kind, const char *message) {
+    rvm_call *call = rvm_current_call;
+    if (call == NULL) return 0;
+    rvm_clear_call(call);
+    call->kind = rvm_copy_text(kind != NULL ? kind : "");
+    call->message = rvm_copy_text(message != NULL ? message : "");
+    call->said |= RVM_SAID_WHY;
+    return 1;
+}
+
+/* A function of Python that the kernel called has raised an exception, which is set on this thread:
+ * with it the call ends, whatever the kernel returns. */
+static void rvm_set_raised(void) {
+    if (rvm_current_call != NULL) rvm_current_call->said |= RVM_RAISED;
+}
+
+/* Looks at signals, and at the limits of the run: -1 with an exception where the call is to end. */
+static int (*rvm_look)(int64_t at_least);
+
+static int rvm_check_interrupted(void) {
+    rvm_call *call = rvm_current_call;
+    if (call == NULL) return 0;
+    if (!(call->said & (RVM_INTERRUPTED | RVM_RAISED))) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        if (rvm_look(0) != 0) call->said |= RVM_INTERRUPTED;
+        PyGILState_Release(state);
+    }
+    return (call->said & (RVM_INTERRUPTED | RVM_RAISED)) != 0;
+}
+
+static const RvmHost rvm_host = {(uint32_t)sizeof(RvmHost), rvm_set_error, rvm_check_interrupted};
+
+/* ---- arguments -------------------------------------------------------------------------------- */
+
+#define RVM_FEW_DIMS 8
+
+/* What an argument points at. */
+typedef struct {
+    union {
+        RvmTensor tensor;
+        RvmShape shape;
+        RvmBytes bytes;
+    };
+    int64_t dims[RVM_FEW_DIMS];
+    int64_t strides[RVM_FEW_DIMS];
+} rvm_slot;
+
+/* Steps in elements; false if a step is not a whole number of them. */
+static RVM_COLD int rvm_get_strides(PyArrayObject *array, int64_t *strides) {
+    npy_intp size = PyArray_ITEMSIZE(array);
+    for (int i = 0; i < PyArray_NDIM(array); i++) {
+        npy_intp step = PyArray_STRIDE(array, i);
+        if (step % size != 0) return 0;
+        strides[i] = step / size;
+    }
+    return 1;
+}
+
+/* The bytes of a contiguous array without its first dimension, which is 1: the step along that may be
+ * any number. */
+static RVM_NOINLINE uint64_t rvm_bytes_within(PyArrayObject *array) {
+    for (int i = 1; i < PyArray_NDIM(array); i++)
+        if (PyArray_DIM(array, i) != 1)
+            return (uint64_t)PyArray_DIM(array, i) * (uint64_t)PyArray_STRIDE(array, i);
+    return 0;
+}
+
+/* The bytes of a contiguous array, or 0 if it has one element; any number for other arrays. */
+static inline uint64_t rvm_bytes_of(PyArrayObject *array) {
+    if (RVM_UNLIKELY(PyArray_NDIM(array) == 0)) return 0;
+    uint64_t dim = (uint64_t)PyArray_DIM(array, 0);
+    return RVM_LIKELY(dim != 1) ? dim * (uint64_t)PyArray_STRIDE(array, 0) : rvm_bytes_within(array);
+}
+
+static inline void rvm_put_int(RvmAny *arg, int type, int64_t value) {
+    arg->type = type;
+    arg->short_size = 0;
+    arg->as_int = value;
+}
+
+static inline void rvm_put_float(RvmAny *arg, double value) {
+    arg->type = RVM_REAL;
+    arg->short_size = 0;
+    arg->as_float = value;
+}
+
+/* An argument that is not an array; false to take the fallback. */
+static inline int rvm_put_plain(PyObject *value, RvmAny *arg) {
+    if (PyLong_CheckExact(value)) {
+        int overflow;
+        int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        rvm_put_int(arg, RVM_INT, number);
+        return !overflow;
+    }
+    if (PyFloat_CheckExact(value)) {
+        rvm_put_float(arg, PyFloat_AS_DOUBLE(value));
+        return 1;
+    }
+    if (value == Py_True || value == Py_False) {
+        rvm_put_int(arg, RVM_BOOL, value == Py_True);
+        return 1;
+    }
+    if (value == Py_None) {
+        rvm_put_int(arg, RVM_NONE, 0);
+        return 1;
+    }
+    return 0;
+}
+
+/* Give the tensors of a strided kernel their strides; false to take the fallback. */
+static RVM_COLD int rvm_put_strides(PyObject *const *values, PyObject *const *pool_end,
+                                    const int64_t *words, Py_ssize_t count, const RvmAny *args,
+                                    rvm_slot *slots, uint64_t *bytes) {
+    *bytes = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (args[i].type != RVM_TENSOR) continue;
+        PyArrayObject *array = (PyArrayObject *)rvm_argument(values, pool_end, words, i);
+        if (PyArray_NDIM(array) > RVM_FEW_DIMS || !rvm_get_strides(array, slots[i].strides))
+            return 0;
+        slots[i].tensor.strides = slots[i].strides;
+        *bytes += (uint64_t)PyArray_NBYTES(array);
+    }
+    return 1;
+}
+
+/* Arguments as the kernel can take them: arrays as they are, whether it may write to them or not.
+ * The flags that all of these have, see `rvm_suits`, and their bytes; 0 to take the fallback. */
+static inline int rvm_put(const rvm_kernel *kernel, PyObject *const *values,
+                          PyObject *const *pool_end, const int64_t *words, Py_ssize_t count,
+                          RvmAny *args, rvm_slot *slots, uint64_t *bytes) {
+    static const RvmDevice device = {RVM_CPU, 0};
+    static const struct {
+        int32_t type;
+        uint32_t short_size;
+    } head = {RVM_TENSOR, 0};
+    const PyTypeObject *array_type = &PyArray_Type;
+    const PyArray_Descr *descr = NULL;
+    uint32_t dtype = 0;
+    int flags = ~0;
+    uint64_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(values, pool_end, words[i]);
+        RvmTensor *tensor = &slots[i].tensor;
+        if (RVM_UNLIKELY(Py_TYPE(value) != array_type)) {
+            if (!rvm_put_plain(value, &args[i])) return 0;
+            continue;
+        }
+        PyArrayObject *array = (PyArrayObject *)value;
+        if (PyArray_DESCR(array) != descr) { /* the one before has the same, most of the time */
+            descr = PyArray_DESCR(array);
+            dtype = rvm_dtype_of(descr);
+            if (RVM_UNLIKELY(dtype == 0)) return 0;
+        }
+        flags &= PyArray_FLAGS(array);
+        if (RVM_UNLIKELY(((uintptr_t)PyArray_DATA(array) & kernel->misaligned) != 0)) return 0;
+        tensor->data = PyArray_DATA(array);
+        memcpy(&tensor->device, &device, sizeof device);
+        tensor->ndim = PyArray_NDIM(array);
+        memcpy(&tensor->dtype, &dtype, sizeof dtype);
+        tensor->shape = (int64_t *)PyArray_DIMS(array);
+        memset(&tensor->strides, 0, sizeof tensor->strides + sizeof tensor->byte_offset);
+        memcpy(&args[i], &head, sizeof head);
+        args[i].as_tensor = tensor;
+        total += rvm_bytes_of(array);
+    }
+    *bytes = total;
+    if (RVM_UNLIKELY(kernel->strided) &&
+        !rvm_put_strides(values, pool_end, words, count, args, slots, bytes))
+        return 0;
+    return flags;
+}
+
+/* Whether the kernel can take arrays whose common flags are `flags`, as they are. */
+static inline int rvm_suits(const rvm_kernel *kernel, int flags, PyObject *const *values,
+                           PyObject *const *pool_end, const int64_t *words, Py_ssize_t count) {
+    int lacks = kernel->needs & ~flags;
+    if (RVM_LIKELY(lacks == 0)) return 1;
+    if (lacks != NPY_ARRAY_WRITEABLE) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = rvm_argument(values, pool_end, words, i);
+        if (PyArray_CheckExact(value) && !PyArray_ISWRITEABLE((PyArrayObject *)value) &&
+            rvm_is_exposed(kernel, value, pool_end, words, i, count))
+            return 0;
+    }
+    return 1;
+}
+
+/* Call without the interpreter lock.  Another thread may then give an array another shape, which
+ * moves its dimensions: the kernel gets copies.  (With more dimensions than a slot has room for, the
+ * lock is held.) */
+static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                                      Py_ssize_t count, RvmAny *ret) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (args[i].type != RVM_TENSOR) continue;
+        RvmTensor *tensor = &slots[i].tensor;
+        if (tensor->ndim > RVM_FEW_DIMS)
+            return kernel->call(kernel->self, args, (int32_t)count, ret);
+        for (int32_t k = 0; k < tensor->ndim; k++) slots[i].dims[k] = tensor->shape[k];
+        tensor->shape = slots[i].dims;
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    int code = kernel->call(kernel->self, args, (int32_t)count, ret);
+    PyEval_RestoreThread(state);
+    return code;
+}
+
+/* ---- objects ---------------------------------------------------------------------------------- */
+
+/* Objects of TVM's FFI that kernel.h does not name, because no kernel is given one. */
+enum { RVM_ARRAY = 71, RVM_PYTHON_OBJECT = 74, RVM_LIST = 75 };
+
+typedef struct {
+    RvmObject object;
+    const RvmAny *items;
+    int64_t size;
+} RvmArray;
+
+typedef struct {
+    RvmObject object;
+    PyObject *held;
+} RvmPythonObject;
+
+typedef struct {
+    RvmObject object;
+    RvmBytes kind;
+    RvmBytes message;
+    RvmBytes backtrace;  /* the last call first */
+} RvmError;
+
+/* Keep an object. */
+static inline void rvm_retain_object(RvmObject *object) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_fetch_add(&object->counts, 1, __ATOMIC_RELAXED);
+#else
+    (void)object; /* never let go of, see below */
+#endif
+}
+
+/* Let go of an object that a kernel returned. */
+static inline void rvm_release_object(RvmObject *object) {
+#if defined(__GNUC__) || defined(__clang__)
+    const uint64_t weak = UINT64_C(1) << 32;
+    uint64_t before = __atomic_fetch_sub(&object->counts, 1, __ATOMIC_ACQ_REL);
+    if ((uint32_t)before != 1) return;
+    if (object->destroy == NULL) return;
+    if (before == weak + 1) {
+        object->destroy(object, 3);
+        return;
+    }
+    object->destroy(object, 1);
+    if (__atomic_fetch_sub(&object->counts, weak, __ATOMIC_ACQ_REL) >> 32 == 1)
+        object->destroy(object, 2);
+#else
+    (void)object; /* kept: such results need GCC's or Clang's atomics */
+#endif
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* A kernel returned 0 though Python's exception is set. */
+enum { RVM_IGNORED = INT32_MIN };
+
+/* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
+ * says why and is to be cleared. */
+static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                          Py_ssize_t count, uint64_t bytes, RvmAny *ret, rvm_call *call) {
+    int code;
+    rvm_call **current = &rvm_current_call;
+    RVM_KEEP(current); /* looking it up costs as much as an argument */
+    memset(ret, 0, sizeof *ret); /* None */
+    call->outer = *current;
+    call->said = 0;
+    *current = call;
+    if (RVM_UNLIKELY(bytes >= kernel->unlock_from))
+        code = rvm_call_unlocked(kernel, args, slots, count, ret);
+    else
+        code = kernel->call(kernel->self, args, (int32_t)count, ret);
+    *current = call->outer;
+    if (RVM_LIKELY(call->said == 0) || code != 0) return code;
+    if (call->said & (RVM_INTERRUPTED | RVM_RAISED)) {
+        if (ret->type >= RVM_OBJECT && ret->as_object != NULL) rvm_release_object(ret->as_object);
+        return RVM_IGNORED;
+    }
+    rvm_clear_call(call); /* it thought better of it */
+    return 0;
+}
+
+/* For Cython: go on with the exception that is set; take over a new reference. */
+static inline int rvm_reraise(void) { return -1; }
+static inline PyObject *rvm_own(PyObject *made) { return made; }
+
+/* ---- results ---------------------------------------------------------------------------------- */
+
+/* An array over memory that somebody else owns; `strides` in bytes, or NULL if it is contiguous. */
+static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_intp *strides,
+                               void *data) {
+    static char nothing;
+    Py_INCREF(dtype); /* taken over */
+    return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)dtype, ndim, dims, strides,
+                                data != NULL ? data : &nothing, NPY_ARRAY_WRITEABLE, NULL);
+}
+
+/* ---- arrays for others ------------------------------------------------------------------------ */
+
+/* DLPack's DLManagedTensor, and what it points into. */
+typedef struct rvm_export {
+    RvmTensor tensor;
+    void *owner;  /* the array */
+    void (*let_go)(struct rvm_export *);
+    int64_t dims[];
+} rvm_export;
+
+static void rvm_end_export(rvm_export *made) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF((PyObject *)made->owner);
+    PyGILState_Release(state);
+    free(made);
+}
+
+static void rvm_end_capsule(PyObject *capsule) {
+    /* Who takes it over renames the capsule.  An exception that is set while it ends stays set. */
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        rvm_end_export((rvm_export *)PyCapsule_GetPointer(capsule, "dltensor"));
+}
+
+static inline int rvm_is_known(PyArrayObject *array) {
+    return rvm_dtype_of(PyArray_DESCR(array)) != 0;
+}
+
+/* A capsule of DLPack over an array of a known data type whose steps are whole elements. */
+static PyObject *rvm_capsule(PyArrayObject *array) {
+    int ndim = PyArray_NDIM(array);
+    uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
+    rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * (size_t)ndim * sizeof(int64_t));
+    if (made == NULL) return PyErr_NoMemory();
+    made->tensor.data = PyArray_DATA(array);
+    made->tensor.device.type = RVM_CPU;
+    made->tensor.device.index = 0;
+    made->tensor.ndim = ndim;
+    memcpy(&made->tensor.dtype, &dtype, sizeof dtype);
+    made->tensor.shape = made->dims;
+    made->tensor.strides = made->dims + ndim;
+    made->tensor.byte_offset = 0;
+    made->let_go = rvm_end_export;
+    for (int i = 0; i < ndim; i++) made->dims[i] = PyArray_DIM(array, i);
+    if (!rvm_get_strides(array, made->dims + ndim)) {
+        free(made);
+        PyErr_SetString(PyExc_BufferError, "dlpack: the array's steps are not whole elements");
+        return NULL;
+    }
+    made->owner = Py_NewRef((PyObject *)array);
+    PyObject *capsule = PyCapsule_New(made, "dltensor", rvm_end_capsule);
+    if (capsule == NULL) rvm_end_export(made);
+    return capsule;
+}
+
+#endif

@@ -1,0 +1,281 @@
+"""Values and functions of TVM's FFI, the package ``tvm_ffi``, in a process that has loaded it.
+
+Nothing here imports the package: an object of it can only come from a program that did.
+
+=====================  =========================================================================
+a value of the VM      in TVM's FFI
+=====================  =========================================================================
+array                  ``Tensor`` over the same memory
+`Shape`, tuple, dict   ``Shape``, ``Array``, ``Map``
+dtype, `Device`        ``dtype``, ``Device``
+function               ``Function``
+None, numbers, text    themselves
+=====================  =========================================================================
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dtypes import dtype_from_dl, dtype_name
+from ..values import Device, Shape, take_from
+from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
+
+__all__ = [
+    "ALIGNMENT",
+    "Function",
+    "address_of",
+    "as_function",
+    "as_packed",
+    "from_ffi",
+    "is_function",
+    "is_sequence",
+    "object_at",
+    "to_ffi",
+]
+
+ALIGNMENT: Final = 64
+"""Bytes to which TVM aligns tensors, and code that it compiles may rely on."""
+
+_HEAD: Final = 24
+"""Bytes that every object begins with; in a function the address of its code follows."""
+
+
+def is_function(value: object) -> bool:
+    """Whether it is a ``tvm_ffi.Function``."""
+    package = sys.modules.get("tvm_ffi")
+    return package is not None and isinstance(value, package.Function)
+
+
+def address_of(function: Any) -> tuple[int, int]:
+    """Addresses of the code of a ``tvm_ffi.Function`` and of what it takes as ``self``.
+
+    Raises:
+        TypeError: it was defined in Python, and cannot take tensors that are merely lent.
+    """
+    _listen()
+    code = _code_of(function)
+    if code == _code_of(_package().convert(_nothing)):
+        raise TypeError("native_function: a tvm_ffi.Function that was defined in Python is no "
+                        "native code; give it to a VM as it is")
+    return code, function.__chandle__()
+
+
+def _code_of(function: Any) -> int:
+    address = ctypes.c_void_p.from_address(function.__chandle__() + _HEAD).value
+    if address is None:
+        raise TypeError("native_function: a tvm_ffi.Function without code")
+    return address
+
+
+def _nothing() -> None:
+    pass
+
+
+def _package() -> Any:
+    return sys.modules["tvm_ffi"]
+
+
+def _library() -> ctypes.CDLL:
+    """The FFI for C."""
+    library: ctypes.CDLL = _package().libinfo.load_lib_ctypes(
+        "apache-tvm-ffi", "tvm_ffi", "RTLD_GLOBAL"
+    )
+    return library
+
+
+def _listen() -> None:
+    """Have native functions ask TVM's FFI why they have failed."""
+    move = ctypes.cast(_library().TVMFFIErrorMoveFromRaised, ctypes.c_void_p).value
+
+    def exception_of(kind: str, message: str, backtrace: str) -> BaseException:
+        error: BaseException = _package().core.Error(kind, message, backtrace).py_error()
+        return error
+
+    assert move is not None
+    set_error_source(move, exception_of)
+
+
+def as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a program calls for a function: a ``tvm_ffi.Function`` as `Function`, any other as it
+    is."""
+    return Function(function) if is_function(function) else function
+
+
+def as_function(value: Any) -> Any:
+    """A callable of Python as a ``tvm_ffi.Function``, any other object as it is."""
+    package = _package()
+    if callable(value) and not isinstance(value, (type, package.Object, package.Function)):
+        return package.convert(value)
+    return value
+
+
+class Function:
+    """A ``tvm_ffi.Function``, of whatever origin, that takes and gives values of the VM.
+
+    An array is passed as a tensor over the same memory; over a copy if it is not contiguous, or not
+    aligned as TVM's tensors are.  What the function writes to a copy is written back, if the array
+    is writable.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        copies: list[_Copy] = []
+        result = self.function(*[_lend(arg, copies) for arg in args])
+        for array, copy, before in copies:
+            if copy.tobytes() != before:
+                np.copyto(array, copy)
+        return None if result is None else from_ffi(result)
+
+    def __repr__(self) -> str:
+        return f"<Function of TVM: {self.function!r}>"
+
+
+_OBJECT: Final = np.dtype(object).num
+"""Data types of lower numbers are numbers, which numpy exports by itself."""
+
+_Copy = tuple[NDArray[Any], NDArray[Any], bytes]
+"""An array, the copy that is passed in its place, and the bytes that the copy had at first."""
+
+
+def _lend(value: Any, copies: list[_Copy]) -> Any:
+    if type(value) is np.ndarray:
+        if not is_contiguous(value, ALIGNMENT):
+            copy = copy_aligned(value, ALIGNMENT)
+            if value.flags.writeable:
+                copies.append((value, copy, copy.tobytes()))
+            value = copy
+        return _exported(value)
+    if type(value) is tuple:
+        return tuple(_lend(item, copies) for item in value)
+    return to_ffi(value)
+
+
+def _exported(array: NDArray[Any]) -> Any:
+    """An array that TVM's FFI can take."""
+    plain = array.flags.writeable and array.dtype.num < _OBJECT
+    return array if plain else _Exporter(array)
+
+
+class _Exporter:
+    """An array as DLPack's protocol wants to be asked for it.  numpy's own refuses arrays that are
+    read-only and the data types of ml_dtypes."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return to_dlpack(self.array)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def to_ffi(value: Any) -> Any:
+    """A value of the VM as an object of TVM's FFI.
+
+    Raises:
+        TypeError: an array whose data type DLPack does not have.
+    """
+    if type(value) in _PLAIN:
+        return value
+    package = _package()
+    if isinstance(value, np.ndarray):
+        return package.from_dlpack(_exported(value))
+    if isinstance(value, Shape):
+        return package.Shape(tuple(value))
+    if isinstance(value, (tuple, list)):
+        return tuple(map(to_ffi, value))
+    if isinstance(value, dict):
+        return {key: to_ffi(item) for key, item in value.items()}
+    if isinstance(value, np.dtype):
+        return package.dtype(dtype_name(value))
+    if isinstance(value, Device):
+        return package.device(value.type, value.index)
+    if isinstance(value, Function):
+        return value.function
+    if callable(value) and not isinstance(value, (type, package.Object)):
+        return package.convert(lambda *args: to_ffi(value(*map(from_ffi, args))))
+    return value
+
+
+class _Any(ctypes.Structure):
+    """``TVMFFIAny`` with an object in it."""
+
+    _fields_ = (
+        ("type", ctypes.c_int32),
+        ("padding", ctypes.c_uint32),
+        ("object", ctypes.c_void_p),
+    )
+
+
+def object_at(handle: int, type_index: int) -> Any:
+    """The object of TVM's FFI at an address, of a type by its number, as Python has it."""
+    given: list[Any] = []
+    function = _package().convert(given.append)  # what it is called with is made for Python
+    call = _library().TVMFFIFunctionCall
+    call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+    arg, result = _Any(type_index, 0, handle), _Any()
+    call(function.__chandle__(), ctypes.byref(arg), 1, ctypes.byref(result))
+    return given[0]
+
+
+def _is_ffi(value: Any) -> bool:
+    # By name: the package may be in the middle of being imported by another thread.
+    return any(kind.__module__.startswith("tvm_ffi.") for kind in type(value).__mro__)
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether it becomes a tuple."""
+    package = _package()
+    return isinstance(value, (package.Array, package.List, tuple, list)) and not isinstance(
+        value, (Shape, package.Shape)
+    )
+
+
+def from_ffi(value: Any) -> Any:
+    """An object of TVM's FFI as a value of the VM; any other object as it is.
+
+    Raises:
+        TypeError: a tensor that is not in host memory, or whose data type numpy does not have.
+    """
+    if type(value) in _PLAIN:
+        return value
+    package = _package()
+    if isinstance(value, package.Tensor):
+        return array_of(value.__chandle__())
+    if isinstance(value, package.Shape):
+        return Shape(value)
+    if is_sequence(value):
+        return tuple(map(from_ffi, value))
+    if isinstance(value, (package.Map, package.Dict)):
+        return {from_ffi(key): from_ffi(item) for key, item in value.items()}
+    if isinstance(value, package.dtype):
+        return dtype_from_dl(value.type_code, value.bits, value.lanes)
+    if isinstance(value, package.Device):
+        return Device(value.dlpack_device_type(), value.index)
+    if isinstance(value, package.Function):
+        return Function(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    return value
+
+
+take_from(_is_ffi, from_ffi)

@@ -1,0 +1,277 @@
+"""Listings of translated code: the operations that the dispatch loop runs for a function."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from ..dtypes import dtype_name
+from ..executable import shape_program
+from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
+from ..isa import Opcode
+from ..messages import describe, readable
+from ..values import Shape
+from .operations import BY_CODE, Operand, OperandKind, Operation
+
+if TYPE_CHECKING:
+    from ._code import Image
+
+__all__ = ["FunctionName", "Register", "Row", "TranslatedFunction"]
+
+
+class Register(int):
+    """An operand that is a register of the frame."""
+
+    def __repr__(self) -> str:
+        return f"%{int(self)}"
+
+
+class FunctionName(str):
+    """An operand that is a function, by its name in the function table."""
+
+    def __repr__(self) -> str:
+        return f"f[{readable(str(self))}]"
+
+
+class _Special:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+MACHINE: Final = _Special("%vm")
+SCRATCH: Final = _Special("%scratch")
+"""The register after those of the source: results that are discarded go there."""
+
+
+class Row(NamedTuple):
+    """An operation of a function's code.
+
+    Attributes:
+        position: of its first word, from the start of the function's code.
+        pc: of the instruction that it comes from; of a fused run, of the first.
+        is_fallback: whether it stands in a fallback, not in the main part.
+        operation: its row of the table.
+        values: its operands by name.  Registers are `Register`, functions `FunctionName`, constants
+            the values themselves, distances and fallbacks the position that they lead to, the tail
+            a tuple.
+    """
+
+    position: int
+    pc: int
+    is_fallback: bool
+    operation: Operation
+    values: Mapping[str, Any]
+
+    def operands(self) -> dict[str, str]:
+        """The operands as text, without counts."""
+        kinds = {operand.name: operand.kind for operand in self.operation.operands}
+        tail = self.operation.tail
+        found = {name: _text(kind, self.values[name]) for name, kind in kinds.items()}
+        if tail is not None:
+            items = ", ".join(_text(tail.kind, item) for item in self.values[tail.name])
+            found[tail.name] = f"({items})"
+        return found
+
+    def __str__(self) -> str:
+        texts = self.operands()
+        fallback = texts.pop("fallback", "")
+        line = f"{self.operation.name:<17} {' '.join(f'{k}={v}' for k, v in texts.items())}"
+        return f"{line.rstrip()}  fallback {fallback}" if fallback else line.rstrip()
+
+
+class TranslatedFunction(Sequence[Row]):
+    """The operations that run for a function, in the order of its code: ``vm["main"].translated``.
+
+    The main part comes first, in the order of the source, then the fallbacks of its operations.
+    ``str()`` gives a listing.
+
+    Attributes:
+        name: of the function.
+        rows: the operations.
+        entries: per pc of the function the position at which that instruction can be entered, with
+            registers as they are before it.  Where the instruction is inside of a fused run, the
+            position is in the run's fallback.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        index: int,
+        callables: Sequence[Callable[..., Any] | None],
+        objects: Iterable[Any],
+    ) -> None:
+        """Read the code of a function.
+
+        Args:
+            image: the translated executable.
+            index: of the function in the function table.
+            callables: per entry of the function table what a packed function calls.
+            objects: what else the code may point to: allocators and ufuncs.
+        """
+        info = image.executable.functions[index]
+        self.name = info.name
+        self.entries = {
+            pc: image.entry_of(index, pc) for pc in range(info.start_instr, info.end_instr)
+        }
+        self.rows = tuple(_Reader(image, index, callables, objects).rows())
+        self._header = (f"{_count(info.num_args, 'parameter')}, "
+                        f"{_count(info.register_file_size, 'register')}")
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        lines = [f"@{readable(self.name)}: {self._header}"]
+        width = len(str(self.rows[-1].position))
+        pc_width = len(str(max(self.entries)))
+        in_fallback = False
+        for row in self.rows:
+            if row.is_fallback and not in_fallback:
+                lines.append("fallbacks:")
+                in_fallback = True
+            lines.append(f"{row.position:>{width + 2}}  pc {row.pc:<{pc_width}}  {row}")
+        return "\n".join([*lines, ""])
+
+    __repr__ = __str__
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+class _Reader:
+    """Reads the words of a function's code."""
+
+    def __init__(
+        self,
+        image: Image,
+        index: int,
+        callables: Sequence[Callable[..., Any] | None],
+        objects: Iterable[Any],
+    ) -> None:
+        executable = image.executable
+        self.image = image
+        self.executable = executable
+        self.scratch = executable.functions[index].register_file_size
+        self.words, self.num_main, self.marks = image.function(index)
+        self.objects = {id(value): value for value in (*executable.constants, *objects)}
+        self.names: dict[int, FunctionName] = {}
+        for info, function in zip(executable.functions, callables, strict=True):
+            if function is not None:
+                self.names.setdefault(id(function), FunctionName(info.name))
+
+    def rows(self) -> Iterator[Row]:
+        at = 0
+        while at < len(self.words):
+            if at == self.num_main - 1:
+                at += 1  # the word that ends the main part
+                continue
+            operation = BY_CODE[self.words[at]]
+            pc = self.marks[bisect_right(self.marks, at, key=lambda mark: mark[0]) - 1][1]
+            values, length = self._values(operation, at, pc)
+            yield Row(at, pc, at >= self.num_main, operation, values)
+            at += length
+
+    def _values(self, operation: Operation, start: int, pc: int) -> tuple[dict[str, Any], int]:
+        positions = operation.positions()
+        values = {
+            operand.name: self._value(operand, start, start + positions[operand.name], pc)
+            for operand in operation.operands
+        }
+        length = operation.fixed_words
+        if operation.tail is not None:
+            size = operation.tail.words
+            count = self.words[start + positions["count"]]
+            first = start + length
+            if operation.tail.kind is OperandKind.STEP:
+                program = self.words[first : first + count - 1]  # without the word that ends it
+                items: tuple[Any, ...] = (shape_program.text(program),)
+            else:
+                items = tuple(
+                    self._value(operation.tail, start, first + i * size, pc) for i in range(count)
+                )
+            values[operation.tail.name] = items
+            length += count * size
+        return values, length
+
+    def _value(self, operand: Operand, start: int, at: int, pc: int) -> Any:
+        word = self.words[at]
+        match operand.kind:
+            case OperandKind.DST | OperandKind.REGISTER:
+                return self._register(word)
+            case OperandKind.VALUE if word >= 0:
+                return self._register(word)
+            case OperandKind.VALUE | OperandKind.CONSTANT:
+                return self._callee(pc) if operand.name == "callee" else self._constant(word)
+            case OperandKind.DISTANCE | OperandKind.FALLBACK:
+                return start + word
+            case OperandKind.FUNCTION:
+                index = self.image.function_at(word)
+                assert index is not None
+                return FunctionName(self.executable.functions[index].name)
+            case OperandKind.OBJECT | OperandKind.UFUNC:
+                return self.objects[word] if word else None
+            case OperandKind.SITE:
+                return self.image.site_at(word)
+            case OperandKind.MATCH:
+                return MatchShapeCode(word), self.words[at + 1]
+            case OperandKind.MAKE:
+                return MakeShapeCode(word), self.words[at + 1]
+            case _:
+                return word
+
+    def _register(self, word: int) -> Any:
+        return Register(word) if word != self.scratch else SCRATCH
+
+    def _callee(self, pc: int) -> FunctionName:
+        """What the call at a pc calls: two functions of the table may be one callable."""
+        instruction = self.executable.instruction(pc)
+        assert instruction.op.code == Opcode.CALL
+        return FunctionName(self.executable.functions[instruction["func_idx"]].name)
+
+    def _constant(self, word: int) -> Any:
+        if word == -1:
+            return MACHINE
+        value = self.image.constants[-word - 1]
+        return self.names.get(id(value), value)
+
+
+_MATCHES: Final = {
+    MatchShapeCode.ASSERT_EQUAL_TO_IMM: "= {}",
+    MatchShapeCode.STORE_TO_HEAP: "store h[{}]",
+    MatchShapeCode.NO_OP: "any",
+    MatchShapeCode.ASSERT_EQUAL_TO_LOAD: "= h[{}]",
+}
+_MAKES: Final = {MakeShapeCode.USE_IMM: "{}", MakeShapeCode.LOAD_SHAPE: "h[{}]"}
+
+
+def _text(kind: OperandKind, value: Any) -> str:
+    if kind in (OperandKind.DISTANCE, OperandKind.FALLBACK):
+        return f"@{value}"
+    if kind is OperandKind.SITE:
+        return f"#{value}"
+    if kind is OperandKind.MATCH:
+        return _MATCHES[value[0]].format(value[1])
+    if kind is OperandKind.MAKE:
+        return _MAKES[value[0]].format(value[1])
+    if kind is OperandKind.STEP:
+        return str(value)
+    if isinstance(value, (Register, FunctionName, _Special, bool)) or type(value) is int:
+        return repr(value)
+    if isinstance(value, np.dtype):
+        return dtype_name(value)
+    if isinstance(value, np.ufunc):
+        return f"numpy.{value.__name__}"
+    if hasattr(value, "machine") and hasattr(value, "param_names"):
+        return repr(FunctionName(value.name))
+    text = describe(value)
+    return text if isinstance(value, Shape) else readable(text.removeprefix("str "))

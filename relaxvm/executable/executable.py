@@ -1,0 +1,457 @@
+"""VMExecutable: function table, constant pool and code, as plain data."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import isa
+from ..isa import FuncKind, Instruction
+from ..messages import readable
+from ..values import Shape
+from .debug_info import DebugInfo
+
+if TYPE_CHECKING:
+    from ..contrib.tvm.module import ExecutableModule
+
+__all__ = [
+    "LIBRARY_PART", "FunctionInfo", "Located", "StoredKernels", "VMExecutable", "constant_key"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """An entry of the function table.
+
+    Attributes:
+        kind: packed, bytecode or compiled.
+        name: unique in the table.
+        start_instr, end_instr: half-open range of instructions (bytecode functions).
+        num_args: number of parameters, `isa.NO_ARITY` where unknown.
+        register_file_size: registers of a frame.
+        param_names: one per parameter.
+    """
+
+    kind: FuncKind
+    name: str
+    start_instr: int = 0
+    end_instr: int = 0
+    num_args: int = isa.NO_ARITY
+    register_file_size: int = 0
+    param_names: tuple[str, ...] = ()
+
+
+class Located(NamedTuple):
+    """An instruction and its place: `pc` counts instructions from the start of the executable."""
+
+    pc: int
+    instruction: Instruction
+
+
+LIBRARY_PART: Final = "tvm_library"
+"""Key of a shared library among the parts of `StoredKernels`; its pieces follow as
+``tvm_library/OFFSET``."""
+
+
+class StoredKernels(Mapping[str, Callable[..., Any]]):
+    """The kernels stored in a file by `VMExecutable.export_library`, before they are loaded.  As a
+    mapping it is empty: nothing can be called yet.
+
+    Attributes:
+        parts: the stored sections by name, see `relaxvm.native.export`.
+        source: the file's name, for messages.
+    """
+
+    __slots__ = ("parts", "source")
+
+    def __init__(self, parts: Mapping[str, bytes], source: str) -> None:
+        self.parts = dict(parts)
+        self.source = source
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the kernels, as far as they can be read without loading them."""
+        import json
+
+        names: set[str] = set()
+        for part, key in (("kernels", "functions"), (LIBRARY_PART, "names")):
+            with contextlib.suppress(KeyError, TypeError, ValueError, RecursionError):
+                names.update(json.loads(self.parts[part])[key])
+        return frozenset(names)
+
+    @property
+    def is_of_tvm(self) -> bool:
+        """Whether the kernels are only machine code of TVM, without source text by relaxvm:
+        PrimFuncs or functions of the compiled mode."""
+        return LIBRARY_PART in self.parts and self.parts.keys().isdisjoint(("kernels", "functions"))
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredKernels, (self.parts, self.source)
+
+    def __repr__(self) -> str:
+        return f"<StoredKernels of {readable(self.source)}: {', '.join(map(readable, self.parts))}>"
+
+
+class VMExecutable:
+    """A program that a virtual machine runs.  Immutable; compares and hashes by content, leaving
+    out debug information: an executable equals its stripped copy.
+
+    Args:
+        functions: the function table.
+        constants: the pool: arrays, `Shape`, str, int, float, bool, None, dtypes.
+        instr_offset: int64[n], the word at which each instruction starts.
+        instr_data: int64[words], the code.
+        memory_scopes: constant index -> memory scope, for constants that have one.
+        debug: source locations of the instructions; None or empty if nothing is known.
+        kernels: functions that were compiled with the program, by name; a VM finds them before
+            registered functions.  They do not count as content: equality, hash and bytes leave
+            them out, but a pickle includes them.
+
+    The arguments are kept unchecked: `relaxvm.verify` checks them.  Constant arrays are read-only.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "constants", "debug", "functions", "instr_data",
+                 "instr_offset", "kernels", "memory_scopes")  # fmt: skip
+
+    functions: tuple[FunctionInfo, ...]
+    constants: tuple[Any, ...]
+    instr_offset: NDArray[np.int64]
+    instr_data: NDArray[np.int64]
+    memory_scopes: Mapping[int, str]
+    debug: DebugInfo | None
+    kernels: Mapping[str, Callable[..., Any]]
+
+    def __init__(
+        self,
+        functions: Sequence[FunctionInfo],
+        constants: Sequence[Any],
+        instr_offset: Sequence[int] | NDArray[np.int64],
+        instr_data: Sequence[int] | NDArray[np.int64],
+        memory_scopes: Mapping[int, str] | None = None,
+        debug: DebugInfo | None = None,
+        kernels: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "functions", tuple(functions))
+        put(self, "constants", tuple(map(_frozen, constants)))
+        put(self, "instr_offset", _words(instr_offset))
+        put(self, "instr_data", _words(instr_data))
+        put(self, "memory_scopes", dict(memory_scopes or {}))
+        put(self, "debug", debug or None)
+        put(self, "kernels", {} if kernels is None else kernels)
+        put(self, "_hash", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"VMExecutable.{name}: an executable is immutable")
+
+    __delattr__ = None  # type: ignore[assignment]
+
+    # Looking inside
+
+    def function(self, name: str) -> FunctionInfo:
+        """Return the table entry of a name.
+
+        Raises:
+            KeyError: there is no such function.
+        """
+        for info in self.functions:
+            if info.name == name:
+                return info
+        raise KeyError(f"executable has no function {name!r}")
+
+    def has_function(self, name: str) -> bool:
+        """Return whether this executable defines the function `name`, rather than only calls it."""
+        return any(info.name == name and info.kind != FuncKind.PACKED for info in self.functions)
+
+    def get_function_arity(self, name: str) -> int:
+        """Return the number of parameters of a function of this executable.
+
+        Raises:
+            KeyError: there is no such function.
+        """
+        return self.function(name).num_args
+
+    def get_function_param_name(self, name: str, index: int) -> str:
+        """Return the name of a parameter.
+
+        Raises:
+            KeyError: there is no such function.
+            ValueError: `index` is out of range.
+        """
+        info = self.function(name)
+        if not 0 <= index < len(info.param_names):
+            raise ValueError(f"{name}: expected a parameter index below {len(info.param_names)}, "
+                             f"got {index}")
+        return info.param_names[index]
+
+    def __len__(self) -> int:
+        """Number of instructions."""
+        return len(self.instr_offset)
+
+    def __iter__(self) -> Iterator[FunctionInfo]:
+        return iter(self.functions)
+
+    def instruction(self, pc: int) -> Instruction:
+        """Decode the instruction at `pc`."""
+        return isa.decode(self.instr_data, int(self.instr_offset[pc]))
+
+    def instructions(self, function: str | FunctionInfo | None = None) -> Iterator[Located]:
+        """The instructions of a function, or of the whole executable, in order."""
+        if function is None:
+            start, end = 0, len(self)
+        else:
+            info = self.function(function) if isinstance(function, str) else function
+            start, end = info.start_instr, info.end_instr
+        for pc in range(start, end):
+            yield Located(pc, self.instruction(pc))
+
+    def strip(self) -> VMExecutable:
+        """Return this executable without debug information."""
+        return self if self.debug is None else self.with_debug(None)
+
+    def with_debug(self, debug: DebugInfo | None) -> VMExecutable:
+        """Return this executable with its debug information replaced."""
+        return VMExecutable(
+            self.functions,
+            self.constants,
+            self.instr_offset,
+            self.instr_data,
+            self.memory_scopes,
+            debug,
+            self.kernels,
+        )
+
+    def with_kernels(self, kernels: Mapping[str, Callable[..., Any]]) -> VMExecutable:
+        """Return this executable with its compiled functions replaced."""
+        return VMExecutable(
+            self.functions,
+            self.constants,
+            self.instr_offset,
+            self.instr_data,
+            self.memory_scopes,
+            self.debug,
+            kernels,
+        )
+
+    # Text forms.  The design document of the Relax VM spells two of them without an underscore.
+
+    def stats(self) -> str:
+        """Return a summary of constants and globals, as TVM prints it."""
+        from .formats import text
+
+        return text.stats(self)
+
+    def as_text(self, complete: bool = False) -> str:
+        """Return the listing as TVM prints it; if `complete`, one that `relaxvm.parse_text` reads
+        back."""
+        from .formats import text
+
+        return text.as_text(self, complete=complete)
+
+    def as_python(self, **options: Any) -> str:
+        """Return a Python program that rebuilds an equal executable; see
+        `formats.pysource.as_python`."""
+        from .formats import pysource
+
+        return pysource.as_python(self, **options)
+
+    astext = as_text
+    aspython = as_python
+
+    def __repr__(self) -> str:
+        own = [f.name for f in self.functions if f.kind != FuncKind.PACKED]
+        names = ", ".join(map(readable, own[:4])) + (", ..." if len(own) > 4 else "")
+        packed = len(self.functions) - len(own)
+        return (f"<VMExecutable [{names}]: {len(self)} instructions, "
+                f"{len(self.constants)} constants, {packed} packed functions>")
+
+    def _repr_html_(self) -> str:
+        from .formats import html
+
+        return html.as_html(self)
+
+    # Bytes
+
+    def to_bytes(self, *, debug: bool = True) -> bytes:
+        """Return TVM's binary stream, followed by the debug information, if there is any; TVM's
+        reader stops before it.  With ``debug=False`` it is left out."""
+        from .formats import binary
+
+        return binary.dumps(self, debug=debug)
+
+    def save(self, path: str | PathLike[str] | IO[bytes], *, debug: bool = True) -> None:
+        """Write `to_bytes` to a path or file.  A file at a path is replaced atomically."""
+        from .formats import binary
+
+        binary.save(self, path, debug=debug)
+
+    def export_library(
+        self,
+        path: str | PathLike[str],
+        *,
+        debug: bool = True,
+        native: bool = True,
+        for_tvm: bool | Iterable[str] = False,
+    ) -> None:
+        """Write the executable together with its kernels to one file.
+
+        `relaxvm.load` reads it like any other file; ``relaxvm.load(path, native=True)`` also loads
+        the kernels.  They are stored as C and Python source, and as machine code of this platform,
+        so that loading them needs no compiler.
+
+        On Linux and the BSDs, a path that ends in ``.so`` makes a shared library, which the C
+        compiler links.  TVM loads it (``tvm.runtime.load_module``), and runs it if it has all
+        functions that the program calls: see `for_tvm`.  With any other path the file is the binary
+        form followed by one more section; so is a program whose kernels are machine code of TVM.
+
+        Args:
+            path: the file.
+            debug: whether debug information is written.
+            native: whether machine code is written; a shared library needs it.
+            for_tvm: whether to refuse a program that TVM cannot run; or names of functions that its
+                process will register.  Programs for TVM are built with ``relax_pipeline="tvm"``.
+
+        Raises:
+            FormatError: a constant or name has no binary form; nothing has been written.
+            TypeError: a kernel has no source text.
+            LinkError: TVM lacks functions; the error has their names, the message the reasons.
+            NoCompilerError: a shared library is asked for, and there is no C compiler.
+            CompilerError: the compiler fails.
+            ValueError: `for_tvm` without a shared library, or with kernels that are machine code of
+                TVM; or two kernels have names that cannot be told apart in C.
+            OSError: the file cannot be written.
+        """
+        from ..native.export import export_library
+
+        export_library(self, path, debug=debug, native=native, for_tvm=for_tvm)
+
+    @property
+    def mod(self) -> ExecutableModule:
+        """Return a wrapper with the interface of TVM's module."""
+        from ..contrib.tvm.module import ExecutableModule
+
+        return ExecutableModule(self)
+
+    def jit(self) -> ExecutableModule:
+        """Return the same as `mod`: kernels are compiled when a program is built."""
+        return self.mod
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return a function of `mod`, for example ``executable["as_text"]()``.
+
+        Raises:
+            AttributeError: there is no such function.
+        """
+        return self.mod[name]
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _from_pickle, (self.to_bytes(), self.kernels)
+
+    def __copy__(self) -> VMExecutable:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> VMExecutable:
+        return self
+
+    # Content
+
+    def _content(self) -> tuple[Any, ...]:
+        return (
+            self.functions,
+            tuple(map(constant_key, self.constants)),
+            tuple(sorted(self.memory_scopes.items())),
+            self.instr_offset.tobytes(),
+            self.instr_data.tobytes(),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, VMExecutable):
+            return NotImplemented
+        if self is other:
+            return True
+        return hash(self) == hash(other) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(self._content()))
+        return self._hash  # type: ignore[return-value]
+
+    _hash: int | None
+
+
+def constant_key(value: Any) -> tuple[Any, ...]:
+    """Return a hashable key that is equal exactly for constants with the same content.
+
+    Different kinds have different keys (True, 1 and 1.0).  Floats are compared by their bits,
+    arrays by dtype, shape and bytes; large arrays by a 256-bit digest of these.
+    """
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return "object", id(value)
+        # .str gives records and byte order; the name tells the types of ml_dtypes apart.
+        dtype = (value.dtype.name, value.dtype.str, str(value.dtype.descr))
+        data = np.ascontiguousarray(value)
+        raw = data.tobytes() if data.nbytes <= 1024 else _digest(data)
+        return "tensor", dtype, value.shape, data.nbytes, raw
+    if isinstance(value, float):
+        return "float", struct.pack("<d", value)
+    if isinstance(value, np.dtype):
+        return "dtype", value.name, value.str
+    return type(value).__name__, value
+
+
+def _digest(data: NDArray[Any]) -> bytes:
+    import hashlib  # here, since it is slow to import and running a program does not need it
+
+    return hashlib.blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest()
+
+
+def _frozen(value: Any) -> Any:
+    """Return a constant in the form that the pool keeps: arrays as read-only views."""
+    if isinstance(value, np.ndarray):
+        if type(value) is np.ndarray and not value.flags.writeable:
+            return value
+        view = value.view(np.ndarray)
+        view.flags.writeable = False
+        return view
+    if isinstance(value, tuple) and not isinstance(value, Shape):
+        return Shape(value)
+    return value
+
+
+def _words(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    array = np.ascontiguousarray(values, dtype=np.int64)
+    if array.ndim != 1:
+        raise ValueError(f"code words: expected one dimension, got {array.ndim}")
+    base: object = array.base
+    if isinstance(base, bytes):
+        return array
+    # An array over bytes cannot be made writable, so verified code cannot change afterwards.
+    return np.frombuffer(array.tobytes(), np.int64)
+
+
+def _from_pickle(
+    data: bytes, kernels: Mapping[str, Callable[..., Any]] | None = None
+) -> VMExecutable:
+    from ..verify import verify
+    from .formats import binary
+
+    executable = binary.loads(data)
+    verify(executable).check()
+    return executable if kernels is None else executable.with_kernels(kernels)

@@ -1,0 +1,162 @@
+"""Streams that executables are read from: memory, and files on disk.
+
+Both know how many bytes are left, check every request against that before allocating memory, and
+copy a tensor at most once, directly to its final place.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import FormatError
+from ._tensors import Arena, tensor_over
+
+__all__ = ["BufferStream", "FileStream", "truncated"]
+
+_WINDOW: Final = 1 << 18
+
+
+class BufferStream:
+    """Reads memory from start to end.
+
+    Args:
+        data: the bytes.
+        share: whether tensors are read-only views of `data`, at whatever alignment they have there,
+            instead of aligned copies.
+    """
+
+    def __init__(self, data: memoryview, share: bool) -> None:
+        self.data = data
+        self.share = share
+        self.position = 0
+        self.end = data.nbytes
+        self.arena = Arena(self.end)
+
+    def skip(self, size: int) -> int:
+        """Move forward by `size` bytes; return the position where they start.
+
+        Raises:
+            FormatError: fewer bytes are left.  All methods that read raise this.
+        """
+        start = self.position
+        if size > self.end - start:
+            raise truncated(start, size, self.end - start)
+        self.position = start + size
+        return start
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Read the fields of `layout`."""
+        return layout.unpack_from(self.data, self.skip(layout.size))
+
+    def take(self, size: int) -> bytes | memoryview:
+        """Read the next `size` bytes."""
+        start = self.skip(size)
+        return self.data[start : start + size]
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes without moving forward; fewer at the end of the stream."""
+        return bytes(self.data[self.position : self.position + size])
+
+    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
+        """Read a tensor of the little-endian `dtype`, as a read-only array."""
+        start = self.skip(nbytes)
+        if self.share:
+            return np.ndarray(shape, dtype, self.data, start)
+        memory = self.arena.allocate(nbytes)
+        memory[:] = self.data[start : start + nbytes]
+        return tensor_over(memory, dtype, shape)
+
+    def words(self, count: int) -> NDArray[np.int64]:
+        """Read int64[count].  Always a copy: the code that was verified is the code that runs, even
+        if the memory is changed meanwhile."""
+        return np.frombuffer(bytes(self.take(8 * count)), "<i8").astype(np.int64, copy=False)
+
+
+class FileStream:
+    """Reads an open file from its position to its end.  The methods are those of `BufferStream`.
+
+    Small items are read through a buffer (the window), large ones directly from the file.
+    """
+
+    def __init__(self, file: io.BufferedReader, size: int) -> None:
+        self.file = file
+        self.window = memoryview(b"")
+        self.at = 0
+        """The position within the window."""
+        self.window_end = file.tell()
+        """The end of the window in the file; the next read starts here."""
+        self.end = max(self.window_end, size)
+        self.arena = Arena(self.end - self.window_end)
+
+    @property
+    def position(self) -> int:
+        return self.window_end - self.window.nbytes + self.at
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        at = self.at
+        if at + layout.size > self.window.nbytes:
+            return layout.unpack(self.take(layout.size))
+        self.at = at + layout.size
+        return layout.unpack_from(self.window, at)
+
+    def take(self, size: int) -> bytes | memoryview:
+        rest = self.window[self.at :]
+        if size > rest.nbytes:
+            left = self._need(size)
+            more = self.file.read(min(max(size, _WINDOW), left) - rest.nbytes)
+            rest = self.window = memoryview(bytes(rest) + more)
+            self.window_end += len(more)
+            self.at = 0
+            if size > rest.nbytes:  # the file became shorter since it was opened
+                raise truncated(self.position, size, rest.nbytes)
+        self.at += size
+        return rest[:size]
+
+    def peek(self, size: int) -> bytes:
+        found = bytes(self.take(min(size, self.end - self.position)))
+        self.at -= len(found)
+        return found
+
+    def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
+        rest = self.window[self.at : self.at + nbytes]
+        if nbytes > rest.nbytes:
+            self._need(nbytes)
+        memory = self.arena.allocate(nbytes)
+        memory[: rest.nbytes] = rest
+        self.at += rest.nbytes
+        got = rest.nbytes
+        while got < nbytes:
+            more = self.file.readinto(memory[got:])
+            if not more:
+                raise truncated(self.position - rest.nbytes, nbytes, got)
+            got += more
+        self.window_end += nbytes - rest.nbytes
+        return tensor_over(memory, dtype, shape)
+
+    def words(self, count: int) -> NDArray[np.int64]:
+        size = 8 * count
+        self._need(size)
+        rest = bytes(self.window[self.at : self.at + size])
+        self.at += len(rest)
+        data = rest + self.file.read(size - len(rest))
+        if len(data) < size:
+            raise truncated(self.position - len(rest), size, len(data))
+        self.window_end += size - len(rest)
+        return np.frombuffer(data, "<i8").astype(np.int64, copy=False)
+
+    def _need(self, size: int) -> int:
+        """Return the number of bytes left after checking that it is at least `size`."""
+        left = self.end - self.position
+        if size > left:
+            raise truncated(self.position, size, left)
+        return left
+
+
+def truncated(position: int, size: int, left: int) -> FormatError:
+    return FormatError(f"truncated at byte {position}: {size} bytes needed, {left} left")

@@ -1,0 +1,61 @@
+"""Debug information as text for people: in errors, listings and tables.
+
+Names and lines come from untrusted files, so the text is made printable and short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from ...messages import readable
+from ..debug_info import DebugInfo, Location, Span
+from ..underline import underlined
+
+__all__ = ["excerpt", "place_lines", "place_text", "span_text"]
+
+_NAME: Final = 80
+"""The most characters shown of the name of a file or variable."""
+_LINES: Final = 8
+"""The most lines of source shown for one span."""
+
+
+def span_text(span: Span) -> str:
+    """Return ``file:line:column``; only the end of a long path."""
+    file = span.file if len(span.file) <= _NAME else f"...{span.file[3 - _NAME :]}"
+    return f"{readable(file, _NAME)}:{span.line}:{span.column}"
+
+
+def place_text(place: Location) -> str:
+    """Return ``variable at file:line:column``, or as much as is known."""
+    known = []
+    if place.variable is not None:
+        known.append(readable(place.variable, _NAME))
+    if place.span is not None:
+        known.append(span_text(place.span))
+    return " at ".join(known)
+
+
+def excerpt(debug: DebugInfo, span: Span) -> tuple[str, str] | None:
+    """Return the first line of a span and carets under the part that the span covers; None if the
+    text of the line is not available."""
+    line = debug.line(span.file, span.line)
+    if line is None:
+        return None
+    end = span.end_column if span.end_line == span.line else len(line) + 1
+    return underlined(line, span.column, end)
+
+
+def place_lines(debug: DebugInfo, place: Location) -> Iterator[str]:
+    """Yield the lines that a listing shows before the first instruction of a location."""
+    yield f"# {place_text(place) or 'of unknown origin'}"
+    if place.span is None:
+        return
+    lines = list(islice(debug.lines(place.span), _LINES + 1))
+    width = len(str(lines[-1][0])) if lines else 0
+    for number, text in lines[:_LINES]:
+        shown, _ = underlined(text, 1, 1)
+        yield f"#   {number:>{width}} | {shown}"
+    if len(lines) > _LINES:
+        yield f"#   {'':>{width}} | ..."

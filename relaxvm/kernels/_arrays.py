@@ -1,0 +1,70 @@
+"""Views, copies and overlaps of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._pieces import copy_pieces
+from .checks import FLOAT32, FLOAT64, Dims
+
+__all__ = [
+    "assign",
+    "at_end",
+    "copy_if_overlapping",
+    "copy_if_overlapping_differently",
+    "share_float_type",
+]
+
+
+def share_float_type(out: Any, *tensors: Any) -> bool:
+    """Whether all are plain arrays of float32, or all of float64, in the byte order of the machine.
+
+    Then numpy's own checks are those of a kernel that is one ufunc, as far as shapes are concerned,
+    and the kernel can call it at once; if numpy refuses, the full
+    checks follow, for their message.
+    """
+    if type(out) is not np.ndarray:
+        return False
+    dtype = out.dtype
+    if dtype is not FLOAT32 and dtype is not FLOAT64:
+        return False
+    for tensor in tensors:  # all() of a generator takes three times as long
+        if type(tensor) is not np.ndarray or tensor.dtype is not dtype:
+            return False
+    return True
+
+
+def at_end(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
+    """A view of `x` with these axes last, in this order; `x` itself if they are last already,
+    which `np.moveaxis` takes microseconds to find out."""
+    rest = x.ndim - len(axes)
+    if axes == tuple(range(rest, x.ndim)):
+        return x
+    return x.transpose(*[axis for axis in range(x.ndim) if axis not in axes], *axes)
+
+
+def copy_if_overlapping(operand: Any, out: NDArray[Any]) -> Any:
+    """An operand that writing to `out` does not change: itself, or a copy where the two may
+    overlap.  For numpy functions that do not take care of this themselves."""
+    return operand.copy() if np.may_share_memory(operand, out) else operand
+
+
+def copy_if_overlapping_differently(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """An input that is read while `out` is written, element by element: itself, unless the two
+    overlap without being the same elements in the same order; then a copy."""
+    if x is out or not np.may_share_memory(x, out):
+        return x
+    if x.shape == out.shape and x.strides == out.strides and x.dtype == out.dtype:
+        start, begin = (each.__array_interface__["data"][0] for each in (x, out))
+        if start == begin:
+            return x
+    return x.copy()
+
+
+def assign(out: NDArray[Any], x: NDArray[Any]) -> None:
+    """out = x, converted to `out`'s data type, where the two may overlap."""
+    # numpy does not take care of an overlap of vectors with different strides.
+    copy_pieces(out, copy_if_overlapping_differently(x, out))

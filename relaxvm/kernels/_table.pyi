@@ -1,0 +1,19 @@
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+def rows() -> list[tuple[str, str, tuple[np.dtype[Any] | None, ...], int, bool, float]]: ...
+@final
+class DispatchedKernel:
+    __name__: str
+    __wrapped__: Callable[..., None]
+    implementations: tuple[str, ...]
+    ufunc: np.ufunc | None
+    def __new__(
+        cls,
+        reference: Callable[..., None],
+        implementations: tuple[str, ...],
+        ufunc: np.ufunc | None = None,
+    ) -> DispatchedKernel: ...
+    def __call__(self, *args: Any) -> None: ...

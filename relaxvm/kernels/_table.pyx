@@ -1,0 +1,184 @@
+# cython: auto_pickle=False
+"""The package's C kernels: what there is, and their calls from Python.
+
+The kernels are in the folder `c`; `kernel_call.h` there says what an implementation is.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+
+from functools import update_wrapper
+
+import numpy as np
+
+from ..core.floating import is_ignored, report_status
+
+cimport numpy as cnp
+
+from ..core._vectorcall cimport use_vectorcall
+
+cnp.import_array()
+cnp.import_ufunc()
+
+cdef extern from "kernels/_table_impl.h":
+    enum:
+        RVM_OK, RVM_ASK_REFERENCE
+        RVM_NUM_DTYPES, RVM_DTYPE_OTHER, RVM_PARAMS_BYTES
+        RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM
+        RVM_EXP, RVM_LOG, RVM_SQUARE, RVM_MATMUL
+    const unsigned char* rvm_numpy_types
+    ctypedef struct ufunc_object "PyUFuncObject":
+        pass
+    ctypedef struct RvmImplementation:
+        const char* name
+        const char* kernel
+        void* workspace
+        int uses_ufunc
+        unsigned dtypes
+        long long most_bytes
+        double ulp
+    ctypedef struct rvm_ways:
+        int num_ways
+        ufunc_object* ufunc
+
+    enum:
+        RVM_MAX_WAYS
+
+    bint rvm_is_in(unsigned, int) noexcept
+    void rvm_offer_loops(int, ufunc_object*) noexcept
+    void rvm_offer_finders() noexcept
+    const RvmImplementation* rvm_implementation_at(int) noexcept
+    void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
+    int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*) noexcept
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
+    PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
+    PyObject* Py_None
+    void Py_INCREF(PyObject*) noexcept
+
+def rows():
+    """What the C table says of each implementation: its name, that of the kernel, the data types of
+    results (numpy's, and None for those of other packages), the bytes that a result stays below,
+    whether it needs a workspace, and its greatest distance from the reference in ulp."""
+    cdef const RvmImplementation* how
+    cdef int place = 0, dtype
+    found = []
+    while True:
+        how = rvm_implementation_at(place)
+        if how is NULL:
+            return found
+        dtypes = [
+            cnp.PyArray_DescrFromType(rvm_numpy_types[dtype])
+            for dtype in range(1, RVM_NUM_DTYPES) if rvm_is_in(how.dtypes, dtype)
+        ]
+        if rvm_is_in(how.dtypes, RVM_DTYPE_OTHER):
+            dtypes.append(None)
+        found.append((how.name.decode(), how.kernel.decode(), tuple(dtypes), how.most_bytes,
+                      how.workspace is not NULL, how.ulp))
+        place += 1
+
+
+cdef const RvmImplementation* _find(str name) except NULL:
+    cdef const RvmImplementation* how
+    cdef int place = 0
+    cdef bytes wanted = name.encode()
+    while True:
+        how = rvm_implementation_at(place)
+        if how is NULL:
+            raise KeyError(name)
+        if how.name == wanted:
+            return how
+        place += 1
+
+
+@cython.final
+cdef class DispatchedKernel:
+    """A kernel: the first of its implementations in C that takes the arguments, else the reference.
+
+    Args:
+        reference: the kernel in Python, which takes everything.
+        implementations: names of rows of the table, in the order in which they are tried.
+        ufunc: the ufunc that the kernel is, if it is just one; floating-point errors are reported in
+            its name.
+
+    Raises:
+        KeyError: there is no such implementation.
+        ValueError: one needs the ufunc and there is none; or there are more than 8.
+    """
+
+    cdef void* _vectorcall
+    cdef rvm_ways _ways
+    cdef object _reference
+    cdef readonly object ufunc
+    cdef readonly tuple implementations
+    cdef dict __dict__          # the name, documentation and module of the function in Python
+
+    def __cinit__(self, reference, tuple implementations, ufunc=None):
+        cdef const RvmImplementation* how
+        if len(implementations) > RVM_MAX_WAYS:
+            raise ValueError(
+                f"expected at most {RVM_MAX_WAYS} implementations, got {implementations}"
+            )
+        for name in implementations:
+            how = _find(name)
+            if how.uses_ufunc and (ufunc is None or ufunc.nin != 2):
+                raise ValueError(f"{name}: expected a ufunc of two inputs, got {ufunc}")
+            rvm_add_way(&self._ways, how)
+        self._reference = reference
+        self.implementations = implementations
+        update_wrapper(self, reference)
+        self.ufunc = ufunc
+        self._ways.ufunc = <ufunc_object*><PyObject*>ufunc
+        self._vectorcall = <void*>_vectorcall
+
+    def __repr__(self):
+        return f"<DispatchedKernel {self.__name__}>"
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle a kernel; programs refer to kernels by name")
+
+
+cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
+                           PyObject* kwnames) except NULL:
+    cdef int answer, status
+    if kwnames is NULL:
+        answer = rvm_dispatch(
+            &(<DispatchedKernel>self)._ways, args, PyVectorcall_NARGS(nargsf), &status)
+        if answer == RVM_OK:
+            if status:
+                return _report(self, status, args, nargsf)
+            Py_INCREF(Py_None)
+            return Py_None
+        if answer != RVM_ASK_REFERENCE:
+            return NULL
+    return PyObject_Vectorcall(<PyObject*>(<DispatchedKernel>self)._reference, args, nargsf, kwnames)
+
+
+cdef PyObject* _report(PyObject* self, int status, PyObject* const* args, size_t nargsf) except NULL:
+    """After a result with a floating-point status that numpy may have something to say about."""
+    cdef DispatchedKernel kernel = <DispatchedKernel>self
+    if kernel.ufunc is not None:
+        report_status(status, kernel.ufunc.__name__)
+    elif not is_ignored(status):
+        # Once more, step by step: the inputs are apart from the results.
+        return _call(<PyObject*>kernel._reference, args, nargsf)
+    Py_INCREF(Py_None)
+    return Py_None
+
+
+cdef PyObject* _call(PyObject* func, PyObject* const* args, size_t nargsf) except NULL:
+    return PyObject_Vectorcall(func, args, nargsf, NULL)
+
+
+cdef DispatchedKernel _some = DispatchedKernel(is_ignored, ())
+use_vectorcall(DispatchedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
+_some = None
+
+for _which, _ufunc in (
+    (RVM_ADD, np.add), (RVM_SUBTRACT, np.subtract), (RVM_MULTIPLY, np.multiply),
+    (RVM_DIVIDE, np.true_divide), (RVM_MAXIMUM, np.maximum), (RVM_MINIMUM, np.minimum),
+    (RVM_EXP, np.exp), (RVM_LOG, np.log), (RVM_SQUARE, np.square), (RVM_MATMUL, np.matmul),
+):
+    rvm_offer_loops(_which, <ufunc_object*><PyObject*>_ufunc)
+rvm_offer_finders()

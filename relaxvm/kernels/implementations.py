@@ -1,0 +1,57 @@
+"""The table of the kernels' implementations in C.
+
+A kernel is a Python function, the *reference*, which takes everything.  An implementation in C
+takes some of its cases: a call goes to the first implementation whose guard accepts the arguments,
+else to the reference.  What can be said of a guard without a call is in the record here; the rest,
+such as layouts, the C function decides before it writes anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from . import _table
+
+__all__ = ["IMPLEMENTATIONS", "Impl", "implementations_of"]
+
+
+class Impl(NamedTuple):
+    """An implementation of a kernel in C."""
+
+    name: str
+    """``family.method``; the family is the name of its C file."""
+    kernel: str
+    """Name of the kernel, without its prefix."""
+    dtypes: tuple[np.dtype[Any] | None, ...]
+    """Data types that results may have; None stands for those of other packages (bfloat16)."""
+    most_bytes: int
+    """Each result has fewer bytes."""
+    has_workspace: bool
+    """Whether a call needs memory in addition to the operands."""
+    ulp: float
+    """Greatest distance from the reference's results in units in the last place; 0: same bits."""
+
+    @property
+    def family(self) -> str:
+        """The C file that has it, without the suffix."""
+        return self.name.partition(".")[0]
+
+
+IMPLEMENTATIONS: Final[tuple[Impl, ...]] = tuple(Impl(*row) for row in _table.rows())
+"""All of them, by family."""
+
+_by_kernel: Final[defaultdict[str, tuple[Impl, ...]]] = defaultdict(tuple)
+for _impl in IMPLEMENTATIONS:
+    _by_kernel[_impl.kernel] += (_impl,)
+
+
+def implementations_of(kernel: str) -> tuple[Impl, ...]:
+    """The implementations of a kernel, in the order in which they are tried.
+
+    Args:
+        kernel: its name without prefix, such as ``"nn.softmax"``; not one of its aliases.
+    """
+    return _by_kernel.get(kernel, ())

@@ -1,0 +1,1 @@
+"""Native code: functions in shared libraries, the system's C compiler, and libraries of kernels."""

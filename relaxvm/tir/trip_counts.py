@@ -1,0 +1,175 @@
+"""Trip counts of loops: which loops in generated C have to check for Ctrl-C.
+
+A *short* loop needs no check: either it has few iterations in total, or each iteration, including
+those of inner loops, accesses another element of a buffer, so that there are no more iterations
+than elements in memory.  The hot loops of kernels are short in this sense.  Other loops count their
+iterations and check from time to time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ..ir.arith import free_vars
+from ..ir.expr import Call, Expr, IntImm, Var
+from ..ir.prim import Add, And, Cast, Let, Max, Min, Mul, Or, Select, Sub
+from ..native.c_support import FEW_ITERATIONS
+from .buffer import BufferLoad
+from .intrinsics import IF_THEN_ELSE
+from .normalize import is_affine_step
+from .stmt import Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
+
+__all__ = ["Product", "has_loops", "is_known", "is_short", "trip_count_guards", "trip_counts"]
+
+Product = tuple[Expr, ...]
+"""The extents of nested loops; the trip count is their product."""
+
+
+def is_short(loop: For) -> bool:
+    """Check whether a loop, including the loops inside it, needs no check for Ctrl-C."""
+    counts = trip_counts(loop)
+    if counts is not None:
+        sizes = [[e.value if type(e) is IntImm else math.inf for e in nest] for nest in counts]
+        if sum(math.prod(max(n, 0) for n in size) for size in sizes) <= FEW_ITERATIONS:
+            return True
+    if not has_loops(loop.body):
+        return _visits_distinct_elements(loop, ())
+    return counts is not None and _visits_distinct_elements(loop, ())
+
+
+def trip_count_guards(loop: For) -> list[Expr]:
+    """Return the extents that must be positive for a short loop to run at all.
+
+    If an inner loop has no iterations, those of the outer loop access no elements, and their number
+    is not bounded by the size of memory.
+    """
+    found = []
+    while (inner := _only_loop(loop)) is not None:
+        if not _direct_accesses(loop):
+            found.append(inner.extent)
+        loop = inner
+    return [extent for extent in found if type(extent) is not IntImm or extent.value <= 0]
+
+
+def trip_counts(stmt: Stmt) -> list[Product] | None:
+    """Return an upper bound of the iterations of all loops in a statement, as a sum of products.
+    None if there is no bound that can be computed before the statement runs."""
+    if isinstance(stmt, For):
+        inner = trip_counts(stmt.body)
+        if inner is None or not is_known(stmt.extent) or stmt.step is not None:
+            return None
+        bound = {stmt.loop_var, *_bound_in(stmt.body)}
+        if not bound.isdisjoint(var for product in inner for e in product for var in free_vars(e)):
+            return None
+        return [(stmt.extent,), *((stmt.extent, *product) for product in inner)]
+    if isinstance(stmt, While):
+        return None
+    total: list[Product] = []
+    for part in _parts(stmt):
+        counts = trip_counts(part)
+        if counts is None:
+            return None
+        total += counts
+    return total
+
+
+def is_known(extent: Expr) -> bool:
+    """Check whether an extent is arithmetic of variables and numbers, which can be computed
+    anywhere."""
+    if isinstance(extent, (Add, Sub, Mul, Min, Max)):
+        return is_known(extent.a) and is_known(extent.b)
+    if isinstance(extent, Cast):
+        return is_known(extent.value)
+    return type(extent) is IntImm or isinstance(extent, Var)
+
+
+def has_loops(stmt: Stmt) -> bool:
+    """Check whether a statement is or contains a loop."""
+    return isinstance(stmt, (For, While)) or any(map(has_loops, _parts(stmt)))
+
+
+def _parts(stmt: Stmt) -> Sequence[Stmt]:
+    """The direct substatements of a statement; of a condition both branches."""
+    if isinstance(stmt, SeqStmt):
+        return stmt.seq
+    if isinstance(stmt, IfThenElse):
+        both = (stmt.then_case, stmt.else_case)
+        return [part for part in both if part is not None]
+    return [stmt.body] if isinstance(stmt, (For, While)) else []
+
+
+def _bound_in(stmt: Stmt) -> Iterator[Var]:
+    if isinstance(stmt, Bind):
+        yield stmt.var
+    if isinstance(stmt, For):
+        yield stmt.loop_var
+    for part in _parts(stmt):
+        yield from _bound_in(part)
+
+
+# Loops whose iterations access distinct elements
+
+
+def _visits_distinct_elements(loop: For, outer: tuple[Var, ...]) -> bool:
+    """Whether each iteration of a loop nest accesses another element: of the loop, the loops around
+    it and those inside it.
+
+    For a loop whose body is just another loop, this holds only if that has iterations.
+    """
+    variables = (*outer, loop.loop_var)
+    if not any(_are_distinct(indices, variables) for indices in _direct_accesses(loop)):
+        inner = _only_loop(loop)
+        if inner is None or not is_known(inner.min):
+            return False
+    return all(
+        isinstance(part, For)
+        and (part.step is None or not has_loops(part.body))
+        and _visits_distinct_elements(part, variables)
+        for part in _sequence(loop.body)
+        if has_loops(part)
+    )
+
+
+def _sequence(stmt: Stmt) -> Sequence[Stmt]:
+    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def _only_loop(loop: For) -> For | None:
+    return loop.body if isinstance(loop.body, For) else None
+
+
+def _direct_accesses(loop: For) -> list[Sequence[Expr]]:
+    """The indices of all accesses in every iteration of a loop, outside of inner loops."""
+    found: list[Sequence[Expr]] = []
+    for stmt in _sequence(loop.body):
+        if isinstance(stmt, BufferStore):
+            found.append(stmt.indices)
+            for e in (stmt.value, *stmt.indices):
+                _collect(e, found)
+    return found
+
+
+def _collect(e: Expr, found: list[Sequence[Expr]]) -> None:
+    """Add the indices of the unconditional loads in an expression."""
+    if isinstance(e, (Var, Select, And, Or, Let)) or (isinstance(e, Call) and e.op is IF_THEN_ELSE):
+        return
+    if isinstance(e, BufferLoad):
+        found.append(e.indices)
+    for field in e.FIELDS:
+        value = getattr(e, field)
+        for part in value if type(value) is tuple else (value,):
+            if isinstance(part, Expr):
+                _collect(part, found)
+
+
+def _are_distinct(indices: Sequence[Expr], variables: Sequence[Var]) -> bool:
+    """Whether different values of the variables are different indices: each variable steps through
+    another dimension."""
+    free = dict(enumerate(indices))
+    for var in variables:
+        dimension = next((d for d, index in free.items() if is_affine_step(index, var)), None)
+        if dimension is None:
+            return False
+        del free[dimension]
+    return True

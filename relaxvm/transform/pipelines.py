@@ -1,0 +1,129 @@
+"""Pipelines: named sequences of passes.
+
+`LOWERING` are the passes that lower a program to a form for the code generator.
+``get_pipeline("default")`` is exactly these passes; "zero" optimizes and leaves the program in
+Relax.
+
+Source: ``relax.pipeline`` of apache-tvm 0.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from .. import transform
+from ..errors import did_you_mean
+from . import Pass, Sequential
+
+__all__ = ["LOWERING", "LOWERING_FOR_TVM", "default_build_pipeline", "get_pipeline",
+           "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
+
+LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
+    (transform.LambdaLift, "the VM has only top-level functions"),
+    (transform.LegalizeOps, "operators are replaced by calls of kernels that write their outputs"),
+    (transform.RewriteDataflowReshape, "reshapes inside a dataflow block become views"),
+    (transform.ToNonDataflow, "later passes add side effects"),
+    (transform.RemovePurityChecking, "from here on, pure functions may have side effects inside"),
+    (transform.CallTIRRewrite, "outputs of kernels are allocated explicitly"),
+    (transform.WriteInPlace, "elementwise kernels overwrite inputs that are no longer used"),
+    (transform.PlanMemory, "tensors share storages"),
+    (transform.LowerAllocTensor, "tensors that were not planned get their own storage"),
+    (transform.KillAfterLastUse, "memory is released as early as possible"),
+    (transform.LowerRuntimeBuiltin, "operators of the VM are replaced by calls of its builtins"),
+    (
+        partial(transform.ComputePrimValue, use_heap=True),
+        "scalar computations become functions, unless they compute shapes",
+    ),
+    (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
+    (transform.ReuseShapes, "equal shapes are created only once"),
+    (transform.AttachGlobalSymbol, "functions get the names that they have at run time"),
+)
+"""(pass, reason), in order."""
+
+LOWERING_FOR_TVM: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
+    (transform.LambdaLift, "the VM has only top-level functions"),
+    (transform.LegalizeToLoops, "operators become PrimFuncs: TVM does not have our kernels"),
+    (transform.RewriteDataflowReshape, "reshapes inside a dataflow block become views"),
+    (transform.ReshapeInLoops, "other reshapes become PrimFuncs too"),
+    (transform.ToNonDataflow, "later passes add side effects"),
+    (transform.RemovePurityChecking, "from here on, pure functions may have side effects inside"),
+    (transform.CallTIRRewrite, "outputs of kernels are allocated explicitly"),
+    (transform.StaticPlanBlockMemory, "tensors share storages, planned as by TVM"),
+    (transform.LowerAllocTensor, "tensors that were not planned get their own storage"),
+    (transform.KillAfterLastUse, "memory is released as early as possible"),
+    (transform.LowerRuntimeBuiltin, "operators of the VM are replaced by calls of its builtins"),
+    (transform.ComputePrimValue, "scalar computations become functions"),
+    (transform.VMShapeLower, "symbolic shapes move to the shape heap, arguments are checked"),
+    (transform.CompileShapeFunctions, "TVM does not have shape programs"),
+    (transform.ReuseShapes, "equal shapes are created only once"),
+    (transform.AttachGlobalSymbol, "functions get the names that they have at run time"),
+)
+"""As `LOWERING`, with only those builtins that TVM has."""
+
+_PIPELINES: dict[str, Callable[..., Pass]] = {}
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
+    """Decorator: register a function that returns a pass as a pipeline.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if name in _PIPELINES:
+        raise ValueError(f"pipeline {name!r} is already registered")
+
+    def decorate(make: Callable[..., Pass]) -> Callable[..., Pass]:
+        _PIPELINES[name] = make
+        return make
+
+    return decorate
+
+
+def get_pipeline(name: str = "zero", **options: Any) -> Pass:
+    """Return a pipeline as one pass.
+
+    Raises:
+        ValueError: there is no pipeline of that name.
+    """
+    make = _PIPELINES.get(name)
+    if make is None:
+        raise ValueError(
+            f"unknown pipeline {name!r}; there are: {', '.join(sorted(_PIPELINES))}"
+            f"{did_you_mean(name, _PIPELINES)}"
+        )
+    return make(**options)
+
+
+@register_pipeline("default_build")
+def default_build_pipeline() -> Pass:
+    """Lower a program for the code generator: `LOWERING` as one pass."""
+    return Sequential([make() for make, _ in LOWERING], name="default_build")
+
+
+_PIPELINES["default"] = default_build_pipeline
+
+
+@register_pipeline("tvm")
+def tvm_pipeline() -> Pass:
+    """Lower a program for TVM's VM: `LOWERING_FOR_TVM` as one pass; see
+    `VMExecutable.export_library`."""
+    return Sequential([make() for make, _ in LOWERING_FOR_TVM], name="tvm")
+
+
+@register_pipeline("zero")
+def zero_pipeline() -> Pass:
+    """Optimize without lowering: fold constants, share common subexpressions, fuse elementwise
+    operators, remove dead code."""
+    return Sequential(
+        [
+            transform.CanonicalizeBindings(),
+            transform.EliminateCommonSubexpr(),
+            transform.FoldConstant(),
+            transform.LegalizeOps(),
+            transform.FuseOps(),
+            transform.DeadCodeElimination(),
+        ],
+        name="zero",
+    )

@@ -1,0 +1,98 @@
+"""A record of the executables that have been verified, so that none is verified twice.
+
+An executable is immutable, so a verification stays valid, under the same limits and for callees
+with the same signatures.  Executables are recorded by identity, since comparing their content would
+take time; an entry exists as long as its executable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final
+
+from ..executable import FunctionInfo, VMExecutable
+from ..isa import FuncKind
+from ..limits import Limits
+from ..registry import GLOBAL, Registry, Signature, load_shipped
+from . import verify
+
+__all__ = ["ensure_verified", "passes_as"]
+
+_LIMITS: Final = (
+    "functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank",
+    "shape_dims",
+)  # fmt: skip
+"""The fields of `Limits` that verification uses."""
+
+_KEPT: Final = 8
+"""The most verifications recorded per executable."""
+
+_Basis = tuple[tuple[int | None, ...], tuple[Signature | None, ...]]
+"""The basis of a verification: limits, and the signatures of the packed functions."""
+
+_verified: Final[dict[int, tuple[weakref.ref[VMExecutable], list[_Basis]]]] = {}
+
+
+def ensure_verified(
+    executable: VMExecutable, *, limits: Limits | None = None, registry: Registry | None = None
+) -> None:
+    """Verify an executable unless the same object has passed under limits at least as strict.
+
+    Args:
+        executable: the executable that is to run.
+        limits: bounds on its size; the default ones if None.
+        registry: has the signatures of packed functions; the global one if None.
+
+    Raises:
+        VerifyError: the executable is invalid; the error has all problems.
+    """
+    limits = Limits() if limits is None else limits
+    if registry is None:
+        load_shipped()  # so that calls of builtins are checked against their signatures
+        registry = GLOBAL
+    bounds, signatures = _basis(executable, limits, registry)
+    entry = _verified.get(id(executable))
+    if entry is not None and any(
+        known == signatures and _as_strict(old, bounds) for old, known in entry[1]
+    ):
+        return
+    verify(executable, limits=limits, registry=registry).check()
+    _remember(executable, (bounds, signatures))
+
+
+def passes_as(executable: VMExecutable, verified: VMExecutable) -> VMExecutable:
+    """Record that `executable` has passed what `verified` has passed, and return it.  They may
+    differ only in their kernels, which no rule reads."""
+    _, known = _verified.get(id(verified), (None, []))
+    for basis in known:
+        _remember(executable, basis)
+    return executable
+
+
+def _remember(executable: VMExecutable, basis: _Basis) -> None:
+    key = id(executable)
+    if key not in _verified:
+        _verified[key] = weakref.ref(executable, lambda _: _verified.pop(key, None)), []
+    known = _verified[key][1]
+    known.append(basis)
+    del known[:-_KEPT]
+
+
+def _basis(executable: VMExecutable, limits: Limits, registry: Registry) -> _Basis:
+    # Nothing is known about the entries yet, not even that they are FunctionInfo.
+    records = [
+        registry.lookup(info.name)
+        for info in executable.functions
+        if type(info) is FunctionInfo and type(info.name) is str and info.kind == FuncKind.PACKED
+    ]
+    return (
+        tuple(getattr(limits, name) for name in _LIMITS),
+        tuple(record.signature if record is not None else None for record in records),
+    )
+
+
+def _as_strict(old: tuple[int | None, ...], new: tuple[int | None, ...]) -> bool:
+    return all(
+        wanted is None or (bound is not None and bound <= wanted)
+        for bound, wanted in zip(old, new, strict=True)
+    )

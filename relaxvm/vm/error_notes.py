@@ -1,0 +1,139 @@
+"""Notes on errors: the position in the executable where an exception was raised.
+
+An exception that passes through a run keeps its class, message and traceback, and receives one note
+per VM frame, innermost first::
+
+    in main, pc 7: call vm.builtin.match_shape in: %0, %2, i2, ... dst: %void
+      with float32[2, 3], int64[4], int 2
+      h[1]: dimension 1 of x (pc 3)
+      binding y at model.py:12:5
+        y = R.match_cast(x, R.Tensor((n, 4), "float32"))
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+If a dimension was compared with a heap slot, the note shows what set the slot.  The last lines
+depend on debug information in the executable.
+
+Notes are text, so they keep no argument alive.  Their number and length are bounded, and they are
+written without calling code of the arguments' classes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .._core import VMFunction
+from ..executable import FunctionInfo, VMExecutable
+from ..executable.formats import text
+from ..executable.formats.places import excerpt, place_text
+from ..isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
+from ..messages import describe, readable
+from .entry_checks import checked_slots, origins
+
+__all__ = ["ErrorNotes", "Frame"]
+
+Frame = tuple[int, tuple[Any, ...]]
+"""A pc, counted from the start of the executable, and the first arguments of its instruction; a
+function argument is represented by its table entry."""
+
+_CALL_HEAD: Final = OP_BY_CODE[Opcode.CALL].fixed_words
+"""Words of a call before its arguments; the last one is the argument count."""
+
+MAX_NOTES: Final = 64
+"""The most notes on one exception, which may pass through many nested runs."""
+MAX_ARGS: Final = 16
+"""The most arguments described per frame; longer argument lists are not printed as code."""
+MAX_TEXT: Final = 200
+"""The most characters of an instruction."""
+MAX_NAME: Final = 80
+"""The most characters of a function's name."""
+
+
+class ErrorNotes:
+    """Writes the notes for one executable."""
+
+    __slots__ = ("_executable", "_functions", "_starts")
+
+    def __init__(self, executable: VMExecutable) -> None:
+        self._executable = executable
+        functions = [f for f in executable.functions if f.kind == FuncKind.BYTECODE]
+        functions.sort(key=lambda f: f.start_instr)
+        self._functions = functions
+        self._starts = [f.start_instr for f in functions]
+
+    def add_to(self, exc: BaseException, frames: Sequence[Frame | None], total: int) -> None:
+        """Add a note per frame.
+
+        Args:
+            exc: the exception.
+            frames: innermost first; None marks the frames left out of a long stack.
+            total: number of frames, including those left out.
+        """
+        hidden = total - sum(frame is not None for frame in frames)
+        for frame in frames:
+            if len(getattr(exc, "__notes__", ())) >= MAX_NOTES:
+                return
+            if frame is None:
+                exc.add_note(f"... {hidden:,} more frames ...")
+            else:
+                exc.add_note(self.describe_frame(*frame))
+
+    def describe_frame(self, pc: int, args: Sequence[Any]) -> str:
+        """Return the note of one frame."""
+        start = int(self._executable.instr_offset[pc])
+        words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
+        note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
+        return note + self._values(words, args) + self._heap(pc) + self._place(pc)
+
+    def _values(self, words: Sequence[int], args: Sequence[Any]) -> str:
+        if not args:
+            return ""
+        values = [_describe(arg) for arg in args[:MAX_ARGS]]
+        count = len(args)
+        if words[0] == Opcode.CALL:
+            count = words[_CALL_HEAD - 1]
+            operands = zip(words[_CALL_HEAD:], values, strict=False)
+            values = ["vm" if word == VM_REGISTER else value for word, value in operands]
+        if count > len(values):
+            values.append(f"... {count - len(values):,} more")
+        return f"\n  with {', '.join(values)}"
+
+    def _heap(self, pc: int) -> str:
+        """Describe what set the dimensions that this instruction compared with."""
+        slots = checked_slots(self._executable, pc)
+        if not slots:
+            return ""
+        lines = origins(self._executable, self._info(pc), slots)
+        return "".join(f"\n  {line}" for line in lines)
+
+    def _info(self, pc: int) -> FunctionInfo:
+        return self._functions[bisect_right(self._starts, pc) - 1]
+
+    def _place(self, pc: int) -> str:
+        """Return the location of the instruction in the source."""
+        debug = self._executable.debug
+        if debug is None or not (shown := place_text(place := debug.location(pc))):
+            return ""
+        note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
+        lines = None if place.span is None else excerpt(debug, place.span)
+        return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
+
+    def _function_of(self, pc: int) -> str:
+        return readable(self._info(pc).name, MAX_NAME)
+
+    def _instruction(self, pc: int, words: Sequence[int]) -> str:
+        if words[0] == Opcode.CALL and words[_CALL_HEAD - 1] > MAX_ARGS:
+            callee = readable(self._executable.functions[words[2]].name, MAX_NAME)
+            return f"call {callee} in: {words[_CALL_HEAD - 1]:,} arguments"
+        return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
+
+
+def _describe(arg: Any) -> str:
+    if isinstance(arg, (FunctionInfo, VMFunction)):
+        return f"function {readable(arg.name, MAX_NAME)}"
+    return describe(arg)
+
+
+def _clip(string: str, limit: int) -> str:
+    return string if len(string) <= limit else string[: limit - 3] + "..."

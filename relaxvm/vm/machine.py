@@ -1,0 +1,691 @@
+"""VirtualMachine: an executable, linked and ready to be called."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+
+from .._core import Closure, Machine, VMFunction
+from ..core.live_machines import track
+from ..core.operations import Optimize, enabled_rewritings
+from ..dtypes import dtype_name
+from ..errors import did_you_mean
+from ..executable import FunctionInfo, VMExecutable
+from ..isa import FuncKind
+from ..limits import Limits
+from ..messages import describe, readable
+from ..values import Device, Shape, cpu, to_value
+from ..verify.verified import ensure_verified
+from .allocators import (
+    NAIVE_ALLOCATOR,
+    POOLED_ALLOCATOR,
+    Allocator,
+    MemoryConfig,
+    MemoryStats,
+    Storage,
+    make_allocators,
+    memory_stats,
+)
+from .calling import BoundFunction, Parameters, SavedFunction, signature_of
+from .compiled_functions import CompiledFunctions, Program, Tensors, with_entries
+from .linking import Functions, link, scope_of
+from .timing import Evaluator
+
+if TYPE_CHECKING:
+    from ..contrib.tvm.module import ExecutableModule, VMModule
+    from .error_notes import ErrorNotes, Frame
+
+__all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
+
+Hook = Callable[[int, bool, Any, str, Any, tuple[Any, ...]], object]
+"""``hook(pc, before, func, name, ret, args)``; returning true before a call skips the call."""
+
+
+class VMInstrumentReturnKind(IntEnum):
+    """The result of an instrument: whether to run the call."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+class VirtualMachine(Machine):
+    """Runs the functions of an executable::
+
+        vm = VirtualMachine(executable)
+        vm.main(x, y)           # or vm["main"](x, y), or by name: vm.main(x, bias=y)
+
+    A function with the name of a method or attribute below is available as ``vm[name]``.
+
+    Creating a VM verifies the executable, finds every packed function it names, and translates its
+    code; no code of the program runs yet.  A VM may be used by several threads at once, and a
+    packed function may call back into it.
+
+    Arguments are converted by `relaxvm.values.to_value`: arrays keep their identity, numbers their
+    value, and objects with DLPack or an array protocol become arrays over the same memory.  A numpy
+    scalar becomes an array of rank 0 if the function expects a tensor, else a number.  An exception
+    of a packed function keeps its class, and receives notes with the position in the program where
+    it was raised.
+
+    Args:
+        executable: the executable to run, or its `mod`.
+        device: a `Device` or a sequence of them; the CPU if None.  The last device is the host,
+            where shapes are computed; if it is not a CPU, a CPU is added.
+        memory_cfg: ``"pooled"`` (the default) or ``"naive"``, or a dict from Device to one of them.
+        limits: bounds on the executable and on its runs.
+        functions: the packed functions that the executable may call: a dict or a `Registry` with
+            the functions, or an iterable of names that are registered globally; both forms also
+            permit the builtins without effects beyond their arguments.  None permits all of the
+            global registry: use it for files you trust.
+        optimize: which rewritings of the code are on, such as running known builtins inside the
+            core's loop: all (True), none (False), or a set of their names, such as
+            ``{"quicken", "read_if"}``.  Results are the same.  `relaxvm.core.operations.REWRITINGS`
+            lists the names; ``vm["main"].translated`` shows the code.
+
+    Raises:
+        ValueError: `executable` is not an executable, `memory_cfg` does not fit, or `optimize` has
+            an unknown name.
+        TypeError: another argument is of the wrong class.
+        VerifyError: the executable breaks a rule of the verifier.
+        LinkError: packed functions are missing; the message names all of them.
+    """
+
+    NAIVE_ALLOCATOR: Final = NAIVE_ALLOCATOR
+    POOLED_ALLOCATOR: Final = POOLED_ALLOCATOR
+
+    def __init__(
+        self,
+        executable: VMExecutable | ExecutableModule,
+        device: Device | Sequence[Device] | None = None,
+        memory_cfg: MemoryConfig = None,
+        *,
+        limits: Limits | None = None,
+        functions: Functions = None,
+        optimize: Optimize = True,
+    ) -> None:
+        if not isinstance(executable, VMExecutable):
+            executable = _executable_of_module(executable)
+        if not isinstance(executable, VMExecutable):
+            raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable, got "
+                             f"{type(executable).__name__}; read a file with relaxvm.load(path)")
+        if not isinstance(limits, Limits | None):
+            raise TypeError(f"limits: expected relaxvm.Limits, got {type(limits).__name__}")
+        limits = Limits() if limits is None else limits
+        rewritings = optimize if isinstance(optimize, bool) else enabled_rewritings(optimize)
+        devices = _device_list(device)
+        self._scope = scope_of(functions)
+        self._scope.add_kernels(executable.kernels)
+        self._allocators = make_allocators(devices, memory_cfg, limits)
+        ensure_verified(executable, limits=limits, registry=self._scope)
+        running = with_entries(executable)
+        if running is not executable:
+            ensure_verified(running, limits=limits, registry=self._scope)
+        linked = link(running, self._scope)
+        callables = linked.callables
+        if isinstance(executable.kernels, CompiledFunctions):
+            callables = Program(executable.kernels.code, running, linked).callables
+
+        self._executable = executable
+        self._limits = limits
+        self._devices = devices
+        self._recipe = _Recipe(
+            executable, devices, memory_cfg, limits, self._scope.allowed, rewritings
+        )
+        self._index = {
+            info.name: index
+            for index, info in enumerate(executable.functions)
+            if info.kind != FuncKind.PACKED
+        }
+        self._packed = {
+            info.name: func
+            for info, func in zip(running.functions, callables, strict=True)
+            if func is not None
+        }
+        self._cancellations = 0
+        self._parameters: dict[int, Parameters] = {}
+        self._tensors: dict[int, Sequence[Tensors]] = {}
+        self._notes: ErrorNotes | None = None
+        self._saved: dict[str, _Saved] = {}
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._outputs: dict[str, Any] = {}
+        self._instrument: Hook | None = None
+        self._hooks: tuple[Hook, ...] = ()
+        self._hook_lock = threading.Lock()
+        self._setup(running, callables, linked.quick, self._allocators, limits, rewritings)
+        track(self)
+
+    # Components
+
+    @property
+    def executable(self) -> VMExecutable:
+        """The executable that this VM runs."""
+        return self._executable
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices; the last one is the host."""
+        return self._devices
+
+    @property
+    def allocators(self) -> tuple[Allocator, ...]:
+        """One allocator per device."""
+        return self._allocators
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of every run."""
+        return self._limits
+
+    @property
+    def functions(self) -> FunctionTable:
+        """The VM functions by name, in order of the function table."""
+        return FunctionTable(self)
+
+    @property
+    def module(self) -> VMModule:
+        """The VM with TVM's module interface."""
+        from ..contrib.tvm.module import VMModule  # here, since most programs do not need it
+
+        return VMModule(self)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the saved function with a name, else the VM function.
+
+        Raises:
+            AttributeError: there is neither.
+            TypeError: `name` is not a str.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"vm[...]: expected the name of a function, got {describe(name)}")
+        saved = self._saved.get(name)
+        if saved is not None:
+            return SavedFunction(self._function(saved.func_index), saved.args, saved.include_return)
+        index = self._index.get(name)
+        if index is None:
+            raise AttributeError(self._no_function(name))
+        return self._function(index)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        # Called for names that are not attributes.  There is no index before __init__ has ended.
+        index = self.__dict__.get("_index")
+        if index is None or (name not in index and name not in self._saved):
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if index is not None and not name.startswith("__"):
+                message = self._no_function(name)
+            raise AttributeError(message, name=name, obj=self)
+        return self[name]
+
+    __iter__ = None
+    """Not iterable: iterate over `functions`.  Otherwise Python would try ``vm[0]``, ``vm[1]``."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._saved or name in self._index
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name for name in self._index if name.isidentifier())]
+
+    def _no_function(self, name: str) -> str:
+        if name in self._packed:
+            return (f"{name!r} is a packed function that the executable does not define; "
+                    f"it is in vm.module.imports[0]")
+        return f"VM has no function {name!r}{did_you_mean(name, [*self._index, *self._saved])}"
+
+    def _info(self, name: str) -> FunctionInfo:
+        """Return the table entry of a VM function.
+
+        Raises:
+            ValueError: there is no function with that name.
+        """
+        index = self._index.get(name)
+        if index is None:
+            raise ValueError(f"unknown function: {self._no_function(name)}")
+        return self._executable.functions[index]
+
+    # Called by the core: calls with keywords, and wrong calls
+
+    def _raise_arity(self, index: int, given: int, captured: int) -> NoReturn:
+        info = self._executable.functions[index]
+        raise Parameters.of(info).wrong_count(given + captured)
+
+    def _with_tensors(self, index: int, position: int, value: Any) -> Any:
+        """Convert numpy scalars in an argument to what the function expects."""
+        from .entry_checks import tensors_of, with_tensors  # here, since it is rarely needed
+
+        tensors = self._tensors.get(index)
+        if tensors is None:
+            info = self._executable.functions[index]
+            tensors = self._tensors[index] = tensors_of(self._executable, info)
+        return with_tensors(value, tensors[position])
+
+    def _call_with_keywords(
+        self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        params = self._parameters.get(function.index)
+        if params is None:
+            params = self._parameters[function.index] = Parameters.of(function)
+        return function(*params.order(args, kwargs))
+
+    def _signature_of(self, function: VMFunction) -> inspect.Signature:
+        return signature_of(Parameters.of(function))
+
+    def _bind(
+        self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> BoundFunction:
+        return BoundFunction(function, args, kwargs)
+
+    # Other ways to call
+
+    def invoke_closure(self, closure: Closure | VMFunction, *args: Any) -> Any:
+        """Call a closure or a VM function.  A closure's captured values come after `args`.
+
+        Raises:
+            TypeError: `closure` is neither.
+            ArityError: the number of arguments is wrong.
+        """
+        if not isinstance(closure, (Closure, VMFunction)):
+            raise TypeError(f"invoke_closure: expected a closure or a VM function, "
+                            f"got {describe(closure)}")
+        return closure(*args)
+
+    def save_function(
+        self,
+        func_name: str,
+        saved_name: str,
+        *args: Any,
+        include_return: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Save a function with arguments; ``vm[saved_name]()`` then calls it.
+
+        A saved function shadows a function of the executable in ``vm[...]``, but not in its code.
+        Arguments are converted as by `set_input`.  Their number is checked at the call, which may
+        pass further arguments before them.
+
+        Args:
+            func_name: a VM function, or a saved one.
+            saved_name: the new name.
+            args, kwargs: the arguments.  With keywords they must be complete; positional arguments
+                are assigned to the parameters that are not passed by keyword.
+            include_return: whether the saved function returns the result or None.
+
+        Raises:
+            ValueError: the function is unknown.
+            TypeError: a keyword is unknown, or a value cannot be converted.
+            ArityError: there are keywords and the number of arguments is wrong.
+        """
+        base = self._saved.get(func_name)
+        if base is None:
+            info = self._info(func_name)
+            base = _Saved(self._index[func_name], (), True)
+        else:
+            info = self._executable.functions[base.func_index]
+        if kwargs:
+            rest = info.num_args - len(base.args)
+            args = Parameters(func_name, rest, info.param_names[:rest]).fill(args, kwargs)
+        values = _to_inputs(func_name, args)
+        self._saved[saved_name] = _Saved(
+            base.func_index, values + base.args, include_return and base.include_return
+        )
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set the arguments for `invoke_stateful`.
+
+        Here, and in `save_function`, numbers become 0-d arrays, as in TVM: int32 for integers and
+        bools, float16 for ``numpy.float16``, float32 for other floats.  Other values are converted
+        as in a call.  Positional arguments are assigned to the parameters that are not passed by
+        keyword.
+
+        Raises:
+            ValueError: the function is unknown.
+            TypeError: a keyword is unknown, or a value cannot be converted.
+            OverflowError: an integer does not fit int32.
+            ArityError: the number of arguments is wrong.
+        """
+        info = self._info(func_name)
+        params = Parameters(func_name, info.num_args, info.param_names)
+        ordered = params.fill(args, kwargs)
+        self._inputs[func_name] = _to_inputs(func_name, ordered)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Call a function with the arguments of `set_input`; `get_outputs` returns the result.
+
+        Raises:
+            ValueError: the function is unknown, or no arguments are set.
+        """
+        self._info(func_name)
+        args = self._inputs.get(func_name)
+        if args is None:
+            raise ValueError(f"{func_name}: no inputs are set; call set_input first")
+        self._outputs[func_name] = self._function(self._index[func_name])(*args)
+
+    def get_outputs(self, func_name: str) -> Any:
+        """Return the result of the last `invoke_stateful` of a function, with nested tuples.
+
+        Raises:
+            ValueError: there is no result.
+        """
+        if func_name not in self._outputs:
+            raise ValueError(f"{func_name}: no output is saved; call invoke_stateful first")
+        return self._outputs[func_name]
+
+    # Instruments and hooks
+
+    def set_instrument(self, instrument: Callable[..., Any] | str | None) -> None:
+        """Call ``instrument(func, name, before_run, ret_value, *args)`` around call instructions.
+
+        It is called before and after each of them, including builtins.  Data types among the
+        arguments are passed as text; `ret_value` is None before the call.  If it returns
+        `VMInstrumentReturnKind.SKIP_RUN` (or 1) before a call, the call is skipped, its result is
+        None, and the instrument is not called after it; any other value lets the call run.  Runs
+        that have already started are not affected.
+
+        Args:
+            instrument: a callable, the name of a registered function, or None to remove it.
+
+        Raises:
+            TypeError: `instrument` is not callable.
+            ValueError: no function with that name is registered.
+        """
+        if isinstance(instrument, str):
+            instrument = self._scope.get(instrument)
+        if instrument is not None and not callable(instrument):
+            raise TypeError(f"set_instrument: expected a callable, got {describe(instrument)}")
+        with self._hook_lock:
+            self._instrument = None if instrument is None else _instrument_hook(instrument)
+            self._install_hooks()
+
+    def _add_hook(self, hook: Hook) -> None:
+        """Call `hook` around call instructions, after the instrument and earlier hooks."""
+        with self._hook_lock:
+            self._hooks = (*self._hooks, hook)
+            self._install_hooks()
+
+    def _remove_hook(self, hook: Hook) -> None:
+        with self._hook_lock:
+            self._hooks = tuple(h for h in self._hooks if h is not hook)
+            self._install_hooks()
+
+    def _install_hooks(self) -> None:
+        first = () if self._instrument is None else (self._instrument,)
+        hooks = first + self._hooks
+        self._set_hook(_chain(hooks) if len(hooks) > 1 else hooks[0] if hooks else None)
+
+    def _on_error(
+        self, exc: BaseException, frames: Sequence[Frame | None], total: int
+    ) -> None:
+        """Add notes to an exception.  Never raises, so that the caller of the VM receives `exc`."""
+        try:
+            if self._notes is None:
+                from .error_notes import ErrorNotes  # here, since most runs have no error
+
+                self._notes = ErrorNotes(self._executable)
+            # Compiled functions have added the notes of their frames themselves.
+            size = len(self._executable)
+            own = [frame for frame in frames if frame is None or frame[0] < size]
+            self._notes.add_to(exc, own, total - len(frames) + len(own))
+        except Exception as failure:
+            # Probably out of memory or stack; then even this note may fail.
+            with contextlib.suppress(Exception):
+                note = f"in a relaxvm program ({type(failure).__name__} while finding the position)"
+                if note not in getattr(exc, "__notes__", ()):
+                    exc.add_note(note)
+
+    def cancel(self) -> None:
+        """Stop all active runs, in all threads: they raise `CancelledError`."""
+        self._cancellations += 1
+        super().cancel()
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Evaluator:
+        """Return a callable that times a function: ``vm.time_evaluator("main")(x).mean``.
+
+        The function is called ``1 + number * repeat`` times; the first call is not timed.
+
+        Args:
+            func_name: a VM function, a saved function, or ``"invoke_stateful"``, which takes the
+                name of a function as its argument.
+            dev: accepted for compatibility with TVM; ignored.
+            number: calls per repeat.
+            repeat: number of repeats; each has one result, the mean seconds per call.
+            min_repeat_ms: the minimal time of a repeat; `number` grows until it is reached.
+            cooldown_interval_ms: pause after every `repeats_to_cooldown`-th repeat.
+            f_preproc: name of a registered function to call before each repeat.
+
+        Raises:
+            InternalError: the function is unknown.
+            ValueError: a count is below 1, a time below 0, or `f_preproc` is not registered.
+        """
+        return self.module.time_evaluator(
+            func_name,
+            dev,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            f_preproc=f_preproc,
+        )
+
+    # Memory and lifetime
+
+    def memory_stats(self) -> MemoryStats:
+        """Return the live, peak and cached bytes of the VM's allocators."""
+        return memory_stats(self._allocators)
+
+    def trim(self) -> int:
+        """Return cached memory to the system; return the number of bytes.
+
+        This is the memory of pooled allocators, and arrays that the code keeps for reuse.
+        """
+        self._drop_idle_arrays()
+        return sum(allocator.trim() for allocator in self._allocators)
+
+    def close(self) -> None:
+        """Release code, packed and saved functions, inputs, outputs and cached memory.
+
+        A VM without references is released at once, unless its program uses functions as values:
+        these refer back to it, so it stays until the garbage collector runs or it is closed.
+
+        Active calls end normally; later calls raise an exception.  Closing twice is allowed.
+        """
+        self._close()
+        for held in (self._packed, self._saved, self._inputs, self._outputs):
+            held.clear()
+        with self._hook_lock:
+            self._instrument, self._hooks = None, ()
+        self.trim()
+
+    def __enter__(self) -> VirtualMachine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments that the VM was created with, and its saved functions.
+
+        Inputs and outputs, the instrument and memory are not pickled.
+
+        Raises:
+            TypeError: the VM has its own functions, which other processes do not have.
+        """
+        if self._scope.has_own:
+            raise TypeError("cannot pickle a VirtualMachine with its own functions; "
+                            "pickle vm.executable and create the VM where it is needed")
+        return _rebuild, tuple(self._recipe), dict(self._saved) or None
+
+    def __setstate__(self, saved: dict[str, _Saved]) -> None:
+        self._saved.update(saved)
+
+    def __repr__(self) -> str:
+        names = list(self._index)
+        shown = ", ".join(self._heading(name) for name in names[:4])
+        more = f", ... {len(names) - 4:,} more" if len(names) > 4 else ""
+        devices = ", ".join(map(str, self._devices))
+        return f"<VirtualMachine on {devices}: {shown}{more}>"
+
+    def _heading(self, name: str) -> str:
+        info = self._info(name)
+        params = info.param_names or [f"arg{i}" for i in range(info.num_args)]
+        shown = ", ".join(map(readable, params[:8])) + (", ..." if len(params) > 8 else "")
+        return f"{readable(name)}({shown})"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        devices = html.escape(", ".join(map(str, self._devices)))
+        memory = html.escape(str(self.memory_stats()))
+        return (f"<p><b>VirtualMachine</b> on {devices}; memory: {memory}</p>\n"
+                f"{self._executable._repr_html_()}")
+
+
+class FunctionTable(Mapping[str, VMFunction]):
+    """The functions of a VM by name."""
+
+    __slots__ = ("_vm",)
+
+    def __init__(self, vm: VirtualMachine) -> None:
+        self._vm = vm
+
+    def __getitem__(self, name: str) -> VMFunction:
+        return self._vm._function(self._vm._index[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._vm._index)
+
+    def __len__(self) -> int:
+        return len(self._vm._index)
+
+    def __repr__(self) -> str:
+        return f"<functions: {', '.join(map(self._vm._heading, self))}>"
+
+
+class _Saved(NamedTuple):
+    """A saved function: the function of the table that it calls, and its last arguments."""
+
+    func_index: int
+    args: tuple[Any, ...]
+    include_return: bool
+
+
+class _Recipe(NamedTuple):
+    """The arguments that a VM was created with."""
+
+    executable: VMExecutable
+    devices: tuple[Device, ...]
+    memory_cfg: MemoryConfig
+    limits: Limits
+    functions: frozenset[str] | None
+    optimize: bool | frozenset[str]
+
+
+def _rebuild(
+    executable: VMExecutable,
+    devices: tuple[Device, ...],
+    memory_cfg: MemoryConfig,
+    limits: Limits,
+    functions: frozenset[str] | None,
+    optimize: bool | frozenset[str],
+) -> VirtualMachine:
+    return VirtualMachine(
+        executable, devices, memory_cfg, limits=limits, functions=functions, optimize=optimize
+    )
+
+
+def _device_list(device: Device | Sequence[Device] | None) -> tuple[Device, ...]:
+    if device is None:
+        return (cpu(),)
+    devices = (device,) if isinstance(device, Device) else device
+    if not isinstance(devices, (list, tuple)):
+        raise TypeError(f"device: expected a Device or a list of them, got {describe(device)}; "
+                        f"for example relaxvm.cpu()")
+    for item in devices:
+        if not isinstance(item, Device):
+            raise TypeError(f"device: expected a list of Device, got {describe(item)} in it")
+    if not devices:
+        raise ValueError("device: expected at least one device, got an empty list")
+    host = () if devices[-1].exist else (cpu(),)
+    return (*devices, *host)
+
+
+_AS_INPUT: Final = (np.ndarray, str, Shape, np.dtype, Device, Closure, VMFunction, Storage)
+
+
+def _to_inputs(func_name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    seen: dict[int, Any] = {}
+    return tuple(_to_input(func_name, arg, seen) for arg in args)
+
+
+def _to_input(func_name: str, arg: Any, seen: dict[int, Any]) -> Any:
+    """Convert an argument of `set_input` or `save_function`.  Source: TVM's VirtualMachine."""
+    if isinstance(arg, (tuple, list)) and not isinstance(arg, Shape):
+        # A tuple that stands in others many times is converted once; twice at each level would take
+        # exponential time.
+        if id(arg) not in seen:
+            seen[id(arg)] = tuple(_to_input(func_name, item, seen) for item in arg)
+        return seen[id(arg)]
+    if isinstance(arg, np.float16):
+        return np.array(arg, np.float16)
+    value = to_value(arg)
+    if isinstance(value, int):
+        if not -(1 << 31) <= value < 1 << 31:
+            raise OverflowError(f"{func_name}: {describe(value)} does not fit int32, "
+                                f"the data type of integers here; pass a numpy array")
+        return np.array(value, np.int32)
+    if isinstance(value, float):
+        return np.array(value, np.float32)
+    if isinstance(value, _AS_INPUT):
+        return value
+    raise TypeError(f"{func_name}: expected an array, number, string or tuple as input, "
+                    f"got {describe(value)}")
+
+
+def _instrument_hook(instrument: Callable[..., Any]) -> Hook:
+    def hook(
+        pc: int, before: bool, func: Any, name: str, ret: Any, args: tuple[Any, ...]
+    ) -> bool:
+        if pc < 0:  # the start or end of a run; instruments only see calls
+            return False
+        seen = [dtype_name(arg) if isinstance(arg, np.dtype) else arg for arg in args]
+        answer = instrument(func, name, before, ret, *seen)
+        return isinstance(answer, int) and answer == VMInstrumentReturnKind.SKIP_RUN
+
+    return hook
+
+
+def _chain(hooks: Sequence[Hook]) -> Hook:
+    """Combine several hooks: they are called in order until one of them skips the call."""
+
+    def hook(
+        pc: int, before: bool, func: Any, name: str, ret: Any, args: tuple[Any, ...]
+    ) -> bool:
+        return any(bool(each(pc, before, func, name, ret, args)) and before for each in hooks)
+
+    return hook
+
+
+def _executable_of_module(value: Any) -> Any:
+    """Return the executable of a result of `VMExecutable.mod`; anything else unchanged."""
+    from ..contrib.tvm.module import ExecutableModule
+
+    return value.executable if isinstance(value, ExecutableModule) else value

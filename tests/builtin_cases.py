@@ -1,0 +1,416 @@
+"""Cases of builtins: one table with results and errors of every registered builtin.
+
+A line is ``arguments | result``, ``arguments | result | condition`` or
+``arguments | Error: words``, as Python expressions over the names of `names`.  A condition may use
+`a`, the arguments afterwards, `got`, the result, and `printed`, the standard output.  The result
+"any" is checked only by the condition.
+
+**To add a builtin**, add an entry: its name, a line for its result, and a line for each error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relaxvm import ExecBuilder, Shape, VirtualMachine, get_func, list_funcs
+from relaxvm.kernels import PREFIX as KERNEL_PREFIX
+from relaxvm.registry import GLOBAL
+
+__all__ = ["CASES", "names", "own_builtins"]
+
+
+def own_builtins() -> set[str]:
+    """Return the names of relaxvm's own builtins, without those that other tests have registered."""
+    ours = {name for name in list_funcs() if GLOBAL.get(name).__module__.startswith("relaxvm.")}
+    return {name for name in ours if not name.startswith(KERNEL_PREFIX)}
+
+
+CASES: dict[str, str] = {
+    # Shapes and the heap
+    "vm.builtin.alloc_heap": """
+(3,) | heap(0, 0, 0)
+(-1,) | InternalError: expected 0 to 2**31 - 1 slots, got -1
+""",
+    "vm.builtin.alloc_shape_heap": """
+(2,) | heap(0, 0)
+(vm, 2) | heap(0, 0)
+("a",) | TypeError: alloc_shape_heap
+""",
+    "vm.builtin.store_shape": """
+(Shape([4, 5]), heap(0, 0), 1, 0) | None | a[1].tolist() == [5, 4]
+(Shape([4]), heap(0), 1) | IndexError: store_shape: heap slot 1: expected 0 to 0
+""",
+    "vm.builtin.load_shape": """
+(heap(4, 5), 1, 0, 1) | Shape([5, 4, 5])
+(heap(4), -1) | IndexError: load_shape: heap slot -1: expected 0 to 0
+""",
+    "vm.builtin.match_shape": """
+(zeros(2, 3), heap(0, 3), 2, 1, 0, 3, 1, "ctx ") | None | a[1].tolist() == [2, 3]
+(Shape([2]), None, 1, 0, 3, "ctx ") | RuntimeError: ctx match_shape: dimension 0
+""",
+    "vm.builtin.match_prim_value": """
+(5, heap(0), 1, 0, "") | None | a[1].tolist() == [5]
+(5, heap(4), 3, 0, "ctx ") | RuntimeError: expected 4 (heap slot 0), got 5
+""",
+    "vm.builtin.make_shape": """
+(heap(2, 3), 3, 0, 7, 1, 1, 1, 0) | Shape([7, 3, 2])
+(heap(2), -1) | InternalError: make_shape
+""",
+    "vm.builtin.make_prim_value": """
+(heap(2, 3), 1, 1) | 3
+(heap(2, 3), 0, 9) | 9
+(heap(2), 1, 1) | IndexError: heap slot 1
+""",
+    "vm.builtin.shape_of": """
+(zeros(2, 0, 3),) | Shape([2, 0, 3])
+(5,) | TypeError: shape_of
+""",
+    "vm.builtin.tensor_to_shape": """
+(i64(4, 5),) | Shape([4, 5])
+(f32(1.0),) | InternalError: tensor_to_shape
+""",
+    "relaxvm.builtin.compute_shape": """
+(heap(3, 4), program(("load", 0), ("load", 1), "mul", ("store", 0))) | None | a[0][0] == 12
+(heap(3, 0), program(("load", 0), ("load", 1), "floordiv", ("store", 0))) | ZeroDivisionError:
+""",
+    "relaxvm.builtin.check_upper_bound": """
+(heap(3), 0, 3, "n", None) | None
+(heap(4), 0, 3, "n", None) | ValueError: 4
+""",
+    # Checks
+    "vm.builtin.check_tensor_info": """
+(f32(1.0), 1, np.dtype("f4"), None) | None
+(f32(1.0), 2, np.dtype("f4"), "ctx ") | ValueError: ctx check_tensor_info
+(f32(1.0), 1, np.dtype("i4"), "ctx ") | ValueError: ctx check_tensor_info
+(5, 1, None, "ctx ") | TypeError: ctx check_tensor_info
+""",
+    "vm.builtin.check_shape_info": """
+(Shape([1, 2]), 2, None) | None
+(Shape([1, 2]), 3, "ctx ") | ValueError: ctx check_shape_info
+(5, 1, "ctx ") | TypeError: ctx check_shape_info
+""",
+    "vm.builtin.check_tuple_info": """
+((1, 2), 2, None) | None
+((1, 2), 3, "ctx ") | ValueError: ctx check_tuple_info
+(Shape([1]), 1, "ctx ") | TypeError: ctx check_tuple_info
+""",
+    "vm.builtin.check_func_info": """
+(len, None) | None
+(5, "ctx ") | TypeError: ctx check_func_info
+""",
+    "vm.builtin.check_prim_value_info": """
+(5, np.dtype("i8"), None) | None
+("a", np.dtype("i8"), "ctx ") | TypeError: ctx check_prim_value_info
+""",
+    "vm.builtin.check_string_info": """
+("a", None) | None
+(5, "ctx ") | TypeError: ctx check_string_info
+""",
+    # Values
+    "vm.builtin.copy": """
+(f32(1.0),) | any | got is a[0]
+() | TypeError:
+""",
+    "vm.builtin.move": """
+((1, 2),) | any | got is a[0]
+() | TypeError:
+""",
+    "vm.move": """
+((1, 2),) | any | got is a[0]
+() | TypeError:
+""",
+    "vm.builtin.null_value": """
+() | None
+(1,) | TypeError:
+""",
+    "vm.builtin.read_if_cond": """
+(np.array(True),) | True
+(0,) | False
+(zeros(2),) | InternalError: read_if_cond
+""",
+    "vm.builtin.make_tuple": """
+(1, f32(1.0), None) | (1, f32(1.0), None)
+() | ()
+""",
+    "vm.builtin.tuple_getitem": """
+((1, 2), 1) | 2
+((1, 2), 2) | IndexError: tuple_getitem
+""",
+    "vm.builtin.tuple_reset_item": """
+(tuple([1, 2]), 0) | None | a[0] == (None, 2)
+((1, 2), 2) | IndexError: tuple_reset_item
+""",
+    "vm.builtin.reshape": """
+(f32(1.0, 2.0, 3.0, 4.0), Shape([2, 2])) | np.array([[1, 2], [3, 4]], "f4")
+(f32(1.0), Shape([2])) | ValueError: reshape
+""",
+    "vm.builtin.ensure_zero_offset": """
+(f32(1.0, 2.0)[1:],) | f32(2.0)
+(5,) | TypeError: ensure_zero_offset
+""",
+    "vm.builtin.to_device": """
+(f32(1.0), 1, 0) | f32(1.0)
+(f32(1.0), 2, 0) | InternalError: to_device
+""",
+    # Memory
+    "vm.builtin.alloc_storage": """
+(vm, Shape([8]), 0, np.dtype("u1"), "global") | any | tensor_in(got).shape == (2,)
+(vm, Shape([-8]), 0, np.dtype("u1"), "global") | InternalError: alloc_storage
+""",
+    "vm.builtin.alloc_tensor": """
+(storage(16), 4, Shape([3]), np.dtype("f4")) | any | (got.shape, got.dtype) == ((3,), np.float32)
+(storage(16), 8, Shape([3]), np.dtype("f4")) | InternalError: alloc_tensor
+""",
+    "vm.builtin.free_storage": """
+(storage(16),) | None
+(5,) | TypeError: free_storage
+""",
+    "vm.builtin.free_tensor": """
+(f32(1.0),) | None
+(5,) | TypeError: free_tensor
+""",
+    "vm.builtin.memory_manager.clear": """
+() | None
+(1,) | TypeError:
+""",
+    # Calls
+    "vm.builtin.make_closure": """
+(sub, 3) | any | get_func("vm.builtin.invoke_closure")(None, got, 10) == 7
+(5, 1) | TypeError: make_closure
+""",
+    "vm.builtin.invoke_closure": """
+(None, sub, 5, 3) | 2
+(None, 5, 1) | TypeError: invoke_closure
+""",
+    "vm.builtin.call_tir_dyn": """
+(collect, 1, Shape([2, 3])) | (1, 2, 3)
+(5, Shape([3])) | TypeError: call_tir_dyn
+""",
+    "vm.builtin.register_py_func": """
+("cases.f", sub) | None | get_func("vm.builtin.call_py_func")("cases.f", (5, 3)) == 2
+(5, sub) | TypeError: register_py_func
+""",
+    "vm.builtin.get_py_func": """
+(registered("cases.g"),) | sub
+("cases.nope",) | InternalError: get_py_func
+""",
+    "vm.builtin.call_py_func": """
+(registered("cases.h"), (7, 3)) | 4
+((registered("cases.h"), (7, 3)),) | 4
+("cases.nope", ()) | InternalError: call_py_func
+""",
+    "vm.builtin.clear_py_func_registry": """
+() | None
+(1,) | TypeError:
+""",
+    "vm.builtin.invoke_debug_func": """
+(None, globally("cases.debug"), "line", 4) | None | SEEN[-1] == ("line", 4)
+(None, "cases.nope", "line") | ValueError: invoke_debug_func
+""",
+    # Output and time
+    "vm.builtin.print": """
+(1, "b", Shape([2])) | None | printed.startswith("1 b ")
+""",
+    "vm.builtin.debug_print": """
+("main:3", f32(1.0)) | None | "main:3" in printed and "1." in printed
+(5, f32(1.0)) | TypeError: debug_print
+""",
+    "relax.run.print": """
+("{}-{}", 1, 2) | None | printed == "1-2\\n"
+(5, 1) | TypeError:
+""",
+    "relax.run.assert_op": """
+(True, "x") | None
+(False, "{} of {}", 1, 2) | AssertionError: 1 of 2
+""",
+    "time": """
+() | any | type(got) is float and get_func("time")() >= got
+(1,) | TypeError:
+""",
+    "vm.builtin.time": """
+() | any | type(got) is float and get_func("vm.builtin.time")() >= got
+(1,) | TypeError:
+""",
+    # Tensors whose shape depends on values
+    "relax.run.nonzero": """
+(np.array([[0, 1], [2, 0]]),) | np.array([[0, 1], [1, 0]])
+(5,) | TypeError: nonzero
+""",
+    "relax.run.unique": """
+(i64(3, 1, 3), 1, 0, 0, 0, None) | i64(1, 3)
+(i64(3, 1, 3), 0, 0, 0, 0, None) | i64(3, 1)
+(i64(3, 1, 3), 1, 1, 1, 1, None) | (i64(1, 3), i64(1, 0), i64(1, 0, 1), i64(1, 2))
+(i64(3), 1, 0, 0, 0, 2) | ValueError: axis 2
+""",
+    "relax.run.shape_to_tensor": """
+(Shape([2, 0]),) | i64(2, 0)
+(5,) | TypeError: shape_to_tensor
+""",
+    "runtime.TVMTensorCreateView": """
+(f32(1.0, 2.0, 3.0), Shape([2]), None, 4) | f32(2.0, 3.0)
+(f32(1.0), Shape([4]), None, 4) | ValueError: expected a view within the 4 bytes
+""",
+    # Caches of attention
+    "vm.builtin.attention_kv_cache_create": """
+(zeros(2, 3), Shape([4, 3]), -1) | any | view(got).tolist() == [[0] * 3] * 2
+(zeros(2, 3), Shape([4, 3]), 1) | any | view(got).shape == (1, 3)
+(zeros(2, 3), Shape([4, 2]), 2) | InternalError: attention_kv_cache_create
+""",
+    "vm.builtin.attention_kv_cache_append": """
+(cache(2), ones(1, 3)) | any | got is a[0] and view(got).tolist() == [[0] * 3] * 2 + [[1] * 3]
+(cache(2), ones(1, 4)) | InternalError: attention_kv_cache_append
+""",
+    "vm.builtin.attention_kv_cache_update": """
+(cache(2), ones(2, 3)) | any | got is a[0] and view(got).tolist() == [[1] * 3] * 2
+(cache(2), ones(1, 3)) | InternalError: attention_kv_cache_update
+""",
+    "vm.builtin.attention_kv_cache_view": """
+(cache(2),) | zeros(2, 3)
+(cache(2), Shape([2, 3])) | zeros(2, 3)
+(cache(2), Shape([3, 3])) | InternalError: attention_kv_cache_view
+""",
+    "vm.builtin.attention_kv_cache_array_popn": """
+((cache(2), cache(3)), 2) | None | [len(view(c)) for c in a[0]] == [0, 1]
+((cache(3), cache(1)), 2) | InternalError: attention_kv_cache_array_popn
+""",
+    "vm.builtin.attention_kv_cache_array_clear": """
+((cache(2), cache(3)),) | None | [len(view(c)) for c in a[0]] == [0, 0]
+((5,),) | TypeError: attention_kv_cache_array_clear
+""",
+    "vm.builtin.attention_kv_cache_window_override": """
+(cache(3), ones(2, 3), 4) | any | view(got)[:, 0].tolist() == [1, 0, 0, 1]
+(cache(3), ones(5, 3), 4) | InternalError: attention_kv_cache_window_override
+""",
+    "vm.builtin.attention_kv_cache_window_override_with_sinks": """
+(cache(3), ones(2, 3), 4, 1) | any | view(got)[:, 0].tolist() == [0, 1, 0, 1]
+(cache(3), ones(4, 3), 4, 1) | InternalError: attention_kv_cache_window_override_with_sinks
+""",
+    # Sampling
+    "vm.builtin.multinomial_from_uniform": """
+(np.array([[0.25, 0.5, 0.25]], "f4"), np.array([[0.3]], "f4")) | np.array([[1]])
+(np.array([[1.0]], "f4"), 5) | TypeError: multinomial_from_uniform
+""",
+    "vm.builtin.sample_top_p_from_logits": """
+(np.array([[1, 50, 3]], "f4"), 1.0, 0.9, 0.5) | 1
+(5, 1.0, 1.0, 0.5) | TypeError: sample_top_p_from_logits
+""",
+    "vm.builtin.sample_top_p_from_prob": """
+(np.array([[0.2, 0.5, 0.3]], "f4"), 0.4, 0.9) | 1
+(np.array([[0.2, 0.5, 0.3]], "f4"), 1.0, 0.7) | 2
+(5, 1.0, 0.5) | TypeError: sample_top_p_from_prob
+""",
+    "vm.builtin.apply_repetition_penalty": """
+(np.array([[1, -2, 4]], "f4"), i32(0, 1), 2.0) | None | a[0].tolist() == [[0.5, -4, 4]]
+(np.array([[1, -2]], "f4"), i32(2), 2.0) | IndexError: apply_repetition_penalty
+""",
+    "vm.builtin.apply_presence_and_frequency_penalty": """
+(np.array([[1, -2, 4]], "f4"), i32(0, 2), i32(1, 2), 0.5, 0.25) | None | a[0][0, 2] == 3
+(np.array([[1.0]], "f4"), i32(0), i32(1, 1), 0.5, 0.25) | InternalError: apply_presence_and_freq
+""",
+    "vm.builtin.apply_softmax_with_temperature": """
+(np.array([[0, 0]], "f4"), 2.0) | None | a[0].tolist() == [[0.5, 0.5]]
+(5, 1.0) | TypeError: apply_softmax_with_temperature
+""",
+    # The cache of tensors
+    "vm.builtin.tensor_cache.update": """
+("cases.0", f32(1.0), True) | None | get_func("vm.builtin.tensor_cache.get")("cases.0") is a[1]
+(5, f32(1.0)) | TypeError: tensor_cache.update
+""",
+    "vm.builtin.tensor_cache.get": """
+(cached("cases.1"),) | f32(7.0)
+("cases.nope",) | None
+(5,) | TypeError: tensor_cache.get
+""",
+    "vm.builtin.tensor_cache.remove": """
+(cached("cases.2"),) | None | get_func("vm.builtin.tensor_cache.get")("cases.2") is None
+(5,) | TypeError: tensor_cache.remove
+""",
+    "vm.builtin.tensor_cache.clear": """
+() | None | get_func("vm.builtin.tensor_cache.get")("cases.0") is None
+(1,) | TypeError:
+""",
+    "vm.builtin.tensor_cache.load": """
+("/nowhere", 1, 0) | InternalError: cannot open /nowhere
+(5, 1, 0) | TypeError: tensor_cache.load
+""",
+    "vm.builtin.param_array_from_cache": """
+(cached("cases_0").removesuffix("_0"), 1) | (f32(7.0),)
+("cases.nope", 1) | InternalError: param_array_from_cache
+""",
+    "vm.builtin.param_array_from_cache_by_name": """
+((cached("cases.3"),),) | (f32(7.0),)
+(("cases.nope",),) | ValueError: param_array_from_cache_by_name
+""",
+    "vm.builtin.param_array_from_cache_by_name_unpacked": """
+(cached("cases.4"), cached("cases.4")) | (f32(7.0), f32(7.0))
+("cases.nope",) | ValueError: param_array_from_cache_by_name_unpacked
+""",
+    "vm.builtin.param_module_from_cache": """
+(cached("cases_0").removesuffix("_0"), 1) | any | got["get_params"]()[0].tolist() == [7]
+("cases.nope", 1) | InternalError: param_module_from_cache
+""",
+    "vm.builtin.param_module_from_cache_by_name": """
+((cached("cases.5"),),) | any | got["get_params"]()[0].tolist() == [7]
+(("cases.nope",),) | ValueError: param_module_from_cache_by_name
+""",
+}  # fmt: skip
+
+SEEN: list[Any] = []
+"""What the function of `invoke_debug_func` was called with."""
+
+
+def builtin(name: str, *args: Any) -> Any:
+    return get_func(f"vm.builtin.{name}")(*args)
+
+
+def machine() -> VirtualMachine:
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    return VirtualMachine(builder.get())
+
+
+def sub(a: int, b: int) -> int:
+    return a - b
+
+
+def globally(name: str) -> str:
+    """Register a function that records its arguments, and return its name."""
+    if GLOBAL.lookup(name) is None:
+        GLOBAL.register(name, lambda *args: SEEN.append(args))
+    return name
+
+
+def names() -> dict[str, Any]:
+    """Return the names that the lines may use, with new objects."""
+    from relaxvm.executable import shape_program
+
+    vm = machine()
+
+    def registered(name: str) -> str:
+        builtin("register_py_func", name, sub)
+        return name
+
+    def cached(name: str) -> str:
+        builtin("tensor_cache.update", name, np.array([7.0], "f4"), True)
+        return name
+
+    def cache(rows: int) -> Any:
+        return builtin("attention_kv_cache_create", np.zeros((rows, 3), "f4"), Shape([4, 3]), -1)
+
+    def numbers(dtype: str) -> Any:
+        return lambda *values: np.array(values, dtype)
+
+    return {
+        "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
+        "collect": lambda *args: args, "f32": numbers("f4"), "get_func": get_func,
+        "globally": globally, "heap": numbers("i8"), "i32": numbers("i4"), "i64": numbers("i8"),
+        "np": np, "ones": lambda *shape: np.ones(shape, "f4"), "registered": registered,
+        "program": lambda *steps: shape_program.encode(steps),
+        "storage": lambda nbytes: builtin("alloc_storage", vm, Shape([nbytes]), 0, "u1"),
+        "tensor_in": lambda storage: builtin("alloc_tensor", storage, 0, Shape([2]), "f4"),
+        "sub": sub, "view": lambda c: builtin("attention_kv_cache_view", c), "vm": vm,
+        "zeros": lambda *shape: np.zeros(shape, "f4"),
+    }  # fmt: skip

@@ -1,0 +1,267 @@
+"""Calls with large operands, of every builtin and every kernel: what they allocate is counted.
+
+``python -m tests.memory_attacks`` makes them one after the other, each in a run with the limits
+`LIMITS`, and prints for each the name, by how many bytes the memory of the process grew at most
+during the call, and "result", "LimitError" or the error.  Linux only.
+
+**A new kernel** needs a line here, unless the cases of its operator have a `large` call.
+**A new builtin** needs a line, or a place in `WITHOUT` that says why it cannot allocate much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import relaxvm
+from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.executable import shape_program
+from relaxvm.executable.exec_builder import ExecBuilder
+from relaxvm.kernels import PREFIX
+from relaxvm.limits import Limits
+from relaxvm.vm import VirtualMachine
+
+__all__ = ["BUILTINS", "GROWTH", "LIMITS", "WITHOUT", "kernel_calls_of"]
+
+MIB = 1 << 20
+LIMITS = Limits(live_bytes=4 * MIB)
+GROWTH = 8 * MIB
+"""By so much the memory of the process may grow: the limit, and what is not counted."""
+
+SCALE = 4
+"""Of the lengths in the large calls of operators, which have operands of about 5 MiB."""
+
+VM = object()
+"""Stands for the state of the VM in arguments."""
+
+# Kernels
+
+OPERATOR_CALLS = """
+arange(0, 5000000, 1)
+argsort(f(5000000))
+sort(f(5000000))
+sort(f(1000, 5000), 0)
+topk(f(1000, 5000), 20)
+einsum((f(2000, 2000), f(2000, 2000)), "ij,jk->ki")
+einsum((f(5000000), f(5000000)), "i,i->i")
+full((2000, 2500), const(3.0, "float32"))
+ones((2000, 2500), "float32")
+zeros((2000, 2500), "float32")
+matmul(f(2000, 2000), permute_dims(f(2000, 2000)))
+matmul(h(1500, 1500), h(1500, 1500))
+matmul(s(900, 5000), s(5000, 100), "int32")
+add(h(2500, 2000), h(2000))
+sum(h(2500, 2000), 0)
+mean(h(2500, 2000), 1)
+nn.attention(f(1, 1000, 8, 64), f(1, 2000, 8, 64), f(1, 2000, 8, 64))
+nn.attention(f(1, 1000, 4, 64), f(1, 2000, 4, 64), f(1, 2000, 4, 64), f(1, 4, 1000, 2000))
+nn.attention(h(1, 1000, 8, 64), h(1, 2000, 8, 64), h(1, 2000, 8, 64))
+nn.avg_pool2d(f(4, 32, 200, 200), 2, 2)
+nn.max_pool2d(f(4, 32, 200, 200), (3, 3), 2, (1, 1), ceil_mode=True)
+nn.batch_norm(f(1000, 5000), f(5000), f(5000), f(5000), square(f(5000)), -1, training=False)
+nn.conv1d(f(4, 64, 20000), f(16, 64, 3))
+nn.conv2d(f(4, 16, 280, 280), f(16, 16, 3, 3), 1, 1)
+nn.conv2d(f(4, 16, 280, 280), f(16, 1, 5, 5), 1, 2, groups=16)
+nn.conv2d(d(2, 16, 280, 280), d(16, 16, 1, 1))
+nn.cross_entropy_with_logits(f(1000, 5000), f(1000, 5000))
+nn.group_norm(f(20, 64, 64, 64), f(64), f(64), 8, 1, [2, 3])
+nn.layer_norm(f(1000, 5000), f(5000), f(5000), [-1])
+nn.layer_norm(h(1000, 5000), h(5000), h(5000), [-1])
+nn.rms_norm(f(1000, 5000), f(5000))
+nn.pad(f(2000, 2000), (100, 100, 100, 100), "reflect")
+nn.pad(f(2000, 2000), (100, 100, 100, 100), pad_value=7.0)
+nn.softmax(h(1000, 5000))
+"""
+"""Calls in the notation of operators, beside those that the operators' cases have."""
+
+
+def square_of(size: int, dtype: str = "float32") -> np.ndarray:
+    return np.ones((size, size), dtype)
+
+
+KERNEL_CALLS: dict[str, Any] = {
+    "cast": lambda: [square_of(2000), np.ones((2000, 2000))],
+    "expand_dims": lambda: [square_of(2000).T, np.ones((1, 2000, 2000), "f4")],
+    "flatten": lambda: [square_of(2000).T, np.ones(2000 * 2000, "f4")],
+    "squeeze": lambda: [square_of(2000).T, np.ones((2000, 1, 2000), "f4")],
+    "reshape": lambda: [square_of(2000).T, np.ones((1000, 4000), "f4")],
+    "fill": lambda: [1.5, square_of(2000)],
+    "fused": lambda: [square_of(2000), square_of(2000), "multiply($0, $1); add(%0, 2.0) -> %1",
+                      square_of(2000)],
+    "linear": lambda: [square_of(1500), square_of(1500), np.ones(1500, "f4"), square_of(1500)],
+    "matmul_tn": lambda: [square_of(1500), square_of(1500), square_of(1500)],
+    "matmul_nt": lambda: [square_of(1500), square_of(1500), square_of(1500)],
+    "relu": lambda: [square_of(2000), square_of(2000)],
+    "remainder": lambda: [square_of(2000), np.ones(2000, "f4"), square_of(2000)],
+    "nn.attention_bias": lambda: [*[np.ones((1, 1000, 8, 64), "f4") for _ in range(3)],
+                                  np.ones((1, 8, 1000, 1000), "f4"), None, None,
+                                  np.ones((1, 1000, 8, 64), "f4")],
+}  # fmt: skip
+"""Arguments, with outputs, of kernels that no call above is lowered to."""
+
+
+def kernel_calls_of() -> Iterator[tuple[str, str, list[Any]]]:
+    """Return (kernel, call, arguments with outputs)."""
+    from .operators.programs import kernel_calls
+    from .operators.table import OPERATORS, Cases
+
+    texts = [
+        (re.sub(r"\b(393216|131072)\b", lambda m: str(SCALE * int(m[0])), cases.large), cases)
+        for cases in OPERATORS.values()
+        if cases.large
+    ]
+    texts += [(line, Cases("", "", "")) for line in OPERATOR_CALLS.strip().splitlines()]
+    for text, cases in texts:
+        for kernel, args, outputs in kernel_calls(text, cases)[0]:
+            outs = [np.ones(shape, dtype) for shape, dtype in outputs]
+            yield kernel, text, [*args, *outs]
+    for kernel, make in KERNEL_CALLS.items():
+        yield kernel, kernel, make()
+
+
+# Builtins
+
+
+def row(size: int = 4 * MIB) -> np.ndarray:
+    return np.full((1, size), 1 / size, "f4")
+
+
+def cache(rows: int) -> AttentionKVCache:
+    made = AttentionKVCache(relaxvm.Shape([rows, 1024]), np.dtype("f4"))
+    made.append(np.ones((rows, 1024), "f4"))
+    return made
+
+
+def rows(count: int = 4096) -> np.ndarray:
+    return np.ones((count, 1024), "f4")
+
+
+PROGRAM = shape_program.encode([("load", 0), ("store", 1)])
+
+BUILTINS: dict[str, list[Any]] = {
+    "vm.builtin.alloc_heap": [lambda: (MIB,)],
+    "vm.builtin.alloc_shape_heap": [lambda: (MIB,), lambda: (VM, MIB)],
+    "vm.builtin.alloc_storage": [
+        lambda: (VM, relaxvm.Shape([5 * MIB]), -1, np.dtype("u1"), "global")],
+    "vm.builtin.to_device": [lambda: (row(), 1, 0)],
+    "vm.builtin.reshape": [lambda: (square_of(2000).T, relaxvm.Shape([4_000_000]))],
+    "vm.builtin.tensor_to_shape": [lambda: (np.ones(MIB, "i8"),)],
+    "relaxvm.builtin.compute_shape": [lambda: (np.ones(MIB, ">i8"),
+                                               PROGRAM)],
+    "relax.run.nonzero": [lambda: (np.ones((2000, 2000), "bool"),)],
+    "relax.run.unique": [
+        lambda: (np.arange(4 * MIB).astype("f4"), 1, 0, 0, 0, None),
+        lambda: (np.arange(4 * MIB).astype("i4"), 0, 1, 1, 1, None),
+        lambda: (square_of(2000), 1, 0, 0, 0, 0)],
+    "relax.run.shape_to_tensor": [lambda: (relaxvm.Shape([1] * MIB),)],
+    "vm.builtin.attention_kv_cache_create": [
+        lambda: (rows(1), relaxvm.Shape([4096, 1024]), 4096),
+        lambda: (rows(), relaxvm.Shape([1, 1024]), 1)],
+    "vm.builtin.attention_kv_cache_append": [lambda: (cache(1), rows())],
+    "vm.builtin.attention_kv_cache_window_override": [lambda: (cache(1), rows(), 4096)],
+    "vm.builtin.attention_kv_cache_window_override_with_sinks": [
+        lambda: (cache(1), rows(), 5000, 1)],
+    "vm.builtin.multinomial_from_uniform": [lambda: (row(), np.array([[0.3]], "f4"))],
+    "vm.builtin.sample_top_p_from_logits": [lambda: (row(), 1.0, 0.9, 0.5)],
+    "vm.builtin.sample_top_p_from_prob": [lambda: (row(), 0.4, 0.9)],
+    "vm.builtin.apply_repetition_penalty": [
+        lambda: (row(), np.arange(4 * MIB, dtype="i4"), 2.0)],
+    "vm.builtin.apply_presence_and_frequency_penalty": [
+        lambda: (row(), np.arange(4 * MIB, dtype="i4"), np.ones(4 * MIB, "i4"), 0.5, 0.25)],
+    "vm.builtin.apply_softmax_with_temperature": [lambda: (row(), 2.0)],
+    "vm.builtin.attention_kv_cache_update": [lambda: (cache(4096), rows())],
+    "vm.builtin.check_tensor_info": [lambda: (row(), 2, np.dtype("f4"), "")],
+    "vm.builtin.read_if_cond": [lambda: (np.ones(8 * MIB, "bool"),)],
+    "vm.builtin.debug_print": [lambda: ("line", row())],
+    "vm.builtin.print": [lambda: (row(), "x" * (8 * MIB))],
+    "relax.run.print": [lambda: ("{0}" * 1000, "x" * 100_000)],
+    "relax.run.assert_op": [lambda: (False, "{0}" * 1000, "x" * 100_000)],
+}  # fmt: skip
+"""Builtin -> arguments for which it would make more than the limits allow, or which are large."""
+
+WITHOUT: dict[str, str] = {
+    "a view, or the value itself": """
+alloc_tensor ensure_zero_offset attention_kv_cache_view copy move null_value tuple_getitem
+=vm.move =runtime.TVMTensorCreateView""",
+    "a value of bounded size, or none": """
+store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_upper_bound
+check_shape_info check_prim_value_info check_tuple_info check_func_info check_string_info
+tuple_reset_item
+free_storage free_tensor memory_manager.clear attention_kv_cache_array_popn
+attention_kv_cache_array_clear =time time""",
+    "as large as its arguments, which the census of objects counts": """
+make_tuple make_closure make_shape shape_of load_shape""",
+    "what the function does that it calls": """
+invoke_closure call_tir_dyn""",
+    "allowed by name only, for files that are trusted": """
+register_py_func get_py_func call_py_func clear_py_func_registry invoke_debug_func
+tensor_cache.update tensor_cache.get tensor_cache.remove tensor_cache.clear tensor_cache.load
+param_array_from_cache param_array_from_cache_by_name param_array_from_cache_by_name_unpacked
+param_module_from_cache param_module_from_cache_by_name""",
+}
+"""Reason -> builtins without a line; full names after "=", others without "vm.builtin."."""
+
+
+def without(reason: str) -> list[str]:
+    """Return the full names of the builtins that a reason has."""
+    return [
+        name[1:] if name.startswith("=") else f"vm.builtin.{name}"
+        for name in WITHOUT[reason].split()
+    ]
+
+
+# Measuring
+
+
+def memory(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(field))
+
+
+def measure(name: str, args: list[Any]) -> tuple[int, str]:
+    """Call a function in a run with `LIMITS`: growth of memory in bytes, and outcome."""
+    b = ExecBuilder()
+    given = [arg for arg in args if arg is not VM]
+    with b.function("main", num_inputs=len(given)):
+        numbers = iter(range(len(given)))
+        words = [b.vm_state() if arg is VM else b.r(next(numbers)) for arg in args]
+        b.emit_call(name, words, dst=b.r(len(given)))
+        b.emit_ret(b.r(len(given)))
+    vm = VirtualMachine(b.get(), limits=LIMITS)
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")  # VmHWM is VmRSS
+    before = memory("VmRSS")
+    outcome = "result"
+    result = None
+    try:
+        result = vm.main(*given)
+    except Exception as error:
+        outcome = type(error).__name__
+    growth = memory("VmHWM") - before
+    del result
+    return growth, outcome
+
+
+def main() -> None:
+    import contextlib
+    import io
+    import warnings
+
+    warnings.simplefilter("ignore")
+    np.ones((200, 200)) @ np.ones((200, 200))  # BLAS has its buffers from now on
+    for name, makers in BUILTINS.items():
+        for make in makers:
+            args = list(make())
+            with contextlib.redirect_stdout(io.StringIO()):
+                growth, outcome = measure(name, args)
+            print(name, growth, outcome, name, sep="\t", flush=True)
+    for kernel, text, args in kernel_calls_of():
+        growth, outcome = measure(PREFIX + kernel, args)
+        print(PREFIX + kernel, growth, outcome, text, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Cases of operators that create tensors."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .table import cases, kernel
+
+
+def filled(shape: Any, value: Any, dtype: str | None = None) -> Any:
+    return np.broadcast_to(np.asarray(value), tuple(shape))
+
+
+def filled_like(x: Any, value: Any, dtype: str | None = None) -> Any:
+    return np.broadcast_to(np.asarray(value), x.shape)
+
+
+def constant(number: int) -> Any:
+    def make(like: Any, dtype: str | None = None) -> Any:
+        return np.full(like.shape if isinstance(like, np.ndarray) else tuple(like), number, object)
+
+    return make
+
+
+def counted(start: Any, end: Any, step: Any, dtype: str) -> Any:
+    """start, start + step and so on, computed with fractions."""
+    count = max(0, math.ceil((Fraction(end) - Fraction(start)) / Fraction(step)))
+    return np.array([np.longdouble(start) + i * np.longdouble(step) for i in range(count)],
+                    np.longdouble)  # fmt: skip
+
+
+cases(
+    "full",
+    """
+full((2, n), 1.0) | R.Tensor((2, n), "float32")
+full((2, n), const(1, "int8")) | R.Tensor((2, n), "int8")
+full((2, n), const(1.0), "float16") | R.Tensor((2, n), "float16")
+full(shape_var(2), n, "int32") | R.Tensor(a, "int32")
+""",
+    """
+full((2,), f(3)) | ValueError: relax.full: fill_value: expected a scalar or a tensor of rank 0
+full(f(3), 1.0) | TypeError: relax.full: shape: expected a shape, got a of type
+""",
+    """
+full((2, 3), 1.5)
+full((2, 3), x(), "float64")
+full((2, 3), const(1, 'int8'))
+full((2, 3), const(3.7, 'float64'), 'int64')
+full((), x())
+full((3,), x())
+full((2, 0), x())
+full((2,), const(1, 'bool'))
+full((4,), const(2, 'int8'), 'bool')
+""",
+    reference=filled,
+    free=("shape", "dtype"),
+)
+cases(
+    "full_like",
+    """
+full_like(f(n), 0) | R.Tensor((n,), "float32")
+full_like(f(n), 0, "int8") | R.Tensor((n,), "int8")
+""",
+    """
+full_like(f(3), f(3)) | ValueError: relax.full_like: fill_value: expected
+""",
+    """
+full_like(i(3), 7)
+full_like(x(2, 3), 2)
+full_like(x(), 1)
+""",
+    reference=filled_like,
+    free=("shape", "dtype"),
+)
+cases(
+    "ones",
+    """
+ones((n,), "float32") | R.Tensor((n,), "float32")
+""",
+    """
+ones((2,), "x") | TypeError: relax.ones: dtype: expected a data type
+""",
+    """
+ones((2, 3), "float32")
+ones((3,), 'int8')
+ones((), 'bool')
+""",
+    reference=constant(1),
+    free=("shape", "dtype"),
+)
+cases(
+    "ones_like",
+    """
+ones_like(f(n)) | R.Tensor((n,), "float32")
+""",
+    """
+ones_like(shape(3)) | TypeError: relax.ones_like: x: expected a tensor
+""",
+    """
+ones_like(x(3), "int8")
+ones_like(x(2, 3))
+""",
+    reference=constant(1),
+    free=("shape", "dtype"),
+)
+cases(
+    "zeros",
+    """
+zeros(shape(n, 2), "int8") | R.Tensor((n, 2), "int8")
+""",
+    """
+zeros(("x",), "int8") | TypeError: relax.zeros: shape[0]: expected an integer, got str 'x'
+zeros(1.5, "int8") | TypeError: relax.zeros: shape: expected a shape, got float 1.5
+""",
+    """
+zeros((2, 0), "bool")
+zeros((3,), 'float16')
+zeros((), 'float64')
+""",
+    reference=constant(0),
+    free=("shape", "dtype"),
+)
+cases(
+    "zeros_like",
+    """
+zeros_like(rank(2), "bool") | R.Tensor(dtype="bool", ndim=2)
+""",
+    """
+zeros_like(shape(3)) | TypeError: relax.zeros_like: x: expected a tensor
+""",
+    """
+zeros_like(i(3))
+zeros_like(x(2, 3))
+""",
+    reference=constant(0),
+    free=("shape", "dtype"),
+)
+cases(
+    "arange",
+    """
+arange(10) | R.Tensor((10,), "int64")
+arange(1, 10, 2) | R.Tensor((5,), "int64")
+arange(10, 0, -3) | R.Tensor((4,), "int64")
+arange(3, 0) | R.Tensor((0,), "int64")
+arange(0.0, 1.0, 0.25) | R.Tensor((4,), "float32")
+arange(n) | R.Tensor((n,), "int64")
+arange(1, n, 3) | R.Tensor(((n + 1) // 3,), "int64")
+arange(n, 0, -1, "int32") | R.Tensor((n,), "int32")
+""",
+    """
+arange(0, 4, 0) | ValueError: relax.arange: step: expected a number other than 0, got 0
+""",
+    """
+arange(1, 10, 4)
+arange(10, 0, -3, "float32")
+arange(5)
+arange(8, 1, -3)
+arange(7, 1, 2)
+arange(0.0, 1.0, 0.3)
+arange(0.5, 4, 1, 'float64')
+arange(-1, 4099, 2)
+arange(0, 9, 2, 'float16')
+""",
+    reference=counted,
+    free=("dtype",),
+    ulps=1,
+)
+kernel("fill", lambda draw: (1.5,), lambda value: np.full((3, 3), value), free=("shape", "dtype"))
