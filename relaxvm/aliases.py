@@ -3,6 +3,9 @@
 ``import relaxvm.pipeline`` imports `relaxvm.transform.pipelines`, the same module under both names,
 and ``relaxvm.values.describe`` is `relaxvm.messages.describe`.  The two tables here are the only
 place for such names.
+
+Old names of modules can be imported as soon as ``import relaxvm`` has run.  (While one thread runs
+it for the first time, the import system does not yet know them in other threads.)
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ NAMES: Final = {
     },
     "isa": {"Op": "isa.InstructionSpec"},
     "executable.shape_program": {"Op": "executable.shape_program.ShapeOp"},
+    "te.operators": {"FORMULAS": "te.formulas.FORMULAS"},
 }
 """Module below relaxvm -> name that it used to define -> its new module."""
 
@@ -61,25 +65,40 @@ def target_of(name: str) -> str | None:
 class _AliasLoader:  # no base class of importlib.abc, which is slow to import
     """Enters an imported module under a second name."""
 
+    def __init__(self, target: ModuleSpec) -> None:
+        self._target = target
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        target = target_of(spec.name)
-        assert target is not None
-        module = importlib.import_module(target)
+        module = importlib.import_module(self._target.name)
         self._spec = module.__spec__  # the import system will overwrite it with that of the alias
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
 
+    def get_code(self, fullname: str) -> Any:
+        """Called by ``python -m``, where the module's relative imports would fail."""
+        raise ImportError(
+            f"{fullname} is an old name; run {self._target.name} instead", name=fullname
+        )
+
 
 class _AliasFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if target_of(fullname) is None:
+        name = target_of(fullname)
+        if name is None:
             return None
-        loader: Any = _AliasLoader()
-        return ModuleSpec(fullname, loader)
+        from importlib.util import find_spec  # only needed where an old name is used
+
+        found = find_spec(name)
+        if found is None:
+            return None
+        loader: Any = _AliasLoader(found)
+        spec = ModuleSpec(fullname, loader, origin=found.origin)
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
 
 
 def install() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import pytest
 
 import relaxvm
 from relaxvm import aliases
+from relaxvm.op import OPERATORS
 
 from . import children
 
@@ -82,6 +84,42 @@ def test_submodules_of_an_old_name_are_imported_once(order: int, tmp_path: Path)
     names = ["relaxvm.formats.text", "relaxvm.executable.formats.text"][::order]
     code = f"import sys, {', '.join(names)}; print(*(sys.modules[n].__name__ for n in {names}))"
     assert python(code, tmp_path).split() == ["relaxvm.executable.formats.text"] * 2
+
+
+@pytest.mark.parametrize("name", ["formats.nope", "formats.text.nope", "pipeline.nope"])
+def test_a_submodule_that_an_old_name_does_not_have(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        importlib.import_module(f"relaxvm.{name}")
+    assert raised.value.name == f"relaxvm.{name}"
+    if name.count(".") == 1 and not name.startswith("pipeline"):
+        assert importlib.util.find_spec(f"relaxvm.{name}") is None
+
+
+@pytest.mark.parametrize("old", aliases.MODULES)
+def test_spec_of_an_old_name(old: str) -> None:
+    spec = importlib.util.find_spec(f"relaxvm.{old}")
+    module = importlib.import_module(f"relaxvm.{old}")
+    assert spec is not None
+    assert spec.origin == module.__file__
+    assert module.__spec__ is not None
+    assert module.__spec__.name == module.__name__ == f"relaxvm.{aliases.MODULES[old]}"
+
+
+def test_an_old_name_is_not_a_script(tmp_path: Path) -> None:
+    code = (
+        "import runpy\ntry: runpy.run_module('relaxvm.pipeline')\nexcept ImportError as e: print(e)"
+    )
+    expected = "relaxvm.pipeline is an old name; run relaxvm.transform.pipelines instead\n"
+    assert python(code, tmp_path) == expected
+
+
+def test_formulas_by_their_old_name() -> None:
+    from relaxvm.te.operators import FORMULAS  # type: ignore[attr-defined]
+
+    dtypes, formula = FORMULAS["exp"]
+    assert "float32" in dtypes
+    assert callable(formula)
+    assert set(FORMULAS) == {name for name, record in OPERATORS.items() if record.loops}
 
 
 def test_unknown_name() -> None:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..aliases import attribute
 from ..ir import prim
 from ..ir.arith import simplify
 from ..ir.expr import Expr
@@ -351,6 +352,10 @@ def _rms_norm(
     data: Tensor, weight: Tensor, axes: Sequence[int] = (-1,), epsilon: float = 1e-5
 ) -> Any:
     return topi.multiply(_scaled(data, axes, epsilon), _along(weight, axes, data))
+
+
+def __getattr__(name: str) -> Any:
+    return attribute(__name__, name)
 
 
 # Formulas by name
