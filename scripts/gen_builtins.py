@@ -1,33 +1,25 @@
 #!/usr/bin/env python3
 """Write the reference pages of the builtins and kernels, ``docs/builtins.md`` and
-``docs/kernels.md``, from their registration.
-
-    python scripts/gen_builtins.py          write the files that have changed
-    python scripts/gen_builtins.py --check  write nothing; fail if the file is stale
-"""
+``docs/kernels.md``, from their registration."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import Files, main
 
-from relaxvm import kernels  # noqa: E402
-from relaxvm.builtins import (  # noqa: E402
+from relaxvm import kernels
+from relaxvm.builtins import (
     OWN_PREFIX,
     PREFIX,
     RUN_PREFIX,
     RUNTIME_PREFIX,
 )
-from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped  # noqa: E402
+from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 
 FAMILIES = ("shape", "checks", "allocation", "data", "call", "run", "lm", "tensor_cache")
 """Modules of relaxvm.builtins, in the order of the page."""
@@ -178,28 +170,8 @@ def kernel_row(record: PackedFunc) -> str:
     return f"| `{record.name}` | `{arguments}` | {meaning} |"
 
 
-FILES = {
-    ROOT / "docs" / "builtins.md": page,
-    ROOT / "docs" / "kernels.md": kernels_page,
-}
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
-    check = parser.parse_args(argv).check
-    stale = 0
-    for path, generate in FILES.items():
-        text = generate()
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        print(f"{'stale' if check else 'wrote'}: {path.relative_to(ROOT)}")
-        if not check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
+FILES: Files = {"docs/builtins.md": page, "docs/kernels.md": kernels_page}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

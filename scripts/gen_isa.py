@@ -1,29 +1,20 @@
 #!/usr/bin/env python3
-"""Generate files from the instruction table in ``relaxvm/isa.py``.
-
-    python scripts/gen_isa.py          write the files that have changed
-    python scripts/gen_isa.py --check  write nothing; fail if a file is stale
-
-The files: ``include/relaxvm/isa.h``, ``relaxvm/core/_isa.pxd`` and ``docs/isa.md``.
-"""
+"""Generate the C header, the Cython declarations and the reference page of the instruction table in
+``relaxvm/isa.py``."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import Files, main, table
 
-from relaxvm import isa  # noqa: E402
-from relaxvm.executable import VMExecutable  # noqa: E402
-from relaxvm.executable.exec_builder import ExecBuilder  # noqa: E402
-from relaxvm.executable.formats import binary  # noqa: E402
-from relaxvm.executable.formats.text import format_instruction  # noqa: E402
+from relaxvm import isa
+from relaxvm.executable import VMExecutable
+from relaxvm.executable.exec_builder import ExecBuilder
+from relaxvm.executable.formats import binary
+from relaxvm.executable.formats.text import format_instruction
 
 NOTICE = "Generated from relaxvm/isa.py by scripts/gen_isa.py - do not edit."
 
@@ -211,11 +202,6 @@ def instruction_section(op: isa.Op, example: str) -> list[str]:
     ]
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
-
-
 def example() -> VMExecutable:
     """Return an executable with every opcode and every kind of argument."""
     builder = ExecBuilder()
@@ -324,38 +310,12 @@ def page() -> str:
     return "\n".join(out)
 
 
-FILES: dict[str, Callable[[], str]] = {
+FILES: Files = {
     "include/relaxvm/isa.h": c_header,
     "relaxvm/core/_isa.pxd": pxd,
     "docs/isa.md": page,
 }
-"""Path from the root of the repository -> function that returns its text."""
-
-
-def stale() -> dict[str, str]:
-    """Return path -> new text of the files that are out of date."""
-    made = {path: make() for path, make in FILES.items()}
-    return {
-        path: text
-        for path, text in made.items()
-        if not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Generate files from the instruction table.")
-    parser.add_argument("--check", action="store_true", help="fail if a file is stale")
-    check = parser.parse_args().check
-    changed = stale()
-    for path, text in changed.items():
-        if check:
-            print(f"{path}: stale; run python scripts/gen_isa.py", file=sys.stderr)
-        else:
-            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-            (ROOT / path).write_text(text, encoding="utf-8", newline="\n")
-            print(f"{path}: written")
-    return 1 if check and changed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

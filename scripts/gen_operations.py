@@ -1,26 +1,19 @@
 #!/usr/bin/env python3
-"""Generate files from the table of operations in ``relaxvm/core/operations.py``.
+"""Generate the Cython declarations, the emitters and the reference page of the operations in
+``relaxvm/core/operations.py``.
 
-    python scripts/gen_operations.py          write the files that have changed
-    python scripts/gen_operations.py --check  write nothing; fail if a file is stale
-
-The files: ``relaxvm/core/_operations.pxd``, ``relaxvm/core/_emit.pxd`` and ``docs/operations.md``.
 This runs before the core is built, so it does not import extension modules.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import Files, main, table
 
-from relaxvm.core.operations import (  # noqa: E402
+from relaxvm.core.operations import (
     BUILTINS,
     OPERATIONS,
     REWRITINGS,
@@ -227,11 +220,6 @@ direct in any case.
 """
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(line).replace("\n", " ") + " |" for line in lines]
-
-
 def operand_text(operand: Operand) -> str:
     kind = operand.kind.name.lower()
     return f"`{operand.name}`" if operand.name == kind else f"`{operand.name}` {kind}"
@@ -265,38 +253,12 @@ def page() -> str:
     return "\n".join([*out, ""])
 
 
-FILES: dict[str, Callable[[], str]] = {
+FILES: Files = {
     "relaxvm/core/_operations.pxd": operations_pxd,
     "relaxvm/core/_emit.pxd": emit_pxd,
     "docs/operations.md": page,
 }
-"""Path from the root of the repository -> what makes its text."""
-
-
-def stale() -> dict[str, str]:
-    """Path -> text of the files that differ from what the table gives."""
-    made = {path: make() for path, make in FILES.items()}
-    return {
-        path: text
-        for path, text in made.items()
-        if not (ROOT / path).is_file() or (ROOT / path).read_text(encoding="utf-8") != text
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Generate files from the table of operations.")
-    parser.add_argument("--check", action="store_true", help="fail if a file is stale")
-    check = parser.parse_args().check
-    changed = stale()
-    for path, text in changed.items():
-        if check:
-            print(f"{path}: stale; run python scripts/gen_operations.py", file=sys.stderr)
-        else:
-            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-            (ROOT / path).write_text(text, encoding="utf-8", newline="\n")
-            print(f"{path}: written")
-    return 1 if check and changed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

@@ -1,25 +1,15 @@
 #!/usr/bin/env python3
-"""Write the reference page of the operators, ``docs/operators.md``, from their records.
-
-python scripts/gen_ops.py          write the file if it has changed
-python scripts/gen_ops.py --check  write nothing; fail if the file is stale
-"""
+"""Write the reference page of the operators, ``docs/operators.md``, from their records."""
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import Files, main
 
-from relaxvm.op import CONSTRUCTORS, OPERATORS, Operator  # noqa: E402
-
-PAGE = ROOT / "docs" / "operators.md"
+from relaxvm.op import CONSTRUCTORS, OPERATORS, Operator
 
 INTRODUCTION = """\
 <!-- Generated from relaxvm/op by scripts/gen_ops.py - do not edit. -->
@@ -109,18 +99,8 @@ def markdown(text: str) -> str:
     return text.replace("``", "`")
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
-    check = parser.parse_args(argv).check
-    text = page()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{'stale' if check else 'wrote'}: {PAGE.relative_to(ROOT)}")
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-    return 1 if check else 0
+FILES: Files = {"docs/operators.md": page}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

@@ -1,24 +1,15 @@
 #!/usr/bin/env python3
-"""Write docs/relax-compilation.md: the program of examples/stages.py at every compilation stage.
-
-python scripts/gen_stages.py          write the file if it has changed
-python scripts/gen_stages.py --check  write nothing; fail if it is stale
-"""
+"""Write docs/relax-compilation.md: the program of examples/stages.py at every compilation stage."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import ROOT, Files, main
 
-PAGE = ROOT / "docs" / "relax-compilation.md"
 EXAMPLE = ROOT / "examples" / "stages.py"
 
 HEAD = """\
@@ -87,20 +78,8 @@ def _example() -> Any:
     return module
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="fail if the file is stale")
-    options = parser.parse_args()
-    text = "".join(page())
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if options.check:
-        print(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/gen_stages.py")
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0
+FILES: Files = {"docs/relax-compilation.md": lambda: "".join(page())}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

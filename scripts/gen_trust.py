@@ -1,32 +1,25 @@
 #!/usr/bin/env python3
 """Write the tables of docs/trust.md: the rules of the verifier and the limits.
 
-    python scripts/gen_trust.py          write the file if it has changed
-    python scripts/gen_trust.py --check  write nothing; fail if it is stale
-
 Each table is between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import get_args
 
-ROOT = Path(__file__).resolve().parent.parent
-if "relaxvm" not in sys.modules:  # run as a script: import the package of this checkout
-    sys.path.insert(0, str(ROOT))
+from generated import ROOT, Files, main
 
-from relaxvm.limits import Limits  # noqa: E402
-from relaxvm.verify import RULES  # noqa: E402
-from relaxvm.verify.rule import Subject  # noqa: E402
+from relaxvm.limits import Limits
+from relaxvm.verify import RULES
+from relaxvm.verify.rule import Subject
 
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = "docs/trust.md"
 
 
 def rules() -> Iterator[str]:
@@ -84,21 +77,8 @@ def filled(page: str) -> str:
     return page
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the tables of docs/trust.md.")
-    parser.add_argument("--check", action="store_true", help="fail if the page is stale")
-    check = parser.parse_args().check
-    old = PAGE.read_text(encoding="utf-8")
-    new = filled(old)
-    if new == old:
-        return 0
-    if check:
-        print(f"{PAGE}: stale; run python scripts/gen_trust.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(new, encoding="utf-8", newline="\n")
-    print(f"{PAGE}: written")
-    return 0
+FILES: Files = {PAGE: lambda: filled((ROOT / PAGE).read_text(encoding="utf-8"))}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(FILES))

@@ -22,7 +22,7 @@ __all__ = ["CASES", "names", "own_builtins"]
 
 
 def own_builtins() -> set[str]:
-    """Return the names of relaxvm's own builtins, without those that other tests have registered."""
+    """Return the names of relaxvm's own builtins, not of those that other tests register."""
     ours = {name for name in list_funcs() if GLOBAL.get(name).__module__.startswith("relaxvm.")}
     return {name for name in ours if not name.startswith(KERNEL_PREFIX)}
 

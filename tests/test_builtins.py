@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
-import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,8 @@ from relaxvm.errors import InternalError, LimitError, RelaxVMError
 from relaxvm.registry import GLOBAL, Registry
 from relaxvm.values import kind_of
 
-ROOT = Path(__file__).parent.parent
+from .generators import load
+
 CTX = "ErrorContext(fn=main, loc=param[0]) "
 
 
@@ -1130,41 +1128,11 @@ def test_example_of_the_shape_heap() -> None:
 # The reference page
 
 
-def load_generator() -> types.ModuleType:
-    path = ROOT / "scripts" / "gen_builtins.py"
-    spec = importlib.util.spec_from_file_location("gen_builtins", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
-    return load_generator().page()
-
-
-def test_the_page_is_fresh(page: str) -> None:
-    path = ROOT / "docs" / "builtins.md"
-    hint = "docs/builtins.md is stale: run python scripts/gen_builtins.py"
-    assert path.read_text(encoding="utf-8") == page, hint
+    return load("gen_builtins").page()
 
 
 def test_the_page_has_every_builtin(page: str) -> None:
     entries = re.findall(r"^### (\S+)$", page, re.MULTILINE)
     assert sorted(entries) == sorted(name.removeprefix(PREFIX) for name in builtins())
-
-
-def test_the_generator_reports_stale_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    generator = load_generator()
-    path = tmp_path / "docs" / "page.md"
-    generator.FILES, generator.ROOT = {path: lambda: "text\n"}, tmp_path
-    assert generator.main(["--check"]) == 1
-    assert not path.exists()
-    assert generator.main([]) == 0
-    assert path.read_text() == "text\n"
-    assert generator.main(["--check"]) == 0
-    assert capsys.readouterr().out.count("page.md") == 2

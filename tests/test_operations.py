@@ -3,13 +3,11 @@ for each operation programs that take its fast path and its fallback."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,6 +34,7 @@ from relaxvm.vm.linking import link, scope_of
 
 from .asm import VM, Asm, Func, r0, r1, r2, r3
 from .corpus import CORPUS, Case, registry
+from .generators import load
 from .oracle import Oracle, Outcome, assert_same_outcome
 
 ROOT = Path(__file__).parent.parent
@@ -43,18 +42,6 @@ FLOAT32 = np.dtype("float32")
 STORE, IMM, SLOT = 1, 0, 1
 JUMPS = ("goto", "goto_back", "if", "read_if", "ret")
 
-
-def load_generator() -> ModuleType:
-    path = ROOT / "scripts" / "gen_operations.py"
-    spec = importlib.util.spec_from_file_location("gen_operations", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-generator = load_generator()
 
 # The table
 
@@ -103,23 +90,6 @@ def test_no_position_is_written_by_hand() -> None:
 # Generated files
 
 
-@pytest.mark.parametrize("path", generator.FILES)
-def test_generated_file_is_fresh(path: str) -> None:
-    text = (ROOT / path).read_text(encoding="utf-8")
-    assert text == generator.FILES[path](), f"{path} is stale: run python scripts/gen_operations.py"
-
-
-def test_staleness_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, make in generator.FILES.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(make(), encoding="utf-8")
-    monkeypatch.setattr(generator, "ROOT", tmp_path)
-    assert generator.stale() == {}
-    pxd = tmp_path / "relaxvm/core/_operations.pxd"
-    pxd.write_text(pxd.read_text().replace("OP_RET = 1", "OP_RET = 2"))
-    assert list(generator.stale()) == ["relaxvm/core/_operations.pxd"]
-
-
 # Listings
 
 
@@ -140,7 +110,7 @@ def example(a: Asm) -> None:
 
 def test_example_of_the_page() -> None:
     listing = str(VirtualMachine(assemble(example)).functions["main"].translated)
-    assert generator.EXAMPLE_LISTING == listing
+    assert load("gen_operations").EXAMPLE_LISTING == listing
 
 
 def test_translated_function() -> None:
@@ -216,6 +186,12 @@ SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
     "read_if": lambda ex, code: any(r.operation.name == "read_if" for r in code),
     "check_match": lambda ex, code: any(r.operation.name == "check_match" for r in code),
     "alloc_static": lambda ex, code: any(r.operation.name == "alloc_static" for r in code),
+    # A null_value of the source that no operation of the main part stands for.
+    "kills": lambda ex, code: any(
+        is_call_of(ex, pc, "vm.builtin.null_value")
+        and pc not in {r.pc for r in code if not r.is_fallback}
+        for pc in code.entries
+    ),
     # A goto of the source that no operation stands for.
     "thread_jumps": lambda ex, code: any(
         ex.instruction(pc).op.code == Opcode.GOTO and pc not in {r.pc for r in code}
@@ -223,6 +199,18 @@ SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
     ),
 }
 """What shows in a listing that a rewriting was at work."""
+
+
+def is_call_of(executable: VMExecutable, pc: int, name: str) -> bool:
+    instruction = executable.instruction(pc)
+    return (
+        instruction.op.code == Opcode.CALL
+        and executable.functions[instruction.fields[1]].name == name
+    )
+
+
+NEEDS = {"kills": "alloc_static"}
+"""Rewriting -> another one that it works with."""
 
 
 def programs() -> list[tuple[VMExecutable, Registry]]:
@@ -235,7 +223,7 @@ def test_a_rewriting_is_on_where_its_name_is_given(name: str) -> None:
     others = {rewriting.name for rewriting in REWRITINGS} - {name}
     with_it = without_it = 0
     for executable, functions in programs():
-        for vm_of, names in (("with", {name}), ("without", others)):
+        for vm_of, names in (("with", {name, NEEDS.get(name, name)}), ("without", others)):
             vm = VirtualMachine(executable, functions=functions, optimize=names)
             for function in vm.functions:
                 found = SIGNS[name](executable, vm.functions[function].translated)
@@ -264,7 +252,8 @@ def test_results_do_not_depend_on_a_rewriting(name: str, alone: bool) -> None:
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "all": {},
     "none": {"optimize": False},
-    "fusion": {"optimize": {"read_if", "check_match", "alloc_static"}},
+    "fusion": {"optimize": {"read_if", "check_match", "alloc_static", "kills"}},
+    "no kills": {"optimize": {"quicken", "alloc_static"}},
     "limits": {"limits": Limits(fuel=10**6)},
 }
 
@@ -297,15 +286,29 @@ def test_every_pc_has_an_entry(case: Case, options: str) -> None:
                 assert row.is_fallback == (pc in fused)
 
 
+def test_a_kill_by_itself() -> None:
+    """Without `kills`, the storage's `null_value` runs after `alloc_static`."""
+    executable = assemble(static)
+    names = {rewriting.name for rewriting in REWRITINGS}
+    kill = next(
+        pc for pc in range(len(executable.instr_offset))
+        if is_call_of(executable, pc, "vm.builtin.null_value")
+    )  # fmt: skip
+    for on in (True, False):
+        vm = VirtualMachine(executable, optimize=names if on else names - {"kills"})
+        code = vm.functions["main"].translated
+        ran = [row.operation.name for row in code if row.pc == kill and not row.is_fallback]
+        assert ran == ([] if on else ["null"])
+        assert vm["main"]() == (None, (2, 3))  # the storage's register, and the array's shape
+
+
 def inside_of_fused_runs(code: TranslatedFunction) -> set[int]:
     """The pcs in a fused run that are not its first."""
     lengths = {"read_if": 2, "check_match": 2, "alloc_static": 3}
+    main_part = [row for row in code if not row.is_fallback]
     return {
-        row.pc + i
-        for row in code
-        if not row.is_fallback
-        for i in range(1, lengths.get(row.operation.name, 1))
-    }
+        row.pc + i for row in main_part for i in range(1, lengths.get(row.operation.name, 1))
+    }.difference(row.pc for row in main_part)  # the kill, where `kills` is off
 
 
 # Fast paths and fallbacks

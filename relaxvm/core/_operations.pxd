@@ -233,7 +233,8 @@ cdef enum:
     REWRITE_READ_IF = 4
     REWRITE_CHECK_MATCH = 8
     REWRITE_ALLOC_STATIC = 16
-    REWRITE_THREAD_JUMPS = 32
+    REWRITE_KILLS = 32
+    REWRITE_THREAD_JUMPS = 64
 
 # How a call is translated: as a call, or, of a builtin, as its operation.
 cdef enum:

@@ -677,7 +677,7 @@ cdef class Translator:
         elif kind == AS_CHECK_TENSOR_INFO and rewritings & REWRITE_CHECK_MATCH:
             covered = self._fused_check_match(pc)
         elif kind == AS_ALLOC_STORAGE and rewritings & REWRITE_ALLOC_STATIC:
-            covered = self._fused_alloc(pc)
+            covered = self._fused_alloc(pc, rewritings)
         if covered:
             self._add_fallback(start, pc, pc + covered, rewritings & REWRITE_QUICKEN)
         return covered
@@ -724,8 +724,9 @@ cdef class Translator:
         self._pairs(match + SRC_MATCH_SHAPE_DIMS)
         return 2
 
-    cdef int64_t _fused_alloc(self, int64_t pc) except -1:
-        """A storage of constant size, one tensor on it, and the storage's kill."""
+    cdef int64_t _fused_alloc(self, int64_t pc, int64_t rewritings) except -1:
+        """A storage of constant size and one tensor on it, if the storage's kill follows.  The
+        operation clears the storage's register, so the kill need not run."""
         cdef const int64_t* storage = self._args(pc)
         cdef const int64_t* tensor
         cdef int64_t storage_dst = self._word(pc, SRC_DST), tensor_dst
@@ -761,7 +762,7 @@ cdef class Translator:
         emit_alloc_static(&self.code, tensor_dst, storage_dst, <PyObject*>allocator, nbytes, offset,
                           <PyObject*>dtype, self._site(), len(shape))
         self._numbers(shape)
-        return 3
+        return 3 if rewritings & REWRITE_KILLS else 2
 
     cdef bint _next_call_is(self, int64_t pc, int kind) noexcept:
         return (pc + 1 < self.end and self._op(pc + 1) == SRC_CALL

@@ -302,13 +302,16 @@ REWRITINGS: Final = (
     Rewriting("read_if", "`read_if_cond` and an `if` on its result become `read_if`."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "
               "`check_match`."),
-    Rewriting("alloc_static", "`alloc_storage` and `alloc_tensor` of constant size, and "
+    Rewriting("alloc_static", "`alloc_storage` and `alloc_tensor` of constant size, before "
               "`null_value` of the storage, become `alloc_static`; not under limits of memory, "
               "fuel or time."),
+    Rewriting("kills", "`null_value` of a register that the operation before it has cleared is "
+              "dropped, which `alloc_static` does."),
     Rewriting("thread_jumps", "A jump to a `goto` leads to where that leads, and a `goto` to the "
               "next instruction is dropped; not under limits of fuel or time."),
 )  # fmt: skip
-"""What can be switched off.  No rewriting changes results, and each works without the others."""
+"""What can be switched off.  No rewriting changes results, and each works without the others, except
+`kills`, which works with `alloc_static`."""
 
 Optimize = bool | Iterable[str]
 """All rewritings, none, or the names of those that are on."""
