@@ -15,7 +15,7 @@ $(READY): pyproject.toml
 	touch $@
 
 test: build
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: build
 	$(BIN)/ruff check .

@@ -123,12 +123,13 @@ def test_reference_counts(case: Case, mode: str) -> None:
     afterwards those before the run, on error paths too."""
     vm = MODES[mode](case.executable)
     for run in case.runs:
+        expected = _counts_after_oracle(case, run)
         for _ in range(3):
             args = run.args()
             before = _counts(args)
             outcome = Outcome.of(vm[run.function], args)
             alive = _counts(args)
-            assert alive == _counts_after_oracle(case, run)
+            assert alive == expected
             del outcome
             gc.collect(0)
             assert _counts(args) == before

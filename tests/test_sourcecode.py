@@ -40,6 +40,12 @@ def test_tool_has_no_complaint(tool: str) -> None:
     run([sys.executable, "-m", name, *arguments], ROOT)
 
 
+def test_names_of_tests_are_the_same_in_every_process(request: pytest.FixtureRequest) -> None:
+    """Otherwise the processes of pytest-xdist do not agree on what there is to run."""
+    names = [item.nodeid for item in request.session.items]
+    assert not [name for name in names if re.search(r" at 0x[0-9a-f]+", name)]
+
+
 def read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
