@@ -284,6 +284,9 @@ class _FunctionEmitter:
             self._value(kill.value, is_used=False)
         for register in moved.values():
             builder.emit_call("vm.builtin.null_value", [], register)
+        if words == params:
+            # An endless loop, which may be empty: a jump cannot jump to itself.
+            builder.emit_call("vm.builtin.null_value", [])
         builder.emit_goto(self._start)
 
     def _binding(self, binding: Binding) -> None:
