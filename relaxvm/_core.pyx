@@ -109,6 +109,7 @@ cdef extern from "_census_impl.h":
         int64_t bytes
 
     int rvm_census_visit(PyObject*, void*) noexcept
+    int rvm_census_root(PyObject*, rvm_census*) noexcept
     int rvm_census_finish(rvm_census*, PyTypeObject*) noexcept
     void rvm_census_free(rvm_census*) noexcept
 
@@ -686,9 +687,14 @@ cdef int _count_objects(Machine machine, Run* run, PyObject** fp, int64_t ahead)
             if rvm_census_visit(fp[i], &census) < 0:
                 failed = True
         fp = <PyObject**>fp[RVM_CALLER]
-    failed = failed or rvm_census_finish(&census, <PyTypeObject*>Closure) < 0
-    run.objects = run.outer_objects + census.bytes + ahead
-    rvm_census_free(&census)
+    return _end_census(run, &census, failed, run.outer_objects + ahead)
+
+
+cdef int _end_census(Run* run, rvm_census* census, bint failed, int64_t others) noexcept:
+    """Look into what a census has found; the bytes of all are those of the run, with `others`."""
+    failed = failed or rvm_census_finish(census, <PyTypeObject*>Closure) < 0
+    run.objects = others + census.bytes
+    rvm_census_free(census)
     if failed:
         PyErr_NoMemory()
         return -1
@@ -722,6 +728,74 @@ def charge_objects(int64_t nbytes):
         raise LimitError(f"{nbytes} bytes of objects: {run.objects - nbytes} may be live and "
                          f"{(<Allocator>run.host)._live_bytes()} of arrays, the limit is "
                          f"live_bytes={(<Allocator>run.host)._account.max_live}", "live_bytes")
+
+
+# What the compiled mode counts, see `relaxvm.vm.compiled_limits`.  Its functions run within the run that
+# has called the first of them, which is the innermost of its thread.
+
+
+def run_state():
+    """(depth, bytes of objects) of the limited run of this thread; (1, 0) if there is none."""
+    cdef Run* run = <Run*>rvm_limited_run
+    if run is NULL:
+        return 1, 0
+    return run.depth, run.objects
+
+
+def count_frame(int64_t depth, int64_t nbytes):
+    """Set how deep calls are nested, and count the bytes of a new frame."""
+    cdef Run* run = <Run*>rvm_limited_run
+    if run is not NULL:
+        run.depth = depth
+        run.objects += nbytes
+
+
+def count_block(Machine machine not None, int64_t instructions, int64_t nbytes):
+    """Count instructions, and the most bytes of objects that they make.
+
+    Returns:
+        Whether there may be too many objects, so that `count_objects` is to be called.
+
+    Raises:
+        LimitError: the fuel is used up.
+    """
+    cdef Run* run = <Run*>rvm_limited_run
+    if run is NULL:
+        return False
+    run.fuel -= instructions
+    if run.fuel < 0:
+        run.fuel = 0
+        _fail_fuel(machine)
+        return _raise()
+    run.objects += nbytes
+    return run.objects > run.census_at
+
+
+def count_objects(Machine machine not None, int64_t nbytes, tuple roots not None):
+    """Find out what the objects take that values and suspended generators lead to.
+
+    Args:
+        nbytes: of other objects.
+        roots: the values and generators.
+
+    Raises:
+        LimitError: they take more than the limit of live bytes.
+    """
+    cdef Run* run = <Run*>rvm_limited_run
+    cdef rvm_census census
+    cdef bint failed = False
+    if run is NULL:
+        return
+    memset(&census, 0, sizeof(census))
+    for root in roots:
+        failed = failed or rvm_census_root(<PyObject*>root, &census) != 0
+    if _end_census(run, &census, failed, nbytes) < 0:
+        _raise()
+
+
+cdef int _raise() except -1:
+    """Raise the exception that is set."""
+    return -1
 
 
 cdef void _stop_counting(Run* run) noexcept:
@@ -1765,6 +1839,11 @@ cdef class Machine:
     def cancel(self):
         """Stop the runs in progress, in whatever thread: they raise `CancelledError`."""
         self._cancel_count += 1
+
+    def _limit_of(self, error):
+        """The LimitError that an exception stands for: a MemoryError, if an array was refused in this
+        run.  None for others."""
+        return self._host._refusal() if isinstance(error, MemoryError) else None
 
     def _drop_idle_arrays(self):
         """Release the arrays that allocation sites keep for their next run."""

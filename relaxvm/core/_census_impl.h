@@ -81,6 +81,12 @@ static int rvm_census_visit(PyObject *object, void *arg) {
     return 0;
 }
 
+/* Count what a root leads to: a value, or a suspended generator, whose variables are visited. */
+static int rvm_census_root(PyObject *root, rvm_census *census) {
+    if (!PyGen_CheckExact(root)) return rvm_census_visit(root, census);
+    return Py_TYPE(root)->tp_traverse(root, rvm_census_visit, census);
+}
+
 /* Look into what was found.  Only tuples, lists and closures hold further values of a program: what
  * functions and machines refer to was there before. */
 static int rvm_census_finish(rvm_census *census, PyTypeObject *closure) {

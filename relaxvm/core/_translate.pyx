@@ -82,6 +82,19 @@ cdef enum:
     MAX_STATIC_BYTES = 1 << 26  # larger static arrays are not kept at their site
     GOTO_HOPS = 64          # gotos followed when threading a jump
 
+
+cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
+    if kind == AS_MAKE_TUPLE or kind == AS_MAKE_CLOSURE or kind == AS_MAKE_SHAPE:
+        return SMALL_BYTES + ARGUMENT_BYTES * num_args
+    return 0 if kind == AS_VM or kind == AS_NULL_VALUE else RESULT_BYTES
+
+
+def bytes_of_call(str name, int64_t num_args):
+    """About the most bytes of the objects that a call of a packed function makes, without the data of
+    arrays and what builtins count themselves."""
+    return _bytes_of_call(_BUILTIN_KINDS.get(name, AS_CALL), num_args)
+
+
 # Positions of arguments in calls of the builtins.
 cdef enum:
     SRC_MATCH_SHAPE_HEAP = 1
@@ -353,10 +366,7 @@ cdef class Translator:
             if self._op(pc) != SRC_CALL or self._word(pc, SRC_DST) == VOID_REGISTER:
                 continue
             kind = self.callee_kinds[self._word(pc, SRC_CALLEE)]
-            if kind in (AS_MAKE_TUPLE, AS_MAKE_CLOSURE, AS_MAKE_SHAPE):
-                total += SMALL_BYTES + ARGUMENT_BYTES * self._word(pc, SRC_COUNT)
-            elif kind not in (AS_VM, AS_NULL_VALUE):
-                total += RESULT_BYTES
+            total += _bytes_of_call(kind, self._word(pc, SRC_COUNT))
         return total
 
     cdef int _translate_fallback(self, Fallback fallback) except -1:

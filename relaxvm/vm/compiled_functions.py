@@ -11,8 +11,8 @@ and a return: functions, closures and everything around a run are the same in bo
 
 from __future__ import annotations
 
+import contextlib
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isgeneratorfunction
 from types import CodeType, FunctionType, GeneratorType, MappingProxyType
@@ -20,15 +20,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._core import Closure, VMFunction
+from .._core import Closure, VMFunction, count_block
 from ..builtins.arguments import as_callable
-from ..errors import CancelledError, LimitError
+from ..core._deadlines import check_time
+from ..core._translate import QUICKENED
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.debug_info import DebugInfo
 from ..executable.formats.places import excerpt, place_text
 from ..isa import KIND_SHIFT, VM_REGISTER, ArgKind, FuncKind, Opcode
+from ..limits import Limits
 from ..messages import describe, readable
 from ..values import to_own_value, to_value
+from .compiled_limits import Frames, counted, frame_bytes, is_limited
 
 if TYPE_CHECKING:
     from .linking import Linked
@@ -41,6 +44,7 @@ __all__ = [
 PREFIX: Final = "__vmtir__"
 """Prefix of the packed function with the code of a compiled function."""
 
+_FILE: Final = "<relaxvm compiled functions>"
 _NOTE_FRAMES: Final = 8
 """The number of frames described in notes at each end of a long stack."""
 _MAX_NOTES: Final = 64
@@ -69,7 +73,7 @@ class GeneratedCode:
         tensors: name of a function -> which of its parameters are tensors.
     """
 
-    __slots__ = ("_code", "debug", "functions", "packed", "tensors", "text")
+    __slots__ = ("_code", "_counted", "debug", "functions", "packed", "tensors", "text")
 
     def __init__(
         self,
@@ -85,13 +89,22 @@ class GeneratedCode:
         self.debug = debug
         self.tensors = dict(tensors)
         self._code: CodeType | None = None
+        self._counted: tuple[CodeType, str] | None = None
 
     @property
     def code(self) -> CodeType:
         """The source, compiled by Python."""
         if self._code is None:
-            self._code = compile(self.text, "<relaxvm compiled functions>", "exec")
+            self._code = compile(self.text, _FILE, "exec")
         return self._code
+
+    @property
+    def counted(self) -> tuple[CodeType, str]:
+        """The same for runs with limits, see `relaxvm.vm.compiled_limits`: the code, and the name
+        in it of the function that counts."""
+        if self._counted is None:
+            self._counted = counted(self.text, self.packed, _FILE)
+        return self._counted
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = (self.text, self.functions, self.packed, self.debug, self.tensors)
@@ -184,7 +197,7 @@ def with_entries(executable: VMExecutable) -> VMExecutable:
 class _Function:
     """A function of the source, bound to a VM."""
 
-    __slots__ = ("code", "index", "is_generator", "name", "num_args", "run")
+    __slots__ = ("code", "frame_bytes", "index", "is_generator", "name", "num_args", "run")
 
     def __init__(self, run: Callable[..., Any], info: FunctionInfo, index: int) -> None:
         self.run = run
@@ -193,6 +206,7 @@ class _Function:
         self.index = index
         self.num_args = info.num_args
         self.is_generator = isgeneratorfunction(run)
+        self.frame_bytes = frame_bytes(self.code)
 
 
 _Frame = tuple[_Function, "GeneratorType[Any, Any, Any]"]
@@ -207,17 +221,26 @@ class Program:
         code: the functions.
         executable: with entries for them, see `with_entries`.
         linked: the callables of its function table.
+        limits: of the VM.
 
     Attributes:
         callables: the same callables, but with the compiled functions bound to this program.
     """
 
-    def __init__(self, code: GeneratedCode, executable: VMExecutable, linked: Linked) -> None:
+    def __init__(
+        self, code: GeneratedCode, executable: VMExecutable, linked: Linked, limits: Limits
+    ) -> None:
         self._code = code
+        self._limits = limits
         self._lines: list[str] = []
         self._packed = linked.callables
         names = self._namespace(executable, linked)
-        exec(code.code, names)
+        if is_limited(limits):
+            compiled, counter = code.counted
+            names[counter] = count_block
+        else:
+            compiled = code.code
+        exec(compiled, names)
         functions = [
             _Function(names[code.functions[info.name]], info, index)
             for index, info in enumerate(executable.functions)
@@ -244,8 +267,11 @@ class Program:
         for info, func, quick in rows:
             if func is not None and info.name in packed:
                 # The results of builtins are run-time values already.
-                is_builtin = isinstance(quick, str)
-                names[packed[info.name]] = func if is_builtin else _converting(func, convert)
+                if isinstance(quick, str):
+                    func = func if quick in QUICKENED else _checked(func)
+                else:
+                    func = _converting(func, convert)
+                names[packed[info.name]] = func
         return names
 
     def _entry(self, function: _Function) -> Callable[..., Any]:
@@ -267,11 +293,11 @@ class Program:
         """Call a function, run all calls that it makes, and return its result."""
         stack: list[_Frame] = []
         running: _Function | None = None
-        checker = _LimitChecker(vm)
+        frames = Frames(self._limits, args)
         try:
             while True:
                 # A call of `function` with `args`.
-                checker.call(len(stack), function.name)
+                frames.call(function.name, len(stack), function.frame_bytes)
                 running = function
                 value = function.run(vm, *args)
                 if function.is_generator:
@@ -283,25 +309,40 @@ class Program:
                         return value
                     running, frame = stack[-1]
                     try:
-                        callee, *args = frame.send(value)
+                        request = frame.send(value)
                     except StopIteration as done:
                         stack.pop()
+                        frames.back(len(stack))
                         function, value = running, done.value
                         continue
                     running = None
+                    if type(request) is int:
+                        self._census(vm, frames, stack, request)
+                        value = None
+                        continue
+                    callee, *args = request
                     target = self._target(vm, callee, args)
                     if target is not None:
                         function = target
                         break
                     value = to_value(callee(*args))
+                    check_time()
                 else:
                     args = list(value)
         except BaseException as error:
-            raised = _without_wrapping(error)
-            self._add_notes(raised, running, stack)
+            raised = vm._limit_of(error) or _without_wrapping(error)
+            with contextlib.suppress(Exception):  # such as a limit of memory; `raised` matters more
+                self._add_notes(raised, function, running, stack)
             if raised is error:
                 raise
             raise raised from None
+
+    def _census(
+        self, vm: VirtualMachine, frames: Frames, stack: Sequence[_Frame], ahead: int
+    ) -> None:
+        """Count objects, where the innermost frame is going to make `ahead` bytes of them."""
+        nbytes = sum(function.frame_bytes for function, _ in stack)
+        frames.census(vm, [frame for _, frame in stack], nbytes + ahead)
 
     def _target(self, vm: VirtualMachine, callee: Any, args: list[Any]) -> _Function | None:
         """Return the function of this program that a call invokes, None if it is another function.
@@ -336,12 +377,19 @@ class Program:
     # Notes on errors
 
     def _add_notes(
-        self, error: BaseException, running: _Function | None, stack: Sequence[_Frame]
+        self,
+        error: BaseException,
+        function: _Function,
+        running: _Function | None,
+        stack: Sequence[_Frame],
     ) -> None:
-        """Add a note per frame to an exception: its position in the program."""
+        """Add a note per frame to an exception: its position in the program.  `function` was to be
+        called, or was the last that ran."""
         if isinstance(error, (MemoryError, RecursionError)):
             return  # it has the maximal number of notes
         frames = list(_frames(error, running, stack))
+        if not frames:
+            error.add_note(f"in {readable(function.name)}, at its beginning")
         hidden = len(frames) - 2 * _NOTE_FRAMES
         for i, frame in enumerate(frames):
             if len(getattr(error, "__notes__", ())) >= _MAX_NOTES:
@@ -408,55 +456,19 @@ def _converting(func: Callable[..., Any], convert: Callable[[Any], Any]) -> Call
     """Wrap a packed function so that its result is converted to a run-time value."""
 
     def call(*args: Any) -> Any:
-        return convert(func(*args))
+        value = convert(func(*args))
+        check_time()
+        return value
 
     return call
 
 
-class _LimitChecker:
-    """Checks the limits of a run, and whether it was cancelled, at each call of a function.
+def _checked(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a builtin so that a run may end after it."""
 
-    A call of a function counts as one instruction.
-    """
+    def call(*args: Any) -> Any:
+        value = func(*args)
+        check_time()
+        return value
 
-    __slots__ = ("_cancellations", "_deadline", "_depth", "_fuel", "_is_limited", "_vm")
-
-    def __init__(self, vm: VirtualMachine) -> None:
-        limits = vm.limits
-        self._vm = vm
-        self._cancellations = vm._cancellations
-        self._depth = limits.call_depth
-        self._fuel = limits.fuel
-        self._deadline = None
-        self._is_limited = limits.fuel is not None or limits.wall_time is not None
-        if limits.wall_time is not None:
-            self._deadline = time.monotonic() + limits.wall_time
-
-    def call(self, depth: int, name: str) -> None:
-        """Check that a function may be called at a depth.
-
-        Raises:
-            LimitError, CancelledError: it may not.
-        """
-        if depth >= self._depth:
-            raise LimitError(
-                f"{name}: calls are nested deeper than {self._depth} frames (limit call_depth)",
-                "call_depth",
-            )
-        if self._vm._cancellations != self._cancellations:
-            raise CancelledError("the run was cancelled")
-        if self._is_limited:
-            self._check_limits()
-
-    def _check_limits(self) -> None:
-        limits = self._vm.limits
-        if self._fuel is not None:
-            self._fuel -= 1
-            if self._fuel < 0:
-                raise LimitError(
-                    f"the run took more than {limits.fuel} instructions (limit fuel)", "fuel"
-                )
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise LimitError(
-                f"the run took longer than {limits.wall_time:g} s (limit wall_time)", "wall_time"
-            )
+    return call

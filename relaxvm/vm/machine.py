@@ -129,7 +129,7 @@ class VirtualMachine(Machine):
         linked = link(running, self._scope)
         callables = linked.callables
         if isinstance(executable.kernels, CompiledFunctions):
-            callables = Program(executable.kernels.code, running, linked).callables
+            callables = Program(executable.kernels.code, running, linked, limits).callables
 
         self._executable = executable
         self._limits = limits
@@ -147,7 +147,6 @@ class VirtualMachine(Machine):
             for info, func in zip(running.functions, callables, strict=True)
             if func is not None
         }
-        self._cancellations = 0
         self._parameters: dict[int, Parameters] = {}
         self._tensors: dict[int, Sequence[Tensors]] = {}
         self._notes: ErrorNotes | None = None
@@ -435,11 +434,6 @@ class VirtualMachine(Machine):
                 note = f"in a relaxvm program ({type(failure).__name__} while finding the position)"
                 if note not in getattr(exc, "__notes__", ()):
                     exc.add_note(note)
-
-    def cancel(self) -> None:
-        """Stop all active runs, in all threads: they raise `CancelledError`."""
-        self._cancellations += 1
-        super().cancel()
 
     def time_evaluator(
         self,
