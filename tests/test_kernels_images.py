@@ -12,7 +12,7 @@ from relaxvm.kernels import PREFIX
 from relaxvm.kernels.convolution import _COLUMNS
 from relaxvm.values import Shape
 
-from .kernel_examples import bools, convolved, counts, normal, pooled, seeded  # noqa: F401
+from .kernel_examples import bools, counts, normal, reference, seeded  # noqa: F401
 
 
 def run(name: str, *args: Any) -> None:
@@ -65,11 +65,11 @@ def test_conv2d(seed: int, dtype: Any) -> None:
     draw = Draw(seed)
     x, weight = (counts(*shape, dtype=dtype) for shape in (draw.image, draw.weight))
     attributes = Shape(draw.strides), Shape(draw.padding), Shape(draw.dilation), draw.groups
-    want = convolved(x, weight, *attributes)
+    want = reference("nn.conv2d", x, weight, *attributes)
     check("nn.conv2d", x, weight, *attributes, want=want)
     strided = np.empty((*want.shape, 2), dtype)[..., 0]
     run("nn.conv2d", x[:, :, ::-1], weight[::-1], *attributes, strided)
-    again = convolved(x[:, :, ::-1], weight[::-1], *attributes)
+    again = reference("nn.conv2d", x[:, :, ::-1], weight[::-1], *attributes)
     np.testing.assert_allclose(strided, again)
 
 
@@ -80,7 +80,7 @@ def test_conv1d(seed: int) -> None:
     attributes = (
         Shape(draw.strides[1:]), Shape(draw.padding[:2]), Shape(draw.dilation[1:]), draw.groups
     )  # fmt: skip
-    check("nn.conv1d", x, weight, *attributes, want=convolved(x, weight, *attributes))
+    check("nn.conv1d", x, weight, *attributes, want=reference("nn.conv1d", x, weight, *attributes))
 
 
 ONES, NO_PAD = Shape([1, 1]), Shape([0, 0, 0, 0])
@@ -92,7 +92,7 @@ ONES, NO_PAD = Shape([1, 1]), Shape([0, 0, 0, 0])
 def test_a_wider_result(groups: int, dtype: str, out: str) -> None:
     x, weight = counts(2, 8, 4, 4, dtype=dtype) * 9, counts(8, 8 // groups, 3, 3, dtype=dtype) * 9
     attributes = ONES, Shape([1, 1, 1, 1]), ONES, groups
-    want = convolved(x.astype(np.int64), weight.astype(np.int64), *attributes)
+    want = reference("nn.conv2d", x.astype(np.int64), weight.astype(np.int64), *attributes)
     check("nn.conv2d", x, weight, *attributes, want=want.astype(out))
 
 
@@ -108,7 +108,7 @@ def test_float16_is_added_up_in_float32(groups: int) -> None:
 @pytest.mark.parametrize("padding", [NO_PAD, Shape([1, 0, 0, 1])])
 def test_windows_of_one_element(strides: Shape, padding: Shape) -> None:
     x, weight = normal(2, 6, 5, 4), normal(4, 3, 1, 1)
-    want = convolved(x, weight, strides, padding, ONES, 2)
+    want = reference("nn.conv2d", x, weight, strides, padding, ONES, 2)
     check("nn.conv2d", x, weight, strides, padding, ONES, 2, want=want)
     check(
         "nn.conv2d",
@@ -118,7 +118,7 @@ def test_windows_of_one_element(strides: Shape, padding: Shape) -> None:
         NO_PAD,
         ONES,
         2,
-        want=convolved(x.transpose(0, 1, 3, 2), weight, strides, NO_PAD, ONES, 2),
+        want=reference("nn.conv2d", x.transpose(0, 1, 3, 2), weight, strides, NO_PAD, ONES, 2),
     )
 
 
@@ -154,7 +154,7 @@ def test_convolutions_of_nothing() -> None:
             padding,
             ONES,
             1,
-            want=convolved(x, weight, ONES, padding, ONES, 1),
+            want=reference("nn.conv2d", x, weight, ONES, padding, ONES, 1),
         )
     check(
         "nn.conv2d",
@@ -171,7 +171,7 @@ def test_convolutions_of_nothing() -> None:
 def test_convolution_over_its_input() -> None:
     x, weight = normal(2, 3, 4, 4), normal(3, 3, 3, 3)
     padding = Shape([1, 1, 1, 1])
-    want = convolved(x, weight, ONES, padding, ONES, 1)
+    want = reference("nn.conv2d", x, weight, ONES, padding, ONES, 1)
     run("nn.conv2d", x, weight, ONES, padding, ONES, 1, x)
     np.testing.assert_allclose(x, want)
 
@@ -258,9 +258,9 @@ def test_pools(seed: int) -> None:
     padding = Shape(min(p, k - 1) for p, k in zip(draw.padding, draw.size * 2, strict=True))
     ceil_mode, count_include_pad = draw.flags
     args = (x, Shape(draw.size), Shape(draw.strides), padding, Shape(draw.dilation), ceil_mode)
-    check("nn.max_pool2d", *args, want=pooled(*args))
+    check("nn.max_pool2d", *args, want=reference("nn.max_pool2d", *args))
     args = (*args, count_include_pad)
-    check("nn.avg_pool2d", *args, want=pooled(*args))
+    check("nn.avg_pool2d", *args, want=reference("nn.avg_pool2d", *args))
 
 
 TWO = Shape([2, 2])
@@ -282,8 +282,7 @@ def test_a_last_window_begins_on_the_image_or_before_it() -> None:
 def test_max_pool2d_of_types(dtype: Any) -> None:
     x = (counts(1, 2, 4, 4) - 5).astype(dtype)
     args = (TWO, TWO, Shape([1, 1, 1, 1]), ONES, False)
-    want = pooled(x.astype(np.float64), *args)
-    check("nn.max_pool2d", x, *args, want=want.astype(dtype))
+    check("nn.max_pool2d", x, *args, want=reference("nn.max_pool2d", x, *args))
 
 
 def test_max_pool2d_keeps_nan_and_has_the_least_for_nothing() -> None:

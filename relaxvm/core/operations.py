@@ -310,7 +310,7 @@ REWRITINGS: Final = (
     Rewriting("thread_jumps", "A jump to a `goto` leads to where that leads, and a `goto` to the "
               "next instruction is dropped; not under limits of fuel or time."),
 )  # fmt: skip
-"""What can be switched off.  No rewriting changes results, and each works without the others, except
+"""What can be switched off.  No rewriting changes results.  Each works without the others, except
 `kills`, which works with `alloc_static`."""
 
 Optimize = bool | Iterable[str]
