@@ -1,6 +1,6 @@
 """The evaluator: interprets Relax programs directly, without passes and without a VM.
 
-It walks the expressions of a module and binds variables in a dict.  Operators are numpy
+It walks the expressions of a module and binds variables in a dict.  Operators are their references
 (`relax_operators`), PrimFuncs run statement by statement (`tir_evaluator`).  It also supports the
 forms that passes lower to, so that it can run a program after every pass: storages, kills, the
 builtins of the VM, the shape heap.  There it is stricter than any VM: placing a tensor in a storage
@@ -21,7 +21,7 @@ from relaxvm import ir
 from relaxvm.tir import PrimFunc
 from relaxvm.values import Shape
 
-from .relax_operators import OPERATORS, run_kernel
+from .relax_operators import run_kernel, run_operator
 from .tir_evaluator import (
     CheckError,
     Env,
@@ -272,11 +272,10 @@ class Evaluator:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, call, env)
-        function = OPERATORS.get(name)
-        if function is None:
-            raise EvaluationError(f"no rule for the operator {name}")
-        result = function(*self.values(call.args, env), **call.attrs)
-        return result if isinstance(result, tuple) else np.asarray(result)
+        try:
+            return run_operator(call, self.values(call.args, env))
+        except KeyError:
+            raise EvaluationError(f"no rule for the operator {name}") from None
 
     # Packed functions
 

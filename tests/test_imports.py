@@ -1,4 +1,4 @@
-"""Imports point one way: from the command line down to the ground, never back."""
+"""Modules import only modules of lower layers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
-GROUND = (
+BASE = (
     "aliases errors",
     "dtypes elementwise isa limits registry support values",
     "messages",
     "executable",
 )
-"""What both towers stand on."""
+"""Used by the runtime and by the compiler."""
 
 RUNTIME = (
     "core._build core._isa core._vectorcall",
@@ -33,7 +33,7 @@ RUNTIME = (
     "native",
     "observe",
 )
-"""What runs executables, from below to the top."""
+"""Runs executables; the lowest layer first."""
 
 COMPILER = (
     "ir",
@@ -45,13 +45,13 @@ COMPILER = (
     "transform",
     "compiler",
 )
-"""What makes executables, from below to the top."""
+"""Makes executables; the lowest layer first."""
 
-DOORS = "contrib", "cli", "__main__"
-"""What stands on both towers."""
+INTERFACES = "contrib", "cli", "__main__"
+"""Use the runtime and the compiler."""
 
 LAYERS: tuple[frozenset[str], ...] = tuple(
-    frozenset(units.split()) for units in (*GROUND, *RUNTIME, *COMPILER, *DOORS)
+    frozenset(units.split()) for units in (*BASE, *RUNTIME, *COMPILER, *INTERFACES)
 )
 """Units, that is modules and folders of relaxvm.  A unit may import those of the layers before its
 own; modules of one unit may import each other, as long as there is no cycle."""
@@ -201,8 +201,8 @@ def goes_up(i: Import) -> bool:
     return not inner and layer(i.target) >= layer(i.source)
 
 
-def in_tower(module: str, tower: Iterable[str]) -> bool:
-    return any(unit(module) in units.split() for units in tower)
+def is_in(module: str, layers: Iterable[str]) -> bool:
+    return any(unit(module) in units.split() for units in layers)
 
 
 def test_the_walk_sees_imports() -> None:
@@ -228,7 +228,7 @@ def test_the_runtime_never_imports_the_compiler() -> None:
     wrong = [
         str(i)
         for i in INTERNAL
-        if in_tower(i.source, (*GROUND, *RUNTIME)) and in_tower(i.target, COMPILER)
+        if is_in(i.source, (*BASE, *RUNTIME)) and is_in(i.target, COMPILER)
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -187,7 +187,7 @@ def normal_form_of_elements() -> Any:
     return module(function([x], bind(TupleGetItem(pure(x, ANY), 0))))
 
 
-def value_is_no_sequence() -> Any:
+def value_is_not_sequence() -> Any:
     x = tensor()
     return module(function([x], bind(SeqExpr([], x))))
 
@@ -244,7 +244,7 @@ def condition_is_bool() -> Any:
     return module(function([x], VarBinding(Var("z", VECTOR), If(x, x, x, VECTOR))))
 
 
-def branches_have_the_type() -> Any:
+def branch_types_match() -> Any:
     x, y, c = tensor(), tensor("y", 5), Var("c", BOOL)
     return module(function([x, y, c], VarBinding(Var("z", VECTOR), If(c, x, y, VECTOR))))
 
@@ -286,7 +286,7 @@ def call_of_another_type() -> Any:
     return module(function([x], bind(call)))
 
 
-def prim_func_takes_these() -> Any:
+def prim_func_arguments_match() -> Any:
     return call_of_kernel(kernel(4, 4))
 
 
@@ -349,7 +349,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     normal_form_of_tuples: ("administrative_normal_form", "is a Call; bind it to a variable"),
     normal_form_of_results: ("administrative_normal_form", "is a Call; bind it to a variable"),
     normal_form_of_elements: ("administrative_normal_form", "is a Call; bind it to a variable"),
-    value_is_no_sequence: ("value_is_no_sequence", "the value is a SeqExpr"),
+    value_is_not_sequence: ("value_is_not_sequence", "the value is a SeqExpr"),
     value_has_type: ("value_has_type", "has no type; infer_type or BlockBuilder.normalize"),
     variable_has_type: ("variable_has_type", "but its value is of type R.Any"),
     variable_without_type: ("variable_has_type", "y has no type"),
@@ -359,17 +359,17 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     no_impure_call_in_dataflow: ("no_impure_call_in_dataflow", "there is an impure call of"),
     branches_are_sequences: ("branches_are_sequences", "a branch is a Var"),
     condition_is_bool: ("condition_is_bool", "the condition x is of type R.Tensor((4,)"),
-    branches_have_the_type: ("branches_have_the_type", "a branch is of type R.Tensor((5,), "),
+    branch_types_match: ("branch_types_match", "a branch is of type R.Tensor((5,), "),
     callee_is_known: ("callee_is_known", "f is called, but is of type R.Tensor("),
     pure_function_has_no_effect: ("pure_function_has_no_effect", "a pure function makes the imp"),
     pure_function_prints: ("pure_function_has_no_effect", "a pure function makes the impure call"),
     pure_function_calls_impure_function: ("pure_function_has_no_effect", "a pure function makes"),
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
     call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
-    prim_func_takes_these: ("prim_func_takes_these", "buffer x of 2 dimensions, float32, got R.T"),
-    prim_func_of_another_dtype: ("prim_func_takes_these", "buffer x of 1 dimensions, int8, got"),
-    prim_func_of_other_arity: ("prim_func_takes_these", "takes 2 arguments, got 3"),
-    prim_func_is_none: ("prim_func_takes_these", "call_tir calls k, which is not a PrimFunc"),
+    prim_func_arguments_match: ("prim_func_arguments_match", "buffer x of 2 dimensions, float32, got R.T"),
+    prim_func_of_another_dtype: ("prim_func_arguments_match", "buffer x of 1 dimensions, int8, got"),
+    prim_func_of_other_arity: ("prim_func_arguments_match", "takes 2 arguments, got 3"),
+    prim_func_is_none: ("prim_func_arguments_match", "call_tir calls k, which is not a PrimFunc"),
     constant_has_its_type: ("constant_has_its_type", "a constant of shape [3] is of type"),
     function_is_in_module: ("function_is_in_module", "the module has no function gone"),
     another_global_var: ("function_is_in_module", "other is not the GlobalVar that the module has"),

@@ -339,7 +339,7 @@ _LEAVES: Final = frozenset(
 
 
 @rule("value")
-def value_is_no_sequence(walk: _Walk, value: Any) -> _Answer:
+def value_is_not_sequence(walk: _Walk, value: Any) -> _Answer:
     """Bindings do not nest: the value of a binding is not a SeqExpr."""
     if isinstance(value, SeqExpr):
         return "the value is a SeqExpr", "put its blocks before the binding"
@@ -417,7 +417,7 @@ def condition_is_bool(walk: _Walk, expr: If) -> _Answer:
 
 
 @rule("if", about_types=True)
-def branches_have_the_type(walk: _Walk, expr: If) -> _Answer:
+def branch_types_match(walk: _Walk, expr: If) -> _Answer:
     """Both branches of an If have its type."""
     for branch in (expr.true_branch, expr.false_branch):
         if None not in (expr.ty, branch.ty) and _contradicts(expr.ty, branch.ty):
@@ -463,7 +463,7 @@ def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
 
 
 @rule("call")
-def prim_func_takes_these(walk: _Walk, call: Call) -> _Answer:
+def prim_func_arguments_match(walk: _Walk, call: Call) -> _Answer:
     """A call_tir passes the tensors and scalars that the PrimFunc takes."""
     op = call.op
     if not isinstance(op, Op) or op.name not in _CALLS_OF_PRIM_FUNCS or len(call.args) < 2:

@@ -11,9 +11,9 @@ entry of `table.cases` per operator; `table.Cases` documents its fields.  From a
 
 **To add an operator**, add one entry.  For an elementwise operator it is a row of
 `elementwise._UNARY` or `_BINARY`: its operand types, exact reference, error bound in units in the
-last place, and range of operands::
+last place, range of operands, and whether TVM has it too::
 
-    "log1p": Row(FLOATS, np.log1p, FUNCTION, within=(-0.99, 9)),
+    "log1p": Row(FLOATS, np.log1p, FUNCTION, within=(-0.99, 9), in_tvm=False),
 
 Other operators are described by calls, written as by a user (`notation`), and a short reference::
 

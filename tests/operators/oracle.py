@@ -1,8 +1,9 @@
-"""Expected results of calls, computed without the ufuncs that kernels call.
+"""Expected results of calls, computed without the loops that kernels call.
 
 Floats are computed as `numpy.longdouble`, which has 11 bits more than float64 on x86 and does not
 use the vector loops of float32 and float64; integers are Python's, in object arrays.  Results are
-compared in units in the last place.
+compared in units in the last place.  (Where a long double is a float64, as on Windows, numpy still
+has loops of their own for it, which call the functions of C.)
 """
 
 from __future__ import annotations

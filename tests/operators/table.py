@@ -48,6 +48,7 @@ class Cases:
         dtypes: letters of the data types that ``x`` stands for in `values`, one after the other.
         raw: whether the reference takes operands without conversion.
         free: properties of the outputs that the kernel does not prescribe: "shape", "dtype".
+        in_tvm: whether TVM has the operator too.
         elsewhere: the test module that tests values, if `values` is empty.
     """
 
@@ -66,6 +67,7 @@ class Cases:
     dtypes: str = "f"
     raw: bool = False
     free: tuple[str, ...] = ()
+    in_tvm: bool = True
     elsewhere: str = ""
 
     def calls(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,11 +11,12 @@ import pytest
 import relaxvm
 from relaxvm import op
 from relaxvm.compiler.vm_build import build
+from relaxvm.elementwise import FUNCTIONS
 from relaxvm.ir import BlockBuilder, TensorType, TupleType, Var
 from relaxvm.op import OPERATORS as RECORDS
 
 from .notation import evaluate
-from .oracle import assert_close, exact, leaves, operands_of, seed_of
+from .oracle import assert_close, exact, leaves, operands_of, seed_of, wide
 from .programs import module_of, module_of_results
 from .table import OPERATORS, Cases, lines
 
@@ -181,3 +182,36 @@ def test_a_view_beyond_the_tensor() -> None:
         view(x, relaxvm.Shape([4]), None, 4)
     with pytest.raises(ValueError, match="expected a contiguous tensor"):
         view(x[::2], relaxvm.Shape([1]), None, 0)
+
+
+# The references
+
+
+class Watched(np.ndarray):
+    """An array that notes which loops of ufuncs it takes part in."""
+
+    seen: ClassVar[set[tuple[str, str]]] = set()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [x.view(np.ndarray) if isinstance(x, Watched) else x for x in inputs]
+        self.seen.update((ufunc.__name__, x.dtype.char) for x in plain if hasattr(x, "dtype"))
+        found = getattr(ufunc, method)(*plain, **kwargs)
+        return found.view(Watched) if isinstance(found, np.ndarray) else found
+
+
+@pytest.mark.parametrize("name", [name for name, row in FUNCTIONS.items() if row.ufunc])
+def test_references_do_not_call_the_loops_of_kernels(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same ufunc is called for long doubles and Python objects only."""
+    found, ufunc = OPERATORS[name], FUNCTIONS[name].ufunc
+    assert found.reference is not None
+    assert ufunc is not None
+    monkeypatch.setattr(Watched, "seen", set())
+    for call in found.calls():
+        _, made = evaluate(call)
+        operands = [wide(x) for x in operands_of(call, made, found).values()]
+        if len(operands) == ufunc.nin:
+            with np.errstate(all="ignore"):
+                found.reference(*[np.asarray(x).view(Watched) for x in operands])
+    assert {char for called, char in Watched.seen if called == ufunc.__name__} <= {"g", "O"}
