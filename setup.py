@@ -3,6 +3,9 @@
 ``RELAXVM_DEBUG_BUILD=1`` builds them with bounds checks, line tracing, C debug information and
 annotated HTML (under ``build/cython``) instead of optimization.
 
+``RELAXVM_SANITIZE=address,undefined`` or ``=thread`` adds sanitizers of the C compiler, whose
+runtime must then be preloaded.  ``scripts/sanitize.py`` makes such a build and runs the tests in it.
+
 ``RELAXVM_BUILD_JOBS`` is the number of extensions to translate and compile in parallel. The
 default is the number of cores that this process may use.
 
@@ -20,6 +23,8 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("RELAXVM_DEBUG_BUILD", "0") not in ("", "0")
+
+SANITIZE = os.environ.get("RELAXVM_SANITIZE", "")
 
 MACROS = [
     ("NPY_NO_DEPRECATED_API", "NPY_1_26_API_VERSION"),
@@ -47,6 +52,12 @@ FLAGS = {
     ("msvc", False): ["/O2"],
     ("msvc", True): ["/Od", "/Zi"],
 }
+
+# -O1 and frame pointers, for stack traces that are fast and complete.
+SANITIZER_FLAGS = [
+    f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer",
+    "-O1", "-g", "-fvisibility=hidden",
+]  # fmt: skip
 
 # The fields of a buffer are stored one by one. A vector load of several fields right after that
 # cannot be forwarded from the stores and waits for all of them.
@@ -80,12 +91,14 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
-        flags = FLAGS[kind, DEBUG]
+        flags = SANITIZER_FLAGS if SANITIZE else FLAGS[kind, DEBUG]
         if "-O0" in os.environ.get("CFLAGS", "").split():
             flags = [flag for flag in flags if flag != "-O3"]
         ext.extra_compile_args = [*ext.extra_compile_args, *flags]
         if ext.name == "relaxvm.kernels._table":
             ext.extra_compile_args += KERNEL_FLAGS[kind]
+        if SANITIZE:
+            ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
         super().build_extension(ext)
 
 

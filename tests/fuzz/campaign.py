@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -15,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from .execute import Outcome, execute
-from .mutate import bases, mutant
+from .changes import Mutant
+from .kinds import KINDS
+from .outcomes import Outcome
 from .workers import Budget, Result, run_batch
 
 __all__ = ["Summary", "main", "run"]
 
-BATCH: Final = 250
+BATCH: Final = 1000
 """Mutants per worker process."""
 TVM_BUDGET: Final = Budget(cpu=3.0, silence=60.0)
 
@@ -70,11 +72,12 @@ class Summary:
             f"{name:<16}{count:>10}{100 * count / total:>8.2f} %"
             for name, count in self.outcomes.most_common()
         ]
-        kinds: dict[str, list[str]] = {}
+        lines += [f"    {name:<40}{count:>10}" for name, count in self.errors.most_common()]
+        alike: dict[str, list[str]] = {}
         for result in self.bad:
             alone = "" if not result.died or result.alone else " (not when it runs alone)"
-            kinds.setdefault(result.line + alone, []).append(str(result.index))
-        lines.extend(f"{line}: mutants {', '.join(where[:5])}" for line, where in kinds.items())
+            alike.setdefault(result.line + alone, []).append(str(result.index))
+        lines.extend(f"{line}: mutants {', '.join(where[:5])}" for line, where in alike.items())
         return "\n".join(lines)
 
 
@@ -82,6 +85,7 @@ def run(
     indices: range,
     seed: int = 0,
     *,
+    kind: str = "vmexec",
     tvm: bool = False,
     jobs: int = 2,
     memory: int | None = Budget.memory,
@@ -91,13 +95,16 @@ def run(
     Args:
         indices: the mutants to run.
         seed: of the campaign.
+        kind: a key of `KINDS`.
         tvm: run them on apache-tvm, each in its own process.
         jobs: number of parallel batches.
         memory: limit on the address space of a worker, in bytes, or None.
     """
     batches = [indices[i : i + BATCH] for i in range(0, len(indices), BATCH)]
-    batch = _Batch(seed, tvm, memory)
+    batch = _Batch(kind, seed, tvm, memory)
     batch.warm_up()
+    gc.collect()
+    gc.freeze()  # or every worker would copy these pages
     # Each process of the pool forks the workers of one batch after the other.
     with multiprocessing.get_context("fork").Pool(jobs, _leave_signals) as pool:
         for found in pool.imap(batch, batches):
@@ -112,6 +119,7 @@ def _leave_signals() -> None:
 
 @dataclass(frozen=True)
 class _Batch:
+    kind: str
     seed: int
     tvm: bool
     memory: int | None = None
@@ -120,19 +128,23 @@ class _Batch:
         budget = replace(TVM_BUDGET if self.tvm else Budget(), memory=self.memory)
         return list(run_batch(self.job, indices, budget, isolate=self.tvm))
 
+    def mutant(self, index: int) -> Mutant:
+        return KINDS[self.kind].make(index, self.seed)
+
     def job(self, index: int) -> str:
-        made = mutant(index, self.seed)
+        made = self.mutant(index)
         if self.tvm:
             from . import tvm_side
 
             return tvm_side.execute(made, index)
-        outcome, detail = execute(made, index)
+        outcome, detail = KINDS[self.kind].run(made, index)
         shown = "" if outcome == Outcome.RESULT else detail.replace("\n", " ")
         return f"{outcome.name} {shown}".strip()
 
     def warm_up(self) -> None:
         """Import and cache what every worker needs, before the first fork."""
-        bases()
+        KINDS[self.kind].warm_up()
+        self.mutant(0)
         if self.tvm:
             from . import tvm_side  # noqa: F401
         else:
@@ -145,12 +157,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 if no result was bad, 1 otherwise; with ``--tvm`` always 0.
     """
+    options = _parsed(argv)
+    if options.show is not None:
+        return _show(_Batch(options.kind[0], options.seed, options.tvm), options.show)
+    # A job in the background of a script ignores SIGINT, so both end the campaign with its counts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    summaries: dict[str, Summary] = {}
+    try:
+        for kind in options.kind:
+            summaries[kind] = Summary()
+            _campaign(kind, options, summaries[kind])
+    except KeyboardInterrupt:
+        print("\nstopped; the counts so far:", file=sys.stderr)
+    if options.save is not None:
+        for kind, summary in summaries.items():
+            _save(_Batch(kind, options.seed, options.tvm), summary.bad, options.save)
+    if options.json:
+        print(json.dumps({kind: summary.to_dict() for kind, summary in summaries.items()}))
+    else:
+        for kind, summary in summaries.items():
+            print(f"{kind}: {summary.outcomes.total():,} mutants, seed {options.seed}\n{summary}")
+    return 0 if options.tvm or all(summary.clean for summary in summaries.values()) else 1
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=20_000, help="number of mutants")
+    parser.add_argument(
+        "--kind", type=_kinds, default=["vmexec"], metavar="KIND,...",
+        help=f"kinds of file, or 'all': {', '.join(KINDS)} (default: vmexec)",
+    )  # fmt: skip
+    parser.add_argument("--count", type=int, default=20_000, help="number of mutants of each kind")
     parser.add_argument("--first", type=int, default=0, help="index of the first one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--tvm", action="store_true", help="run them on apache-tvm")
+    parser.add_argument("--tvm", action="store_true", help="run executables on apache-tvm")
     parser.add_argument(
         "--memory", type=int, default=6, metavar="GIB",
         help="address space of a worker; 0 for no limit, which sanitizers need",
@@ -159,45 +200,62 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--show", type=int, metavar="INDEX", help="run one mutant here and now")
     parser.add_argument("--save", type=Path, metavar="DIR", help="where bad mutants are written")
     options = parser.parse_args(argv)
-    if options.show is not None:
-        return _show(options.show, options.seed, options.tvm)
-    summary = Summary()
+    if options.tvm and options.kind != ["vmexec"]:
+        parser.error("--tvm: only executables (--kind vmexec) run on apache-tvm")
+    return options
+
+
+def _kinds(text: str) -> list[str]:
+    names = list(KINDS) if text == "all" else text.split(",")
+    unknown = [name for name in names if name not in KINDS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"unknown kind {unknown[0]!r}, expected some of {', '.join(KINDS)}"
+        )
+    return names
+
+
+def _campaign(kind: str, options: argparse.Namespace, summary: Summary) -> None:
+    """Run the mutants of a kind and count their outcomes."""
     indices = range(options.first, options.first + options.count)
+    memory = options.memory << 30 if options.memory else None
     started = time.monotonic()
-    # A job in the background of a script ignores SIGINT, so both end the campaign with its counts.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        memory = options.memory << 30 if options.memory else None
-        for result in run(
-            indices, options.seed, tvm=options.tvm, jobs=options.jobs, memory=memory
-        ):
-            if not summary.add(result) and not options.tvm:
-                print(f"\nmutant {result.index}: {result.line}", file=sys.stderr)
-            done = summary.outcomes.total()
-            if done % 1000 == 0 or done == options.count:
-                _progress(done, options.count, time.monotonic() - started, len(summary.bad))
-    except KeyboardInterrupt:
-        print("\nstopped; the counts so far:", file=sys.stderr)
-    if options.save is not None:
-        options.save.mkdir(parents=True, exist_ok=True)
-        for result in summary.bad:
-            data = mutant(result.index, options.seed).data
-            (options.save / f"{options.seed}-{result.index}.vmexec").write_bytes(data)
-    print(json.dumps(summary.to_dict()) if options.json else summary)
-    return 0 if summary.clean or options.tvm else 1
+    for result in run(
+        indices, options.seed, kind=kind, tvm=options.tvm, jobs=options.jobs, memory=memory
+    ):
+        if not summary.add(result) and not options.tvm:
+            print(f"\n{kind} mutant {result.index}: {result.line}", file=sys.stderr)
+        done = summary.outcomes.total()
+        if done % 1000 == 0 or done == options.count:
+            _progress(kind, done, options.count, time.monotonic() - started, len(summary.bad))
 
 
-def _show(index: int, seed: int, tvm: bool) -> int:
+def _show(batch: _Batch, index: int) -> int:
     """Run one mutant in this process, for use with a debugger."""
-    made = mutant(index, seed)
+    batch.warm_up()
+    made = batch.mutant(index)
     print(f"mutant {index} of {made.base}: {', '.join(made.steps)}", flush=True)
-    print(_Batch(seed, tvm).job(index))
+    print(batch.job(index))
     return 0
 
 
-def _progress(done: int, total: int, seconds: float, bad: int) -> None:
+def _save(batch: _Batch, bad: Sequence[Result], folder: Path) -> None:
+    """Write mutants to files, and those that are folders to folders."""
+    suffix = KINDS[batch.kind].suffix
+    for result in bad:
+        made = batch.mutant(result.index)
+        path = folder / f"{batch.kind}-{batch.seed}-{result.index}{suffix}"
+        for name, data in (made.folder or {"": made.data}).items():
+            place = path / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if data is None:
+                place.mkdir(exist_ok=True)
+            else:
+                place.write_bytes(data)
+
+
+def _progress(kind: str, done: int, total: int, seconds: float, bad: int) -> None:
     rate = done / seconds if seconds else 0.0
     end = "\n" if done == total else ""
-    text = f"\r{done:,} of {total:,}, {rate:.0f} per second, {bad} bad"
+    text = f"\r{kind}: {done:,} of {total:,}, {rate:.0f} per second, {bad} bad"
     print(text, end=end, file=sys.stderr, flush=True)

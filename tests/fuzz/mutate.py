@@ -1,4 +1,4 @@
-"""Mutants of the corpus.  A mutant depends only on the seed and on its index."""
+"""Mutants of the executables of the corpus, in the binary form."""
 
 from __future__ import annotations
 
@@ -21,33 +21,23 @@ from relaxvm.values import Shape
 
 from ..corpus import CORPUS
 from ..kernels import KERNELS
+from .changes import (
+    SMALL,
+    Mutant,
+    delete,
+    flip_bit,
+    insert,
+    number,
+    repeat,
+    set_byte,
+    set_small_word,
+    set_word,
+    truncate,
+)
 
-__all__ = ["Mutant", "bases", "case_of", "mutant", "older_form"]
-
-INTERESTING: Final = (
-    0, 1, 2, 7, 255, 1 << 31, 1 << 32, 1 << 40, 1 << 54, (1 << 54) + 1, 1 << 55, 1 << 62,
-    (1 << 63) - 1, (1 << 64) - 1, (1 << 64) - 2,
-)  # fmt: skip
-"""64-bit words that have broken readers before."""
+__all__ = ["bases", "case_of", "mutant", "older_form"]
 
 _WORD: Final = (1 << 64) - 1
-
-SMALL: Final = (*range(-3, 10), 16, 255, 256, 65535, 65536)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A mutated stream and its origin.
-
-    Attributes:
-        base: the case of the corpus.
-        steps: the names of the mutations.
-        data: the bytes.
-    """
-
-    base: str
-    steps: tuple[str, ...]
-    data: bytes
 
 
 @cache
@@ -100,7 +90,7 @@ def older_form(executable: VMExecutable) -> bytes:
 
 
 def mutant(index: int, seed: int = 0) -> Mutant:
-    """Return the mutant with an index."""
+    """Return the mutant with an index.  A mutant depends only on the seed and on its index."""
     rng = random.Random(f"{seed}:{index}")
     base = rng.choice(sorted(bases()))
     data = bases()[base]
@@ -109,50 +99,13 @@ def mutant(index: int, seed: int = 0) -> Mutant:
         data, steps = _restructured(base, rng)
     if not steps or rng.random() < 0.1:
         for _ in range(rng.choice((1, 1, 2, 3))):
-            change = rng.choice(BYTES)
+            change = rng.choice(_BYTES)
             data = change(data, rng)
             steps.append(change.__name__)
     return Mutant(base, tuple(steps), data)
 
 
 # Mutations of bytes
-
-
-def flip_bit(data: bytes, rng: random.Random) -> bytes:
-    if not data:
-        return data
-    at = rng.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-
-
-def set_byte(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
-
-
-def set_word(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    word = rng.choice(INTERESTING) if rng.random() < 0.8 else rng.getrandbits(64)
-    return data[:at] + struct.pack("<Q", word) + data[at + 8 :]
-
-
-def truncate(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.randrange(len(data) + 1)]
-
-
-def insert(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + rng.randbytes(rng.choice((1, 4, 8))) + data[at:]
-
-
-def delete(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    return data[:at] + data[at + rng.choice((1, 4, 8, 16)) :]
-
-
-def repeat(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data) + 1)
-    return data[: at + rng.choice((1, 8, 40))] + data[at:]
 
 
 def splice(data: bytes, rng: random.Random) -> bytes:
@@ -167,13 +120,8 @@ def in_debug_section(data: bytes, rng: random.Random) -> bytes:
     return data[:at] + change(data[at:], rng)
 
 
-def set_small_word(data: bytes, rng: random.Random) -> bytes:
-    at = 4 * rng.randrange(len(data) // 4 + 1)
-    return data[:at] + struct.pack("<i", rng.choice(SMALL)) + data[at + 4 :]
-
-
-BYTES: Final = (flip_bit, set_byte, set_word, set_word, truncate, insert, delete, repeat, splice,
-                in_debug_section)  # fmt: skip
+_BYTES: Final = (flip_bit, set_byte, set_word, set_word, truncate, insert, delete, repeat, splice,
+                 in_debug_section)  # fmt: skip
 
 # Mutations of structure
 
@@ -233,15 +181,6 @@ def _restructured(base: str, rng: random.Random) -> tuple[bytes, list[str]]:
         return bases()[rng.choice(sorted(bases()))], []
 
 
-def _signed(word: int) -> int:
-    word &= _WORD
-    return word - (1 << 64) if word >= 1 << 63 else word
-
-
-def _number(rng: random.Random) -> int:
-    return _signed(rng.choice(INTERESTING)) if rng.random() < 0.3 else rng.choice(SMALL)
-
-
 def _arg_word(draft: Draft, rng: random.Random) -> int:
     """Return an argument word, which mostly names something that exists."""
     kind = rng.choice(list(ArgKind))
@@ -254,14 +193,14 @@ def _arg_word(draft: Draft, rng: random.Random) -> int:
         elif kind == ArgKind.FUNCTION:
             value = rng.randrange(max(1, len(draft.functions)))
     elif rng.random() < 0.3:
-        value = _number(rng)
+        value = number(rng)
     return (int(kind) << isa.KIND_SHIFT) | (value & isa.VALUE_MASK)
 
 
 def change_word(draft: Draft, rng: random.Random) -> None:
     if draft.code:
         words = rng.choice(draft.code)
-        words[rng.randrange(len(words))] = _number(rng)
+        words[rng.randrange(len(words))] = number(rng)
 
 
 def change_field(draft: Draft, rng: random.Random) -> None:
@@ -293,7 +232,7 @@ def change_immediate(draft: Draft, rng: random.Random) -> None:
     ]
     if places:
         words, i = rng.choice(places)
-        words[i] = (1 << isa.KIND_SHIFT) | (_number(rng) & isa.VALUE_MASK)
+        words[i] = (1 << isa.KIND_SHIFT) | (number(rng) & isa.VALUE_MASK)
 
 
 def change_kind(draft: Draft, rng: random.Random) -> None:
@@ -395,7 +334,7 @@ def change_entry(draft: Draft, rng: random.Random) -> None:
     i = rng.randrange(len(draft.functions))
     field = rng.choice(("start_instr", "end_instr", "num_args", "register_file_size"))
     old = getattr(draft.functions[i], field)
-    value = old + rng.choice((-2, -1, 1, 2)) if rng.random() < 0.6 else _number(rng)
+    value = old + rng.choice((-2, -1, 1, 2)) if rng.random() < 0.6 else number(rng)
     draft.functions[i] = replace(draft.functions[i], **{field: value})
 
 
@@ -447,11 +386,11 @@ def _constant(rng: random.Random) -> Any:
     dtype = np.dtype(rng.choice(names))
     return rng.choice(
         (
-            _number(rng),
+            number(rng),
             rng.choice((0.0, -1.5, float("nan"), float("inf"), 1e300)),
             rng.choice(("", "text", "global", "\x00", "main", "vm.builtin.copy")),
             Shape(dims),
-            Shape([_number(rng) for _ in range(rng.randrange(4))]),
+            Shape([number(rng) for _ in range(rng.randrange(4))]),
             dtype,
             np.zeros(dims, dtype),
             (np.arange(np.prod(dims, dtype=int)).reshape(dims) % 7).astype(dtype),

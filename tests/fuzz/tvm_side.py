@@ -6,8 +6,9 @@ from relaxvm.executable import VMExecutable
 
 from ..corpus import CORPUS
 from ..tvm_side import load, to_tvm
+from .changes import Mutant
 from .execute import inputs
-from .mutate import Mutant, case_of
+from .mutate import case_of
 
 __all__ = ["execute"]
 

@@ -1,0 +1,62 @@
+"""The kinds of file that relaxvm reads, each with its mutants and what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from relaxvm.executable.formats import binary
+
+from . import ir_json, kernels, libraries, listings, mutate, parameters
+from .changes import Mutant
+from .execute import LIMITS, execute
+from .outcomes import Ending
+
+__all__ = ["KINDS", "Kind"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    Attributes:
+        about: a description in one line.
+        suffix: of the names of such files.
+        make: makes the mutant of an index and a seed, and of nothing else.
+        run: reads a mutant, uses what was read, and returns the outcome.
+        warm_up: makes what all mutants share, before the first process is forked.
+    """
+
+    about: str
+    suffix: str
+    make: Callable[[int, int], Mutant]
+    run: Callable[[Mutant, int], Ending]
+    warm_up: Callable[[], object]
+
+
+def _run_executable(mutant: Mutant, index: int) -> Ending:
+    return execute(lambda: binary.loads(mutant.data, limits=LIMITS), mutant.base, index)
+
+
+KINDS: Final = {
+    "vmexec": Kind(
+        "executables in the binary form", ".vmexec", mutate.mutant, _run_executable, mutate.bases
+    ),
+    "listing": Kind(
+        "listings of executables", ".vmasm", listings.mutant, listings.run, listings.bases
+    ),
+    "json": Kind("programs in JSON", ".json", ir_json.mutant, ir_json.run, ir_json.bases),
+    "kernels": Kind(
+        "entries of the cache of compiled kernels, and kernels in files", "", kernels.mutant,
+        kernels.run, kernels.bases,
+    ),
+    "parameters": Kind(
+        "folders of weights, and constants in libraries of TVM", "", parameters.mutant,
+        parameters.run, parameters.bases,
+    ),
+    "library": Kind(
+        "shared libraries that contain executables", ".so", libraries.mutant, libraries.run,
+        libraries.bases,
+    ),
+}  # fmt: skip
