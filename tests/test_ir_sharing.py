@@ -38,7 +38,6 @@ WRAPS = {
     "call": lambda x: {
         "is": "Call", "op": x, "args": [x, x], "attrs": {"attrs": []}, "ty_args": [],
     },
-    "shape": lambda x: {"is": "ShapeExpr", "values": [x, x]},
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from ..dtypes import as_dtype, dtype_name
 from ..errors import FormatError, TypeSizeError, did_you_mean
 from ..executable.debug_info import Span
 from .expr import ANY, AnyType, FuncType, GlobalVar, PrimType, TupleType, Type, Var, prim_type
+from .json_checks import check_node
 from .module import IRModule
 from .nesting import with_headroom
 from .node import Attrs, Node, node_classes
@@ -309,13 +310,18 @@ class _Reader:
             raise FormatError("root: missing")
         self.size = self.types_size
         root = self.decode(self.document["root"], "root")
-        if self.size > LEAST_WALK + MOST_SHARING * len(nodes):
-            visits = self.size if self.size < 1 << 62 else "more than 2**62"
-            raise FormatError(
-                f"nodes: the program has {len(nodes)} nodes, but so much sharing that a walk "
-                f"visits {visits}; bind values that are used more than once to variables"
-            )
+        self.check_size(self.size)
         return root
+
+    def check_size(self, visits: int) -> None:
+        """Check how many nodes a walk visits."""
+        count = len(self.document["nodes"])
+        if visits > LEAST_WALK + MOST_SHARING * count:
+            shown = visits if visits < 1 << 62 else "more than 2**62"
+            raise FormatError(
+                f"nodes: the program has {count} nodes, but so much sharing that a walk visits "
+                f"{shown}; bind values that are used more than once to variables"
+            )
 
     def node(self, written: Any, path: str) -> Node:
         expect(isinstance(written, dict), path, "an object", written)
@@ -328,6 +334,7 @@ class _Reader:
         parts = _parts(cls)
         _known_keys(written, ("is", "span", *parts), path)
         values = {part: self.part(cls, part, written.get(part), path) for part in parts}
+        self.check_size(self.size)  # before a message shows the node
         span = self.span(written["span"], f"{path}.span") if "span" in written else None
         return _make(cls, values, span, path)
 
@@ -518,6 +525,7 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return node
         except TypeSizeError as error:
             raise FormatError(f"{path}: {error}") from None
+    check_node(cls, values, path)
     if cls is IRModule:
         try:
             module = IRModule(values["functions"], values["attrs"], values["global_infos"])
