@@ -272,6 +272,13 @@ def pure_function_calls_impure_function() -> Any:
     return IRModule({"main": function([x], bind(call)), var: callee})
 
 
+def call_has_attributes() -> Any:
+    x = tensor()
+    call = op.sum(x, axis=0)
+    bare = Call(call.op, call.args, ty=call.ty)
+    return [function([x], bind(bare)), "call_is_well_typed"]
+
+
 def call_is_well_typed() -> Any:
     x = tensor()
     callee = function([tensor("p", 5)])
@@ -364,6 +371,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     pure_function_has_no_effect: ("pure_function_has_no_effect", "a pure function makes the imp"),
     pure_function_prints: ("pure_function_has_no_effect", "a pure function makes the impure call"),
     pure_function_calls_impure_function: ("pure_function_has_no_effect", "a pure function makes"),
+    call_has_attributes: ("call_has_attributes", "is called without axis, keepdims"),
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
     call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
     prim_func_arguments_match: ("prim_func_arguments_match", "buffer x of 2 dimensions, float32"),

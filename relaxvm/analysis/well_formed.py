@@ -436,6 +436,20 @@ def callee_is_known(walk: _Walk, call: Call) -> _Answer:
     return f"{_text(op)} is called, but is of type {op.ty}"
 
 
+@rule("call")
+def call_has_attributes(walk: _Walk, call: Call) -> _Answer:
+    """A call of an operator has the attributes of the operator."""
+    record = call.op.record if isinstance(call.op, Op) else None
+    if record is None:
+        return None
+    missing = [name for name in record.attribute_names if name not in call.attrs]
+    if not missing:
+        return None
+    return f"{_text(call.op)} is called without {', '.join(missing)}", (
+        f"make the call with {record.op.name.removeprefix('relax.')} of relaxvm.op"
+    )
+
+
 @rule("call", about_effects=True)
 def pure_function_has_no_effect(walk: _Walk, call: Call) -> _Answer:
     """Pure functions do not call impure ones."""
