@@ -4,7 +4,7 @@
 annotated HTML (under ``build/cython``) instead of optimization.
 
 ``RELAXVM_SANITIZE=address,undefined`` or ``=thread`` adds sanitizers of the C compiler, whose
-runtime must then be preloaded.  ``scripts/sanitize.py`` makes such a build and runs the tests in it.
+runtime must then be preloaded: ``scripts/sanitize.py`` makes such a build and runs tests in it.
 
 ``RELAXVM_BUILD_JOBS`` is the number of extensions to translate and compile in parallel. The
 default is the number of cores that this process may use.

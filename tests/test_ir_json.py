@@ -324,3 +324,74 @@ def f(a: T.Buffer((3,), "float32")):
         [sys.executable, "-c", program], input=text, capture_output=True, text=True, check=True
     )
     assert "PrimFunc" in run.stdout
+
+
+# What constructors guarantee
+
+
+INT: Any = {"is": "PrimType", "dtype": "int64"}
+SHAPE: Any = {"is": "ShapeType", "ndim": 1}
+N: Any = {"is": "Var", "name": "n", "ty": {"node": 0}}
+S: Any = {"is": "Var", "name": "s", "ty": {"node": 1}}
+HEAD = [INT, SHAPE, N, S]
+"""Nodes 0 to 3: two types, a scalar and a shape."""
+UNSOUND: dict[str, tuple[Any, str]] = {
+    "operand": ({"is": "Add", "a": {"node": 2}, "b": {"node": 3}, "ty": {"node": 0}},
+                "nodes[4] (Add).b: expected a scalar, got one of type ShapeType"),
+    "result": ({"is": "Add", "a": {"node": 2}, "b": {"node": 2}},
+               "nodes[4] (Add): expected a scalar, got one of type None"),
+    "not": ({"is": "Not", "a": {"node": 3}, "ty": {"node": 0}},
+            "nodes[4] (Not).a: expected a scalar, got one of type ShapeType"),
+    "base": ({"is": "CmpExpr", "a": {"node": 2}, "b": {"node": 2}, "ty": {"node": 0}},
+             "nodes[4] (CmpExpr): CmpExpr is the base of other classes"),
+    "integer": ({"is": "IntImm", "value": 1 << 70, "ty": {"node": 0}},
+                "nodes[4] (IntImm): 1180591620717411303424 does not fit int64"),
+    "integer type": ({"is": "IntImm", "value": 1, "ty": {"node": 1}},
+                     "nodes[4] (IntImm): expected a scalar, got one of type ShapeType"),
+    "float": ({"is": "FloatImm", "value": 1.0, "ty": {"node": 0}},
+              "nodes[4] (FloatImm): expected a data type of floats, got 'int64'"),
+    "dimension": ({"is": "ShapeExpr", "values": [{"node": 3}], "ty": {"node": 1}},
+                  "nodes[4] (ShapeExpr): a dimension is an integer scalar, got s of type "),
+    "rank of a shape": ({"is": "ShapeExpr", "values": [], "ty": {"node": 1}},
+                        "nodes[4] (ShapeExpr).ty: expected the type of a shape of 0 dimensions"),
+    "rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": 2},
+             "nodes[4] (TensorType): TensorType: ndim is 2, but the shape has 1 dimensions"),
+    "unknown rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": -1},
+                     "nodes[4] (TensorType).ndim: expected 1, got -1"),
+    "elements": ({"is": "TensorType", "dtype": "datetime64", "ndim": 1}, "nodes[4] (TensorType): "),
+    "data type": ({"is": "PrimType", "dtype": "intx"}, "nodes[4] (PrimType).dtype: "),
+    "global": ({"is": "GlobalVar", "name_hint": "f", "ty": {"node": 0}},
+               "nodes[4] (GlobalVar).ty: expected the type of a function"),
+    "range": ({"is": "Range", "min": {"node": 2}, "extent": {"node": 3}},
+              "nodes[4] (Range): expected an integer scalar, got s of type "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNSOUND)
+def test_nodes_that_no_constructor_makes(case: str) -> None:
+    node, message = UNSOUND[case]
+    document = {"format": "relaxvm-ir", "version": 1, "root": {"node": 4}, "nodes": [*HEAD, node]}
+    with pytest.raises(FormatError) as error:
+        load_json(json.dumps(document))
+    assert str(error.value).startswith(message)
+
+
+def test_the_result_type_of_a_function_is_a_type() -> None:
+    document = json.loads(save_json(Function([Var("n", "int64")], int_imm(1))))
+    body = next(i for i, node in enumerate(document["nodes"]) if node["is"] == "SeqExpr")
+    document["nodes"][-1]["ret_ty"] = {"node": body}
+    with pytest.raises(FormatError, match=r"\(Function\)"):
+        load_json(json.dumps(document))
+
+
+def test_messages_about_shared_nodes_are_short() -> None:
+    """The message of a wrong node shows it, however often its parts are shared."""
+    doubled = [{"is": "Add", "a": {"node": i}, "b": {"node": i}, "ty": {"node": 0}}
+               for i in (2, *range(4, 20))]  # fmt: skip
+    wrong = {"is": "ShapeExpr", "values": [{"node": 20}, {"node": 3}], "ty": {"node": 1}}
+    document = {"format": "relaxvm-ir", "version": 1, "root": None, "nodes": [*HEAD, *doubled]}
+    load_json(json.dumps(document))
+    document["nodes"] = [*HEAD, *doubled, wrong]
+    with pytest.raises(FormatError) as error:
+        load_json(json.dumps(document))
+    assert len(str(error.value)) < 600

@@ -308,6 +308,10 @@ def test_paths_that_lead_outside(outside: Path, path: str) -> None:
     refuse(outside, path, f"{path!r}: expected a path relative to the folder, inside of it")
 
 
+def test_paths_that_are_no_file_names(outside: Path) -> None:
+    refuse(outside, "\ud800", r"'\ud800': expected the name of a file: surrogates not allowed")
+
+
 def test_absolute_paths(outside: Path) -> None:
     refuse(outside, str(outside.parent / "secret.bin"), "relative to the folder")
     refuse(outside, str(outside / "params_shard_0.bin"), "relative to the folder")

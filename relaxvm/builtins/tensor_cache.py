@@ -248,6 +248,10 @@ def _inner_parts(relative: str) -> tuple[str, ...]:
     bad = "\0" in relative or "\\" in relative or windows.drive or windows.root
     if bad or not parts or ".." in parts:
         raise FormatError(f"{relative!r}: expected a path relative to the folder, inside of it")
+    try:
+        os.fsencode(relative)
+    except UnicodeEncodeError as exc:
+        raise FormatError(f"{relative!r}: expected the name of a file: {exc.reason}") from None
     return parts
 
 

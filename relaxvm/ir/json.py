@@ -110,8 +110,7 @@ _PARTS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def _parts(cls: type[Node]) -> tuple[str, ...]:
-    """Names of the saved parts of a class: `FIELDS` in order, then others, such as inferred types.
-    """
+    """Names of the saved parts of a class: `FIELDS` in order, then others, such as inferred types."""
     found = _PARTS.get(cls)
     if found is None:
         others = [slot for slot in _all_slots(cls) if slot not in cls.FIELDS]
@@ -513,6 +512,8 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return Op.get(values["name"])
         except (ValueError, TypeError) as error:
             raise FormatError(f"{path}: {error}") from None
+    if cls is not TupleType and cls is not FuncType and cls is not IRModule:  # made below
+        check_node(cls, values, path)
     if span is None:
         # Types that exist once per data type; comparisons rely on their identity.
         if cls is PrimType:
@@ -525,7 +526,6 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return node
         except TypeSizeError as error:
             raise FormatError(f"{path}: {error}") from None
-    check_node(cls, values, path)
     if cls is IRModule:
         try:
             module = IRModule(values["functions"], values["attrs"], values["global_infos"])
