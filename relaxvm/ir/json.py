@@ -110,7 +110,8 @@ _PARTS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def _parts(cls: type[Node]) -> tuple[str, ...]:
-    """Names of the saved parts of a class: `FIELDS` in order, then others, such as inferred types."""
+    """Names of the saved parts of a class: `FIELDS` in order, then others, such as inferred types.
+    """
     found = _PARTS.get(cls)
     if found is None:
         others = [slot for slot in _all_slots(cls) if slot not in cls.FIELDS]
