@@ -20,6 +20,10 @@ cdef extern from "_native.h":
         uint64_t byte_offset
     ctypedef struct RvmTensorObject:
         RvmTensor tensor
+    enum:
+        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
+        RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
+        RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_CPU
     ctypedef struct RvmBytes:
         const char* data
         size_t size
@@ -60,6 +64,24 @@ cdef extern from "_native.h":
         uint64_t unlock_from
 
 
+cdef extern from "_ffi_objects.h":
+    enum:
+        RVM_FUNCTION, RVM_ARRAY, RVM_PYTHON_OBJECT, RVM_LIST
+
+    ctypedef struct RvmArray:
+        const RvmAny* items
+        int64_t size
+    ctypedef struct RvmPythonObject:
+        PyObject* held
+    ctypedef struct RvmError:
+        RvmBytes kind
+        RvmBytes message
+        RvmBytes backtrace
+
+    void retain "rvm_retain_object"(RvmObject*) noexcept
+    void release "rvm_release_object"(RvmObject*) noexcept
+
+
 cdef class NativeFunction:
     cdef void* _vectorcall
     cdef rvm_kernel kernel
@@ -73,3 +95,12 @@ cdef void set_raised() noexcept
 
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL
+
+cdef object array_over(RvmObject* object, str subject, NativeFunction owner=*)
+cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*)
+cdef void keep_under(object array, RvmObject* object) except *
+cdef bint point_at(PyObject* array, const RvmTensor* tensor) noexcept
+cdef object error_elsewhere()
+cdef RvmObject* object_under(object array) noexcept
+cdef void* export_array(object array) except NULL
+cdef object fresh_array(const RvmTensor* tensor, str subject)

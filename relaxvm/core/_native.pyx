@@ -9,7 +9,7 @@ the fallback.
 
 cimport cython
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
@@ -31,25 +31,12 @@ cnp.import_array()
 
 cdef extern from "_native_impl.h":
     enum:
-        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
-        RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
-        RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_ARRAY, RVM_LIST, RVM_PYTHON_OBJECT, RVM_CPU
         RVM_STACK_ARGS, RVM_FEW_DIMS
         RVM_SAID_WHY, RVM_RAISED, RVM_IGNORED
     uint64_t RVM_BIG_CALL
 
     ctypedef struct RvmHost:
         pass
-
-    ctypedef struct RvmArray:
-        const RvmAny* items
-        int64_t size
-    ctypedef struct RvmPythonObject:
-        PyObject* held
-    ctypedef struct RvmError:
-        RvmBytes kind
-        RvmBytes message
-        RvmBytes backtrace
 
     ctypedef struct rvm_slot:
         RvmTensor tensor
@@ -81,10 +68,12 @@ cdef extern from "_native_impl.h":
     void rvm_set_raised() noexcept
     int rvm_reraise() except -1
     object rvm_own(PyObject*)
-    void rvm_retain_object(RvmObject*) noexcept
-    void rvm_release_object(RvmObject*) noexcept
     bint rvm_is_known(cnp.ndarray) noexcept
     object rvm_capsule(cnp.ndarray)
+    void* rvm_export_array(cnp.ndarray) except NULL
+    PyObject* rvm_base(cnp.ndarray) noexcept
+    bint rvm_point_at(cnp.ndarray, const RvmTensor*) noexcept
+    bint rvm_is_whole(cnp.ndarray, const RvmTensor*) noexcept
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
@@ -93,6 +82,7 @@ cdef extern from "Python.h":
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
     PyObject* Py_NewRef(object) noexcept
+    PyTypeObject* Py_TYPE(PyObject*) noexcept
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
 BIG_CALL = RVM_BIG_CALL
@@ -521,14 +511,16 @@ cdef object _aligned_copy(object array, Py_ssize_t alignment):
 cdef PyObject* _take_result(PyObject* self, RvmAny* ret) except NULL:
     cdef int kind = ret.type
     try:
-        result = _result(<NativeFunction>self, ret)
+        result = value_of(ret, (<NativeFunction>self).name, <NativeFunction>self)
     finally:
         if kind >= RVM_OBJECT and ret.as_object is not NULL:
-            rvm_release_object(ret.as_object)
+            release(ret.as_object)
     return Py_NewRef(result)
 
 
-cdef object _result(NativeFunction function, const RvmAny* ret):
+cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None):
+    """A value that a kernel returned, or that a program in C passes.  An array over a tensor keeps
+    the tensor and `owner`."""
     cdef const RvmBytesObject* text
     cdef const RvmShape* shape
     cdef const RvmArray* array
@@ -552,10 +544,10 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
         return <bytes>ret.short_bytes[:ret.short_size]
     if ret.as_object is not NULL:
         if kind == RVM_TENSOR_OBJECT:
-            return _array_over(ret.as_object, function.name, function)
+            return array_over(ret.as_object, subject, owner)
         if kind == RVM_ARRAY or kind == RVM_LIST:
             array = <const RvmArray*>ret.as_object
-            return tuple([_result(function, &array.items[i]) for i in range(array.size)])
+            return tuple([value_of(&array.items[i], subject, owner) for i in range(array.size)])
         if kind == RVM_PYTHON_OBJECT:
             return <object>(<const RvmPythonObject*>ret.as_object).held
         text = <const RvmBytesObject*>ret.as_object
@@ -566,8 +558,8 @@ cdef object _result(NativeFunction function, const RvmAny* ret):
             return <bytes>text.bytes.data[:text.bytes.size]
         if kind == RVM_SHAPE:
             return Shape([shape.dims[i] for i in range(<Py_ssize_t>shape.ndim)])
-    raise TypeError(f"{function.name}: the kernel returned a value of kind {kind}; expected None, an "
-                    f"int, bool, float, str, bytes, dtype, device, shape, tensor or array")
+    raise TypeError(f"{subject}: the kernel returned a value of kind {kind}; expected None, an int, "
+                    f"bool, float, str, bytes, dtype, device, shape, tensor or array")
 
 
 @cython.final
@@ -580,17 +572,26 @@ cdef class _Held:
 
     def __dealloc__(self):
         if self.object is not NULL:
-            rvm_release_object(self.object)
+            release(self.object)
 
 
-cdef object _array_over(RvmObject* object, str subject, NativeFunction owner=None):
+cdef object array_over(RvmObject* object, str subject, NativeFunction owner=None):
     """An array over the memory of a tensor object, which it keeps alive, as it does its owner."""
-    cdef RvmTensor* tensor = &(<RvmTensorObject*>object).tensor
+    cdef _Held held
+    cdef cnp.ndarray array = fresh_array(&(<RvmTensorObject*>object).tensor, subject)
+    held = _Held()
+    retain(object)
+    held.object = object
+    held.owner = owner
+    cnp.set_array_base(array, held)
+    return array
+
+
+cdef object fresh_array(const RvmTensor* tensor, str subject):
+    """An array over the memory of a tensor, which nothing keeps alive."""
     cdef cnp.npy_intp dims[64]
     cdef cnp.npy_intp strides[64]
     cdef cnp.npy_intp* steps = NULL
-    cdef _Held held
-    cdef cnp.ndarray array
     cdef int i
     if tensor.device.type != RVM_CPU:
         raise TypeError(f"{subject}: expected a tensor in host memory, got one on "
@@ -606,13 +607,33 @@ cdef object _array_over(RvmObject* object, str subject, NativeFunction owner=Non
             strides[i] = tensor.strides[i] * <cnp.npy_intp>dtype.itemsize
     if tensor.strides is not NULL:
         steps = strides
-    array = rvm_new_array(dtype, tensor.ndim, dims, steps, <char*>tensor.data + tensor.byte_offset)
-    held = _Held()
-    rvm_retain_object(object)
+    return rvm_new_array(dtype, tensor.ndim, dims, steps, <char*>tensor.data + tensor.byte_offset)
+
+
+cdef void keep_under(object array, RvmObject* object) except *:
+    """Let an array of `fresh_array` keep the tensor object that it is over."""
+    cdef _Held held = _Held()
+    retain(object)
     held.object = object
-    held.owner = owner
     cnp.set_array_base(array, held)
-    return array
+
+
+cdef bint point_at(PyObject* array, const RvmTensor* tensor) noexcept:
+    """Let an array of `fresh_array` point at another tensor of the same type, dimensions, strides and
+    alignment; false if the tensor differs in these."""
+    return tensor.device.type == RVM_CPU and rvm_point_at(<object>array, tensor)
+
+
+cdef RvmObject* object_under(object array) noexcept:
+    """The tensor object that an array of `array_over` is over, if it still is the whole tensor."""
+    cdef PyObject* base = rvm_base(array)
+    cdef RvmObject* held
+    if base is NULL or Py_TYPE(base) is not <PyTypeObject*>_Held:
+        return NULL
+    held = (<_Held>base).object
+    if not rvm_is_whole(array, &(<RvmTensorObject*>held).tensor):
+        return NULL
+    return held
 
 
 cdef dict _dtypes = {}
@@ -637,7 +658,7 @@ def array_of(handle):
     Raises:
         TypeError: it is not in host memory, or numpy has no such data type.
     """
-    return _array_over(<RvmObject*><uintptr_t>handle, "tensor")
+    return array_over(<RvmObject*><uintptr_t>handle, "tensor")
 
 
 def is_contiguous(cnp.ndarray array not None, alignment):
@@ -649,6 +670,23 @@ def is_contiguous(cnp.ndarray array not None, alignment):
     )
 
 
+cdef void* export_array(object array) except NULL:
+    """DLPack's managed tensor over an array, which it keeps.
+
+    Raises as `to_dlpack`.
+    """
+    check_exportable(array)
+    return rvm_export_array(array)
+
+
+cdef int check_exportable(cnp.ndarray array) except -1:
+    if not cnp.PyArray_ISNOTSWAPPED(array):
+        raise BufferError(f"dlpack: data type {array.dtype.str} is not in the machine's byte order")
+    if not rvm_is_known(array):
+        _dl_dtype(array.dtype)
+    return 0
+
+
 def to_dlpack(cnp.ndarray array not None):
     """A capsule of DLPack over an array, of any data type that DLPack has and whether it may be
     written or not.
@@ -657,10 +695,7 @@ def to_dlpack(cnp.ndarray array not None):
         TypeError: DLPack has no such data type.
         BufferError: the array's steps are not whole elements, or its byte order is not the machine's.
     """
-    if not cnp.PyArray_ISNOTSWAPPED(array):
-        raise BufferError(f"dlpack: data type {array.dtype.str} is not in the machine's byte order")
-    if not rvm_is_known(array):
-        _dl_dtype(array.dtype)
+    check_exportable(array)
     return rvm_capsule(array)
 
 
@@ -703,7 +738,7 @@ def set_error_source(address, exception_of):
     _move_error = <_MoveError><void*><uintptr_t>address
 
 
-cdef object _error_elsewhere():
+cdef object error_elsewhere():
     """The exception that TVM's FFI has to say of the failure of this thread, or None."""
     cdef RvmObject* raised = NULL
     cdef RvmError* error
@@ -716,7 +751,7 @@ cdef object _error_elsewhere():
     try:
         return _exception_of(_text(&error.kind), _text(&error.message), _text(&error.backtrace))
     finally:
-        rvm_release_object(raised)
+        release(raised)
 
 
 cdef str _text(const RvmBytes* run):
@@ -735,7 +770,7 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
         if PyErr_Occurred() is not NULL:  # a Ctrl-C, or Python code that the kernel called
             rvm_reraise()
         if kind is None:
-            error = _error_elsewhere()
+            error = error_elsewhere()
             if error is not None:
                 raise error
             raise RelaxVMError(f"{function.name}: the kernel failed with code {code} and did not say "

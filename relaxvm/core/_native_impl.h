@@ -14,6 +14,7 @@
 #include <numpy/arrayobject.h>
 
 #include "_code.h"
+#include "_ffi_objects.h"
 #include "_native.h"
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -360,57 +361,6 @@ static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *ar
     return code;
 }
 
-/* ---- objects ---------------------------------------------------------------------------------- */
-
-/* Objects of TVM's FFI that kernel.h does not name, because no kernel is given one. */
-enum { RVM_ARRAY = 71, RVM_PYTHON_OBJECT = 74, RVM_LIST = 75 };
-
-typedef struct {
-    RvmObject object;
-    const RvmAny *items;
-    int64_t size;
-} RvmArray;
-
-typedef struct {
-    RvmObject object;
-    PyObject *held;
-} RvmPythonObject;
-
-typedef struct {
-    RvmObject object;
-    RvmBytes kind;
-    RvmBytes message;
-    RvmBytes backtrace;  /* the last call first */
-} RvmError;
-
-/* Keep an object. */
-static inline void rvm_retain_object(RvmObject *object) {
-#if defined(__GNUC__) || defined(__clang__)
-    __atomic_fetch_add(&object->counts, 1, __ATOMIC_RELAXED);
-#else
-    (void)object; /* never let go of, see below */
-#endif
-}
-
-/* Let go of an object that a kernel returned. */
-static inline void rvm_release_object(RvmObject *object) {
-#if defined(__GNUC__) || defined(__clang__)
-    const uint64_t weak = UINT64_C(1) << 32;
-    uint64_t before = __atomic_fetch_sub(&object->counts, 1, __ATOMIC_ACQ_REL);
-    if ((uint32_t)before != 1) return;
-    if (object->destroy == NULL) return;
-    if (before == weak + 1) {
-        object->destroy(object, 3);
-        return;
-    }
-    object->destroy(object, 1);
-    if (__atomic_fetch_sub(&object->counts, weak, __ATOMIC_ACQ_REL) >> 32 == 1)
-        object->destroy(object, 2);
-#else
-    (void)object; /* kept: such results need GCC's or Clang's atomics */
-#endif
-}
-
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* A kernel returned 0 though Python's exception is set. */
@@ -456,6 +406,46 @@ static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_in
                                 data != NULL ? data : &nothing, NPY_ARRAY_WRITEABLE, NULL);
 }
 
+/* The object that owns an array's memory; NULL if that is the array, or nothing. */
+static inline PyObject *rvm_base(PyArrayObject *array) { return PyArray_BASE(array); }
+
+/* Whether a writable array has the data type, dimensions and strides of a tensor. */
+static inline int rvm_is_like(PyArrayObject *array, const RvmTensor *tensor) {
+    int ndim = PyArray_NDIM(array);
+    uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
+    npy_intp size = PyArray_ITEMSIZE(array);
+    npy_intp step = size;
+    if (ndim != tensor->ndim || memcmp(&dtype, &tensor->dtype, sizeof dtype) != 0) return 0;
+    if (!PyArray_ISWRITEABLE(array)) return 0;
+    for (int i = ndim - 1; i >= 0; i--) {
+        npy_intp dim = PyArray_DIM(array, i);
+        if (dim != tensor->shape[i]) return 0;
+        if (dim != 1 && PyArray_STRIDE(array, i) !=
+                            (tensor->strides != NULL ? tensor->strides[i] * size : step))
+            return 0;
+        step *= dim;
+    }
+    return 1;
+}
+
+static inline char *rvm_data_of(const RvmTensor *tensor) {
+    return (char *)tensor->data + tensor->byte_offset;
+}
+
+/* Whether a writable array is over all of a tensor. */
+static inline int rvm_is_whole(PyArrayObject *array, const RvmTensor *tensor) {
+    return PyArray_BYTES(array) == rvm_data_of(tensor) && rvm_is_like(array, tensor);
+}
+
+/* Let an array without a base point at another tensor that is like it and aligned as well. */
+static inline int rvm_point_at(PyArrayObject *array, const RvmTensor *tensor) {
+    char *data = rvm_data_of(tensor);
+    uintptr_t moved = (uintptr_t)PyArray_BYTES(array) ^ (uintptr_t)data;
+    if (moved & 63 || tensor->data == NULL || !rvm_is_like(array, tensor)) return 0;
+    ((PyArrayObject_fields *)array)->data = data;
+    return 1;
+}
+
 /* ---- arrays for others ------------------------------------------------------------------------ */
 
 /* DLPack's DLManagedTensor, and what it points into. */
@@ -483,12 +473,16 @@ static inline int rvm_is_known(PyArrayObject *array) {
     return rvm_dtype_of(PyArray_DESCR(array)) != 0;
 }
 
-/* A capsule of DLPack over an array of a known data type whose steps are whole elements. */
-static PyObject *rvm_capsule(PyArrayObject *array) {
+/* A managed tensor over an array of a known data type whose steps are whole elements; NULL with an
+ * exception if they are not. */
+static rvm_export *rvm_export_array(PyArrayObject *array) {
     int ndim = PyArray_NDIM(array);
     uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
     rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * (size_t)ndim * sizeof(int64_t));
-    if (made == NULL) return PyErr_NoMemory();
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
     made->tensor.data = PyArray_DATA(array);
     made->tensor.device.type = RVM_CPU;
     made->tensor.device.index = 0;
@@ -505,6 +499,13 @@ static PyObject *rvm_capsule(PyArrayObject *array) {
         return NULL;
     }
     made->owner = Py_NewRef((PyObject *)array);
+    return made;
+}
+
+/* The same as a capsule of DLPack. */
+static PyObject *rvm_capsule(PyArrayObject *array) {
+    rvm_export *made = rvm_export_array(array);
+    if (made == NULL) return NULL;
     PyObject *capsule = PyCapsule_New(made, "dltensor", rvm_end_capsule);
     if (capsule == NULL) rvm_end_export(made);
     return capsule;

@@ -36,6 +36,8 @@ __all__ = [
     "from_ffi",
     "is_function",
     "is_sequence",
+    "library",
+    "listen",
     "object_at",
     "to_ffi",
 ]
@@ -59,7 +61,7 @@ def address_of(function: Any) -> tuple[int, int]:
     Raises:
         TypeError: it was defined in Python, and cannot take tensors that are merely lent.
     """
-    _listen()
+    listen()
     code = _code_of(function)
     if code == _code_of(_package().convert(_nothing)):
         raise TypeError("native_function: a tvm_ffi.Function that was defined in Python is no "
@@ -82,7 +84,7 @@ def _package() -> Any:
     return sys.modules["tvm_ffi"]
 
 
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """The FFI for C."""
     library: ctypes.CDLL = _package().libinfo.load_lib_ctypes(
         "apache-tvm-ffi", "tvm_ffi", "RTLD_GLOBAL"
@@ -90,9 +92,9 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _listen() -> None:
+def listen() -> None:
     """Have native functions ask TVM's FFI why they have failed."""
-    move = ctypes.cast(_library().TVMFFIErrorMoveFromRaised, ctypes.c_void_p).value
+    move = ctypes.cast(library().TVMFFIErrorMoveFromRaised, ctypes.c_void_p).value
 
     def exception_of(kind: str, message: str, backtrace: str) -> BaseException:
         error: BaseException = _package().core.Error(kind, message, backtrace).py_error()
@@ -228,7 +230,7 @@ def object_at(handle: int, type_index: int) -> Any:
     """The object of TVM's FFI at an address, of a type by its number, as Python has it."""
     given: list[Any] = []
     function = _package().convert(given.append)  # what it is called with is made for Python
-    call = _library().TVMFFIFunctionCall
+    call = library().TVMFFIFunctionCall
     call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
     arg, result = _Any(type_index, 0, handle), _Any()
     call(function.__chandle__(), ctypes.byref(arg), 1, ctypes.byref(result))

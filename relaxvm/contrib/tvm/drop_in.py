@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from ..._core import Closure, VMFunction
 from ...core import ffi
 from ...core.operations import Optimize
@@ -32,11 +30,12 @@ from ...limits import Limits
 from ...messages import describe
 from ...native.functions import native_function
 from ...registry import GLOBAL, Registry
-from ...values import Device, Shape
+from ...values import Device
 from ...vm.allocators import NAIVE_ALLOCATOR, POOLED_ALLOCATOR, MemoryConfig
 from ...vm.calling import Parameters
 from ...vm.linking import Functions
 from ...vm.machine import VirtualMachine as _VirtualMachine
+from .functions import ffi_function, object_of, values_of
 from .module import ExecutableModule
 from .vm_members import executable_of
 
@@ -226,8 +225,10 @@ def _registered(name: str) -> Callable[..., Any] | None:
 class VirtualMachine:
     """A VM of relaxvm that takes and returns objects of TVM, like ``tvm.relax.VirtualMachine``.
 
-    Tensors are passed in both directions without a copy.  If a function returns one of its
-    arguments, the result is the same object.  The attribute `vm` is the underlying VM of relaxvm.
+    It passes for one: ``isinstance`` says so.  Its functions are functions of TVM's FFI.  Tensors
+    are passed in both directions without a copy, except for a constant of the program, which is
+    returned as a copy.  If a function returns one of its arguments, the result is the same tensor.
+    The attribute `vm` is the underlying VM of relaxvm.
 
     Args:
         rt_mod: an executable or module, as for `from_tvm`.
@@ -254,19 +255,23 @@ class VirtualMachine:
             memory_cfg = {_device(key): _ALLOCATORS[kind] for key, kind in memory_cfg.items()}
         self.vm = from_tvm(rt_mod, _devices(device), memory_cfg)
         self.module = VMModule(self.vm, _module_of(rt_mod).imports)
-        self._given: dict[str, _PassedTensors] = {}
+
+    @property
+    def __class__(self) -> Any:
+        """``tvm.relax.VirtualMachine``, so that ``isinstance`` takes this one for it."""
+        return _tvm().relax.VirtualMachine
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
-        """Return the function with a name.
+        """Return the function with a name, a ``tvm_ffi.Function``.
 
         Raises:
             AttributeError: there is no such function.
         """
-        return _Callable(self.vm[key])
+        return self.module[key]
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function has returned."""
-        return (closure if isinstance(closure, _Callable) else _Callable(closure))(*args)
+        return ffi_function(closure)(*args) if isinstance(closure, _FUNCTIONS) else closure(*args)
 
     def save_function(
         self,
@@ -277,16 +282,13 @@ class VirtualMachine:
         **kwargs: Any,
     ) -> None:
         """See `relaxvm.VirtualMachine.save_function`."""
-        given = _PassedTensors()
-        values = given.enter(self._ordered(func_name, args, kwargs))
+        values = values_of(self._ordered(func_name, args, kwargs))
         self.vm.save_function(func_name, saved_name, *values, include_return=include_return)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """See `relaxvm.VirtualMachine.set_input`.  Unknown keywords only print a warning, as in
         TVM."""
-        given = _PassedTensors()
-        self.vm.set_input(func_name, *given.enter(self._ordered(func_name, args, kwargs)))
-        self._given[func_name] = given
+        self.vm.set_input(func_name, *values_of(self._ordered(func_name, args, kwargs)))
 
     def invoke_stateful(self, func_name: str) -> None:
         """See `relaxvm.VirtualMachine.invoke_stateful`."""
@@ -294,7 +296,7 @@ class VirtualMachine:
 
     def get_outputs(self, func_name: str) -> Any:
         """See `relaxvm.VirtualMachine.get_outputs`."""
-        return self._given.get(func_name, _PassedTensors()).leave(self.vm.get_outputs(func_name))
+        return object_of(self.vm.get_outputs(func_name))
 
     def set_instrument(self, instrument: Any) -> None:
         """See `relaxvm.VirtualMachine.set_instrument`; a name is looked up in TVM's registry."""
@@ -325,6 +327,7 @@ class VMModule:
 
     def __init__(self, vm: _VirtualMachine, imports: Sequence[Any]) -> None:
         self._module = vm.module
+        self._made: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         self.imports = imports
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -342,7 +345,13 @@ class VMModule:
                 if module.implements_function(name, True):
                     found: Callable[..., Any] = module.get_function(name, True)
                     return found
-        return _Callable(self._module.get_function(name))
+        function = self._module.get_function(name)
+        known = self._made.get(name)
+        if known is not None and known[0] == function:  # not a function saved anew
+            return known[1]
+        made = ffi_function(function)
+        self._made[name] = function, made
+        return made
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether `get_function` finds it."""
@@ -353,69 +362,15 @@ class VMModule:
     def time_evaluator(self, func_name: str, dev: Any, **options: Any) -> Callable[..., Any]:
         """See `relaxvm.VirtualMachine.time_evaluator`."""
         evaluator = self._module.time_evaluator(func_name, dev, **options)
-        return lambda *args: evaluator(*_PassedTensors().enter(args))
+        return lambda *args: evaluator(*values_of(args))
 
 
 _FUNCTIONS: Final = (Closure, VMFunction)
 
 
-class _Callable:
-    """A function of a VM for callers that have objects of TVM."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *args: Any) -> Any:
-        given = _PassedTensors()
-        return given.leave(self._function(*given.enter(args)))
-
-    def __repr__(self) -> str:
-        return repr(self._function)
-
-
-class _PassedTensors:
-    """The tensors passed to a call: a tensor that is returned is the same object of TVM."""
-
-    __slots__ = ("_tensors",)
-
-    def __init__(self) -> None:
-        self._tensors: dict[int, tuple[np.ndarray[Any, Any], Any]] = {}
-
-    def enter(self, args: Sequence[Any]) -> list[Any]:
-        """Return the arguments as values of the VM."""
-        return [self._enter(arg) for arg in args]
-
-    def _enter(self, arg: Any) -> Any:
-        if isinstance(arg, _Callable):
-            return arg._function
-        if isinstance(arg, _FUNCTIONS):
-            return arg
-        if ffi.is_sequence(arg):
-            return tuple(map(self._enter, arg))
-        value = ffi.from_ffi(ffi.as_function(arg))
-        if isinstance(value, np.ndarray) and value is not arg:
-            self._tensors[id(value)] = value, arg
-        return value
-
-    def leave(self, value: Any) -> Any:
-        """Return a value of the VM as an object of TVM."""
-        if isinstance(value, np.ndarray):
-            known = self._tensors.get(id(value))
-            if known is not None:
-                return known[1]
-            # A read-only array is a constant of the program, which must not be changed.
-            return ffi.to_ffi(value if value.flags.writeable else value.copy())
-        if isinstance(value, tuple) and not isinstance(value, Shape):
-            return tuple(map(self.leave, value))
-        return _Callable(value) if isinstance(value, _FUNCTIONS) else ffi.to_ffi(value)
-
-
 def _instrument(instrument: Callable[..., Any]) -> Callable[..., Any]:
     def hook(func: Any, name: str, before: bool, ret: Any, *args: Any) -> Any:
-        given = _PassedTensors()
-        return instrument(func, name, before, given.leave(ret), *map(given.leave, args))
+        return instrument(func, name, before, *map(object_of, (ret, *args)))
 
     return hook
 

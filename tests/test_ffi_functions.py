@@ -1,0 +1,321 @@
+"""Functions of a VM as functions of TVM's FFI: `relaxvm.contrib.tvm.functions`."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine
+from relaxvm.dtypes import as_dtype
+from relaxvm.errors import ArityError, LimitError
+
+tvm = pytest.importorskip("tvm")
+tvm_ffi = pytest.importorskip("tvm_ffi")
+
+from relaxvm.contrib.tvm.functions import ffi_function, object_of, values_of  # noqa: E402
+
+
+def tensor(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
+    return tvm.runtime.tensor(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+def identity(num_inputs: int = 1) -> VirtualMachine:
+    """A VM whose function returns the tuple of its arguments."""
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=num_inputs):
+        args = [builder.r(i) for i in range(num_inputs)]
+        builder.emit_call("vm.builtin.make_tuple", args, dst=builder.r(num_inputs))
+        builder.emit_ret(builder.r(num_inputs))
+    return VirtualMachine(builder.get())
+
+
+def test_a_tensor_that_is_returned_is_the_same() -> None:
+    main = ffi_function(identity(2).main)
+    a, b = tensor(3), tensor(2, 2)
+    for _ in range(3):
+        first, second = main(a, b)
+        assert first.same_as(a)
+        assert second.same_as(b)
+        nested = main(a, main(b, b))
+        assert nested[1][0].same_as(b)
+
+
+def test_many_arguments() -> None:
+    tensors = [tensor(i) for i in range(40)]
+    results = ffi_function(identity(40).main)(*tensors)
+    assert all(result.same_as(t) for result, t in zip(results, tensors, strict=True))
+    np.testing.assert_array_equal(results[30].numpy(), tensors[30].numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float16", "bfloat16", "uint64"])
+def test_tensors_of_one_function_one_after_the_other(dtype: str) -> None:
+    """The array that one tensor was seen through does not show in the next."""
+    seen: list[Any] = []
+
+    def look(x: Any) -> Any:
+        seen.append((x.shape, x.dtype.name, x.tobytes()))
+        return np.asarray(~x if x.dtype == bool else x + x)
+
+    function = ffi_function(look)
+    for shape in [(2, 3), (2, 3), (3, 2), (), (0, 4), (6,), (6,), (1, 6)]:
+        for kind in (dtype, "float64"):
+            before = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(as_dtype(kind))
+            result = function(object_of(before.copy()))
+            assert seen.pop() == (shape, kind, before.tobytes())
+            assert result.numpy().tobytes() == look(before).tobytes()
+            seen.clear()
+
+
+def test_an_array_that_is_kept_keeps_its_tensor() -> None:
+    kept: list[Any] = []
+    function = ffi_function(lambda x: kept.append(x[1:]))
+    expected = []
+    for seed in range(5):
+        given = tensor(1000, seed=seed)
+        expected.append(given.numpy()[1:])
+        assert function(given) is None
+        del given
+    gc.collect()
+    tensors = [tensor(1000, seed=9) for _ in range(5)]  # would take memory that was freed
+    for array, values in zip(kept, expected, strict=True):
+        np.testing.assert_array_equal(array, values)
+    assert len({array.ctypes.data for array in kept} | {t.data_ptr() for t in tensors}) == 10
+
+
+def test_a_result_outlives_the_machine() -> None:
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_call("double", [builder.r(0)], dst=builder.r(1))
+        builder.emit_ret(builder.r(1))
+    vm = VirtualMachine(builder.get(), functions={"double": lambda x: x + x})
+    given = tensor(100)
+    result = ffi_function(vm.main)(given)
+    died = weakref.ref(vm)
+    del vm
+    gc.collect()
+    assert died() is None
+    expected = given.numpy() * 2
+    del given
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_a_function_that_nobody_refers_to_lets_go_of_its_machine() -> None:
+    vm = identity()
+    died = weakref.ref(vm)
+    function = ffi_function(vm.main)
+    given = tensor(3)
+    (result,) = function(given)
+    del vm
+    gc.collect()
+    assert died() is not None
+    del function
+    gc.collect()
+    assert died() is None
+    assert result.same_as(given)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, False, 0, -(1 << 63), (1 << 63) - 1, 1.5, "", "short", "ß" * 3, "x" * 100, b"",
+        b"\0bytes", b"y" * 50, (), (1, (2.5, "a", ())),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_plain_values_both_ways(value: Any) -> None:
+    seen: list[Any] = []
+    result = ffi_function(lambda x: seen.append(x) or x)(value)
+    assert seen == [value]
+    assert type(seen[0]) is type(value)
+
+    def plain(x: Any) -> Any:
+        return tuple(map(plain, x)) if isinstance(x, (tuple, tvm_ffi.Array)) else x
+
+    assert plain(result) == value
+
+
+def test_shapes_data_types_and_devices() -> None:
+    seen: list[Any] = []
+    function = ffi_function(lambda x: seen.append(x) or x)
+    given = [tvm_ffi.Shape((2, 3)), tvm_ffi.Shape(()), tvm_ffi.dtype("bfloat16"), tvm.cpu()]
+    results = [function(each) for each in given]
+    assert seen[:2] == [Shape([2, 3]), Shape()]
+    assert [type(each) for each in seen[:2]] == [Shape, Shape]
+    assert str(seen[2]) == "bfloat16"
+    assert seen[3] == relaxvm.cpu()
+    assert results == given
+    assert [type(each) for each in results[:2]] == [tvm_ffi.Shape] * 2
+
+
+def test_objects_that_only_tvm_knows_pass_unharmed() -> None:
+    vm = identity(3)
+    module = tvm.IRModule({})
+    packed = tvm.get_global_func("testing.echo")
+    mapping = tvm_ffi.Map({"a": tensor(2)})
+    results = ffi_function(vm.main)(module, packed, mapping)
+    assert results[0].same_as(module)
+    assert results[1].same_as(packed)
+    assert results[2]["a"].shape == (2,)
+    own = object()
+    assert ffi_function(vm.main)(own, 1, 2)[0] is own
+
+
+def test_a_function_of_a_machine_comes_back_as_itself() -> None:
+    vm = identity()
+    seen: list[Any] = []
+    look = ffi_function(lambda f, x: seen.append(f) or f(x))
+    (result,) = look(ffi_function(vm.main), 3)
+    assert seen == [vm.main]
+    assert result == 3
+    returned = ffi_function(lambda: vm.main)()
+    assert isinstance(returned, tvm_ffi.Function)
+    assert returned(4)[0] == 4
+
+
+def test_tensors_lent_by_a_caller_are_copied() -> None:
+    """A program in C may pass a DLTensor that is gone after the call, as TVM's VM expects."""
+    kept: list[Any] = []
+    keep = ffi_function(kept.append)
+
+    @tvm_ffi.register_global_func("relaxvm.test.lend", override=True)
+    def lend(x: Any) -> None:
+        keep(x)
+
+    try:
+        array = np.arange(4, dtype=np.float32)
+        tvm_ffi.get_global_func("relaxvm.test.lend")(array)
+        array[:] = 0
+        assert kept[0].shape == (4,)
+    finally:
+        tvm_ffi.registry.remove_global_func("relaxvm.test.lend")
+
+
+def test_arrays_that_share_parts() -> None:
+    """Each part is converted once: a tree of them would be exponential."""
+    shared = tvm_ffi.Array([1.0])
+    for _ in range(30):
+        shared = tvm_ffi.Array([shared] * 2)
+    result = ffi_function(identity().main)(shared)
+    for _ in range(31):
+        result = result[0]
+    assert result[0] == 1.0
+    deep = tvm_ffi.Array([])
+    for _ in range(5_000):
+        deep = tvm_ffi.Array([deep])
+    with pytest.raises(RecursionError):
+        ffi_function(identity().main)(deep)
+
+
+def test_errors_keep_their_class_and_notes() -> None:
+    def fail(x: Any) -> Any:
+        raise KeyError("lost")
+
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_call("fail", [builder.r(0)], dst=builder.r(1))
+        builder.emit_ret(builder.r(1))
+    vm = VirtualMachine(builder.get(), functions={"fail": fail})
+    with pytest.raises(KeyError, match="lost") as caught:
+        ffi_function(vm.main)(tensor(2))
+    assert any("main" in note for note in caught.value.__notes__)
+    with pytest.raises(ArityError, match="expects 1 argument, got 2"):
+        ffi_function(vm.main)(1, 2)
+    with pytest.raises(OverflowError):
+        ffi_function(lambda: 1 << 64)()
+    endless = ExecBuilder()
+    with endless.function("main", num_inputs=0):
+        endless.emit_goto(0) if False else endless.emit_call("main", [], dst=endless.r(0))
+        endless.emit_ret(endless.r(0))
+    limited = VirtualMachine(endless.get(), limits=Limits(call_depth=50))
+    with pytest.raises(LimitError, match="call_depth"):
+        ffi_function(limited.main)()
+
+
+def test_errors_reach_callers_without_the_interpreter_lock() -> None:
+    """A function in C calls: the error becomes one of the FFI, of the same kind."""
+    def fail() -> None:
+        raise ValueError("from inside")
+
+    apply = tvm_ffi.get_global_func("testing.apply", allow_missing=True)
+    if apply is None:
+        pytest.skip("this TVM has no function that calls another")
+    with pytest.raises(ValueError, match="from inside"):
+        apply(ffi_function(fail))
+    assert apply(ffi_function(lambda x: x + 1), 2) == 3
+
+
+def test_references_are_balanced() -> None:
+    main = ffi_function(identity(3).main)
+    objects = [tensor(4), "text" * 10, tvm_ffi.Shape((1, 2))]
+    main(*objects)
+    before = sys.getrefcount(None), [sys.getrefcount(o) for o in objects]
+    counts = [use_count(o) for o in objects if isinstance(o, tvm_ffi.Object)]
+    for _ in range(1000):
+        main(*objects)
+        with pytest.raises(ArityError):
+            main(*objects, 1)
+    gc.collect()
+    after = sys.getrefcount(None), [sys.getrefcount(o) for o in objects]
+    assert abs(after[0] - before[0]) < 500
+    assert after[1] == before[1]
+    assert [use_count(o) for o in objects if isinstance(o, tvm_ffi.Object)] == counts
+
+
+def use_count(value: Any) -> int:
+    """The number of strong references to an object of TVM's FFI."""
+    import ctypes
+
+    return ctypes.c_uint32.from_address(value.__chandle__()).value
+
+
+def test_calls_inside_of_calls() -> None:
+    """A function that is called while it runs sees each tensor as it is."""
+    def descend(x: Any, depth: int) -> float:
+        below = 0.0 if depth == 0 else function(tensor(3, seed=depth), depth - 1)
+        return float(x.sum()) + below
+
+    function = ffi_function(descend)
+    expected = sum(float(tensor(3, seed=s).numpy().sum()) for s in range(1, 9))
+    given = tensor(3, seed=8)
+    assert function(given, 7) == pytest.approx(expected, rel=1e-6)
+
+
+def test_several_threads() -> None:
+    vm = identity(2)
+    main = ffi_function(vm.main)
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for i in itertools.islice(itertools.cycle(range(1, 9)), 400):
+            a, b = tensor(i, seed=seed), tensor(2, i, seed=seed)
+            before = a.numpy(), b.numpy()
+            x, y = main(a, b)
+            if not (x.same_as(a) and y.same_as(b) and (x.numpy() == before[0]).all()
+                    and (y.numpy() == before[1]).all()):  # fmt: skip
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_values_and_objects() -> None:
+    given = tensor(3)
+    array, shape, text = values_of([given, tvm_ffi.Shape((2,)), "a"])
+    assert array.ctypes.data == given.data_ptr()
+    assert (shape, text) == (Shape([2]), "a")
+    assert object_of(array).same_as(given)
+    assert not object_of(array[:2]).same_as(given)
+    reversed_view = object_of(array[::-1])
+    assert reversed_view.strides == (-1,)
