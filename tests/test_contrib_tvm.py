@@ -160,13 +160,21 @@ def test_kernels_are_called_without_python(model: Any) -> None:
     assert {type(kernel) for kernel in kernels.values()} == {NativeFunction}
 
 
-@pytest.mark.parametrize("form", ["module", "exported", "machine", "its module", "jitted from C"])
+@pytest.mark.parametrize(
+    "form",
+    ["module", "exported", "path", "name", "machine", "its module", "drop-in", "jitted from C"],
+)
 def test_forms_of_an_executable(form: str, model: Any, tmp_path: Path) -> None:
     if form == "module":
         given = model.mod
     elif form == "exported":
         model.export_library(str(tmp_path / "model.so"))
         given = tvm.runtime.load_module(str(tmp_path / "model.so"))
+    elif form in ("path", "name"):
+        given = tmp_path / "model.so" if form == "path" else str(tmp_path / "model.so")
+        model.export_library(str(given))
+    elif form == "drop-in":
+        given = bridge.VirtualMachine(model, tvm.cpu())
     elif form == "machine":
         given = relax.VirtualMachine(model, tvm.cpu())
     elif form == "its module":
@@ -178,7 +186,7 @@ def test_forms_of_an_executable(form: str, model: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(result[0] if isinstance(result, tuple) else result, x + y)
 
 
-@pytest.mark.parametrize("what", [None, 3, b"bytes", "model.so", {}])
+@pytest.mark.parametrize("what", [None, 3, b"bytes", {}])
 def test_from_tvm_of_other_objects(what: Any) -> None:
     with pytest.raises(TypeError, match=r"from_tvm: expected a result of tvm\.compile, .* got "):
         relaxvm.from_tvm(what)
@@ -187,8 +195,8 @@ def test_from_tvm_of_other_objects(what: Any) -> None:
 def test_modules_without_an_executable(model: Any) -> None:
     with pytest.raises(TypeError, match="got a module of kind 'llvm'"):
         relaxvm.from_tvm(model.mod.imports[0])
-    with pytest.raises(TypeError, match=r"got a module of kind 'relax\.VirtualMachine'"):
-        relaxvm.from_tvm(bridge.VirtualMachine(model, tvm.cpu()))
+    with pytest.raises(FileNotFoundError, match="no_such"):
+        relaxvm.from_tvm("no_such.so")
     builder = relaxvm.ExecBuilder()
     with builder.function("main", num_inputs=1):
         builder.emit_ret(builder.r(0))
@@ -623,7 +631,8 @@ def test_nested_tuples_and_shapes(vm: Any) -> None:
     x, y = tvm.runtime.tensor(numbers(2)), tvm.runtime.tensor(numbers(3))
     for given in ((x, y), [x, y], tvm_ffi.Array([x, y])):
         first, (second, shape) = vm["pair"](given)
-        assert first.same_as(y) and second.same_as(x)
+        assert first.same_as(y)
+        assert second.same_as(x)
         assert (type(shape), shape) == (tvm_ffi.Shape, (2, 3))
 
 
@@ -702,6 +711,26 @@ def test_the_module(vm: Any, model: Any) -> None:
         module["nothing"]
     with pytest.raises(AttributeError, match="nothing"):
         vm["nothing"]
+
+
+def test_it_passes_for_a_machine_of_tvm(vm: Any) -> None:
+    assert isinstance(vm, relax.VirtualMachine)
+    assert isinstance(vm["main"], tvm_ffi.Function)
+    assert vm["main"] is vm["main"]
+    with relaxvm.profile(vm) as profile:
+        vm["main"](tvm.runtime.tensor(numbers(3, 4)), numbers(4))
+    assert "add" in str(profile)
+
+
+def test_a_machine_of_relaxvm_from_an_executable_of_tvm(model: Any) -> None:
+    x, y = numbers(3, 4), numbers(4)
+    for device in (tvm.cpu(), [tvm.cpu()], relaxvm.cpu(), None):
+        vm = relaxvm.VirtualMachine(model, device)
+        np.testing.assert_array_equal(vm.main(x, y)[0], x + y)
+    with pytest.raises(ValueError, match=r"expected a CPU, got cuda\(0\)"):
+        relaxvm.VirtualMachine(model, tvm.device("cuda", 0))
+    with pytest.raises(LinkError, match="main"):
+        relaxvm.VirtualMachine(relax.build(Model, "llvm", exec_mode="compiled"), tvm.cpu())
 
 
 def test_arguments_of_the_machine(model: Any) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "as_function",
     "as_packed",
     "from_ffi",
+    "global_function",
     "is_function",
     "is_sequence",
     "library",
@@ -82,6 +83,11 @@ def _nothing() -> None:
 
 def _package() -> Any:
     return sys.modules["tvm_ffi"]
+
+
+def global_function(name: str) -> Any:
+    """Return the ``tvm_ffi.Function`` that is registered under a name."""
+    return _package().get_global_func(name)
 
 
 def library() -> ctypes.CDLL:

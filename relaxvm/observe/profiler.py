@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from os import PathLike
 from time import perf_counter_ns
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from .._core import Machine
 from ..errors import RelaxVMError
@@ -44,7 +44,7 @@ class Profile:
     So compare the rows with each other, not with the time of a run without the profile.
 
     Args:
-        vm: the VM to observe.
+        vm: the VM to observe, or a `relaxvm.contrib.tvm.VirtualMachine`.
         shapes: record shapes and dtypes of the arguments per call site, and their bytes.
         memory: record bytes live and cached in the VM's allocators whenever a call may change them.
         max_events: the most calls kept for `chrome_trace`; the tables count all calls.
@@ -52,23 +52,25 @@ class Profile:
 
     def __init__(
         self,
-        vm: VirtualMachine,
+        vm: Any,
         *,
         shapes: bool = True,
         memory: bool = True,
         max_events: int = 1_000_000,
         _clock: Clock = perf_counter_ns,
     ) -> None:
-        if not isinstance(vm, Machine):
+        # A VM for objects of TVM has one of relaxvm.
+        machine = vm if isinstance(vm, Machine) else getattr(vm, "vm", vm)
+        if not isinstance(machine, Machine):
             raise TypeError(f"profile: expected a VirtualMachine, got {describe(vm)}")
-        self._vm = vm
-        self._executable = vm.executable
+        self._vm = cast("VirtualMachine", machine)
+        self._executable = self._vm.executable
         self._clock = _clock
         self._active = False
         self._origin = 0
         self._call_cost = 0.0
         self._recorder = Recorder(
-            _memory_reader(vm) if memory else None,
+            _memory_reader(self._vm) if memory else None,
             shapes=shapes,
             max_events=max_events,
             clock=_clock,
@@ -188,7 +190,7 @@ class Profile:
 
 
 def profile(
-    vm: VirtualMachine, *, shapes: bool = True, memory: bool = True, max_events: int = 1_000_000
+    vm: Any, *, shapes: bool = True, memory: bool = True, max_events: int = 1_000_000
 ) -> Profile:
     """Measure where the runs of a VM spend their time::
 
@@ -199,7 +201,7 @@ def profile(
         p.save_chrome_trace("t.json")  # for https://ui.perfetto.dev
 
     Args:
-        vm: the VM to observe, on all threads.
+        vm: the VM to observe, on all threads; or a `relaxvm.contrib.tvm.VirtualMachine`.
         shapes: record shapes and dtypes of the arguments per call site, and their bytes.
         memory: record bytes live and cached in the VM's allocators whenever a call may change them.
         max_events: the most calls kept for the timeline.

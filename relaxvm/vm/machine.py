@@ -74,7 +74,8 @@ class VirtualMachine(Machine):
     it was raised.
 
     Args:
-        executable: the executable to run, or its `mod`.
+        executable: the executable to run, or its `mod`; or an executable of TVM, as for
+            `relaxvm.from_tvm`, with devices of TVM.
         device: a `Device` or a sequence of them; the CPU if None.  The last device is the host,
             where shapes are computed; if it is not a CPU, a CPU is added.
         memory_cfg: ``"pooled"`` (the default) or ``"naive"``, or a dict from Device to one of them.
@@ -110,7 +111,7 @@ class VirtualMachine(Machine):
         optimize: Optimize = True,
     ) -> None:
         if not isinstance(executable, VMExecutable):
-            executable = _executable_of_module(executable)
+            executable, device = _executable_of_module(executable, device, limits, functions)
         if not isinstance(executable, VMExecutable):
             raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable, got "
                              f"{type(executable).__name__}; read a file with relaxvm.load(path)")
@@ -678,8 +679,23 @@ def _chain(hooks: Sequence[Hook]) -> Hook:
     return hook
 
 
-def _executable_of_module(value: Any) -> Any:
-    """Return the executable of a result of `VMExecutable.mod`; anything else unchanged."""
+def _executable_of_module(
+    value: Any, device: Any, limits: Limits | None, functions: Functions
+) -> tuple[Any, Any]:
+    """Return the executable of a result of `VMExecutable.mod`, or of one of TVM, and the devices;
+    anything else unchanged."""
+    if _is_of_tvm(value):
+        from ..contrib.tvm import drop_in
+
+        given = device if device is None or not _is_of_tvm(device) else drop_in.devices_of(device)
+        return drop_in.program_of(value, limits=limits, functions=functions), given
     from ..contrib.tvm.module import ExecutableModule
 
-    return value.executable if isinstance(value, ExecutableModule) else value
+    return value.executable if isinstance(value, ExecutableModule) else value, device
+
+
+def _is_of_tvm(value: Any) -> bool:
+    """Whether an object, or the first of a list, is of a class of TVM or its FFI."""
+    if isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return type(value).__module__.partition(".")[0] in {"tvm", "tvm_ffi"}

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from ...core.operations import Optimize
 from ...errors import LinkError, MissingExtraError
 from ...executable import VMExecutable
 from ...executable.formats import binary
+from ...executable.loading import load_library
 from ...isa import FuncKind
 from ...limits import Limits
 from ...messages import describe
@@ -78,28 +80,40 @@ def from_tvm(
 
     Args:
         executable: the result of ``tvm.compile`` or ``relax.build``, a module from
-            ``tvm.runtime.load_module``, or a ``tvm.relax.VirtualMachine`` of it, which remains
-            usable.
+            ``tvm.runtime.load_module``, a ``tvm.relax.VirtualMachine`` of it, which remains usable,
+            or the name of a library that TVM has exported.
         device, memory_cfg, limits, functions, optimize: as in `VirtualMachine`.  TVM's registry
             counts as a part of the global one.
 
     Raises:
         TypeError: `executable` is something else.
+        OSError, FormatError: a library cannot be read; see `relaxvm.load_library`.
         LinkError: the program has code for other devices or functions in machine code, or packed
             functions are missing; the message names them.
         VerifyError, LimitError, ValueError: as `VirtualMachine`.
     """
-    module = _module_of(executable)
-    program = _bytecode_of(module, limits)
-    kernels = _Kernels(module).of(program, _permitted(functions))
     return _VirtualMachine(
-        program.with_kernels(kernels),
+        program_of(executable, limits=limits, functions=functions),
         device,
         memory_cfg,
         limits=limits,
         functions=functions,
         optimize=optimize,
     )
+
+
+def program_of(
+    executable: Any, *, limits: Limits | None = None, functions: Functions = None
+) -> VMExecutable:
+    """Return the program of TVM that `from_tvm` runs, with its kernels.
+
+    Arguments and errors are those of `from_tvm`.
+    """
+    if isinstance(executable, (str, os.PathLike)):
+        return load_library(executable, limits=limits)
+    module = _module_of(executable)
+    program = _bytecode_of(module, limits)
+    return program.with_kernels(_Kernels(module).of(program, _permitted(functions)))
 
 
 def _permitted(functions: Functions) -> Callable[[str], bool]:
@@ -117,6 +131,8 @@ _OURS: Final = (VMExecutable, ExecutableModule, _VirtualMachine)
 def _module_of(executable: Any) -> Any:
     """Return the module with the executable, and with kernels that can be called."""
     expected = "from_tvm: expected a result of tvm.compile, or a module that TVM has loaded"
+    if type(executable) is VirtualMachine:
+        return executable.executable
     if isinstance(executable, _OURS):
         raise TypeError(f"{expected}; got {describe(executable)} of relaxvm, which has no need "
                         f"of it")
@@ -228,7 +244,7 @@ class VirtualMachine:
     It passes for one: ``isinstance`` says so.  Its functions are functions of TVM's FFI.  Tensors
     are passed in both directions without a copy, except for a constant of the program, which is
     returned as a copy.  If a function returns one of its arguments, the result is the same tensor.
-    The attribute `vm` is the underlying VM of relaxvm.
+    The attribute `vm` is the underlying VM of relaxvm, `executable` TVM's module.
 
     Args:
         rt_mod: an executable or module, as for `from_tvm`.
@@ -253,10 +269,11 @@ class VirtualMachine:
                              f"{describe(rt_mod)}")
         if isinstance(memory_cfg, dict):
             memory_cfg = {_device(key): _ALLOCATORS[kind] for key, kind in memory_cfg.items()}
-        self.vm = from_tvm(rt_mod, _devices(device), memory_cfg)
-        self.module = VMModule(self.vm, _module_of(rt_mod).imports)
+        self.executable = _module_of(rt_mod)
+        self.vm = from_tvm(self.executable, devices_of(device), memory_cfg)
+        self.module = VMModule(self.vm, self.executable.imports)
 
-    @property
+    @property  # type: ignore[misc]  # an object's class can be set, this one cannot
     def __class__(self) -> Any:
         """``tvm.relax.VirtualMachine``, so that ``isinstance`` takes this one for it."""
         return _tvm().relax.VirtualMachine
@@ -267,11 +284,12 @@ class VirtualMachine:
         Raises:
             AttributeError: there is no such function.
         """
-        return self.module[key]
+        return self.module.get_function(key)
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function has returned."""
-        return ffi_function(closure)(*args) if isinstance(closure, _FUNCTIONS) else closure(*args)
+        function = ffi_function(closure) if isinstance(closure, _FUNCTIONS) else closure
+        return function(*args)
 
     def save_function(
         self,
@@ -349,7 +367,7 @@ class VMModule:
         known = self._made.get(name)
         if known is not None and known[0] == function:  # not a function saved anew
             return known[1]
-        made = ffi_function(function)
+        made: Callable[..., Any] = ffi_function(function)
         self._made[name] = function, made
         return made
 
@@ -378,7 +396,13 @@ def _instrument(instrument: Callable[..., Any]) -> Callable[..., Any]:
 _ALLOCATORS: Final = {NAIVE_ALLOCATOR: "naive", POOLED_ALLOCATOR: "pooled"}
 
 
-def _devices(device: Any) -> list[Device]:
+def devices_of(device: Any) -> list[Device]:
+    """Return the devices of relaxvm for a device of TVM, or a list of them.
+
+    Raises:
+        TypeError: `device` is something else.
+        ValueError: a device is not a CPU.
+    """
     return [_device(item) for item in (device if isinstance(device, (list, tuple)) else [device])]
 
 

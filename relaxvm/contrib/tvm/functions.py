@@ -19,8 +19,8 @@ _FUNCTION: Final = 68
 def ffi_function(function: Callable[..., Any]) -> Any:
     """Create a ``tvm_ffi.Function`` that calls a function of a VM.
 
-    It takes and returns objects of TVM.  A tensor that the function returns as it got it is the same
-    tensor; other arrays that it returns become tensors over the same memory, constants of the
+    It takes and returns objects of TVM.  A tensor that the function returns as it got it is the
+    same tensor; other arrays that it returns become tensors over the same memory, constants of the
     program copies.
     """
     _attach()
@@ -47,8 +47,6 @@ def object_of(value: Any) -> Any:
 
 @functools.cache
 def _attach() -> None:
-    import tvm_ffi
-
     ffi.listen()
     library = ffi.library()
 
@@ -57,5 +55,5 @@ def _attach() -> None:
         assert found is not None
         return found
 
-    array, shape = map(tvm_ffi.get_global_func, ("ffi.Array", "ffi.Shape"))
+    array, shape = map(ffi.global_function, ("ffi.Array", "ffi.Shape"))
     _ffi_functions.attach(address, (Closure, VMFunction), array, shape)
