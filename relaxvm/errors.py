@@ -15,6 +15,7 @@ __all__ = [
     "CancelledError",
     "CompilerError",
     "DiagnosticError",
+    "ExprSizeError",
     "FormatError",
     "InternalError",
     "LimitError",
@@ -110,6 +111,11 @@ class LimitError(RelaxVMError):
 
 class TypeSizeError(LimitError, ValueError):
     """A type has too many components; see `relaxvm.ir.MOST_TYPE_PARTS`."""
+
+
+class ExprSizeError(LimitError, ValueError):
+    """An expression, a function or a statement has too many parts, where shared parts count once
+    per use; see `relaxvm.ir.MOST_EXPR_PARTS`."""
 
 
 class CancelledError(RelaxVMError):

@@ -364,12 +364,12 @@ def test_operands_that_are_shared_are_compared_once() -> None:
         return x
 
     n, x = Var("n", "int64"), Var("x", TENSOR)
-    doubles: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-        (x, lambda y: op.add(y, y)),
-        (n, lambda d: (d // 3 + n) * (d % 7 + n)),
+    doubles: tuple[tuple[int, Any, Callable[[Any], Any]], ...] = (
+        (60, x, lambda y: op.add(y, y)),
+        (11, n, lambda d: (d // 3 + n) * (d % 7 + n)),  # scalars have a bound
     )
-    for start, double in doubles:
-        a, b, c = (shared(levels, start, double) for levels in (60, 60, 61))
+    for most, start, double in doubles:
+        a, b, c = (shared(levels, start, double) for levels in (most, most, most + 1))
         assert structural_equal(a, b)
         assert not structural_equal(a, c)
         assert structural_hash(a) == structural_hash(b) != structural_hash(c)

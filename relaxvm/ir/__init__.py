@@ -16,6 +16,8 @@ from .keys import *
 from .module import *
 from .node import *
 from .op import *
+from .parts import MOST_EXPR_PARTS as MOST_EXPR_PARTS
+from .parts import MOST_PROGRAM_PARTS as MOST_PROGRAM_PARTS
 from .prim import *
 from .substitution import *
 from .visitor import *

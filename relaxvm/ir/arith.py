@@ -19,9 +19,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, inf
 from typing import Any, Final
 
+from ..errors import ExprSizeError
 from . import prim
 from .expr import Expr, FloatImm, IntImm, PrimType, Type, Var
+from .nesting import headroom
 from .node import Node
+from .parts import count_parts
 from .prim import (
     EQ,
     GE,
@@ -80,6 +83,9 @@ _DEPTH: Final = 4
 
 _GREATEST: Final = (1 << 63) - 1
 """The greatest int64."""
+
+_SMALL: Final = 64
+"""The number of parts of an expression from which it may be nested deeply."""
 
 _ONE: Final[Polynomial] = {(): 1}
 
@@ -213,7 +219,7 @@ def _is_integer(expr: Expr) -> bool:
 class _Normalizer:
     """Converts expressions to polynomials; numbers the atoms and knows bounds of variables."""
 
-    __slots__ = ("atoms", "bounds", "intervals", "limits", "numbers")
+    __slots__ = ("atoms", "bounds", "forms", "intervals", "limits", "numbers")
 
     atoms: list[_Atom]
     numbers: dict[Any, int]
@@ -221,6 +227,8 @@ class _Normalizer:
     """Number of a variable -> its least and greatest value, where these are constants."""
     limits: dict[int, tuple[Polynomial | None, Polynomial | None]]
     """The same for bounds that are expressions."""
+    forms: dict[int, tuple[Expr, Polynomial]]
+    """Cache of the normal forms of what is not a sum, by id; it keeps the expressions alive."""
     intervals: dict[Any, tuple[Bound, Bound]]
     """Cache of `interval` by polynomial and depth: nested atoms ask for the same ones often."""
 
@@ -229,6 +237,7 @@ class _Normalizer:
         self.numbers = {}
         self.bounds = {}
         self.limits = {}
+        self.forms = {}
         self.intervals = {}
 
     def number(self, key: Any, make: Callable[..., _Atom], *args: Any) -> int:
@@ -270,7 +279,11 @@ class _Normalizer:
                 if e.b.value:
                     work.append((e.a, scale * e.b.value))
             else:
-                _accumulate(total, _RULES.get(kind, _Normalizer._opaque)(self, e), scale)
+                known = self.forms.get(id(e))
+                if known is None:
+                    rule = _RULES.get(kind, _Normalizer._opaque)
+                    known = self.forms[id(e)] = e, rule(self, e)
+                _accumulate(total, known[1], scale)
         return total
 
     # Rules: an expression of one class -> its polynomial
@@ -731,11 +744,14 @@ class _Simplifier:
     from the normal form, with products expanded.  The shorter one wins, in a tie the first.
     """
 
-    __slots__ = ("done", "normalizer")
+    __slots__ = ("done", "expressions", "normalizer")
 
     def __init__(self, normalizer: _Normalizer) -> None:
         self.normalizer = normalizer
         self.done: dict[int, tuple[Expr, Expr]] = {}
+        self.expressions: dict[tuple[Any, str], Expr | ExprSizeError] = {}
+        """Key of a polynomial and data type -> its expression, or why there is none.  Nested maxima
+        and divisions occur in many polynomials."""
 
     def simplify(self, e: Expr) -> Expr:
         """Return a shorter expression of the same value, or the expression itself."""
@@ -766,11 +782,13 @@ class _Simplifier:
         if e.ty.dtype == "bool":
             return self._condition(e)
         best = self._collected(e)
-        if not isinstance(best, Var):
+        if isinstance(best, Var):
+            return best
+        try:
             multiplied = self.expression(p, e.ty.dtype)
-            if _size(multiplied) < _size(best) + _divides_sum(e):
-                return multiplied
-        return best
+        except ExprSizeError:
+            return best
+        return multiplied if multiplied._parts < best._parts + _divides_sum(e) else best
 
     # By structure
 
@@ -834,8 +852,11 @@ class _Simplifier:
         kept: Expr = kind(self.simplify(e.a), self.simplify(e.b))
         n = self.normalizer
         difference = _sum(n.polynomial(e.a), n.polynomial(e.b), -1)
-        moved = self._compared(kind, difference, e.a.ty.dtype)
-        return moved if _size(moved) < _size(kept) else kept
+        try:
+            moved = self._compared(kind, difference, e.a.ty.dtype)
+        except ExprSizeError:
+            return kept
+        return moved if moved._parts < kept._parts else kept
 
     def _compared(self, kind: Any, difference: Polynomial, dtype: str) -> Expr:
         """A comparison of a difference with 0, with the negative terms moved to the other side."""
@@ -858,7 +879,24 @@ class _Simplifier:
     # From the normal form
 
     def expression(self, p: Polynomial, dtype: str) -> Expr:
-        """A polynomial as an expression."""
+        """A polynomial as an expression.
+
+        Raises:
+            ExprSizeError: it would be too long.
+        """
+        key = _key(p), dtype
+        found = self.expressions.get(key)
+        if found is None:
+            try:
+                found = self._expression(p, dtype)
+            except ExprSizeError as error:
+                found = error
+            self.expressions[key] = found
+        if isinstance(found, ExprSizeError):
+            raise found
+        return found
+
+    def _expression(self, p: Polynomial, dtype: str) -> Expr:
         rest = dict(p)
         terms: list[tuple[int, list[Expr]]] = []
         atoms = self.normalizer.atoms
@@ -999,18 +1037,6 @@ def _parts(e: Node) -> list[Expr]:
     return parts
 
 
-def _size(e: Expr) -> int:
-    """The number of nodes."""
-    count = 0
-    work = [e]
-    while work:
-        count += 1
-        x = work.pop()
-        if type(x) is not IntImm and not isinstance(x, Var):
-            work += _parts(x)
-    return count
-
-
 def _identical(a: Any, b: Any) -> bool:
     """A quick check whether two scalars are written the same way; may miss cases."""
     while a is not b:
@@ -1084,6 +1110,7 @@ def _with_fields(e: Expr, changed: Mapping[str, Any]) -> Expr:
         for slot in getattr(cls, "__slots__", ()):
             if hasattr(e, slot):
                 setattr(new, slot, changed.get(slot, getattr(e, slot)))
+    count_parts(new)
     return new
 
 
@@ -1117,13 +1144,20 @@ def substitute(e: Expr, values: Mapping[Var, Any]) -> Expr:
     """Return a scalar expression with variables replaced by expressions or numbers.  Constants are
     folded and neutral elements dropped; unchanged subexpressions stay the same objects."""
 
+    done: dict[int, Expr] = {}  # shared expressions stay shared
+
     def change(x: Expr) -> Expr:
         if isinstance(x, Var):
             if x not in values:
                 return x
             value = values[x]
             return value if isinstance(value, Expr) else prim.as_scalar(value, x.ty.dtype)
-        return x if type(x) is IntImm else _map_parts(x, change)
+        if type(x) is IntImm:
+            return x
+        new = done.get(id(x))
+        if new is None:
+            new = done[id(x)] = _map_parts(x, change)
+        return new
 
     return change(e)
 
@@ -1183,6 +1217,7 @@ class Analyzer:
         ends = [None if x is None else n.polynomial(prim.as_scalar(x)) for x in (lower, upper)]
         constants = [None if p is None else _constant(p) for p in ends]
         n.intervals.clear()
+        n.forms.clear()
         n.bounds[number] = (
             -inf if constants[0] is None else constants[0],
             inf if constants[1] is None else constants[1],
@@ -1193,7 +1228,10 @@ class Analyzer:
 
     def simplify(self, e: Expr) -> Expr:
         """Return a short expression of the same value; the same object if nothing changes."""
-        return _Simplifier(self._normalizer).simplify(e)
+        if e._parts <= _SMALL:
+            return _Simplifier(self._normalizer).simplify(e)
+        with headroom("simplify", e):
+            return _Simplifier(self._normalizer).simplify(e)
 
     def prove_equal(self, a: Any, b: Any) -> bool:
         """Check whether two scalars are provably equal."""
@@ -1204,6 +1242,12 @@ class Analyzer:
             return True
         if not (_is_integer(a) and _is_integer(b)):
             return self._same_as_written(a, b)
+        if a._parts + b._parts <= _SMALL:
+            return self._equal_forms(a, b)
+        with headroom("prove_equal", a, b):
+            return self._equal_forms(a, b)
+
+    def _equal_forms(self, a: Expr, b: Expr) -> bool:
         n = self._normalizer
         p, q = n.polynomial(a), n.polynomial(b)
         if p == q:
@@ -1252,7 +1296,7 @@ def _operands(a: Any, b: Any) -> Sequence[Expr]:
 def simplify(e: Expr) -> Expr:
     """Return a short expression that has the same value for all values of its variables.  It is in
     TVM's form where that form is cheap to find: ``20 * m * 4`` becomes ``m * 80``."""
-    return _Simplifier(_Normalizer()).simplify(e)
+    return Analyzer().simplify(e)
 
 
 def prove_equal(a: Any, b: Any) -> bool:

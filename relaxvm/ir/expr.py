@@ -21,6 +21,7 @@ from ..errors import TypeSizeError
 from ..messages import describe
 from ..values import is_sealed
 from .node import Attrs, Node
+from .parts import COUNTLESS, MOST_PROGRAM_PARTS, check_parts
 
 if TYPE_CHECKING:
     from .module import VDevice
@@ -75,7 +76,8 @@ __all__ = [
 
 
 MOST_TYPE_PARTS: Final = 65_535
-"""The largest number of types in a type, itself included; a shared type counts once per use.
+"""The largest number of types and parts of dimensions in a type, itself included; what is shared
+counts once per use.
 
 ``y1 = (x, x)``, ``y2 = (y1, y1)`` and so on double the type with every line.  The time to walk a
 type is proportional to this number, so it is bounded.  A call cannot build a larger tuple either:
@@ -86,9 +88,6 @@ class Type(Node):
     """What is known about a value at compile time."""
 
     __slots__ = ()
-
-    _parts: int = 1
-    """The number of types in it; see `MOST_TYPE_PARTS`."""
 
 
 def _count_parts(types: Iterable[Type]) -> int:
@@ -149,8 +148,9 @@ class ShapeType(Type):
         ndim: number of dimensions, -1 if unknown.
     """
 
-    __slots__ = ("ndim", "values")
+    __slots__ = ("_parts", "ndim", "values")
     FIELDS = ("values", "ndim")
+    FREE_PARTS = 1
 
     values: tuple[Expr, ...] | None
     ndim: int
@@ -162,8 +162,9 @@ class ShapeType(Type):
         if values is None:
             self.values = None
             self.ndim = ndim
+            self._parts = 1
             return
-        self.values = _dims(values)
+        self.values, self._parts = _dims(values)
         self.ndim = len(self.values)
         if ndim not in (-1, self.ndim):
             raise ValueError(f"ShapeType: ndim is {ndim}, but there are {self.ndim} values")
@@ -183,8 +184,9 @@ class TensorType(Type):
         ValueError: `ndim` differs from the rank of the shape, or is below -1.
     """
 
-    __slots__ = ("dtype", "ndim", "shape", "vdevice")
+    __slots__ = ("_parts", "dtype", "ndim", "shape", "vdevice")
     FIELDS = ("shape", "dtype", "ndim", "vdevice")
+    FREE_PARTS = 1
 
     shape: Expr | None
     dtype: str | None
@@ -205,6 +207,7 @@ class TensorType(Type):
         if shape is not None and not isinstance(shape, Expr):
             shape = ShapeExpr(shape)
         self.shape = shape
+        self._parts = 1 if shape is None else shape._parts
         known = shape.ty.ndim if shape is not None and type(shape.ty) is ShapeType else -1
         if ndim != -1 and known not in (-1, ndim):
             raise ValueError(f"TensorType: ndim is {ndim}, but the shape has {known} dimensions")
@@ -660,8 +663,9 @@ class Constant(Expr):
 class ShapeExpr(Expr):
     """A shape of the given dimensions."""
 
-    __slots__ = ("values",)
+    __slots__ = ("_parts", "values")
     FIELDS = ("values",)
+    FREE_PARTS = 1
 
     values: tuple[Expr, ...]
 
@@ -669,6 +673,7 @@ class ShapeExpr(Expr):
         self.ty = ty = ShapeType(values)
         assert ty.values is not None
         self.values = ty.values
+        self._parts = ty._parts
         self.span = span
 
     def __getitem__(self, index: Any) -> Any:
@@ -684,13 +689,15 @@ class ShapeExpr(Expr):
 class Tuple(Expr):
     """A tuple of expressions."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("_parts", "fields")
     FIELDS = ("fields",)
+    MOST_PARTS = COUNTLESS
 
     fields: tuple[Expr, ...]
 
     def __init__(self, fields: Iterable[Any] = (), span: Any = None) -> None:
         self.fields = tuple(f if isinstance(f, Expr) else convert_to_expr(f) for f in fields)
+        self._parts = min(COUNTLESS, 1 + sum([field._parts for field in self.fields]))
         types = [field.ty for field in self.fields]
         self.ty = None if None in types else TupleType(types)
         self.span = span
@@ -702,14 +709,16 @@ class Tuple(Expr):
 class TupleGetItem(Expr):
     """Element `index` of a tuple."""
 
-    __slots__ = ("index", "tuple_value")
+    __slots__ = ("_parts", "index", "tuple_value")
     FIELDS = ("tuple_value", "index")
+    MOST_PARTS = COUNTLESS
 
     tuple_value: Expr
     index: int
 
     def __init__(self, tuple_value: Expr, index: int, span: Any = None) -> None:
         self.tuple_value = tuple_value
+        self._parts = 1 + tuple_value._parts
         self.index = index
         self.span = span
         ty = tuple_value.ty
@@ -733,8 +742,9 @@ class Call(Expr):
         ty_args: type arguments; for a packed call, the type of its result.
     """
 
-    __slots__ = ("args", "attrs", "op", "ty_args")
+    __slots__ = ("_parts", "args", "attrs", "op", "ty_args")
     FIELDS = ("op", "args", "attrs", "ty_args")
+    MOST_PARTS = COUNTLESS
 
     op: Expr
     args: tuple[Expr, ...]
@@ -751,9 +761,13 @@ class Call(Expr):
         span: Any = None,
     ) -> None:
         self.op = op
-        self.args = tuple(args)
+        self.args = args = tuple(args)
         self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
         self.ty_args = tuple(ty_args)
+        parts = 1 + op._parts
+        for arg in args:
+            parts += arg._parts
+        self._parts = parts if parts < COUNTLESS else COUNTLESS
         self.ty = ty
         self.span = span
 
@@ -768,7 +782,8 @@ def _attrs(attrs: Mapping[str, Any] | None) -> Attrs:
 class If(Expr):
     """A conditional; each branch is a `SeqExpr`."""
 
-    __slots__ = ("cond", "false_branch", "true_branch")
+    __slots__ = ("_parts", "cond", "false_branch", "true_branch")
+    MOST_PARTS = MOST_PROGRAM_PARTS
     FIELDS = ("cond", "true_branch", "false_branch")
 
     cond: Expr
@@ -786,6 +801,9 @@ class If(Expr):
         self.cond = cond
         self.true_branch = _as_seq(true_branch)
         self.false_branch = _as_seq(false_branch)
+        self._parts = check_parts(
+            1 + cond._parts + self.true_branch._parts + self.false_branch._parts, MOST_PROGRAM_PARTS
+        )
         self.ty = ty
         self.span = span
 
@@ -798,7 +816,9 @@ class Binding(Node):
         value: the expression that it is bound to.
     """
 
-    __slots__ = ("value", "var")
+    __slots__ = ("_parts", "value", "var")
+    MOST_PARTS = MOST_PROGRAM_PARTS
+
     var: Var
     value: Expr
 
@@ -813,6 +833,7 @@ class VarBinding(Binding):
     def __init__(self, var: Var, value: Expr, span: Any = None) -> None:
         self.var = var
         self.value = value
+        self._parts = 2 + value._parts
         self.span = span
 
 
@@ -830,19 +851,24 @@ class MatchCast(Binding):
         self.var = var
         self.value = value
         self.ty = ty
+        self._parts = 2 + value._parts + ty._parts
         self.span = span
 
 
 class BindingBlock(Node):
     """Bindings that are evaluated in order; side effects are allowed."""
 
-    __slots__ = ("bindings",)
+    __slots__ = ("_parts", "bindings")
     FIELDS = ("bindings",)
+    MOST_PARTS = MOST_PROGRAM_PARTS
 
     bindings: tuple[Binding, ...]
 
     def __init__(self, bindings: Iterable[Binding] = (), span: Any = None) -> None:
         self.bindings = tuple(bindings)
+        self._parts = check_parts(
+            1 + sum([binding._parts for binding in self.bindings]), MOST_PROGRAM_PARTS
+        )
         self.span = span
 
 
@@ -856,8 +882,9 @@ class DataflowBlock(BindingBlock):
 class SeqExpr(Expr):
     """Blocks of bindings, then the value `body`."""
 
-    __slots__ = ("blocks", "body")
+    __slots__ = ("_parts", "blocks", "body")
     FIELDS = ("blocks", "body")
+    MOST_PARTS = MOST_PROGRAM_PARTS
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
@@ -867,6 +894,9 @@ class SeqExpr(Expr):
     ) -> None:
         self.blocks = tuple(blocks)
         self.body = body
+        self._parts = check_parts(
+            1 + body._parts + sum([block._parts for block in self.blocks]), MOST_PROGRAM_PARTS
+        )
         self.ty = body.ty if ty is None else ty
         self.span = span
 
@@ -941,7 +971,8 @@ class Function(BaseFunc):
         attrs: attributes, such as "global_symbol".
     """
 
-    __slots__ = ("body", "is_pure", "params", "ret_ty")
+    __slots__ = ("_parts", "body", "is_pure", "params", "ret_ty")
+    MOST_PARTS = MOST_PROGRAM_PARTS
     FIELDS = ("params", "body", "ret_ty", "is_pure", "attrs")
     DEFS = frozenset({"params"})
 
@@ -961,6 +992,7 @@ class Function(BaseFunc):
     ) -> None:
         self.params = tuple(params)
         self.body = _as_seq(body)
+        self._parts = check_parts(1 + self.body._parts, MOST_PROGRAM_PARTS)
         self.ret_ty = self.body.ty if ret_ty is None else ret_ty
         self.is_pure = is_pure
         self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
@@ -1078,12 +1110,15 @@ def convert_to_expr(value: Any) -> Expr:
     )
 
 
-def _dims(values: Any) -> tuple[Expr, ...]:
+def _dims(values: Any) -> tuple[tuple[Expr, ...], int]:
+    """The dimensions of a shape, and the number of parts of the shape."""
     if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
         raise TypeError(f"a shape is a sequence of dimensions, got {values!r}")
     dims = tuple([v if isinstance(v, Expr) else int_imm(v) for v in values])
+    parts = 1
     for dim in dims:
+        parts += dim._parts - ShapeExpr.FREE_PARTS
         ty = dim.ty
         if type(ty) is not PrimType or ty.dtype[:3] not in ("int", "uin"):
             raise TypeError(f"a dimension is an integer scalar, got {dim} of type {ty}")
-    return dims
+    return dims, check_parts(parts)

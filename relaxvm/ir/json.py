@@ -36,7 +36,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..dtypes import as_dtype, dtype_name
-from ..errors import FormatError, TypeSizeError, did_you_mean
+from ..errors import ExprSizeError, FormatError, TypeSizeError, did_you_mean
 from ..executable.debug_info import Span
 from .expr import ANY, AnyType, FuncType, GlobalVar, PrimType, TupleType, Type, Var, prim_type
 from .json_checks import check_node
@@ -44,6 +44,7 @@ from .module import IRModule
 from .nesting import with_headroom
 from .node import Attrs, Node, node_classes
 from .op import Op
+from .parts import count_parts
 
 __all__ = ["load_json", "save_json"]
 
@@ -533,7 +534,10 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
         except ValueError as error:
             raise FormatError(f"{path}.functions: {error}") from None
         return _fill(module, {"sources": values["sources"]}, span)
-    return _fill(object.__new__(cls), values, span)
+    try:
+        return _fill(object.__new__(cls), values, span)
+    except ExprSizeError as error:
+        raise FormatError(f"{path}: {error}") from None
 
 
 def _fill(node: Node, values: dict[str, Any], span: Span | None) -> Node:
@@ -542,4 +546,5 @@ def _fill(node: Node, values: dict[str, Any], span: Span | None) -> Node:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
         setattr(node, name, value)
+    count_parts(node)
     return node

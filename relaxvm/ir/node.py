@@ -52,6 +52,16 @@ class Node:
 
     span: Span | None
 
+    _parts: int = 1
+    """The number of nodes that a walk of it visits: shared nodes count once per use.  Nodes that
+    contain others have it as an attribute; see `relaxvm.ir.parts`."""
+
+    MOST_PARTS: ClassVar[int] = 65_535
+    """The largest number of parts; see `relaxvm.ir.parts`."""
+
+    FREE_PARTS: ClassVar[int] = 0
+    """The number of parts of each field that do not count: 1 if plain dimensions do not."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("relaxvm.") or "FIELDS" in cls.__dict__:

@@ -13,7 +13,16 @@ import operator
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from .expr import SCALAR_OPERATORS, Expr, FloatImm, IntImm, Operators, PrimType, prim_type
+from .expr import (
+    SCALAR_OPERATORS,
+    Expr,
+    FloatImm,
+    IntImm,
+    Operators,
+    PrimType,
+    prim_type,
+)
+from .parts import MOST_EXPR_PARTS, check_parts
 
 __all__ = [
     "EQ",
@@ -63,7 +72,7 @@ __all__ = [
 class BinaryOpExpr(Expr):
     """A scalar operation of two operands; they and the result have the same data type."""
 
-    __slots__ = ("a", "b")
+    __slots__ = ("_parts", "a", "b")
     FIELDS = ("a", "b")
 
     SYMBOL: ClassVar[str] = ""
@@ -77,6 +86,9 @@ class BinaryOpExpr(Expr):
     def __init__(self, a: Expr, b: Expr, span: Any = None) -> None:
         self.a = a
         self.b = b
+        self._parts = parts = 1 + a._parts + b._parts
+        if parts > MOST_EXPR_PARTS:
+            check_parts(parts)
         self.ty = a.ty
         self.span = span
 
@@ -87,10 +99,8 @@ class CmpExpr(BinaryOpExpr):
     __slots__ = ()
 
     def __init__(self, a: Expr, b: Expr, span: Any = None) -> None:
-        self.a = a
-        self.b = b
+        super().__init__(a, b, span)
         self.ty = _BOOL
-        self.span = span
 
 
 _BOOL: Final = prim_type("bool")
@@ -338,12 +348,13 @@ def same(a: Expr, b: Expr) -> bool:
 class Not(Expr):
     """not a"""
 
-    __slots__ = ("a",)
+    __slots__ = ("_parts", "a")
     FIELDS = ("a",)
     a: Expr
 
     def __init__(self, a: Expr, span: Any = None) -> None:
         self.a = a
+        self._parts = check_parts(1 + a._parts)
         self.ty = _BOOL
         self.span = span
 
@@ -351,12 +362,13 @@ class Not(Expr):
 class BitwiseNot(Expr):
     """~a"""
 
-    __slots__ = ("a",)
+    __slots__ = ("_parts", "a")
     FIELDS = ("a",)
     a: Expr
 
     def __init__(self, a: Expr, span: Any = None) -> None:
         self.a = a
+        self._parts = check_parts(1 + a._parts)
         self.ty = a.ty
         self.span = span
 
@@ -364,12 +376,13 @@ class BitwiseNot(Expr):
 class Cast(Expr):
     """`value` converted to another data type."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_parts", "value")
     FIELDS = ("value", "ty")
     value: Expr
 
     def __init__(self, dtype: str, value: Expr, span: Any = None) -> None:
         self.value = value
+        self._parts = check_parts(1 + value._parts)
         self.ty = prim_type(dtype)
         self.span = span
 
@@ -377,7 +390,7 @@ class Cast(Expr):
 class Select(Expr):
     """`true_value` if `condition` else `false_value`; both may be evaluated."""
 
-    __slots__ = ("condition", "false_value", "true_value")
+    __slots__ = ("_parts", "condition", "false_value", "true_value")
     FIELDS = ("condition", "true_value", "false_value")
     condition: Expr
     true_value: Expr
@@ -389,6 +402,7 @@ class Select(Expr):
         self.condition = condition
         self.true_value = true_value
         self.false_value = false_value
+        self._parts = check_parts(1 + condition._parts + true_value._parts + false_value._parts)
         self.ty = true_value.ty
         self.span = span
 
@@ -396,7 +410,7 @@ class Select(Expr):
 class Let(Expr):
     """`body`, in which `var` is bound to `value`."""
 
-    __slots__ = ("body", "value", "var")
+    __slots__ = ("_parts", "body", "value", "var")
     FIELDS = ("value", "var", "body")
     DEFS = frozenset({"var"})
     var: Any
@@ -407,6 +421,7 @@ class Let(Expr):
         self.var = var
         self.value = value
         self.body = body
+        self._parts = check_parts(1 + value._parts + body._parts)
         self.ty = body.ty
         self.span = span
 

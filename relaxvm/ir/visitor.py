@@ -42,6 +42,7 @@ from .expr import (
 from .infer import declared_ret_type, infer_type, type_free_vars
 from .node import KINDS
 from .op import Op
+from .parts import MOST_EXPR_PARTS, check_walk
 
 __all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
 
@@ -136,10 +137,14 @@ class ExprVisitor:
         """The type of a parameter, a match_cast or an argument."""
 
     def visit_tuple(self, expr: Tuple) -> None:
+        if expr._parts > MOST_EXPR_PARTS:
+            check_walk(expr)
         for field in expr.fields:
             self.visit(field)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> None:
+        if expr._parts > MOST_EXPR_PARTS:
+            check_walk(expr)
         self.visit(expr.tuple_value)
 
     def visit_shape(self, expr: ShapeExpr) -> None:
@@ -147,6 +152,8 @@ class ExprVisitor:
             self.visit(value)
 
     def visit_call(self, call: Call) -> None:
+        if call._parts > MOST_EXPR_PARTS:
+            check_walk(call)
         self.visit(call.op)
         for arg in call.args:
             self.visit(arg)
@@ -280,10 +287,14 @@ class ExprMutator:
         return types if all(map(_is_same, types, new)) else tuple(new)
 
     def visit_tuple(self, expr: Tuple) -> Expr:
+        if expr._parts > MOST_EXPR_PARTS:
+            check_walk(expr)
         fields = self.visit_all(expr.fields)
         return expr if fields is expr.fields else Tuple(fields, span=expr.span)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> Expr:
+        if expr._parts > MOST_EXPR_PARTS:
+            check_walk(expr)
         value = self.visit(expr.tuple_value)
         if value is expr.tuple_value:
             return expr
@@ -296,6 +307,8 @@ class ExprMutator:
         return expr if values is expr.values else ShapeExpr(values, expr.span)
 
     def visit_call(self, call: Call) -> Expr:
+        if call._parts > MOST_EXPR_PARTS:
+            check_walk(call)
         op = call.op
         method = self._dispatch[type(op)]
         if method is not None:

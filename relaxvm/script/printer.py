@@ -52,6 +52,7 @@ from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.nesting import with_headroom
 from ..ir.node import KINDS, Node
 from ..ir.op import Op
+from ..ir.parts import COUNTLESS, MOST_EXPR_PARTS, check_walk
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
 from .constants import LEFT_OUT, constant_text
@@ -379,6 +380,9 @@ class Printer:
         """The text of an expression."""
         method = _EXPR.get(KINDS[type(expr)])
         if method is not None:
+            if expr._parts > MOST_EXPR_PARTS and not self._complete:
+                return f"<{type(expr).__name__} of {_count(expr._parts)} parts>"
+            check_walk(expr)
             return method(self, expr)
         if isinstance(expr, Expr) and type(expr.ty) is PrimType:
             return self.scalar(expr)
@@ -622,6 +626,10 @@ class Printer:
         except TypeError:
             return f"I.unwritten({quoted(type(value).__qualname__)})"
         return f"I.from_json({(text if self._complete else LEFT_OUT)!r})"
+
+
+def _count(parts: int) -> str:
+    return str(parts) if parts < COUNTLESS else "countless"
 
 
 class _Uses(ExprVisitor):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..ir.expr import Expr, Var, prim_type
 from ..ir.node import Attrs
+from ..ir.parts import check_parts, count_parts
 from ..ir.prim import as_scalar, is_float
 from ..tir import intrinsics
 from ..tir.buffer import IterVar, Range, as_index
@@ -122,7 +123,7 @@ class TensorLoad(Expr):
         ValueError: the number of indices is not the tensor's number of dimensions.
     """
 
-    __slots__ = ("indices", "tensor")
+    __slots__ = ("_parts", "indices", "tensor")
     FIELDS = ("indices",)
 
     indices: tuple[Expr, ...]
@@ -136,6 +137,7 @@ class TensorLoad(Expr):
             )
         self.tensor = tensor
         self.indices = tuple([as_index(i, INDEX_DTYPE.get()) for i in indices])
+        count_parts(self)
         self.ty = prim_type(tensor.dtype)
         self.span = None
 
@@ -143,7 +145,7 @@ class TensorLoad(Expr):
 class Reduce(Expr):
     """A reduction of `source` over `axes`; it must be the whole formula of `compute`."""
 
-    __slots__ = ("axes", "combine", "condition", "identity", "source")
+    __slots__ = ("_parts", "axes", "combine", "condition", "identity", "source")
     FIELDS = ("source",)
 
     axes: tuple[IterVar, ...]
@@ -165,6 +167,9 @@ class Reduce(Expr):
         self.source = source
         self.axes = tuple(axes)
         self.condition = condition
+        self._parts = check_parts(
+            1 + source._parts + (0 if condition is None else condition._parts)
+        )
         self.ty = source.ty
         self.span = None
 

@@ -14,6 +14,7 @@ from ..dtypes import element_dtype
 from ..ir.arith import simplify
 from ..ir.expr import Expr, IntImm, Operators, PrimType, Type, Var, prim_type
 from ..ir.node import Node
+from ..ir.parts import check_parts
 from ..ir.prim import as_scalar, cast
 
 __all__ = [
@@ -211,7 +212,7 @@ class BufferLoad(Expr):
         ValueError: the number of indices is not the buffer's number of dimensions.
     """
 
-    __slots__ = ("buffer", "indices")
+    __slots__ = ("_parts", "buffer", "indices")
     FIELDS = ("buffer", "indices")
 
     buffer: Buffer
@@ -220,6 +221,7 @@ class BufferLoad(Expr):
     def __init__(self, buffer: Buffer, indices: Sequence[Any], span: Any = None) -> None:
         self.buffer = buffer
         self.indices = indices_of(buffer, indices)
+        self._parts = check_parts(1 + sum([index._parts for index in self.indices]))
         self.ty = prim_type(buffer.ty.dtype)
         self.span = span
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..ir.expr import Expr, IntImm, PrimType, StringImm, Var
 from ..ir.node import Attrs, Node
+from ..ir.parts import MOST_PROGRAM_PARTS, count_parts
 from ..ir.prim import as_scalar, cast
 from .buffer import Buffer, BufferRegion, IterVar, as_index, cast_index, indices_of
 
@@ -40,7 +41,8 @@ __all__ = [
 class Stmt(Node):
     """Base of all statements."""
 
-    __slots__ = ()
+    __slots__ = ("_parts",)
+    MOST_PARTS = MOST_PROGRAM_PARTS
 
 
 class ForKind(IntEnum):
@@ -105,6 +107,7 @@ class For(Stmt):
             if self.step.value == 1:
                 self.step = None
         self.span = span
+        count_parts(self)
 
 
 class While(Stmt):
@@ -120,6 +123,7 @@ class While(Stmt):
         self.condition = _condition(condition, "while")
         self.body = body
         self.span = span
+        count_parts(self)
 
 
 class BufferStore(Stmt):
@@ -152,6 +156,7 @@ class BufferStore(Stmt):
         self.value = value
         self.indices = indices_of(buffer, indices)
         self.span = span
+        count_parts(self)
 
 
 class Bind(Stmt):
@@ -168,6 +173,7 @@ class Bind(Stmt):
         self.var = var
         self.value = cast(as_scalar(value, var.ty.dtype), var.ty.dtype)
         self.span = span
+        count_parts(self)
 
 
 class AllocBuffer(Stmt):
@@ -186,6 +192,7 @@ class AllocBuffer(Stmt):
         self.buffer = buffer
         self.annotations = Attrs(annotations or {})
         self.span = span
+        count_parts(self)
 
 
 class AssertStmt(Stmt):
@@ -212,6 +219,7 @@ class AssertStmt(Stmt):
             [StringImm(part) if isinstance(part, str) else part for part in message_parts]
         )
         self.span = span
+        count_parts(self)
 
 
 class AttrStmt(Stmt):
@@ -233,6 +241,7 @@ class AttrStmt(Stmt):
         )  # fmt: skip
         self.body = body
         self.span = span
+        count_parts(self)
 
 
 class SeqStmt(Stmt):
@@ -252,6 +261,7 @@ class SeqStmt(Stmt):
                 statements.append(stmt)
         self.seq = tuple(statements)
         self.span = span
+        count_parts(self)
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -285,6 +295,7 @@ class IfThenElse(Stmt):
         self.then_case = then_case
         self.else_case = else_case
         self.span = span
+        count_parts(self)
 
 
 class Evaluate(Stmt):
@@ -300,6 +311,7 @@ class Evaluate(Stmt):
             value = as_index(value)
         self.value = value if isinstance(value, Expr) else as_scalar(value)
         self.span = span
+        count_parts(self)
 
 
 class MatchBufferRegion(Node):
@@ -371,6 +383,7 @@ class SBlock(Stmt):
         self.match_buffers = tuple(match_buffers)
         self.annotations = Attrs(annotations or {})
         self.span = span
+        count_parts(self)
 
 
 class SBlockRealize(Stmt):
@@ -399,3 +412,4 @@ class SBlockRealize(Stmt):
         self.predicate = _condition(predicate, f"block {block.name_hint}")
         self.block = block
         self.span = span
+        count_parts(self)

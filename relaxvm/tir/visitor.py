@@ -13,6 +13,7 @@ from ..ir.arith import simplify
 from ..ir.expr import Expr, PrimType, Type, Var
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.parts import count_parts
 from ..ir.prim import as_scalar, cast
 from .buffer import Buffer, BufferType
 from .function import PrimFunc
@@ -101,6 +102,7 @@ def replace(node: Any, changed: Mapping[str, Any]) -> Any:
             setattr(new, slot, getattr(node, slot, None))
     for field, value in changed.items():
         setattr(new, field, value)
+    count_parts(new)
     return new
 
 
