@@ -24,7 +24,11 @@ from relaxvm.kernels import PREFIX
 from relaxvm.limits import Limits
 from relaxvm.vm import VirtualMachine
 
-__all__ = ["BUILTINS", "GROWTH", "LIMITS", "WITHOUT", "kernel_calls_of"]
+from .operators.programs import kernel_calls
+from .operators.table import OPERATORS, Cases
+
+__all__ = ["BUILTINS", "GROWTH", "LIMITS", "VM", "WITHOUT", "arguments_of", "kernel_calls_of",
+           "large_calls_of", "program_of"]  # fmt: skip
 
 MIB = 1 << 20
 LIMITS = Limits(live_bytes=4 * MIB)
@@ -103,23 +107,30 @@ KERNEL_CALLS: dict[str, Any] = {
 """Arguments, with outputs, of kernels that no call above is lowered to."""
 
 
+def large_calls_of(scale: int) -> Iterator[tuple[str, Cases]]:
+    """Return (call, cases) for the operators with a `large` call, whose operands have some 1.5 MiB
+    times `scale`."""
+    for cases in OPERATORS.values():
+        if cases.large:
+            sizes = r"\b(393216|131072)\b"
+            yield re.sub(sizes, lambda m: str(scale * int(m[0])), cases.large), cases
+
+
 def kernel_calls_of() -> Iterator[tuple[str, str, list[Any]]]:
     """Return (kernel, call, arguments with outputs)."""
-    from .operators.programs import kernel_calls
-    from .operators.table import OPERATORS, Cases
-
-    texts = [
-        (re.sub(r"\b(393216|131072)\b", lambda m: str(SCALE * int(m[0])), cases.large), cases)
-        for cases in OPERATORS.values()
-        if cases.large
-    ]
+    texts = [*large_calls_of(SCALE)]
     texts += [(line, Cases("", "", "")) for line in OPERATOR_CALLS.strip().splitlines()]
     for text, cases in texts:
-        for kernel, args, outputs in kernel_calls(text, cases)[0]:
-            outs = [np.ones(shape, dtype) for shape, dtype in outputs]
-            yield kernel, text, [*args, *outs]
+        for kernel, args in arguments_of(text, cases):
+            yield kernel, text, args
     for kernel, make in KERNEL_CALLS.items():
         yield kernel, kernel, make()
+
+
+def arguments_of(text: str, cases: Cases) -> Iterator[tuple[str, list[Any]]]:
+    """Return (kernel, arguments with outputs) for what a call is lowered to."""
+    for kernel, args, outputs in kernel_calls(text, cases)[0]:
+        yield kernel, [*args, *(np.ones(shape, dtype) for shape, dtype in outputs)]
 
 
 # Builtins
@@ -221,16 +232,23 @@ def memory(field: str) -> int:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(field))
 
 
+def program_of(name: str, args: list[Any]) -> relaxvm.VMExecutable:
+    """Return a program that calls a function with these arguments, those other than `VM` given to
+    ``main``."""
+    b = ExecBuilder()
+    count = sum(arg is not VM for arg in args)
+    with b.function("main", num_inputs=count):
+        numbers = iter(range(count))
+        words = [b.vm_state() if arg is VM else b.r(next(numbers)) for arg in args]
+        b.emit_call(name, words, dst=b.r(count))
+        b.emit_ret(b.r(count))
+    return b.get()
+
+
 def measure(name: str, args: list[Any]) -> tuple[int, str]:
     """Call a function in a run with `LIMITS`: growth of memory in bytes, and outcome."""
-    b = ExecBuilder()
     given = [arg for arg in args if arg is not VM]
-    with b.function("main", num_inputs=len(given)):
-        numbers = iter(range(len(given)))
-        words = [b.vm_state() if arg is VM else b.r(next(numbers)) for arg in args]
-        b.emit_call(name, words, dst=b.r(len(given)))
-        b.emit_ret(b.r(len(given)))
-    vm = VirtualMachine(b.get(), limits=LIMITS)
+    vm = VirtualMachine(program_of(name, args), limits=LIMITS)
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")  # VmHWM is VmRSS
     before = memory("VmRSS")

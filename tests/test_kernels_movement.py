@@ -343,6 +343,18 @@ def test_take_outside(dtype: Any) -> None:
         run("take", X, indices, 1, "fast", np.empty((2, 2, 2, 4)))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_take_far_outside(dtype: Any) -> None:
+    """numpy would subtract the length from the index until it is inside."""
+    far = np.iinfo(dtype).max
+    indices = np.array([far, far - 1, 0], dtype)
+    for size in (1, 100_000):
+        many = np.tile(indices, size)
+        rows = np.array([int(index) % 3 for index in indices])
+        check("take", X[0, :, 0], many, None, "wrap", want=X[0, np.tile(rows, size), 0])
+        check("take", X[0, :, 0], many, None, "clip", want=X[0, np.tile([2, 2, 0], size), 0])
+
+
 def test_take_inside() -> None:
     for mode in ("fast", "clip", "wrap", "nan"):
         check("take", X, np.array([2, 0], np.uint8), -2, mode, want=X[:, [2, 0]])

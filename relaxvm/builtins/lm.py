@@ -460,7 +460,8 @@ def _edit(logits: Any, subject: str, change: Callable[[Floats], None]) -> None:
 
 
 def _tokens(ids: Any, size: int, subject: str) -> NDArray[np.int32]:
-    """Return token ids as a flat array after checking that all are below `size`."""
+    """Return token ids as a flat array after checking that all are below `size`: a copy, so that
+    these are the ids that are used, whatever another thread writes meanwhile."""
     flat = _as_int32(ids, subject)
     if len(flat) and not 0 <= flat.min() <= flat.max() < size:
         raise IndexError(f"{subject}: expected token ids of 0 to {size - 1}, "
@@ -472,7 +473,7 @@ def _as_int32(value: Any, subject: str) -> NDArray[np.int32]:
     tensor = as_array(value, subject)
     if tensor.dtype.newbyteorder("=") != np.int32:
         raise InternalError(f"{subject}: expected int32, got {describe(tensor)}")
-    return np.ascontiguousarray(tensor, np.int32).reshape(-1)
+    return np.array(tensor, np.int32, order="C").reshape(-1)
 
 
 @builtin(

@@ -130,7 +130,10 @@ def nonzero(x: Any) -> NDArray[np.int64]:
     Raises:
         TypeError: not a tensor.
     """
-    return np.stack(np.atleast_1d(as_array(x, "nonzero")).nonzero())
+    # numpy counts the elements before it collects their positions.  It gets elements of its own
+    # that are 0 or 1, whatever bytes another thread writes meanwhile.
+    flags = np.atleast_1d(as_array(x, "nonzero")).astype(np.bool_).view(np.uint8) != 0
+    return np.stack(flags.nonzero())
 
 
 @builtin(

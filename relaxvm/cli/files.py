@@ -93,6 +93,8 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     Args:
         name: path, or ``-``.
         mapped: map constants instead of reading them if possible, for commands that do not run it.
+            Under other limits on bytes than the default ones, they are read: a mapped file that
+            becomes shorter ends the process.
 
     Raises:
         CommandError: the file cannot be read.
@@ -101,6 +103,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     """
     if name == STDIO:
         return _from_stream(standard_input(), "<stdin>", limits)
+    mapped = mapped and limits.file_bytes == Limits().file_bytes  # which maps do not count for
     try:
         with open(name, "rb") as file:
             if not os.path.isfile(name):
@@ -113,8 +116,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             if library is not None:
                 executable = library.executable(limits=limits, mmap=mapped)
                 return OpenedFile(name, executable, "library", size, head, library)
-            # The default limit of bytes does not apply to a mapped file.
-            if mapped and limits.file_bytes == Limits().file_bytes:
+            if mapped:
                 executable = binary.load(name, limits=limits, mmap=True)
             else:
                 executable = binary.load(file, limits=limits)

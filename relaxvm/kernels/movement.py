@@ -147,9 +147,6 @@ def permute_dims(
     assign(out, permuted)
 
 
-_take: Final[Any] = np.take  # numpy's stubs want a literal mode
-
-
 @kernel("take")
 def take(
     x: Tensor,
@@ -178,27 +175,33 @@ def take(
     if indices.size == 0:
         return
     length = x.shape[axis]
+    # A copy: what is checked is what is used, whatever another thread writes meanwhile.
+    indices = indices.astype(np.int64) if indices.dtype != np.uint64 else indices.copy()
     least, greatest = int(indices.min()), int(indices.max())
     is_inside = 0 <= least and greatest < length
     if not is_inside and (mode_ == "fast" or (length == 0 and mode_ != "nan")):
         raise IndexError(
             f"take: indices: expected 0 <= index < {length}, got {least if least < 0 else greatest}"
         )
-    indices = copy_if_overlapping(indices, out)
-    if length:
-        # With mode "raise", numpy would write the result to a temporary array first.
-        numpys = "wrap" if mode_ == "wrap" else "clip"
-        _take_pieces(x, indices.astype(np.intp, copy=False), axis, out, numpys)
     if mode_ == "nan" and not is_inside:
         is_outside = (indices < 0) | (indices >= length)
+    if length:
+        # Not by numpy's modes: "wrap" subtracts the length until an index is inside, which may
+        # never end, and "raise" writes the result to a temporary array first.
+        if mode_ == "wrap":
+            np.remainder(indices, length, out=indices)
+        elif not is_inside:
+            np.clip(indices, 0, length - 1, out=indices)
+        _take_pieces(x, indices.astype(np.intp, copy=False), axis, out)
+    if mode_ == "nan" and not is_inside:
         out[(slice(None),) * axis + (is_outside,)] = np.nan
 
 
 def _take_pieces(
-    x: NDArray[Any], indices: NDArray[np.intp], axis: int, out: NDArray[Any], mode: str
+    x: NDArray[Any], indices: NDArray[np.intp], axis: int, out: NDArray[Any]
 ) -> None:
     if out.size <= PIECE or (axis == 0 and indices.size == 1):
-        _take(x, indices, axis, out, mode=mode)
+        np.take(x, indices, axis, out, mode="clip")
         return
     if axis:  # first along the axes in front: numpy copies parts of `out` that are not contiguous
         inner = out.size // len(out)
@@ -207,10 +210,10 @@ def _take_pieces(
             if start:
                 check_time()
             if step == 1:
-                _take_pieces(x[start], indices, axis - 1, out[start, ...], mode)
+                _take_pieces(x[start], indices, axis - 1, out[start, ...])
             else:
                 part = slice(start, start + step)
-                _take(x[part], indices, axis, out[part], mode=mode)
+                np.take(x[part], indices, axis, out[part], mode="clip")
         return
     along = next(i for i, dim in enumerate(indices.shape) if dim > 1)
     dim = indices.shape[along]
@@ -224,7 +227,6 @@ def _take_pieces(
             indices[(slice(None),) * along + (part,)],
             axis,
             out[(slice(None),) * (axis + along) + (part,)],
-            mode,
         )
 
 

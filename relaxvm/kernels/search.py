@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import assign, copy_if_overlapping
+from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
 from ._blocks import row_blocks
 from ._kernel import kernel
-from ._pieces import PIECE, check_time, pieces
+from ._pieces import PIECE, check_time
 from .checks import WrongValue, check_out, need_numbers
 from .kinds import Axis, Flag, Int, Numbers, Out, OutLike, a_choice, taken_by
 
@@ -23,22 +23,23 @@ Results: TypeAlias = Annotated[str, a_choice("both", "values", "indices")]
 @kernel("sort")
 def sort(x: Ordered, axis: Axis, descending: Flag, out: OutLike) -> None:
     """out = x sorted along an axis, the least element first, or the greatest if descending.  NaN
-    counts as greater than all numbers."""
-    assign(out, x)
+    counts as greater than all numbers.  Uses memory for a row."""
     # Backwards, the greatest element comes first.
     view = np.flip(out, axis) if descending else out
     if view.size <= _LONG:
-        view.sort(axis)
+        np.copyto(view, np.sort(x, axis))
         return
-    for (rows,) in pieces(np.moveaxis(view, axis, -1), row=1):
+    source = np.moveaxis(copy_if_overlapping_differently(x, out), axis, -1)
+    for rows, found in row_blocks(source, np.moveaxis(view, axis, -1)):
         _check_sort(rows)
-        rows.sort(-1)
+        np.copyto(found, np.sort(rows, -1))
 
 
 @kernel("argsort")
 def argsort(x: Ordered, axis: Axis, descending: Flag, out: Numbers) -> None:
     """out = the indices that sort x along an axis as `sort` does, those of equal elements in
-    increasing order.  out: x's shape, of any number type.  Uses memory for the indices of a row."""
+    increasing order.  out: x's shape, of any number type.  Uses memory for a row and its
+    indices."""
     check_out(out, out.dtype, x.shape)
     source = np.moveaxis(copy_if_overlapping(x, out), axis, -1)
     for rows, found in row_blocks(source, np.moveaxis(out, axis, -1)):
@@ -80,9 +81,14 @@ def topk(x: Ordered, k: Int, axis: Axis, ret_type: Results, largest: Flag, *outs
 
 
 def _order(rows: NDArray[Any], descending: bool) -> NDArray[Any]:
-    """The indices that sort rows, stably."""
+    """The indices that sort rows, stably.
+
+    numpy sorts without Python's lock, and reads elements again that it has counted before: what
+    another thread writes meanwhile would lead it out of its memory.  So it gets copies: here, as
+    by `np.sort` and `np.partition`, and of views backwards it makes one itself.
+    """
     if not descending:
-        return np.argsort(rows, -1, kind="stable")
+        return np.argsort(rows.copy(), -1, kind="stable")
     # Sorted backwards, equal elements come out backwards too.
     order = np.argsort(rows[..., ::-1], -1, kind="stable")[..., ::-1]
     np.subtract(rows.shape[-1] - 1, order, out=order)

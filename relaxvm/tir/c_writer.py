@@ -140,6 +140,7 @@ class Writer:
         self.checks_interrupt = False
         """Whether the body counts iterations and checks for Ctrl-C."""
         self._in_short_loop = False
+        self._reads_once = False
         self._loop_depth = 0
         self._depth = 0
 
@@ -164,8 +165,8 @@ class Writer:
     def _for(self, loop: For) -> None:
         since = self.faults
         var = self._names.of(loop.loop_var)
-        least = self.expression(loop.min)
-        extent = self.expression(loop.extent)
+        least = self._once(loop.min)
+        extent = self._once(loop.extent)
         end = extent
         self._line("{")
         self._depth += 1
@@ -175,7 +176,7 @@ class Writer:
             least, end = f"{var}from", f"{var}to"
         advance = f"{var}++"
         if loop.step is not None:
-            self._line(f"const int64_t {var}by = {self.expression(loop.step)};")
+            self._line(f"const int64_t {var}by = {self._once(loop.step)};")
             advance = f"{var} += {var}by"
             last = [self._facts.interval(e)[1] for e in (loop.min, loop.extent, loop.step)]
             if sum(last) >= 2**63:  # the last increment may overflow
@@ -292,7 +293,7 @@ class Writer:
     def _bind(self, stmt: Bind) -> None:
         since = self.faults
         dtype = stmt.var.ty.dtype
-        value = self.expression(stmt.value)
+        value = (self.expression if is_float(dtype) else self._once)(stmt.value)
         self._facts.forget(stmt.var)
         self._line(f"const {scalar_type(dtype)} {self._names.of(stmt.var)} = {value};")
         self._checked(since)
@@ -328,7 +329,7 @@ class Writer:
         since = self.faults
         buffer, dtype = stmt.buffer, stmt.buffer.ty.dtype
         value = self.expression(stmt.value)
-        texts = [self.expression(i) for i in stmt.indices]
+        texts = [self._once(i) for i in stmt.indices]
         unproven = [d for d, (i, n) in enumerate(zip(stmt.indices, buffer.ty.shape, strict=True))
                     if not self._facts.in_bounds(i, n)]  # fmt: skip
         stored = self._to_memory(value, dtype)
@@ -379,13 +380,15 @@ class Writer:
         return f"{self._helpers.half(dtype, False)}({value})" if dtype in HALVES else value
 
     def _from_memory(self, element: str, dtype: str) -> str:
+        if self._reads_once:
+            element = f"(*(const volatile {STORED[dtype]} *)&{element})"
         if dtype in HALVES:
             return f"{self._helpers.half(dtype, True)}({element})"
         return f"({element} != 0)" if dtype == "bool" else element
 
     def _load(self, load: BufferLoad) -> str:
         buffer, dtype = load.buffer, load.buffer.ty.dtype
-        texts = [self.expression(i) for i in load.indices]
+        texts = [self._once(i) for i in load.indices]
         unproven = [d for d, (i, n) in enumerate(zip(load.indices, buffer.ty.shape, strict=True))
                     if not self._facts.in_bounds(i, n)]  # fmt: skip
         if not unproven:
@@ -406,6 +409,15 @@ class Writer:
         return f"({{ {binds} {element}; }})"
 
     # Expressions
+
+    def _once(self, e: Expr) -> str:
+        """An expression whose value is checked or bounded before it is used: `expression`, but
+        elements are loaded exactly once.  Otherwise the C compiler may load an element again for
+        the use, when another thread has written something else there."""
+        outer, self._reads_once = self._reads_once, True
+        text = self.expression(e)
+        self._reads_once = outer
+        return text
 
     def expression(self, e: Expr) -> str:
         """An expression as text that needs no parentheses around it."""
@@ -451,7 +463,8 @@ class Writer:
 
     def _divide(self, e: Any) -> str:
         """`Div` and `Mod` truncate, `FloorDiv` and `FloorMod` round down."""
-        a, b, dtype = self.expression(e.a), self.expression(e.b), e.dtype
+        dtype = e.dtype
+        a, b = self.expression(e.a), (self.expression if is_float(dtype) else self._once)(e.b)
         kind = {prim.Div: "truncdiv", prim.Mod: "truncmod", prim.FloorDiv: "floordiv",
                 prim.FloorMod: "floormod"}[type(e)]  # fmt: skip
         if is_float(dtype):
@@ -527,7 +540,7 @@ class Writer:
         return self._choose(e.condition, e.true_value, e.false_value)
 
     def _let(self, e: Any) -> str:
-        value = self.expression(e.value)
+        value = (self.expression if is_float(e.var.dtype) else self._once)(e.value)
         self._facts.forget(e.var)
         name = self._names.of(e.var)
         return (

@@ -1,0 +1,207 @@
+"""Calls of all builtins and kernels while other threads write and reshape their operands.
+
+``python -m tests.race_attacks SEED`` makes the calls one after the other and prints what was
+called, how often, and how often it raised an exception.  One thread fills the operands with random
+bytes and their old content by turns, another one changes shape, data type and flags.  numpy
+computes without Python's lock, so that this happens in the middle of a call.  Results are
+meaningless; the process must survive.
+
+`resize` with ``refcheck=False`` is left out: it frees memory that numpy itself may be reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from relaxvm import Shape, VirtualMachine
+from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.executable import shape_program
+from relaxvm.kernels import PREFIX
+
+from .memory_attacks import VM, arguments_of, large_calls_of, program_of
+from .operators.table import OPERATORS
+
+__all__: list[str] = []
+
+SECONDS = 0.02
+"""For each call, which is repeated until they are over."""
+
+
+def integers(size: int, dtype: str = "i8", most: int = 100) -> np.ndarray:
+    return (np.arange(size) * 7919 % most).astype(dtype)
+
+
+LARGE = 1 << 16
+
+def heap(size: int = 4) -> np.ndarray:
+    return integers(size)
+
+
+def logits(size: int = LARGE) -> np.ndarray:
+    return np.full((1, size), 1 / size, "f4")
+
+
+def rows(count: int = 64) -> np.ndarray:
+    return np.ones((count, 256), "f4")
+
+
+def cache() -> AttentionKVCache:
+    made = AttentionKVCache(Shape([64, 256]), np.dtype("f4"))
+    made.append(rows())
+    return made
+
+
+PROGRAM = shape_program.encode(
+    [("load", 0), ("load", 1), "mul", ("store", 2), ("load", 3), ("load", 2), "floordiv",
+     ("store", 1)]
+)
+TYPES = ("i1", "u2", "i4", "f2", "f4")
+
+CALLS: dict[str, list[Any]] = {
+    f"{PREFIX}argsort": [
+        lambda t=t: [integers(LARGE, t), 0, False, integers(LARGE)] for t in TYPES],
+    f"{PREFIX}sort": [
+        lambda down=down: [integers(LARGE, "u2"), 0, down, integers(LARGE, "u2")]
+        for down in (False, True)],
+    f"{PREFIX}topk": [lambda: [integers(LARGE, "u1"), 99, 0, "indices", True, integers(99)]],
+    f"{PREFIX}take": [
+        lambda mode=mode: [integers(100), integers(LARGE), 0, mode, integers(LARGE)]
+        for mode in ("fast", "wrap", "clip")],
+    "relax.run.nonzero": [
+        lambda: [integers(LARGE, "?", 40) == 0], lambda: [integers(LARGE, "i2").reshape(-1, 4)]],
+    "relax.run.unique": [
+        *(lambda t=t: [integers(LARGE, t), 0, 1, 1, 1, None] for t in TYPES),
+        lambda: [integers(LARGE, "u1").reshape(-1, 4), 1, 1, 1, 1, 0]],
+    "vm.builtin.store_shape": [lambda: [Shape([4, 5]), heap(), 1, 0]],
+    "vm.builtin.load_shape": [lambda: [heap(), 1, 0, 1]],
+    "vm.builtin.match_shape": [
+        lambda: [rows(), heap(), 2, 1, 0, 1, 3, "ctx "], lambda: [rows(), heap(), 2, 3, 0, 3, 0]],
+    "vm.builtin.match_prim_value": [lambda: [5, heap(), 1, 3, ""]],
+    "vm.builtin.make_shape": [lambda: [heap(), 3, 0, 7, 1, 1, 1, 0]],
+    "vm.builtin.make_prim_value": [lambda: [heap(), 1, 1]],
+    "relaxvm.builtin.compute_shape": [lambda: [heap(), PROGRAM]],
+    "relaxvm.builtin.check_upper_bound": [lambda: [heap(), 3, 9, "n", None]],
+    "vm.builtin.shape_of": [lambda: [rows()]],
+    "vm.builtin.tensor_to_shape": [lambda: [integers(1000)]],
+    "vm.builtin.check_tensor_info": [lambda: [rows(), 2, np.dtype("f4"), ""]],
+    "vm.builtin.read_if_cond": [lambda: [heap()]],
+    "vm.builtin.reshape": [
+        lambda: [rows(), Shape([32, 512])], lambda: [rows().T, Shape([512, 2])]],
+    "vm.builtin.ensure_zero_offset": [lambda: [rows()], lambda: [rows()[1:]]],
+    "vm.builtin.to_device": [lambda: [rows(), 1, 0]],
+    "vm.builtin.free_tensor": [lambda: [rows()]],
+    "vm.builtin.debug_print": [lambda: ["line", rows()]],
+    "vm.builtin.print": [lambda: [rows()]],
+    "runtime.TVMTensorCreateView": [lambda: [rows(), Shape([3, 4]), np.dtype("i8"), 64]],
+    "vm.builtin.attention_kv_cache_create": [lambda: [rows(), Shape([99, 256]), -1]],
+    "vm.builtin.attention_kv_cache_append": [lambda: [cache(), rows(1)]],
+    "vm.builtin.attention_kv_cache_update": [lambda: [cache(), rows()]],
+    "vm.builtin.attention_kv_cache_window_override": [lambda: [cache(), rows(), 100]],
+    "vm.builtin.attention_kv_cache_window_override_with_sinks": [lambda: [cache(), rows(), 100, 4]],
+    "vm.builtin.multinomial_from_uniform": [lambda: [logits(), np.array([[0.3]], "f4")]],
+    "vm.builtin.sample_top_p_from_logits": [lambda: [logits(), 1.0, 0.9, 0.5]],
+    "vm.builtin.sample_top_p_from_prob": [lambda: [logits(), 0.4, 0.9]],
+    "vm.builtin.apply_repetition_penalty": [lambda: [logits(), integers(LARGE, "i4"), 2.0]],
+    "vm.builtin.apply_presence_and_frequency_penalty": [
+        lambda: [logits(), integers(LARGE, "i4"), np.ones(LARGE, "i4"), 0.5, 0.25]],
+    "vm.builtin.apply_softmax_with_temperature": [lambda: [logits(), 2.0]],
+}  # fmt: skip
+"""Function -> makers of arguments: builtins that take a tensor, and kernels of which numpy reads
+elements more than once."""
+
+
+def calls() -> Iterator[tuple[str, list[Any]]]:
+    """Return (function, arguments): large ones, and small ones, which run in C."""
+    for name, makers in CALLS.items():
+        for make in makers:
+            yield name, make()
+    texts = [*large_calls_of(1)]
+    texts += [(text, cases) for cases in OPERATORS.values() for text in cases.calls()[:1]]
+    for text, cases in texts:
+        for kernel, args in arguments_of(text, cases):
+            yield PREFIX + kernel, args
+
+
+class Attack:
+    """Threads that change arrays until the block ends."""
+
+    def __init__(self, arrays: list[np.ndarray], rng: np.random.Generator) -> None:
+        self.over = False
+        self.pairs = []
+        for array in arrays:
+            memory = np.frombuffer(array, np.uint8) if array.flags.c_contiguous else array
+            if memory.size and memory.flags.writeable:
+                other = rng.integers(0, 256, memory.shape, np.uint8)
+                self.pairs.append((memory, memory.copy(), other.astype(memory.dtype)))
+        self.contiguous = [
+            each for each in arrays
+            if each.size and each.ndim and each.base is None and each.flags.c_contiguous
+        ]  # fmt: skip
+        self.threads = [threading.Thread(target=self.write), threading.Thread(target=self.reshape)]
+
+    def __enter__(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.over = True
+        for thread in self.threads:
+            thread.join()
+
+    def write(self) -> None:
+        while not self.over:
+            for memory, old, other in self.pairs:
+                np.copyto(memory, other)
+                np.copyto(memory, old)
+            time.sleep(0)
+
+    def reshape(self) -> None:
+        while not self.over:
+            for array in self.contiguous:
+                shape, dtype = array.shape, array.dtype
+                for other in ((array.size,), shape[::-1], (1, array.size)):
+                    array.shape = other
+                    time.sleep(0)
+                array.dtype = np.dtype("u1")
+                time.sleep(0)
+                array.dtype = dtype
+                array.shape = shape
+                array.setflags(write=False)
+                time.sleep(0)
+                array.setflags(write=True)
+            time.sleep(0.0001)
+
+
+def main() -> None:
+    seed = int(sys.argv[1])
+    rng = np.random.default_rng(seed)
+    warnings.simplefilter("ignore")
+    sys.setswitchinterval(1e-5)
+    for name, args in calls():
+        given = [arg for arg in args if arg is not VM]
+        vm = VirtualMachine(program_of(name, args))
+        arrays = [arg for arg in given if isinstance(arg, np.ndarray)]
+        done = failed = 0
+        print(name, end="\t", flush=True)
+        with Attack(arrays, rng), contextlib.redirect_stdout(io.StringIO()):
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                done += 1
+                try:
+                    vm.main(*given)
+                except Exception:
+                    failed += 1
+        print(done, failed, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()
