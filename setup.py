@@ -123,7 +123,8 @@ if __name__ == "__main__":
         packages=[*find_packages(include=["relaxvm", "relaxvm.*"]), "relaxvm.include"],
         package_dir={"relaxvm.include": "include"},
         package_data={
-            "relaxvm": ["py.typed", "*.pyi", "core/*.pyi", "core/*.pxd", "kernels/*.pyi"],
+            "relaxvm": ["py.typed", "*.pyi", "core/*.pyi", "core/*.pxd", "executable/*.pyi",
+                        "kernels/*.pyi"],
             "relaxvm.include": ["relaxvm/*.h"],
         },
         ext_modules=cythonize(

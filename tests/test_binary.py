@@ -300,8 +300,8 @@ def test_mapped_tensors_are_views_of_the_file(tmp_path: Path) -> None:
     assert mapped == ex
     for array in mapped.constants[1:]:
         base: Any = array
-        while isinstance(base, np.ndarray):
-            base = base.base
+        while isinstance(base, (np.ndarray, memoryview)):
+            base = base.base if isinstance(base, np.ndarray) else base.obj
         assert isinstance(base, mmap.mmap)
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1

@@ -16,6 +16,7 @@ from .. import isa
 from ..isa import FuncKind, Instruction
 from ..messages import readable
 from ..values import Shape
+from ._pool import frozen_pool
 from .debug_info import DebugInfo
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class VMExecutable:
     ) -> None:
         put = object.__setattr__
         put(self, "functions", tuple(functions))
-        put(self, "constants", tuple(map(_frozen, constants)))
+        put(self, "constants", frozen_pool(constants, _frozen))
         put(self, "instr_offset", _words(instr_offset))
         put(self, "instr_data", _words(instr_data))
         put(self, "memory_scopes", dict(memory_scopes or {}))

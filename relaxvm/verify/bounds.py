@@ -31,7 +31,10 @@ def check_limits(parts: Parts, limits: Limits) -> None:
         if parts.debug is not None:
             for name in (*parts.debug.files, *parts.debug.variables):
                 _check_name(name, name_bytes, limits)
-    for i, value in enumerate(parts.constants):
+    suspects = parts.odd
+    if limits.rank is not None and parts.most_dims > limits.rank:
+        suspects = list(enumerate(parts.constants))
+    for i, value in suspects:
         if isinstance(value, np.ndarray):
             limits.check("rank", value.ndim, f"constant {i}")
         elif isinstance(value, Shape):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .. import isa
 from ..executable import VMExecutable
+from ..executable._pool import odd_constants
 from ..executable.debug_info import DebugInfo
 from ..isa import ArgKind, FuncKind
 from ..messages import readable
@@ -84,6 +85,9 @@ class Parts:
         executable: the executable that is verified.
         faults: what is wrong with the types of its parts.
         functions: the function table.
+        odd: the constants that are not ordinary, with their indices; rules on single constants look
+            only at these.
+        most_dims: the largest rank of the ordinary ones, -1 if there are none.
         constants, scopes, offsets, words, debug: the other parts.
         reached: int64[n + 1], the running maximum of the offsets; equal to the offsets where these
             ascend, as they should.  The last one is the end of the words.
@@ -97,6 +101,8 @@ class Parts:
         self.faults: list[str] = []
         self.functions = FunctionTable(self._part("functions", tuple, ()))
         self.constants: tuple[Any, ...] = self._part("constants", tuple, ())
+        odd, self.most_dims = odd_constants(self.constants)
+        self.odd = [(i, self.constants[i]) for i in odd]
         self.scopes: dict[Any, Any] = self._part("memory_scopes", dict, {})
         self.debug: DebugInfo | None = None
         if executable.debug is not None:
@@ -107,7 +113,9 @@ class Parts:
         self.reached: Words = np.maximum.accumulate(np.append(np.clip(self.offsets, 0, end), end))
         self.arg_bounds = self._arg_bounds()
         self.bodies = Bodies(self.functions, len(self.offsets))
-        self.signatures = SignatureTable(self.functions, self.constants, registry)
+        self.signatures = SignatureTable(
+            self.functions, len(self.constants), self.odd, registry
+        )
 
     def _part(self, name: str, kind: type, empty: Any) -> Any:
         value = getattr(self.executable, name)

@@ -46,7 +46,11 @@ class SignatureTable:
     """
 
     def __init__(
-        self, functions: FunctionTable, constants: Sequence[Any], registry: Registry
+        self,
+        functions: FunctionTable,
+        num_constants: int,
+        odd: Sequence[tuple[int, Any]],
+        registry: Registry,
     ) -> None:
         self.signatures: list[Signature | None] = [None] * len(functions)
         for row in np.flatnonzero(functions.kind == FuncKind.PACKED):
@@ -55,7 +59,9 @@ class SignatureTable:
                 self.signatures[functions.index[row]] = record.signature
         takes = np.where(functions.kind == FuncKind.PACKED, -1, functions.num_args)
         self.arity = functions.spread(takes, -1)
-        self.constant_kinds: Words = np.array([_CODES[kind_of(c)] for c in constants], np.int64)
+        self.constant_kinds: Words = np.full(num_constants, _CODES["tensor"])
+        for index, value in odd:
+            self.constant_kinds[index] = _CODES[kind_of(value)]
         total = len(functions)
         self.least: Words = np.zeros(total, np.int64)
         self.most: Words = np.full(total, _UNLIMITED)

@@ -224,7 +224,7 @@ _CONSTANT_TYPES: Final = frozenset({np.ndarray, Shape, str, int, float, bool, ty
 @table_rule("constants")
 def constant_type(parts: Parts) -> Iterator[Finding]:
     """A constant is an array, Shape, str, int, float, bool, None or dtype, and no subclass."""
-    for i, value in enumerate(parts.constants):
+    for i, value in parts.odd:
         if type(value) not in _CONSTANT_TYPES and not isinstance(value, np.dtype):
             yield Finding(
                 f"constant {i}: expected an array, Shape, str, int, float, bool, None or dtype, "
@@ -233,7 +233,8 @@ def constant_type(parts: Parts) -> Iterator[Finding]:
 
 
 def _arrays(parts: Parts) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    return ((i, v) for i, v in enumerate(parts.constants) if type(v) is np.ndarray)
+    """Yield the arrays among the constants that are not ordinary."""
+    return ((i, v) for i, v in parts.odd if type(v) is np.ndarray)
 
 
 @table_rule("constants")
@@ -257,7 +258,7 @@ def constant_bool(parts: Parts) -> Iterator[Finding]:
 @table_rule("constants")
 def constant_shape(parts: Parts) -> Iterator[Finding]:
     """The dimensions of a Shape constant are 64-bit ints."""
-    for i, value in enumerate(parts.constants):
+    for i, value in parts.odd:
         if type(value) is not Shape:
             continue
         for k, dim in enumerate(tuple.__iter__(value)):
@@ -269,7 +270,7 @@ def constant_shape(parts: Parts) -> Iterator[Finding]:
 @table_rule("constants")
 def constant_text(parts: Parts) -> Iterator[Finding]:
     """A string constant is valid Unicode."""
-    for i, value in enumerate(parts.constants):
+    for i, value in parts.odd:
         if type(value) is str and not _encodable(value):
             yield Finding(f"constant {i}: expected valid Unicode, got a lone surrogate")
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError
-from ._tensors import Arena, tensor_over
+from .._pool import read_tensors
+from ._tensors import Arena, ordinary_dtype, tensor_over
 
 __all__ = ["BufferStream", "FileStream", "truncated"]
 
@@ -71,6 +72,21 @@ class BufferStream:
         memory = self.arena.allocate(nbytes)
         memory[:] = self.data[start : start + nbytes]
         return tensor_over(memory, dtype, shape)
+
+    def tensors(self, count: int, prefix: bytes, most_rank: int) -> list[NDArray[Any]]:
+        """Read tensor constants as long as they are ordinary: the next ones, none or all.
+
+        Args:
+            count: the most to read.
+            prefix: the fields of a tensor constant before its rank.
+            most_rank: the most dimensions of a tensor.
+        """
+        memory = None if self.share else self.arena.rest()
+        arrays, self.position, used = read_tensors(
+            self.data, self.position, count, prefix, most_rank, ordinary_dtype, memory
+        )
+        self.arena.take(used)
+        return arrays
 
     def words(self, count: int) -> NDArray[np.int64]:
         """Read int64[count].  Always a copy: the code that was verified is the code that runs, even
@@ -138,6 +154,13 @@ class FileStream:
             got += more
         self.window_end += nbytes - rest.nbytes
         return tensor_over(memory, dtype, shape)
+
+    def tensors(self, count: int, prefix: bytes, most_rank: int) -> list[NDArray[Any]]:
+        arrays, self.at, used = read_tensors(
+            self.window, self.at, count, prefix, most_rank, ordinary_dtype, self.arena.rest()
+        )
+        self.arena.take(used)
+        return arrays
 
     def words(self, count: int) -> NDArray[np.int64]:
         size = 8 * count

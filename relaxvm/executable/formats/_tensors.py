@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dtypes import dtype_from_dl, dtype_to_dl
-from ...errors import FormatError
+from ...errors import FormatError, MissingExtraError
 
 __all__ = [
     "MAX_RANK",
@@ -26,6 +26,7 @@ __all__ = [
     "flat_bytes",
     "little_endian",
     "on_disk",
+    "ordinary_dtype",
     "sealed",
     "tensor_nbytes",
     "tensor_over",
@@ -85,6 +86,14 @@ class Arena:
             start = 0
         self._next = start + nbytes + -nbytes % self.ALIGNMENT
         return self._slab[start : start + nbytes]
+
+    def rest(self) -> memoryview:
+        """Return what is left of the slab, writable memory with undefined contents; see `take`."""
+        return self._slab[self._next :]
+
+    def take(self, nbytes: int) -> None:
+        """Allocate the first `nbytes`, a multiple of `ALIGNMENT`, of what is left of the slab."""
+        self._next += nbytes
 
     def _block(self, nbytes: int) -> memoryview:
         memory = np.empty(nbytes + self.ALIGNMENT - 1, np.uint8)
@@ -150,3 +159,13 @@ def dtype_from_stream(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     dtype = dtype_from_dl(code, bits, lanes)
     dtype_to_stream(dtype)
     return dtype
+
+
+def ordinary_dtype(code: int, bits: int, lanes: int) -> np.dtype[Any] | None:
+    """Return the dtype of a type in the binary stream if the bytes of its elements can be used as
+    they are: None if they have to be swapped or checked, or if there is no such dtype."""
+    try:
+        dtype = dtype_from_stream(code, bits, lanes)
+    except (FormatError, MissingExtraError):
+        return None
+    return dtype if dtype.kind != "b" and on_disk(dtype).isnative else None

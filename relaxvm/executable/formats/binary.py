@@ -42,6 +42,7 @@ from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream, truncated
 from ._tensors import (
+    MAX_RANK,
     dtype_from_stream,
     dtype_to_stream,
     flat_bytes,
@@ -91,6 +92,8 @@ _DTYPE: Final = struct.Struct("<BBH")
 _TENSOR: Final = struct.Struct("<QQiiiBBH")
 _DEBUG: Final = struct.Struct("<QQQ")
 _KERNELS: Final = struct.Struct("<QQQ32s")
+_TENSOR_PREFIX: Final = struct.pack("<iQQii", TENSOR, TENSOR_MAGIC, 0, *CPU)
+"""A tensor constant up to its rank."""
 _LEAST_PART: Final = 2 * _U64.size
 
 # The minimal size of an entry in each section, to refuse early a count that cannot fit.
@@ -311,7 +314,17 @@ def _load_constants(read: _Reader, scopes: Mapping[int, str]) -> list[Any]:
     count = read.count(_LEAST_CONSTANT, "constants")
     for index in scopes:
         _check_scope(index, count)
-    return [_load_constant(read) for _ in read.entries("constant", count)]
+    rank = MAX_RANK if read.limits.rank is None else min(read.limits.rank, MAX_RANK)
+    read.section = "constant"
+    constants: list[Any] = []
+    while len(constants) < count:
+        read.index = len(constants)
+        constants += read.stream.tensors(count - len(constants), _TENSOR_PREFIX, rank)
+        if len(constants) < count:  # not an ordinary tensor
+            read.index = len(constants)
+            constants.append(_load_constant(read))
+    read.index = -1
+    return constants
 
 
 def _save_constant(to: _Writer, value: Any) -> None:
