@@ -3,6 +3,7 @@ returns TVM's objects."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
@@ -438,12 +439,19 @@ def test_data_types_that_tvm_cannot_be_given(calls: Any, register: Any) -> None:
             main(np.zeros(2, dtype))
 
 
+def writable(x: Any) -> np.ndarray:
+    """A view of a contiguous tensor of TVM.  Those of numpy 1 cannot be written to."""
+    view = np.from_dlpack(x)
+    memory = (ctypes.c_char * view.nbytes).from_address(view.ctypes.data)
+    return np.ndarray(view.shape, view.dtype, memory)
+
+
 @pytest.mark.parametrize("make", [lambda x: at(4, x), lambda x: np.repeat(x, 2)[::2],
                                   lambda x: x.astype(">f4")])  # fmt: skip
 def test_python_functions_write_to_copies(make: Any, calls: Any, register: Any) -> None:
     def fill(x: Any) -> None:
         assert x.data_ptr() % 64 == 0
-        np.from_dlpack(x)[...] = 5
+        writable(x)[...] = 5
 
     register(fill)
     x = make(numbers(6))
@@ -637,7 +645,7 @@ def test_nested_tuples_and_shapes(vm: Any) -> None:
 
 
 def test_constants_cannot_be_changed_from_outside(vm: Any) -> None:
-    np.from_dlpack(vm["constant"]())[...] = 9
+    writable(vm["constant"]())[...] = 9
     assert vm["constant"]().numpy().tolist() == [0, 1, 2]
 
 

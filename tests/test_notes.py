@@ -339,5 +339,5 @@ def test_base_exceptions_get_notes_and_leave_the_vm_usable() -> None:
 def test_a_data_type_too_deep_for_its_text() -> None:
     deep = np.dtype("int8")
     for _ in range(2_000):
-        deep = deep * 1
+        deep = np.dtype((deep, (1,)))
     assert describe(deep) == "dtype void8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from enum import IntEnum
 from textwrap import dedent
@@ -832,6 +833,32 @@ def test_tvms_text_is_parsed(program: str) -> None:
 
     printed = from_source_of_tvm(program).script()
     assert_structural_equal(from_source(printed), from_source(program))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters are of Python 3.12")
+def test_type_parameters() -> None:
+    """TVM 0.27 prints them where Python has them."""
+    same(
+        """
+        @R.function
+        def main[m, n](x: R.Tensor((n, m)), y: R.Shape([n + 1])) -> R.Tensor((m,)):
+            @R.function
+            def inner[n](z: R.Tensor((n,), "int64")) -> R.Tensor((n,), "int64"):
+                return z
+            return R.zeros((m,), "float32")
+        """,
+        """
+        @R.function
+        def main(x: R.Tensor(("n", "m")), y: R.Shape(["n + 1"])) -> R.Tensor(("m",)):
+            n, m = T.int64(), T.int64()
+            @R.function
+            def inner(z: R.Tensor(("n",), "int64")) -> R.Tensor(("n",), "int64"):
+                return z
+            return R.zeros((m,), "float32")
+        """,
+    )
+    with pytest.raises(DiagnosticError, match="expected the name of a symbolic variable alone"):
+        from_source("@R.function\ndef f[n: int](x: R.Tensor((n,))): return x\n")
 
 
 def test_type_variables() -> None:

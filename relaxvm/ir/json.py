@@ -148,6 +148,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is None:
         return value is None
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hasattr(origin or hint, "__value__"):  # a ``type`` statement; numpy has NDArray so
+        return _fits(value, (origin or hint).__value__)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, arg) for arg in args)
     if origin is tuple:

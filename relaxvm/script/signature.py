@@ -41,7 +41,7 @@ def read_signature(evaluator: Evaluator, node: ast.FunctionDef) -> Signature:
 
     A dimension that is a name in quotes declares a symbolic variable for the whole signature; its
     data type is int64, unless the body declares it by ``n = T.int32()``.  Other strings are
-    expressions over the declared variables.
+    expressions over the declared variables.  Type parameters, ``def f[n]``, declare variables too.
     """
     scope = evaluator.scope
     _check_parameters(evaluator, node.args)
@@ -83,6 +83,8 @@ class _Reader:
         self._declared = _declarations(evaluator, node)
 
     def read(self) -> Signature:
+        for parameter in getattr(self._node, "type_params", ()):  # since Python 3.12
+            self._type_parameter(parameter)
         annotations: list[Type | PendingType] = []
         for arg in self._args:
             ty = self._annotation(arg.annotation)
@@ -103,6 +105,15 @@ class _Reader:
             if isinstance(value, Var) and type(scope.outside.get(name)) is TypeVar:
                 names.setdefault(name, value)
         return Signature(params, ret, names)
+
+    def _type_parameter(self, node: Any) -> None:
+        """``def f[n](...)`` declares the symbolic variable n, as a dimension in quotes does."""
+        bound, default = (getattr(node, name, None) for name in ("bound", "default_value"))
+        if type(node).__name__ != "TypeVar" or bound is not None or default is not None:
+            self._evaluator.source.error(node, "expected the name of a symbolic variable alone")
+        name: str = node.name
+        declared = self._declared.get(name, "int64")
+        self._define(name, Var(name, declared, self._evaluator.source.span(node)))
 
     def _annotation(self, node: Any) -> Type | PendingType:
         value = self._evaluator.eval(node)
