@@ -12,7 +12,7 @@ options, the header, the source.  A cache entry is a directory::
 
 An entry is created in a temporary directory and renamed when it is complete, so that any number of
 processes can share a cache.  Only the user may have write access to it, because the libraries in it
-are loaded and run.
+are loaded and run.  An entry that is a link, or belongs to somebody else, is not used but replaced.
 
 The options preserve exact arithmetic: results are those of IEEE operations in the order of the
 source, as in Python and numpy.  So there is no ``-ffast-math``, and multiplications and additions
@@ -39,7 +39,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -419,12 +418,21 @@ def _check_private(path: Path) -> None:
         raise CompilerError(f"cache directory {path}: others can write to it "
                             f"(mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it")
     for parent in (*path.parents, *path.resolve().parents):  # links and their targets
-        mode = parent.stat().st_mode
+        status = parent.stat()
+        if status.st_uid not in (0, _UNMAPPED, os.geteuid()):
+            raise CompilerError(f"cache directory {path}: user {status.st_uid} can put another one "
+                                f"in its place, because {parent} belongs to that user; set "
+                                "RELAXVM_CACHE_DIR to a directory elsewhere")  # fmt: skip
+        mode = status.st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise CompilerError(f"cache directory {path}: others can put another one in its place, "
                                 f"because they can write to {parent} (mode "
                                 f"{stat.S_IMODE(mode):04o}); set RELAXVM_CACHE_DIR to a directory "
                                 "elsewhere")  # fmt: skip
+
+
+_UNMAPPED: Final = 65534
+"""In a container, the owner of directories that belong to users outside, such as root."""
 
 
 @functools.cache
@@ -486,13 +494,28 @@ def _this_cpu() -> str:
 
 
 def _is_sound(library: Path) -> bool:
-    """Return whether an entry exists and is complete: loading a truncated library can crash the
-    process."""
+    """Return whether an entry exists, is our own and complete: loading a truncated library can
+    crash the process."""
+    note = library.parent / "sha256"
     try:
-        expected = (library.parent / "sha256").read_text(encoding="ascii")
+        if not (_is_own(library.parent, stat.S_ISDIR) and _is_own(note) and _is_own(library)):
+            return False
+        expected = note.read_text(encoding="ascii")
         return hashlib.sha256(library.read_bytes()).hexdigest() == expected
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def _is_own(path: Path, is_kind: Callable[[int], bool] = stat.S_ISREG) -> bool:
+    """Return whether a file or directory is what we have written: not a link, a pipe or somebody
+    else's.  Other users cannot write to the directory of an entry."""
+    status = path.lstat()
+    if not is_kind(status.st_mode):
+        return False
+    if sys.platform == "win32":
+        return True  # see _check_private
+    shared = stat.S_IWGRP | stat.S_IWOTH if is_kind is stat.S_ISDIR else 0
+    return status.st_uid == os.geteuid() and not status.st_mode & shared
 
 
 def _recorded_libraries(notes: Mapping[str, Path]) -> dict[str, Path]:
@@ -501,6 +524,8 @@ def _recorded_libraries(notes: Mapping[str, Path]) -> dict[str, Path]:
     sound: dict[str, Path | None] = {}
     for piece, note in notes.items():
         try:
+            if not _is_own(note):
+                continue
             text = note.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             continue
@@ -540,9 +565,9 @@ def _make_entry(
     timeout: float,
 ) -> None:
     """Compile into a temporary directory, and rename it to the entry."""
-    _sweep(entry.parent)
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
     try:
+        _sweep(entry.parent, work)
         text = work / f"{library.stem}.c"
         text.write_text(source, encoding="utf-8", errors="surrogatepass")
         done, output = _run(
@@ -580,17 +605,26 @@ def _publish(work: Path, entry: Path, library: Path) -> None:
 def _remove(path: Path) -> None:
     """Remove a directory, or a file in its place.  If it cannot be removed now, it is left to a
     later sweep."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
 
 
-@functools.cache
-def _sweep(cache: Path) -> None:
-    """Remove the temporary directories of killed processes, once."""
-    oldest = time.time() - _STALE
+def _sweep(cache: Path, new: Path) -> None:
+    """Remove the temporary directories of killed processes, once.
+
+    Their age is measured by the file system's clock, which may be another machine's: `new` is a
+    directory that was just made.
+    """
+    if cache in _swept:
+        return
+    _swept.add(cache)
+    oldest = new.lstat().st_mtime - _STALE
     for path in cache.glob(".[no][el][wd]-*"):
         with contextlib.suppress(FileNotFoundError):  # another process sweeps too
-            if path.stat().st_mtime < oldest:
+            if path.lstat().st_mtime < oldest:
                 _remove(path)
+
+
+_swept: Final[set[Path]] = set()
