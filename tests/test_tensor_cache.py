@@ -249,7 +249,11 @@ def test_a_shard_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: 
         ({"byteOffset": -8}, "expected 'byteOffset' to be >= 0, got -8"),
         ({"byteOffset": 4}, "at byte 8 overlaps the one before it, which ends at byte 12"),
         ({"byteOffset": 12}, "at byte 12 overlaps"),
-        ({"byteOffset": 1 << 70}, "the shard at byte 16"),
+        ({"byteOffset": 1 << 62}, "the shard at byte 16"),
+        ({"byteOffset": 1 << 70}, "expected 'byteOffset' to be below 2**63, got int 1180591620717411303424"),
+        ({"nbytes": 10**4000}, "expected 'nbytes' to be below 2**63, got int of 13288 bits"),
+        ({"shape": [10**4000]}, "expected a shape of at most 64 dimensions >= 0, of 64 bits"),
+        ({"shape": [1 << 62] * 64}, "bytes for float32"),
         ({"byteOffset": None}, "expected 'byteOffset' to be a int"),
     ],
 )
@@ -262,6 +266,23 @@ def test_a_tensor_that_is_wrong(tmp_path: Path, change: dict[str, Any], message:
         load(tmp_path)
     assert get("a") is None
     assert get("b").tolist() == [0]
+
+
+def test_a_shard_that_is_listed_twice(tmp_path: Path) -> None:
+    """Otherwise a small index could name much more data than there is."""
+    index = write(tmp_path, {"a": np.float32([1, 2])})
+    (again,) = json.loads(json.dumps(index["records"]))
+    again["records"][0]["name"] = "b"
+    again["dataPath"] = "./params_shard_0.bin"
+    write_index(tmp_path, {"records": [*index["records"], again]})
+    with pytest.raises(FormatError, match="shard_0.bin: the index lists this shard twice"):
+        load(tmp_path)
+
+
+def test_an_index_that_is_large(tmp_path: Path) -> None:
+    write_index(tmp_path, '{"records": [' + "[]," * (6 << 20) + "5]}")
+    with pytest.raises(FormatError, match="tensor-cache.json: expected at most 16777216 bytes"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("field", ["name", "shape", "dtype", "format", "nbytes", "byteOffset"])

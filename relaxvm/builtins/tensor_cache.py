@@ -8,7 +8,8 @@ A folder holds ``tensor-cache.json`` and *shards*, files of raw bytes::
 
 The record format ``f32-to-bf16`` stores the upper halves of float32 words; other data types are
 raw in this format too.  Folders are not trusted: a shard must be a plain file inside the folder,
-not a link, of the size given in the index, and its tensors must lie within it and not overlap.
+not a link, of the size given in the index, and listed once; its tensors must lie within it and not
+overlap.  So the tensors take at most twice the memory of the files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from ..dtypes import as_dtype, dtype_to_dl
 from ..errors import FormatError, InternalError
+from ..messages import describe
 from .arguments import as_array, as_int, as_sequence, as_str
 from .registration import builtin
 
@@ -50,7 +52,8 @@ __all__ = [
 Tensor = NDArray[Any]
 
 INDEX: Final = "tensor-cache.json"
-_MAX_INDEX_BYTES: Final = 256 << 20
+_MAX_INDEX_BYTES: Final = 16 << 20
+"""Of the index: 80,000 tensors.  Python's objects take 20 times the memory of such a text."""
 _MAX_RANK: Final = 64
 _CPU: Final = 1
 
@@ -72,9 +75,14 @@ def read_tensor_cache(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
 
     base = Path(folder).resolve()
     tensors: dict[str, Tensor] = {}
+    seen: set[tuple[int, int]] = set()
     for shard in _read_index(base):
         with _open_inside(base, shard.path) as file:
-            size = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            size, identity = status.st_size, (status.st_dev, status.st_ino)
+            if identity in seen:
+                raise FormatError(f"{shard.path}: the index lists this shard twice")
+            seen.add(identity)
             if size != shard.nbytes:
                 raise FormatError(f"{shard.path}: expected {shard.nbytes} bytes as the index says, "
                                   f"got {size}: damaged, or not downloaded completely")
@@ -137,8 +145,10 @@ def _parse_record(item: Any, place: str) -> _Record:
     name = _field(fields, "name", str, place)
     place = f"{place} ({name!r})"
     dims = _field(fields, "shape", list, place)
-    if len(dims) > _MAX_RANK or not all(type(dim) is int and dim >= 0 for dim in dims):
-        raise FormatError(f"{place}: expected a shape of at most {_MAX_RANK} dimensions >= 0")
+    if len(dims) > _MAX_RANK or not all(type(dim) is int and 0 <= dim < 2**63 for dim in dims):
+        raise FormatError(
+            f"{place}: expected a shape of at most {_MAX_RANK} dimensions >= 0, of 64 bits"
+        )
     try:
         dtype = as_dtype(_field(fields, "dtype", str, place))
         dtype_to_dl(dtype)
@@ -188,6 +198,8 @@ def _size(fields: dict[str, Any], name: str, place: str) -> int:
     value: int = _field(fields, name, int, place)
     if value < 0:
         raise FormatError(f"{place}: expected {name!r} to be >= 0, got {value}")
+    if value >= 2**63:
+        raise FormatError(f"{place}: expected {name!r} to be below 2**63, got {describe(value)}")
     return value
 
 
