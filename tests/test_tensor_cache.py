@@ -250,7 +250,7 @@ def test_a_shard_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: 
         ({"byteOffset": 4}, "at byte 8 overlaps the one before it, which ends at byte 12"),
         ({"byteOffset": 12}, "at byte 12 overlaps"),
         ({"byteOffset": 1 << 62}, "the shard at byte 16"),
-        ({"byteOffset": 1 << 70}, "expected 'byteOffset' to be below 2**63, got int 1180591620717411303424"),
+        ({"byteOffset": 1 << 70}, "to be below 2**63, got int 1180591620717411303424"),
         ({"nbytes": 10**4000}, "expected 'nbytes' to be below 2**63, got int of 13288 bits"),
         ({"shape": [10**4000]}, "expected a shape of at most 64 dimensions >= 0, of 64 bits"),
         ({"shape": [1 << 62] * 64}, "bytes for float32"),
@@ -275,13 +275,13 @@ def test_a_shard_that_is_listed_twice(tmp_path: Path) -> None:
     again["records"][0]["name"] = "b"
     again["dataPath"] = "./params_shard_0.bin"
     write_index(tmp_path, {"records": [*index["records"], again]})
-    with pytest.raises(FormatError, match="shard_0.bin: the index lists this shard twice"):
+    with pytest.raises(FormatError, match=r"shard_0\.bin: the index lists this shard twice"):
         load(tmp_path)
 
 
 def test_an_index_that_is_large(tmp_path: Path) -> None:
     write_index(tmp_path, '{"records": [' + "[]," * (6 << 20) + "5]}")
-    with pytest.raises(FormatError, match="tensor-cache.json: expected at most 16777216 bytes"):
+    with pytest.raises(FormatError, match=r"tensor-cache\.json: expected at most 16777216 bytes"):
         load(tmp_path)
 
 
