@@ -32,6 +32,8 @@ from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
 from tvm.script import tirx as T  # noqa: E402
 
+from . import tvm_names  # noqa: E402, F401
+
 
 @I.ir_module
 class Model:
