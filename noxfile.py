@@ -48,3 +48,28 @@ def types(session: nox.Session) -> None:
     """Check types with mypy."""
     session.install("-e", ".[dev]")
     session.run("mypy")
+
+
+TVM = {
+    "0.25": ("apache-tvm==0.25.0.post1", "apache-tvm-ffi==0.1.12"),
+    "0.26": ("apache-tvm==0.26.0",),
+    "0.27": ("apache-tvm==0.27.0.post1",),
+}
+"""What is installed for each version of TVM.  0.25 does not load with later versions of its FFI."""
+
+IN_ONE_PROCESS = (
+    "tests/test_contrib_tvm.py",
+    "tests/test_ffi_functions.py",
+    "tests/test_tvm_library.py",
+    "tests/test_vm_tvm.py",
+)
+"""Tests that import TVM, or load what it has exported."""
+
+
+@nox.session(python=PYTHONS[0])
+@nox.parametrize("version", TVM)
+def tvm(session: nox.Session, version: str) -> None:
+    """Run the tests of what relaxvm and TVM do in one process, with every version of TVM."""
+    session.install(".[dev]", *TVM[version])
+    session.run(*TESTS, *(session.posargs or IN_ONE_PROCESS))
+

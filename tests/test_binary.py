@@ -142,6 +142,12 @@ def test_the_bytes_follow_the_format_by_the_letter() -> None:
     ])  # fmt: skip
 
 
+def test_a_data_type_that_may_be_any_is_none() -> None:
+    """apache-tvm 0.25 writes one where later versions pass nothing."""
+    ex = binary.loads(stream(constants=section(i32(5) + b"\x03\0\0\0")))
+    assert ex.constants == (None,)
+
+
 def test_the_older_magic_has_no_memory_scopes() -> None:
     data = OLD + section(MAIN) + section(i32(1) + i64(7)) + CODE
     ex = binary.loads(data)

@@ -22,14 +22,11 @@ tvm_ffi = pytest.importorskip("tvm_ffi")
 
 from relaxvm.contrib.tvm.functions import ffi_function, object_of, values_of  # noqa: E402
 
+from .tvm_names import address  # noqa: E402
+
 
 def tensor(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
     return tvm.runtime.tensor(np.random.default_rng(seed).normal(size=shape).astype(dtype))
-
-
-def address(given: Any) -> int:
-    data: int = np.from_dlpack(given).ctypes.data
-    return data
 
 
 def identity(num_inputs: int = 1) -> VirtualMachine:

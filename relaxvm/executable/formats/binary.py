@@ -69,6 +69,10 @@ KERNELS_VERSION: Final = 1
 CPU: Final = (1, 0)
 """Device type and index of stored tensors."""
 
+UNKNOWN_DTYPE: Final = (3, 0, 0)
+"""Code, bits and lanes that apache-tvm 0.25 writes for a data type that may be any.  It is read as
+None, which later versions pass."""
+
 # Constant types: the type indices of TVM's FFI.
 INT: Final = 1
 FLOAT: Final = 3
@@ -363,7 +367,8 @@ def _load_constant(read: _Reader) -> Any:
     if kind == STRING:
         return read.string(read.count(1))
     if kind == DTYPE:
-        return dtype_from_stream(*read.unpack(_DTYPE))
+        dtype = read.unpack(_DTYPE)
+        return None if dtype == UNKNOWN_DTYPE else dtype_from_stream(*dtype)
     if kind == INT:
         return read.unpack(_I64)[0]
     if kind == FLOAT:
