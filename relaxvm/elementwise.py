@@ -3,7 +3,8 @@
 One row is the kernel ``relaxvm.kernel.NAME`` (`relaxvm.kernels.elementwise`, or
 `relaxvm.kernels.composite` if the row has no ufunc), the operator ``relax.NAME``
 (`relaxvm.op.elementwise`), and the rows of both in the documentation.  Its formula for loops is the
-function of the same name in `relaxvm.te.operators` or `relaxvm.tir`.
+function of the same name in `relaxvm.te.operators` or `relaxvm.tir`, unless the row says why there
+is none.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class ElementwiseFunction(NamedTuple):
         is_exact: see `relaxvm.kernels.ChainStep`.
         keeps: see `relaxvm.kernels.ChainStep`.
         alias: a second name of the kernel.
+        no_loops: why there is no formula for loops, in one sentence; empty if there is one.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ElementwiseFunction(NamedTuple):
     is_exact: bool = False
     keeps: str = ""
     alias: str = ""
+    no_loops: str = ""
 
     @property
     def arity(self) -> int:

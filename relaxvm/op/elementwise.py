@@ -94,13 +94,14 @@ def _register(
 def _register_function(name: str) -> None:
     function = FUNCTIONS[name]
     check, result = DTYPE_CHECKS[function.accepts], function.result
+    loops = Unsupported(function.no_loops) if function.no_loops else name
     if function.arity == 2:
         doc = function.doc_for("x1", "x2")
-        binary(name, check, doc, result=result, loops=name)
+        binary(name, check, doc, result=result, loops=loops)
     else:
         operand = "data" if name.startswith("nn.") else "x"
         doc = function.doc_for(operand)
-        unary(name, check, doc, result=result, operand=operand, loops=name)
+        unary(name, check, doc, result=result, operand=operand, loops=loops)
 
 
 for _name in FUNCTIONS:

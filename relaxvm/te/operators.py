@@ -379,7 +379,11 @@ def formula_named(name: str) -> Loops:
 def _scalar_function(name: str) -> Formula:
     intrinsic = INTRINSICS.get(f"tirx.{name}")
     if intrinsic is None:
-        raise ValueError(f"there is no formula {name!r} in relaxvm.te.operators or relaxvm.tir")
+        raise ValueError(
+            f"there is no formula {name!r} in relaxvm.te.operators or relaxvm.tir; an operator "
+            "without one is registered with loops=Unsupported(reason), or no_loops in its row of "
+            "relaxvm.elementwise"
+        )
     function = getattr(intrinsics, name)
     return _elementwise(function) if intrinsic.arity == 1 else _binary(name, function)
 
