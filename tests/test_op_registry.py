@@ -14,13 +14,24 @@ import relaxvm
 from relaxvm import op
 from relaxvm.compiler.vm_build import build
 from relaxvm.errors import RelaxVMWarning
-from relaxvm.ir import BlockBuilder, Call, Expr, Op, TensorType, Type, Var, op_names
+from relaxvm.ir import (
+    BlockBuilder,
+    Call,
+    Expr,
+    Op,
+    TensorType,
+    Type,
+    Var,
+    assert_structural_equal,
+    op_names,
+)
 from relaxvm.op import CONSTRUCTORS, OPERATORS
 from relaxvm.op.kinds import kind_named
 from relaxvm.op.lowering import KERNEL_PREFIX
 from relaxvm.op.registry import Operator, operator
 from relaxvm.op.rules import axis_of, need_floats
 from relaxvm.registry import GLOBAL, Signature
+from relaxvm.script import from_source
 from relaxvm.transform import LegalizeOps, register_legalize
 from relaxvm.transform.legalize_ops import _RULES
 
@@ -304,6 +315,41 @@ def test_legalized_programs_stay_the_same_object() -> None:
 
 
 # The page
+
+
+def test_names_with_dots_are_namespaces(registered: list[str]) -> None:
+    """Of operators of other packages, in Python and in scripts."""
+    registered += ["otherpkg.shrink", "otherpkg.deep.er"]
+
+    @operator("otherpkg.shrink")
+    def shrink(data: TensorType, by: float = 0.5) -> Type:
+        """data, smaller."""
+        return data
+
+    @operator("otherpkg.deep.er")
+    def er(data: TensorType) -> Type:
+        """data"""
+        return data
+
+    for name in registered:
+        relaxvm.register_func(KERNEL_PREFIX + name, lambda *args: None)
+    assert repr(OPERATORS["otherpkg.shrink"]) == "<Operator otherpkg.shrink>"
+    assert op.otherpkg.shrink is CONSTRUCTORS["otherpkg.shrink"]
+    assert op.otherpkg.deep.er is CONSTRUCTORS["otherpkg.deep.er"]
+    assert dir(op.otherpkg) == ["deep", "shrink"]
+    assert repr(op.otherpkg.deep) == "<operators otherpkg.deep.*>"
+    module = from_source(
+        "from relaxvm.script import relax as R\n"
+        "@R.function\n"
+        "def main(x: R.Tensor((3,), 'float32')) -> R.Tensor((3,), 'float32'):\n"
+        "    y = R.otherpkg.shrink(x, 2)\n"
+        "    z = R.otherpkg.deep.er(y)\n"
+        "    return z\n"
+    )
+    assert "R.otherpkg.shrink(x, by=2.0)" in str(module)
+    assert_structural_equal(from_source(str(module)), module)
+    with pytest.raises(AttributeError, match=r"no operator 'otherpkg.shrimp'; did you mean 'other"):
+        _ = op.otherpkg.shrimp
 
 
 def test_every_constructor_has_a_row() -> None:

@@ -6,6 +6,8 @@ file.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import (
     base,
     builtin,
@@ -20,7 +22,7 @@ from . import (
     statistical,
     vm,
 )
-from .registry import CONSTRUCTORS, OPERATORS, Constructor, Loops, Operator, Unsupported, offered
+from .registry import CONSTRUCTORS, OPERATORS, Loops, Operator, Unsupported, offered
 
 __all__ = [
     "CONSTRUCTORS",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Constructor:
+def __getattr__(name: str) -> Any:
     return offered("", name)
 
 

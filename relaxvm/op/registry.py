@@ -45,6 +45,7 @@ __all__ = [
     "Constructor",
     "Loops",
     "Lower",
+    "Namespace",
     "Operator",
     "Parameter",
     "Unsupported",
@@ -192,6 +193,9 @@ class Operator:
         kernel = self._kernel()
         return kernel if isinstance(kernel, Unsupported) else kernel.in_place
 
+    def __repr__(self) -> str:
+        return f"<Operator {self.name}>"
+
     @property
     def native(self) -> tuple[str, ...] | Unsupported:
         """The implementations of the kernel in C."""
@@ -326,18 +330,40 @@ def _offer(name: str, make: Constructor) -> Constructor:
     return make
 
 
-def offered(prefix: str, name: str) -> Constructor:
-    """The function that a namespace of `relaxvm.op` offers under a name.
+class Namespace:
+    """The operators whose names begin with a prefix: ``relaxvm.op.example`` has those that another
+    package has registered as "example.shrink" and so on."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return offered(self._prefix, name)
+
+    def __dir__(self) -> list[str]:
+        names = (name.removeprefix(self._prefix) for name in CONSTRUCTORS if self._has(name))
+        return sorted({name.partition(".")[0] for name in names})
+
+    def _has(self, name: str) -> bool:
+        return name.startswith(self._prefix)
+
+    def __repr__(self) -> str:
+        return f"<operators {self._prefix}*>"
+
+
+def offered(prefix: str, name: str) -> Constructor | Namespace:
+    """What a namespace of `relaxvm.op` offers under a name.
 
     Raises:
-        AttributeError: there is none.
+        AttributeError: there is no such operator or namespace.
     """
-    found = CONSTRUCTORS.get(prefix + name)
-    if found is None:
-        raise AttributeError(
-            f"there is no operator {prefix + name!r}{did_you_mean(prefix + name, CONSTRUCTORS)}"
-        )
-    return found
+    full_name = prefix + name
+    if full_name in CONSTRUCTORS:
+        return CONSTRUCTORS[full_name]
+    if any(each.startswith(f"{full_name}.") for each in CONSTRUCTORS):
+        return Namespace(f"{full_name}.")
+    hint = did_you_mean(full_name, CONSTRUCTORS)
+    raise AttributeError(f"there is no operator {full_name!r}{hint}")
 
 
 def make_call(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..registry import CONSTRUCTORS, Constructor, offered
+from typing import Any
+
+from ..registry import CONSTRUCTORS, offered
 from . import (
     activation,
     convolution,
@@ -26,7 +28,7 @@ __all__ = [
 _PREFIX = "nn."
 
 
-def __getattr__(name: str) -> Constructor:
+def __getattr__(name: str) -> Any:
     return offered(_PREFIX, name)
 
 
