@@ -26,6 +26,7 @@ RUNTIME = (
     "core._build core._isa core._vectorcall",
     "versions",
     "core",
+    "pieces",
     "_core",
     "builtins kernels",
     "verify",

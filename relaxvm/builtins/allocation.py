@@ -13,6 +13,7 @@ from ..core._storage import Storage
 from ..core.live_machines import trim_all
 from ..errors import InternalError, MissingExtraError
 from ..messages import describe
+from ..pieces.cut import copy_pieces
 from ..registry import StaticArg
 from ..values import Shape
 from .arguments import (
@@ -233,4 +234,6 @@ def to_device(x: Any, device_type: Any, device_id: Any, scope: Any = "global") -
     if kind != _CPU:
         raise InternalError(f"to_device: device type {kind}: expected {_CPU} (cpu), tensors live "
                             f"in host memory")
-    return np.array(tensor, tensor.dtype.newbyteorder("="), copy=True, order="C")
+    out = np.empty(tensor.shape, tensor.dtype.newbyteorder("="))
+    copy_pieces(out, tensor)
+    return out

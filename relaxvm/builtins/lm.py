@@ -7,6 +7,7 @@ leading axes of length 1 are allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 from ..errors import InternalError
 from ..messages import describe
+from ..pieces.cut import apply, converted, copied, copy_pieces, flat, pieces, positions, taken
+from ..pieces.order import argsort, distinct
+from ..pieces.reduce import accumulate, find_greatest, reduced
 from ..values import Shape
 from .arguments import as_array, as_float, as_int, as_sequence, as_shape
 from .registration import builtin
@@ -79,14 +83,14 @@ class AttentionKVCache:
         """Add rows at the end."""
         end = self.count + len(rows)
         self._reserve(end)
-        self._rows[self.count : end] = rows
+        copy_pieces(self._rows[self.count : end], rows)
         if self._next == self.count:
             self._next = end
         self.count = end
 
     def update(self, rows: NDArray[Any]) -> None:
         """Replace all rows in use."""
-        self._rows[: self.count] = rows
+        copy_pieces(self._rows[: self.count], rows)
 
     def override(self, rows: NDArray[Any], max_rows: int, sinks: int) -> None:
         """Write rows to the ring of the first `max_rows`; once the ring is full, the first `sinks`
@@ -95,10 +99,10 @@ class AttentionKVCache:
         wrapped = len(rows) - fit
         count = min(self.count + len(rows), max_rows)
         self._reserve(max(count, self._next + fit))
-        self._rows[self._next : self._next + fit] = rows[:fit]
+        copy_pieces(self._rows[self._next : self._next + fit], rows[:fit])
         self._next += fit
         if wrapped:
-            self._rows[sinks : sinks + wrapped] = rows[fit:]
+            copy_pieces(self._rows[sinks : sinks + wrapped], rows[fit:])
             self._next = sinks + wrapped
         self.count = count
 
@@ -119,7 +123,7 @@ class AttentionKVCache:
         while reserved < rows:
             reserved *= 2
         grown = _reserve((reserved, *self._rows.shape[1:]), self._rows.dtype)
-        grown[: self.count] = self.view()
+        copy_pieces(grown[: self.count], self.view())
         self._rows = grown
 
     def check_rows(self, rows: Any, subject: str) -> NDArray[Any]:
@@ -330,7 +334,7 @@ def _row(value: Any, subject: str) -> Floats:
     if tensor.ndim == 0 or tensor.size == 0 or tensor.size != tensor.shape[-1]:
         raise InternalError(f"{subject}: expected float32[n], n > 0, with leading dimensions of 1, "
                             f"got {describe(tensor)}")
-    return np.ascontiguousarray(tensor, np.float32).reshape(-1)
+    return flat(converted(tensor, np.float32))
 
 
 def _uniform(value: Any, subject: str) -> float:
@@ -343,9 +347,11 @@ def _uniform(value: Any, subject: str) -> float:
 def _pick(prob: Floats, top_p: float, uniform: float) -> int:
     """Return a position in descending probabilities: of the fewest that sum to `top_p`, at least
     one, choose one in proportion to its probability."""
-    total = np.cumsum(prob, dtype=np.float32)
-    kept = 1 + int(np.count_nonzero(total[:-1] < top_p))
-    shares = total[:kept] / total[kept - 1]
+    total = np.empty_like(prob)
+    accumulate(np.add, prob, total)
+    kept = 1 + sum(int(np.count_nonzero(part < top_p)) for (part,) in pieces(total[:-1]))
+    shares = total[:kept]
+    apply(np.divide, shares, shares, total[kept - 1])
     return min(int(np.searchsorted(shares, uniform, side="right")), kept - 1)
 
 
@@ -373,16 +379,29 @@ def sample_top_p_from_logits(
     heat = as_float(temperature, f"{subject}: temperature")
     mass = as_float(top_p, f"{subject}: top_p")
     uniform = _uniform(uniform_sample, subject)
-    largest = row.max()
+    largest = reduced(np.maximum, row, (-1,))[0]
     if not np.isfinite(largest):  # a NaN anywhere makes it NaN
         raise InternalError(f"{subject}: expected logits with a finite largest one, got {largest}")
     if heat < 1e-6:
-        return int(row.argmax())
-    order = np.argsort(-row, kind="stable")
-    prob = np.exp((row[order] - largest) / np.float32(heat))
+        token = np.empty(1, np.int64)
+        find_greatest(row, 0, token)
+        return int(token[0])
+    order = _descending(row)
+    prob = taken(row, order)
+    apply(np.subtract, prob, prob, largest)
+    apply(np.divide, prob, prob, np.float32(heat))
+    apply(np.exp, prob, prob)
     if not np.isfinite(prob[0]):
         raise InternalError(f"{subject}: expected a number as temperature, got {heat}")
-    return int(order[_pick(prob / prob.sum(), mass, uniform)])
+    apply(np.divide, prob, prob, reduced(np.add, prob, (-1,)))
+    return int(order[_pick(prob, mass, uniform)])
+
+
+def _descending(row: Floats) -> NDArray[np.intp]:
+    """The positions of numbers, the greatest first, those of equal ones in increasing order."""
+    negative = np.empty_like(row)
+    apply(np.negative, negative, row)
+    return argsort(negative)
 
 
 @builtin(
@@ -409,15 +428,24 @@ def sample_top_p_from_prob(prob: Any, top_p: Any, uniform_sample: Any) -> int:
     # At most 1024 / top_p tokens pass the cutoff, usually a handful: far fewer to sort.  All tokens
     # are needed only if these do not sum to top_p.
     for cutoff in (mass / 1024, 0.0) if mass < 1 else (0.0,):
-        tokens = np.flatnonzero(row >= cutoff) if cutoff else np.flatnonzero(row > 0)
-        order = tokens[np.argsort(-row[tokens], kind="stable")]
-        kept = row[order]
+        passes = np.empty(len(row), np.bool_)
+        apply(partial(_passes, cutoff), passes, row)
+        tokens = positions(passes)
+        order = taken(tokens, _descending(taken(row, tokens)))
+        kept = taken(row, order)
         if len(kept) and uniform * mass < kept[0]:
             return int(order[0])
-        if len(kept) and (not cutoff or kept.sum() >= mass):
+        if len(kept) and (not cutoff or reduced(np.add, kept, (-1,))[0] >= mass):
             return int(order[_pick(kept, mass, uniform)])
     raise InternalError(f"{subject}: expected a probability above zero, got "
                         f"{'NaNs only' if np.isnan(row).all() else 'none'}")
+
+
+def _passes(cutoff: float, prob: Floats, out: NDArray[np.bool_]) -> None:
+    if cutoff:
+        np.greater_equal(prob, cutoff, out=out)
+    else:
+        np.greater(prob, 0, out=out)
 
 
 @builtin("multinomial_from_uniform", "prob: tensor, uniform_sample: tensor", result="tensor")
@@ -439,9 +467,13 @@ def multinomial_from_uniform(prob: Any, uniform_sample: Any) -> NDArray[np.int64
     ):  # fmt: skip
         raise InternalError(f"{subject}: expected float32[b, n], n > 0, and float32[b, 1], "
                             f"got {describe(rows)} and {describe(samples)}")
-    exceeds = np.cumsum(rows, axis=1, dtype=np.float32) > samples.reshape(-1, 1)
+    total = np.empty(rows.shape, np.float32)
+    accumulate(np.add, rows.T, total.T)
+    exceeds = np.empty(rows.shape, np.bool_)
+    apply(np.greater, exceeds, total, samples.reshape(-1, 1))
     exceeds[:, -1] = True
-    tokens: NDArray[np.int64] = exceeds.argmax(axis=1).astype(np.int64).reshape(-1, 1)
+    tokens = np.empty((len(rows), 1), np.int64)
+    find_greatest(exceeds, 1, tokens)
     return tokens
 
 
@@ -453,27 +485,29 @@ def _edit(logits: Any, subject: str, change: Callable[[Floats], None]) -> None:
     tensor = _as_float32(logits, subject)
     if not tensor.flags.writeable:
         raise ValueError(f"{subject}: expected a writable tensor, got a read-only one")
-    flat = np.ascontiguousarray(tensor, np.float32).reshape(-1)
-    change(flat)
-    if not np.may_share_memory(flat, tensor):
-        tensor[...] = flat.reshape(tensor.shape)
+    elements = flat(converted(tensor, np.float32))
+    change(elements)
+    if not np.may_share_memory(elements, tensor):
+        copy_pieces(tensor, elements.reshape(tensor.shape))
 
 
 def _tokens(ids: Any, size: int, subject: str) -> NDArray[np.int32]:
     """Return token ids as a flat array after checking that all are below `size`: a copy, so that
     these are the ids that are used, whatever another thread writes meanwhile."""
-    flat = _as_int32(ids, subject)
-    if len(flat) and not 0 <= flat.min() <= flat.max() < size:
-        raise IndexError(f"{subject}: expected token ids of 0 to {size - 1}, "
-                         f"got {flat.min()} to {flat.max()}")
-    return flat
+    tokens = _as_int32(ids, subject)
+    if len(tokens):
+        least, most = (reduced(f, tokens, (-1,)).item() for f in (np.minimum, np.maximum))
+        if not 0 <= least <= most < size:
+            raise IndexError(f"{subject}: expected token ids of 0 to {size - 1}, "
+                             f"got {least} to {most}")
+    return tokens
 
 
 def _as_int32(value: Any, subject: str) -> NDArray[np.int32]:
     tensor = as_array(value, subject)
     if tensor.dtype.newbyteorder("=") != np.int32:
         raise InternalError(f"{subject}: expected int32, got {describe(tensor)}")
-    return np.array(tensor, np.int32, order="C").reshape(-1)
+    return flat(copied(converted(tensor, np.int32)))
 
 
 @builtin(
@@ -498,13 +532,14 @@ def apply_repetition_penalty(logits: Any, token_ids: Any, penalty: Any) -> None:
     if not factor > 0:
         raise ValueError(f"{subject}: expected a penalty above zero, got {factor}")
 
-    def change(flat: Floats) -> None:
-        tokens, times = np.unique(_tokens(token_ids, len(flat), subject), return_counts=True)
-        old = flat[tokens].astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            power = np.power(factor, times)
-            new = np.where(old > 0, old / power, old * power)
-            flat[tokens] = np.where(old == 0, old, new)  # 0 even if the power has overflowed
+    def change(elements: Floats) -> None:
+        found = distinct(_tokens(token_ids, len(elements), subject))
+        for tokens, times in pieces(found.values, found.counts):
+            old = elements[tokens].astype(np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                power = np.power(factor, times)
+                new = np.where(old > 0, old / power, old * power)
+                elements[tokens] = np.where(old == 0, old, new)  # 0 even if the power overflows
 
     _edit(logits, subject, change)
 
@@ -537,14 +572,17 @@ def apply_presence_and_frequency_penalty(
     frequency = as_float(frequency_penalty, f"{subject}: frequency penalty")
     freqs = _as_int32(token_freqs, f"{subject}: token frequencies")
 
-    def change(flat: Floats) -> None:
-        ids = _tokens(token_ids, len(flat), subject)
+    def change(elements: Floats) -> None:
+        ids = _tokens(token_ids, len(elements), subject)
         if len(ids) != len(freqs):
             raise InternalError(f"{subject}: expected a frequency for each of {len(ids)} tokens, "
                                 f"got {len(freqs)}")
-        tokens, place = np.unique(ids, return_inverse=True)
-        penalty = np.bincount(place, presence + frequency * freqs, len(tokens))
-        flat[tokens] = flat[tokens].astype(np.float64) - penalty
+        found = distinct(ids)
+        penalty = np.zeros(len(found.values), np.float64)
+        for place, freq in pieces(found.inverse, freqs):
+            np.add.at(penalty, place, presence + frequency * freq)
+        for tokens, less in pieces(found.values, penalty):
+            elements[tokens] = elements[tokens].astype(np.float64) - less
 
     _edit(logits, subject, change)
 
@@ -568,16 +606,24 @@ def apply_softmax_with_temperature(logits: Any, temperature: Any) -> None:
         raise ValueError(f"{subject}: expected a temperature >= 0, got {heat}")
     shape: Sequence[int] = as_array(logits, subject).shape
 
-    def change(flat: Floats) -> None:
-        if not len(flat):
+    def change(elements: Floats) -> None:
+        if not len(elements):
             return
-        rows = flat.reshape(-1, shape[-1] if shape else 1)
-        largest = rows.max(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore", over="ignore"):
-            if heat:
-                weights = np.exp((rows - largest).astype(np.float64) / heat)
-            else:
-                weights = (rows == largest).astype(np.float64)
-            rows[...] = weights / weights.sum(axis=1, keepdims=True)
+        for (rows,) in pieces(elements.reshape(-1, shape[-1] if shape else 1), row=1):
+            largest = reduced(np.maximum, rows, (-1,))
+            weights = np.empty(rows.shape, np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):
+                apply(partial(_weigh, heat), weights, rows, largest)
+                total = reduced(np.add, weights, (-1,))
+                apply(np.divide, rows, weights, total)
 
     _edit(logits, subject, change)
+
+
+def _weigh(heat: float, logits: Floats, largest: Floats, out: NDArray[np.float64]) -> None:
+    """out = the weights of logits at a temperature, if these are the largest ones."""
+    if heat:
+        np.divide(logits - largest, heat, out=out, dtype=np.float64)
+        np.exp(out, out=out)
+    else:
+        np.equal(logits, largest, out=out)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe, readable
+from ..pieces.cut import PIECE, check_time, converted, pieces, positions
+from ..pieces.order import distinct, distinct_slices, in_order_of_occurrence
 from ..values import Shape
 from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
 from .call import value_text
@@ -119,7 +121,12 @@ def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
     """
     if not isinstance(shape, Shape):
         raise TypeError(f"shape_to_tensor: expected a shape, got {describe(shape)}")
-    return np.array(shape, np.int64)
+    out = np.empty(len(shape), np.int64)
+    for start in range(0, len(shape), PIECE):
+        if start:
+            check_time()
+        out[start : start + PIECE] = tuple.__getitem__(shape, slice(start, start + PIECE))
+    return out
 
 
 @builtin("nonzero", "x: tensor", result="tensor", prefix=RUN_PREFIX)
@@ -130,10 +137,19 @@ def nonzero(x: Any) -> NDArray[np.int64]:
     Raises:
         TypeError: not a tensor.
     """
-    # numpy counts the elements before it collects their positions.  It gets elements of its own
+    tensor = np.atleast_1d(as_array(x, "nonzero"))
+    # The elements are counted before their positions are collected.  Both use elements of their own
     # that are 0 or 1, whatever bytes another thread writes meanwhile.
-    flags = np.atleast_1d(as_array(x, "nonzero")).astype(np.bool_).view(np.uint8) != 0
-    return np.stack(flags.nonzero())
+    flags = np.empty(tensor.shape, np.bool_)
+    for written, read in pieces(flags, tensor):
+        np.not_equal(read.astype(np.bool_).view(np.uint8), 0, out=written)
+    if flags.size <= PIECE:
+        return np.stack(flags.nonzero())
+    places = positions(flags.reshape(-1))
+    out = np.empty((tensor.ndim, len(places)), np.int64)
+    for at, written in pieces(places, out.T):
+        written.T[...] = np.unravel_index(at, tensor.shape)
+    return out
 
 
 @builtin(
@@ -164,13 +180,15 @@ def unique(
     tensor = as_array(x, "unique")
     flags = [as_int(f, "unique") for f in (return_index, return_inverse, return_counts)]
     axis = None if axis is None else as_int(axis, "unique: axis")
-    values, index, inverse, counts = np.unique(tensor, True, True, True, axis)
+    # The data types of ml_dtypes have no place for NaN in their order.
+    keys = converted(tensor, np.float32) if tensor.dtype.kind == "V" else tensor
+    found = distinct(keys) if axis is None else distinct_slices(np.moveaxis(keys, axis, 0))
     if not as_int(is_sorted, "unique: sorted"):
-        order = np.argsort(index)
-        values, index, counts = np.take(values, order, axis), index[order], counts[order]
-        inverse = np.argsort(order)[inverse]
-    parts = zip((index, inverse.reshape(-1), counts), flags, strict=True)
-    wanted = [part for part, flag in parts if flag]
+        found = in_order_of_occurrence(found)
+    values = converted(found.values, tensor.dtype)
+    if axis is not None:
+        values = np.moveaxis(values, 0, axis)
+    wanted = [part for part, flag in zip(found[1:], flags, strict=True) if flag]
     return (values, *wanted) if wanted else values
 
 

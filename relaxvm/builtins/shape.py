@@ -30,6 +30,7 @@ from ..errors import InternalError
 from ..executable import shape_program
 from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
 from ..messages import describe
+from ..pieces.cut import PIECE, copied, pieces
 from ..registry import StaticArg
 from ..values import Shape
 from .arguments import (
@@ -451,7 +452,7 @@ def compute_shape(heap: Any, program: Any) -> None:
         raise InternalError(f"compute_shape: program: {fault}")
     charge_objects(_INT_BYTES * len(cells))
     try:
-        changed = shape_program.evaluate(words, cells.tolist())
+        changed = shape_program.evaluate(words, _ints(cells))
     except (IndexError, OverflowError, ZeroDivisionError) as error:
         raise type(error)(f"compute_shape: {error}") from None
     for slot, value in changed.items():
@@ -484,7 +485,14 @@ def tensor_to_shape(x: Any) -> Shape:
         raise InternalError(f"tensor_to_shape: expected int16[n], int32[n] or int64[n], "
                             f"got {describe(tensor)}")
     charge_objects(2 * _INT_BYTES * len(tensor))
-    return Shape(tensor.tolist())
+    return tuple.__new__(Shape, _ints(tensor))  # without checks: no int has more than 64 bits
+
+
+def _ints(vector: NDArray[Any]) -> list[int]:
+    found: list[int] = []
+    for (part,) in pieces(vector):
+        found += part.tolist()
+    return found
 
 
 @builtin("reshape", "x: tensor, shape: shape|tuple", result="tensor")
@@ -505,5 +513,17 @@ def reshape(x: Any, shape: Any) -> NDArray[Any]:
         raise ValueError(f"reshape: expected at most {tensor.size} elements of {describe(tensor)}, "
                          f"got {describe(dims)}")
     if size < tensor.size:
-        tensor = tensor.reshape(-1)[:size]
-    return tensor.reshape(dims)
+        tensor = _reshaped(tensor, (-1,))[:size]
+    return _reshaped(tensor, dims)
+
+
+def _reshaped(tensor: NDArray[Any], dims: tuple[int, ...]) -> NDArray[Any]:
+    """A view if numpy can express it, else a copy."""
+    if tensor.size <= PIECE or tensor.flags.c_contiguous:
+        return tensor.reshape(dims)
+    try:
+        return tensor.reshape(dims, copy=False)
+    except ValueError:  # there is no view
+        return copied(tensor).reshape(dims)
+    except TypeError:  # numpy before 2.1, which does not tell
+        return tensor.reshape(dims)

@@ -14,4 +14,4 @@ cdef extern from "_clock.h":
 ctypedef Watch* (*watch_getter)() noexcept
 
 cdef void set_watch_getter(watch_getter getter) noexcept
-cdef int look(int64_t at_least) except -1
+cdef int look() except -1

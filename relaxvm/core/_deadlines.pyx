@@ -27,8 +27,8 @@ cdef void set_watch_getter(watch_getter getter) noexcept:
     _innermost_watch = getter
 
 
-cdef int look(int64_t at_least) except -1:
-    """Handle signals, and raise if a run of this thread is to end within `at_least` ns."""
+cdef int look() except -1:
+    """Handle signals, and raise if a run of this thread is to end."""
     cdef Watch* watch
     cdef int64_t now = 0
     PyErr_CheckSignals()
@@ -39,33 +39,22 @@ cdef int look(int64_t at_least) except -1:
         if watch.deadline != INT64_MAX:
             if now == 0:
                 now = rvm_clock_ns()
-            if watch.deadline - now < at_least:
-                _fail(watch, at_least if watch.deadline > now else 0)
+            if watch.deadline < now:
+                raise LimitError(
+                    f"the run took longer than {watch.wall_ns / 1e9:g} s (limit wall_time)",
+                    "wall_time")
         watch = watch.outer
     return 0
 
 
-cdef int _fail(Watch* watch, int64_t at_least) except -1:
-    cdef object limit = f"{watch.wall_ns / 1e9:g} s"
-    if at_least:
-        raise LimitError(
-            f"the run would take longer than {limit}: its next step takes at least "
-            f"{at_least / 1e9:.2g} s (limit wall_time)", "wall_time")
-    raise LimitError(f"the run took longer than {limit} (limit wall_time)", "wall_time")
-
-
-def check_time(double at_least=0.0):
+def check_time():
     """Handle signals, and end the run of this thread if it was cancelled or its time is over.
 
     Kernels call it between pieces of their work, which take less than 50 ms.
 
-    Args:
-        at_least: seconds that the next piece surely takes, if it cannot be interrupted.  The run
-            ends now if it has less than that left.
-
     Raises:
-        LimitError: less than `at_least` is left of ``Limits.wall_time``.
+        LimitError: the time of ``Limits.wall_time`` is over.
         CancelledError: the run was cancelled.
         BaseException: what a handler of a signal raises.
     """
-    look(<int64_t>(min(at_least, 1e9) * 1e9))
+    look()

@@ -378,7 +378,7 @@ cdef class FusedPlan:
             start = end
             if start == elements:
                 return True
-            look(0)
+            look()
 
     cdef int _report(self, int status, const int* statuses) except -1:
         """Report what `_blocks` returned."""

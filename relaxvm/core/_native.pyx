@@ -48,7 +48,7 @@ cdef extern from "_native_impl.h":
         int said
 
     const RvmHost rvm_host
-    int (*rvm_look)(int64_t) except -1
+    int (*rvm_look)() except -1
     PyObject* rvm_argument(PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t) noexcept
     bint rvm_is_written(const rvm_kernel*, Py_ssize_t, Py_ssize_t) noexcept
     bint rvm_is_exposed(const rvm_kernel*, const PyObject*, PyObject* const*,

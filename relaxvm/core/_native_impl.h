@@ -172,14 +172,14 @@ static void rvm_set_raised(void) {
 }
 
 /* Looks at signals, and at the limits of the run: -1 with an exception where the call is to end. */
-static int (*rvm_look)(int64_t at_least);
+static int (*rvm_look)(void);
 
 static int rvm_check_interrupted(void) {
     rvm_call *call = rvm_current_call;
     if (call == NULL) return 0;
     if (!(call->said & (RVM_INTERRUPTED | RVM_RAISED))) {
         PyGILState_STATE state = PyGILState_Ensure();
-        if (rvm_look(0) != 0) call->said |= RVM_INTERRUPTED;
+        if (rvm_look() != 0) call->said |= RVM_INTERRUPTED;
         PyGILState_Release(state);
     }
     return (call->said & (RVM_INTERRUPTED | RVM_RAISED)) != 0;

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._pieces import copy_pieces
+from ..pieces.cut import copied, copy_pieces
 from .checks import FLOAT32, FLOAT64, Dims
 
 __all__ = [
@@ -49,7 +49,7 @@ def at_end(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
 def copy_if_overlapping(operand: Any, out: NDArray[Any]) -> Any:
     """An operand that writing to `out` does not change: itself, or a copy where the two may
     overlap.  For numpy functions that do not take care of this themselves."""
-    return operand.copy() if np.may_share_memory(operand, out) else operand
+    return copied(operand) if np.may_share_memory(operand, out) else operand
 
 
 def copy_if_overlapping_differently(x: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
@@ -61,7 +61,7 @@ def copy_if_overlapping_differently(x: NDArray[Any], out: NDArray[Any]) -> NDArr
         start, begin = (each.__array_interface__["data"][0] for each in (x, out))
         if start == begin:
             return x
-    return x.copy()
+    return copied(x)
 
 
 def assign(out: NDArray[Any], x: NDArray[Any]) -> None:

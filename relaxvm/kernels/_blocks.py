@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pieces.cut import PIECE, apply, check_time, copy_pieces, pieces
 from ._arrays import copy_if_overlapping_differently
-from ._pieces import PIECE, check_time, pieces
 from .checks import native
 
 __all__ = [
@@ -111,8 +111,7 @@ def piecewise(function: Callable[..., Any], out: NDArray[Any], *inputs: Any) -> 
     whole = [
         copy_if_overlapping_differently(np.broadcast_to(x, out.shape), out) for x in inputs
     ]
-    for written, *read in pieces(out, *whole):
-        function(*read, out=written)
+    apply(function, out, *whole)
 
 
 def by_rows(
@@ -139,6 +138,7 @@ def by_rows(
         if out.dtype == x.dtype == dtype:
             step(out_rows, x_rows, *weight_rows)
         else:
-            work = x_rows.astype(dtype)
+            work = np.empty(x_rows.shape, dtype)
+            copy_pieces(work, x_rows)
             step(work, work, *weight_rows)
-            np.copyto(out_rows, work, casting="same_kind")
+            copy_pieces(out_rows, work)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pieces.cut import apply, check_time, converted
 from ._multiply import products_at_once
-from ._pieces import check_time
 from .checks import WrongValue
 
 __all__ = ["contract"]
@@ -139,7 +139,7 @@ def _step(
 ) -> None:
     """Contract operands, all at once."""
     terms = [term for term, _ in operands]
-    tensors = [x.astype(out.dtype, copy=False) for _, x in operands]
+    tensors = [converted(x, out.dtype) for _, x in operands]
     letters = _letters(terms)
     texts = ["".join(letters[label] for label in term) for term in terms]
     text = f"{','.join(texts)}->{''.join(letters[label] for label in target)}"
@@ -186,6 +186,6 @@ def _cut(
         elif i:
             more = np.empty_like(out)
             _cut(text, terms, parts, target, more, most)
-            np.add(out, more, out=out)
+            apply(np.add, out, out, more)
         else:
             _cut(text, terms, parts, target, out, most)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._pieces import check_time
+from ..pieces.cut import check_time, converted, copied
 
 __all__ = ["multiply", "products_at_once"]
 
@@ -74,14 +74,17 @@ def _is_matrix_of_blas(x: NDArray[Any]) -> bool:
 
 
 def _apart(x: NDArray[Any], out: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    converted = x.astype(dtype, copy=False)
-    return x.copy() if converted is x and np.may_share_memory(x, out) else converted
+    wide = converted(x, dtype)
+    return copied(x) if wide is x and np.may_share_memory(x, out) else wide
 
 
 def _cut(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], most: int) -> None:
     work = out.size * left.shape[-1]
-    if work <= most or out.size <= 1:
+    if work <= most:
         np.matmul(left, right, out=out)
+        return
+    if out.size == 1:
+        _cut_sum(left, right, out, most)
         return
     axis = 0
     if out.ndim == 2 or out.shape[0] == 1:
@@ -99,3 +102,15 @@ def _cut(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], most: int) 
             out[at],
             most,
         )
+
+
+def _cut_sum(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], most: int) -> None:
+    """A single element: the sum of the products of parts."""
+    part = np.empty_like(out)
+    for start in range(0, left.shape[-1], most):
+        columns = slice(start, start + most)
+        if start:
+            check_time()
+        np.matmul(left[..., columns], right[..., columns, :], out=part if start else out)
+        if start:
+            np.add(out, part, out=out)

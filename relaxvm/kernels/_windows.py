@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ._pieces import PIECE, check_time, pieces
+from ..pieces.cut import PIECE, check_time, pieces
 from .checks import Dims, WrongValue
 
 __all__ = ["Windows", "taps"]

@@ -9,11 +9,11 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces.cut import PIECE, check_time, converted, copy_pieces
 from ._arrays import copy_if_overlapping
 from ._blocks import row_blocks
 from ._kernel import kernel
 from ._multiply import multiply
-from ._pieces import PIECE, check_time, copy_pieces
 from ._windows import Windows, taps
 from .checks import Dims, WrongValue, check_out, native, result_dtype, working_dtype
 from .kinds import Out, Tensor, an_int, ints
@@ -108,7 +108,7 @@ def _convolve(
         return
     x, weight = copy_if_overlapping(x, out), copy_if_overlapping(weight, out)
     dtype = working_dtype(native(out.dtype)) or native(out.dtype)
-    weight = weight.astype(dtype, copy=False)
+    weight = converted(weight, dtype)
     convolve: _Depthwise | _Columns
     if weight.shape[:2] == (groups, 1):
         convolve = _Depthwise(weight, windows)

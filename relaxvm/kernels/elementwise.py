@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ..elementwise import FUNCTIONS, ElementwiseFunction
 from ..messages import describe
+from ..pieces.cut import pieces
 from ..support import Unsupported
 from ._arrays import assign, copy_if_overlapping, share_float_type
 from ._blocks import blockwise, piecewise
 from ._kernel import ChainStep, kernel
-from ._pieces import pieces
 from .checks import WrongType, WrongValue, broadcast, check_out, native, result_dtype
 from .fused import run_chain
 from .kinds import Bools, Operand, Out, OutLike, Tensor, operand_like, passed, taken_by
@@ -37,7 +37,8 @@ def _register_unary(function: ElementwiseFunction) -> None:
             if keeps_dtype or out.flags.c_contiguous:
                 piecewise(ufunc, out, x)
             else:  # numpy 2.4 writes the wrong bools of isnan and the like where there are gaps
-                assign(out, ufunc(x))
+                for written, read in pieces(out, copy_if_overlapping(x, out)):
+                    np.copyto(written, ufunc(read))
 
     def at_once(general: Callable[..., None]) -> Callable[..., None]:
         def run(*args: Any, **keywords: Any) -> None:

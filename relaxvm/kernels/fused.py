@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..core._fused import FusedKernel, FusedPlan, find_loop, has_cast, mode_of, run_plan
 from ..dtypes import as_dtype
 from ..messages import describe
+from ..pieces.cut import copy_pieces
 from ..registry import GLOBAL, StaticArg
 from ._kernel import PREFIX, ChainStep, kernel, record_of, ufunc_of
 from .checks import Dims, as_operand, broadcast, check_out, named, native, result_dtype
@@ -310,7 +311,7 @@ def _run_apart(program: Fused, inputs: Sequence[NDArray[Any]], outs: Sequence[An
         for index, out in zip(program.results, outs, strict=True):
             check_out(out, results[index].dtype, results[index].shape)
     for index, out in zip(program.results, outs, strict=True):
-        np.copyto(out, results[index])
+        copy_pieces(out, results[index])
 
 
 def _value(operand: Operand, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

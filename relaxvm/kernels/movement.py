@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces.cut import PIECE, apply, check_time, converted, copy_pieces, flat, pieces
+from ..pieces.reduce import reduced
 from ..registry import KERNEL_PREFIX
 from ..support import Unsupported
 from ._arrays import assign, copy_if_overlapping
 from ._blocks import BLOCK
 from ._kernel import ChainStep, kernel
-from ._pieces import PIECE, check_time, copy_pieces
 from .checks import (
     Dims,
     WrongType,
@@ -131,7 +132,7 @@ def reshape(x: Tensor, out: Out) -> None:
     if out.flags.c_contiguous:
         assign(out.reshape(x.shape), x)
     else:
-        assign(out, x.reshape(out.shape))
+        assign(out, flat(x).reshape(out.shape))
 
 
 @kernel("permute_dims")
@@ -176,25 +177,35 @@ def take(
         return
     length = x.shape[axis]
     # A copy: what is checked is what is used, whatever another thread writes meanwhile.
-    indices = indices.astype(np.int64) if indices.dtype != np.uint64 else indices.copy()
-    least, greatest = int(indices.min()), int(indices.max())
+    given = indices
+    indices = np.empty(given.shape, np.uint64 if given.dtype == np.uint64 else np.int64)
+    copy_pieces(indices, given)
+    every = tuple(range(-indices.ndim, 0))
+    least, greatest = (
+        reduced(ufunc, indices, every).item() for ufunc in (np.minimum, np.maximum)
+    )
     is_inside = 0 <= least and greatest < length
     if not is_inside and (mode_ == "fast" or (length == 0 and mode_ != "nan")):
         raise IndexError(
             f"take: indices: expected 0 <= index < {length}, got {least if least < 0 else greatest}"
         )
     if mode_ == "nan" and not is_inside:
-        is_outside = (indices < 0) | (indices >= length)
+        is_outside = np.empty(indices.shape, np.bool_)
+        for written, at in pieces(is_outside, indices):
+            written[...] = (at < 0) | (at >= length)
     if length:
         # Not by numpy's modes: "wrap" subtracts the length until an index is inside, which may
         # never end, and "raise" writes the result to a temporary array first.
+        number = indices.dtype.type
         if mode_ == "wrap":
-            np.remainder(indices, length, out=indices)
+            apply(np.remainder, indices, indices, number(length))
         elif not is_inside:
-            np.clip(indices, 0, length - 1, out=indices)
-        _take_pieces(x, indices.astype(np.intp, copy=False), axis, out)
+            apply(np.clip, indices, indices, number(0), number(length - 1))
+        _take_pieces(x, converted(indices, np.intp), axis, out)
     if mode_ == "nan" and not is_inside:
-        out[(slice(None),) * axis + (is_outside,)] = np.nan
+        results = np.moveaxis(out, range(axis, axis + indices.ndim), range(indices.ndim))
+        for written, where in pieces(results, is_outside, row=x.ndim - 1):
+            written[where] = np.nan
 
 
 def _take_pieces(

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces.cut import PIECE, apply, check_time, converted, copy_pieces
+from ..pieces.reduce import reduced
 from ._arrays import assign, at_end, copy_if_overlapping
 from ._blocks import by_rows, row_blocks
 from ._kernel import kernel
 from ._multiply import multiply
-from ._pieces import check_time, copy_pieces
 from .checks import Dims, WrongValue, check_out, native, working_dtype
 from .kinds import (
     Axes,
@@ -47,16 +48,16 @@ def log_softmax(x: Floats, axis: Axis, out: OutLike) -> None:
 
 
 def _softmax(out: NDArray[Any], x: NDArray[Any]) -> None:
-    np.subtract(x, x.max(-1, keepdims=True), out=out)
-    check_time()
-    np.exp(out, out=out)
-    check_time()
-    out /= out.sum(-1, keepdims=True)
+    apply(np.subtract, out, x, reduced(np.maximum, x, (-1,)))
+    apply(np.exp, out, out)
+    apply(np.divide, out, out, reduced(np.add, out, (-1,)))
 
 
 def _log_softmax(out: NDArray[Any], x: NDArray[Any]) -> None:
-    np.subtract(x, x.max(-1, keepdims=True), out=out)
-    out -= np.log(np.exp(out).sum(-1, keepdims=True))
+    apply(np.subtract, out, x, reduced(np.maximum, x, (-1,)))
+    powers = np.empty_like(out)
+    apply(np.exp, powers, out)
+    apply(np.subtract, out, out, np.log(reduced(np.add, powers, (-1,))))
 
 
 def _working(x: NDArray[Any]) -> np.dtype[Any]:
@@ -84,8 +85,8 @@ def layer_norm(
     """out = (x - mean) / sqrt(variance + epsilon) over axes, * gamma if scale, + beta if center.
     gamma and beta have the shape of those axes; all are floats of one data type."""
     working = _working(x)
-    factor = copy_if_overlapping(gamma, out).astype(working, copy=False) if scale else None
-    offset = copy_if_overlapping(beta, out).astype(working, copy=False) if center else None
+    factor = converted(copy_if_overlapping(gamma, out), working) if scale else None
+    offset = converted(copy_if_overlapping(beta, out), working) if center else None
     step = partial(_standardize, factor=factor, offset=offset, count=len(axes), epsilon=epsilon)
     _over(step, axes, x, out)
 
@@ -96,12 +97,12 @@ def _standardize(
     """out = (x - mean) / sqrt(variance + epsilon) over the last axes, `count` of them, * factor
     and + offset unless these are None."""
     last = tuple(range(-count, 0))
-    np.subtract(x, _mean(x, last), out=out)
+    apply(np.subtract, out, x, _mean(x, last))
     _normalize(out, out, last, epsilon)
     if factor is not None:
-        np.multiply(out, factor, out=out)
+        apply(np.multiply, out, out, factor)
     if offset is not None:
-        np.add(out, offset, out=out)
+        apply(np.add, out, out, offset)
 
 
 @kernel("nn.rms_norm")
@@ -109,27 +110,29 @@ def rms_norm(x: Floats, weight: OverAxes, axes: Axes, epsilon: Float, out: OutLi
     """out = x / sqrt(the mean of x * x over axes + epsilon) * weight.  weight has the shape of
     those axes; both are floats of one data type."""
     last = tuple(range(-len(axes), 0))
-    factor = copy_if_overlapping(weight, out).astype(_working(x), copy=False)
+    factor = converted(copy_if_overlapping(weight, out), _working(x))
 
     def step(out: NDArray[Any], x: NDArray[Any]) -> None:
         _normalize(out, x, last, epsilon)
-        np.multiply(out, factor, out=out)
+        apply(np.multiply, out, out, factor)
 
     _over(step, axes, x, out)
 
 
 def _normalize(out: NDArray[Any], x: NDArray[Any], axes: Dims, epsilon: float) -> None:
     """out = x / sqrt(the mean of x * x over axes + epsilon); `out` may be `x`."""
-    square = _mean(np.square(x), axes)
-    square += epsilon
-    np.sqrt(square, out=square)
-    np.divide(x, square, out=out)
+    squares = np.empty_like(x)
+    apply(np.square, squares, x)
+    deviation = _mean(squares, axes)
+    deviation += epsilon
+    np.sqrt(deviation, out=deviation)
+    apply(np.divide, out, x, deviation)
 
 
 def _mean(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
     """The mean over axes, which keep length 1.  For small tensors, `x.mean` would take most of the
     time of a kernel."""
-    total = np.asarray(np.add.reduce(x, axes, keepdims=True))
+    total = reduced(np.add, x, axes)
     total /= math.prod([x.shape[axis] for axis in axes])
     return total
 
@@ -168,8 +171,8 @@ def batch_norm(
     offset = offset.astype(working).reshape(along)
 
     def step(out: NDArray[Any], x: NDArray[Any]) -> None:
-        np.multiply(x, factor, out=out)
-        np.add(out, offset, out=out)
+        apply(np.multiply, out, x, factor)
+        apply(np.add, out, out, offset)
 
     by_rows(step, out, x, dtype=working, row=x.ndim - axis)
 
@@ -208,7 +211,7 @@ def group_norm(
         return at_end(each.reshape(shape), over)
 
     def for_elements(vector: NDArray[Any]) -> NDArray[Any]:
-        vector = copy_if_overlapping(vector, out).astype(_working(x), copy=False)
+        vector = converted(copy_if_overlapping(vector, out), _working(x))
         return grouped(np.broadcast_to(vector.reshape(-1, *[1] * len(after)), x.shape))
 
     if x.size:
@@ -297,7 +300,7 @@ def attention(
     step = max(1, _SCORES // max(1, heads * keys))
     working = _working(query)
     for i in range(batch):
-        q, k, v = (tensor[i].astype(working, copy=False) for tensor in by_head)
+        q, k, v = (converted(tensor[i], working) for tensor in by_head)
         written = np.swapaxes(out[i], 0, 1)
         for start in range(0, queries, step):
             rows = slice(start, min(start + step, queries))
@@ -305,19 +308,22 @@ def attention(
                 check_time()
             scores = np.empty((heads, rows.stop - rows.start, keys), working)
             multiply(q[:, rows], np.swapaxes(k, 1, 2), scores)
-            scores *= factor
+            apply(np.multiply, scores, scores, working.type(factor))
             if bias is not None:
-                scores += bias[i, :, rows]
+                apply(np.add, scores, scores, bias[i, :, rows])
             if hidden is not None:
                 ends = np.arange(rows.start, rows.stop)[:, None] + hidden
-                np.copyto(scores, -np.inf, where=np.arange(keys) > ends)
+                for first in range(0, keys, PIECE):
+                    last = min(first + PIECE, keys)
+                    later = np.arange(first, last) > ends
+                    np.copyto(scores[..., first:last], -np.inf, where=later)
             _weigh(scores)
             if written.dtype == working:
                 multiply(scores, v, written[:, rows])
             else:
                 weighed = np.empty((*scores.shape[:2], v.shape[2]), working)
                 multiply(scores, v, weighed)
-                np.copyto(written[:, rows], weighed, casting="same_kind")
+                copy_pieces(written[:, rows], weighed)
 
 
 def _default_scale(width: int) -> float:
@@ -336,10 +342,10 @@ def _broadcast_bias(bias: NDArray[Any], shape: Dims, out: NDArray[Any]) -> NDArr
 
 def _weigh(scores: NDArray[Any]) -> None:
     """Softmax in place; a row of -infinity becomes zeros."""
-    peak = scores.max(-1, keepdims=True)
+    peak = reduced(np.maximum, scores, (-1,))
     np.copyto(peak, 0, where=peak == -np.inf)
-    scores -= peak
-    np.exp(scores, out=scores)
-    total = scores.sum(-1, keepdims=True)
+    apply(np.subtract, scores, scores, peak)
+    apply(np.exp, scores, scores)
+    total = reduced(np.add, scores, (-1,))
     np.copyto(total, 1, where=total == 0)
-    scores /= total
+    apply(np.divide, scores, scores, total)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces.cut import PIECE, apply, check_time, copy_pieces
 from ._arrays import copy_if_overlapping
-from ._blocks import piecewise, row_blocks
+from ._blocks import row_blocks
 from ._kernel import kernel
-from ._pieces import copy_pieces
 from ._windows import Windows, taps
 from .checks import Dims, WrongValue, check_out, native, working_dtype
 from .kinds import Flag, Floats, Out, ints, taken_by
@@ -62,13 +62,28 @@ def avg_pool2d(
     windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
     check_out(out, x.dtype, (*x.shape[:2], *windows.count))
     working = working_dtype(native(x.dtype))
-    counts = _counts(windows, x.shape[2:], count_include_pad).astype(working)
+    height, width = (
+        windows.taps_inside(axis, length, padded=bool(count_include_pad))
+        for axis, length in enumerate(x.shape[2:])
+    )
+
+    def counts(rows: slice) -> NDArray[Any]:
+        """How many elements each window of some rows has, at least 1."""
+        return np.maximum(np.multiply.outer(height[rows], width), 1).astype(working)
+
+    step = max(1, PIECE // max(1, len(width)))
+    parts = [slice(start, start + step) for start in range(0, len(height), step)]
+    whole = counts(parts[0]) if len(parts) == 1 else None
     for images, written in row_blocks(copy_if_overlapping(x, out), out, row=2):
         total = written if written.dtype == working else np.empty(written.shape, working)
         copy_pieces(total, 0)
         for _, _, elements, results in taps(windows, images, total):
             np.add(results, elements, out=results)
-        piecewise(np.divide, total, total, counts)
+        for rows in parts:
+            part = total[..., rows, :]
+            apply(np.divide, part, part, counts(rows) if whole is None else whole)
+            if whole is None:
+                check_time()
         if total is not written:
             copy_pieces(written, total)
 
@@ -88,10 +103,3 @@ def _least(dtype: np.dtype[Any]) -> Any:
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
 
-
-def _counts(windows: Windows, image: tuple[int, ...], include: bool) -> NDArray[Any]:
-    """How many elements each window has, with or without those of the padding, at least 1."""
-    height, width = (
-        windows.taps_inside(axis, length, padded=include) for axis, length in enumerate(image)
-    )
-    return np.maximum(np.multiply.outer(height, width), 1)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces.cut import converted, copy_pieces
 from ._arrays import copy_if_overlapping, share_float_type
 from ._blocks import piecewise
 from ._contraction import contract
@@ -161,8 +162,8 @@ def _narrow_matmul(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -
     """A product computed in float32: numpy has no BLAS, and for some no loop, for narrower
     floats."""
     product = np.empty(out.shape, np.float32)
-    multiply(left.astype(np.float32), right.astype(np.float32), product)
-    np.copyto(out, product, casting="same_kind")
+    multiply(converted(left, np.float32), converted(right, np.float32), product)
+    copy_pieces(out, product)
 
 
 @kernel("einsum")

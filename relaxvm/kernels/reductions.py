@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces import reduce as cut
+from ..pieces.cut import PIECE, copy_pieces, flat
 from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
-from ._blocks import piecewise
 from ._kernel import kernel
-from ._pieces import PIECE, check_time, copy_pieces
 from .checks import Dims, WrongType, check_out, native
 from .kinds import Axis, Flag, Out, axes_or_all, taken_by
 
 __all__: list[str] = []
-
-_ADD: Final[Any] = np.add  # numpy's stubs want a literal `keepdims`
-_MULTIPLY: Final[Any] = np.multiply
-_MAXIMUM: Final[Any] = np.maximum
-_MINIMUM: Final[Any] = np.minimum
 
 Reduced: TypeAlias = Annotated[int, axes_or_all()]
 Added: TypeAlias = Annotated[NDArray[Any], taken_by(np.add, "accumulator")]
@@ -36,38 +32,40 @@ def sum_(x: Added, *axes: Reduced, out: Out) -> None:
     """out = the sum of x over axes: a Shape of them, or ints; None, or none at all, means all axes.
     out has x's data type, and x's shape with the axes removed, or kept with length 1.  Floats
     narrower than 32 bits are added in float32; the sum of bools is true if one of them is."""
-    _total(_ADD, x, axes, out)
+    _total(np.add, x, axes, out)
 
 
 @kernel("prod")
 def prod(x: Multiplied, *axes: Reduced, out: Out) -> None:
     """out = the product of x over axes; otherwise as `sum`.  The product of bools is true if all
     of them are."""
-    _total(_MULTIPLY, x, axes, out)
+    _total(np.multiply, x, axes, out)
 
 
 @kernel("mean")
 def mean(x: Divided, *axes: Reduced, out: Out) -> None:
     """out = the mean of x, of floats, over axes; otherwise as `sum`.  The mean of nothing is
     NaN."""
-    keep = _keeps_axes(x, axes, out)
+    result = _with_axes(x, axes, out)
     if _is_narrow(x.dtype):
-        np.copyto(out, np.mean(x, axes, np.float32, keepdims=keep), casting="same_kind")
+        wide = np.empty(result.shape, np.float32)
+        cut.mean(x, axes, wide, np.float32)
+        copy_pieces(result, wide)
     else:
-        np.mean(x, axes, out=out, keepdims=keep)
+        cut.mean(x, axes, result)
 
 
 @kernel("max")
 def max_(x: Greatest, *axes: Reduced, out: Out) -> None:
     """out = the greatest element of x over axes, NaN if there is one; otherwise as `sum`.
     ValueError if there are no elements."""
-    _MAXIMUM.reduce(x, axes, None, out, keepdims=_keeps_axes(x, axes, out))
+    cut.reduce(np.maximum, x, axes, _with_axes(x, axes, out))
 
 
 @kernel("min")
 def min_(x: Least, *axes: Reduced, out: Out) -> None:
     """out = the least element of x over axes; otherwise as `max`."""
-    _MINIMUM.reduce(x, axes, None, out, keepdims=_keeps_axes(x, axes, out))
+    cut.reduce(np.minimum, x, axes, _with_axes(x, axes, out))
 
 
 @kernel("argmax")
@@ -75,37 +73,49 @@ def argmax(x: Ordered, axis: Axis | None, out: Out) -> None:
     """out = the index of the greatest element of x along an axis: the first such, or the first NaN.
     With None, x is flattened first.  out: int64 tensor, x's shape with the axis removed,
     or kept with length 1.  ValueError if there are no elements."""
-    _arg_reduce(np.argmax, x, axis, out)
+    _arg_reduce(cut.find_greatest, x, axis, out)
 
 
 @kernel("argmin")
 def argmin(x: Ordered, axis: Axis | None, out: Out) -> None:
     """out = the index of the least element of x along an axis; otherwise as `argmax`."""
-    _arg_reduce(np.argmin, x, axis, out)
+    _arg_reduce(cut.find_least, x, axis, out)
 
 
-def _keeps_axes(
+def _with_axes(
     x: NDArray[Any], axes: Dims, out: NDArray[Any], dtype: np.dtype[Any] | None = None
-) -> bool:
-    """Check `out`; return whether it keeps the axes, with length 1."""
+) -> NDArray[Any]:
+    """Check `out`; return it with the axes kept, with length 1."""
     dropped = tuple([dim for i, dim in enumerate(x.shape) if i not in axes])
     kept = tuple([1 if i in axes else dim for i, dim in enumerate(x.shape)])
     check_out(out, native(x.dtype) if dtype is None else dtype, dropped, kept)
-    return out.ndim == x.ndim
+    if out.ndim == x.ndim:
+        return out
+    return out[tuple([None if i in axes else slice(None) for i in range(x.ndim)])]
 
 
 def _total(ufunc: Any, x: NDArray[Any], axes: Dims, out: NDArray[Any]) -> None:
-    keep = _keeps_axes(x, axes, out)
+    result = _with_axes(x, axes, out)
     if _is_narrow(x.dtype):
-        np.copyto(out, ufunc.reduce(x, axes, np.float32, keepdims=keep), casting="same_kind")
+        wide = np.empty(result.shape, np.float32)
+        cut.reduce(ufunc, x, axes, wide, np.float32)
+        copy_pieces(result, wide)
     else:
-        ufunc.reduce(x, axes, native(x.dtype), out, keepdims=keep)
+        cut.reduce(ufunc, x, axes, result, native(x.dtype))
 
 
-def _arg_reduce(find: Any, x: NDArray[Any], axis: int | None, out: NDArray[Any]) -> None:
+def _arg_reduce(
+    find: Callable[[NDArray[Any], int, NDArray[Any]], None],
+    x: NDArray[Any],
+    axis: int | None,
+    out: NDArray[Any],
+) -> None:
     axes = tuple(range(x.ndim)) if axis is None else (axis,)
-    keep = _keeps_axes(x, axes, out, np.dtype(np.int64))
-    find(copy_if_overlapping(x, out), axis, out, keepdims=keep)
+    result = _with_axes(x, axes, out, np.dtype(np.int64))
+    x = copy_if_overlapping(x, out)
+    if axis is None:
+        x, axis, result = flat(x), 0, result.reshape(1)
+    find(x, axis, result)
 
 
 Summed: TypeAlias = Annotated[NDArray[Any], taken_by(np.add)]
@@ -141,26 +151,12 @@ def _cumulate(
         out[(*before, 0)] = ufunc.identity
         out = out[(*before, slice(1, None))]
     if out.size > PIECE:
-        _cumulate_pieces(ufunc, np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0))
+        cut.accumulate(ufunc, np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0))
     elif x.dtype == out.dtype:
         ufunc.accumulate(x, axis, None, out)
     else:
         np.copyto(out, x, casting="unsafe")
         ufunc.accumulate(out, axis, None, out)
-
-
-def _cumulate_pieces(ufunc: np.ufunc, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """The totals along the first axis, of some slices at a time: the same additions in the same
-    order."""
-    step = max(1, PIECE * len(out) // out.size)
-    for start in range(0, len(out), step):
-        part = out[start : start + step]
-        copy_pieces(part, x[start : start + step])
-        if start:
-            check_time()
-            piecewise(ufunc, part[:1], part[:1], out[start - 1 : start])
-        if step > 1:
-            ufunc.accumulate(part, 0, None, part)
 
 
 def _is_narrow(dtype: np.dtype[Any]) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pieces import order as cut
+from ..pieces.cut import apply, check_time, converted, copy_pieces, pieces, positions, taken
 from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
 from ._blocks import row_blocks
 from ._kernel import kernel
-from ._pieces import PIECE, check_time
 from .checks import WrongValue, check_out, need_numbers
 from .kinds import Axis, Flag, Int, Numbers, Out, OutLike, a_choice, taken_by
 
@@ -23,28 +25,28 @@ Results: TypeAlias = Annotated[str, a_choice("both", "values", "indices")]
 @kernel("sort")
 def sort(x: Ordered, axis: Axis, descending: Flag, out: OutLike) -> None:
     """out = x sorted along an axis, the least element first, or the greatest if descending.  NaN
-    counts as greater than all numbers.  Uses memory for a row."""
+    counts as greater than all numbers.  Uses memory for a copy of a row."""
     # Backwards, the greatest element comes first.
     view = np.flip(out, axis) if descending else out
-    if view.size <= _LONG:
-        np.copyto(view, np.sort(x, axis))
-        return
-    source = np.moveaxis(copy_if_overlapping_differently(x, out), axis, -1)
-    for rows, found in row_blocks(source, np.moveaxis(view, axis, -1)):
-        _check_sort(rows)
-        np.copyto(found, np.sort(rows, -1))
+    x = _comparable(copy_if_overlapping_differently(x, out))
+    for rows, found in row_blocks(np.moveaxis(x, axis, -1), np.moveaxis(view, axis, -1)):
+        if rows.shape[-1] <= _ALONE:
+            np.copyto(found, np.sort(rows, -1), casting="unsafe")
+        else:
+            for row, written in zip(_each(rows), _each(found), strict=True):
+                check_time()
+                cut.sort(row, written)
 
 
 @kernel("argsort")
 def argsort(x: Ordered, axis: Axis, descending: Flag, out: Numbers) -> None:
     """out = the indices that sort x along an axis as `sort` does, those of equal elements in
-    increasing order.  out: x's shape, of any number type.  Uses memory for a row and its
-    indices."""
+    increasing order.  out: x's shape, of any number type.  Uses memory for a row and its indices,
+    twice for a long row."""
     check_out(out, out.dtype, x.shape)
-    source = np.moveaxis(copy_if_overlapping(x, out), axis, -1)
+    source = np.moveaxis(_comparable(copy_if_overlapping(x, out)), axis, -1)
     for rows, found in row_blocks(source, np.moveaxis(out, axis, -1)):
-        _check_sort(rows)
-        np.copyto(found, _order(rows, descending), casting="unsafe")
+        copy_pieces(found, _order(rows, descending))
 
 
 @kernel("topk")
@@ -71,13 +73,39 @@ def topk(x: Ordered, k: Int, axis: Axis, ret_type: Results, largest: Flag, *outs
     for out in outs:
         x = copy_if_overlapping(x, out)
     written = [np.moveaxis(out, axis, -1) for out in outs]
-    for rows, *found in row_blocks(np.moveaxis(x, axis, -1), *written):
-        _check_sort(rows)
+    for rows, *found in row_blocks(np.moveaxis(_comparable(x), axis, -1), *written):
         order = _first(rows, k, largest)
         if indices is not None:
-            np.copyto(found[-1], order, casting="unsafe")
-        if values is not None:
-            np.copyto(found[0], np.take_along_axis(rows, order, -1))
+            copy_pieces(found[-1], order)
+        if values is None:
+            continue
+        if rows.shape[-1] <= _ALONE:
+            np.copyto(found[0], np.take_along_axis(rows, order, -1), casting="unsafe")
+            continue
+        for row, at, out in zip(_each(rows), _each(order), _each(found[0]), strict=True):
+            copy_pieces(out, taken(row, at))
+
+
+_LONG: Final = 512
+"""Length of a row from which on it is faster to select the elements before sorting them."""
+
+_SELECTED: Final = 1 << 18
+"""The most elements that are selected from a row, rather than sorting it; and a quarter of those
+that numpy selects from at once."""
+
+_ALONE: Final = 1 << 16
+"""Rows with more elements are sorted one by one, in pieces."""
+
+
+def _comparable(x: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in a data type of numpy: those of ml_dtypes have no place for NaN in their
+    order."""
+    return converted(x, np.float32) if x.dtype.kind == "V" else x
+
+
+def _each(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Views of the rows along the last axis."""
+    return map(rows.__getitem__, np.ndindex(rows.shape[:-1]))
 
 
 def _order(rows: NDArray[Any], descending: bool) -> NDArray[Any]:
@@ -85,40 +113,49 @@ def _order(rows: NDArray[Any], descending: bool) -> NDArray[Any]:
 
     numpy sorts without Python's lock, and reads elements again that it has counted before: what
     another thread writes meanwhile would lead it out of its memory.  So it gets copies: here, as
-    by `np.sort` and `np.partition`, and of views backwards it makes one itself.
+    by `np.sort` and `np.partition`.
     """
-    if not descending:
-        return np.argsort(rows.copy(), -1, kind="stable")
     # Sorted backwards, equal elements come out backwards too.
-    order = np.argsort(rows[..., ::-1], -1, kind="stable")[..., ::-1]
-    np.subtract(rows.shape[-1] - 1, order, out=order)
-    return order
-
-
-def _check_sort(rows: NDArray[Any]) -> None:
-    """Check that there is time for sorting rows, which numpy does without interruption."""
-    if rows.size > PIECE:
-        check_time(_SORT * rows.size)
-
-
-_SORT: Final = 1e-9
-"""Seconds that sorting takes at least for each element of a row of more than a million."""
-
-_LONG: Final = 512
-"""Length of a row from which on it is faster to select the elements before sorting them."""
+    backwards = rows[..., ::-1] if descending else rows
+    if rows.shape[-1] <= _ALONE:
+        order = np.argsort(backwards.copy(), -1, kind="stable")
+    else:
+        order = np.empty(rows.shape, np.intp)
+        for row, found in zip(_each(backwards), _each(order), strict=True):
+            found[:] = cut.argsort(row)
+    if not descending:
+        return order
+    for (part,) in pieces(order):
+        np.subtract(rows.shape[-1] - 1, part, out=part)
+    return order[..., ::-1]
 
 
 def _first(rows: NDArray[Any], k: int, largest: bool) -> NDArray[Any]:
     """The first k indices of `_order`."""
     length = rows.shape[-1]
-    if length < _LONG or k > length // 4:
+    if length < _LONG or k > min(length // 4, _SELECTED):
         return _order(rows, largest)[..., :k]
     found = np.empty((*rows.shape[:-1], k), np.intp)
-    for row, first in zip(rows.reshape(-1, length), found.reshape(-1, k), strict=True):
-        at = length - k if largest else k - 1
-        last = np.partition(row, at)[at]
-        outside = row < last if largest else row > last
+    for row, first in zip(_each(rows), _each(found), strict=True):
+        last = _last(row, k, largest)
+        is_candidate = np.empty(length, np.bool_)
         # Comparisons with NaN are false: if `last` is NaN, all elements are candidates.
-        candidates = np.flatnonzero(~outside)
-        first[:] = candidates[_order(row[candidates], largest)[:k]]
+        apply(np.less if largest else np.greater, is_candidate, row, last)
+        apply(np.logical_not, is_candidate, is_candidate)
+        candidates = positions(is_candidate)
+        first[:] = candidates[_order(taken(row, candidates), largest)[:k]]
     return found
+
+
+def _last(row: NDArray[Any], k: int, largest: bool) -> Any:
+    """The last one of the first k elements in sorted order."""
+    while len(row) > 4 * _SELECTED:  # those of each part are enough
+        parts = []
+        for (part,) in pieces(row, most=4 * _SELECTED):
+            count = min(k, len(part))
+            at = len(part) - count if largest else count - 1
+            ordered = np.partition(part, at)
+            parts.append(ordered[at:] if largest else ordered[: at + 1])
+        row = np.concatenate(parts)
+    at = len(row) - k if largest else k - 1
+    return np.partition(row, at)[at]

@@ -1,0 +1,390 @@
+"""Calls of every kernel and builtin with large operands, and how long they go on after a deadline.
+
+``python -m tests.time_attacks HOW NAME...`` prints lines "name, outcome, seconds": how a call ends
+that a limit, a cancellation or Ctrl-C is to end, and how much processor time it takes in all.
+
+**A new kernel** that is one ufunc needs nothing; others need a line in `KERNELS`.
+**A new builtin** needs a line in `BUILTINS`, or a place in `memory_attacks.WITHOUT`: what makes
+nothing large, reads nothing large either.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import relaxvm
+from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.errors import CancelledError, LimitError
+from relaxvm.executable import shape_program
+from relaxvm.kernels import PREFIX, record_of
+from relaxvm.registry import GLOBAL
+
+__all__ = ["BUILTINS", "KERNELS", "SOON", "calls_of", "kernels"]
+
+SIZE = 1 << 25
+"""Elements of the operands of kernels that pass over them once; in all they take 256 MiB."""
+
+SOON = {"limit": 0.02, "cancel": 0.05, "interrupt": 0.2}
+"""Seconds until a call is to end; those of Ctrl-C are processor time."""
+
+Make = Callable[[], list[Any]]
+
+# Operands, in memory that all of them share
+
+
+@cache
+def _memory(which: int) -> np.ndarray:
+    memory = np.empty(SIZE, np.float32)
+    np.random.default_rng(which).random(SIZE, np.float32, memory)
+    return memory
+
+
+def x(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return _memory(0).view(dtype)[: math.prod(shape)].reshape(shape)
+
+
+def out(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return _memory(1).view(dtype)[: math.prod(shape)].reshape(shape)
+
+
+def bools(*shape: int) -> np.ndarray:
+    return np.arange(math.prod(shape), dtype="u1").reshape(shape) % 3 == 0
+
+
+# Kernels
+
+
+def kernels() -> set[str]:
+    """Return the names of all kernels, without aliases."""
+    records = [record_of(name) for name in GLOBAL.names() if name.startswith(PREFIX)]
+    return {record.name for record in records if record is not None}
+
+
+def _ufunc(ufunc: np.ufunc) -> list[Any]:
+    """Operands of a kernel that is one ufunc."""
+    for dtype in ("f4", "i4", "?"):
+        try:
+            result = ufunc(*[np.ones(1, dtype)] * ufunc.nin).dtype
+        except TypeError:
+            continue
+        return [*[x(SIZE, dtype=dtype)] * ufunc.nin, out(SIZE, dtype=result.str)]
+    raise AssertionError(ufunc)
+
+
+def _zeros(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+def _integers() -> list[Any]:
+    return [_zeros(1500, 1500, dtype="i8") for _ in range(3)]
+
+
+def _dot(dtype: str) -> list[Any]:
+    size = SIZE // np.dtype(dtype).itemsize * 4
+    return [x(size, dtype=dtype), x(size, dtype=dtype), out(1, dtype=dtype).reshape(())]
+
+
+def _reduction() -> list[Make]:
+    return [
+        lambda: [x(SIZE), None, out(1).reshape(())],
+        lambda: [x(2, SIZE // 2), (0,), out(SIZE // 2)],
+        lambda: [x(SIZE // 2, 2), (0,), out(2)],
+        lambda: [x(SIZE // 2, 2).T, (1,), out(2)],
+        lambda: [x(SIZE * 2, dtype="f2"), None, out(1, dtype="f2").reshape(())],
+    ]
+
+
+def _search() -> list[Make]:
+    return [
+        lambda: [x(SIZE), None, out(1, dtype="i8").reshape(())],
+        lambda: [x(2, SIZE // 2), 0, out(SIZE // 2, dtype="i8")],
+        lambda: [x(SIZE // 2, 2), 0, out(2, dtype="i8")],
+    ]
+
+
+def _along() -> list[Make]:
+    return [
+        lambda: [x(SIZE), 0, out(SIZE)],
+        lambda: [x(SIZE // 2, 2), 0, out(SIZE // 2, 2)],
+        lambda: [x(SIZE * 2, dtype="f2"), 0, out(SIZE * 2, dtype="f2")],
+    ]
+
+
+def _totals() -> list[Make]:
+    return [
+        lambda: [x(SIZE), 0, 1, out(SIZE)],
+        lambda: [x(2, SIZE // 2), 1, 0, out(2, SIZE // 2)],
+        lambda: [x(2, SIZE // 2), 0, 0, out(2, SIZE // 2)],
+    ]
+
+
+def _rows(rows: int = 8, length: int = 1 << 20) -> np.ndarray:
+    return x(rows, length, dtype="f8")
+
+
+def _convolution(axes: int) -> list[Any]:
+    """Many outputs of large windows."""
+    if axes == 1:
+        return [_zeros(1, 64, 20000), _zeros(512, 64, 256), (1,), (128, 127), (1,), 1,
+                _zeros(1, 512, 20000)]  # fmt: skip
+    return [_zeros(1, 16, 300, 300), _zeros(64, 16, 63, 63), (1, 1), (31, 31, 31, 31), (1, 1), 1,
+            _zeros(1, 64, 300, 300)]  # fmt: skip
+
+
+def _pool(*flags: int) -> list[Make]:
+    small, side = (49, 49, 49, 49), math.isqrt(SIZE)
+    return [
+        lambda: [_zeros(1, 1, 2000, 2000), (99, 99), (1, 1), small, (1, 1), *flags,
+                 _zeros(1, 1, 2000, 2000)],
+        lambda: [x(1, 1, side, side), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), *flags,
+                 out(1, 1, side, side)],
+    ]  # fmt: skip
+
+
+def _attention(*shape: int) -> list[Any]:
+    return [*[x(*shape) for _ in range(3)], None, None, None, out(*shape)]
+
+
+def _chain() -> list[Any]:
+    steps = [f"sin({'$0' if i == 0 else f'%{i - 1}'})" for i in range(32)]
+    return [x(HALF), f"{'; '.join(steps)} -> %31", out(HALF)]
+
+
+HALF = SIZE // 2
+SIDE = 1 << 12
+LABELS = ",".join(itertools.islice(itertools.cycle(("ab", "bc")), 1000))
+
+KERNELS: dict[str, list[Make]] = {
+    "matmul": [_integers, lambda: _dot("i4"), lambda: _dot("f4"), lambda: _dot("f2"),
+               lambda: _dot("?"),
+               lambda: [*x(HALF, 2).T, out(1).reshape(())]],
+    "matmul_nt": [_integers],
+    "matmul_tn": [_integers],
+    "linear": [lambda: [*_integers()[:2], None, _zeros(1500, 1500, dtype="i8")]],
+    "einsum": [lambda: [*_integers()[:2], "ij,jk->ik", _integers()[0]],
+               lambda: [x(SIZE, dtype="i4"), "i->", out(1, dtype="i4").reshape(())],
+               lambda: [x(SIDE * 2, SIDE), "ij->ji", out(SIDE, SIDE * 2)],
+               lambda: [*[_zeros(20, 20)] * 1000, f"{LABELS}->ac", _zeros(20, 20)]],
+    "nn.conv1d": [lambda: _convolution(1)],
+    "nn.conv2d": [lambda: _convolution(2)],
+    "nn.max_pool2d": _pool(0),
+    "nn.avg_pool2d": _pool(0, 1),
+    "nn.attention": [lambda: _attention(1, 6000, 4, 64),
+                     lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft",
+                              out(1, 1, 1, 4)]],
+    "nn.pad": [lambda: [_zeros(1), (6_000_000, 6_000_000), "circular", 0, _zeros(12_000_001)],
+               lambda: [x(SIZE - 4), (2, 2), "reflect", 0, out(SIZE)]],
+    "fused": [_chain],
+    "sort": [lambda: [x(SIZE), 0, 0, out(SIZE)],
+             lambda: [_rows(), 1, 1, np.empty_like(_rows())]],
+    "argsort": [lambda: [x(SIZE // 4), 0, 0, out(SIZE // 4, dtype="i8")],
+                lambda: [_rows(), 1, 1, out(*_rows().shape, dtype="i8")]],
+    "topk": [lambda: [x(HALF), HALF, 0, "values", 1, out(HALF)],
+             lambda: [x(HALF), 1000, 0, "indices", 1, out(1000, dtype="i4")],
+             lambda: [_rows(), 500_000, 1, "values", 1, out(8, 500_000, dtype="f8")]],
+    "sum": _reduction(),
+    "prod": _reduction(),
+    "mean": _reduction(),
+    "max": _reduction(),
+    "min": _reduction(),
+    "argmax": _search(),
+    "argmin": _search(),
+    "cumsum": _totals(),
+    "cumprod": _totals(),
+    "nn.softmax": _along(),
+    "nn.log_softmax": _along(),
+    "nn.layer_norm": [lambda: [x(SIZE), x(SIZE), x(SIZE), (0,), 1e-5, 1, 1, out(SIZE)]],
+    "nn.rms_norm": [lambda: [x(SIZE), x(SIZE), (0,), 1e-5, out(SIZE)]],
+    "nn.batch_norm": [lambda: [x(2, HALF), *[x(2)] * 4, 0, 1e-5, 1, 1, out(2, HALF)]],
+    "nn.group_norm": [lambda: [x(4, SIZE // 4), *[x(4)] * 2, 2, 0, (1,), 1e-5, 1, 1,
+                               out(4, SIZE // 4)]],
+    "nn.dropout": [lambda: [x(HALF), out(HALF), out(SIZE)[HALF:]]],
+    "nn.cross_entropy_with_logits": [lambda: [x(2, HALF), x(2, HALF), out(1).reshape(())]],
+    "relu": [lambda: [x(SIZE), out(SIZE)]],
+    "clip": [lambda: [x(SIZE), 0.25, 0.75, out(SIZE)]],
+    "where": [lambda: [bools(SIZE), x(SIZE), 0.5, out(SIZE)],
+              lambda: [bools(SIDE, SIDE).T, x(SIDE, SIDE), 0.5, out(SIDE, SIDE)]],
+    "cast": [lambda: [x(HALF), out(HALF, dtype="f8")],
+             lambda: [x(SIZE * 2, dtype="f2"), out(SIZE * 2, dtype="i1")]],
+    "fill": [lambda: [1.5, out(SIZE)]],
+    "full": [lambda: [x(1).reshape(()), out(SIZE)]],
+    "zeros": [lambda: [out(SIZE)]],
+    "ones": [lambda: [out(SIZE)]],
+    "arange": [lambda: [0, SIZE, 1, out(SIZE)]],
+    "reshape": [lambda: [x(SIDE, SIDE * 2).T, out(SIDE * SIDE * 2)]],
+    "permute_dims": [lambda: [x(SIDE, SIDE * 2), None, out(SIDE * 2, SIDE)],
+                     lambda: [x(*[2] * 25), None, out(*[2] * 25)]],
+    "take": [lambda: [x(100), np.zeros(SIZE, "u1"), 0, out(SIZE)],
+             lambda: [x(100), np.full(SIZE // 4, 200, "i8"), 0, "nan", out(SIZE // 4)],
+             lambda: [x(2, HALF), np.zeros(2, "i8"), 0, out(2, HALF)]],
+    "broadcast_to": [lambda: [x(2, 1), out(2, HALF)]],
+    "concat": [lambda: [x(HALF), x(HALF), 0, out(SIZE)],
+               lambda: [x(HALF, 1), x(HALF, 1), 1, out(HALF, 2)]],
+    "stack": [lambda: [x(HALF), x(HALF), 1, out(HALF, 2)]],
+    "split": [lambda: [x(SIZE), 2, 0, out(HALF), out(SIZE)[HALF:]]],
+    "repeat": [lambda: [x(HALF), 2, None, out(SIZE)]],
+    "tile": [lambda: [x(HALF), 2, out(SIZE)]],
+    "flip": [lambda: [x(SIZE), 0, out(SIZE)]],
+    "strided_slice": [lambda: [x(SIZE), (0,), (SIZE,), (-SIZE - 1,), (-2,), out(HALF)]],
+    **{name: [lambda: [x(SIZE), out(SIZE)]]
+       for name in ("rsqrt", "sigmoid", "erf", "nn.silu", "nn.gelu", "nn.gelu_tanh")},
+}  # fmt: skip
+"""Arguments, with outputs, of kernels that are not one ufunc; of some that are, in addition."""
+
+# Builtins
+
+VM = object()
+"""Stands for the state of the VM in arguments."""
+
+ROW = 1 << 23
+
+
+def _row() -> np.ndarray:
+    return x(1, ROW) / np.float32(ROW)
+
+
+def _tokens() -> np.ndarray:
+    return np.arange(ROW, dtype="i4")
+
+
+def _cache(rows: int) -> AttentionKVCache:
+    made = AttentionKVCache(relaxvm.Shape([rows, 1024]), np.dtype("f4"))
+    made.append(np.ones((rows, 1024), "f4"))
+    return made
+
+
+COUNT = 1 << 14
+PROGRAM = shape_program.encode([("load", 0), ("store", 1)])
+
+BUILTINS: dict[str, list[Make]] = {
+    "vm.builtin.alloc_heap": [lambda: [1 << 24]],
+    "vm.builtin.alloc_shape_heap": [lambda: [VM, 1 << 24]],
+    "vm.builtin.alloc_storage": [
+        lambda: [VM, relaxvm.Shape([4 * SIZE]), -1, np.dtype("u1"), "global"]],
+    "vm.builtin.to_device": [lambda: [x(SIDE * 2, SIDE).T, 1, 0]],
+    "vm.builtin.reshape": [lambda: [x(SIDE * 2, SIDE).T, relaxvm.Shape([SIZE])]],
+    "vm.builtin.tensor_to_shape": [lambda: [np.ones(ROW, "i8")]],
+    "relaxvm.builtin.compute_shape": [lambda: [np.ones(ROW, ">i8"), PROGRAM]],
+    "relax.run.nonzero": [lambda: [bools(2, ROW)], lambda: [bools(ROW, 2).T]],
+    "relax.run.unique": [
+        lambda: [x(ROW), 1, 0, 0, 0, None],
+        lambda: [x(ROW, dtype="i4") % 1000, 0, 1, 1, 1, None],
+        lambda: [x(2, ROW // 2), 1, 0, 0, 0, 0],
+        lambda: [x(ROW // 2, 2), 0, 1, 1, 1, 0]],
+    "relax.run.shape_to_tensor": [
+        lambda: [tuple.__new__(relaxvm.Shape, [1] * ROW)]],
+    "vm.builtin.attention_kv_cache_create": [
+        lambda: [x(COUNT, 1024), relaxvm.Shape([COUNT, 1024]), COUNT]],
+    "vm.builtin.attention_kv_cache_append": [lambda: [_cache(COUNT), x(COUNT, 1024)]],
+    "vm.builtin.attention_kv_cache_update": [lambda: [_cache(COUNT), x(COUNT, 1024)]],
+    "vm.builtin.attention_kv_cache_window_override": [
+        lambda: [_cache(1), x(COUNT, 1024), COUNT]],
+    "vm.builtin.attention_kv_cache_window_override_with_sinks": [
+        lambda: [_cache(1), x(COUNT, 1024), COUNT + 1, 1]],
+    "vm.builtin.multinomial_from_uniform": [
+        lambda: [_row(), np.array([[2]], "f4")],
+        lambda: [x(ROW, 1), x(ROW, 1)]],
+    "vm.builtin.sample_top_p_from_logits": [lambda: [_row(), 1.0, 0.9, 0.5]],
+    "vm.builtin.sample_top_p_from_prob": [lambda: [_row(), 0.4, 0.9]],
+    "vm.builtin.apply_repetition_penalty": [lambda: [_row(), _tokens(), 2.0]],
+    "vm.builtin.apply_presence_and_frequency_penalty": [
+        lambda: [_row(), _tokens(), np.ones(ROW, "i4"), 0.5, 0.25]],
+    "vm.builtin.apply_softmax_with_temperature": [
+        lambda: [out(1, SIZE), 2.0], lambda: [out(SIZE // 2, 2), 2.0]],
+    "vm.builtin.check_tensor_info": [lambda: [x(SIZE), 1, np.dtype("f4"), ""]],
+    "vm.builtin.read_if_cond": [lambda: [np.zeros(4 * SIZE, "?")]],
+    "vm.builtin.debug_print": [lambda: ["line", x(SIZE)]],
+    "vm.builtin.print": [lambda: [x(SIZE), "x" * (8 << 20)]],
+    "relax.run.print": [lambda: ["{0}" * 1000, "x" * 100_000]],
+    "relax.run.assert_op": [lambda: [False, "{0}" * 1000, "x" * 100_000]],
+}  # fmt: skip
+
+
+def calls_of(name: str) -> list[Make]:
+    """Return what makes the arguments of each call of a kernel, by its name without prefix, or of a
+    builtin."""
+    if name in BUILTINS:
+        return BUILTINS[name]
+    calls = list(KERNELS.get(name, ()))
+    record = record_of(PREFIX + name)
+    if record is not None and record.ufunc is not None and name != "matmul":
+        ufunc = record.ufunc
+        calls.append(lambda: _ufunc(ufunc))
+    return calls
+
+
+# Measuring
+
+
+def machine(name: str, args: list[Any], **limits: Any) -> relaxvm.VirtualMachine:
+    """Return a VM of a program that calls a function with its parameters."""
+    builder = relaxvm.ExecBuilder()
+    given = iter(range(len(args)))
+    with builder.function("main", num_inputs=sum(arg is not VM for arg in args)):
+        words = [builder.vm_state() if arg is VM else builder.r(next(given)) for arg in args]
+        builder.emit_call(name, words, dst=builder.r(len(args)))
+        builder.emit_ret(builder.r(len(args)))
+    return relaxvm.VirtualMachine(builder.get(), limits=relaxvm.Limits(**limits))
+
+
+def _cancel_soon(vm: relaxvm.VirtualMachine) -> None:
+    timer = threading.Timer(SOON["cancel"], vm.cancel)
+    timer.daemon = True
+    timer.start()
+
+
+def _interrupt_soon() -> None:
+    signal.signal(signal.SIGPROF, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_PROF, SOON["interrupt"])
+
+
+def outcomes(how: str, name: str) -> Iterator[tuple[str, float]]:
+    """Return how each call of a function ends, and after how much processor time."""
+    full = name if name in BUILTINS else PREFIX + name
+    for make in calls_of(name):
+        args = make()
+        vm = machine(full, args, wall_time=SOON["limit"] if how == "limit" else None)
+        given = [arg for arg in args if arg is not VM]
+        start = time.process_time()
+        try:
+            if how == "cancel":
+                _cancel_soon(vm)
+            elif how == "interrupt":
+                _interrupt_soon()
+            vm["main"](*given)
+            end = "result"
+        except (LimitError, CancelledError, KeyboardInterrupt) as error:
+            end = type(error).__name__
+        except AssertionError:
+            end = "result"  # of assert_op
+        yield end, time.process_time() - start
+        if how == "interrupt":
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def main(how: str, *names: str) -> None:
+    import contextlib
+    import io
+    import warnings
+
+    warnings.simplefilter("ignore")
+    for name in names:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            found = list(outcomes(how, name))
+        for end, seconds in found:
+            print(name, end, seconds, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
