@@ -1,4 +1,4 @@
-"""Every kernel and builtin ends soon after a limit, a cancellation or Ctrl-C: see `time_attacks`."""
+"""Every kernel and builtin ends soon after a limit or an interruption: see `time_attacks`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SLACK = 1.0
 """Seconds of processor time from the deadline to the end.  The documentation says 0.1; a loaded
 machine takes longer, and waiting threads of BLAS use some, too."""
 
-LONG = """
-matmul linear einsum nn.conv1d nn.conv2d nn.max_pool2d nn.attention nn.pad fused argsort
-relax.run.unique
-""".split()
+LONG = (
+    "matmul", "linear", "einsum", "nn.conv1d", "nn.conv2d", "nn.max_pool2d", "nn.attention",
+    "nn.pad", "fused", "argsort", "relax.run.unique",
+)  # fmt: skip
 """Some that cannot be done before the deadline."""
 
 
