@@ -17,10 +17,12 @@ _MOST_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds for loading and running; None means no bound.
+    """Bounds for loading, running and compiling; None means no bound.
 
     The fields up to `shape_dims` are checked when a file is read or verified, the others during a
-    run.  Exceeding one raises `relaxvm.errors.LimitError`, which names the field.
+    run.  A compilation is a run, too: `file_bytes`, `functions`, `wall_time`, `live_bytes` and
+    `alloc_bytes` bound it.  Exceeding one raises `relaxvm.errors.LimitError`, which names the
+    field.
 
     Attributes:
         file_bytes: bytes of a stream that is not memory-mapped.

@@ -175,8 +175,8 @@ from pathlib import Path
 from relaxvm import toolchain
 
 def waits(thread):
-    # In subprocess.Popen.communicate: the compiler runs, and is killed if anything happens.
-    return any(frame.f_code.co_name == "communicate"
+    # In subprocess.Popen.wait: the compiler runs, and is killed if anything happens.
+    return any(frame.f_code.co_name == "wait"
                for frame, _ in traceback.walk_stack(sys._current_frames()[thread.ident]))
 
 def interrupt():

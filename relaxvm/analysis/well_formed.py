@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
 from ..errors import RelaxVMError
 from ..executable.debug_info import Span
@@ -765,6 +766,7 @@ class _Walk:
 
     def expression(self, expr: Any) -> None:
         """Walk the value of a binding, or an expression in it."""
+        checkpoint()
         visit = _VISIT.get(KINDS[type(expr)])
         if visit is not None:
             visit(self, expr)

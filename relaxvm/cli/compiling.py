@@ -13,12 +13,20 @@ from typing import Any, Final
 from ..errors import DiagnosticError, did_you_mean
 from ..executable import VMExecutable
 from ..isa import FuncKind
+from ..limits import Limits
 from ..messages import readable
 from ..verify import verify
+from ..vm.limited import run_limited
 from .arrays import open_arrays
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error, write_error
-from .files import add_file_argument, limits_of, open_executable
+from .files import (
+    add_file_argument,
+    add_limits_argument,
+    limits_of,
+    open_executable,
+    read_stream,
+)
 
 __all__ = ["add_commands"]
 
@@ -46,6 +54,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                       help=".npz with parameters of main that become constants")  # fmt: skip
     make.add_argument("--dump-ir", metavar="DIR",
                       help="write the program after each pass to this folder")  # fmt: skip
+    add_limits_argument(make)
     make.add_argument("--strip", action="store_true", help="leave debug information out")
     make.add_argument("--no-native", action="store_true",
                       help="leave machine code out: only C and Python source")  # fmt: skip
@@ -68,17 +77,21 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _compile(args: argparse.Namespace, console: Console) -> int:
     begun = time.perf_counter()
+    limits = limits_of(args)
     with console.progress(f"reading {args.script}"):
-        mod = _read_module(args.script, args.entry)
-        params = _read_params(args.params)
+        mod = _read_module(args.script, args.entry, limits)
+        params = run_limited(lambda: _read_params(args.params), limits, "--params")
     with console.progress(f"compiling {args.script}"):
-        executable = _build(args, mod, params)
+        executable = _build(args, mod, params, limits)
+
+    def export() -> None:
+        executable.export_library(
+            args.output, debug=not args.strip, native=not args.no_native, for_tvm=args.for_tvm
+        )
+
     with console.progress(f"writing {args.output}"):
         try:
-            executable.export_library(
-                args.output, debug=not args.strip, native=not args.no_native,
-                for_tvm=args.for_tvm,
-            )
+            run_limited(export, limits, "export_library")
         except ValueError as error:
             raise UsageError(str(error)) from error
         except OSError as error:
@@ -111,7 +124,9 @@ def _report(
     console.text(f"{args.output}: {data['bytes']:,} bytes, {listed}")
 
 
-def _build(args: argparse.Namespace, mod: Any, params: dict[str, Any]) -> VMExecutable:
+def _build(
+    args: argparse.Namespace, mod: Any, params: dict[str, Any], limits: Limits
+) -> VMExecutable:
     from ..compiler.build import build
     from ..transform import PassContext
     from ..transform.instruments import DumpIR
@@ -126,7 +141,7 @@ def _build(args: argparse.Namespace, mod: Any, params: dict[str, Any]) -> VMExec
     instruments = [] if args.dump_ir is None else [DumpIR(args.dump_ir)]
     try:
         with PassContext(instruments=instruments):
-            return build(mod, args.target, params, pipeline, args.exec_mode)
+            return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits)
     except (TypeError, ValueError, KeyError, NotImplementedError) as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 
@@ -141,15 +156,18 @@ def _read_params(name: str | None) -> dict[str, Any]:
         return {key: file.read(key) for key in keys}
 
 
-def _read_module(name: str, entry: str | None) -> Any:
+def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
     """Return the program in a file.
 
     Raises:
-        UsageError: the file has no such module, or several and none was chosen.
+        UsageError: the file has no such module, or several and none was chosen; or it is a script,
+            and the limits are those for files of unknown origin.
         CommandError: the file cannot be read, or the script raises.
     """
     if name.endswith(".json"):
-        return _read_json(name)
+        return _read_json(name, limits)
+    if limits == Limits.untrusted():
+        raise UsageError(f"{name}: --limits untrusted is for .json files: reading a script runs it")
     from ..ir import IRModule
 
     found = {
@@ -168,12 +186,13 @@ def _read_module(name: str, entry: str | None) -> Any:
     raise UsageError(f"{name}: expected an IRModule, {listed}; --entry says which")
 
 
-def _read_json(name: str) -> Any:
+def _read_json(name: str, limits: Limits) -> Any:
     from ..ir import IRModule, load_json
 
     try:
-        text = Path(name).read_text(encoding="utf-8")
-        mod = load_json(text)
+        with open(name, "rb") as file:
+            text = read_stream(file, name, limits).decode()
+        mod = load_json(text, limits=limits)
     except OSError as error:
         raise read_error(name, error) from error
     except (ValueError, TypeError, KeyError) as error:
@@ -228,7 +247,7 @@ def _decompile(args: argparse.Namespace, console: Console) -> int:
             shown = ", ".join(map(readable, own[:20])) or "none"
             raise UsageError(f"--function {args.function}: the functions are {shown}"
                              f"{did_you_mean(args.function, own)}")  # fmt: skip
-        text = decompile(executable, args.function)
+        text = decompile(executable, args.function, limits=limits)
     console.text(text)
     console.result({"text": text})
     return Exit.OK

@@ -22,6 +22,7 @@ __all__ = [
     "OpenedFile",
     "add_file_argument",
     "add_kernels_argument",
+    "add_limits_argument",
     "import_kernels",
     "limits_of",
     "open_executable",
@@ -71,6 +72,10 @@ def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) ->
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
         parser.add_argument("file", metavar="FILE", help=what)
+    add_limits_argument(parser)
+
+
+def add_limits_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limits", choices=("default", "untrusted"), default="default",
                         help="bounds on the content of a file and the cost of a run")  # fmt: skip
 

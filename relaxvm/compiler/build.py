@@ -14,10 +14,12 @@ from ..executable import VMExecutable
 from ..executable.exec_builder import ExecBuilder
 from ..ir import Function, GlobalVar, IRModule
 from ..ir.nesting import headroom
+from ..limits import Limits
 from ..tir import PrimFunc
 from ..transform import Pass
 from ..transform.pipelines import get_pipeline
 from ..values import Shape
+from ..vm.limited import run_limited
 from .codegen import generate_bytecode, symbol_of
 
 __all__ = ["EXEC_MODES", "build", "compile", "filter_tir", "vmcodegen", "vmlink"]
@@ -32,6 +34,8 @@ def build(
     params: Mapping[str, Any] | None = None,
     relax_pipeline: str | Pass | None = "default",
     exec_mode: str = "bytecode",
+    *,
+    limits: Limits | None = None,
 ) -> VMExecutable:
     """Compile a program.
 
@@ -42,6 +46,8 @@ def build(
         relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
             already lowered.
         exec_mode: "bytecode", or "compiled" to generate Python.
+        limits: bounds for a program of unknown origin: its `functions`, the `wall_time` of the
+            compilation, and its memory, `live_bytes` and `alloc_bytes`.
 
     PrimFuncs are compiled by the system's C compiler; if there is none, they become Python.  Shape
     functions become programs for ``relaxvm.builtin.compute_shape``.
@@ -52,9 +58,16 @@ def build(
         TypeError, ValueError: an argument or the program is invalid; notes name the pass, the
             function and the binding.
         NestingError: the program is nested too deeply.
+        LimitError: a limit is reached; notes name the pass, the function and the binding.
     """
-    with headroom("build", mod):
-        return _build(mod, target, params, relax_pipeline, exec_mode)
+
+    def work() -> VMExecutable:
+        if limits is not None and isinstance(mod, IRModule):
+            limits.check("functions", len(mod.functions), "the program")
+        with headroom("build", mod):
+            return _build(mod, target, params, relax_pipeline, exec_mode)
+
+    return run_limited(work, limits, "build")
 
 
 def _build(

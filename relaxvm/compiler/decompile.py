@@ -16,15 +16,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
 from ..executable import FunctionInfo, VMExecutable, shape_program
 from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
 from ..isa import VM_REGISTER, VOID_REGISTER, Arg, ArgKind, FuncKind, Instruction, Opcode
+from ..limits import Limits
 from ..messages import describe, readable
 from ..script.names import Names, identifier, quoted
 from ..values import Shape
 from ..verify.verified import ensure_verified
 from ..vm.compiled_functions import CompiledFunctions
+from ..vm.limited import run_limited
 from .structure import Branch, Jump, Line, Loop, Node, labels_of, structure_of
 
 __all__ = ["decompile"]
@@ -46,7 +49,9 @@ _CONTEXT: Final = re.compile(
 """The error contexts that VMShapeLower puts into checks of a function's parameters and result."""
 
 
-def decompile(executable: VMExecutable, name: str | None = None) -> str:
+def decompile(
+    executable: VMExecutable, name: str | None = None, *, limits: Limits | None = None
+) -> str:
     """Return an executable, or one of its functions, as readable script.
 
     The text is equivalent to the code, but not all of it can be parsed.
@@ -54,13 +59,19 @@ def decompile(executable: VMExecutable, name: str | None = None) -> str:
     Args:
         executable: an executable that passes the verifier.
         name: the name of a function; None for all functions.
+        limits: bounds on the executable, and of the time and memory of decompiling it.
 
     Raises:
         KeyError: there is no function of that name.
         ValueError: it is a packed function, which has no code.
         VerifyError: the executable does not pass the verifier.
+        LimitError: a limit is reached.
     """
-    ensure_verified(executable)
+    ensure_verified(executable, limits=limits)
+    return run_limited(lambda: _decompile(executable, name), limits, "decompile")
+
+
+def _decompile(executable: VMExecutable, name: str | None) -> str:
     module = _Module(executable)
     if name is None:
         return "\n".join(module.lines()) + "\n"
@@ -250,6 +261,7 @@ class _FunctionWriter:
         if not nodes:
             yield f"{indent}pass"
         for i, node in enumerate(nodes):
+            checkpoint()
             if node.pc in self._labels and node.pc not in self._placed:
                 self._placed.add(node.pc)
                 yield f"{indent}# {self._labels[node.pc]}:"

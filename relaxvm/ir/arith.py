@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, inf
 from typing import Any, Final
 
+from ..core.checkpoints import checkpoint
 from ..errors import ExprSizeError
 from . import prim
 from .expr import Expr, FloatImm, IntImm, PrimType, Type, Var
@@ -281,6 +282,7 @@ class _Normalizer:
             else:
                 known = self.forms.get(id(e))
                 if known is None:
+                    checkpoint()
                     rule = _RULES.get(kind, _Normalizer._opaque)
                     known = self.forms[id(e)] = e, rule(self, e)
                 _accumulate(total, known[1], scale)
@@ -591,6 +593,7 @@ class _Normalizer:
         key = depth, _key(p)
         found = self.intervals.get(key)
         if found is None:
+            checkpoint()
             found = self.intervals[key] = self._interval(p, depth)
         return found
 
@@ -755,6 +758,7 @@ class _Simplifier:
 
     def simplify(self, e: Expr) -> Expr:
         """Return a shorter expression of the same value, or the expression itself."""
+        checkpoint()
         if not e.FIELDS or isinstance(e, (IntImm, FloatImm)):
             return e
         known = self.done.get(id(e))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
+from ..core.checkpoints import checkpoint
 from .expr import (
     BaseFunc,
     Binding,
@@ -433,6 +434,7 @@ class BlockBuilder:
     def normalize(self, expr: Expr) -> Expr:
         """Return the expression in normal form with its type; nested operands are emitted as
         bindings."""
+        checkpoint()
         kind = KINDS[type(expr)]
         if kind is Call:
             return self._call(expr)

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
 from .expr import (
     BaseFunc,
@@ -234,6 +235,7 @@ class _Comparer:
         return True
 
     def binding(self, a: Any, b: Any, define: bool) -> bool:
+        checkpoint()
         # A local function may call itself: its variable is in scope in its own body.
         if isinstance(a.value, Function) and not self.same(a.var, b.var, True):
             self.path.append(".var")
@@ -500,6 +502,7 @@ class _Hasher:
             self.add(getattr(x, field), define or defines)
 
     def binding(self, x: Any, define: bool) -> None:
+        checkpoint()
         if isinstance(x.value, Function):
             self.add(x.var, True)
         self.fields(x, define)

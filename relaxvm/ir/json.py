@@ -35,9 +35,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..core.checkpoints import BYTES_PER_BLOCK, check_objects, checkpoint
 from ..dtypes import as_dtype, dtype_name
 from ..errors import ExprSizeError, FormatError, TypeSizeError, did_you_mean
 from ..executable.debug_info import Span
+from ..limits import Limits
 from .expr import ANY, AnyType, FuncType, GlobalVar, PrimType, TupleType, Type, Var, prim_type
 from .json_checks import check_node
 from .module import IRModule
@@ -77,15 +79,34 @@ def save_json(node: Any, *, spans: bool = True) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-@with_headroom("load_json")
-def load_json(text: str) -> Any:
+def load_json(text: str, *, limits: Limits | None = None) -> Any:
     """Return the node or value that was saved by `save_json`; its nodes are new objects.
 
+    Args:
+        limits: bounds for a text of unknown origin: `file_bytes` of the text, `wall_time`, and
+            `live_bytes` and `alloc_bytes` of memory.
+
     Raises:
+        LimitError: a limit is reached.
         FormatError: the text is not in the format that `save_json` writes; says where.  Or the
             program has so much sharing that walks would take too long, see `MOST_SHARING`.
         MissingExtraError: a data type needs an optional package.
     """
+    if limits is None:
+        return _load(text)
+    from ..vm.limited import run_limited
+
+    run: Any = run_limited(lambda: _load(text, limits), limits, "load_json")
+    return run
+
+
+@with_headroom("load_json")
+def _load(text: str, limits: Limits | None = None) -> Any:
+    if limits is not None:
+        limits.check("file_bytes", len(text), "load_json")
+        # Each value, key and element is one object or two.
+        objects = sum(map(text.count, ",:[{")) + 1
+        check_objects(len(text) + 2 * BYTES_PER_BLOCK * objects, "load_json: parsing the text")
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -200,6 +221,7 @@ class _Writer:
             if isinstance(x, Node):
                 if id(x) in self.numbers:
                     continue
+                checkpoint()
                 if ready:
                     written = self.node(x, place)
                     self.numbers[id(x)] = len(self.nodes)
@@ -302,6 +324,7 @@ class _Reader:
         nodes = self.document.get("nodes")
         expect(isinstance(nodes, list), "nodes", "an array", nodes)
         for index, written in enumerate(nodes):
+            checkpoint()
             self.size = 1
             node = self.node(written, f"nodes[{index}]")
             if isinstance(node, (Var, GlobalVar, Op)):

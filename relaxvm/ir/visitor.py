@@ -12,6 +12,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..core.checkpoints import checkpoint
 from .equality import structural_equal
 from .expr import (
     BaseFunc,
@@ -161,6 +162,7 @@ class ExprVisitor:
             self.visit_type(ty)
 
     def visit_if(self, expr: If) -> None:
+        checkpoint()
         self.visit(expr.cond)
         self.visit(expr.true_branch)
         self.visit(expr.false_branch)
@@ -172,6 +174,7 @@ class ExprVisitor:
 
     def visit_block(self, block: BindingBlock) -> None:
         for binding in block.bindings:
+            checkpoint()
             self.visit_binding(binding)
 
     def visit_binding(self, binding: Binding) -> None:
@@ -320,6 +323,7 @@ class ExprMutator:
         return self.infer(Call(op, args, call.attrs, ty_args, span=call.span))
 
     def visit_if(self, expr: If) -> Expr:
+        checkpoint()
         cond = self.visit(expr.cond)
         then = self.visit(expr.true_branch)
         orelse = self.visit(expr.false_branch)
@@ -346,6 +350,7 @@ class ExprMutator:
         bindings: list[Binding] = []
         changed = False
         for binding in block.bindings:
+            checkpoint()
             try:
                 new = self.visit_binding(binding)
             except Exception as error:

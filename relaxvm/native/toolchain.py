@@ -26,6 +26,7 @@ features.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import os
@@ -39,13 +40,16 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ..errors import CompilerError, NoCompilerError, RelaxVMWarning
+from ..core.checkpoints import memory_left, time_left
+from ..errors import CompilerError, LimitError, NoCompilerError, RelaxVMWarning
 from ..versions import get_include
 from .functions import NativeFunction, load_function
 
@@ -83,6 +87,15 @@ _OBJECT: Final = "-c"
 
 TIMEOUT: Final = 300.0
 """The maximal seconds of a compilation."""
+
+_MOST_OUTPUT: Final = 1 << 20
+_CHUNK: Final = 1 << 16
+_AFTER_EXIT: Final = 5.0
+"""Seconds in which processes that the compiler has started may go on to write."""
+_LEAST_MEMORY: Final = 512 << 20
+"""The least bytes of address space that a compiler gets; an empty file takes a fifth of it."""
+
+_NO_MEMORY: Final = re.compile(r"out of memory|virtual memory exhausted|Cannot allocate memory")
 
 _MAX_LINES: Final = 20
 """The most lines of the compiler's output in a message; `output` of the error has all."""
@@ -193,11 +206,32 @@ def compile_pieces(
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Run compilers in parallel on all cores; return the results in order."""
+    """Run compilers in parallel on all cores; return the results in order.  If one fails, or the
+    caller is interrupted, the others are stopped."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(_cores()) as pool:
-        return list(pool.map(work, items))
+    running: set[subprocess.Popen[bytes]] = set()
+    token = _running.set(running)
+    try:
+        with ThreadPoolExecutor(_cores()) as pool:
+            # Each in a context of its own, where the limits of this compilation hold.
+            futures = [pool.submit(contextvars.copy_context().run, work, x) for x in items]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                for process in tuple(running):
+                    _kill_group(process)
+                raise
+    finally:
+        _running.reset(token)
+
+
+_running: Final[ContextVar[set[subprocess.Popen[bytes]] | None]] = ContextVar(
+    "relaxvm_compilers", default=None
+)
+"""The compilers that run side by side."""
 
 
 def _cores() -> int:
@@ -311,9 +345,19 @@ def _version(command: tuple[str, ...], _mtime: int) -> str:
 
 
 def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tuple[int, str]:
-    """Run the compiler; return exit status and output.  A time-out or Ctrl-C also ends the
-    compiler and the processes that it has started."""
+    """Run the compiler; return exit status and the first `_MOST_OUTPUT` bytes of its output.  A
+    time-out or Ctrl-C also ends the compiler and the processes that it has started.
+
+    Raises:
+        CompilerError: it cannot be run, or takes longer than `timeout`.
+        LimitError: it takes longer than the time that is left to this compilation, or more memory.
+    """
     environment = {**os.environ, "LC_ALL": "C"}
+    left, memory = time_left(), memory_left()
+    name = command[0]
+    if memory is not None and sys.platform != "win32":
+        kib = max(memory, _LEAST_MEMORY) >> 10
+        command = ["/bin/sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"', *command]
     try:
         process = subprocess.Popen(
             command,
@@ -325,19 +369,55 @@ def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tup
             start_new_session=True,
         )
     except OSError as error:
-        raise CompilerError(f"cannot run {command[0]}: {error.strerror}") from error
-    with process:
-        try:
-            output, _ = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
+        raise CompilerError(f"cannot run {name}: {error.strerror}") from error
+    others = _running.get()
+    if others is not None:
+        others.add(process)
+    reader = _Reader(process)
+    try:
+        reader.start()
+        status = process.wait(timeout if left is None else min(timeout, left))
+        reader.join(_AFTER_EXIT)
+        if reader.is_alive():  # a process that it has started goes on
             _kill_group(process)
-            raise CompilerError(
-                f"{command[0]} took more than {timeout:g} seconds and was stopped"
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        if left is not None and left < timeout:
+            raise LimitError(
+                f"{name}: stopped, since the time of this compilation is over (limit wall_time)",
+                "wall_time",
             ) from None
-        except BaseException:
-            _kill_group(process)
-            raise
-    return process.returncode, output.decode("utf-8", "replace")
+        raise CompilerError(f"{name} took more than {timeout:g} seconds and was stopped") from None
+    except BaseException:
+        _kill_group(process)
+        raise
+    finally:
+        process.wait()
+        reader.join()
+        if others is not None:
+            others.discard(process)
+    output = reader.output.decode("utf-8", "replace")
+    if status != 0 and memory is not None and _NO_MEMORY.search(output):
+        raise LimitError(
+            f"{name}: there is not enough memory under the limit live_bytes\n{output}", "live_bytes"
+        )
+    return status, output
+
+
+class _Reader(threading.Thread):
+    """Reads what a process writes to the end, and keeps the beginning."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(name="relaxvm-compiler-output", daemon=True)
+        self._process = process
+        self.output = b""
+
+    def run(self) -> None:
+        stream = self._process.stdout
+        assert stream is not None
+        with stream:
+            while chunk := stream.read(_CHUNK):
+                self.output += chunk[: _MOST_OUTPUT - len(self.output)]
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
+from ..core.checkpoints import check_objects
 from ..executable.debug_info import Span
 from ..ir.expr import BaseFunc
 from ..ir.module import IRModule
+from ..limits import Limits
+from ..vm.limited import run_limited
 from .source import Source
 
 __all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
@@ -83,6 +86,9 @@ def _enclosing_names(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
 
 # Texts
 
+BYTES_PER_CHARACTER: Final = 200
+"""The most memory that Python's syntax tree takes for a character of the text."""
+
 _NAMESPACES: Final = {"ir": "ir", "relax": "relax", "tir": "tir", "tirx": "tir"}
 
 
@@ -92,6 +98,7 @@ def from_source(
     check_well_formed: bool = True,
     *,
     path: str = "<script>",
+    limits: Limits | None = None,
 ) -> Any:
     """Parse a module or function from a text, or from an undecorated Python class or function.
 
@@ -102,17 +109,29 @@ def from_source(
         extra_vars: the values of other names.
         check_well_formed: whether to reject a program that is not well-formed.
         path: name of the file, for messages.
+        limits: bounds of a text: `file_bytes`, and the `wall_time` and memory of parsing it.  They
+            do not make it safe to parse a text of unknown origin, which may run any Python code;
+            see `relaxvm.ir.load_json`.
 
     Raises:
         DiagnosticError: there is an error in the script.
+        LimitError: a limit is reached.
     """
     frame = sys._getframe(1)
     if isinstance(program, type):
         return decorated_class(program, frame, check_well_formed)
     if not isinstance(program, str):
         return decorated_function(program, frame, "from_source", check_well_formed)
-    source = Source(program, path)
-    return _checked(_of_text(source, dict(extra_vars or {})), source, check_well_formed)
+    text = program
+
+    def work() -> Program:
+        if limits is not None:
+            limits.check("file_bytes", len(text), "from_source")
+            check_objects(BYTES_PER_CHARACTER * len(text), "from_source: parsing the text")
+        source = Source(text, path)
+        return _checked(_of_text(source, dict(extra_vars or {})), source, check_well_formed)
+
+    return run_limited(work, limits, "from_source")
 
 
 def _checked(program: _Program, source: Source, check_well_formed: bool) -> _Program:

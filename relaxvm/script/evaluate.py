@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from ..core.checkpoints import checkpoint
 from ..errors import DiagnosticError, did_you_mean
 from ..ir import prim
 from ..ir.expr import (
@@ -106,6 +107,7 @@ class Evaluator:
         Raises:
             DiagnosticError: the evaluation failed; points to the subexpression that did.
         """
+        checkpoint()
         method = _METHODS.get(type(node))
         return self._eval_in_python(node) if method is None else method(self, node)
 

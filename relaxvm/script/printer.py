@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..core.checkpoints import checkpoint
 from ..ir.arith import free_vars
 from ..ir.block_builder import is_leaf
 from ..ir.expr import (
@@ -239,6 +240,7 @@ class Printer:
         self.lines.append(self._indent + text)
 
     def _statement(self, text: str) -> None:
+        checkpoint()
         if self._pending:
             for line in self._pending:
                 self._line(line)

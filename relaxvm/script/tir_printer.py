@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ..core.checkpoints import checkpoint
 from ..ir.arith import simplify
 from ..ir.equality import structural_equal
 from ..ir.expr import BaseFunc, Call, Expr, IntImm, PrimType, StringImm, Var
@@ -215,6 +216,7 @@ class _Printer:
 
     def statement(self, stmt: Stmt) -> None:
         """Write a statement."""
+        checkpoint()
         method = _STATEMENTS.get(type(stmt))
         if method is None:
             self._line(f"<{type(stmt).__name__}>")

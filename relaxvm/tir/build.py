@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ..errors import RelaxVMWarning
+from ..errors import LimitError, RelaxVMWarning
+from ..limits import Limits
 from ..native.c_support import symbol_of
 from ..native.kernel_library import FunctionState, KernelLibrary, warn_no_compiler
 from ..native.machine_code import SourceState
 from ..native.toolchain import compiler
+from ..vm.limited import run_limited
 from .function import PrimFunc
 from .lower_c import c_source
 from .lower_python import python_source
@@ -29,20 +31,34 @@ def _state_of(kernel: Kernel) -> FunctionState:
     return {"symbol": symbol_of(kernel.name), "writes": writes, "python": ""}
 
 
-def build_prim_funcs(funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c") -> KernelLibrary:
+def build_prim_funcs(
+    funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c", limits: Limits | None = None
+) -> KernelLibrary:
     """Build callables from functions.
 
     Args:
         funcs: the functions by name.
         prefer: "c" for C if there is a compiler, "python" for Python.
+        limits: bounds of time and memory, as of `relaxvm.build`.
 
     Raises:
         ValueError, NotImplementedError: a function cannot be lowered; the message names it.
         CompilerError: the C compiler fails.
+        LimitError: a limit is reached.
     """
     if prefer not in ("c", "python"):
         raise ValueError(f"build_prim_funcs: prefer: expected 'c' or 'python', got {prefer!r}")
-    kernels = [normalize(func, name) for name, func in funcs.items()]
+    return run_limited(lambda: _build(funcs, prefer), limits, "build_prim_funcs")
+
+
+def _build(funcs: Mapping[str, PrimFunc], prefer: Backend) -> KernelLibrary:
+    kernels = []
+    for name, func in funcs.items():
+        try:
+            kernels.append(normalize(func, name))
+        except LimitError as error:
+            error.add_note(f"in function {name!r}")
+            raise
     sources: list[SourceState] = []
     if prefer == "c" and kernels:
         if compiler() is None:
@@ -55,12 +71,16 @@ def build_prim_funcs(funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c") ->
 
 
 def compile_prim_func(
-    func: PrimFunc, name: str | None = None, *, prefer: Backend = "c"
+    func: PrimFunc,
+    name: str | None = None,
+    *,
+    prefer: Backend = "c",
+    limits: Limits | None = None,
 ) -> Callable[..., Any]:
     """Build a callable from one function; see `build_prim_funcs`."""
     if name is None:
         name = str(func.attrs.get("global_symbol", "main"))
-    return build_prim_funcs({name: func}, prefer=prefer)[name]
+    return build_prim_funcs({name: func}, prefer=prefer, limits=limits)[name]
 
 
 def _sources_of(kernels: Sequence[Kernel]) -> list[SourceState]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from ..core.checkpoints import checkpoint
 from ..ir import prim
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
 from ..ir.prim import is_float
@@ -156,6 +157,7 @@ class Writer:
 
     def statement(self, stmt: Stmt) -> None:
         """Write a statement."""
+        checkpoint()
         _STATEMENTS[type(stmt)](self, stmt)
 
     def _seq(self, stmt: SeqStmt) -> None:

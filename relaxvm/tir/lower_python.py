@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ..core.checkpoints import checkpoint
 from ..ir import prim
 from ..ir.arith import substitute
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
@@ -128,6 +129,7 @@ class _Writer:
 
     def statement(self, stmt: Stmt) -> None:
         """Write a statement."""
+        checkpoint()
         _STATEMENTS[type(stmt)](self, stmt)
 
     def _block(self, stmt: Stmt) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.checkpoints import checkpoint
 from ..ir.arith import simplify
 from ..ir.expr import Expr, PrimType, Type, Var
 from ..ir.node import Node
@@ -26,6 +27,7 @@ class Visitor:
 
     def visit(self, node: Node) -> None:
         """Walk any node."""
+        checkpoint()
         method = getattr(self, f"visit_{type(node).__name__}", None)
         if method is None:
             self.visit_parts(node)
@@ -65,6 +67,7 @@ class Mutator:
 
     def visit(self, node: Any) -> Any:
         """Rewrite any node."""
+        checkpoint()
         method = getattr(self, f"visit_{type(node).__name__}", None)
         return self.change_parts(node) if method is None else method(node)
 

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
 
+from ..core.checkpoints import checkpoint
 from ..ir import (
     BindingBlock,
     DataflowBlock,
@@ -145,6 +146,7 @@ class Pass:
     def _run(self, mod: IRModule, context: PassContext) -> IRModule:
         dump = _DUMP.get()
         instruments = context.instruments if dump is None else (*context.instruments, dump)
+        checkpoint()
         if not all(i.should_run(mod, self) for i in instruments):
             return mod
         for instrument in instruments:
