@@ -760,6 +760,13 @@ class Meddler:
         return self.array.__dlpack__(**options)
 
 
+writes_by_dlpack = pytest.mark.skipif(
+    not np.from_dlpack(np.zeros(1)).flags.writeable,
+    reason="numpy 1 makes read-only arrays of what comes by DLPack",
+)
+
+
+@writes_by_dlpack
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("shape", [(24,), (1,) * 9 + (24,)])
 def test_an_array_that_changes_while_others_are_converted(
@@ -777,6 +784,7 @@ def test_an_array_that_changes_while_others_are_converted(
     assert tuple(out[6 : 6 + len(shape)]) == shape
 
 
+@writes_by_dlpack
 def test_an_array_that_becomes_invalid(library: Path) -> None:
     x, out = np.zeros(8, "complex64"), np.full(6 + 2 * 32, -7, np.int64)
 

@@ -515,7 +515,7 @@ def test_classes_and_functions_that_are_not_decorated() -> None:
 def test_code_without_a_text_is_refused() -> None:
     names: dict[str, Any] = {"R": R}
     with pytest.raises(OSError, match=r"there is no source text; pass the text to from_source"):
-        exec("@R.function\ndef f(x: R.Tensor):\n    return x", names)
+        exec(compile("@R.function\ndef f(x: R.Tensor):\n    return x", "<nowhere>", "exec"), names)
 
 
 def test_annotations_that_python_has_evaluated() -> None:
