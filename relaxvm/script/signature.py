@@ -12,7 +12,7 @@ from .evaluate import Evaluator
 from .scope import MISSING
 from .type_forms import DTypeMaker, PendingType, annotation
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Signature", "read_signature", "type_parameters"]
 
 
 class Signature:
@@ -54,6 +54,16 @@ def read_signature(evaluator: Evaluator, node: ast.FunctionDef) -> Signature:
         scope.pop()
 
 
+def type_parameters(evaluator: Evaluator, node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
+    """Yield names and nodes of the type parameters of a function, which Python has since 3.12:
+    ``def f[n](...)`` declares the symbolic variable n, as a dimension in quotes does."""
+    for parameter in getattr(node, "type_params", ()):
+        bound, default = (getattr(parameter, name, None) for name in ("bound", "default_value"))
+        if type(parameter).__name__ != "TypeVar" or bound is not None or default is not None:
+            evaluator.source.error(parameter, "expected the name of a symbolic variable alone")
+        yield parameter.name, parameter
+
+
 def _check_parameters(evaluator: Evaluator, args: ast.arguments) -> None:
     source = evaluator.source
     for other in (args.vararg, args.kwarg, *args.kwonlyargs):
@@ -83,8 +93,9 @@ class _Reader:
         self._declared = _declarations(evaluator, node)
 
     def read(self) -> Signature:
-        for parameter in getattr(self._node, "type_params", ()):  # since Python 3.12
-            self._type_parameter(parameter)
+        for name, node in type_parameters(self._evaluator, self._node):
+            dtype = self._declared.get(name, "int64")
+            self._define(name, Var(name, dtype, self._evaluator.source.span(node)))
         annotations: list[Type | PendingType] = []
         for arg in self._args:
             ty = self._annotation(arg.annotation)
@@ -105,15 +116,6 @@ class _Reader:
             if isinstance(value, Var) and type(scope.outside.get(name)) is TypeVar:
                 names.setdefault(name, value)
         return Signature(params, ret, names)
-
-    def _type_parameter(self, node: Any) -> None:
-        """``def f[n](...)`` declares the symbolic variable n, as a dimension in quotes does."""
-        bound, default = (getattr(node, name, None) for name in ("bound", "default_value"))
-        if type(node).__name__ != "TypeVar" or bound is not None or default is not None:
-            self._evaluator.source.error(node, "expected the name of a symbolic variable alone")
-        name: str = node.name
-        declared = self._declared.get(name, "int64")
-        self._define(name, Var(name, declared, self._evaluator.source.span(node)))
 
     def _annotation(self, node: Any) -> Type | PendingType:
         value = self._evaluator.eval(node)

@@ -37,7 +37,7 @@ from . import tir_forms as forms
 from .evaluate import Evaluator
 from .markers import FunctionAttrs, MetaVar
 from .scope import MISSING
-from .signature import _declarations
+from .signature import _declarations, type_parameters
 from .source import Source
 from .type_forms import DTypeMaker
 
@@ -103,7 +103,10 @@ class _Parser:
         node = self._node
         options = self._options()
         self._define("range", self._range)
-        for name, dtype in _declarations(self._evaluator, node).items():
+        declared = _declarations(self._evaluator, node)
+        for name, _ in type_parameters(self._evaluator, node):
+            declared.setdefault(name, "int64")
+        for name, dtype in declared.items():
             self._declare(name, dtype)
         params = self._params()
         body = self._body(node.body)
