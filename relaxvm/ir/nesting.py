@@ -26,8 +26,8 @@ __all__ = ["deepest_chain", "gc_paused", "has_headroom", "headroom", "too_deep",
 
 HEADROOM: Final = 9000
 """In frames.  A frame that is called through C, as by `map`, takes up to 700 bytes of the C stack,
-which has 8 MB in most threads; few frames of our walks are.  CPython 3.12 counts those by themselves,
-up to a limit that cannot be raised, so that it reaches some 300 levels there."""
+which has 8 MB in most threads; few frames of our walks are.  CPython 3.12 counts those
+by themselves, up to a limit that cannot be raised: it takes some 300 levels of tuples."""
 
 _LARGEST_LIMIT: Final = 2**31 - 1
 
