@@ -44,8 +44,18 @@ def _ml_dtype(name: str) -> np.dtype[Any]:
     return dtype
 
 
-@functools.cache
+_LONGEST_NAME: Final = 100
+"""A name of numpy may be a list of fields, which takes memory in proportion to its length."""
+
+
 def _dtype_of_name(name: str) -> np.dtype[Any]:
+    if len(name) > _LONGEST_NAME:
+        raise TypeError(f"dtype: a name of {len(name)} characters is not a data type")
+    return _dtype_of_short_name(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _dtype_of_short_name(name: str) -> np.dtype[Any]:
     if name in _ML_DTYPES:
         return _ml_dtype(name)
     try:
@@ -66,7 +76,7 @@ def as_dtype(spec: Any) -> np.dtype[Any]:
     return _dtype_of_name(spec) if isinstance(spec, str) else np.dtype(spec)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def element_dtype(spec: str) -> str:
     """The name of a data type that elements of a tensor in a program have: bool, an integer or a
     float.

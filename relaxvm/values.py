@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .aliases import attribute
+from .nested import convert_nested
 
 __all__ = [
     "Device",
@@ -197,6 +198,7 @@ def to_value(x: Any) -> Any:
 
     Raises:
         TypeError: a masked array with masked elements: its mask would be lost.
+        ValueError: a list contains itself.
         BufferError, RuntimeError, ValueError: the object offers ``__dlpack__`` alone and refuses,
             for example because it lives on another device; a note names the type.
     """
@@ -214,7 +216,7 @@ def to_value(x: Any) -> Any:
     if isinstance(x, str):
         return x
     if isinstance(x, (tuple, list)):
-        return x if hasattr(x, "_fields") else _tuple_of(x, {}, fresh=False)
+        return x if hasattr(x, "_fields") else convert_nested(x, _is_plain_tuple, to_value, _tuple)
     if isinstance(x, type):  # a class carries the protocols of its instances
         return x
     speaks_array = any(hasattr(x, protocol) for protocol in _ARRAY_PROTOCOLS)
@@ -232,7 +234,7 @@ def to_value(x: Any) -> Any:
 
 def to_own_value(x: Any) -> Any:
     """As `to_value`, but every tuple is a new one, which nobody outside holds."""
-    return _tuple_of(x, {}, fresh=True) if _is_tuple(x) else to_value(x)
+    return convert_nested(x, _is_tuple, to_value)
 
 
 _PACKAGES: Final[list[tuple[Callable[[Any], bool], Callable[[Any], Any]]]] = []
@@ -255,18 +257,10 @@ def _is_tuple(x: Any) -> bool:
     return plain and not any(knows(x) for knows, _ in _PACKAGES)
 
 
-def _tuple_of(x: tuple[Any, ...] | list[Any], seen: dict[int, Any], *, fresh: bool) -> Any:
-    """The values of a tuple's elements.  An element that stands in it twice is looked at once: with
-    nesting, twice at each level would take exponential time."""
-    if id(x) in seen:
-        return seen[id(x)]
-    nested = _is_tuple if fresh else _is_plain_tuple
-    items = tuple(
-        _tuple_of(item, seen, fresh=fresh) if nested(item) else to_value(item) for item in x
-    )
-    same = not fresh and isinstance(x, tuple) and all(map(operator.is_, items, x))
-    seen[id(x)] = x if same else items
-    return seen[id(x)]
+def _tuple(x: tuple[Any, ...] | list[Any], items: list[Any]) -> tuple[Any, ...]:
+    """The tuple of the values of a tuple's items: the same if all of them are."""
+    same = isinstance(x, tuple) and all(map(operator.is_, items, x))
+    return x if same else tuple(items)  # type: ignore[return-value]
 
 
 def _is_plain_tuple(x: Any) -> bool:

@@ -231,6 +231,18 @@ class TestRun:
         )
         assert got.err == "relaxvm: in.npz: not a parameter, not used: labels\n"
 
+    def test_a_result_of_many_parts(self, run: Cli, files: Path) -> None:
+        """A few instructions make a tuple of 16 ** 12 leaves."""
+        builder = relaxvm.ExecBuilder()
+        with builder.function("main", num_inputs=0):
+            for i in range(12):
+                item = builder.r(0) if i else builder.imm(1)
+                builder.emit_call("vm.builtin.make_tuple", [item] * 16, dst=builder.r(0))
+            builder.emit_ret(builder.r(0))
+        builder.get().save(files / "shared.vmexec")
+        got = run("run", "shared.vmexec", code=Exit.FAILED)
+        assert "the result has more than 65,535 parts" in got.err
+
     @pytest.mark.parametrize("keys", [("arg0", "arg1"), ("arr_0", "arr_1"), ("x", "arg1")])
     def test_input_by_position(self, run: Cli, files: Path, keys: tuple[str, str]) -> None:
         x, w = np.ones((3, 4), np.float32), np.full((4, 1), 2, np.float32)

@@ -135,6 +135,7 @@ BAD = {
     "cast($0, floaty) -> %0": "step 0: .*floaty",
     "exp($0) -> %1": "expected results %0 to %0, got '%1'",
     "exp($0) -> $0": "expected results %0 to %0",
+    "exp($0) -> %0" + " " * (1 << 14): "expected at most 16384 characters, got 16397",
     "; ".join(["exp($0)"] * 33) + " -> %0": "expected at most 32 steps and 16 results, got 33",
 }
 

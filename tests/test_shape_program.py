@@ -330,3 +330,14 @@ def test_the_listing_shows_the_words() -> None:
     assert "shapetuple[0, 7, 2, 1]" in executable.stats()
     assert f"call  {NAME} in: %0, c[0]     dst: %void" in executable.as_text()
     assert binary.loads(executable.to_bytes()) == executable
+
+
+def test_long_programs() -> None:
+    """Those that a run makes are bounded, too."""
+    words = (1, 0, 2, 0) * (1 << 14)
+    assert len(decode(words)) == 1 << 15
+    with pytest.raises(ValueError, match="expected at most 65,536 words, got 65,540"):
+        decode((*words, 1, 0, 2, 0))
+    compute_shape(np.zeros(2, np.int64), Shape(words))
+    with pytest.raises(InternalError, match="expected at most 65,536 words, got 65,540"):
+        compute_shape(np.zeros(2, np.int64), Shape((*words, 1, 0, 2, 0)))

@@ -34,6 +34,10 @@ def getitem(builder):
     builder.emit_call("vm.builtin.tuple_getitem", [builder.r(0), builder.r(1)], dst=builder.r(2))
     builder.emit_ret(builder.r(2))
 
+def change(builder):
+    builder.emit_call("vm.builtin.tuple_reset_item", [builder.r(0), builder.imm(0)])
+    builder.emit_ret(builder.r(0))
+
 identity = program(lambda builder: builder.emit_ret(builder.r(0)))
 """
 
@@ -62,9 +66,6 @@ CASES = {
         assert len(vm.main()) == 100
     """,
     "tuples that the program changes": """
-        def change(builder):
-            builder.emit_call("vm.builtin.tuple_reset_item", [builder.r(0), builder.imm(0)])
-            builder.emit_ret(builder.r(0))
         value = shared(50, 10)
         assert VirtualMachine(program(change)).main(value)[0] is None
         assert value[0] is not None
@@ -91,6 +92,91 @@ CASES = {
             builder.emit_call("vm.builtin.print", [builder.r(0)])
             builder.emit_ret(builder.r(0))
         VirtualMachine(program(show)).main(value)
+    """,
+    "lists that contain themselves": """
+        value = [1]
+        value.append((value, 2))
+        vm = VirtualMachine(identity)
+        def make(builder):
+            builder.emit_call("make", [], dst=builder.r(0))
+            builder.emit_ret(builder.r(0))
+        maker = VirtualMachine(program(make, 0), functions={"make": lambda: value})
+        for call in (lambda: vm.main(value), lambda: vm.main((value,)), maker.main,
+                     lambda: vm.set_input("main", value),
+                     lambda: vm.save_function("main", "saved", value),
+                     lambda: VirtualMachine(program(change)).main(value)):
+            try:
+                call()
+            except ValueError as error:
+                assert "a list contains itself" in str(error), error
+            else:
+                raise AssertionError("expected a ValueError")
+    """,
+    "deep tuples": """
+        value = ()
+        for _ in range(50_000):
+            value = (value,)
+        for vm in (VirtualMachine(identity), VirtualMachine(program(change))):
+            assert len(vm.main(value)) == 1
+        vm.set_input("main", value)
+        vm.invoke_stateful("main")
+    """,
+    "the same long string in tuples": """
+        def check(builder):
+            builder.emit_call("relax.run.assert_op",
+                              [builder.imm(0), builder.convert_constant("{0} {1}"),
+                               builder.r(0), builder.r(1)])
+            builder.emit_ret(builder.r(0))
+        import resource
+        text = "x" * (8 << 20)
+        args = (text,) * 1000, relaxvm.Shape([1] * 1_000_000)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            VirtualMachine(program(check, 2)).main(*args)
+        except AssertionError as error:
+            assert len(str(error)) < 1 << 21
+        else:
+            raise RuntimeError("expected an AssertionError")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+    """,
+    "objects of TVM's FFI": """
+        import sys
+        try:
+            import tvm_ffi
+        except ImportError:
+            sys.exit()
+        from relaxvm.core import ffi
+        value = shared(1000, 6)
+        made = ffi.to_ffi(value)
+        assert isinstance(made, tvm_ffi.Array) and len(made) == 1000
+        again = ffi.from_ffi(made)
+        assert len(again) == 1000 and again[0] is again[999]
+        assert VirtualMachine(identity).main(made)[0][0] is not None
+        def call(builder):
+            builder.emit_call("f", [builder.r(0)], dst=builder.r(0))
+            builder.emit_ret(builder.r(0))
+        frozen = np.ones(3)
+        frozen.flags.writeable = False
+        maps = {"a": 1}
+        for _ in range(100):
+            maps = {"a": maps, "b": (maps, maps)}
+        for function in (tvm_ffi.convert(lambda x: x), tvm_ffi.convert(lambda x: [x, x])):
+            vm = VirtualMachine(program(call), functions={"f": function})
+            for x in (value, shared(1000, 6, frozen), maps):
+                assert len(vm.main(x)) in (2, 1000)
+    """,
+    "a drop-in for TVM": """
+        import sys
+        try:
+            import tvm_ffi
+        except ImportError:
+            sys.exit()
+        from relaxvm.contrib.tvm.functions import object_of, values_of
+        from relaxvm.core import ffi
+        made = ffi.to_ffi(shared(1000, 6))
+        (value,) = values_of([made])
+        assert len(value) == 1000
+        assert len(object_of(value)) == 1000
     """,
     "a large tuple that shares nothing": """
         vm = VirtualMachine(identity)

@@ -116,3 +116,12 @@ def test_as_dtype() -> None:
 )  # fmt: skip
 def test_kind_of(value: Any, kind: str) -> None:
     assert kind_of(value) == kind
+
+
+def test_long_names_of_data_types() -> None:
+    """They are refused: a name may be a list of millions of fields."""
+    with pytest.raises(TypeError, match="a name of 300000 characters is not a data type"):
+        as_dtype("f4," * 100_000)
+    for i in range(3000):  # no name is kept for ever
+        with pytest.raises(TypeError, match="is not a data type"):
+            as_dtype(f"float{i}x")

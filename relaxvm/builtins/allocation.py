@@ -46,7 +46,7 @@ _LAST_DEVICE_TYPE = 36
 
 def _check_scope(scope: Any, subject: str) -> None:
     if as_str(scope, f"{subject}: scope") not in _SCOPES:
-        raise InternalError(f"{subject}: expected memory scope 'global', got {scope!r}: "
+        raise InternalError(f"{subject}: expected memory scope 'global', got {describe(scope)}: "
                             f"host memory has no other")
 
 
@@ -69,7 +69,7 @@ def _check_scope_argument(args: Sequence[StaticArg], index: int) -> Iterator[str
     if len(args) > index and args[index][0] == "str":
         scope = args[index][1]
         if scope and not re.fullmatch(r"global(\.[\w-]+)?", scope):
-            yield f"memory scope: expected 'global' or 'global.NAME', got {scope!r}"
+            yield f"memory scope: expected 'global' or 'global.NAME', got {describe(scope)}"
 
 
 def _check_type_argument(args: Sequence[StaticArg]) -> Iterator[str]:

@@ -106,14 +106,19 @@ def as_machine(value: Any, subject: str) -> Any:
 
 
 def as_context(err: Any) -> str:
-    """Return the caller's error context as the prefix of a message; empty for None."""
+    """Return the caller's error context as the prefix of a message, a long one shortened; empty for
+    None."""
     if err is None:
         return ""
     if not isinstance(err, str):
         raise _wrong("error context", "a string", err)
-    return err if not err or err[-1].isspace() else err + " "
+    context: str = err
+    if len(context) > _LONGEST_CONTEXT:
+        context = f"{context[:_LONGEST_CONTEXT]}..."
+    return context if not context or context[-1].isspace() else context + " "
 
 
+_LONGEST_CONTEXT: Final = 10_000
 _MOST_BYTES: Final = 1 << 64
 
 

@@ -178,6 +178,10 @@ def debug_print(line_info: Any, x: Any) -> None:
 
 
 _MOST_PRINTED: Final = 1000
+_LONGEST: Final = 1 << 21
+"""Characters of a string; messages have room for half as many."""
+_LONGEST_INSIDE: Final = 10_000
+"""Characters of a string in a tuple: a tuple may have the same long string many times."""
 _MOST_BITS: Final = 4096
 _DEEPEST_PRINTED: Final = 50
 
@@ -228,6 +232,12 @@ def _leaf_text(value: Any, depth: int) -> str:
     is_number = isinstance(value, int) and value.bit_length() <= _MOST_BITS
     if not is_number and not isinstance(value, _PRINTED):
         return describe(value)
+    if isinstance(value, Shape) and len(value) > _MOST_PRINTED:
+        return describe(value)
+    if isinstance(value, (str, bytes)):
+        longest = _LONGEST_INSIDE if depth else _LONGEST
+        if len(value) > longest:
+            value = value[:longest]
     return repr(value) if depth else str(value)
 
 

@@ -20,7 +20,7 @@ from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
 __all__: list[str] = []
 
 _MOST_TEXT: Final = 1 << 20
-"""The most characters of a message or printed line; longer ones are truncated."""
+"""The most characters of a format, and of a message or printed line; longer ones are truncated."""
 _FIELD: Final = re.compile(r"\{\{|\}\}|\{(\d{0,9})\}|[{}]")
 
 
@@ -77,6 +77,9 @@ def _formatted(name: str, template: str, values: Sequence[str], separator: str) 
     and pad to any width."""
     if not template:
         return _joined(values, separator)
+    if len(template) > _MOST_TEXT:
+        raise ValueError(f"{name}: format: expected at most {_MOST_TEXT} characters, "
+                         f"got {len(template)}")
     parts: list[str] = []
     end = count = 0
     for match in _FIELD.finditer(template):

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from ..messages import describe
 from ..values import Shape, kind_of
+from .exits import CommandError
 
 __all__ = ["flatten", "summarize", "summary_line", "to_arrays"]
+
+_MOST_LEAVES: Final = 65_535
+"""As many as a type has parts.  A short program can return tuples with any number of leaves."""
 
 _SHOWN_VALUES: Final = 8
 """Arrays up to this size are shown completely."""
@@ -20,18 +24,23 @@ _SHOWN_VALUES: Final = 8
 
 def flatten(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a result with their names: ``out0``; ``out0``, ``out1.0`` ... for a
-    tuple."""
+    tuple.
+
+    Raises:
+        CommandError: there are too many.
+    """
+    pending = [("out0", value)]
     if _is_tuple(value):
-        for i, item in enumerate(value):
-            yield from _flatten(f"out{i}", item)
-    else:
-        yield from _flatten("out0", value)
-
-
-def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    pending = [(name, value)]
+        pending = [(f"out{i}", value[i]) for i in reversed(range(len(value)))]
+    visited = 0
     while pending:
         name, value = pending.pop()
+        visited += 1
+        if _is_tuple(value):
+            visited += len(value)
+        if visited > _MOST_LEAVES:
+            raise CommandError(f"the result has more than {_MOST_LEAVES:,} parts, where shared "
+                               f"tuples count once per use; they are not written")
         if _is_tuple(value):
             pending.extend((f"{name}.{i}", value[i]) for i in reversed(range(len(value))))
         else:

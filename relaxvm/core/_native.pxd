@@ -97,7 +97,7 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL
 
 cdef object array_over(RvmObject* object, str subject, NativeFunction owner=*)
-cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*)
+cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*, dict done=*)
 cdef void keep_under(object array, RvmObject* object) except *
 cdef bint point_at(PyObject* array, const RvmTensor* tensor) noexcept
 cdef object error_elsewhere()

@@ -79,6 +79,8 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     PyObject* PyErr_Occurred() noexcept
+    int Py_EnterRecursiveCall(const char*) except -1
+    void Py_LeaveRecursiveCall() noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
     PyObject* Py_NewRef(object) noexcept
@@ -518,12 +520,30 @@ cdef PyObject* _take_result(PyObject* self, RvmAny* ret) except NULL:
     return Py_NewRef(result)
 
 
-cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None):
+cdef object _sequence(const RvmArray* array, str subject, NativeFunction owner, dict done):
+    """The tuple for an array or list object.  One that stands in others many times is made once."""
+    cdef Py_ssize_t i
+    address = <uintptr_t>array
+    made = done.get(address, done)
+    if made is None:
+        raise ValueError(f"{subject}: the kernel returned a list that contains itself")
+    if made is not done:
+        return made
+    done[address] = None
+    Py_EnterRecursiveCall(b" in the result of a native function")
+    try:
+        made = tuple([value_of(&array.items[i], subject, owner, done) for i in range(array.size)])
+    finally:
+        Py_LeaveRecursiveCall()
+    done[address] = made
+    return made
+
+
+cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None, dict done=None):
     """A value that a kernel returned, or that a program in C passes.  An array over a tensor keeps
     the tensor and `owner`."""
     cdef const RvmBytesObject* text
     cdef const RvmShape* shape
-    cdef const RvmArray* array
     cdef Py_ssize_t i
     kind = ret.type
     if kind == RVM_NONE:
@@ -546,8 +566,8 @@ cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None):
         if kind == RVM_TENSOR_OBJECT:
             return array_over(ret.as_object, subject, owner)
         if kind == RVM_ARRAY or kind == RVM_LIST:
-            array = <const RvmArray*>ret.as_object
-            return tuple([value_of(&array.items[i], subject, owner) for i in range(array.size)])
+            return _sequence(<const RvmArray*>ret.as_object, subject, owner,
+                             {} if done is None else done)
         if kind == RVM_PYTHON_OBJECT:
             return <object>(<const RvmPythonObject*>ret.as_object).held
         text = <const RvmBytesObject*>ret.as_object

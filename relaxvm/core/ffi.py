@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..dtypes import dtype_from_dl, dtype_name
+from ..nested import convert_nested
 from ..values import Device, Shape, take_from
 from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
 
@@ -139,7 +142,9 @@ class Function:
 
     def __call__(self, *args: Any) -> Any:
         copies: list[_Copy] = []
-        result = self.function(*[_lend(arg, copies) for arg in args])
+        done: dict[int, tuple[Any, Any]] = {}
+        lend = partial(_lend, copies=copies)
+        result = self.function(*[_converted(arg, lend, done) for arg in args])
         for array, copy, before in copies:
             if copy.tobytes() != before:
                 np.copyto(array, copy)
@@ -164,9 +169,7 @@ def _lend(value: Any, copies: list[_Copy]) -> Any:
                 copies.append((value, copy, copy.tobytes()))
             value = copy
         return _exported(value)
-    if type(value) is tuple:
-        return tuple(_lend(item, copies) for item in value)
-    return to_ffi(value)
+    return _to_ffi(value)
 
 
 def _exported(array: NDArray[Any]) -> Any:
@@ -199,7 +202,38 @@ def to_ffi(value: Any) -> Any:
 
     Raises:
         TypeError: an array whose data type DLPack does not have.
+        ValueError: a list contains itself.
     """
+    return _converted(value, _to_ffi, {})
+
+
+def _converted(
+    value: Any, convert: Callable[[Any], Any], done: dict[int, tuple[Any, Any]]
+) -> Any:
+    """A value, converted; tuples become objects of TVM's FFI, each of them once."""
+    return convert_nested(
+        value, _is_nested, convert, _to_container, items_of=_items_of, done=done
+    )  # fmt: skip
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (tuple, list, dict)) and not isinstance(value, Shape)
+
+
+def _items_of(value: Any) -> Iterable[Any]:
+    """The items of a sequence; of a map, keys and values in turn."""
+    is_map = hasattr(value, "items")
+    return chain.from_iterable(value.items()) if is_map else value
+
+
+def _to_container(outer: Any, items: list[Any]) -> Any:
+    package = _package()
+    if isinstance(outer, dict):
+        return package.Map(dict(zip(items[::2], items[1::2], strict=True)))
+    return package.Array(items)
+
+
+def _to_ffi(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     package = _package()
@@ -207,10 +241,6 @@ def to_ffi(value: Any) -> Any:
         return package.from_dlpack(_exported(value))
     if isinstance(value, Shape):
         return package.Shape(tuple(value))
-    if isinstance(value, (tuple, list)):
-        return tuple(map(to_ffi, value))
-    if isinstance(value, dict):
-        return {key: to_ffi(item) for key, item in value.items()}
     if isinstance(value, np.dtype):
         return package.dtype(dtype_name(value))
     if isinstance(value, Device):
@@ -261,7 +291,32 @@ def from_ffi(value: Any) -> Any:
 
     Raises:
         TypeError: a tensor that is not in host memory, or whose data type numpy does not have.
+        ValueError: a list contains itself.
     """
+    if type(value) in _PLAIN:
+        return value
+    return convert_nested(
+        value, _has_items, _from_ffi, _from_container, items_of=_items_of, key=_handle_of
+    )
+
+
+def _has_items(value: Any) -> bool:
+    package = _package()
+    return is_sequence(value) or isinstance(value, (package.Map, package.Dict))
+
+
+def _handle_of(value: Any) -> int:
+    """A number for an object of TVM's FFI, which may have several objects of Python, or another."""
+    return value.__chandle__() if isinstance(value, _package().Object) else id(value)
+
+
+def _from_container(outer: Any, items: list[Any]) -> Any:
+    if is_sequence(outer):
+        return tuple(items)
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _from_ffi(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     package = _package()
@@ -269,10 +324,6 @@ def from_ffi(value: Any) -> Any:
         return array_of(value.__chandle__())
     if isinstance(value, package.Shape):
         return Shape(value)
-    if is_sequence(value):
-        return tuple(map(from_ffi, value))
-    if isinstance(value, (package.Map, package.Dict)):
-        return {from_ffi(key): from_ffi(item) for key, item in value.items()}
     if isinstance(value, package.dtype):
         return dtype_from_dl(value.type_code, value.bits, value.lanes)
     if isinstance(value, package.Device):

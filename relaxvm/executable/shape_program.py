@@ -25,8 +25,8 @@ from ..aliases import attribute
 from ..values import Shape
 
 __all__ = [
-    "BY_NAME", "MAX_SLOTS", "OPS", "ShapeOp", "Step", "decode", "encode", "evaluate", "problem",
-    "text",
+    "BY_NAME", "MAX_SLOTS", "MAX_WORDS", "OPS", "ShapeOp", "Step", "decode", "encode", "evaluate",
+    "problem", "text",
 ]  # fmt: skip
 
 Step = str | tuple[str, int]
@@ -35,8 +35,13 @@ Step = str | tuple[str, int]
 MAX_SLOTS: Final = 1 << 31
 """Heap slots are numbered from 0 to one less than this."""
 
+MAX_WORDS: Final = 1 << 16
+"""A program has at most as many words."""
+
 _REMEMBERED: Final = 1024
 """The number of decoded programs that are cached: loops run the same ones repeatedly."""
+_SHORT: Final = 256
+"""Programs of at most as many words are cached."""
 
 _LOW, _HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -144,10 +149,12 @@ def decode(program: Sequence[int]) -> list[Step]:
 
 def problem(program: Sequence[int]) -> str | None:
     """Return what is wrong with the words of a program; None if they are valid."""
-    return _problem(tuple(program))
+    words = tuple(program)
+    if len(words) > MAX_WORDS:
+        return f"expected at most {MAX_WORDS:,} words, got {len(words):,}"
+    return _short_problem(words) if len(words) <= _SHORT else _problem(words)
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
 def _problem(program: tuple[int, ...]) -> str | None:
     depth = at = 0
     while at < len(program):
@@ -171,12 +178,12 @@ def _problem(program: tuple[int, ...]) -> str | None:
 
 def _checked(program: Sequence[int]) -> Sequence[tuple[ShapeOp, int]]:
     """Return the operations and operands (0 where there is none) of a valid program."""
-    return _operations(tuple(program))
+    words = tuple(program)
+    return _short_operations(words) if len(words) <= _SHORT else _operations(words)
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
 def _operations(program: tuple[int, ...]) -> Sequence[tuple[ShapeOp, int]]:
-    fault = _problem(program)
+    fault = problem(program)
     if fault is not None:
         raise ValueError(f"shape program: {fault}")
     found: list[tuple[ShapeOp, int]] = []
@@ -186,6 +193,10 @@ def _operations(program: tuple[int, ...]) -> Sequence[tuple[ShapeOp, int]]:
         found.append((op, program[at + 1] if op.operand else 0))
         at += op.size
     return found
+
+
+_short_problem: Final = functools.lru_cache(maxsize=_REMEMBERED)(_problem)
+_short_operations: Final = functools.lru_cache(maxsize=_REMEMBERED)(_operations)
 
 
 def text(program: Sequence[int]) -> str:

@@ -94,6 +94,7 @@ _OVERFLOW: Final = 2
 
 _NUMPY: Final = "numpy."
 
+MAX_TEXT: Final = 1 << 14
 MAX_STEPS: Final = 32
 MAX_INPUTS: Final = 64
 MAX_RESULTS: Final = 16
@@ -125,13 +126,15 @@ def _numpy_ufunc(name: str) -> np.ufunc:
     return found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def parse(text: str) -> Fused:
     """Read a chain.
 
     Raises:
         ValueError: the text is not a chain; the message says where and why.
     """
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"fused: expected at most {MAX_TEXT} characters, got {len(text)}")
     program = _parse(text, step_of)
     steps, results = program
     if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
@@ -489,7 +492,7 @@ def _plan(
     text: str, inputs: Sequence[NDArray[Any]], outs: Sequence[NDArray[Any]]
 ) -> FusedPlan | None:
     """A plan for tensors like these; None if the kernels have to run one by one."""
-    if any(out.shape != outs[0].shape for out in outs):
+    if len(text) > MAX_TEXT or any(out.shape != outs[0].shape for out in outs):
         return None
     modes = tuple(mode_of(x, outs[0]) for x in inputs)
     if None in modes:
@@ -498,7 +501,7 @@ def _plan(
     return _plan_for(text, dtypes, modes, tuple(dtype.num for dtype in dtypes))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _plan_for(
     text: str,
     dtypes: tuple[np.dtype[Any], ...],

@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -21,6 +22,7 @@ from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
 from ..limits import Limits
 from ..messages import describe, readable
+from ..nested import convert_nested
 from ..values import Device, Shape, cpu, to_value
 from ..verify.verified import ensure_verified
 from .allocators import (
@@ -627,18 +629,17 @@ _AS_INPUT: Final = (np.ndarray, str, Shape, np.dtype, Device, Closure, VMFunctio
 
 
 def _to_inputs(func_name: str, args: Sequence[Any]) -> tuple[Any, ...]:
-    seen: dict[int, Any] = {}
-    return tuple(_to_input(func_name, arg, seen) for arg in args)
+    convert, done = partial(_to_input, func_name), {}  # type: ignore[var-annotated]
+    return tuple([convert_nested(arg, _is_tuple, convert, done=done) for arg in args])
 
 
-def _to_input(func_name: str, arg: Any, seen: dict[int, Any]) -> Any:
-    """Convert an argument of `set_input` or `save_function`.  Source: TVM's VirtualMachine."""
-    if isinstance(arg, (tuple, list)) and not isinstance(arg, Shape):
-        # A tuple that stands in others many times is converted once; twice at each level would take
-        # exponential time.
-        if id(arg) not in seen:
-            seen[id(arg)] = tuple(_to_input(func_name, item, seen) for item in arg)
-        return seen[id(arg)]
+def _is_tuple(arg: Any) -> bool:
+    return isinstance(arg, (tuple, list)) and not isinstance(arg, Shape)
+
+
+def _to_input(func_name: str, arg: Any) -> Any:
+    """Convert an argument of `set_input` or `save_function` that is not a tuple.  Source: TVM's
+    VirtualMachine."""
     if isinstance(arg, np.float16):
         return np.array(arg, np.float16)
     value = to_value(arg)
