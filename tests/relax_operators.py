@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxvm import ir
 from relaxvm.elementwise import FUNCTIONS
 
 from . import operators  # noqa: F401  (fills the table)
-from .operators.oracle import narrow, wide
+from .operators.oracle import narrow, rounded_to, wide
 from .operators.table import OPERATORS
 
 Function = Callable[..., Any]
@@ -29,7 +28,8 @@ def run_operator(call: Any, operands: list[Any]) -> Any:
     Raises:
         KeyError: the operator is not in the table.
     """
-    return _rounded(_exact(call.op.name.removeprefix("relax."), *operands, **call.attrs), call.ty)
+    name = call.op.name.removeprefix("relax.")
+    return rounded_to(call.ty, _exact(name, *operands, **call.attrs))
 
 
 def _exact(name: str, *operands: Any, **attributes: Any) -> Any:
@@ -41,12 +41,6 @@ def _exact(name: str, *operands: Any, **attributes: Any) -> Any:
 
 def _wide(value: Any) -> Any:
     return tuple(map(wide, value)) if isinstance(value, list) else wide(value)
-
-
-def _rounded(value: Any, ty: Any) -> Any:
-    if isinstance(ty, ir.TupleType):
-        return tuple(map(_rounded, value, ty.fields))
-    return narrow(value, ty.dtype)
 
 
 def _reduced(name: str) -> Function:

@@ -9,6 +9,7 @@ has loops of their own for it, which call the functions of C.)
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ __all__ = [
     "leaves",
     "narrow",
     "operands_of",
+    "rounded_to",
     "seed_of",
+    "value_of",
     "wide",
 ]
 
@@ -69,6 +72,11 @@ def exact(expr: Any, env: dict[Any, Any]) -> Any:
 
 
 def _value(expr: Any, env: dict[Any, Any]) -> Any:
+    return value_of(expr, env, lambda call: rounded_to(call.ty, exact(call, env)))
+
+
+def value_of(expr: Any, env: dict[Any, Any], compute: Callable[[ir.Call], Any]) -> Any:
+    """The value of an expression, whose calls `compute` computes."""
     if isinstance(expr, ir.Var):
         return env[expr]
     if isinstance(expr, ir.Constant):
@@ -76,15 +84,18 @@ def _value(expr: Any, env: dict[Any, Any]) -> Any:
     if isinstance(expr, ir.ShapeExpr):
         return Shape(int(dim) for dim in expr.values)
     if isinstance(expr, ir.Tuple):
-        return tuple(_value(item, env) for item in expr.fields)
-    if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op):
-        return _rounded(exact(expr, env), expr.ty)
+        return tuple(value_of(item, env, compute) for item in expr.fields)
+    if isinstance(expr, ir.TupleGetItem):
+        return value_of(expr.tuple_value, env, compute)[expr.index]
+    if isinstance(expr, ir.Call):
+        return compute(expr)
     return getattr(expr, "value", None)
 
 
-def _rounded(value: Any, ty: Any) -> Any:
+def rounded_to(ty: Any, value: Any) -> Any:
+    """Round a wide value to a type."""
     if isinstance(ty, ir.TupleType):
-        return tuple(map(_rounded, value, ty.fields))
+        return tuple(map(rounded_to, ty.fields, value))
     return narrow(value, ty.dtype) if isinstance(ty, ir.TensorType) else value
 
 

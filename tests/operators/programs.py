@@ -11,10 +11,9 @@ import relaxvm
 from relaxvm import ir
 from relaxvm.op.lowering import KERNEL_PREFIX
 from relaxvm.transform import LegalizeOps
-from relaxvm.values import Shape
 
 from .notation import evaluate
-from .oracle import operands_of
+from .oracle import operands_of, value_of
 from .table import Cases
 
 __all__ = ["KernelCall", "kernel_calls", "module_of", "module_of_results"]
@@ -78,21 +77,9 @@ def kernel_calls(case: str, found: Cases) -> tuple[list[KernelCall], dict[ir.Var
 
 
 def _value(expr: Any, env: dict[Any, Any]) -> Any:
-    if isinstance(expr, ir.Var):
-        return env[expr]
-    if isinstance(expr, ir.Constant):
-        return expr.data
-    if isinstance(expr, ir.ShapeExpr):
-        return Shape(int(dim) for dim in expr.values)
-    if isinstance(expr, ir.Tuple):
-        return tuple(_value(item, env) for item in expr.fields)
-    if isinstance(expr, ir.TupleGetItem):
-        return _value(expr.tuple_value, env)[expr.index]
-    if isinstance(expr, ir.Call):
-        name = expr.op.name.removeprefix("relax.")
-        if name == "null_value":
+    def compute(call: ir.Call) -> Any:
+        if getattr(call.op, "name", "") != "relax.reshape":
             return None
-        if name == "reshape":
-            return _value(expr.args[0], env).reshape(_value(expr.args[1], env))
-        return None
-    return expr.value
+        return _value(call.args[0], env).reshape(_value(call.args[1], env))
+
+    return value_of(expr, env, compute)
