@@ -1,4 +1,4 @@
-"""Functions that are computed element by element: the table behind their kernels and operators.
+"""Functions that are computed element by element: the table of their kernels and operators.
 
 One row is the kernel ``relaxvm.kernel.NAME`` (`relaxvm.kernels.elementwise`, or
 `relaxvm.kernels.composite` if the row has no ufunc), the operator ``relax.NAME``

@@ -1,4 +1,4 @@
-"""Values and names as they stand in messages of errors: short, printable, of bounded length."""
+"""Values and names in error messages: short, printable, of bounded length."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _clip(text: str, cut: bool = False) -> str:
 
 
 def readable(text: str, width: int = 60) -> str:
-    """A name from a file as it may stand in a message: printable and short."""
+    """A name from a file for a message: printable and short."""
     if len(text) > width:
         text = text[: width - 3] + "..."
     return text if text.isprintable() else ascii(text)[1:-1]

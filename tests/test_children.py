@@ -134,7 +134,7 @@ def test_sigint_that_a_script_ignores(tmp_path: Path) -> None:
 
 @posix
 @needs_proc
-def test_a_process_that_is_left_behind_fails_the_run(tmp_path: Path) -> None:
+def test_a_process_that_is_still_running_fails_the_run(tmp_path: Path) -> None:
     source = f"""
         import subprocess
         import sys

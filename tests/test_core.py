@@ -550,7 +550,7 @@ def test_core_objects_are_neither_copied_nor_pickled() -> None:
                 attempt(x)
 
 
-def test_a_closure_that_was_never_made_is_no_function(optimize: bool) -> None:
+def test_a_closure_that_was_never_made_is_not_a_function(optimize: bool) -> None:
     def body(b: ExecBuilder) -> None:
         b.emit_call("vm.builtin.invoke_closure", [b.vm_state(), b.r(0), b.imm(1)], dst=b.r(1))
         b.emit_ret(b.r(1))

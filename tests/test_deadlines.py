@@ -94,7 +94,7 @@ def test_cancel_ends_kernels() -> None:
     check("cancel", "CancelledError", *LONG)
 
 
-def test_einsum_of_many_operands_looks_for_no_order() -> None:
+def test_einsum_of_many_operands_does_not_search_an_order() -> None:
     args = KERNELS["einsum"][-1]()
     start = time.process_time()
     machine("relaxvm.kernel.einsum", args, wall_time=600.0)["main"](*args)

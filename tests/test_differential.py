@@ -145,7 +145,7 @@ def _counts_after_oracle(case: Case, run: Run) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
-def test_no_memory_is_left_behind(mode: str) -> None:
+def test_no_memory_is_leaked(mode: str) -> None:
     """Running the corpus repeatedly does not leak memory."""
     machines = [(MODES[mode](case.executable), case) for case in CORPUS.values()]
 

@@ -225,7 +225,7 @@ def test_array_protocols(ib: ExecBuilder) -> None:
     assert not np.shares_memory(ib.get().constants[0], locked)
 
 
-def test_object_arrays_are_told_apart_by_identity(ib: ExecBuilder) -> None:
+def test_object_arrays_are_compared_by_identity(ib: ExecBuilder) -> None:
     words = [ib.convert_constant(np.array([i, None], object)) for i in range(20)]
     assert words == [ib.c(i) for i in range(20)]
 

@@ -103,7 +103,7 @@ def test_a_sum_of_narrow_floats_does_not_stop_growing() -> None:
     assert out == 2048
 
 
-def test_reductions_of_nothing() -> None:
+def test_reductions_of_empty_tensors() -> None:
     x, out = np.empty((2, 0), np.float32), unwritten((2,), np.float32)
     run("sum", x, 1, out)
     assert out.tolist() == [0, 0]

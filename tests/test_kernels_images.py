@@ -141,7 +141,7 @@ def test_a_row_larger_than_a_block() -> None:
     check("nn.conv2d", x, weight, ONES, NO_PAD, ONES, 1, want=want)
 
 
-def test_convolutions_of_nothing() -> None:
+def test_convolutions_of_empty_tensors() -> None:
     weight = normal(3, 2, 2, 2)
     for shape in ((0, 2, 4, 4), (2, 2, 1, 4)):
         x = np.empty(shape)
@@ -285,7 +285,7 @@ def test_max_pool2d_of_types(dtype: Any) -> None:
     check("nn.max_pool2d", x, *args, want=reference("nn.max_pool2d", x, *args))
 
 
-def test_max_pool2d_keeps_nan_and_has_the_least_for_nothing() -> None:
+def test_max_pool2d_keeps_nan_and_gives_the_least_value_for_empty_windows() -> None:
     x = np.array([[[[np.nan, 1], [2, 3]]]])
     check("nn.max_pool2d", x, TWO, TWO, NO_PAD, ONES, False, want=np.full((1, 1, 1, 1), np.nan))
     padding = Shape([1, 0, 0, 0])

@@ -369,7 +369,7 @@ def test_take_nan_writes_to_views() -> None:
     np.testing.assert_array_equal(out, np.stack([np.full((2, 3), np.nan), X[..., 3]], -1))
 
 
-def test_take_of_nothing() -> None:
+def test_take_without_indices() -> None:
     nothing = np.empty((0, 2))
     for mode in ("fast", "clip", "wrap"):
         with pytest.raises(IndexError, match="take: indices: expected 0 <= index < 0, got 1"):

@@ -112,7 +112,7 @@ def test_norms_of_a_large_mean_keep_their_digits() -> None:
     np.testing.assert_allclose(out, reference("nn.layer_norm", *args), atol=4 * np.spacing(1e6))
 
 
-def test_norms_of_nothing() -> None:
+def test_norms_of_empty_tensors() -> None:
     x, none = np.empty((0, 3)), np.ones(3)
     check("nn.layer_norm", x, none, none, Shape([1]), 1e-5, True, True, want=x)
     check("nn.rms_norm", x, none, Shape([1]), 1e-5, want=x)
@@ -232,7 +232,7 @@ def test_attention_in_blocks_of_queries() -> None:
     np.testing.assert_allclose(out[:, rows], np.einsum("bnst,btnh->bsnh", weights, v), atol=1e-12)
 
 
-def test_attention_to_nothing() -> None:
+def test_attention_without_keys() -> None:
     q, none = normal(1, 2, 1, 3), np.empty((1, 0, 1, 3))
     check("nn.attention", q, none, none, None, None, None, want=np.zeros((1, 2, 1, 3)))
     check("nn.attention", none, q, q, None, None, "TopLeft", want=none)

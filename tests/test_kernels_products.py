@@ -198,7 +198,7 @@ def test_floats_of_ml_dtypes_by_way_of_float32(dtype: str) -> None:
     np.testing.assert_array_equal(out, exact.astype(narrow) + bias)
 
 
-def test_no_rows_of_no_columns() -> None:
+def test_products_of_empty_matrices() -> None:
     for dtype in (np.float32, np.complex64):
         out = np.ones((2, 3, 4), dtype)
         relaxvm.get_func("relaxvm.kernel.matmul")(

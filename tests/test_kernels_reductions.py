@@ -192,7 +192,7 @@ def test_topk_of_long_rows(largest: bool, k: int, nans: int) -> None:
     check("topk", x, k, 1, "both", largest, want=top(x, k, 1, "both", largest))
 
 
-def test_search_in_nothing() -> None:
+def test_search_in_empty_tensors() -> None:
     x = np.empty((0, 3))
     for axis, descending in itertools.product((0, 1), (False, True)):
         check("sort", x, axis, descending, want=x)

@@ -166,7 +166,7 @@ def test_ring_with_sinks() -> None:
     ]  # fmt: skip
 
 
-def test_ring_goes_on_behind_appended_rows() -> None:
+def test_ring_continues_after_appended_rows() -> None:
     cache = cache_of(2, reserve=8)
     call(KV + "append", cache, rows(2, 1))
     override(cache, rows(10, 2), 6)
@@ -179,7 +179,7 @@ def test_ring_goes_on_behind_appended_rows() -> None:
     assert held(cache) == [30, 31]
 
 
-def test_ring_smaller_than_what_is_there() -> None:
+def test_ring_smaller_than_its_content() -> None:
     cache = cache_of(4)
     override(cache, rows(10, 2), 3)
     assert held(cache) == [10, 11, 2]

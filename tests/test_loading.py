@@ -88,7 +88,7 @@ def test_a_mapped_file_runs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(vm["main"](np.ones(5)), np.arange(5.0) + 1)
 
 
-def test_other_kernels_are_no_reason_to_verify_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_kernels_do_not_need_another_verification(monkeypatch: pytest.MonkeyPatch) -> None:
     from relaxvm.verify import verified
 
     ex = relaxvm.loads(GOOD.to_bytes())

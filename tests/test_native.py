@@ -578,7 +578,7 @@ def test_results_that_python_does_not_know(kind: int, kernels: Kernels) -> None:
     assert kernels["alive"]() == 0
 
 
-def test_a_tensor_is_no_result(kernels: Kernels) -> None:
+def test_a_tensor_is_not_a_result(kernels: Kernels) -> None:
     with pytest.raises(TypeError, match="kind 7"):
         kernels["same"](np.zeros(1))
 

@@ -305,7 +305,7 @@ def test_a_type_that_is_too_large_is_refused_where_it_is_made(levels: int) -> No
             make(levels)
 
 
-def test_files_have_no_larger_ones() -> None:
+def test_files_cannot_have_larger_ones() -> None:
     document = json.loads(save_json(doubled(15)))
     last = document["root"]["node"]
     assert structural_equal(load_json(json.dumps(document)), doubled(15))

@@ -183,7 +183,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("a", "b"), DIFFERENT)
-def test_compare_tells_apart(a: object, b: object) -> None:
+def test_compare_finds_differences(a: object, b: object) -> None:
     assert compare(a, b)
     assert compare(b, a)
     assert not compare(a, a)
@@ -200,7 +200,7 @@ def test_compare_sees_writability() -> None:
     assert "writeable" in compare(frozen, X.copy())
 
 
-def test_outcomes_are_told_apart_by_aliasing() -> None:
+def test_outcomes_differ_by_aliasing() -> None:
     x = X.copy()
     same = Outcome((x,), result=x)
     view = Outcome((x,), result=x[:])
@@ -214,7 +214,7 @@ def test_outcomes_are_told_apart_by_aliasing() -> None:
             assert_same_outcome(same, other)
 
 
-def test_outcomes_are_told_apart_by_errors() -> None:
+def test_outcomes_differ_by_errors() -> None:
     error = Outcome((), error=ValueError("a"))
     assert_same_outcome(error, Outcome((), error=ValueError("a")))
     others = [Outcome((), error=ValueError("b")), Outcome((), error=TypeError("a")), Outcome(())]

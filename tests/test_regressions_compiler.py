@@ -129,7 +129,7 @@ def test_a_module_holds_functions() -> None:
         IRModule()["f"] = 3  # type: ignore[assignment]
 
 
-def test_a_context_that_cannot_be_entered_is_not_left_behind() -> None:
+def test_a_context_that_cannot_be_entered_is_not_active() -> None:
     class Broken(PassInstrument):
         def enter_pass_ctx(self) -> None:
             raise OSError("no")
@@ -351,7 +351,7 @@ class Module:
 
 
 @MODES
-def test_parameters_that_are_not_used_are_no_mistake(exec_mode: str) -> None:
+def test_parameters_that_are_not_used_are_allowed(exec_mode: str) -> None:
     text = "@R.function\ndef main(x: R.Any, f: R.Callable, y: R.Tensor((2,))):\n    return y\n"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

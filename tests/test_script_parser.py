@@ -481,7 +481,7 @@ def test_functions_are_added_to_a_module() -> None:
     assert IRModule.from_expr(add)["add"] is add
 
 
-def test_classes_of_one_name_are_told_apart() -> None:
+def test_classes_of_one_name_differ() -> None:
     found = []
     for _ in range(2):
 

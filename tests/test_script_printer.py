@@ -406,7 +406,7 @@ def test_bodies_that_are_not_in_normal_form_can_be_printed() -> None:
 # Names
 
 
-def test_names_are_told_apart() -> None:
+def test_names_differ() -> None:
     names = Names(["taken"])
     first, second, third = object(), object(), object()
     assert names.define(first, "x") == "x"

@@ -114,7 +114,7 @@ def test_topi_is_numpy(name: str, library: Any) -> None:
     assert_structural_equal(from_source(func.script()), func)
 
 
-def test_emit_te_passes_variables_that_are_in_no_shape() -> None:
+def test_emit_te_passes_variables_that_shapes_do_not_have() -> None:
     n, m = ir.Var("n", "int64"), ir.Var("m", "int64")
     x = ir.Var("x", ir.TensorType([n, m], "float32"))
     builder = BlockBuilder()

@@ -329,7 +329,7 @@ def test_paths_that_lead_outside(outside: Path, path: str) -> None:
     refuse(outside, path, f"{path!r}: expected a path relative to the folder, inside of it")
 
 
-def test_paths_that_are_no_file_names(outside: Path) -> None:
+def test_paths_that_are_not_file_names(outside: Path) -> None:
     refuse(outside, "\ud800", r"'\ud800': expected the name of a file: surrogates not allowed")
 
 

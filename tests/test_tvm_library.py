@@ -401,7 +401,7 @@ def test_variables_of_threads() -> None:
     assert vm["main"](X, np.zeros(5, np.float32)).tolist() == (2 * X).tolist()
 
 
-def test_copies_are_told_apart(path: Path) -> None:
+def test_copies_differ(path: Path) -> None:
     """Although they have no names, and inode numbers are reused."""
     tripled = compiled(source=SOURCE.replace("room[i] + ", "2 * room[i] + "))
     assert tripled != path

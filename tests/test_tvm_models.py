@@ -161,7 +161,7 @@ def test_machines(exported: Path, wanted: dict[str, list[Any]]) -> None:
 
 
 @each_model
-def test_files_beside_tvm(model: Model, exported: Path, wanted: dict[str, list[Any]]) -> None:
+def test_files_with_tvm(model: Model, exported: Path, wanted: dict[str, list[Any]]) -> None:
     """`relaxvm.load_library` in a process that also has TVM."""
     ex = relaxvm.load_library(exported / f"{model.name}.so")
     vm = relaxvm.VirtualMachine(ex, functions=tvm_free.PACKED)

@@ -29,7 +29,7 @@ def test_shape_is_a_tuple_with_a_class() -> None:
         assert type(twin) is Shape
 
 
-def test_shape_refuses_what_is_no_dimension() -> None:
+def test_shape_refuses_what_is_not_a_dimension() -> None:
     for dims in ([2.5], ["2"], [None]):
         with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
             Shape(dims)  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ class DebugInfo:
             `variables` or -1.  The pcs increase, a row differs from the one before it in more than
             its pc, and the first one is not of nothing.
         spans: int32[k, 5]: index into `files`, line, column, end_line, end_column.
-        files, variables: names.  They and the rows of `spans` are distinct, and stand in the order
+        files, variables: names.  They and the rows of `spans` are distinct, and are in the order
             of their first use.
         line_numbers: int32[m, 2]: index into `files` and line, increasing.
         line_texts: the text of these lines, without their ends.

@@ -141,7 +141,7 @@ class Kind:
     step = Step.VALUE
 
     def check(self, parameter: Parameter, others: Sequence[Parameter]) -> Check | None:
-        """The check of a parameter beside others, None if there is nothing to check."""
+        """The check of a parameter, given the others; None if there is nothing to check."""
         raise NotImplementedError
 
 
@@ -817,9 +817,9 @@ def _variadic(
 ) -> Callable[..., None]:
     before = variadic.position
     last = tuple([each.name for each in parameters[before + 1 :]])
-    behind = len(last)
+    after = len(last)
     # Tensors without a number are inputs or outputs: there is at least one.
-    least = before + behind + isinstance(variadic.kind, _TensorKind)
+    least = before + after + isinstance(variadic.kind, _TensorKind)
 
     def run(*args: Any, **keywords: Any) -> None:
         if keywords:
@@ -827,7 +827,7 @@ def _variadic(
         count = len(args)
         if count < least:
             raise _wrong_count(name, parameters, count)
-        end = count - behind
+        end = count - after
         arguments = [*args[:before], args[before:end], *args[end:]]
         try:
             for check in checks:

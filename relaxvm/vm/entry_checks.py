@@ -6,7 +6,7 @@ symbolic dimension; its name is in the error text of the check where the compile
 
 `params_of` follows these calls through the entry block, for signatures.  `origins` finds what sets
 a slot, for messages: an error of ``vm.builtin.match_shape`` says from which slot a dimension
-differs, and the reader wants to know which argument set that slot.  Both only read: nothing is
+differs, and the message names the argument that set that slot.  Both only read: nothing is
 run, and malformed code just ends the search.
 """
 

@@ -105,7 +105,7 @@ def test_every_kernel_is_called() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
-def test_kernels_of_no_operator(name: str) -> None:
+def test_kernels_without_an_operator(name: str) -> None:
     for example in examples()[name]:
         outs = example.outputs()
         run(name, *example.args, *outs)
