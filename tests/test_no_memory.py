@@ -21,6 +21,33 @@ SCENARIOS = (
 )  # fmt: skip
 
 
+PURE_PYTHON = """
+import _testcapi
+
+def total(numbers):
+    return sum(number for number in numbers)
+
+for at in range(40):
+    _testcapi.set_nomemory(at, at + 1)
+    try:
+        total((1, 2))
+    except MemoryError:
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> None:
+    """An interpreter that does not crash by itself, as 3.12.1 and 3.13.0 do where there is no memory
+    for a generator: a crash of relaxvm cannot be told from that."""
+    done = children.run([sys.executable, "-c", PURE_PYTHON], capture_output=True)
+    if done.returncode:
+        pytest.skip("this Python crashes in plain Python code if an allocation fails")
+
+
+@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_an_allocation_that_fails(scenario: str) -> None:
     done = children.run(
