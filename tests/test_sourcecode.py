@@ -9,6 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import relaxvm
@@ -37,8 +38,8 @@ def test_tool_has_no_complaint(tool: str) -> None:
     name, *arguments = tool.split()
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
-    if name == "mypy" and sys.version_info[:2] > (3, 11):
-        pytest.skip("types are checked for Python 3.11, which later stubs of numpy do not support")
+    if name == "mypy" and (sys.version_info[:2] > (3, 11) or np.__version__.startswith("1.")):
+        pytest.skip("types are those of the latest numpy for Python 3.11")
     run([sys.executable, "-m", name, *arguments], ROOT)
 
 
