@@ -89,17 +89,19 @@ static void *rvm_array_malloc(void *account, size_t nbytes) {
 }
 
 static void rvm_array_free(void *account, void *data, size_t size) {
-    rvm_array_head *head = (rvm_array_head *)data - 1;
+    rvm_array_head *head;
     (void)size;
     if (data == NULL) return;
+    head = (rvm_array_head *)data - 1;
     rvm_discharge((rvm_account *)account, head->nbytes);
     PyMem_RawFree(head);
 }
 
 static void *rvm_array_realloc(void *account, void *data, size_t nbytes) {
-    rvm_array_head *head = (rvm_array_head *)data - 1;
+    rvm_array_head *head;
     int64_t before;
     if (data == NULL) return rvm_array_malloc(account, nbytes);
+    head = (rvm_array_head *)data - 1;
     before = head->nbytes;
     if (!rvm_charge((rvm_account *)account, nbytes)) return NULL; /* both are there while it copies */
     head = (rvm_array_head *)PyMem_RawRealloc(head, sizeof *head + nbytes);
