@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxvm
 from relaxvm import tir
 from relaxvm.errors import FormatError
 from relaxvm.executable.debug_info import Span
@@ -333,44 +334,61 @@ INT: Any = {"is": "PrimType", "dtype": "int64"}
 SHAPE: Any = {"is": "ShapeType", "ndim": 1}
 N: Any = {"is": "Var", "name": "n", "ty": {"node": 0}}
 S: Any = {"is": "Var", "name": "s", "ty": {"node": 1}}
-HEAD = [INT, SHAPE, N, S]
-"""Nodes 0 to 3: two types, a scalar and a shape."""
+FLOAT: Any = {"is": "PrimType", "dtype": "float32"}
+F: Any = {"is": "Var", "name": "f", "ty": {"node": 4}}
+HEAD = [INT, SHAPE, N, S, FLOAT, F]
+"""Nodes 0 to 5: two types, a scalar and a shape, and a float."""
 UNSOUND: dict[str, tuple[Any, str]] = {
     "operand": ({"is": "Add", "a": {"node": 2}, "b": {"node": 3}, "ty": {"node": 0}},
-                "nodes[4] (Add).b: expected a scalar, got one of type ShapeType"),
+                "nodes[6] (Add).b: expected a scalar, got one of type ShapeType"),
     "result": ({"is": "Add", "a": {"node": 2}, "b": {"node": 2}},
-               "nodes[4] (Add): expected a scalar, got one of type None"),
+               "nodes[6] (Add): expected a scalar, got one of type None"),
+    "two data types": ({"is": "Add", "a": {"node": 2}, "b": {"node": 5}, "ty": {"node": 0}},
+                       "nodes[6] (Add): expected operands of one data type, got int64 and float32"),
+    "and": ({"is": "And", "a": {"node": 2}, "b": {"node": 2}, "ty": {"node": 0}},
+            "nodes[6] (And).a: expected a bool scalar, got one of int64"),
+    "bits": ({"is": "BitwiseAnd", "a": {"node": 5}, "b": {"node": 5}, "ty": {"node": 4}},
+             "nodes[6] (BitwiseAnd): expected integers or bools, got float32 and float32"),
+    "bits of one": ({"is": "BitwiseNot", "a": {"node": 5}, "ty": {"node": 4}},
+                    "nodes[6] (BitwiseNot): expected an integer or a bool, got float32"),
+    "condition": ({"is": "Select", "condition": {"node": 2}, "true_value": {"node": 2},
+                   "false_value": {"node": 2}, "ty": {"node": 0}},
+                  "nodes[6] (Select).condition: expected a bool scalar, got one of int64"),
     "not": ({"is": "Not", "a": {"node": 3}, "ty": {"node": 0}},
-            "nodes[4] (Not).a: expected a scalar, got one of type ShapeType"),
+            "nodes[6] (Not).a: expected a scalar, got one of type ShapeType"),
     "base": ({"is": "CmpExpr", "a": {"node": 2}, "b": {"node": 2}, "ty": {"node": 0}},
-             "nodes[4] (CmpExpr): CmpExpr is the base of other classes"),
+             "nodes[6] (CmpExpr): CmpExpr is the base of other classes"),
     "integer": ({"is": "IntImm", "value": 1 << 70, "ty": {"node": 0}},
-                "nodes[4] (IntImm): 1180591620717411303424 does not fit int64"),
+                "nodes[6] (IntImm): 1180591620717411303424 does not fit int64"),
     "integer type": ({"is": "IntImm", "value": 1, "ty": {"node": 1}},
-                     "nodes[4] (IntImm): expected a scalar, got one of type ShapeType"),
+                     "nodes[6] (IntImm): expected a scalar, got one of type ShapeType"),
     "float": ({"is": "FloatImm", "value": 1.0, "ty": {"node": 0}},
-              "nodes[4] (FloatImm): expected a data type of floats, got 'int64'"),
+              "nodes[6] (FloatImm): expected a data type of floats, got 'int64'"),
     "dimension": ({"is": "ShapeExpr", "values": [{"node": 3}], "ty": {"node": 1}},
-                  "nodes[4] (ShapeExpr): a dimension is an integer scalar, got s of type "),
+                  "nodes[6] (ShapeExpr): a dimension is an integer scalar, got s of type "),
     "rank of a shape": ({"is": "ShapeExpr", "values": [], "ty": {"node": 1}},
-                        "nodes[4] (ShapeExpr).ty: expected the type of a shape of 0 dimensions"),
+                        "nodes[6] (ShapeExpr).ty: expected the type of a shape of 0 dimensions"),
     "rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": 2},
-             "nodes[4] (TensorType): TensorType: ndim is 2, but the shape has 1 dimensions"),
+             "nodes[6] (TensorType): TensorType: ndim is 2, but the shape has 1 dimensions"),
     "unknown rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": -1},
-                     "nodes[4] (TensorType).ndim: expected 1, got -1"),
-    "elements": ({"is": "TensorType", "dtype": "datetime64", "ndim": 1}, "nodes[4] (TensorType): "),
-    "data type": ({"is": "PrimType", "dtype": "intx"}, "nodes[4] (PrimType).dtype: "),
+                     "nodes[6] (TensorType).ndim: expected 1, got -1"),
+    "elements": ({"is": "TensorType", "dtype": "datetime64", "ndim": 1}, "nodes[6] (TensorType): "),
+    "data type": ({"is": "PrimType", "dtype": "intx"}, "nodes[6] (PrimType).dtype: "),
+    "tuple": ({"is": "Tuple", "fields": [{"node": 2}], "ty": {"node": 1}},
+              "nodes[6] (Tuple).ty: expected the type of a tuple of 1 elements"),
+    "sequence": ({"is": "SeqExpr", "blocks": [], "body": {"node": 2}, "ty": {"node": 1}},
+                 "nodes[6] (SeqExpr).ty: expected the type of the body"),
     "global": ({"is": "GlobalVar", "name_hint": "f", "ty": {"node": 0}},
-               "nodes[4] (GlobalVar).ty: expected the type of a function"),
+               "nodes[6] (GlobalVar).ty: expected the type of a function"),
     "range": ({"is": "Range", "min": {"node": 2}, "extent": {"node": 3}},
-              "nodes[4] (Range): expected an integer scalar, got s of type "),
+              "nodes[6] (Range): expected an integer scalar, got s of type "),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", UNSOUND)
 def test_nodes_that_no_constructor_makes(case: str) -> None:
     node, message = UNSOUND[case]
-    document = {"format": "relaxvm-ir", "version": 1, "root": {"node": 4}, "nodes": [*HEAD, node]}
+    document = {"format": "relaxvm-ir", "version": 1, "root": {"node": 6}, "nodes": [*HEAD, node]}
     with pytest.raises(FormatError) as error:
         load_json(json.dumps(document))
     assert str(error.value).startswith(message)
@@ -387,7 +405,7 @@ def test_the_result_type_of_a_function_is_a_type() -> None:
 def test_messages_about_shared_nodes_are_short() -> None:
     """The message of a wrong node shows it, however often its parts are shared."""
     doubled = [{"is": "Add", "a": {"node": i}, "b": {"node": i}, "ty": {"node": 0}}
-               for i in (2, *range(4, 18))]  # fmt: skip
+               for i in (2, *range(6, 18))]  # fmt: skip
     wrong = {"is": "ShapeExpr", "values": [{"node": 18}, {"node": 3}], "ty": {"node": 1}}
     document = {"format": "relaxvm-ir", "version": 1, "root": None, "nodes": [*HEAD, *doubled]}
     load_json(json.dumps(document))
@@ -395,3 +413,13 @@ def test_messages_about_shared_nodes_are_short() -> None:
     with pytest.raises(FormatError) as error:
         load_json(json.dumps(document))
     assert len(str(error.value)) < 600
+
+
+def test_constants_that_are_not_folded() -> None:
+    """Python folds constants as they are made; in a file they need not be."""
+    n = Var("n", "int64")
+    half = prim.FloorDiv(int_imm(4), int_imm(2))
+    main = Function([Var("x", TensorType((n,), F32))], ShapeExpr([half, n]))
+    module = load_json(save_json(IRModule({"main": main.with_attr("global_symbol", "main")})))
+    vm = relaxvm.VirtualMachine(relaxvm.build(module))
+    assert vm["main"](np.zeros(3, np.float32)) == (2, 3)

@@ -41,10 +41,12 @@ def doubled(levels: int, wrap: Any) -> str:
     """A document in which every node refers twice to the previous one."""
     nodes: list[Any] = [
         {"is": "PrimType", "dtype": "int64"},
+        {"is": "PrimType", "dtype": "bool"},
+        {"is": "Var", "name": "c", "ty": {"node": 1}},
         {"is": "Var", "name": "n", "ty": {"node": 0}},
     ]
     for level in range(levels):
-        nodes.append(wrap({"node": level + 1}))
+        nodes.append(wrap({"node": level + 3}))
     return json.dumps(
         {"format": "relaxvm-ir", "version": 1, "root": {"node": len(nodes) - 1}, "nodes": nodes}
     )
@@ -53,7 +55,8 @@ def doubled(levels: int, wrap: Any) -> str:
 WRAPS = {
     "scalar": lambda x: {"is": "Add", "a": x, "b": x, "ty": {"node": 0}},
     "select": lambda x: {
-        "is": "Select", "condition": x, "true_value": x, "false_value": x, "ty": {"node": 0},
+        "is": "Select", "condition": {"node": 2}, "true_value": x, "false_value": x,
+        "ty": {"node": 0},
     },
     "tuple": lambda x: {"is": "Tuple", "fields": [x, x]},
     "call": lambda x: {
@@ -77,7 +80,7 @@ def test_scalars_up_to_the_bound_are_read_and_printed() -> None:
     assert str(node).count("n") == 2**14
     assert structural_equal(load_json(save_json(node)), node, map_free_vars=True)
     with pytest.raises(
-        FormatError, match=r"nodes\[17\] \(Add\): an expression of 131071 parts: .*; bind"
+        FormatError, match=r"nodes\[19\] \(Add\): an expression of 131071 parts: .*; bind"
     ):
         load_json(doubled(20, WRAPS["scalar"]))
 

@@ -23,10 +23,14 @@ from .expr import (
     GlobalVar,
     IntImm,
     PrimType,
+    SeqExpr,
     ShapeExpr,
     ShapeType,
+    Tuple,
+    TupleType,
     Type,
 )
+from .infer import BaseCheckResult, base_check
 from .node import Node
 
 __all__ = ["check_node"]
@@ -58,11 +62,12 @@ def check_node(cls: type[Node], values: Mapping[str, Any], path: str) -> None:
             value, expected = values[name], getattr(made, name)
             if type(value) in (int, str) and value != expected:
                 raise FormatError(f"{path}.{name}: expected {expected!r}, got {value!r}")
-    for base in cls.__mro__:
-        check = _CHECKS.get(base)
-        if check is not None:
-            check(values, path)
-            return
+    if issubclass(cls, prim.BinaryOpExpr):
+        _binary(cls, values, path)
+        return
+    check = _CHECKS.get(cls)
+    if check is not None:
+        check(values, path)
 
 
 def _brief(error: Exception) -> str:
@@ -125,17 +130,65 @@ def _operation(values: Mapping[str, Any], path: str) -> None:
             _scalar(value.ty, f"{path}.{name}")
 
 
-def _binary(values: Mapping[str, Any], path: str) -> None:
-    a, b = _scalar(values["a"].ty, f"{path}.a"), _scalar(values["b"].ty, f"{path}.b")
-    _scalar(values["ty"], path)
-    if a != b:
-        raise FormatError(f"{path}: expected operands of one data type, got {a} and {b}")
+def _bool(value: Expr, path: str) -> None:
+    dtype = _scalar(value.ty, path)
+    if dtype != "bool":
+        raise FormatError(f"{path}: expected a bool scalar, got one of {dtype}")
+
+
+def _alike(a: Expr, b: Expr, path: str) -> None:
+    """Two operands have one data type."""
+    if a.ty.dtype != b.ty.dtype:
+        raise FormatError(
+            f"{path}: expected operands of one data type, got {a.ty.dtype} and {b.ty.dtype}"
+        )
+
+
+def _binary(cls: type[Node], values: Mapping[str, Any], path: str) -> None:
+    _operation(values, path)
+    a, b = values["a"], values["b"]
+    _alike(a, b, path)
+    if cls in (prim.And, prim.Or):
+        _bool(a, f"{path}.a")
+    problem = prim.bits_problem(cls, a, b)
+    if problem is not None:
+        raise FormatError(f"{path}: {problem}")
+
+
+def _not(values: Mapping[str, Any], path: str) -> None:
+    _operation(values, path)
+    _bool(values["a"], f"{path}.a")
+
+
+def _bits(values: Mapping[str, Any], path: str) -> None:
+    _operation(values, path)
+    problem = prim.bits_problem(prim.BitwiseNot, values["a"])
+    if problem is not None:
+        raise FormatError(f"{path}: {problem}")
+
+
+def _select(values: Mapping[str, Any], path: str) -> None:
+    _operation(values, path)
+    _bool(values["condition"], f"{path}.condition")
+    _alike(values["true_value"], values["false_value"], path)
 
 
 def _shape(values: Mapping[str, Any], path: str) -> None:
     ty, rank = values["ty"], len(values["values"])
     if type(ty) is not ShapeType or ty.ndim != rank:
         raise FormatError(f"{path}.ty: expected the type of a shape of {rank} dimensions")
+
+
+def _tuple(values: Mapping[str, Any], path: str) -> None:
+    ty, count = values["ty"], len(values["fields"])
+    if ty is not None and (type(ty) is not TupleType or len(ty.fields) != count):
+        raise FormatError(f"{path}.ty: expected the type of a tuple of {count} elements")
+
+
+def _sequence(values: Mapping[str, Any], path: str) -> None:
+    ty, body = values["ty"], values["body"].ty
+    if None not in (ty, body) and base_check(ty, body) is BaseCheckResult.FAIL_L0:
+        raise FormatError(f"{path}.ty: expected the type of the body")
 
 
 def _global(values: Mapping[str, Any], path: str) -> None:
@@ -163,13 +216,14 @@ def _primitive(values: Mapping[str, Any], path: str) -> None:
 _CHECKS: Final[dict[type, Callable[[Mapping[str, Any], str], None]]] = {
     IntImm: _integer,
     FloatImm: _float,
-    prim.BinaryOpExpr: _binary,
-    prim.Not: _operation,
-    prim.BitwiseNot: _operation,
+    prim.Not: _not,
+    prim.BitwiseNot: _bits,
     prim.Cast: _operation,
-    prim.Select: _operation,
+    prim.Select: _select,
     prim.Let: _operation,
     ShapeExpr: _shape,
+    Tuple: _tuple,
+    SeqExpr: _sequence,
     GlobalVar: _global,
     Function: _function,
     PrimType: _primitive,

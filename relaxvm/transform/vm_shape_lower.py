@@ -574,7 +574,7 @@ class _FunctionLowerer(ExprMutator):
     def _compute(self) -> None:
         ready = []
         for slot in self._slots.all:
-            if slot.computed or not slot.variables:
+            if slot.computed or not (slot.variables or _has_value(slot.expr)):
                 continue
             if all(self._slots.get(v).computed for v in slot.variables):
                 ready.append(slot)
@@ -597,6 +597,12 @@ class _FunctionLowerer(ExprMutator):
             else ""
         )
         self._check(lowered, ret_ty, context, None, known=result.ty)
+
+
+def _has_value(expr: Expr) -> bool:
+    """Check whether an expression without variables has a value: constants are folded as they are
+    made, but a file may have others."""
+    return type(Analyzer().simplify(expr)) is IntImm
 
 
 def _is_dynamic(ty: Any) -> bool:

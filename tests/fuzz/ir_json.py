@@ -91,7 +91,8 @@ def mutant(index: int, seed: int = 0) -> Mutant:
     document = json.loads(bases()[base])
     steps = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        if document.get("nodes") and rng.random() < 0.8:
+        has_nodes = isinstance(document.get("nodes"), list) and document["nodes"]
+        if has_nodes and rng.random() < 0.8:
             change = rng.choice(_GRAPH)
             change(document, rng)
             steps.append(change.__name__)
