@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: build test lint bench docs debug clean
+.PHONY: build test lint bench docs debug asan tsan fuzz clean
 
 build: $(READY)
 	$(BIN)/python setup.py -q build_ext --inplace
@@ -32,6 +32,18 @@ docs: build
 # Line trace, bounds checks, no optimization; annotated HTML under build/cython.
 debug: $(READY)
 	RELAXVM_DEBUG_BUILD=1 $(BIN)/python setup.py -q build_ext --inplace --force
+
+# Builds of their own under build, with sanitizers of gcc, and the tests of native code and of threads.
+asan: $(READY)
+	$(BIN)/python scripts/sanitize.py address
+
+tsan: $(READY)
+	$(BIN)/python scripts/sanitize.py thread
+
+# A million mutants of each kind of file: hours. FUZZ="--count 10000 --kind json" is a shorter one.
+FUZZ ?= --kind all --count 1000000 --seed 0
+fuzz: build
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks

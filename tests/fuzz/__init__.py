@@ -1,6 +1,6 @@
-"""Fuzzing with mutated executables: no file may harm the process that loads and runs it.
+"""Fuzzing with mutated files: none may harm the process that reads and uses it.
 
-`mutate` makes the mutants, `execute` loads and runs one, `workers` does that in processes that may
-crash, `tvm_side` does the same on apache-tvm, and ``python -m tests.fuzz`` runs a campaign.  See
-README.md.
+`kinds` lists the kinds of file, each with a module that makes the mutants and uses them; `workers`
+does that in processes that may crash, `tvm_side` does it on apache-tvm.  ``python -m tests.fuzz``
+runs a campaign.  See README.md.
 """

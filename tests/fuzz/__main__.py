@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz --count 1000000 --seed 0 [--tvm] [--json]``"""
+"""``python -m tests.fuzz --kind all --count 1000000 --seed 0``"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Budget:
         memory: limit on the address space of a worker, in bytes, or None.
     """
 
-    cpu: float = 10.0
+    cpu: float = 60.0
     silence: float = 900.0
     memory: int | None = 6 << 30
 

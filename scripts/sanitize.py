@@ -1,0 +1,214 @@
+"""Build the extensions with sanitizers of the C compiler, and run tests in that build.
+
+    python scripts/sanitize.py address            # memory errors and undefined behaviour
+    python scripts/sanitize.py thread             # data races
+    python scripts/sanitize.py address -k matmul  # more arguments are for pytest
+
+Files among the arguments, such as ``tests/test_vm.py``, replace the lists below.
+
+The build is in ``build/sanitize-address`` or ``build/sanitize-thread``: a copy of the files that
+git knows or does not ignore, with extensions of its own, which later builds update.  The extensions
+of the checkout do not change.  This needs Linux and gcc: the runtime of the sanitizers is
+preloaded, since Python itself is built without them.
+
+A report of a sanitizer fails the run, whichever process it comes from.  There are no suppressions:
+Python, numpy and BLAS are not instrumented, and reports come from relaxvm's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+NATIVE: Final = (
+    "test_arrays", "test_binary", "test_builtins", "test_core", "test_fused", "test_fuzz",
+    "test_ir_json", "test_kernel_implementations", "test_kernels", "test_kernels_elementwise",
+    "test_kernels_images", "test_kernels_movement", "test_kernels_nn", "test_kernels_products",
+    "test_kernels_reductions", "test_limits", "test_linking", "test_loading", "test_loop_arrays",
+    "test_memory", "test_memory_limits", "test_module", "test_native", "test_oracle",
+    "test_profile", "test_programs", "test_shape_program", "test_shared_tuples",
+    "test_tail_calls", "test_tensor_cache", "test_text", "test_tvm_library", "test_ufunc_loops",
+    "test_values", "test_verify", "test_vm",
+)  # fmt: skip
+"""Tests of native code and of what hands it memory.  Not test_no_memory, which takes an hour here:
+``scripts/sanitize.py address tests/test_no_memory.py`` runs it alone."""
+
+THREADS: Final = (
+    "test_deadlines", "test_memory_limits", "test_module", "test_native", "test_profile",
+    "test_threads", "test_toolchain", "test_tvm_library", "test_ufunc_loops", "test_vm",
+)  # fmt: skip
+"""Tests that run several threads."""
+
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """A kind of build.
+
+    Attributes:
+        flags: the value of ``-fsanitize``.
+        libraries: what is preloaded, in order.
+        tests: the test files without suffix.
+        options: environment variables; ``{reports}`` is the beginning of the paths of reports.
+        prefix: a command that the tests are run by.
+        canary: C code of a function ``canary`` that the sanitizer must report when threads call it.
+    """
+
+    flags: str
+    libraries: tuple[str, ...]
+    tests: tuple[str, ...]
+    options: dict[str, str]
+    canary: str
+    prefix: tuple[str, ...] = ()
+
+
+SANITIZERS: Final = {
+    "address": Sanitizer(
+        "address,undefined",
+        ("libasan.so", "libubsan.so"),
+        NATIVE,
+        {
+            # Python does not free everything at its end; huge allocations fail as they do without.
+            # Signals of a crash are left to faulthandler, whose tests rely on it.
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=0:"
+                            "log_path={reports}",
+            "UBSAN_OPTIONS": "print_stacktrace=1:log_path={reports}",
+            "PYTHONMALLOC": "malloc",  # so that each object has its own memory
+            # Sanitizers reserve address space, so workers have no limit of it.
+            "RELAXVM_FUZZ_MEMORY": "0",
+            "RELAXVM_FUZZ_COUNT": "2000",
+        },
+        # A read beyond the end, and a copy of nothing from nowhere.
+        canary="#include <stdlib.h>\n#include <string.h>\n"
+               "static void copy(void *to, void *from, size_t n) { memcpy(to, from, n); }\n"
+               "int canary(int n) { char *p = malloc(8); copy(p, n ? p : NULL, 0);"
+               " int last = p[8 + n]; free(p); return last; }\n",
+    ),
+    "thread": Sanitizer(
+        "thread",
+        ("libtsan.so",),
+        THREADS,
+        {
+            "TSAN_OPTIONS": "log_path={reports}:exitcode=0:"
+                            "die_after_fork=0:report_signal_unsafe=0",
+        },
+        # Two threads that write a variable: they wait for each other without being ordered by it.
+        canary="static int here, sum;\n"
+               "int canary(int n) { __atomic_add_fetch(&here, 1, __ATOMIC_RELAXED);\n"
+               "  while (__atomic_load_n(&here, __ATOMIC_RELAXED) < 2);\n"
+               "  for (int i = 0; i < 1000; i++) sum += n;\n"
+               "  return sum; }\n",
+        # Its runtime needs memory at fixed addresses, which randomization may give to others.
+        prefix=("setarch", platform.machine(), "-R"),
+    ),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line; return 0 if all tests passed without a report."""
+    if not argv or argv[0] not in SANITIZERS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if sys.platform != "linux":
+        print(f"sanitize: expected Linux, this is {sys.platform}", file=sys.stderr)
+        return 2
+    name, arguments = argv[0], list(argv[1:])
+    sanitizer = SANITIZERS[name]
+    tree = ROOT / "build" / f"sanitize-{name}"
+    copy_checkout(tree)
+    build(tree, sanitizer)
+    reports = tree / "build" / "reports"
+    if not notices_canary(tree, sanitizer, reports):
+        print(f"sanitize {name}: a wrong function was not reported: it does not work here")
+        return 1
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    if not any(argument.startswith("tests/") for argument in arguments):
+        command += [f"tests/{test}.py" for test in sanitizer.tests]
+    status, found = run(command, tree, sanitizer, reports)
+    for path in found:
+        print(f"\n== {path.name}\n{path.read_text(errors='replace')}")
+    print(f"sanitize {name}: {len(found)} reports, tests ended with status {status}")
+    return 1 if found or status else 0
+
+
+def copy_checkout(tree: Path) -> None:
+    """Bring a copy of the checkout up to date; files keep their times, for incremental builds."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    wanted = {Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    for path in wanted:
+        source, target = ROOT / path, tree / path
+        if not target.exists() or target.stat().st_mtime_ns != source.stat().st_mtime_ns:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    for folder in ("relaxvm", "tests", "include"):
+        for path in sorted((tree / folder).rglob("*")):
+            inside = path.relative_to(tree)
+            made = path.suffix in (".so", ".pyc") or path.is_dir()
+            if not made and inside not in wanted:
+                path.unlink()
+
+
+def build(tree: Path, sanitizer: Sanitizer) -> None:
+    environment = {**os.environ, "RELAXVM_SANITIZE": sanitizer.flags, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=tree, check=True, env=environment)
+
+
+def run(
+    command: Sequence[str], tree: Path, sanitizer: Sanitizer, reports: Path
+) -> tuple[int, list[Path]]:
+    """Run a command with the sanitizer's runtime; return its exit status and the reports."""
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir(parents=True)
+    prefix = reports / "report"
+    environment = {
+        **os.environ,
+        **{key: value.format(reports=prefix) for key, value in sanitizer.options.items()},
+        "LD_PRELOAD": " ".join(map(runtime, sanitizer.libraries)),
+        "PYTHONPATH": str(tree),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    done = subprocess.run([*sanitizer.prefix, *command], cwd=tree, check=False, env=environment)
+    return done.returncode, sorted(reports.iterdir())
+
+
+def notices_canary(tree: Path, sanitizer: Sanitizer, reports: Path) -> bool:
+    """Check that a function that is wrong is reported, so that no reports mean that all is well."""
+    library = tree / "build" / "canary.so"
+    source = library.with_suffix(".c")
+    source.write_text(sanitizer.canary)
+    flags = [f"-fsanitize={sanitizer.flags}", "-shared", "-fPIC", "-g"]
+    subprocess.run([*compiler(), *flags, str(source), "-o", str(library)], check=True)
+    call = (
+        f"import ctypes, threading; f = ctypes.CDLL({str(library)!r}).canary; "
+        "threads = [threading.Thread(target=f, args=(0,)) for _ in range(2)]; "
+        "[t.start() for t in threads]; [t.join() for t in threads]"
+    )
+    _, found = run([sys.executable, "-c", call], tree, sanitizer, reports)
+    return bool(found)
+
+
+def compiler() -> list[str]:
+    return os.environ.get("CC", "gcc").split()
+
+
+def runtime(library: str) -> str:
+    """Return the path of a runtime of the C compiler."""
+    command = [*compiler(), f"-print-file-name={library}"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    if not os.path.isabs(found):
+        raise SystemExit(f"sanitize: {command[-2]} has no {library}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
