@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.arith import simplify
-from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type
+from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type, int_imm
 from ..ir.prim import is_float
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
-from .registry import Unsupported, operator
+from .registry import operator
 from .rules import like, product
 
 __all__ = ["arange", "full", "full_like", "ones", "ones_like", "size", "zeros", "zeros_like"]
@@ -84,7 +84,7 @@ def _is_float(value: Any) -> bool:
 
 @operator(
     "arange",
-    loops=Unsupported("There is no formula yet: the length of the result is a rounded quotient."),
+    loops="arange",
     takes=lambda call: call.args,
     arguments=_arange_arguments,
 )
@@ -94,18 +94,25 @@ def arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType) -> Type:
     The data type is int64, or float32 if one of the bounds is a float, unless one is given.  With
     one number, start is 0 and the number is end.
     """
+    return TensorType((arange_length(start, end, step),), dtype)
+
+
+def arange_length(start: Any, end: Any, step: Any) -> Expr:
+    """The number of elements of `arange`.
+
+    Raises:
+        IllTyped, IllValued: there is no such range.
+    """
     low, high, by = [_number(value) for value in (start, end, step)]
     if by == 0:
         raise IllValued("step: expected a number other than 0, got 0")
     if low is not None and high is not None and by is not None:
-        return TensorType((max(0, math.ceil((high - low) / by)),), dtype)
+        return int_imm(max(0, math.ceil((high - low) / by)))
     if any(map(_is_float, (start, end, step))):
         raise IllTyped("bounds that are not known have to be integers, got floats")
     if by is not None and by < 0:
-        count = (start - end - step - 1) // -step
-    else:
-        count = (end - start + step - 1) // step
-    return TensorType((simplify(count),), dtype)
+        return simplify((start - end - step - 1) // -step)
+    return simplify((end - start + step - 1) // step)
 
 
 def _number(value: Expr) -> int | float | None:

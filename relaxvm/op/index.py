@@ -10,7 +10,7 @@ from ..ir.arith import Analyzer
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
 from .kinds import IllTyped, IllValued, Integers, Operand
-from .registry import Unsupported, operator
+from .registry import operator
 from .rules import analyzer_of, axes_of, axis_of, common_vdevice, like, need_integers
 
 __all__ = ["strided_slice", "take"]
@@ -70,7 +70,7 @@ def _slice_inputs(call: Call) -> list[Any]:
 @operator(
     "strided_slice",
     takes=_slice_inputs,
-    loops=Unsupported("There is no formula yet for bounds that are clamped to the dimension."),
+    loops="strided_slice",
 )
 def strided_slice(
     x: TensorType,
@@ -97,11 +97,7 @@ def strided_slice(
         return like(x, None, ndim=x.ndim)
     dims = list(x.dims)
     for place, low, high, step in zip(places, begin, end, steps, strict=True):
-        if isinstance(dims[place], IntImm) and isinstance(low, IntImm) and isinstance(high, IntImm):
-            part = range(*slice(low.value, high.value, step).indices(int(dims[place])))  # type: ignore[call-overload]
-            dims[place] = int_imm(len(part))
-        else:
-            dims[place] = _slice_length(dims[place], low, high, step, assume_inbound)
+        _, dims[place] = slice_of(dims[place], low, high, step, assume_inbound)
     return like(x, dims)
 
 
@@ -112,8 +108,13 @@ def _known(name: str, values: Sequence[Expr]) -> list[int]:
     return [int(value) for value in values]  # type: ignore[call-overload]
 
 
-def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: bool) -> Expr:
-    """The number of elements from begin to before end."""
+def slice_of(
+    length: Any, begin: Any, end: Any, step: int, assume_inbound: bool
+) -> tuple[Expr, Expr]:
+    """The first index of a slice of an axis, and the number of its elements."""
+    if all(isinstance(each, IntImm) for each in (length, begin, end)):
+        part = range(*slice(begin.value, end.value, step).indices(length.value))
+        return int_imm(part.start), int_imm(len(part))
     analyzer = analyzer_of(length)
     is_certain = assume_inbound or _is_ordered(begin, end, step)
     if not assume_inbound:
@@ -124,7 +125,8 @@ def _slice_length(length: Any, begin: Any, end: Any, step: int, assume_inbound: 
         ]
     distance = end - begin if step > 0 else begin - end
     count = (distance + (abs(step) - 1)) // abs(step)
-    return analyzer.simplify(count if is_certain else prim.maximum(count, 0))
+    count = analyzer.simplify(count if is_certain else prim.maximum(count, 0))
+    return analyzer.simplify(begin), count
 
 
 def _is_ordered(begin: Any, end: Any, step: int) -> bool:

@@ -126,7 +126,10 @@ def _subscripts(text: str, count: int) -> tuple[list[str], str]:
 
 @operator(
     "einsum",
-    loops=Unsupported("There is no formula yet: numpy.einsum interprets the subscripts."),
+    loops=Unsupported(
+        "One nest of loops over all labels would take the product of their lengths; the kernel "
+        "contracts two operands at a time."
+    ),
 )
 def einsum(operands: Tensors, subscripts: str) -> Type:
     """Sums of products by Einstein's convention, as of `numpy.einsum`: "ij,jk->ik"."""

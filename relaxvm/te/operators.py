@@ -20,11 +20,13 @@ from ..ir import prim
 from ..ir.arith import simplify
 from ..ir.expr import Expr
 from ..ir.prim import as_scalar
+from ..op.create import arange_length
+from ..op.index import slice_of
 from ..op.registry import Loops
 from ..tir import intrinsics
 from ..tir.intrinsics import INTRINSICS
+from . import images, topi
 from . import tensor as te
-from . import topi
 from .tensor import Tensor, compute
 
 __all__ = ["BOOLS", "FLOATS", "INTEGERS", "NUMBERS", "formula_named"]
@@ -56,7 +58,10 @@ def _in_float32(formula: Formula) -> Formula:
         if x.dtype not in _SHORT:
             return formula(x, *args, **attrs)
         wider = [topi.cast(a, "float32") if isinstance(a, Tensor) else a for a in (x, *args)]
-        return topi.cast(formula(*wider, **attrs), x.dtype)
+        result = formula(*wider, **attrs)
+        if isinstance(result, list):
+            return [topi.cast(each, x.dtype) for each in result]
+        return topi.cast(result, x.dtype)
 
     return wide
 
@@ -255,6 +260,44 @@ def _full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
     return _full(x.shape, value, x.dtype if dtype is None else dtype)
 
 
+def _arange(start: Expr, end: Expr, step: Expr, dtype: str) -> Tensor:
+    within = "float64" if FLOATS & {start.dtype, end.dtype, step.dtype} else "int64"
+    low, by = (prim.cast(value, within) for value in (start, step))
+
+    def element(i: Expr) -> Any:
+        return prim.cast(low + prim.cast(i, within) * by, dtype)
+
+    return compute([arange_length(start, end, step)], element, "T_arange")
+
+
+def _int(number: Any) -> int:
+    return int(number)
+
+
+def _strided_slice(
+    x: Tensor,
+    axes: Sequence[Expr],
+    begin: Sequence[Expr],
+    end: Sequence[Expr],
+    strides: Sequence[Expr] | None = None,
+    assume_inbound: bool = False,
+) -> Tensor:
+    steps = [1] * len(axes) if strides is None else [_int(step) for step in strides]
+    shape, starts = list(x.shape), {}
+    for axis, low, high, step in zip(axes, begin, end, steps, strict=True):
+        at = _int(axis) % x.ndim
+        start, shape[at] = slice_of(x.shape[at], low, high, step, assume_inbound)
+        starts[at] = start, step
+
+    def element(*i: Expr) -> Any:
+        places = list(i)
+        for at, (start, step) in starts.items():
+            places[at] = start + i[at] * step
+        return x[tuple(places)]
+
+    return compute(shape, element, "T_strided_slice")
+
+
 def _constant(number: int) -> Formula:
     def make(like: Any, dtype: str | None = None) -> Tensor:
         shape = like.shape if isinstance(like, Tensor) else like
@@ -269,10 +312,17 @@ def _constant(number: int) -> Formula:
 
 def _extreme(name: str, choose: Callable[[Expr, Expr], Expr], least: Callable[..., Expr],
              sign: int) -> Formula:  # fmt: skip
+    return topi._reduction(name, _extreme_of(choose, least, sign), "")
+
+
+def _extreme_of(choose: Callable[[Expr, Expr], Expr], least: Callable[..., Expr], sign: int) -> Any:
     def identity(dtype: str) -> Expr:
         return as_scalar(sign * math.inf, dtype) if dtype in FLOATS else least(dtype)
 
-    return topi._reduction(name, te._reduction(choose, identity, ""), "")
+    return te._reduction(choose, identity, "")
+
+
+_maximum: Final = _extreme_of(_greater, intrinsics.min_value, -1)
 
 
 def _mean(x: Tensor, axis: Any = None, keepdims: bool = False) -> Any:
@@ -342,10 +392,8 @@ def _layer_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Any:
-    result = _scaled(_centred(data, axes), axes, epsilon)
-    if scale:
-        result = topi.multiply(result, _along(gamma, axes, data))
-    return topi.add(result, _along(beta, axes, data)) if center else result
+    result = _standardized(data, axes, epsilon)
+    return _weighted(result, gamma if scale else None, beta if center else None, axes)
 
 
 def _rms_norm(
@@ -356,6 +404,69 @@ def _rms_norm(
 
 def __getattr__(name: str) -> Any:
     return attribute(__name__, name)
+
+
+def _standardized(x: Tensor, axes: Sequence[int], epsilon: float) -> Any:
+    """(x - mean) / sqrt(variance + epsilon)"""
+    return _scaled(_centred(x, axes), axes, epsilon)
+
+
+def _group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Any:
+    at = channel_axis % data.ndim
+    size = simplify(prim.floordiv(data.shape[at], num_groups))
+    groups = topi.reshape(data, [*data.shape[:at], num_groups, size, *data.shape[at + 1 :]])
+    over = [at + 1, *[axis % data.ndim + (axis % data.ndim > at) for axis in axes]]
+    result = topi.reshape(_standardized(groups, over, epsilon), data.shape)
+    return _weighted(result, gamma if scale else None, beta if center else None, [at])
+
+
+def _weighted(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: Sequence[int]) -> Any:
+    """x * gamma + beta, where these are given, along axes."""
+    if gamma is not None:
+        x = topi.multiply(x, _along(gamma, axes, x))
+    return x if beta is None else topi.add(x, _along(beta, axes, x))
+
+
+def _batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = True,
+) -> list[Any]:
+    mean, variance = moving_mean, moving_var
+    if training:
+        others = [a for a in range(data.ndim) if a != axis % data.ndim]
+        mean = _mean(data, others)
+        distance = topi.subtract(data, _along(mean, [axis], data))
+        variance = _mean(topi.multiply(distance, distance), others)
+    result = topi.subtract(data, _along(mean, [axis], data))
+    deviation = topi.sqrt(topi.add(variance, float(epsilon)))
+    result = topi.divide(result, _along(deviation, [axis], data))
+    result = _weighted(result, gamma if scale else None, beta if center else None, [axis])
+    if not training:
+        return [result, topi.identity(mean), topi.identity(variance)]
+    moved = [
+        topi.add(topi.multiply(old, 1 - momentum), topi.multiply(new, momentum))
+        for old, new in ((moving_mean, mean), (moving_var, variance))
+    ]
+    return [result, *moved]
 
 
 # Formulas by name
@@ -426,6 +537,9 @@ _offer(
             "softmax": topi.nn.softmax,
             "log_softmax": _log_softmax,
             "layer_norm": _layer_norm,
+            "group_norm": _group_norm,
+            "batch_norm": _batch_norm,
+            "avg_pool2d": images.average_pool,
             "rms_norm": _rms_norm,
             "cross_entropy_with_logits": _cross_entropy,
         }.items()
@@ -452,6 +566,8 @@ _offer(
     max=_extreme("max", _greater, intrinsics.min_value, -1),
     min=_extreme("min", _lesser, intrinsics.max_value, 1),
     **{"nn.dropout": _dropout},
+    **{"nn.conv1d": images.convolution, "nn.conv2d": images.convolution},
+    **{"nn.max_pool2d": functools.partial(images.pool, _maximum)},
     **{"nn.relu": _elementwise(lambda x: _greater(x, _number(0, x)))},
 )
 _offer(
@@ -469,11 +585,14 @@ _offer(
     ones=_constant(1),
     ones_like=_constant(1),
     take=_take,
+    arange=_arange,
+    strided_slice=_strided_slice,
     flip=_flip,
     repeat=_repeat,
     stack=_stack,
     tile=_tile,
     reshape=topi.reshape,
+    **{"nn.pad": images.pad},
     **{
         name: getattr(topi, name)
         for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")

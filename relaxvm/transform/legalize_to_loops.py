@@ -80,8 +80,8 @@ def _is_known(arg: Expr) -> bool:
     if type(ty) is TensorType:
         return ty.dims is not None and ty.dtype is not None
     if type(ty) is TupleType:
-        return all(type(f) is TensorType and f.dims is not None and f.dtype is not None
-                   for f in ty.fields)  # fmt: skip
+        return all(type(f) is PrimType or (type(f) is TensorType and f.dims is not None
+                                           and f.dtype is not None) for f in ty.fields)  # fmt: skip
     return type(ty) is PrimType or isinstance(arg, ShapeExpr)
 
 

@@ -558,6 +558,7 @@ nn.avg_pool2d(f(1, 1, 2, 2), 3) | ValueError: relax.nn.avg_pool2d: no window fit
     long, the padded data 2
 """,
     """
+nn.avg_pool2d(x(1, 1, 4, 4), 2, 3, 1, ceil_mode=True)
 nn.avg_pool2d(x(1, 4, 6, 2), 2, 2, layout="NHWC")
 nn.avg_pool2d(x(2, 2, 4, 5), 2, (1, 2), (1, 0, 0, 1), (2, 1), True)
 nn.avg_pool2d(x(2, 2, 4, 5), 2, 1, 1, ceil_mode=False, count_include_pad=True)

@@ -8,7 +8,7 @@ from ...ir.expr import Call, Expr, IntImm, TensorType, Type, int_imm
 from ..elementwise import astype
 from ..kinds import DType, IllValued, Ints
 from ..lowering import is_allocatable, kernel_call
-from ..registry import Constructor, Unsupported, operator
+from ..registry import Constructor, operator
 from ..rules import common_dtype, common_vdevice, differ, like, need_numbers
 from ._windows import (
     check_layout,
@@ -22,10 +22,6 @@ from ._windows import (
 )
 
 __all__: list[str] = []
-
-_NO_LOOPS: Final = Unsupported(
-    "There is no formula yet; as plain loops, a convolution would be many times slower."
-)
 
 _DOC: Final = """A window of weights moved along {axes} of data: the sum of products at each place.
 
@@ -150,7 +146,7 @@ def convolution(name: str, spatial: str) -> Constructor:
         axes=" and ".join(spatial), data="NC" + spatial, weight="OI" + spatial
     )
     register = operator(
-        name, kernel=name, arguments=arguments, lower=_lowering(name, spatial), loops=_NO_LOOPS
+        name, kernel=name, arguments=arguments, lower=_lowering(name, spatial), loops=name
     )
     return register(rule)
 

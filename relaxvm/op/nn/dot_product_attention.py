@@ -42,7 +42,7 @@ def _inputs(call: Call) -> list[Any]:
 
 
 _NO_LOOPS: Final = Unsupported(
-    "There is no formula yet; as plain loops, attention would be many times slower."
+    "The scores of all queries would take memory; the kernel computes them block by block."
 )
 
 

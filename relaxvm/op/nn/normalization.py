@@ -9,7 +9,7 @@ from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type, int_imm
 from ..kinds import IllValued, Ints
 from ..lowering import is_allocatable, kernel_call
 from ..manipulate import reshape
-from ..registry import CONSTRUCTORS, Unsupported, operator
+from ..registry import CONSTRUCTORS, operator
 from ..rules import (
     axes_of,
     axis_of,
@@ -81,11 +81,7 @@ def rms_norm(
     return _normalized(data, axes, weight=weight)
 
 
-@operator(
-    "nn.group_norm",
-    takes=_axes_from_front,
-    loops=Unsupported("There is no formula yet for a mean over a part of an axis."),
-)
+@operator("nn.group_norm", takes=_axes_from_front, loops="nn.group_norm")
 def group_norm(
     data: TensorType,
     gamma: TensorType,
@@ -150,7 +146,7 @@ def _lower_batch_norm(builder: Any, call: Call) -> Expr:
     "nn.batch_norm",
     kernel="nn.batch_norm",
     lower=_lower_batch_norm,
-    loops=Unsupported("There is no formula yet for its three results."),
+    loops="nn.batch_norm",
 )
 def batch_norm(
     data: TensorType,

@@ -7,7 +7,7 @@ from typing import Literal
 from ...ir.arith import simplify
 from ...ir.expr import TensorType, Type
 from ..kinds import IllValued, Ints
-from ..registry import Unsupported, operator
+from ..registry import operator
 from ..rules import like
 
 __all__ = ["pad"]
@@ -15,7 +15,7 @@ __all__ = ["pad"]
 
 @operator(
     "nn.pad",
-    loops=Unsupported("There is no formula yet for the modes that repeat elements of data."),
+    loops="nn.pad",
 )
 def pad(
     data: TensorType,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ...ir.expr import Call, Expr, TensorType, Type
 from ..kinds import Ints
 from ..lowering import is_allocatable, kernel_call
-from ..registry import Constructor, Unsupported, operator
+from ..registry import Constructor, operator
 from ..rules import DtypeCheck, like, need_floats, need_numbers
 from ._windows import (
     check_layout,
@@ -21,10 +21,6 @@ from ._windows import (
 )
 
 __all__: list[str] = []
-
-_NO_LOOPS: Final = Unsupported(
-    "There is no formula yet for windows that extend beyond the image."
-)
 
 _DOC: Final = """{what} of each window, of size `pool_size`, moved along {axes}.
 
@@ -118,7 +114,7 @@ def pool(
     rule.__doc__ = _DOC.format(
         what=what, axes=" and ".join(spatial), layout=default_layout, more=more
     )
-    return operator(name, kernel=name, arguments=arguments, lower=lower, loops=_NO_LOOPS)(rule)
+    return operator(name, kernel=name, arguments=arguments, lower=lower, loops=name)(rule)
 
 
 _COUNT: Final = """  With `count_include_pad`, elements of the
