@@ -164,10 +164,10 @@ def assert_close(
     if not finite.any():
         return
     exact_values = np.asarray(want).astype(np.longdouble)[finite]
-    unit = np.spacing(np.abs(expected[finite])).astype(np.longdouble)
-    if found.of_largest:
-        unit = np.maximum(unit.max(), np.spacing(expected.dtype.type(1)))
     with np.errstate(all="ignore"):
+        unit = np.spacing(np.abs(expected[finite])).astype(np.longdouble)
+        if found.of_largest:
+            unit = np.maximum(unit.max(), np.spacing(expected.dtype.type(1)))
         error = np.abs(got[finite].astype(np.longdouble) - exact_values) / unit
     bound = factor * found.bound(expected.dtype.name)
     if not (error <= bound).all():  # NaN is not
