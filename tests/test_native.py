@@ -394,6 +394,20 @@ def test_read_only_arrays_for_kernels_that_may_write_anything(
         assert np.array_equal(out, before)
 
 
+def test_a_read_only_array_is_copied_once_per_call(library: Path) -> None:
+    """It is compared with the copy itself; that of a writable view needs another copy."""
+    copy = load(library, "copy", writes=None)
+    limits = relaxvm.Limits(live_bytes=1 << 30)
+    frozen, out = np.arange(1 << 20, dtype="i8"), np.empty(1 << 20, "i8")
+    frozen.flags.writeable = False
+    for x, copies in ((frozen, 1), (frozen[:][::-1], 2), (np.arange(2 << 20)[::2], 2)):
+        vm = VirtualMachine(program("copy"), functions={"copy": copy}, limits=limits)
+        vm.main(x, out)
+        assert np.array_equal(out, x)
+        peak = vm.memory_stats().peak_bytes
+        assert copies * out.nbytes <= peak < (copies + 0.5) * out.nbytes
+
+
 @pytest.mark.parametrize("count", [1, 17])
 @pytest.mark.parametrize("optimize", [True, False])
 def test_constants_are_passed_as_they_are(optimize: bool, count: int, library: Path) -> None:

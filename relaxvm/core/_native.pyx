@@ -452,7 +452,7 @@ cdef class _Call:
                 if self.written:
                     self.copies.append((self.position, array, passed, None))
                 elif self.function.writes is None:
-                    self.copies.append((self.position, array, passed, passed.copy()))
+                    self.copies.append((self.position, array, passed, _before(array, passed)))
                 if not self.put_as_it_is(passed):
                     raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
         self.arrays.append((self.position, self.exposed, passed))
@@ -488,6 +488,13 @@ cdef class _Call:
 
     cdef str place(self):
         return f"{readable(self.function.name)}: argument {self.position}"
+
+
+cdef object _before(cnp.ndarray array, cnp.ndarray copy):
+    """What to compare a copy with after the call: the array itself if nobody may write to it."""
+    if not cnp.PyArray_ISWRITEABLE(array) and is_contiguous(array, 1):
+        return array
+    return copy.copy()
 
 
 cdef bint _same_bytes(cnp.ndarray a, cnp.ndarray b) noexcept:
