@@ -63,6 +63,9 @@ SANITIZER_FLAGS = [
 # cannot be forwarded from the stores and waits for all of them.
 KERNEL_FLAGS = {"unix": ["-fno-tree-slp-vectorize"], "msvc": []}
 
+# Code that ends alike would be shared by operations of the dispatch loop, at the cost of a jump.
+LOOP_FLAGS = {"unix": ["-fno-crossjumping"], "msvc": []}
+
 
 def build_jobs() -> int:
     """Return the number of extensions to build in parallel."""
@@ -97,6 +100,8 @@ class BuildExt(build_ext):
         ext.extra_compile_args = [*ext.extra_compile_args, *flags]
         if ext.name == "relaxvm.kernels._table":
             ext.extra_compile_args += KERNEL_FLAGS[kind]
+        elif ext.name == "relaxvm._core" and not DEBUG:
+            ext.extra_compile_args += LOOP_FLAGS[kind]
         if SANITIZE:
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
         super().build_extension(ext)

@@ -35,7 +35,7 @@ from .values import Shape, to_own_value, to_value
 cimport numpy as cnp
 
 from .core._code cimport *
-from .core._deadlines cimport Watch, set_watch_getter
+from .core._deadlines cimport *
 from .core._storage cimport Allocator, Storage, newfunc, rvm_account, set_new, take_storage
 from .core._native cimport call_native
 from .core._operations cimport *
@@ -46,23 +46,13 @@ cnp.import_array()
 __all__ = ["Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Storage", "VMFunction"]
 
 cdef extern from "_core_impl.h" nogil:
-    ctypedef struct rvm_chunk:
-        rvm_chunk* previous
-        Watch watch
-        PyObject** end
-        int64_t words
-        PyObject** memory
-
     enum:
         RVM_RETURN_IP
         RVM_CALLER
         RVM_FUNC
         RVM_RETURN_DST
         RVM_HEADER
-
-    Watch* rvm_innermost_watch() noexcept
-    void rvm_push_watch(Watch*) noexcept
-    void rvm_pop_watch(Watch*) noexcept
+        RVM_FIRST_CHUNK
 
     PyTypeObject* rvm_shape_type
     cnp.PyArray_Descr* rvm_int64
@@ -95,7 +85,8 @@ cdef extern from "_core_impl.h" nogil:
     void* rvm_array_data(PyObject*) noexcept
     bint rvm_bytes(int64_t, int64_t, const cnp.npy_intp*, int64_t*) noexcept
     PyObject* rvm_reshape(PyObject*, PyObject*) noexcept
-    PyObject* rvm_vectorcall(PyObject*, PyObject**, int64_t) noexcept
+    PyObject* rvm_call_packed(PyObject*, PyObject**, int64_t, int64_t*, int64_t,
+                              int64_t) noexcept
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
     rvm_chunk* rvm_new_chunk(rvm_chunk*, int64_t) noexcept
     rvm_chunk* rvm_drop_chunk(rvm_chunk*) noexcept
@@ -106,11 +97,14 @@ cdef extern from "_core_impl.h" nogil:
 
 cdef extern from "_census_impl.h":
     ctypedef struct rvm_census:
+        PyTypeObject* closure
+        int (*pause)(void*) noexcept
+        void* context
         int64_t bytes
 
-    int rvm_census_visit(PyObject*, void*) noexcept
-    int rvm_census_root(PyObject*, rvm_census*) noexcept
-    int rvm_census_finish(rvm_census*, PyTypeObject*) noexcept
+    int rvm_census_registers(rvm_census*, PyObject**, int64_t) noexcept
+    int rvm_census_root(rvm_census*, PyObject*) noexcept
+    int rvm_census_finish(rvm_census*) noexcept
     void rvm_census_free(rvm_census*) noexcept
 
 cdef extern from "_header_impl.h" nogil:
@@ -173,7 +167,7 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_Check(PyObject*) noexcept
     bint PyArray_CheckExact(PyObject*) noexcept
 
-set_watch_getter(rvm_innermost_watch)
+cdef Run* _runs = all_runs()
 rvm_shape_type = <PyTypeObject*>Shape
 rvm_storage_type = <PyTypeObject*>Storage
 cdef object _int64_dtype = np.dtype(np.int64)
@@ -192,9 +186,9 @@ cdef enum:
     NATIVE_TICKS = 4    # a call of a native function this, and one per KiB of its tensors,
     PYTHON_TICKS = 8    # a call of a Python function, which handles signals itself, this
     YIELD_POLLS = 16    # polls between chances for other threads to run
-    DEADLINE_BLOCKS = 64
     ALIGNMENT = 64      # of storages, in bytes
     OBJECT_SLACK = 1 << 20  # bytes of objects that do not count
+    WORD_BYTES = 8      # of a register, and whatever else is in a frame
     MAX_FRAME_WORDS = 1 << 26  # frames alive at once: 512 MiB
     MAX_PLAIN_ITEMS = 1 << 16  # items of a tuple that are looked at without remembering them
 
@@ -204,31 +198,6 @@ cdef enum:
 
 cdef enum:
     NOTE_FRAMES = 8     # frames described at either end of a long stack
-
-
-ctypedef struct Run:
-    # One invocation from Python.
-    rvm_chunk* chunk
-    Watch* watch            # what kernels look at, in the first chunk
-    int64_t words           # of all chunks
-    int64_t depth
-    int64_t polls
-    int64_t fuel
-    int64_t start_fuel
-    int64_t deadline
-    int64_t blocks
-    Run* outer              # the limited run of this thread that called us, if any
-    PyObject* array_handler # where numpy took memory from before
-    PyObject* host          # the allocator of host memory, if the run has limits
-    int64_t outer_objects   # bytes of objects of the outer run
-    int64_t objects         # with those that this run has, and may have made, since the last census
-    int64_t census_at       # more objects call for a census
-
-cdef extern from *:
-    """
-    static RVM_THREAD_LOCAL void *rvm_limited_run;
-    """
-    void* rvm_limited_run
 
 
 # ---- functions and closures ------------------------------------------------------------------
@@ -480,14 +449,21 @@ cdef PyObject* _as_value(Machine machine, PyObject* callee, PyObject* value) noe
     return converted
 
 
+# The callers of these two hold `self`, and that holds its machine, so no more references are counted.
+
+
 cdef PyObject* _function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                                     PyObject* kwnames) except NULL:
-    cdef VMFunction function = <VMFunction>self
-    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
-    if kwnames is NULL or PyTuple_GET_SIZE(kwnames) == 0:
-        return _enter(function.machine, function.index, args, count, NULL)
+    cdef PyObject* machine = <PyObject*>(<VMFunction>self).machine
+    if rvm_unlikely(kwnames is not NULL) and PyTuple_GET_SIZE(kwnames) > 0:
+        return _call_with_keywords(<VMFunction>self, args, PyVectorcall_NARGS(nargsf),
+                                   <tuple><object>kwnames)
+    return _enter(<Machine>machine, (<VMFunction>self).index, args, PyVectorcall_NARGS(nargsf), NULL)
+
+
+cdef PyObject* _call_with_keywords(VMFunction function, PyObject* const* args, Py_ssize_t count,
+                                   tuple names) except NULL:
     positional = tuple([<object>args[i] for i in range(count)])
-    names = <tuple><object>kwnames
     keywords = {name: <object>args[count + i] for i, name in enumerate(names)}
     result = function.machine._call_with_keywords(function, positional, keywords)
     Py_INCREF(result)
@@ -496,14 +472,17 @@ cdef PyObject* _function_vectorcall(PyObject* self, PyObject* const* args, size_
 
 cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                                    PyObject* kwnames) except NULL:
-    cdef Closure closure = <Closure>self
-    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
-    cdef VMFunction function
-    if kwnames is not NULL and PyTuple_GET_SIZE(kwnames):
+    cdef PyObject* func = <PyObject*>(<Closure>self)._func
+    if kwnames is not NULL and PyTuple_GET_SIZE(kwnames) > 0:
         raise TypeError("a closure takes no keyword arguments")
-    if Py_TYPE(<PyObject*>closure._func) is <PyTypeObject*>VMFunction:
-        function = <VMFunction>closure._func
-        return _enter(function.machine, function.index, args, count, self)
+    if Py_TYPE(func) is <PyTypeObject*>VMFunction:
+        return _enter(<Machine><PyObject*>(<VMFunction>func).machine, (<VMFunction>func).index, args,
+                      PyVectorcall_NARGS(nargsf), self)
+    return _call_nested(<Closure>self, args, PyVectorcall_NARGS(nargsf))
+
+
+cdef PyObject* _call_nested(Closure closure, PyObject* const* args, Py_ssize_t count) except NULL:
+    """Call a closure of another callable than a VM function."""
     items = [<object>args[i] for i in range(count)]
     items.extend(closure.captured)
     if Py_EnterRecursiveCall(b" in a relaxvm closure"):
@@ -516,23 +495,30 @@ cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t
     return <PyObject*>result
 
 
-cdef object _argument(Machine machine, int64_t index, Py_ssize_t position, object value):
-    """An argument that needs conversion, as a value."""
+cdef PyObject* _argument(PyObject* self, int64_t index, Py_ssize_t position,
+                         PyObject* given) except NULL:
+    """An argument that needs conversion, as a value; a new reference."""
+    cdef Machine machine = <Machine>self
+    value = <object>given
     if isinstance(value, (np.generic, tuple, list)):
         value = machine._with_tensors(index, position, value)
-    return machine._to_value(value)
+    value = machine._to_value(value)
+    Py_INCREF(value)
+    return <PyObject*>value
 
 
 cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_ssize_t count,
                       PyObject* closure) except NULL:
     """Run a function on arguments from Python, and the captured values of a closure if given."""
     cdef Image image = machine._image
+    cdef PyThreadState* state = rvm_thread_state()
     cdef rvm_func* func
+    cdef rvm_chunk* chunk
+    cdef Run* run
     cdef PyObject** fp
     cdef PyObject* value
     cdef Py_ssize_t i, captured = 0
     cdef bint hooked = False
-    cdef Run run
     if closure is not NULL:
         captured = (<Closure>closure)._count
     if image is None:
@@ -541,120 +527,153 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     if count + captured != func.num_params:
         machine._raise_arity(index, count, captured)
         raise BugError("an arity error was expected")
-    if Py_EnterRecursiveCall(b" in a relaxvm virtual machine"):
+    if rvm_unlikely(not rvm_has_frames(state)):
+        _yield_gil()  # a Python function: from now on there is where one has been
+    if rvm_enter_recursion(state) < 0:
         return NULL
-    run.chunk = NULL
-    if func.frame_words <= MAX_FRAME_WORDS:
-        run.chunk = rvm_new_chunk(NULL, func.frame_words + RVM_HEADER)
-    if run.chunk is NULL:
-        _fail_frames(func, func.frame_words)
-        Py_LeaveRecursiveCall()
+    chunk = _first_chunk(machine, func)
+    if chunk is NULL:
+        rvm_leave_recursion(state)
         return NULL
-    run.words = run.chunk.words
-    run.depth = 1
-    run.watch = &run.chunk.watch
-    run.watch.deadline = INT64_MAX
-    run.watch.cancellations = &machine._cancel_count
-    run.watch.seen = machine._cancel_count
-    run.polls = 0
-    run.array_handler = NULL
-    fp = rvm_push_frame(run.chunk.memory, func, NULL, NULL, 0)
+    run = &chunk.run
+    run.chunk = chunk
+    run.words = chunk.words
+    run.calls_left = machine._max_depth - 1
+    rvm_begin_run(_runs, run, state, <PyObject*>machine)
+    fp = rvm_push_frame(chunk.memory, func, NULL, NULL, 0)
     for i in range(count):
         value = args[i]
         if _is_plain(machine, value):
             rvm_incref(value)
         else:
-            try:
-                converted = _argument(machine, index, i, <object>value)
-            except:  # noqa: E722
+            value = _convert_argument(<PyObject*>machine, index, i, value)
+            if value is NULL:
                 rvm_clear_registers(fp, i)
-                _leave(&run)
-                raise
-            value = <PyObject*>converted
-            rvm_incref(value)
+                _leave(run, state)
+                return NULL
         fp[i] = value
     for i in range(captured):
         value = _captured_at(closure, i)
         rvm_incref(value)
         fp[count + i] = value
     rvm_null_registers(fp, count + captured, func.num_registers)
-    if image is not machine._unhooked_image and machine._hook is not None:
+    if rvm_unlikely(image is not machine._unhooked_image) and machine._hook is not None:
         if not _hook_run_begin(machine, index, fp, func.num_params):
             rvm_clear_registers(fp, func.num_registers)
-            _leave(&run)
+            _leave(run, state)
             return NULL
         hooked = True
     if machine._limited:
-        value = NULL
-        if not _start_limits(machine, &run):
-            rvm_clear_registers(fp, func.num_registers)
-        else:
-            if run.depth > machine._max_depth:
-                _fail_depth(func, machine._max_depth)
-                rvm_clear_registers(fp, func.num_registers)
-            else:
-                rvm_push_watch(run.watch)
-                value = _run(machine, image, &run, fp)
-                rvm_pop_watch(run.watch)
-            _stop_limits(&run)
+        value = _run_limited(machine, image, run, fp)
     else:
-        rvm_push_watch(run.watch)
-        value = _run(machine, image, &run, fp)
-        rvm_pop_watch(run.watch)
-    _leave(&run)
+        value = _run(machine, image, run, fp)
+    _leave(run, state)
     if hooked:
         value = _hook_run_end(machine, index, value)
     return value
 
 
-cdef inline void _leave(Run* run) noexcept:
-    while run.chunk is not NULL:
-        run.chunk = rvm_drop_chunk(run.chunk)
-    Py_LeaveRecursiveCall()
+cdef inline rvm_chunk* _first_chunk(Machine machine, const rvm_func* func) noexcept:
+    """A chunk for a run that begins with a function; NULL with an exception."""
+    if rvm_unlikely(func.frame_words > RVM_FIRST_CHUNK - RVM_HEADER):
+        return _wide_chunk(machine, func)
+    cdef rvm_chunk* chunk = rvm_new_chunk(NULL, RVM_FIRST_CHUNK)
+    if rvm_unlikely(chunk is NULL):
+        _fail_frames(func, func.frame_words)
+    return chunk
 
 
-cdef bint _start_limits(Machine machine, Run* run) noexcept:
-    """Set fuel, deadline and who counts the memory of arrays; a run inside another one of this thread
-    shares what is left there of fuel and time.  False with an exception if there is no memory."""
-    global rvm_limited_run
+cdef rvm_chunk* _wide_chunk(Machine machine, const rvm_func* func) noexcept:
+    cdef rvm_account* account = &machine._host._account
+    cdef int64_t words = func.frame_words + RVM_HEADER
+    cdef rvm_chunk* chunk = NULL
+    if account.max_live - account.live - account.arrays < WORD_BYTES * words - OBJECT_SLACK:
+        _fail_limit("live_bytes", f"{<str>func.name}: a frame of {WORD_BYTES * words} bytes, "
+                    f"{machine._host._live_bytes()} are live, the limit is {account.max_live}")
+        return NULL
+    if words <= MAX_FRAME_WORDS:
+        chunk = rvm_new_chunk(NULL, words)
+    if chunk is NULL:
+        _fail_frames(func, words)
+    return chunk
+
+
+cdef inline void _leave(Run* run, PyThreadState* state) noexcept:
+    cdef rvm_chunk* chunk = run.chunk
+    rvm_end_run(run)
+    rvm_leave_recursion(state)
+    while chunk is not NULL:  # the last one holds the run
+        chunk = rvm_drop_chunk(chunk)
+
+
+cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
+    cdef PyObject* value = NULL
+    if not _start_limits(machine, run, fp):
+        rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
+    else:
+        value = _run(machine, image, run, fp)
+    _stop_limits(run)
+    return value
+
+
+cdef bint _start_limits(Machine machine, Run* run, PyObject** fp) noexcept:
+    """Set fuel, deadline and who counts the memory of arrays.  A run inside of another one with limits
+    shares what is left there of fuel and time.  False with an exception if the run cannot begin."""
+    cdef Run* outer = _limited_run()
     cdef int64_t now
-    run.outer = <Run*>rvm_limited_run
+    run.host = <PyObject*>machine._host
+    run.outer = outer
     run.fuel = machine._fuel
-    run.deadline = INT64_MAX
-    run.blocks = 0
+    run.wall_ns = machine._wall_ns
+    run.array_handler = NULL
+    run.outer_objects = 0
     if machine._wall_ns != INT64_MAX:
         now = rvm_clock_ns()
         run.deadline = now + machine._wall_ns if machine._wall_ns < INT64_MAX - now else INT64_MAX
-        run.watch.deadline = run.deadline
-        run.watch.wall_ns = machine._wall_ns
-    if run.outer is not NULL:
-        run.fuel = min(run.fuel, run.outer.fuel)
-        run.deadline = min(run.deadline, run.outer.deadline)
-        run.depth = run.outer.depth + 1
-    run.host = <PyObject*>machine._host
-    run.outer_objects = 0
-    if run.outer is not NULL and run.outer.host is run.host:
-        run.outer_objects = run.outer.objects
-    run.objects = run.outer_objects
-    _plan_census(run)
+    if outer is not NULL:
+        run.fuel = min(run.fuel, outer.fuel)
+        if outer.deadline < run.deadline:
+            run.deadline = outer.deadline
+            run.wall_ns = outer.wall_ns
+        run.calls_left = machine._max_depth - _depth(outer) - 1
+        if outer.host is run.host:
+            run.outer_objects = outer.objects
     run.start_fuel = run.fuel
+    run.objects = run.outer_objects + WORD_BYTES * run.words
+    _plan_census(run)
+    if run.calls_left < 0:
+        _fail_depth(<rvm_func*>fp[RVM_FUNC], machine._max_depth)
+        return False
+    if _object_excess(run, run.objects) > 0:
+        _fail_objects(run)
+        return False
     if machine._array_handler is not None:
         run.array_handler = PyDataMem_SetHandler(<PyObject*>machine._array_handler)
         if run.array_handler is NULL:
             return False
         machine._host._account.refused = -1
-    rvm_limited_run = run
     return True
 
 
+cdef int64_t _depth(const Run* run) noexcept:
+    """The number of frames of a run, with those of the runs around it if it has limits."""
+    return (<Machine>run.machine)._max_depth - run.calls_left
+
+
 cdef void _stop_limits(Run* run) noexcept:
-    global rvm_limited_run
     _stop_counting(run)
     if run.outer is not NULL:
         run.outer.fuel -= run.start_fuel - run.fuel
         if run.outer.host is run.host:
-            run.outer.objects = run.objects
-    rvm_limited_run = run.outer
+            run.outer.objects = run.objects - WORD_BYTES * run.words
+
+
+cdef Run* _limited_run() noexcept:
+    """The innermost run with limits that has called the code that runs now; NULL if there is none."""
+    cdef Run* run = rvm_caller(_runs, _runs)
+    while run is not NULL and run.host is NULL:
+        run = rvm_caller(_runs, run)
+    return run
 
 
 # Objects, such as tuples, closures, shapes and the headers of arrays, count as well.  Nothing tells when
@@ -676,27 +695,34 @@ cdef int64_t _object_excess(Run* run, int64_t objects) noexcept:
     return objects - OBJECT_SLACK - (account.max_live - account.live - account.arrays)
 
 
-cdef int _count_objects(Machine machine, Run* run, PyObject** fp, int64_t ahead) noexcept:
+cdef int _count_objects(Run* run, PyObject** fp, int64_t ahead) noexcept:
     """Find out what objects take, where a block will make at most `ahead` bytes more."""
     cdef rvm_census census
-    cdef int64_t i
-    cdef bint failed = False
-    memset(&census, 0, sizeof(census))
-    while fp is not NULL and not failed:
-        for i in range((<rvm_func*>fp[RVM_FUNC]).num_registers):
-            if rvm_census_visit(fp[i], &census) < 0:
-                failed = True
+    cdef int done = 0
+    _begin_census(run, &census)
+    while fp is not NULL and done == 0:
+        done = rvm_census_registers(&census, fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
         fp = <PyObject**>fp[RVM_CALLER]
-    return _end_census(run, &census, failed, run.outer_objects + ahead)
+    return _end_census(run, &census, done, run.outer_objects + WORD_BYTES * run.words + ahead)
 
 
-cdef int _end_census(Run* run, rvm_census* census, bint failed, int64_t others) noexcept:
-    """Look into what a census has found; the bytes of all are those of the run, with `others`."""
-    failed = failed or rvm_census_finish(census, <PyTypeObject*>Closure) < 0
+cdef void _begin_census(Run* run, rvm_census* census) noexcept:
+    memset(census, 0, sizeof(rvm_census))
+    census.closure = <PyTypeObject*>Closure
+    census.pause = _pause_census
+    census.context = run
+
+
+cdef int _end_census(Run* run, rvm_census* census, int done, int64_t others) noexcept:
+    """Look into what a census has found, unless it failed; the bytes of all are those of the run, with
+    `others`."""
+    if done == 0:
+        done = rvm_census_finish(census)
     run.objects = others + census.bytes
     rvm_census_free(census)
-    if failed:
-        PyErr_NoMemory()
+    if done < 0:
+        if PyErr_Occurred() is NULL:
+            PyErr_NoMemory()
         return -1
     if _object_excess(run, run.objects) > 0:
         _fail_objects(run)
@@ -705,9 +731,25 @@ cdef int _end_census(Run* run, rvm_census* census, bint failed, int64_t others) 
     return 0
 
 
+cdef int _pause_census(void* run) noexcept:
+    return _poll(<Run*>run)
+
+
+cdef int _count_chunk(Run* run, PyObject** fp, int64_t words) noexcept:
+    """Check that a chunk of frames is within the limit; -1 with an exception if it is not."""
+    cdef int64_t nbytes = WORD_BYTES * words
+    if run.objects + nbytes <= run.census_at:
+        return 0
+    if _count_objects(run, fp, nbytes) < 0:
+        return -1
+    run.objects -= nbytes
+    return 0
+
+
 cdef void _fail_objects(Run* run) noexcept:
     cdef Allocator host = <Allocator>run.host
-    _fail_limit("live_bytes", f"tuples, closures and other objects take about {run.objects} bytes and "
+    _fail_limit("live_bytes",
+                f"frames, tuples, closures and other objects take about {run.objects} bytes and "
                 f"arrays {host._live_bytes()}, the limit is {host._account.max_live}")
 
 
@@ -720,7 +762,7 @@ def charge_objects(int64_t nbytes):
     Raises:
         LimitError: they are above the limit of the run that calls the builtin.
     """
-    cdef Run* run = <Run*>rvm_limited_run
+    cdef Run* run = _limited_run()
     if run is NULL or nbytes <= 0:
         return
     run.objects = run.objects + nbytes if nbytes < INT64_MAX - run.objects else INT64_MAX
@@ -736,17 +778,17 @@ def charge_objects(int64_t nbytes):
 
 def run_state():
     """(depth, bytes of objects) of the limited run of this thread; (1, 0) if there is none."""
-    cdef Run* run = <Run*>rvm_limited_run
+    cdef Run* run = _limited_run()
     if run is NULL:
         return 1, 0
-    return run.depth, run.objects
+    return _depth(run), run.objects
 
 
 def count_frame(int64_t depth, int64_t nbytes):
     """Set how deep calls are nested, and count the bytes of a new frame."""
-    cdef Run* run = <Run*>rvm_limited_run
+    cdef Run* run = _limited_run()
     if run is not NULL:
-        run.depth = depth
+        run.calls_left = (<Machine>run.machine)._max_depth - depth
         run.objects += nbytes
 
 
@@ -759,7 +801,7 @@ def count_block(Machine machine not None, int64_t instructions, int64_t nbytes):
     Raises:
         LimitError: the fuel is used up.
     """
-    cdef Run* run = <Run*>rvm_limited_run
+    cdef Run* run = _limited_run()
     if run is NULL:
         return False
     run.fuel -= instructions
@@ -781,15 +823,16 @@ def count_objects(Machine machine not None, int64_t nbytes, tuple roots not None
     Raises:
         LimitError: they take more than the limit of live bytes.
     """
-    cdef Run* run = <Run*>rvm_limited_run
+    cdef Run* run = _limited_run()
     cdef rvm_census census
-    cdef bint failed = False
+    cdef int done = 0
     if run is NULL:
         return
-    memset(&census, 0, sizeof(census))
+    _begin_census(run, &census)
     for root in roots:
-        failed = failed or rvm_census_root(<PyObject*>root, &census) != 0
-    if _end_census(run, &census, failed, nbytes) < 0:
+        if done == 0:
+            done = rvm_census_root(&census, <PyObject*>root)
+    if _end_census(run, &census, done, nbytes) < 0:
         _raise()
 
 
@@ -827,7 +870,6 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     cdef uint64_t nbytes
     cdef int truth, answer
     cdef int64_t ticks = POLL_TICKS
-    cdef int64_t max_depth = machine._max_depth
     cdef PyObject* value
     cdef PyObject* other
     cdef PyObject** cell
@@ -845,14 +887,18 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 count = ip[CALL_COUNT]
                 rvm_gather(cell, fp, pool_end, ip + CALL_ARGS, count)
                 other = pool_end[ip[CALL_CALLEE]]
-                value = rvm_vectorcall(other, cell, count)
+                value = rvm_call_packed(other, cell, count, &ticks, PYTHON_TICKS,
+                                        CALL_TICKS)
                 if rvm_unlikely(value is NULL):
+                    ticks = 0
                     break
                 if rvm_unlikely(not _is_plain(machine, value)):
                     value = _as_value(machine, other, value)
                     if value is NULL:
+                        ticks = 0
                         break
-                ticks -= _ticks_of_call(machine, run, other)
+                if rvm_unlikely(run.cancelled):
+                    ticks = -1
                 rvm_store(fp + ip[CALL_DST], value)
                 next_ip = ip + CALL_ARGS + count
                 if rvm_unlikely(ticks < 0):
@@ -864,10 +910,13 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 count = ip[CALL_VOID_COUNT]
                 rvm_gather(cell, fp, pool_end, ip + CALL_VOID_ARGS, count)
                 other = pool_end[ip[CALL_VOID_CALLEE]]
-                value = rvm_vectorcall(other, cell, count)
+                value = rvm_call_packed(other, cell, count, &ticks, PYTHON_TICKS,
+                                        CALL_TICKS)
                 if rvm_unlikely(value is NULL):
+                    ticks = 0
                     break
-                ticks -= _ticks_of_call(machine, run, other)
+                if rvm_unlikely(run.cancelled):
+                    ticks = -1
                 Py_DECREF(<object>value)
                 next_ip = ip + CALL_VOID_ARGS + count
                 if rvm_unlikely(ticks < 0):
@@ -896,7 +945,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_CALL_VM:
                 func = <rvm_func*>ip[CALL_VM_CALLEE]
                 count = ip[CALL_VM_COUNT]
-                callee_fp = _push(run, fp, ip[CALL_VM_FRAME], func, max_depth)
+                callee_fp = _push(machine, run, fp, ip[CALL_VM_FRAME], func)
                 if rvm_unlikely(callee_fp is NULL):
                     break
                 rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + CALL_VM_ARGS + count,
@@ -925,12 +974,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 fp = <PyObject**>callee_fp[RVM_CALLER]
                 if fp is NULL:
                     return value
-                run.depth -= 1
+                run.calls_left += 1
                 ip = <const int64_t*>callee_fp[RVM_RETURN_IP]
                 word = <int64_t>callee_fp[RVM_RETURN_DST]
                 if rvm_unlikely(callee_fp - RVM_HEADER == run.chunk.memory):
-                    run.words -= run.chunk.words
-                    run.chunk = rvm_drop_chunk(run.chunk)
+                    _pop_chunk(run)
                 rvm_store(fp + word, value)
 
             elif op == OP_GOTO:
@@ -1199,7 +1247,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(func is NULL):
                     ip += ip[FALLBACK]
                     continue
-                callee_fp = _push(run, fp, ip[INVOKE_CLOSURE_FRAME], func, max_depth)
+                callee_fp = _push(machine, run, fp, ip[INVOKE_CLOSURE_FRAME], func)
                 if rvm_unlikely(callee_fp is NULL):
                     break
                 rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + INVOKE_CLOSURE_ARGS + count,
@@ -1261,17 +1309,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     break
                 run.objects += ip[FUEL_BYTES]
                 if rvm_unlikely(run.objects > run.census_at):
-                    if _count_objects(machine, run, fp, ip[FUEL_BYTES]) < 0:
-                        break
-                run.blocks += 1
-                if rvm_unlikely(run.blocks >= DEADLINE_BLOCKS):
-                    run.blocks = 0
-                    if _check_deadline(machine, run) < 0:
+                    if _count_objects(run, fp, ip[FUEL_BYTES]) < 0:
                         break
                 ip += FUEL_WORDS
 
             elif op == OP_DEADLINE:
-                if _check_deadline(machine, run) < 0:
+                if _check_deadline(run) < 0:
                     break
                 ip += DEADLINE_WORDS
 
@@ -1305,7 +1348,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
         if ticks >= 0:
             break
         ticks = POLL_TICKS
-        if _poll(machine, run) < 0:
+        if _poll(run) < 0:
             break
         ip = next_ip
 
@@ -1313,32 +1356,44 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     return NULL
 
 
-cdef inline PyObject** _push(Run* run, PyObject** fp, int64_t offset, const rvm_func* func,
-                             int64_t max_depth) noexcept:
+cdef inline PyObject** _push(Machine machine, Run* run, PyObject** fp, int64_t offset,
+                             const rvm_func* func) noexcept:
     """Room for a callee's frame after the caller's registers; the depth is counted."""
     cdef PyObject** callee_fp = fp + offset + RVM_HEADER
-    if rvm_unlikely(run.depth >= max_depth):
-        _fail_depth(func, max_depth)
+    if rvm_unlikely(run.calls_left <= 0):
+        _fail_depth(func, machine._max_depth)
         return NULL
     if rvm_unlikely(func.frame_words > run.chunk.end - callee_fp):
-        callee_fp = _push_chunk(run, func)
+        callee_fp = _push_chunk(run, fp, func)
         if callee_fp is NULL:
             return NULL
-    run.depth += 1
+    run.calls_left -= 1
     return callee_fp
 
 
-cdef PyObject** _push_chunk(Run* run, const rvm_func* func) noexcept:
+cdef PyObject** _push_chunk(Run* run, PyObject** fp, const rvm_func* func) noexcept:
+    """A chunk for the frame of a function that the frame at `fp` calls, and for others after it."""
     cdef int64_t words = max(func.frame_words + RVM_HEADER, min(run.words, 1 << 16))
     cdef rvm_chunk* chunk = NULL
     if run.words + words <= MAX_FRAME_WORDS:
+        if run.host is not NULL and _count_chunk(run, fp, words) < 0:
+            return NULL
         chunk = rvm_new_chunk(run.chunk, words)
     if chunk is NULL:
         _fail_frames(func, run.words + words)
         return NULL
     run.words += chunk.words
+    if run.host is not NULL:
+        run.objects += WORD_BYTES * chunk.words
     run.chunk = chunk
     return chunk.memory + RVM_HEADER
+
+
+cdef void _pop_chunk(Run* run) noexcept:
+    run.words -= run.chunk.words
+    if run.host is not NULL:
+        run.objects -= WORD_BYTES * run.chunk.words
+    run.chunk = rvm_drop_chunk(run.chunk)
 
 
 cdef inline bint _is_vm_callable(PyObject* value) noexcept:
@@ -1447,9 +1502,11 @@ cdef int _after_loop(int64_t ufunc, int answer) noexcept:
 ctypedef int (*reporter)(int, PyObject*) noexcept
 ctypedef int (*run_hook)(Machine, int64_t, PyObject**, int64_t, PyObject*) noexcept
 ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
+ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
 cdef run_hook _call_run_hook = <run_hook>_run_hook
 cdef maker _new_exception = <maker>_make_exception
+cdef converter _convert_argument = <converter>_argument
 
 
 cdef int _report_status(int status, PyObject* ufunc) except -1:
@@ -1462,15 +1519,8 @@ cdef int _report_status(int status, PyObject* ufunc) except -1:
 cdef object _yield_gil = eval("lambda: None")
 
 
-cdef inline int64_t _ticks_of_call(Machine machine, Run* run, PyObject* callee) noexcept:
-    """The ticks of a call, which may have taken long: a run that was cancelled polls at once."""
-    if rvm_unlikely(machine._cancel_count != run.watch.seen):
-        return POLL_TICKS + 1
-    return PYTHON_TICKS if PyFunction_Check(callee) else CALL_TICKS
-
-
-cdef int _poll(Machine machine, Run* run) noexcept:
-    """Handle signals and cancellation, and now and then let another thread run.
+cdef int _poll(Run* run) noexcept:
+    """Handle signals, cancellation and the deadline, and now and then let another thread run.
 
     Returns -1 with an exception.
     """
@@ -1484,15 +1534,15 @@ cdef int _poll(Machine machine, Run* run) noexcept:
         if yielded is NULL:
             return -1
         Py_DECREF(<object>yielded)
-    if machine._cancel_count != run.watch.seen:
+    if run.cancelled:
         _fail_cancelled()
         return -1
-    return 0
+    return _check_deadline(run)
 
 
-cdef int _check_deadline(Machine machine, Run* run) noexcept:
-    if run.deadline != INT64_MAX and rvm_clock_ns() > run.deadline:
-        _fail_deadline(machine)
+cdef inline int _check_deadline(Run* run) noexcept:
+    if rvm_unlikely(run.deadline != INT64_MAX) and rvm_clock_ns() > run.deadline:
+        _fail_deadline(run)
         return -1
     return 0
 
@@ -1614,8 +1664,8 @@ cdef void _fail_fuel(Machine machine) noexcept:
     _fail_limit("fuel", f"the run took more than {machine._fuel} instructions")
 
 
-cdef void _fail_deadline(Machine machine) noexcept:
-    _fail_limit("wall_time", f"the run took longer than {machine._wall_ns / 1e9:g} s")
+cdef void _fail_deadline(const Run* run) noexcept:
+    _fail_limit("wall_time", f"the run took longer than {run.wall_ns / 1e9:g} s")
 
 
 cdef void _fail_depth(const rvm_func* func, int64_t max_depth) noexcept:
@@ -1655,8 +1705,9 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     cdef int64_t total = 0
     if PyErr_Occurred() is NULL:
         PyErr_NoMemory()  # not even enough for the exception
-    machine._host.name_the_limit()
-    _stop_counting(run)  # what follows is for the message
+    if run.host is not NULL:
+        machine._host.name_the_limit()
+        _stop_counting(run)  # what follows is for the message
     PyErr_Fetch(&kind, &exception, &traceback)
     PyErr_NormalizeException(&kind, &exception, &traceback)
     if traceback is not NULL:
@@ -1672,7 +1723,7 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         frame = <PyObject**>fp[RVM_CALLER]
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
         if fp - RVM_HEADER == run.chunk.memory and run.chunk.previous is not NULL:
-            run.chunk = rvm_drop_chunk(run.chunk)
+            _pop_chunk(run)
         fp = frame
     try:
         if frames is not None:
@@ -1727,7 +1778,6 @@ cdef class Machine:
     cdef Image _image           # the code that new runs take
     cdef Image _unhooked_image     # the one without hook
     cdef object _hook
-    cdef int64_t _cancel_count
     cdef object __weakref__
 
     def _setup(self, executable, callables, quick, allocators, limits, optimize=True):
@@ -1838,7 +1888,11 @@ cdef class Machine:
 
     def cancel(self):
         """Stop the runs in progress, in whatever thread: they raise `CancelledError`."""
-        self._cancel_count += 1
+        cdef Run* run = _runs.older
+        while run is not _runs:
+            if run.machine is <PyObject*>self:
+                run.cancelled = True
+            run = run.older
 
     def _limit_of(self, error):
         """The LimitError that an exception stands for: a MemoryError, if an array was refused in this

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import relaxvm
-from relaxvm import Limits, VirtualMachine
+from relaxvm import ExecBuilder, Limits, VirtualMachine
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
@@ -63,6 +63,27 @@ PLAIN = VirtualMachine(EXECUTABLE, optimize=False)
 LIMITED = VirtualMachine(EXECUTABLE, limits=Limits.untrusted())
 HOOKED = VirtualMachine(EXECUTABLE)
 HOOKED.set_instrument(lambda func, name, before, ret, *args: 0)
+
+
+def many_tuples(count: int = 600) -> relaxvm.VMExecutable:
+    """``main(x)`` makes so many tuples, and then enough other objects for two censuses: one while
+    each tuple is in one register, and one while it is in two."""
+    b = ExecBuilder()
+    with b.function("same", num_inputs=1):
+        b.emit_ret(b.r(0))
+    with b.function("main", num_inputs=1):
+        for i in range(1, count):
+            b.emit_call("vm.builtin.make_tuple", [b.r(0), b.r(0)], dst=b.r(i))
+        for _ in range(2):
+            b.emit_call("same", [b.r(0)], dst=b.r(0))  # a block of instructions ends here
+            for i in range(1, count):
+                b.emit_call("vm.builtin.shape_of", [b.r(0)], dst=b.r(2 * count))
+                b.emit_call("vm.builtin.copy", [b.r(i)], dst=b.r(count + i))
+        b.emit_ret(b.r(0))
+    return b.get()
+
+
+COUNTED = VirtualMachine(many_tuples(), limits=Limits(live_bytes=4 << 20))
 
 
 def translate_and_call(**options: object) -> None:
@@ -106,13 +127,14 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "call with a hook": lambda: HOOKED["main"](X),
     "call with an error": fail,
     "call with a shared tuple": shared,
+    "census": lambda: COUNTED["main"](X),
     "pickle": lambda: pickle.loads(pickle.dumps(EXECUTABLE)),
     "profile": profile,
 }
 
 
 def live_bytes() -> int:
-    machines = (MACHINE, PLAIN, LIMITED, HOOKED)
+    machines = (MACHINE, PLAIN, LIMITED, HOOKED, COUNTED)
     return sum(vm.memory_stats().live_bytes for vm in machines)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm.errors import LimitError
+from relaxvm._core import count_objects
+from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.executable.formats._tensors import MAX_RANK
 from relaxvm.limits import Limits
@@ -357,3 +358,102 @@ def test_big_shapes_are_refused_before_they_are_made() -> None:
         vm.main(np.ones(MIB, np.int64))
     assert caught.value.limit == "live_bytes"
     assert len(vm.main(np.ones(1000, np.int64))) == 1000
+
+
+def use_registers(b: ExecBuilder, count: int) -> None:
+    for i in range(1, count):
+        b.emit_call("vm.builtin.null_value", [], dst=b.r(i))
+
+
+def wide_recursion(registers: int) -> relaxvm.VMExecutable:
+    """``main(x)`` calls itself without end, with so many registers in each frame."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=1):
+        use_registers(b, registers)
+        b.emit_call("main", [b.r(0)], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    return b.get()
+
+
+@pytest.mark.parametrize("registers", [10, 60_000])
+def test_registers_of_deep_recursion_count(registers: int) -> None:
+    limits = Limits(live_bytes=4 * MIB, call_depth=1_000_000)
+    vm = VirtualMachine(wide_recursion(registers), limits=limits)
+    for _ in range(2):
+        with pytest.raises(LimitError, match="frames") as caught:
+            vm.main(1)
+        assert caught.value.limit == "live_bytes"
+    assert live(vm) == 0
+
+
+def test_one_frame_that_is_too_wide() -> None:
+    vm = VirtualMachine(wide_recursion(140_000), limits=Limits(live_bytes=1024))
+    with pytest.raises(LimitError, match="main: a frame of 11") as caught:
+        vm.main(1)
+    assert caught.value.limit == "live_bytes"
+
+
+def test_frames_do_not_count_once_they_are_gone() -> None:
+    b = ExecBuilder()
+    with b.function("down", num_inputs=1):
+        done = b.label()
+        use_registers(b, 30_000)
+        b.emit_call("t.more", [b.r(0)], dst=b.r(1))
+        b.emit_if(b.r(1), done)
+        b.emit_call("t.less", [b.r(0)], dst=b.r(0))
+        b.emit_call("down", [b.r(0)], dst=b.r(0))
+        b.bind(done)
+        b.emit_ret(b.r(0))
+    with b.function("main", num_inputs=1):
+        for _ in range(3):
+            b.emit_call("down", [b.r(0)], dst=b.r(1))
+        b.emit_ret(b.r(1))
+    functions = {"t.more": lambda n: n > 0, "t.less": lambda n: n - 1}
+    vm = VirtualMachine(b.get(), limits=Limits(live_bytes=4 * MIB), functions=functions)
+    assert vm.main(15) == 0  # 3.7 MiB each time
+    with pytest.raises(LimitError, match="frames"):
+        vm.main(25)
+
+
+def test_a_census_can_be_interrupted() -> None:
+    shared = ((),)
+    many = (shared,) * 100_000
+    ended = []
+
+    def call(x: Any) -> Any:
+        vm.cancel()
+        with pytest.raises(CancelledError):
+            count_objects(vm, 0, (many,))
+        ended.append(x)
+        return x
+
+    vm = machine(call, live_bytes=64 * MIB)
+    with pytest.raises(CancelledError):
+        vm.main(1)
+    assert ended == [1]
+
+
+def test_a_census_of_lists_that_change() -> None:
+    """It lets other threads run, and they may change what it looks into."""
+    stop = threading.Event()
+    values: list[Any] = []
+
+    def change() -> None:
+        while not stop.is_set():
+            values.extend((i, str(i)) for i in range(1000))
+            if len(values) > 200_000:
+                values.clear()
+
+    def call(x: Any) -> Any:
+        for _ in range(10):
+            count_objects(vm, 0, (values, (values, values)))
+        return x
+
+    vm = machine(call, live_bytes=1024 * MIB)
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        assert vm.main(1) == 1
+    finally:
+        stop.set()
+        thread.join()

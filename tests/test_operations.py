@@ -178,9 +178,9 @@ def test_a_rewriting_that_does_not_exist() -> None:
 
 
 SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
-    # `null` also clears the scratch register.
+    # `null` also clears the scratch register; `invoke_closure` is always there.
     "quicken": lambda ex, code: any(
-        r.operation.builtin and r.operation.name != "null" for r in code
+        r.operation.builtin and r.operation.name not in ("null", "invoke_closure") for r in code
     ),
     "ufuncs": lambda ex, code: any(r.operation.name.startswith("ufunc_") for r in code),
     "read_if": lambda ex, code: any(r.operation.name == "read_if" for r in code),

@@ -231,23 +231,18 @@ def test_wall_time(function: str, optimize: bool) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 10, 5_000])
-@pytest.mark.parametrize(
-    ("function", "optimize"), [("forever", True), ("forever", False), ("bounce", True)]
-)
+@both
+@pytest.mark.parametrize("function", ["forever", "bounce"])
 def test_call_depth(function: str, optimize: bool, depth: int) -> None:
     vm = machine(optimize, call_depth=depth)
     stops(vm, function, LimitError, "call_depth")
 
 
-def test_depth_of_the_closure_reference() -> None:
-    """The Python invoke_closure calls back from Python, whose recursion limit applies."""
-    stops(machine(optimize=False), "bounce", RecursionError)
-
-
-def test_call_depth_by_default() -> None:
+@both
+def test_call_depth_by_default(optimize: bool) -> None:
     """With default limits, recursion ends too, and the error names the function."""
-    stops(machine(), "forever", LimitError, r"forever.*call_depth")
-    stops(machine(), "bounce", LimitError, r"bounce.*call_depth")
+    stops(machine(optimize), "forever", LimitError, r"forever.*call_depth")
+    stops(machine(optimize), "bounce", LimitError, r"bounce.*call_depth")
 
 
 def test_call_depth_is_exact() -> None:

@@ -9,14 +9,22 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Objects found: each once in a hash table of addresses, and those not yet looked into on a stack. */
+#define RVM_CENSUS_STEPS 4096 /* references that are followed between pauses */
+
+/* Objects found.  An object of one reference is found once; the others are in a hash table of addresses.
+ * Containers that have not been looked into are on a stack.  Both own references, since a pause may run
+ * any code. */
 typedef struct {
-    PyObject **table; /* NULL where free; the size is a power of two */
+    PyTypeObject *closure; /* what a closure is */
+    int (*pause)(void *);  /* -1 with an exception to end the census */
+    void *context;         /* its argument */
+    PyObject **table;      /* NULL where free; the size is a power of two */
     size_t size;
     size_t used;
     PyObject **waiting;
     size_t room;
     size_t count;
+    size_t steps;
     int64_t bytes;
 } rvm_census;
 
@@ -37,16 +45,20 @@ static int64_t rvm_object_bytes(PyObject *object) {
     return bytes;
 }
 
+/* The place of an object in a table, or the free one that it is to have. */
+static PyObject **rvm_census_place(PyObject **table, size_t size, PyObject *object) {
+    size_t at = ((uintptr_t)object >> 4) * (size_t)UINT64_C(0x9E3779B97F4A7C15) >> 20;
+    while (table[at & (size - 1)] != NULL && table[at & (size - 1)] != object) at++;
+    return &table[at & (size - 1)];
+}
+
 static int rvm_census_grow(rvm_census *census) {
     size_t size = census->size ? 2 * census->size : 1024;
     PyObject **table = (PyObject **)PyMem_RawCalloc(size, sizeof *table);
     if (table == NULL) return -1;
     for (size_t i = 0; i < census->size; i++) {
         PyObject *object = census->table[i];
-        if (object == NULL) continue;
-        size_t at = ((uintptr_t)object >> 4) * (size_t)UINT64_C(0x9E3779B97F4A7C15) >> 20;
-        while (table[at & (size - 1)] != NULL) at++;
-        table[at & (size - 1)] = object;
+        if (object != NULL) *rvm_census_place(table, size, object) = object;
     }
     PyMem_RawFree(census->table);
     census->table = table;
@@ -54,21 +66,19 @@ static int rvm_census_grow(rvm_census *census) {
     return 0;
 }
 
-/* Count an object if it is new: a visitproc of Python's.  -1 without an exception if memory is out. */
-static int rvm_census_visit(PyObject *object, void *arg) {
-    rvm_census *census = (rvm_census *)arg;
-    if (object == NULL || object == Py_None) return 0;
+/* Enter an object that may have been found before: 1 if it is new, -1 if memory is out. */
+static int rvm_census_enter(rvm_census *census, PyObject *object) {
+    PyObject **place;
     if (2 * census->used >= census->size && rvm_census_grow(census) < 0) return -1;
-    size_t at = ((uintptr_t)object >> 4) * (size_t)UINT64_C(0x9E3779B97F4A7C15) >> 20;
-    for (;; at++) {
-        PyObject **place = &census->table[at & (census->size - 1)];
-        if (*place == object) return 0;
-        if (*place != NULL) continue;
-        *place = object;
-        census->used++;
-        break;
-    }
-    census->bytes += rvm_object_bytes(object);
+    place = rvm_census_place(census->table, census->size, object);
+    if (*place == object) return 0;
+    *place = object;
+    Py_INCREF(object);
+    census->used++;
+    return 1;
+}
+
+static int rvm_census_push(rvm_census *census, PyObject *object) {
     if (census->count == census->room) {
         size_t room = census->room ? 2 * census->room : 256;
         PyObject **waiting =
@@ -77,32 +87,76 @@ static int rvm_census_visit(PyObject *object, void *arg) {
         census->waiting = waiting;
         census->room = room;
     }
+    Py_INCREF(object);
     census->waiting[census->count++] = object;
     return 0;
 }
 
-/* Count what a root leads to: a value, or a suspended generator, whose variables are visited. */
-static int rvm_census_root(PyObject *root, rvm_census *census) {
-    if (!PyGen_CheckExact(root)) return rvm_census_visit(root, census);
-    return Py_TYPE(root)->tp_traverse(root, rvm_census_visit, census);
+/* Count an object if it is new: a visitproc of Python's.  -1 without an exception if memory is out.
+ *
+ * Only tuples, lists and closures hold further values of a program: what functions and machines refer to
+ * was there before. */
+static int rvm_census_visit(PyObject *object, void *arg) {
+    rvm_census *census = (rvm_census *)arg;
+    if (object == NULL || object == Py_None) return 0;
+    if (Py_REFCNT(object) > 1) {
+        int entered = rvm_census_enter(census, object);
+        if (entered <= 0) return entered;
+    }
+    census->bytes += rvm_object_bytes(object);
+    if (PyTuple_CheckExact(object) || PyList_CheckExact(object) || Py_TYPE(object) == census->closure)
+        return rvm_census_push(census, object);
+    return 0;
 }
 
-/* Look into what was found.  Only tuples, lists and closures hold further values of a program: what
- * functions and machines refer to was there before. */
-static int rvm_census_finish(rvm_census *census, PyTypeObject *closure) {
+/* Count what a root leads to: a value, or a suspended generator, whose variables are visited. */
+static int rvm_census_root(rvm_census *census, PyObject *root) {
+    if (!PyGen_CheckExact(root)) return rvm_census_visit(root, census);
+    return Py_TYPE(root)->tp_traverse(root, rvm_census_visit, census) == 0 ? 0 : -1;
+}
+
+/* Count the objects in so many registers, and pause now and then. */
+static int rvm_census_registers(rvm_census *census, PyObject **registers, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (rvm_census_visit(registers[i], census) < 0) return -1;
+        if (++census->steps % RVM_CENSUS_STEPS == 0 && census->pause(census->context) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Look into one object.  A pause may change a list, so that its size is read again each time. */
+static int rvm_census_items(rvm_census *census, PyObject *object) {
+    if (Py_TYPE(object) == census->closure)
+        return Py_TYPE(object)->tp_traverse(object, rvm_census_visit, census) == 0 ? 0 : -1;
+    for (Py_ssize_t i = 0; i < Py_SIZE(object); i++) {
+        PyObject *item =
+            PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
+        if (rvm_census_visit(item, census) < 0) return -1;
+        if (++census->steps % RVM_CENSUS_STEPS == 0 && census->pause(census->context) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Look into what was found.  -1 if memory is out, or with the exception of a pause. */
+static int rvm_census_finish(rvm_census *census) {
     while (census->count > 0) {
         PyObject *object = census->waiting[--census->count];
-        if (!PyTuple_CheckExact(object) && !PyList_CheckExact(object) && Py_TYPE(object) != closure)
-            continue;
-        if (Py_TYPE(object)->tp_traverse(object, rvm_census_visit, census) != 0) return -1;
+        int done = rvm_census_items(census, object);
+        Py_DECREF(object);
+        if (done < 0) return -1;
+        if (++census->steps % RVM_CENSUS_STEPS == 0 && census->pause(census->context) < 0) return -1;
     }
     return 0;
 }
 
 static void rvm_census_free(rvm_census *census) {
+    PyObject *kind, *error, *traceback;
+    PyErr_Fetch(&kind, &error, &traceback); /* the last reference to an object may be here */
+    while (census->count > 0) Py_DECREF(census->waiting[--census->count]);
+    for (size_t i = 0; i < census->size; i++) Py_XDECREF(census->table[i]);
+    PyErr_Restore(kind, error, traceback);
     PyMem_RawFree(census->table);
     PyMem_RawFree(census->waiting);
-    memset(census, 0, sizeof *census);
 }
 
 #endif

@@ -15,6 +15,7 @@
 #include "_clock.h"
 #include "_code.h"
 #include "_header_impl.h"
+#include "_runs.h"
 
 /* Of what the loop does for nearly every operation: the loop is so large that the compiler would call
  * these, which costs a VM call a tenth of its time. */
@@ -23,31 +24,6 @@
 #else
 #define RVM_LOOP_INLINE static inline
 #endif
-
-/* ---- watches ---------------------------------------------------------------------------------- */
-static RVM_THREAD_LOCAL rvm_watch *rvm_innermost_watch_slot;
-
-static rvm_watch *rvm_innermost_watch(void) { return rvm_innermost_watch_slot; }
-
-/* Enter a run of this thread, within the one that it is in. */
-static inline void rvm_push_watch(rvm_watch *watch) {
-    rvm_watch **innermost = &rvm_innermost_watch_slot;
-    watch->innermost = innermost;
-    watch->outer = *innermost;
-    watch->inner = NULL;
-    if (watch->outer != NULL) watch->outer->inner = watch;
-    *innermost = watch;
-}
-
-/* Leave a run of this thread: the one that was entered last, unless greenlets take turns. */
-static inline void rvm_pop_watch(rvm_watch *watch) {
-    if (watch->outer != NULL) watch->outer->inner = watch->inner;
-    if (watch->inner != NULL) {
-        watch->inner->outer = watch->outer;
-    } else if (*watch->innermost == watch) {
-        *watch->innermost = watch->outer;
-    }
-}
 
 static inline int rvm_likely(int x) { return RVM_LIKELY(x); }
 static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
@@ -528,10 +504,15 @@ static inline PyObject *rvm_reshape(PyObject *x, PyObject *shape) {
 /* ---- calls -----------------------------------------------------------------------------------
  * A Python function is called through its own pointer: PyObject_Vectorcall would look up the thread
  * and check the result first, which only foreign C code makes worth while. */
-static inline PyObject *rvm_vectorcall(PyObject *callee, PyObject **args, int64_t count) {
+RVM_LOOP_INLINE PyObject *rvm_call_packed(PyObject *callee, PyObject **args, int64_t count,
+                                          int64_t *ticks, int64_t python_ticks,
+                                          int64_t other_ticks) {
     size_t nargsf = (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET;
-    if (RVM_LIKELY(PyFunction_Check(callee)))
+    if (RVM_LIKELY(PyFunction_Check(callee))) {
+        *ticks -= python_ticks;
         return ((PyFunctionObject *)callee)->vectorcall(callee, args, nargsf, NULL);
+    }
+    *ticks -= other_ticks;
     return PyObject_Vectorcall(callee, args, nargsf, NULL);
 }
 
@@ -542,14 +523,6 @@ static inline PyObject *rvm_vectorcall(PyObject *callee, PyObject **args, int64_
  * since callees hold pointers into them.
  */
 enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
-
-typedef struct rvm_chunk {
-    struct rvm_chunk *previous;
-    rvm_watch watch; /* of the run, in its first chunk */
-    PyObject **end;
-    int64_t words;
-    PyObject *memory[1];
-} rvm_chunk;
 
 #define RVM_FIRST_CHUNK 1000
 #define RVM_KEPT_CHUNKS 16

@@ -1,17 +1,47 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 
-cdef extern from "_clock.h":
-    ctypedef struct Watch "rvm_watch":
+cdef extern from "_runs.h":
+    ctypedef struct PyThreadState:
+        pass
+
+    ctypedef struct rvm_chunk
+
+    ctypedef struct Run "rvm_active_run":
+        Run* older
+        PyObject* machine
+        rvm_chunk* chunk
+        int64_t words
+        int64_t calls_left
+        int64_t polls
+        bint cancelled
         int64_t deadline
+        PyObject* host
+        Run* outer
         int64_t wall_ns
-        const int64_t* cancellations
-        int64_t seen
-        Watch* outer
-        Watch* inner
+        int64_t fuel
+        int64_t start_fuel
+        int64_t outer_objects
+        int64_t objects
+        int64_t census_at
+        PyObject* array_handler
+
+    ctypedef struct rvm_chunk:
+        rvm_chunk* previous
+        Run run
+        PyObject** end
+        int64_t words
+        PyObject** memory
+
+    PyThreadState* rvm_thread_state() noexcept
+    void rvm_begin_run(Run*, Run*, PyThreadState*, PyObject*) noexcept
+    void rvm_end_run(Run*) noexcept
+    bint rvm_has_frames(PyThreadState*) noexcept
+    Run* rvm_caller(Run*, Run*) noexcept
+    int rvm_enter_recursion(PyThreadState*) noexcept
+    void rvm_leave_recursion(PyThreadState*) noexcept
 
 
-ctypedef Watch* (*watch_getter)() noexcept
-
-cdef void set_watch_getter(watch_getter getter) noexcept
+cdef Run* all_runs() noexcept
 cdef int look() except -1

@@ -1,9 +1,9 @@
 # cython: auto_pickle=False
-"""The runs of each thread: until when they may run, and whether they were cancelled.
+"""The runs in progress: until when they may run, and whether they were cancelled.
 
-A run enters its watch when it begins.  Kernels work in pieces and call `check_time` between them, so
-that a limit, a cancellation or a signal ends a kernel that takes long.  Outside of a run there is no
-deadline, and `check_time` handles signals only.
+Kernels work in pieces and call `check_time` between them, so that a limit, a cancellation or a signal
+ends a kernel that takes long.  Outside of a run there is no deadline, and `check_time` handles signals
+only.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
@@ -16,39 +16,39 @@ cdef extern from "_clock.h":
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    """
+    static rvm_active_run rvm_all_runs = {&rvm_all_runs, &rvm_all_runs};
+    """
+    Run rvm_all_runs
 
-# The core keeps the innermost watch of each thread, where a run begins and ends without a call.
-cdef watch_getter _innermost_watch = NULL
 
-
-cdef void set_watch_getter(watch_getter getter) noexcept:
-    """Tell how to get the watch of the innermost run of this thread, NULL if there is none."""
-    global _innermost_watch
-    _innermost_watch = getter
+cdef Run* all_runs() noexcept:
+    """The head of the list of all runs in progress, see ``_runs.h``."""
+    return &rvm_all_runs
 
 
 cdef int look() except -1:
-    """Handle signals, and raise if a run of this thread is to end."""
-    cdef Watch* watch
+    """Handle signals, and raise if a run that this code is part of is to end."""
+    cdef Run* run
     cdef int64_t now = 0
     PyErr_CheckSignals()
-    watch = NULL if _innermost_watch is NULL else _innermost_watch()
-    while watch is not NULL:
-        if watch.cancellations is not NULL and watch.cancellations[0] != watch.seen:
+    run = rvm_caller(&rvm_all_runs, &rvm_all_runs)
+    while run is not NULL:
+        if run.cancelled:
             raise CancelledError("the run was cancelled")
-        if watch.deadline != INT64_MAX:
+        if run.deadline != INT64_MAX:
             if now == 0:
                 now = rvm_clock_ns()
-            if watch.deadline < now:
+            if run.deadline < now:
                 raise LimitError(
-                    f"the run took longer than {watch.wall_ns / 1e9:g} s (limit wall_time)",
-                    "wall_time")
-        watch = watch.outer
+                    f"the run took longer than {run.wall_ns / 1e9:g} s (limit wall_time)", "wall_time")
+        run = rvm_caller(&rvm_all_runs, run)
     return 0
 
 
 def check_time():
-    """Handle signals, and end the run of this thread if it was cancelled or its time is over.
+    """Handle signals, and end the run that calls it if that was cancelled or its time is over.
 
     Kernels call it between pieces of their work, which take less than 50 ms.
 

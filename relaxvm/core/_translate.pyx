@@ -505,7 +505,8 @@ cdef class Translator:
         if kind == AS_UFUNC:
             if rewritings & REWRITE_UFUNCS:
                 done = self._ufunc(self.quick[self._word(pc, SRC_CALLEE)], count, args)
-        elif rewritings & REWRITE_QUICKEN:
+        elif rewritings & REWRITE_QUICKEN or (kind == AS_INVOKE_CLOSURE and not self.in_fallback):
+            # The loop always enters closures itself: recursion through them is not one of C.
             done = self._builtin(kind, self.scratch if discard else dst, count, args)
         if not done:
             return False
