@@ -297,8 +297,8 @@ class Rewriting(NamedTuple):
 
 
 REWRITINGS: Final = (
-    Rewriting("quicken", "A call of a builtin that has an operation becomes that operation.  One of "
-              "`invoke_closure` always does: recursion through closures is bounded by `call_depth`."),
+    Rewriting("quicken", "A call of a builtin that has an operation becomes that operation.  One "
+              "of `invoke_closure` always does: `call_depth` bounds recursion through closures."),
     Rewriting("ufuncs", "A call of a kernel that is a numpy ufunc becomes `ufunc_1` or `ufunc_2`."),
     Rewriting("read_if", "`read_if_cond` and an `if` on its result become `read_if`."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "
