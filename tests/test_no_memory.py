@@ -40,8 +40,8 @@ for at in range(40):
 
 @pytest.fixture(scope="module")
 def interpreter() -> None:
-    """An interpreter that does not crash by itself, as 3.12.1 and 3.13.0 do where there is no memory
-    for a generator: a crash of relaxvm cannot be told from that."""
+    """An interpreter that does not crash by itself, as 3.12.1 and 3.13.0 do where there is no
+    memory for a generator: a crash of relaxvm cannot be told from that."""
     done = children.run([sys.executable, "-c", PURE_PYTHON], capture_output=True)
     if done.returncode:
         pytest.skip("this Python crashes in plain Python code if an allocation fails")
