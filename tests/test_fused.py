@@ -236,6 +236,8 @@ def test_integers(dtype: str) -> None:
 @pytest.mark.parametrize("text", ["divide($0, $1) -> %0", "power($0, $1) -> %0",
                                   "floor($0); add(%0, $1) -> %1"])  # fmt: skip
 def test_integers_that_kernels_convert(text: str) -> None:
+    if "floor" in text and np.floor(np.arange(2)).dtype.kind == "f":
+        pytest.skip("before numpy 2.1 the floor of an integer is a float")
     assert_same(text, np.arange(1, 200), np.arange(200)[1:] % 5 + 1)
 
 

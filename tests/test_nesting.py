@@ -100,9 +100,12 @@ DEEP: dict[str, tuple[Callable[[int], IRModule], int]] = {
 
 @pytest.fixture(autouse=True)
 def limit_is_kept() -> Iterator[None]:
-    limit, collects = sys.getrecursionlimit(), gc.isenabled()
+    before, collects = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(1000)  # Python's; hypothesis may have left another one
     yield
-    assert (sys.getrecursionlimit(), gc.isenabled()) == (limit, collects)
+    found = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(before)
+    assert found == (1000, collects)
 
 
 @pytest.mark.parametrize("kind", DEEP)

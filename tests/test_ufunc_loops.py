@@ -310,6 +310,8 @@ TROUBLE = {
 @pytest.mark.parametrize("setting", ["ignore", "warn", "raise", "print", "call", "log"])
 @pytest.mark.parametrize("name", TROUBLE)
 def test_errstate(name: str, setting: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    if setting == "print" and np.__version__.startswith("1."):
+        pytest.skip("numpy 1 prints the first of several warnings")
     inputs = TROUBLE[name]
     seen: list[Any] = []
 
