@@ -260,3 +260,44 @@ def test_changing_a_part_counts_anew() -> None:
     loop = tir.For(N, 0, 4, 0, tir.BufferStore(A, 1.0, [N]))
     new = tir.substitute(loop.body, {N: doublings(*DOUBLES["sum"], 10)})
     assert new._parts > 2**10 > loop._parts
+
+
+def nested(kind: str) -> Any:
+    value: Any = 1
+    if kind == "in itself":
+        value = [1]
+        value.append(value)
+        return value
+    for _ in range(12):
+        if kind == "dict":
+            value = dict.fromkeys("abcdefghijklmnop", value)
+        else:
+            value = (value,) * 16 if kind == "tuple" else [value] * 16
+    return value
+
+
+@pytest.mark.parametrize("kind", ["tuple", "list", "dict", "in itself"])
+def test_attributes_and_constants(kind: str) -> None:
+    """Containers of Python with 2^48 values, or that contain themselves."""
+    value = nested(kind)
+    func = Function([X], X, TENSOR)
+    doors: list[Callable[[], Any]] = [
+        lambda: func.with_attr("name", value),
+        lambda: func.with_attrs({"name": value}),
+        lambda: Function([X], X, TENSOR, attrs={"name": value}),
+        lambda: IRModule({}).with_attr("name", value),
+        lambda: relaxvm.ir.Call(op.OPERATORS["exp"].op, [X], {"name": value}),
+    ]
+    if kind != "dict":
+        doors += [lambda: R.const(value), lambda: R.const(value, "float32")]
+        mod = IRModule({GlobalVar("main"): func})
+        doors += [lambda: transform.BindParams("main", {X: value})(mod)]
+    for door in doors:
+        with pytest.raises(ExprSizeError, match=r"expected at most \d+ values in tuples, lists"):
+            door()
+
+
+def test_large_attributes_and_constants() -> None:
+    value = [[1, 2, 3]] * 100_000
+    assert Function([X], X, TENSOR, attrs={"name": value}).attrs["name"] is value
+    assert R.const(value).data.shape == (100_000, 3)

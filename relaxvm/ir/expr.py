@@ -20,7 +20,7 @@ from ..dtypes import as_dtype, dtype_name, element_dtype
 from ..errors import TypeSizeError
 from ..messages import describe
 from ..values import is_sealed
-from .node import Attrs, Node
+from .node import MOST_ELEMENTS, Attrs, Node, check_nested
 from .parts import COUNTLESS, MOST_PROGRAM_PARTS, check_parts
 
 if TYPE_CHECKING:
@@ -1059,8 +1059,12 @@ def const(value: Any, dtype: Any = None) -> Constant:
     given; numpy values keep their data type.
 
     Raises:
+        ExprSizeError: nested lists or tuples have more than 2^24 elements; a numpy array may have
+            more.
         TypeError, ValueError: numpy cannot convert the value to a tensor.
     """
+    if isinstance(value, (tuple, list)):
+        check_nested(value, MOST_ELEMENTS, "const")
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
         default = {"f": "float32", "i": "int32"}.get(array.dtype.kind)

@@ -7,12 +7,15 @@ compared by identity; `structural_equal` compares them by content.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ..errors import ExprSizeError
 
 if TYPE_CHECKING:
     from ..executable.debug_info import Span
 
-__all__ = ["KINDS", "Attrs", "Node", "NodeKind", "node_classes", "on_print"]
+__all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "NodeKind", "check_nested", "node_classes",
+           "on_print"]  # fmt: skip
 
 _CLASSES: dict[str, type[Node]] = {}
 
@@ -122,11 +125,62 @@ def on_print(printer: Callable[[Node, bool], str]) -> None:
     _PRINTER[0] = printer
 
 
+MOST_ELEMENTS: Final = 1 << 24
+"""The most elements of nested lists that become a tensor."""
+
+
+def check_nested(container: Any, most: int, subject: str) -> None:
+    """Check how many values tuples, lists and dicts contain, at all levels.  A value that is shared
+    counts once per use, as walks visit it; a container in itself contains any number.
+
+    Raises:
+        ExprSizeError: there are more than `most`.
+    """
+    counts: dict[int, int | None] = {}
+    """By identity; None for a container around the one that is counted."""
+    work = [container]
+    while work:
+        found = work[-1]
+        if counts.get(id(found)) is not None:
+            work.pop()
+            continue
+        values = found.values() if isinstance(found, dict) else found
+        inner = [value for value in values if isinstance(value, (tuple, list, dict))]
+        new = [value for value in inner if id(value) not in counts]
+        if new and id(found) not in counts:
+            counts[id(found)] = None
+            work += new
+            continue
+        total = len(found)
+        for value in inner:
+            count = counts[id(value)]
+            total += most + 1 if count is None else count
+        if total > most:
+            raise ExprSizeError(
+                f"{subject}: expected at most {most} values in tuples, lists and dicts, where "
+                "shared values count once per use"
+            )
+        counts[id(found)] = total
+        work.pop()
+
+
 class Attrs(dict[str, Any]):
     """Attributes of a call or a function, by name; ``attrs.axis`` is ``attrs["axis"]``.  They must
-    not be modified once they belong to a node."""
+    not be modified once they belong to a node.
+
+    Raises:
+        ExprSizeError: tuples, lists and dicts among them contain more than `MOST_VALUES` values.
+    """
+
+    MOST_VALUES: ClassVar = 1 << 20
 
     __slots__ = ()
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        for name, value in self.items():
+            if isinstance(value, (tuple, list, dict)):
+                check_nested(value, self.MOST_VALUES, f"attribute {name!r}")
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -24,6 +24,7 @@ from ..ir import (
     substitute_vars,
     type_free_vars,
 )
+from ..ir.node import MOST_ELEMENTS, check_nested
 from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -58,6 +59,8 @@ def _as_expr(value: Any, param: Var) -> Expr:
         return value
     if type(param.ty) is PrimType:
         return prim_value(value)
+    if isinstance(value, (tuple, list)):
+        check_nested(value, MOST_ELEMENTS, f"BindParams: parameter {param.name!r}")
     if type(param.ty) is TensorType and param.ty.dtype is not None and not hasattr(value, "dtype"):
         try:
             return Constant(np.array(value, as_dtype(param.ty.dtype)))
@@ -77,6 +80,7 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
     Raises:
         ValueError: there is no such function or parameter.
         TypeError: a value does not have the type of the parameter.
+        ExprSizeError: nested lists have more than 2^24 elements.
     """
 
     @module_pass(name="BindParams")
