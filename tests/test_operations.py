@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxvm import Closure, Limits, Shape, VirtualMachine, cpu, kernels, load_kernels, toolchain
+from relaxvm import (
+    Closure,
+    ExecBuilder,
+    Limits,
+    Shape,
+    VirtualMachine,
+    cpu,
+    kernels,
+    load_kernels,
+    toolchain,
+)
 from relaxvm.core.operations import (
     BUILTINS,
     BY_NAME,
@@ -111,6 +121,18 @@ def example(a: Asm) -> None:
 def test_example_of_the_page() -> None:
     listing = str(VirtualMachine(assemble(example)).functions["main"].translated)
     assert load("gen_operations").EXAMPLE_LISTING == listing
+
+
+def test_calls_name_the_implementations_that_they_try() -> None:
+    builder = ExecBuilder()
+    with builder.function("main", num_inputs=2):
+        for name in ("nn.softmax", "sort"):
+            args = [builder.r(0), 0, *([0] if name == "sort" else []), builder.r(1)]
+            builder.emit_call(f"relaxvm.kernel.{name}", args)
+        builder.emit_ret(builder.r(1))
+    listing = str(VirtualMachine(builder.get()).functions["main"].translated)
+    assert "callee=f[relaxvm.kernel.nn.softmax: norms.softmax]" in listing
+    assert "callee=f[relaxvm.kernel.sort]" in listing
 
 
 def test_translated_function() -> None:

@@ -30,10 +30,18 @@ class Register(int):
 
 
 class FunctionName(str):
-    """An operand that is a function, by its name in the function table."""
+    """An operand that is a function, by its name in the function table.
+
+    Attributes:
+        implementations: of a kernel, the names of those in C, in the order in which a call tries
+            them; what none of them takes is left to the kernel's reference in Python.
+    """
+
+    implementations: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"f[{readable(str(self))}]"
+        tried = f": {', '.join(self.implementations)}" if self.implementations else ""
+        return f"f[{readable(str(self))}{tried}]"
 
 
 class _Special:
@@ -211,7 +219,7 @@ class _Reader:
             case OperandKind.VALUE if word >= 0:
                 return self._register(word)
             case OperandKind.VALUE | OperandKind.CONSTANT:
-                return self._callee(pc) if operand.name == "callee" else self._constant(word)
+                return self._callee(word, pc) if operand.name == "callee" else self._constant(word)
             case OperandKind.DISTANCE | OperandKind.FALLBACK:
                 return start + word
             case OperandKind.FUNCTION:
@@ -232,11 +240,14 @@ class _Reader:
     def _register(self, word: int) -> Any:
         return Register(word) if word != self.scratch else SCRATCH
 
-    def _callee(self, pc: int) -> FunctionName:
+    def _callee(self, word: int, pc: int) -> FunctionName:
         """What the call at a pc calls: two functions of the table may be one callable."""
         instruction = self.executable.instruction(pc)
         assert instruction.op.code == Opcode.CALL
-        return FunctionName(self.executable.functions[instruction["func_idx"]].name)
+        name = FunctionName(self.executable.functions[instruction["func_idx"]].name)
+        function = self.image.constants[-word - 1]
+        name.implementations = getattr(function, "implementations", ())
+        return name
 
     def _constant(self, word: int) -> Any:
         if word == -1:
