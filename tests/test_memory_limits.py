@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.executable.formats._tensors import MAX_RANK
 from relaxvm.limits import Limits
 from relaxvm.vm import VirtualMachine
+
+from . import children
 
 MIB = 1 << 20
 SLACK = 64 * 1024
@@ -457,3 +460,48 @@ def test_a_census_of_lists_that_change() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+SMALL = """
+import resource, sys
+import numpy as np
+from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine
+
+b = ExecBuilder()
+with b.function("main", num_inputs=0):
+    one, shape = b.convert_constant(np.zeros((1, 1), "f4")), b.convert_constant(Shape([1, 1]))
+    kind = b.convert_constant(np.dtype("u1"))
+    b.emit_call("vm.builtin.null_value", [], dst=b.r(1))
+    again = b.label()
+    b.bind(again)
+    for _ in range(20):
+        if sys.argv[1] == "storages":
+            name, args = "alloc_storage", [b.vm_state(), shape, b.imm(0), kind]
+        elif sys.argv[1] == "heaps":
+            name, args = "alloc_shape_heap", [b.vm_state(), b.imm(0)]
+        else:
+            name, args = "attention_kv_cache_create", [one, shape, b.imm(1)]
+        b.emit_call(f"vm.builtin.{name}", args, dst=b.r(2))
+        b.emit_call("vm.builtin.make_tuple", [b.r(1), b.r(2)], dst=b.r(1))
+    b.emit_goto(again)
+    b.emit_ret(b.r(1))
+vm = VirtualMachine(b.get(), limits=Limits(live_bytes=32 << 20), functions={})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    vm.main()
+except Exception as error:
+    print(error.limit, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="maxrss in KiB")
+@pytest.mark.parametrize("kind", ["storages", "heaps", "caches"])
+def test_what_small_objects_take(kind: str) -> None:
+    """Many storages, heaps and caches of a few bytes each take more than these bytes."""
+    done = children.run(
+        [sys.executable, "-P", "-c", SMALL, kind], capture_output=True, text=True
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    limit, mebibytes = done.stdout.split()
+    assert limit == "live_bytes"
+    assert int(mebibytes) < 60

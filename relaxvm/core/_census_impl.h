@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_header_impl.h" /* rvm_storage_type */
+
 #define RVM_CENSUS_STEPS 4096 /* references that are followed between pauses */
 
 /* Objects found.  An object of one reference is found once; the others are in a hash table of addresses.
@@ -28,16 +30,27 @@ typedef struct {
     int64_t bytes;
 } rvm_census;
 
+/* Of a storage beside the bytes asked for: alignment, the size class of small ones, and malloc's share. */
+#define RVM_STORAGE_BYTES 192
+/* Of an instance of a class of Python, such as a key-value cache: what its attributes hold. */
+#define RVM_INSTANCE_BYTES 1024
+
 /* Approximately the bytes of an object, without the data of an array. */
 static int64_t rvm_object_bytes(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     int64_t bytes = (int64_t)type->tp_basicsize + 16; /* of the collector, or of malloc */
-    if (PyArray_Check(object)) return bytes + 16 * (int64_t)PyArray_NDIM((PyArrayObject *)object) + 16;
+    if (PyArray_Check(object)) {
+        /* Dimensions and steps; what stands before data of its own, and malloc's share. */
+        int64_t data = PyArray_CHKFLAGS((PyArrayObject *)object, NPY_ARRAY_OWNDATA) ? 64 : 0;
+        return bytes + 16 * (int64_t)PyArray_NDIM((PyArrayObject *)object) + 16 + data;
+    }
     if (PyTuple_Check(object)) {
         /* A shape is a tuple of ints that belong to it. */
         int64_t item = PyTuple_CheckExact(object) ? 8 : 8 + 32;
         return bytes + item * (int64_t)PyTuple_GET_SIZE(object);
     }
+    if (type == rvm_storage_type) return bytes + RVM_STORAGE_BYTES;
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) bytes += RVM_INSTANCE_BYTES;
     if (type->tp_itemsize > 0) {
         Py_ssize_t items = ((PyVarObject *)object)->ob_size;
         bytes += (int64_t)type->tp_itemsize * (int64_t)(items < 0 ? -items : items);
