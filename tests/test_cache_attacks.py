@@ -233,7 +233,7 @@ print("done")
 
 
 def worker(count: int) -> list[str]:
-    return [sys.executable, "-c", WORK, SOURCE, str(count)]
+    return [sys.executable, "-P", "-c", WORK, SOURCE, str(count)]
 
 
 def check_entries(cache: Path) -> None:
@@ -287,7 +287,7 @@ except CompilerError as error:
 @pytest.mark.parametrize("size", [0, 10, 100, 1000])
 def test_a_full_disk(size: int, cache: Path) -> None:
     """A limit on the size of files stands for it: the compiler, or relaxvm itself, fails."""
-    command = [sys.executable, "-c", FULL, SOURCE, str(size)]
+    command = [sys.executable, "-P", "-c", FULL, SOURCE, str(size)]
     done = children.run(command, capture_output=True, text=True, check=True)
     assert "cannot compile answer" in done.stdout
     assert [path for path in cache.iterdir() if not path.name.startswith(".")] == []
