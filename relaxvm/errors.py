@@ -114,8 +114,8 @@ class TypeSizeError(LimitError, ValueError):
 
 
 class ExprSizeError(LimitError, ValueError):
-    """An expression, a function or a statement has too many parts, where shared parts count once
-    per use; see `relaxvm.ir.MOST_EXPR_PARTS`."""
+    """A scalar, a statement or a program has too many parts, where shared parts count once per use;
+    see `relaxvm.ir.MOST_EXPR_PARTS`."""
 
 
 class CancelledError(RelaxVMError):

@@ -189,8 +189,7 @@ def python_code(func: Any, limits: Limits) -> Any:
 LONG: dict[str, tuple[Callable[[], Any], Callable[[Any, Limits], Any]]] = {
     "chain": (lambda: chain(4000), build),
     "wide": (lambda: wide(9000), build),
-    "branches": (lambda: branches(18), normalize),
-    "ill-formed branches": (lambda: branches(18), build),
+    "branches": (lambda: branches(16), normalize),
     "statements": (lambda: statements(18), build),
     "statements in C": (lambda: statements(18), c_code),
     "statements in Python": (lambda: statements(18), python_code),

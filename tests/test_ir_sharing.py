@@ -17,6 +17,7 @@ from relaxvm import BlockBuilder, analysis, op, te, tir, transform
 from relaxvm.errors import ExprSizeError, FormatError, LimitError, TypeSizeError
 from relaxvm.ir import (
     MOST_EXPR_PARTS,
+    BindingBlock,
     Function,
     GlobalVar,
     If,
@@ -27,6 +28,7 @@ from relaxvm.ir import (
     Tuple,
     TupleType,
     Var,
+    VarBinding,
     arith,
     prim,
     structural_equal,
@@ -132,7 +134,6 @@ DOUBLES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "let": (N, lambda d: prim.Let(Var("v", "int64"), d, d)),
     "element": (A[0], lambda e: e * e),
     "shape": (N, lambda d: ShapeExpr([d, d]).values[0] + ShapeExpr([d, d]).values[1]),
-    "branch": (X, lambda e: If(C, SeqExpr([], e), SeqExpr([], e))),
     "statement": (
         tir.BufferStore(A, 1.0, [0]), lambda s: tir.IfThenElse(A[0] > 0, s, s),
     ),
@@ -207,14 +208,32 @@ def test_calls_that_are_shared_are_bound_once() -> None:
     relaxvm.build(mod)
 
 
-def test_calls_that_are_shared_too_often_are_printed_in_short() -> None:
-    assert str(calls(62)) == "<Call of countless parts>"
-    assert repr(calls(20)) == "<Call <Call of 3145726 parts>>"
-    with pytest.raises(ExprSizeError):
-        calls(20).script()
+def branches(levels: int) -> Any:
+    return doublings(X, lambda e: If(C, SeqExpr([], e), SeqExpr([], e)), levels)
+
+
+SHARED: dict[str, Callable[[int], Any]] = {
+    "calls": calls,
+    "branches": branches,
+    "branches of calls": lambda levels: If(C, calls(levels), calls(levels)),
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_what_is_shared_too_often_is_printed_in_short(kind: str) -> None:
+    expr = SHARED[kind](60)
+    short = f"<{type(expr).__name__} with so much sharing that its text would not end>"
+    assert str(expr) == short
+    assert repr(expr) == f"<{type(expr).__name__} {short}>"
+    assert short.split()[1] in str(SeqExpr([BindingBlock([VarBinding(X, expr)])], X))
+    with pytest.raises(ExprSizeError, match=r"^printing: .* visits .*\d{19} nodes, but only"):
+        expr.script()
+    assert SHARED[kind](6).script()
+
+
+def test_printing_what_is_shared_less() -> None:
     assert calls(10).script().count("R.add") == 2**10 - 1
-    wide = Tuple([X] * 1000)
-    assert str(wide).count("x") == 1000
+    assert str(Tuple([X] * 60_000)).count("x") == 60_000
 
 
 WALKS: dict[str, Callable[[IRModule], Any]] = {
@@ -222,19 +241,25 @@ WALKS: dict[str, Callable[[IRModule], Any]] = {
     "well_formed": analysis.well_formed,
     "normalize": transform.Normalize(),
     "fold": transform.FoldConstant(),
+    "pipeline": relaxvm.get_pipeline("default"),
     "build": relaxvm.build,
 }
 
 
+@pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize("walk", WALKS)
-def test_walks_refuse_calls_that_are_shared_too_often(walk: str) -> None:
-    body = SeqExpr([], calls(20))
-    mod = IRModule({GlobalVar("main"): Function([X], body, TENSOR)})
-    with pytest.raises((ExprSizeError, analysis.IllFormedError)):
+def test_walks_refuse_what_is_shared_too_often(walk: str, kind: str) -> None:
+    body = SeqExpr([], SHARED[kind](60))
+    mod = IRModule({GlobalVar("main"): Function([X, C], body, TENSOR)})
+    with pytest.raises(ExprSizeError, match="so much sharing that a walk visits"):
         WALKS[walk](mod)
-        relaxvm.build(mod)
-    with pytest.raises(ExprSizeError):
-        SeqExpr([], calls(60))
+    assert structural_equal(mod, copy.deepcopy(mod), map_free_vars=True)
+
+
+def test_building_a_branch_that_is_shared_too_often() -> None:
+    bb = BlockBuilder()
+    with pytest.raises(ExprSizeError, match=r"^emit: "), bb.function("main", [X, C]):
+        bb.emit(branches(60))
 
 
 def test_types_count_the_parts_of_their_dimensions() -> None:

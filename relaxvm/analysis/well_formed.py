@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from ..core.checkpoints import checkpoint
+from ..core import checkpoints
 from ..dtypes import dtype_name
 from ..errors import RelaxVMError
 from ..executable.debug_info import Span
@@ -54,6 +54,7 @@ from ..ir.module import IRModule
 from ..ir.nesting import with_headroom
 from ..ir.node import KINDS
 from ..ir.op import Op
+from ..ir.sharing import check_sharing
 from ..tir import Buffer, PrimFunc
 from .purity import is_impure_call
 from .variables import definable_tir_vars_in_type
@@ -146,7 +147,12 @@ def check_well_formed(obj: IRModule | BaseFunc, check_ty: bool = True) -> bool:
 def violations(
     obj: IRModule | BaseFunc, check_ty: bool = True, *, check_effects: bool = True
 ) -> list[Violation]:
-    """Return all violations of rules in a module or function; see `well_formed`."""
+    """Return all violations of rules in a module or function; see `well_formed`.
+
+    Raises:
+        ExprSizeError: parts are shared so often that a walk would not end.
+    """
+    check_sharing(obj, "well_formed")
     is_module = isinstance(obj, IRModule)
     module = obj if isinstance(obj, IRModule) else IRModule.from_expr(obj)
     walk = _Walk(module, check_ty, check_effects, is_module)
@@ -766,7 +772,8 @@ class _Walk:
 
     def expression(self, expr: Any) -> None:
         """Walk the value of a binding, or an expression in it."""
-        checkpoint()
+        if checkpoints.running:
+            checkpoints.checkpoint()
         visit = _VISIT.get(KINDS[type(expr)])
         if visit is not None:
             visit(self, expr)

@@ -48,12 +48,15 @@ from .module import IRModule
 from .nesting import with_headroom
 from .node import KINDS, Attrs
 from .op import Op
+from .sharing import check_sharing
 
 __all__ = ["BlockBuilder", "is_leaf"]
 
 _LEAVES: Final = frozenset(
     {Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm}
 )
+
+_SCOPES: Final = frozenset({If, SeqExpr, Function})
 
 
 def is_leaf(expr: Expr) -> bool:
@@ -362,7 +365,10 @@ class BlockBuilder:
     def emit(self, expr: Any, name_hint: str = "", span: Any = None) -> Var:
         """Bind an expression to a new variable and return the variable."""
         block = self._current("emit")
-        value = self.normalize(convert_to_expr(expr))
+        value = convert_to_expr(expr)
+        if KINDS[type(value)] in _SCOPES:
+            check_sharing(value, "emit")
+        value = self.normalize(value)
         if block.is_dataflow:
             var: Var = DataflowVar(self._names.unique(name_hint or "lv"), value.ty)
         else:

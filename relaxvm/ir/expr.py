@@ -21,7 +21,7 @@ from ..errors import TypeSizeError
 from ..messages import describe
 from ..values import is_sealed
 from .node import MOST_ELEMENTS, Attrs, Node, check_nested
-from .parts import COUNTLESS, MOST_PROGRAM_PARTS, check_parts
+from .parts import MOST_PROGRAM_PARTS, check_parts
 
 if TYPE_CHECKING:
     from .module import VDevice
@@ -148,9 +148,8 @@ class ShapeType(Type):
         ndim: number of dimensions, -1 if unknown.
     """
 
-    __slots__ = ("_parts", "ndim", "values")
+    __slots__ = ("ndim", "values")
     FIELDS = ("values", "ndim")
-    FREE_PARTS = 1
 
     values: tuple[Expr, ...] | None
     ndim: int
@@ -162,12 +161,15 @@ class ShapeType(Type):
         if values is None:
             self.values = None
             self.ndim = ndim
-            self._parts = 1
             return
-        self.values, self._parts = _dims(values)
+        self.values = _dims(values)
         self.ndim = len(self.values)
         if ndim not in (-1, self.ndim):
             raise ValueError(f"ShapeType: ndim is {ndim}, but there are {self.ndim} values")
+
+    @property
+    def _parts(self) -> int:  # type: ignore[override]
+        return _parts_of_dims(self.values or ())
 
 
 class TensorType(Type):
@@ -184,9 +186,8 @@ class TensorType(Type):
         ValueError: `ndim` differs from the rank of the shape, or is below -1.
     """
 
-    __slots__ = ("_parts", "dtype", "ndim", "shape", "vdevice")
+    __slots__ = ("dtype", "ndim", "shape", "vdevice")
     FIELDS = ("shape", "dtype", "ndim", "vdevice")
-    FREE_PARTS = 1
 
     shape: Expr | None
     dtype: str | None
@@ -207,13 +208,16 @@ class TensorType(Type):
         if shape is not None and not isinstance(shape, Expr):
             shape = ShapeExpr(shape)
         self.shape = shape
-        self._parts = 1 if shape is None else shape._parts
         known = shape.ty.ndim if shape is not None and type(shape.ty) is ShapeType else -1
         if ndim != -1 and known not in (-1, ndim):
             raise ValueError(f"TensorType: ndim is {ndim}, but the shape has {known} dimensions")
         if ndim < -1:
             raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
         self.ndim = ndim if known == -1 else known
+
+    @property
+    def _parts(self) -> int:  # type: ignore[override]
+        return 1 if self.shape is None else self.shape._parts
 
     @property
     def dims(self) -> tuple[Expr, ...] | None:
@@ -663,9 +667,8 @@ class Constant(Expr):
 class ShapeExpr(Expr):
     """A shape of the given dimensions."""
 
-    __slots__ = ("_parts", "values")
+    __slots__ = ("values",)
     FIELDS = ("values",)
-    FREE_PARTS = 1
 
     values: tuple[Expr, ...]
 
@@ -673,8 +676,11 @@ class ShapeExpr(Expr):
         self.ty = ty = ShapeType(values)
         assert ty.values is not None
         self.values = ty.values
-        self._parts = ty._parts
         self.span = span
+
+    @property
+    def _parts(self) -> int:  # type: ignore[override]
+        return _parts_of_dims(self.values)
 
     def __getitem__(self, index: Any) -> Any:
         return self.values[index]
@@ -689,15 +695,13 @@ class ShapeExpr(Expr):
 class Tuple(Expr):
     """A tuple of expressions."""
 
-    __slots__ = ("_parts", "fields")
+    __slots__ = ("fields",)
     FIELDS = ("fields",)
-    MOST_PARTS = COUNTLESS
 
     fields: tuple[Expr, ...]
 
     def __init__(self, fields: Iterable[Any] = (), span: Any = None) -> None:
         self.fields = tuple(f if isinstance(f, Expr) else convert_to_expr(f) for f in fields)
-        self._parts = min(COUNTLESS, 1 + sum([field._parts for field in self.fields]))
         types = [field.ty for field in self.fields]
         self.ty = None if None in types else TupleType(types)
         self.span = span
@@ -709,16 +713,14 @@ class Tuple(Expr):
 class TupleGetItem(Expr):
     """Element `index` of a tuple."""
 
-    __slots__ = ("_parts", "index", "tuple_value")
+    __slots__ = ("index", "tuple_value")
     FIELDS = ("tuple_value", "index")
-    MOST_PARTS = COUNTLESS
 
     tuple_value: Expr
     index: int
 
     def __init__(self, tuple_value: Expr, index: int, span: Any = None) -> None:
         self.tuple_value = tuple_value
-        self._parts = 1 + tuple_value._parts
         self.index = index
         self.span = span
         ty = tuple_value.ty
@@ -744,7 +746,7 @@ class Call(Expr):
 
     __slots__ = ("_parts", "args", "attrs", "op", "ty_args")
     FIELDS = ("op", "args", "attrs", "ty_args")
-    MOST_PARTS = COUNTLESS
+    MOST_PARTS = MOST_PROGRAM_PARTS  # it may have any number of operands
 
     op: Expr
     args: tuple[Expr, ...]
@@ -761,15 +763,18 @@ class Call(Expr):
         span: Any = None,
     ) -> None:
         self.op = op
-        self.args = args = tuple(args)
+        self.args = tuple(args)
         self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
         self.ty_args = tuple(ty_args)
-        parts = 1 + op._parts
-        for arg in args:
-            parts += arg._parts
-        self._parts = parts if parts < COUNTLESS else COUNTLESS
+        if type(ty) is PrimType:  # a part of scalars
+            self._parts = check_parts(1 + sum([arg._parts for arg in self.args]), self.MOST_PARTS)
+        else:
+            self._parts = 1
         self.ty = ty
         self.span = span
+
+    def sum_of_parts(self) -> int:
+        return super().sum_of_parts() if type(self.ty) is PrimType else 1
 
 
 NO_ATTRS: Final = Attrs()
@@ -782,8 +787,7 @@ def _attrs(attrs: Mapping[str, Any] | None) -> Attrs:
 class If(Expr):
     """A conditional; each branch is a `SeqExpr`."""
 
-    __slots__ = ("_parts", "cond", "false_branch", "true_branch")
-    MOST_PARTS = MOST_PROGRAM_PARTS
+    __slots__ = ("cond", "false_branch", "true_branch")
     FIELDS = ("cond", "true_branch", "false_branch")
 
     cond: Expr
@@ -801,9 +805,6 @@ class If(Expr):
         self.cond = cond
         self.true_branch = _as_seq(true_branch)
         self.false_branch = _as_seq(false_branch)
-        self._parts = check_parts(
-            1 + cond._parts + self.true_branch._parts + self.false_branch._parts, MOST_PROGRAM_PARTS
-        )
         self.ty = ty
         self.span = span
 
@@ -816,9 +817,7 @@ class Binding(Node):
         value: the expression that it is bound to.
     """
 
-    __slots__ = ("_parts", "value", "var")
-    MOST_PARTS = MOST_PROGRAM_PARTS
-
+    __slots__ = ("value", "var")
     var: Var
     value: Expr
 
@@ -833,7 +832,6 @@ class VarBinding(Binding):
     def __init__(self, var: Var, value: Expr, span: Any = None) -> None:
         self.var = var
         self.value = value
-        self._parts = 2 + value._parts
         self.span = span
 
 
@@ -851,24 +849,19 @@ class MatchCast(Binding):
         self.var = var
         self.value = value
         self.ty = ty
-        self._parts = 2 + value._parts + ty._parts
         self.span = span
 
 
 class BindingBlock(Node):
     """Bindings that are evaluated in order; side effects are allowed."""
 
-    __slots__ = ("_parts", "bindings")
+    __slots__ = ("bindings",)
     FIELDS = ("bindings",)
-    MOST_PARTS = MOST_PROGRAM_PARTS
 
     bindings: tuple[Binding, ...]
 
     def __init__(self, bindings: Iterable[Binding] = (), span: Any = None) -> None:
         self.bindings = tuple(bindings)
-        self._parts = check_parts(
-            1 + sum([binding._parts for binding in self.bindings]), MOST_PROGRAM_PARTS
-        )
         self.span = span
 
 
@@ -882,9 +875,8 @@ class DataflowBlock(BindingBlock):
 class SeqExpr(Expr):
     """Blocks of bindings, then the value `body`."""
 
-    __slots__ = ("_parts", "blocks", "body")
+    __slots__ = ("blocks", "body")
     FIELDS = ("blocks", "body")
-    MOST_PARTS = MOST_PROGRAM_PARTS
 
     blocks: tuple[BindingBlock, ...]
     body: Expr
@@ -894,9 +886,6 @@ class SeqExpr(Expr):
     ) -> None:
         self.blocks = tuple(blocks)
         self.body = body
-        self._parts = check_parts(
-            1 + body._parts + sum([block._parts for block in self.blocks]), MOST_PROGRAM_PARTS
-        )
         self.ty = body.ty if ty is None else ty
         self.span = span
 
@@ -971,8 +960,7 @@ class Function(BaseFunc):
         attrs: attributes, such as "global_symbol".
     """
 
-    __slots__ = ("_parts", "body", "is_pure", "params", "ret_ty")
-    MOST_PARTS = MOST_PROGRAM_PARTS
+    __slots__ = ("body", "is_pure", "params", "ret_ty")
     FIELDS = ("params", "body", "ret_ty", "is_pure", "attrs")
     DEFS = frozenset({"params"})
 
@@ -992,7 +980,6 @@ class Function(BaseFunc):
     ) -> None:
         self.params = tuple(params)
         self.body = _as_seq(body)
-        self._parts = check_parts(1 + self.body._parts, MOST_PROGRAM_PARTS)
         self.ret_ty = self.body.ty if ret_ty is None else ret_ty
         self.is_pure = is_pure
         self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
@@ -1114,15 +1101,28 @@ def convert_to_expr(value: Any) -> Expr:
     )
 
 
-def _dims(values: Any) -> tuple[tuple[Expr, ...], int]:
-    """The dimensions of a shape, and the number of parts of the shape."""
+_FEW_DIMS: Final = 64
+"""The parts of shapes with more dimensions are bounded like those of scalars."""
+
+
+def _parts_of_dims(dims: tuple[Expr, ...]) -> int:
+    """The number of parts of a shape, in which plain dimensions do not count."""
+    parts = 1
+    for dim in dims:
+        kind = type(dim)
+        if kind is not IntImm and kind is not Var:
+            parts += dim._parts - 1
+    return parts
+
+
+def _dims(values: Any) -> tuple[Expr, ...]:
     if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
         raise TypeError(f"a shape is a sequence of dimensions, got {values!r}")
     dims = tuple([v if isinstance(v, Expr) else int_imm(v) for v in values])
-    parts = 1
     for dim in dims:
-        parts += dim._parts - ShapeExpr.FREE_PARTS
         ty = dim.ty
         if type(ty) is not PrimType or ty.dtype[:3] not in ("int", "uin"):
             raise TypeError(f"a dimension is an integer scalar, got {dim} of type {ty}")
-    return dims, check_parts(parts)
+    if len(dims) > _FEW_DIMS:
+        check_parts(_parts_of_dims(dims))
+    return dims

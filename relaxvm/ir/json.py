@@ -47,18 +47,12 @@ from .nesting import with_headroom
 from .node import Attrs, Node, node_classes
 from .op import Op
 from .parts import count_parts
+from .sharing import LEAST_WALK, MOST_SHARING
 
 __all__ = ["load_json", "save_json"]
 
 FORMAT: Final = "relaxvm-ir"
 VERSION: Final = 1
-
-LEAST_WALK: Final = 1 << 19
-MOST_SHARING: Final = 256
-"""A walk visits a shared node once per use.  A file is rejected if that is more than `LEAST_WALK`
-visits and more than `MOST_SHARING` times the number of nodes.  Without a bound, a value that is
-added to itself 60 times in a row would keep a printer busy for years."""
-
 
 @with_headroom("save_json")
 def save_json(node: Any, *, spans: bool = True) -> str:

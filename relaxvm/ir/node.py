@@ -6,7 +6,7 @@ compared by identity; `structural_equal` compares them by content.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import ExprSizeError
@@ -62,15 +62,26 @@ class Node:
     MOST_PARTS: ClassVar[int] = 65_535
     """The largest number of parts; see `relaxvm.ir.parts`."""
 
-    FREE_PARTS: ClassVar[int] = 0
-    """The number of parts of each field that do not count: 1 if plain dimensions do not."""
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("relaxvm.") or "FIELDS" in cls.__dict__:
             cls.KIND = cls
             if not cls.__name__.startswith("_"):
                 _CLASSES[cls.__name__] = cls
+
+    def sum_of_parts(self) -> int:
+        """Return the number of parts as it follows from the fields."""
+        parts = 1
+        work = [getattr(self, field) for field in self.FIELDS]
+        while work:
+            value = work.pop()
+            if isinstance(value, Node):
+                parts += value._parts
+            elif isinstance(value, (tuple, list)):
+                work += value
+            elif isinstance(value, Mapping):
+                work += value.values()
+        return parts
 
     def same_as(self, other: object) -> bool:
         """Check whether both are the same object."""

@@ -12,7 +12,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..core.checkpoints import checkpoint
+from ..core import checkpoints
 from .equality import structural_equal
 from .expr import (
     BaseFunc,
@@ -43,7 +43,6 @@ from .expr import (
 from .infer import declared_ret_type, infer_type, type_free_vars
 from .node import KINDS
 from .op import Op
-from .parts import MOST_EXPR_PARTS, check_walk
 
 __all__ = ["ExprMutator", "ExprVisitor", "note_binding", "post_order_visit"]
 
@@ -138,14 +137,10 @@ class ExprVisitor:
         """The type of a parameter, a match_cast or an argument."""
 
     def visit_tuple(self, expr: Tuple) -> None:
-        if expr._parts > MOST_EXPR_PARTS:
-            check_walk(expr)
         for field in expr.fields:
             self.visit(field)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> None:
-        if expr._parts > MOST_EXPR_PARTS:
-            check_walk(expr)
         self.visit(expr.tuple_value)
 
     def visit_shape(self, expr: ShapeExpr) -> None:
@@ -153,8 +148,6 @@ class ExprVisitor:
             self.visit(value)
 
     def visit_call(self, call: Call) -> None:
-        if call._parts > MOST_EXPR_PARTS:
-            check_walk(call)
         self.visit(call.op)
         for arg in call.args:
             self.visit(arg)
@@ -162,7 +155,7 @@ class ExprVisitor:
             self.visit_type(ty)
 
     def visit_if(self, expr: If) -> None:
-        checkpoint()
+        checkpoints.checkpoint()
         self.visit(expr.cond)
         self.visit(expr.true_branch)
         self.visit(expr.false_branch)
@@ -173,8 +166,10 @@ class ExprVisitor:
         self.visit(seq.body)
 
     def visit_block(self, block: BindingBlock) -> None:
+        limited = checkpoints.running
         for binding in block.bindings:
-            checkpoint()
+            if limited:
+                checkpoints.checkpoint()
             self.visit_binding(binding)
 
     def visit_binding(self, binding: Binding) -> None:
@@ -290,14 +285,10 @@ class ExprMutator:
         return types if all(map(_is_same, types, new)) else tuple(new)
 
     def visit_tuple(self, expr: Tuple) -> Expr:
-        if expr._parts > MOST_EXPR_PARTS:
-            check_walk(expr)
         fields = self.visit_all(expr.fields)
         return expr if fields is expr.fields else Tuple(fields, span=expr.span)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> Expr:
-        if expr._parts > MOST_EXPR_PARTS:
-            check_walk(expr)
         value = self.visit(expr.tuple_value)
         if value is expr.tuple_value:
             return expr
@@ -310,8 +301,6 @@ class ExprMutator:
         return expr if values is expr.values else ShapeExpr(values, expr.span)
 
     def visit_call(self, call: Call) -> Expr:
-        if call._parts > MOST_EXPR_PARTS:
-            check_walk(call)
         op = call.op
         method = self._dispatch[type(op)]
         if method is not None:
@@ -323,7 +312,7 @@ class ExprMutator:
         return self.infer(Call(op, args, call.attrs, ty_args, span=call.span))
 
     def visit_if(self, expr: If) -> Expr:
-        checkpoint()
+        checkpoints.checkpoint()
         cond = self.visit(expr.cond)
         then = self.visit(expr.true_branch)
         orelse = self.visit(expr.false_branch)
@@ -349,8 +338,10 @@ class ExprMutator:
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         bindings: list[Binding] = []
         changed = False
+        limited = checkpoints.running
         for binding in block.bindings:
-            checkpoint()
+            if limited:
+                checkpoints.checkpoint()
             try:
                 new = self.visit_binding(binding)
             except Exception as error:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..core.checkpoints import checkpoint
+from ..errors import ExprSizeError
 from ..ir.arith import free_vars
 from ..ir.block_builder import is_leaf
 from ..ir.expr import (
@@ -53,7 +54,7 @@ from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.nesting import with_headroom
 from ..ir.node import KINDS, Node
 from ..ir.op import Op
-from ..ir.parts import COUNTLESS, MOST_EXPR_PARTS, check_walk
+from ..ir.sharing import check_sharing
 from ..ir.visitor import ExprVisitor
 from .calls import CALLS, operator_arguments
 from .constants import LEFT_OUT, constant_text
@@ -80,7 +81,17 @@ def as_script(node: Node, complete: bool = True) -> str:
     Args:
         complete: if false, the contents of large constants are left out, and the text cannot be
             parsed.
+
+    Raises:
+        ExprSizeError: `complete` is true, and calls are shared so often that the text would not
+            end.
     """
+    try:
+        check_sharing(node, "printing")
+    except ExprSizeError:
+        if complete:
+            raise
+        return f"<{type(node).__name__} with so much sharing that its text would not end>"
     printer = Printer(complete=complete)
     if isinstance(node, IRModule):
         printer.module(node)
@@ -382,9 +393,6 @@ class Printer:
         """The text of an expression."""
         method = _EXPR.get(KINDS[type(expr)])
         if method is not None:
-            if expr._parts > MOST_EXPR_PARTS and not self._complete:
-                return f"<{type(expr).__name__} of {_count(expr._parts)} parts>"
-            check_walk(expr)
             return method(self, expr)
         if isinstance(expr, Expr) and type(expr.ty) is PrimType:
             return self.scalar(expr)
@@ -628,10 +636,6 @@ class Printer:
         except TypeError:
             return f"I.unwritten({quoted(type(value).__qualname__)})"
         return f"I.from_json({(text if self._complete else LEFT_OUT)!r})"
-
-
-def _count(parts: int) -> str:
-    return str(parts) if parts < COUNTLESS else "countless"
 
 
 class _Uses(ExprVisitor):

@@ -23,6 +23,7 @@ from ..ir import (
     IRModule,
 )
 from ..ir.nesting import headroom
+from ..ir.sharing import check_sharing
 from .config import check_config_keys
 from .instruments import DumpIR, PassInstrument
 
@@ -107,6 +108,8 @@ class PassContext:
 
 
 _CURRENT: ContextVar[PassContext | None] = ContextVar("relaxvm_pass_context", default=None)
+_IN_PASS: ContextVar[bool] = ContextVar("relaxvm_in_pass", default=False)
+"""Whether a pass runs: the program was checked when the outermost one began."""
 _DUMP: ContextVar[DumpIR | None] = ContextVar("relaxvm_dump_ir", default=None)
 
 
@@ -147,16 +150,21 @@ class Pass:
         dump = _DUMP.get()
         instruments = context.instruments if dump is None else (*context.instruments, dump)
         checkpoint()
+        if not _IN_PASS.get():
+            check_sharing(mod, self.name)
         if not all(i.should_run(mod, self) for i in instruments):
             return mod
         for instrument in instruments:
             instrument.run_before_pass(mod, self)
+        token = _IN_PASS.set(True)
         try:
             with headroom(f"pass {self.name}", mod):
                 mod = self.transform(mod, context)
         except Exception as error:
             error.add_note(f"in pass {self.name}")
             raise
+        finally:
+            _IN_PASS.reset(token)
         for instrument in instruments:
             instrument.run_after_pass(mod, self)
         return mod
