@@ -61,6 +61,7 @@ class Sanitizer:
         tests: the test files without suffix.
         options: environment variables; ``{reports}`` is the beginning of the paths of reports.
         prefix: a command that the tests are run by.
+        unfit: tests that fail for reasons of the sanitizer.
         canary: C code of a function ``canary`` that the sanitizer must report when threads call it.
     """
 
@@ -70,6 +71,7 @@ class Sanitizer:
     options: dict[str, str]
     canary: str
     prefix: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 SANITIZERS: Final = {
@@ -93,6 +95,8 @@ SANITIZERS: Final = {
                "static void copy(void *to, void *from, size_t n) { memcpy(to, from, n); }\n"
                "int canary(int n) { char *p = malloc(8); copy(p, n ? p : NULL, 0);"
                " int last = p[8 + n]; free(p); return last; }\n",
+        # It measures the memory of the process, which keeps freed memory to find uses of it.
+        unfit=("test_tvm_library.py::test_loading_again_and_again",),
     ),
     "thread": Sanitizer(
         "thread",
@@ -132,7 +136,8 @@ def main(argv: Sequence[str]) -> int:
     if not notices_canary(tree, sanitizer, reports):
         print(f"sanitize {name}: a wrong function was not reported: it does not work here")
         return 1
-    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    unfit = [f"--deselect=tests/{test}" for test in sanitizer.unfit]
+    command = [sys.executable, "-m", "pytest", "-q", *unfit, *arguments]
     if not any(argument.startswith("tests/") for argument in arguments):
         command += [f"tests/{test}.py" for test in sanitizer.tests]
     status, found = run(command, tree, sanitizer, reports)
