@@ -253,11 +253,7 @@ def test_the_program_runs_by_itself(tmp_path: Path) -> None:
     ex = CORPUS["tensor_constants"].executable
     script = tmp_path / "program.py"
     script.write_text(as_python(ex) + "ex.save('it.vmexec')\n", encoding="utf-8")
-    root = Path(__file__).parent.parent
-    children.run(
-        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, check=True,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    children.run([sys.executable, "-W", "error", str(script)], cwd=tmp_path, check=True)
     assert binary.load(tmp_path / "it.vmexec") == ex
 
 

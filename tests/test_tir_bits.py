@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxvm import tir
-from relaxvm.errors import DiagnosticError
+from relaxvm.errors import DiagnosticError, FormatError
 from relaxvm.ir import prim
 from relaxvm.ir.json import load_json, save_json
 from relaxvm.script import from_source
@@ -68,7 +68,9 @@ def test_nodes_made_by_hand(cls: Any) -> None:
     buffer = tir.decl_buffer((4,), "float32", "A")
     load = tir.BufferLoad(buffer, [0])
     store = tir.BufferStore(buffer, cls(load, load), [0])
-    func = load_json(save_json(tir.PrimFunc([buffer], store)))
+    func = tir.PrimFunc([buffer], store)
+    with pytest.raises(FormatError, match=r"expected integers.*float32 and float32"):
+        load_json(save_json(func))
     for prefer in ("c", "python"):
         with pytest.raises(ValueError, match=r"main: A\[.*expected integers.*float32 and float32"):
             compile_prim_func(func, prefer=prefer)  # type: ignore[arg-type]

@@ -357,19 +357,22 @@ def outcomes(how: str, name: str) -> Iterator[tuple[str, float]]:
         given = [arg for arg in args if arg is not VM]
         start = time.process_time()
         try:
-            if how == "cancel":
-                _cancel_soon(vm)
-            elif how == "interrupt":
-                _interrupt_soon()
-            vm["main"](*given)
-            end = "result"
+            try:
+                if how == "cancel":
+                    _cancel_soon(vm)
+                elif how == "interrupt":
+                    _interrupt_soon()
+                vm["main"](*given)
+                end = "result"
+            finally:
+                if how == "interrupt":  # a signal that comes late raises here at last
+                    signal.signal(signal.SIGPROF, signal.SIG_IGN)
+                    signal.setitimer(signal.ITIMER_PROF, 0)
         except (LimitError, CancelledError, KeyboardInterrupt) as error:
             end = type(error).__name__
         except AssertionError:
             end = "result"  # of assert_op
         yield end, time.process_time() - start
-        if how == "interrupt":
-            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def main(how: str, *names: str) -> None:
