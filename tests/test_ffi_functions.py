@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import sys
 import threading
+import warnings
 import weakref
 from typing import Any
 
@@ -22,6 +24,7 @@ tvm_ffi = pytest.importorskip("tvm_ffi")
 
 from relaxvm.contrib.tvm.functions import ffi_function, object_of, values_of  # noqa: E402
 
+from . import children  # noqa: E402
 from .tvm_names import address  # noqa: E402
 
 
@@ -273,8 +276,6 @@ def test_references_are_balanced() -> None:
 
 def use_count(value: Any) -> int:
     """The number of strong references to an object of TVM's FFI."""
-    import ctypes
-
     return ctypes.c_uint32.from_address(value.__chandle__()).value
 
 
@@ -321,3 +322,150 @@ def test_values_and_objects() -> None:
     assert not object_of(array[:2]).same_as(given)
     reversed_view = object_of(array[::-1])
     assert reversed_view.strides == (-1,)
+
+
+def test_weak_references_do_not_find_an_array_after_its_call() -> None:
+    """Its tensor may be gone."""
+    seen: list[weakref.ref[Any]] = []
+    function = ffi_function(lambda x: seen.append(weakref.ref(x)))
+    for seed in range(3):
+        function(tensor(1000, seed=seed))
+        assert seen.pop()() is None
+
+
+def test_more_arguments_than_bits() -> None:
+    """The first arguments are tensors, whose arrays are kept between calls, the others are not."""
+    given: list[tuple[Any, ...]] = []
+    function = ffi_function(lambda *args: given.append(args))
+    first = [tensor(3, seed=seed) for seed in range(16)]
+    before = [x.numpy().copy() for x in first]
+    for _ in range(3):
+        function(*first, *range(16, 80))
+        function(*first, *first, *first, *first, *first)
+    del first
+    gc.collect()
+    for args in given:
+        assert len(args) == 80
+        for i, value in enumerate(args):
+            if i < 16 or isinstance(value, np.ndarray):
+                np.testing.assert_array_equal(value, before[i % 16])
+            else:
+                assert value == i
+    assert ffi_function(lambda *args: len(args))(*[tensor(2)] * 300) == 300
+
+
+def test_a_tensor_that_is_returned_in_another_shape_is_another() -> None:
+    def turn(x: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            x.shape = x.shape[::-1]
+        return x
+
+    def as_int(x: Any) -> Any:
+        x.dtype = np.int32
+        return x
+
+    given = tensor(2, 3)
+    for _ in range(3):
+        result = ffi_function(turn)(given)
+        assert result.shape == (3, 2)
+        assert address(result) == address(given)
+        assert ffi_function(as_int)(given).dtype == "int32"
+        assert given.shape == (2, 3)
+
+
+def test_a_tensor_that_is_returned_read_only_or_empty_is_the_same() -> None:
+    def lock(x: Any) -> Any:
+        x.setflags(write=False)
+        return x
+
+    function = ffi_function(lock)
+    for given in [tensor(3), tensor(3), tensor(3, 0, 2), tensor()]:
+        assert function(given).same_as(given)
+        assert object_of(values_of([given])[0]).same_as(given)
+    written: list[bool] = []
+    look = ffi_function(lambda x: written.append(x.flags.writeable) or lock(x))
+    for _ in range(3):
+        look(tensor(3))
+    assert written == [True] * 3
+
+
+def test_an_array_that_has_taken_memory_of_its_own() -> None:
+    """Its memory is freed with it, and no tensor is seen through it."""
+    owns: list[bool] = []
+
+    def change(x: Any) -> None:
+        owns.append(x.flags.owndata)
+        x.__setstate__((1, x.shape, x.dtype, False, bytes(x.nbytes)))
+
+    function = ffi_function(change)
+    for size in range(1, 200):
+        for seed in range(3):
+            function(tensor(size, seed=seed))
+    assert not any(owns)
+
+
+def test_nested_lists_end_in_an_error() -> None:
+    wide = tvm_ffi.Array([])
+    for _ in range(5_000):
+        wide = tvm_ffi.Array([1, wide])
+    with pytest.raises(RecursionError, match="in an argument of relaxvm"):
+        ffi_function(lambda x: 1)(wide)
+    endless = tvm_ffi.List([1])
+    endless.append(endless)
+    with pytest.raises(ValueError, match="a list contains itself"):
+        ffi_function(lambda x: 1)(endless)
+    endless.clear()
+    items: tuple[Any, ...] = ()
+    for _ in range(5_000):
+        items = 1, items
+    with pytest.raises(RecursionError):
+        ffi_function(lambda: items)()
+
+
+def test_pointers_pass_unharmed() -> None:
+    seen: list[Any] = []
+    function = ffi_function(lambda x: seen.append(x) or x)
+    assert function(ctypes.c_void_p(64)).value == 64
+    assert [x.value for x in seen] == [64]
+
+
+def test_a_handle_is_forgotten_with_its_function() -> None:
+    """A callee that something else keeps does not stand for a function of the same address."""
+    function = ffi_function(lambda: None)
+    callees = [each for each in gc.get_objects() if type(each).__name__ == "_Callee"]
+    del function
+    gc.collect()
+    others = [tvm_ffi.convert(lambda i=i: i) for i in range(50)]  # one of them has its address
+    assert [values_of([other])[0]() for other in others] == list(range(50))
+    assert callees
+
+
+AT_EXIT = """
+import ctypes
+import numpy as np
+import tvm
+from relaxvm.contrib.tvm.functions import ffi_function, object_of
+from relaxvm.core import ffi
+
+keep = ffi.library().TVMFFIObjectIncRef
+function = ffi_function(lambda x: x)
+tensor = object_of(np.arange(10.0))
+assert function(tensor).same_as(tensor)
+libc = ctypes.CDLL(None)
+for each in (function, tensor):
+    handle = ctypes.c_void_p(each.__chandle__())
+    keep(handle)
+    # Called when the process ends, long after the interpreter, as are destructors of C++.
+    libc.__cxa_atexit(ffi.library().TVMFFIObjectDecRef, handle, None)
+del function, tensor, each
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="registers what the process ends with")
+def test_objects_that_outlive_the_interpreter() -> None:
+    done = children.run(
+        [sys.executable, "-P", "-c", AT_EXIT], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

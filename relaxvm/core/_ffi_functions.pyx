@@ -24,10 +24,10 @@ cimport numpy as cnp
 
 from ._native cimport (
     RVM_ARRAY, RVM_BOOL, RVM_BYTES, RVM_FUNCTION, RVM_INT, RVM_LIST, RVM_NONE, RVM_OBJECT,
-    RVM_REAL, RVM_SHAPE, RVM_TENSOR, RVM_TENSOR_OBJECT, RVM_TEXT,
+    RVM_POINTER, RVM_REAL, RVM_SHAPE, RVM_TENSOR, RVM_TENSOR_OBJECT, RVM_TEXT,
     RvmAny, RvmArray, RvmBytes, RvmFunction, RvmObject, RvmTensorObject,
-    array_over, error_elsewhere, export_array, fresh_array, keep_under, object_under, point_at, release, retain,
-    value_of,
+    array_over, enter_recursion, error_elsewhere, export_array, fresh_array, is_unmarked, is_whole,
+    keep_under, leave_recursion, object_under, point_at, release, retain, value_of,
 )
 
 cnp.import_array()
@@ -53,6 +53,7 @@ cdef extern from "_ffi_functions_impl.h":
 
     rvm_ffi_api rvm_ffi
     int (*rvm_run_callee)(void*, const RvmAny*, int32_t, RvmAny*) except -1
+    void (*rvm_forget)(PyObject*) noexcept
     void (*rvm_report)(PyObject*) noexcept
     int rvm_ffi_function(void*, const RvmAny*, int32_t, RvmAny*) noexcept nogil
     void rvm_end_function(void*) noexcept
@@ -76,8 +77,6 @@ cdef extern from "Python.h":
     PyObject* Py_True
     PyObject* Py_False
     const char* PyUnicode_AsUTF8AndSize(PyObject*, Py_ssize_t*) except NULL
-    int Py_EnterRecursiveCall(const char*) except -1
-    void Py_LeaveRecursiveCall() noexcept
 
 cdef extern from "numpy/arrayobject.h":
     PyTypeObject PyArray_Type
@@ -96,14 +95,16 @@ cdef class _Callee:
     cdef PyObject* kept[RVM_KEPT_ARGS]
 
     def __dealloc__(self):
-        if self.handle:
-            _callees.pop(self.handle, None)
         for array in self.kept:
             Py_XDECREF(array)
 
 
 cdef dict _callees = {}
-"""Functions by the handles that were made for them, as long as there is a reference to them."""
+"""Functions by the handles that were made for them, as long as the handles are valid."""
+
+
+cdef void _forget(PyObject* callee) noexcept:
+    _callees.pop((<_Callee>callee).handle, None)
 
 
 cdef tuple _functions = ()
@@ -147,7 +148,11 @@ def new_function(function):
         raise MemoryError("no memory for a function of TVM's FFI")
     Py_NewRef(callee)  # the FFI's
     callee.handle = <uintptr_t>handle
-    _callees[callee.handle] = function
+    try:
+        _callees[callee.handle] = function
+    except MemoryError:
+        release(<RvmObject*>handle)
+        raise
     return callee.handle
 
 
@@ -185,7 +190,7 @@ cdef int _run(void* self, const RvmAny* args, int32_t count, RvmAny* result) exc
             Py_DECREF(returned)
     finally:
         for i in range(taken):
-            if lent >> i & 1:
+            if i < RVM_KEPT_ARGS and lent >> i & 1:
                 _take_back(callee, i, values[i], args[i].as_object)
             else:
                 Py_DECREF(values[i])
@@ -214,14 +219,14 @@ cdef PyObject* _argument(_Callee callee, Py_ssize_t i, const RvmAny* arg, uint64
 cdef void _take_back(_Callee callee, Py_ssize_t i, PyObject* array, RvmObject* tensor) noexcept:
     """Keep an array that was lent to a call for the next; or let it keep its tensor, if it is still
     referred to."""
-    if Py_REFCNT(array) == 1 and callee.kept[i] is NULL:
-        callee.kept[i] = array
-        return
     if Py_REFCNT(array) > 1:
         try:
             keep_under(<object>array, tensor)
-        except MemoryError:
+        except BaseException:
             retain(tensor)  # for good: the array's memory must stay
+    elif callee.kept[i] is NULL and is_unmarked(array):
+        callee.kept[i] = array
+        return
     Py_DECREF(array)
 
 
@@ -229,7 +234,8 @@ cdef void _take_back(_Callee callee, Py_ssize_t i, PyObject* array, RvmObject* t
 
 
 cdef object _value(const RvmAny* given, dict known):
-    """A value of the FFI as a value of the VM.  `known` has tuples of arrays that were met."""
+    """A value of the FFI as a value of the VM.  `known` has tuples of arrays that were met, None for
+    those that are not complete."""
     cdef const RvmArray* array
     cdef RvmBytes* run
     cdef Py_ssize_t i
@@ -241,7 +247,7 @@ cdef object _value(const RvmAny* given, dict known):
         return given.as_text.decode()
     if kind == RVM_BYTES:
         return <bytes>given.as_bytes.data[:given.as_bytes.size]
-    if kind < RVM_OBJECT or kind == RVM_SHAPE or kind == RVM_TENSOR_OBJECT:
+    if kind == RVM_SHAPE or kind == RVM_TENSOR_OBJECT or kind < RVM_OBJECT and kind != RVM_POINTER:
         return value_of(given, "relaxvm")
     handle = <uintptr_t>given.as_object
     if kind == RVM_FUNCTION and handle in _callees:
@@ -251,13 +257,17 @@ cdef object _value(const RvmAny* given, dict known):
     if known is None:
         known = {}
     elif handle in known:
-        return known[handle]
+        items = known[handle]
+        if items is None:
+            raise ValueError("relaxvm: a list contains itself")
+        return items
+    known[handle] = None
     array = <const RvmArray*>given.as_object
-    Py_EnterRecursiveCall(b" in an argument of relaxvm")
+    enter_recursion(b" in an argument of relaxvm")
     try:
         items = tuple([_value(&array.items[i], known) for i in range(array.size)])
     finally:
-        Py_LeaveRecursiveCall()
+        leave_recursion()
     known[handle] = items
     return items
 
@@ -274,7 +284,8 @@ cdef int _give(PyObject* value, RvmAny* result, const rvm_given* given, dict kno
     cdef Py_ssize_t i
     if Py_TYPE(value) is _array:
         for i in range(given.count):
-            if given.values[i] is value and given.args[i].type == RVM_TENSOR_OBJECT:
+            if (given.values[i] is value and given.args[i].type == RVM_TENSOR_OBJECT
+                    and is_whole(value, &(<RvmTensorObject*>given.args[i].as_object).tensor)):
                 return _give_object(given.args[i].as_object, RVM_TENSOR_OBJECT, result)
     elif PyTuple_CheckExact(value):
         return _give_tuple(value, result, given, known)
@@ -397,7 +408,7 @@ cdef int _give_tuple(PyObject* value, RvmAny* result, const rvm_given* given, di
     cdef RvmAny* items = few
     if size > RVM_KEPT_ARGS:
         items = _new_values(size)
-    Py_EnterRecursiveCall(b" in a result of relaxvm")
+    enter_recursion(b" in a result of relaxvm")
     try:
         while made < size:
             item = PyTuple_GET_ITEM(<object>value, made)
@@ -415,7 +426,7 @@ cdef int _give_tuple(PyObject* value, RvmAny* result, const rvm_given* given, di
             made += 1
         _call(_new_array_handle, items, size, result)
     finally:
-        Py_LeaveRecursiveCall()
+        leave_recursion()
         for i in range(made):
             if items[i].type >= RVM_OBJECT:
                 release(items[i].as_object)
@@ -456,9 +467,15 @@ cdef class _Raises:
 cdef void _report(PyObject* error) noexcept:
     """Let the FFI make an exception its own error, as it does when a function of Python raises it."""
     cdef RvmAny result
-    raises = ffi.as_function(_Raises(<object>error))
-    rvm_ffi.function_call(<void*><uintptr_t>raises.__chandle__(), NULL, 0, &result)
+    result.type = RVM_NONE
+    result.as_int = 0
+    try:
+        raises = ffi.as_function(_Raises(<object>error))
+        rvm_ffi.function_call(<void*><uintptr_t>raises.__chandle__(), NULL, 0, &result)
+    except BaseException:
+        rvm_ffi.set_raised(b"RuntimeError", b"an exception in relaxvm, which cannot be passed on")
 
 
 rvm_run_callee = _run
+rvm_forget = _forget
 rvm_report = _report

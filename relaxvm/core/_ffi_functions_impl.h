@@ -29,6 +29,9 @@ static rvm_ffi_api rvm_ffi;
 /* Runs a function on arguments of the FFI: -1 with an exception. */
 static int (*rvm_run_callee)(void *self, const RvmAny *args, int32_t count, RvmAny *result);
 
+/* Forgets the handle of a function that is freed. */
+static void (*rvm_forget)(PyObject *callee);
+
 /* Makes an exception the error of the FFI that the call in progress ends with. */
 static void (*rvm_report)(PyObject *error);
 
@@ -49,6 +52,10 @@ static void rvm_report_raised(void) {
 /* The code of every function that is made here.  A caller that holds the interpreter lock is Python
  * code, and gets the exception itself. */
 static int rvm_ffi_function(void *self, const RvmAny *args, int32_t count, RvmAny *result) {
+    if (!Py_IsInitialized()) { /* static objects of C++ end after the interpreter */
+        rvm_ffi.set_raised("RuntimeError", "a function of relaxvm needs Python, which has ended");
+        return -1;
+    }
     PyGILState_STATE state = PyGILState_Ensure();
     int code = rvm_run_callee(self, args, count, result);
     if (code != 0) {
@@ -63,8 +70,13 @@ static int rvm_ffi_function(void *self, const RvmAny *args, int32_t count, RvmAn
 
 /* Lets go of the callee of a function that nothing refers to any more. */
 static void rvm_end_function(void *self) {
+    if (!Py_IsInitialized()) return;
     PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback); /* the caller's */
+    rvm_forget((PyObject *)self);
     Py_DECREF((PyObject *)self);
+    PyErr_Restore(type, error, traceback);
     PyGILState_Release(state);
 }
 

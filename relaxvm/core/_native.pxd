@@ -21,9 +21,9 @@ cdef extern from "_native.h":
     ctypedef struct RvmTensorObject:
         RvmTensor tensor
     enum:
-        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR, RVM_TEXT
-        RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT, RVM_BYTES_OBJECT
-        RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_CPU
+        RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL, RVM_POINTER, RVM_DTYPE, RVM_DEVICE, RVM_TENSOR
+        RVM_TEXT, RVM_BYTES, RVM_SHORT_TEXT, RVM_SHORT_BYTES, RVM_OBJECT, RVM_TEXT_OBJECT
+        RVM_BYTES_OBJECT, RVM_SHAPE, RVM_TENSOR_OBJECT, RVM_CPU
     ctypedef struct RvmBytes:
         const char* data
         size_t size
@@ -82,6 +82,16 @@ cdef extern from "_ffi_objects.h":
     void release "rvm_release_object"(RvmObject*) noexcept
 
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char*) noexcept
+    void leave_recursion "Py_LeaveRecursiveCall"() noexcept
+
+
+cdef inline int enter_recursion(const char* where) except -1:
+    # Python's function returns 1 on failure.
+    return -1 if Py_EnterRecursiveCall(where) else 0
+
+
 cdef class NativeFunction:
     cdef void* _vectorcall
     cdef rvm_kernel kernel
@@ -100,6 +110,8 @@ cdef object array_over(RvmObject* object, str subject, NativeFunction owner=*)
 cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*, dict done=*)
 cdef void keep_under(object array, RvmObject* object) except *
 cdef bint point_at(PyObject* array, const RvmTensor* tensor) noexcept
+cdef bint is_unmarked(PyObject* array) noexcept
+cdef bint is_whole(PyObject* array, const RvmTensor* tensor) noexcept
 cdef object error_elsewhere()
 cdef RvmObject* object_under(object array) noexcept
 cdef void* export_array(object array) except NULL

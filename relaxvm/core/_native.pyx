@@ -73,14 +73,13 @@ cdef extern from "_native_impl.h":
     void* rvm_export_array(cnp.ndarray) except NULL
     PyObject* rvm_base(cnp.ndarray) noexcept
     bint rvm_point_at(cnp.ndarray, const RvmTensor*) noexcept
+    bint rvm_is_unmarked(cnp.ndarray) noexcept
     bint rvm_is_whole(cnp.ndarray, const RvmTensor*) noexcept
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     PyObject* PyErr_Occurred() noexcept
-    int Py_EnterRecursiveCall(const char*) except -1
-    void Py_LeaveRecursiveCall() noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
     PyObject* Py_NewRef(object) noexcept
@@ -537,11 +536,11 @@ cdef object _sequence(const RvmArray* array, str subject, NativeFunction owner, 
     if made is not done:
         return made
     done[address] = None
-    Py_EnterRecursiveCall(b" in the result of a native function")
+    enter_recursion(b" in the result of a native function")
     try:
         made = tuple([value_of(&array.items[i], subject, owner, done) for i in range(array.size)])
     finally:
-        Py_LeaveRecursiveCall()
+        leave_recursion()
     done[address] = made
     return made
 
@@ -651,14 +650,25 @@ cdef bint point_at(PyObject* array, const RvmTensor* tensor) noexcept:
     return tensor.device.type == RVM_CPU and rvm_point_at(<object>array, tensor)
 
 
+cdef bint is_unmarked(PyObject* array) noexcept:
+    """Whether an array of `fresh_array` still is one, and no weak reference can find it."""
+    return rvm_is_unmarked(<object>array)
+
+
+cdef bint is_whole(PyObject* array, const RvmTensor* tensor) noexcept:
+    """Whether an array is over all of a tensor."""
+    return rvm_is_whole(<object>array, tensor)
+
+
 cdef RvmObject* object_under(object array) noexcept:
-    """The tensor object that an array of `array_over` is over, if it still is the whole tensor."""
+    """The tensor object that an array of `array_over` is over, if it still is the whole tensor and
+    writable."""
     cdef PyObject* base = rvm_base(array)
     cdef RvmObject* held
     if base is NULL or Py_TYPE(base) is not <PyTypeObject*>_Held:
         return NULL
     held = (<_Held>base).object
-    if not rvm_is_whole(array, &(<RvmTensorObject*>held).tensor):
+    if not cnp.PyArray_ISWRITEABLE(array) or not rvm_is_whole(array, &(<RvmTensorObject*>held).tensor):
         return NULL
     return held
 

@@ -409,14 +409,13 @@ static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_in
 /* The object that owns an array's memory; NULL if that is the array, or nothing. */
 static inline PyObject *rvm_base(PyArrayObject *array) { return PyArray_BASE(array); }
 
-/* Whether a writable array has the data type, dimensions and strides of a tensor. */
+/* Whether an array has the data type, dimensions and strides of a tensor. */
 static inline int rvm_is_like(PyArrayObject *array, const RvmTensor *tensor) {
     int ndim = PyArray_NDIM(array);
     uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
     npy_intp size = PyArray_ITEMSIZE(array);
     npy_intp step = size;
     if (ndim != tensor->ndim || memcmp(&dtype, &tensor->dtype, sizeof dtype) != 0) return 0;
-    if (!PyArray_ISWRITEABLE(array)) return 0;
     for (int i = ndim - 1; i >= 0; i--) {
         npy_intp dim = PyArray_DIM(array, i);
         if (dim != tensor->shape[i]) return 0;
@@ -432,16 +431,26 @@ static inline char *rvm_data_of(const RvmTensor *tensor) {
     return (char *)tensor->data + tensor->byte_offset;
 }
 
-/* Whether a writable array is over all of a tensor. */
+/* Whether an array is over all of a tensor.  A tensor without elements may have no address. */
 static inline int rvm_is_whole(PyArrayObject *array, const RvmTensor *tensor) {
-    return PyArray_BYTES(array) == rvm_data_of(tensor) && rvm_is_like(array, tensor);
+    return (tensor->data == NULL || PyArray_BYTES(array) == rvm_data_of(tensor)) &&
+           rvm_is_like(array, tensor);
 }
 
-/* Let an array without a base point at another tensor that is like it and aligned as well. */
+/* Whether an array without a base is as `rvm_new_array` has made it, as far as its memory is concerned,
+ * and no weak reference can find it.  (An array of which `__setstate__` was called owns memory.) */
+static inline int rvm_is_unmarked(PyArrayObject *array) {
+    return ((PyArrayObject_fields *)array)->weakreflist == NULL && PyArray_BASE(array) == NULL &&
+           !PyArray_CHKFLAGS(array, NPY_ARRAY_OWNDATA);
+}
+
+/* Let a writable array without a base point at another tensor that is like it and aligned as well. */
 static inline int rvm_point_at(PyArrayObject *array, const RvmTensor *tensor) {
     char *data = rvm_data_of(tensor);
     uintptr_t moved = (uintptr_t)PyArray_BYTES(array) ^ (uintptr_t)data;
-    if (moved & 63 || tensor->data == NULL || !rvm_is_like(array, tensor)) return 0;
+    if (moved & 63 || tensor->data == NULL || !PyArray_ISWRITEABLE(array) ||
+        !rvm_is_like(array, tensor))
+        return 0;
     ((PyArrayObject_fields *)array)->data = data;
     return 1;
 }
@@ -457,6 +466,7 @@ typedef struct rvm_export {
 } rvm_export;
 
 static void rvm_end_export(rvm_export *made) {
+    if (!Py_IsInitialized()) return; /* static objects of C++ end after the interpreter */
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF((PyObject *)made->owner);
     PyGILState_Release(state);
