@@ -257,6 +257,35 @@ def test_errors_reach_callers_without_the_interpreter_lock() -> None:
     assert apply(ffi_function(lambda x: x + 1), 2) == 3
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("has no text")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("from inside"), "from inside"),
+        (KeyboardInterrupt("stopped"), "stopped"),
+        (Unprintable(), "an exception that cannot be passed on"),
+    ],
+    ids=repr,
+)
+def test_callers_without_the_interpreter_lock_always_get_an_error(
+    error: BaseException, text: str
+) -> None:
+    """Code in C++ takes for granted that there is one."""
+    def fail() -> None:
+        raise error
+
+    function = ffi_function(fail)
+    function.release_gil = True
+    with pytest.raises(Exception, match=text) as caught:
+        function()
+    assert caught.type is (ValueError if text == "from inside" else RuntimeError)
+
+
 def test_references_are_balanced() -> None:
     main = ffi_function(identity(3).main)
     objects = [tensor(4), "text" * 10, tvm_ffi.Shape((1, 2))]

@@ -469,11 +469,13 @@ cdef void _report(PyObject* error) noexcept:
     cdef RvmAny result
     result.type = RVM_NONE
     result.as_int = 0
+    # The error if there is no memory for another, or if the exception cannot be made text.
+    rvm_ffi.set_raised(b"RuntimeError", b"relaxvm: an exception that cannot be passed on")
     try:
         raises = ffi.as_function(_Raises(<object>error))
         rvm_ffi.function_call(<void*><uintptr_t>raises.__chandle__(), NULL, 0, &result)
     except BaseException:
-        rvm_ffi.set_raised(b"RuntimeError", b"an exception in relaxvm, which cannot be passed on")
+        pass  # the caller is told the error above
 
 
 rvm_run_callee = _run

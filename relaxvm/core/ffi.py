@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any, Final
 
@@ -93,6 +93,7 @@ def global_function(name: str) -> Any:
     return _package().get_global_func(name)
 
 
+@cache
 def library() -> ctypes.CDLL:
     """The FFI for C."""
     library: ctypes.CDLL = _package().libinfo.load_lib_ctypes(
