@@ -204,6 +204,7 @@ cdef enum:
 
 
 @cython.final
+@cython.freelist(64)
 @cython.no_gc_clear  # the machine breaks every cycle
 cdef class VMFunction:
     """A bytecode function of a virtual machine; calling it runs it.
@@ -218,10 +219,19 @@ cdef class VMFunction:
     cdef vectorcallfunc _vectorcall
     cdef readonly Machine machine
     cdef readonly int64_t index
-    cdef readonly str name
-    cdef readonly int64_t num_args
-    cdef readonly tuple param_names
     cdef object __weakref__
+
+    @property
+    def name(self):
+        return self.machine._executable.functions[self.index].name
+
+    @property
+    def num_args(self):
+        return self.machine._executable.functions[self.index].num_args
+
+    @property
+    def param_names(self):
+        return self.machine._executable.functions[self.index].param_names
 
     @property
     def __name__(self):
@@ -267,6 +277,7 @@ cdef class VMFunction:
 
 @cython.final
 @cython.freelist(64)
+@cython.no_gc_clear  # it does not change, so something else in a cycle breaks it
 cdef class Closure:
     """A function with captured values, which it gets after the arguments of the call.
 
@@ -276,12 +287,11 @@ cdef class Closure:
     """
 
     cdef vectorcallfunc _vectorcall
-    cdef object _func
-    cdef object _first      # of one captured value, else None
-    cdef tuple _captured    # all of them, or None where _first stands for it
+    cdef Machine _machine   # of a VM function, else None
+    cdef int64_t _index     # of a VM function
+    cdef object _func       # None if it is a VM function that nobody has asked for
+    cdef object _captured   # the captured value if there is one, else a tuple of them
     cdef Py_ssize_t _count
-    cdef rvm_func* _code    # of the function, in the image of this serial number
-    cdef int64_t _serial
 
     def __init__(self, func, captured=()):
         if not callable(func):
@@ -291,23 +301,26 @@ cdef class Closure:
             raise TypeError("Closure: it has been made, and does not change")
         self._vectorcall = <vectorcallfunc>_closure_vectorcall
         self._func = func
-        self._captured = values
+        if isinstance(func, VMFunction):
+            self._machine = (<VMFunction>func).machine
+            self._index = (<VMFunction>func).index
+        self._captured = values[0] if len(values) == 1 else values
         self._count = len(values)
 
     @property
     def func(self):
         """The function that is called."""
+        if self._func is None and self._machine is not None:
+            self._func = self._machine._function(self._index)
         return self._func
 
     @property
     def captured(self):
         """The captured values."""
-        if self._captured is None:
-            return (self._first,) if self._count else ()
-        return self._captured
+        return (self._captured,) if self._count == 1 else self._captured or ()
 
     def __repr__(self):
-        name = getattr(self._func, "__name__", type(self._func).__name__)
+        name = getattr(self.func, "__name__", type(self.func).__name__)
         return f"<Closure of {name} over {self._count} captured values>"
 
 
@@ -319,7 +332,7 @@ cdef void _closure_dealloc(PyObject* self) noexcept:
     cdef PyObject* value
     cdef PyObject* traceback
     if (Py_TYPE(<PyObject*>(<Closure>self)._func) is <PyTypeObject*>Closure
-            or Py_TYPE(<PyObject*>(<Closure>self)._first) is <PyTypeObject*>Closure):
+            or Py_TYPE(<PyObject*>(<Closure>self)._captured) is <PyTypeObject*>Closure):
         PyObject_GC_UnTrack(self)
         PyErr_Fetch(&kind, &value, &traceback)  # an exception may be set
         _drop_nested(self)
@@ -343,37 +356,43 @@ cdef int _move_closures(PyObject* closure, list to) except -1:
     if type((<Closure>closure)._func) is Closure:
         to.append((<Closure>closure)._func)
         (<Closure>closure)._func = None
-    if type((<Closure>closure)._first) is Closure:
-        to.append((<Closure>closure)._first)
-        (<Closure>closure)._first = None
+    if type((<Closure>closure)._captured) is Closure:
+        to.append((<Closure>closure)._captured)
+        (<Closure>closure)._captured = None
     return 0
 
 
 cdef inline PyObject* _captured_at(PyObject* closure, Py_ssize_t i) noexcept:
-    if (<Closure>closure)._captured is None:
-        return <PyObject*>(<Closure>closure)._first
+    if (<Closure>closure)._count == 1:
+        return <PyObject*>(<Closure>closure)._captured
     return PyTuple_GET_ITEM(<PyObject*>(<Closure>closure)._captured, i)
 
 
-cdef PyObject* _new_closure(Image image, PyObject* func, PyObject** fp, const int64_t* words,
-                            int64_t count) noexcept:
+cdef PyObject* _new_function(PyObject* machine, int64_t index) except NULL:
+    cdef VMFunction function = VMFunction.__new__(VMFunction)
+    function._vectorcall = <vectorcallfunc>_function_vectorcall
+    function.machine = <Machine>machine
+    function.index = index
+    Py_INCREF(function)
+    return <PyObject*>function
+
+
+cdef PyObject* _new_closure(PyObject* machine, int64_t index, PyObject** fp, PyObject** pool_end,
+                            const int64_t* words, int64_t count) noexcept:
     """A closure of a VM function over operands."""
-    cdef PyObject** pool_end = image.pool_end
     cdef Closure closure = Closure.__new__(Closure)
     cdef PyObject* captured
     closure._vectorcall = <vectorcallfunc>_closure_vectorcall
-    closure._func = <object>func
+    closure._machine = <Machine>machine
+    closure._index = index
     closure._count = count
-    if <PyObject*>(<VMFunction>func).machine is (pool_end - 1)[0]:
-        closure._code = image.funcs + (<VMFunction>func).index
-        closure._serial = image.serial
     if count == 1:
-        closure._first = <object>rvm_load(fp, pool_end, words[0])
+        closure._captured = <object>rvm_load(fp, pool_end, words[0])
     else:
         captured = rvm_gather_tuple(fp, pool_end, words, count)
         if captured is NULL:
             return NULL
-        closure._captured = <tuple><object>captured
+        closure._captured = <object>captured
         Py_DECREF(<object>captured)
     Py_INCREF(closure)
     return <PyObject*>closure
@@ -472,12 +491,11 @@ cdef PyObject* _call_with_keywords(VMFunction function, PyObject* const* args, P
 
 cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                                    PyObject* kwnames) except NULL:
-    cdef PyObject* func = <PyObject*>(<Closure>self)._func
+    cdef PyObject* machine = <PyObject*>(<Closure>self)._machine
     if kwnames is not NULL and PyTuple_GET_SIZE(kwnames) > 0:
         raise TypeError("a closure takes no keyword arguments")
-    if Py_TYPE(func) is <PyTypeObject*>VMFunction:
-        return _enter(<Machine><PyObject*>(<VMFunction>func).machine, (<VMFunction>func).index, args,
-                      PyVectorcall_NARGS(nargsf), self)
+    if machine is not Py_None:
+        return _enter(<Machine>machine, (<Closure>self)._index, args, PyVectorcall_NARGS(nargsf), self)
     return _call_nested(<Closure>self, args, PyVectorcall_NARGS(nargsf))
 
 
@@ -1228,13 +1246,33 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 rvm_replace(fp + ip[RESHAPE_DST], value)
                 ip += RESHAPE_WORDS
 
+            elif op == OP_LOAD_FUNCTION:
+                func = <rvm_func*>ip[LOAD_FUNCTION_FUNCTION]
+                value = _load_function((pool_end - 1)[0], func - image.funcs)
+                if rvm_unlikely(value is NULL):
+                    break
+                rvm_store(fp + ip[LOAD_FUNCTION_DST], value)
+                ip += LOAD_FUNCTION_WORDS
+
+            elif op == OP_MAKE_CLOSURE_OF:
+                count = ip[MAKE_CLOSURE_OF_COUNT]
+                func = <rvm_func*>ip[MAKE_CLOSURE_OF_FUNCTION]
+                value = _new_closure((pool_end - 1)[0], func - image.funcs, fp, pool_end,
+                                     ip + MAKE_CLOSURE_OF_CAPTURED, count)
+                if rvm_unlikely(value is NULL):
+                    break
+                rvm_store(fp + ip[MAKE_CLOSURE_OF_DST], value)
+                ip += MAKE_CLOSURE_OF_CAPTURED + count
+
             elif op == OP_MAKE_CLOSURE:
                 count = ip[MAKE_CLOSURE_COUNT]
                 other = rvm_load(fp, pool_end, ip[MAKE_CLOSURE_FUNCTION])
                 if rvm_unlikely(Py_TYPE(other) is not <PyTypeObject*>VMFunction):
                     ip += ip[FALLBACK]
                     continue
-                value = _new_closure(image, other, fp, ip + MAKE_CLOSURE_CAPTURED, count)
+                value = _new_closure(<PyObject*>(<VMFunction>other).machine,
+                                     (<VMFunction>other).index, fp, pool_end,
+                                     ip + MAKE_CLOSURE_CAPTURED, count)
                 if rvm_unlikely(value is NULL):
                     break
                 rvm_store(fp + ip[MAKE_CLOSURE_DST], value)
@@ -1403,18 +1441,19 @@ cdef inline bint _is_vm_callable(PyObject* value) noexcept:
 
 cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count) noexcept:
     """The code of a closure or function of this very machine that takes `count` arguments."""
+    cdef PyObject* machine
     cdef rvm_func* func
     if Py_TYPE(callee) is <PyTypeObject*>Closure:
         count += (<Closure>callee)._count
-        if (<Closure>callee)._serial == image.serial:
-            func = (<Closure>callee)._code
-            return func if func.num_params == count else NULL
-        callee = <PyObject*>(<Closure>callee)._func
-    if Py_TYPE(callee) is not <PyTypeObject*>VMFunction:
+        machine = <PyObject*>(<Closure>callee)._machine
+        func = image.funcs + (<Closure>callee)._index
+    elif Py_TYPE(callee) is <PyTypeObject*>VMFunction:
+        machine = <PyObject*>(<VMFunction>callee).machine
+        func = image.funcs + (<VMFunction>callee).index
+    else:
         return NULL
-    if <PyObject*>(<VMFunction>callee).machine is not (image.pool_end - 1)[0]:
+    if machine is not (image.pool_end - 1)[0]:
         return NULL
-    func = image.funcs + (<VMFunction>callee).index
     return func if func.num_params == count else NULL
 
 
@@ -1502,11 +1541,13 @@ cdef int _after_loop(int64_t ufunc, int answer) noexcept:
 ctypedef int (*reporter)(int, PyObject*) noexcept
 ctypedef int (*run_hook)(Machine, int64_t, PyObject**, int64_t, PyObject*) noexcept
 ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
+ctypedef PyObject* (*loader)(PyObject*, int64_t) noexcept
 ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
 cdef run_hook _call_run_hook = <run_hook>_run_hook
 cdef maker _new_exception = <maker>_make_exception
 cdef converter _convert_argument = <converter>_argument
+cdef loader _load_function = <loader>_new_function
 
 
 cdef int _report_status(int status, PyObject* ufunc) except -1:
@@ -1564,7 +1605,7 @@ cdef int _hook(Machine machine, PyObject** fp, PyObject** pool_end, const int64_
         return -1
     operands[0] = pool_end[ip[HOOK_BEFORE_PC]]
     operands[1] = Py_True if before else Py_False
-    operands[2] = pool_end[ip[HOOK_BEFORE_CALLEE]]
+    operands[2] = rvm_load(fp, pool_end, ip[HOOK_BEFORE_CALLEE])
     operands[3] = pool_end[ip[HOOK_BEFORE_PC] - 1]  # the translator puts the name after the pc
     operands[4] = Py_None if before else result
     operands[5] = args
@@ -1848,15 +1889,14 @@ cdef class Machine:
 
     def _function(self, int64_t index):
         """The bytecode function at an index of the function table."""
-        info = self._executable.functions[index]
-        cdef VMFunction function = VMFunction.__new__(VMFunction)
-        function._vectorcall = <vectorcallfunc>_function_vectorcall
-        function.machine = self
-        function.index = index
-        function.name = info.name
-        function.num_args = info.num_args
-        function.param_names = info.param_names
-        return function
+        cdef PyObject* function
+        if not 0 <= index < len(self._executable.functions):
+            raise IndexError(f"there is no function {index}")
+        function = _new_function(<PyObject*>self, index)
+        try:
+            return <object>function
+        finally:
+            Py_DECREF(<object>function)
 
     def _translated_function(self, int64_t index):
         from .core.translated import TranslatedFunction  # here, since runs do without

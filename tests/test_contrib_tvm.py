@@ -778,6 +778,36 @@ def test_closures() -> None:
     np.testing.assert_array_equal(closure(tvm.runtime.tensor(y)).numpy(), x + y)
 
 
+def test_a_machine_with_closures_is_freed_without_the_collector() -> None:
+    @I.ir_module
+    class Closures:
+        @R.function
+        def make(x: R.Tensor((2,), "float32")) -> R.Object:
+            @R.function
+            def inner(y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                return R.add(x, y)
+
+            return inner
+
+    lifted = relax.transform.LambdaLift()(Closures)
+    vm = bridge.VirtualMachine(tvm.compile(lifted, "llvm"), tvm.cpu())
+    gc.collect()
+    gc.disable()
+    try:
+        x = np.array([1.0, 2.0], np.float32)
+        gone = weakref.ref(vm.vm)
+        closure = vm["make"](tvm.runtime.tensor(x))
+        vm.set_input("make", tvm.runtime.tensor(x))
+        vm.invoke_stateful("make")
+        del vm
+        assert gone() is not None
+        np.testing.assert_array_equal(closure(tvm.runtime.tensor(x)).numpy(), x + x)
+        del closure
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 # Without TVM
 
 

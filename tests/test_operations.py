@@ -530,6 +530,15 @@ PROGRAMS: dict[str, Program] = {
                             "vm.builtin.alloc_storage", starve=True),
     "reshape": Program(main(2, (r2, ".reshape", r0, r1)), lambda: (array(2, 3), Shape((3, 2))),
                        lambda: (array(2, 3).T, Shape((2, 3)))),
+    "load_function": Program(
+        with_callee(0, (r0, ".make_tuple", Func("pair"), Func("main"), Func("pair")),
+                    (r1, ".tuple_getitem", r0, 2), (r2, ".invoke_closure", VM, r1, 5, 6))),
+    "make_closure_of": Program(
+        with_callee(1, (r1, ".make_closure", Func("pair"), r0),
+                    (r2, ".make_closure", Func("pair"), r0, 5),
+                    (r1, ".invoke_closure", VM, r1, 6), (r2, ".invoke_closure", VM, r2),
+                    (r3, ".make_tuple", r1, r2)),
+        lambda: (7,)),
     "make_closure": Program(
         with_callee(1, (r1, ".copy", Func("pair")), (r1, "test.choose", r0, r1),
                     (r2, ".make_closure", r1, 5), (r3, ".invoke_closure", VM, r2, 6)),

@@ -66,7 +66,7 @@ enum {
 typedef struct rvm_func {
     int64_t *code;
     int64_t num_params;
-    int64_t num_registers; /* scratch included */
+    int64_t num_registers; /* the scratch one and those of functions as values included */
     int64_t frame_words;   /* header excluded */
     PyObject *name;        /* borrowed from the executable */
     int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */

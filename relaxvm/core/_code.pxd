@@ -40,7 +40,6 @@ cdef enum:
 
 
 cdef class Image:
-    cdef int64_t serial         # no two images have the same; 0 is none's
     cdef int64_t* code
     cdef rvm_func* funcs
     cdef PyObject** pool        # begins with NULL

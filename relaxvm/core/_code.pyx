@@ -22,18 +22,11 @@ from ._isa cimport (
     VOID_REGISTER,
 )
 
-cdef int64_t _num_images = 0
-
 
 @cython.final
 @cython.no_gc_clear  # the pool stays valid; the machine breaks every cycle
 cdef class Image:
     """An executable as the loop runs it: code, functions, pool and sites.  Belongs to one machine."""
-
-    def __cinit__(self):
-        global _num_images
-        _num_images += 1
-        self.serial = _num_images
 
     def __dealloc__(self):
         cdef int64_t i

@@ -351,6 +351,24 @@ cdef inline int emit_reshape(Words* words, int64_t dst, int64_t tensor, int64_t 
     return 0
 
 
+cdef inline int emit_load_function(Words* words, int64_t dst, rvm_func* function) except -1:
+    cdef int64_t* at = extend(words, LOAD_FUNCTION_WORDS)
+    at[OPCODE] = OP_LOAD_FUNCTION
+    at[LOAD_FUNCTION_DST] = dst
+    at[LOAD_FUNCTION_FUNCTION] = <int64_t>function
+    return 0
+
+
+cdef inline int emit_make_closure_of(Words* words, int64_t dst, rvm_func* function,
+                                     int64_t count) except -1:
+    cdef int64_t* at = extend(words, MAKE_CLOSURE_OF_CAPTURED)
+    at[OPCODE] = OP_MAKE_CLOSURE_OF
+    at[MAKE_CLOSURE_OF_DST] = dst
+    at[MAKE_CLOSURE_OF_FUNCTION] = <int64_t>function
+    at[MAKE_CLOSURE_OF_COUNT] = count
+    return 0
+
+
 cdef inline int emit_make_closure(Words* words, int64_t dst, int64_t function,
                                   int64_t count) except -1:
     cdef int64_t* at = extend(words, MAKE_CLOSURE_CAPTURED)

@@ -37,14 +37,16 @@ cdef enum:
     OP_ALLOC_TENSOR_OF = 31
     OP_ALLOC_STATIC = 32
     OP_RESHAPE = 33
-    OP_MAKE_CLOSURE = 34
-    OP_INVOKE_CLOSURE = 35
-    OP_UFUNC_1 = 36
-    OP_UFUNC_2 = 37
-    OP_FUEL = 38
-    OP_DEADLINE = 39
-    OP_HOOK_BEFORE = 40
-    OP_HOOK_AFTER = 41
+    OP_LOAD_FUNCTION = 34
+    OP_MAKE_CLOSURE_OF = 35
+    OP_MAKE_CLOSURE = 36
+    OP_INVOKE_CLOSURE = 37
+    OP_UFUNC_1 = 38
+    OP_UFUNC_2 = 39
+    OP_FUEL = 40
+    OP_DEADLINE = 41
+    OP_HOOK_BEFORE = 42
+    OP_HOOK_AFTER = 43
 
 # Positions that are the same in all operations: of the first word, and of the distance
 # to the fallback in operations that have one.
@@ -191,6 +193,13 @@ cdef enum:
     RESHAPE_TENSOR = 3
     RESHAPE_SHAPE = 4
     RESHAPE_WORDS = 5
+    LOAD_FUNCTION_DST = 1
+    LOAD_FUNCTION_FUNCTION = 2
+    LOAD_FUNCTION_WORDS = 3
+    MAKE_CLOSURE_OF_DST = 1
+    MAKE_CLOSURE_OF_FUNCTION = 2
+    MAKE_CLOSURE_OF_COUNT = 3
+    MAKE_CLOSURE_OF_CAPTURED = 4
     MAKE_CLOSURE_DST = 2
     MAKE_CLOSURE_FUNCTION = 3
     MAKE_CLOSURE_COUNT = 4
@@ -320,6 +329,8 @@ cdef inline bint has_dst(int64_t op) noexcept:
         OP_ALLOC_TENSOR_OF,
         OP_ALLOC_STATIC,
         OP_RESHAPE,
+        OP_LOAD_FUNCTION,
+        OP_MAKE_CLOSURE_OF,
         OP_MAKE_CLOSURE,
         OP_INVOKE_CLOSURE,
         OP_HOOK_BEFORE,

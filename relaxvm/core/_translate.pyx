@@ -55,7 +55,7 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
     """The `Image` of a verified executable.
 
     Args:
-        machine: the value of the VM register; needs ``_function(index)``.  It must outlive the image.
+        machine: the value of the VM register.  It must outlive the image.
         executable: what to translate.
         callables: per function-table entry the resolved callable, None for bytecode functions.
         quick: per entry the builtin's name if the callable is its reference, the ufunc if it is a
@@ -169,6 +169,8 @@ cdef class Translator:
     cdef int64_t start, end     # pcs of the function
     cdef int64_t scratch        # register for discarded results
     cdef int64_t frame          # offset of the frame of a callee, after the registers
+    cdef int64_t loaded_area    # first register for functions that are values
+    cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
     cdef bint hooked, fueled
@@ -204,6 +206,7 @@ cdef class Translator:
         self.allocators = allocators
         self.pool = [None]      # position 0 stands for the machine and is not owned
         self.immediates = {}
+        self.loaded = {}
         self.data = &image.instr_data[0] if image.instr_data.shape[0] else NULL
         self.offsets = &image.instr_offset[0] if image.instr_offset.shape[0] else NULL
 
@@ -291,8 +294,10 @@ cdef class Translator:
         cdef int64_t registers = info.register_file_size
         self.start, self.end = info.start_instr, info.end_instr
         self.scratch = registers
-        self.frame = registers + 1
-        self.args_area = registers + 2
+        self.loaded_area = registers + 1
+        registers = self.loaded_area + self._most_values()
+        self.frame = registers
+        self.args_area = registers + 1
         self.widest = 0
         self.fixups.count = 0
         self.fallbacks.count = 0
@@ -300,7 +305,7 @@ cdef class Translator:
         name = info.name
         func.name = <PyObject*>name
         func.num_params = info.num_args
-        func.num_registers = registers + 1
+        func.num_registers = registers
         if self.fueled:
             self._measure_blocks()
         pc = self.start
@@ -363,6 +368,7 @@ cdef class Translator:
         cdef int64_t total = 0
         cdef int kind
         for pc in range(pc, pc + count):
+            total += SMALL_BYTES * self._function_values(pc)
             if self._op(pc) != SRC_CALL or self._word(pc, SRC_DST) == VOID_REGISTER:
                 continue
             kind = self.callee_kinds[self._word(pc, SRC_CALLEE)]
@@ -401,6 +407,8 @@ cdef class Translator:
         cdef int64_t op = self._op(pc)
         cdef int64_t start, target, covered
         self._mark(pc)
+        if op == SRC_CALL:
+            self._load_functions(pc, rewritings)
         start = self.code.count
         if op == SRC_CALL:
             covered = self._fused(pc, rewritings)
@@ -442,6 +450,70 @@ cdef class Translator:
                 break
             target += self._word(target, SRC_PC_OFFSET)
         return target
+
+    # Functions of the program that are values.  One in the pool would refer to the machine, which
+    # owns the pool, so the code makes them where it needs them.
+
+    cdef inline bint _is_own_function(self, int64_t word) noexcept:
+        return ARG_KIND(word) == ARG_FUNCTION and self.callee_kinds[ARG_VALUE(word)] == AS_VM
+
+    cdef int64_t _function_values(self, int64_t pc) noexcept:
+        """How many values of the instruction at `pc` are functions of the program; with a hook, the
+        callee may be one."""
+        cdef const int64_t* args
+        cdef int64_t i, total = 0
+        if self._op(pc) != SRC_CALL:
+            return 0
+        if self.hooked and self.callee_kinds[self._word(pc, SRC_CALLEE)] == AS_VM:
+            total += 1
+        args = self._args(pc)
+        for i in range(self._word(pc, SRC_COUNT)):
+            total += self._is_own_function(args[i])
+        return total
+
+    cdef int64_t _most_values(self) noexcept:
+        """The most such values of an instruction of the function."""
+        cdef int64_t pc, most = 0
+        for pc in range(self.start, self.end):
+            most = max(most, self._function_values(pc))
+        return most
+
+    cdef int _load_functions(self, int64_t pc, int64_t rewritings) except -1:
+        """Emit what loads the functions that are values in the call at `pc`.
+
+        Of the calls that become one operation, only the first may have some.
+        """
+        cdef int64_t callee = self._word(pc, SRC_CALLEE)
+        cdef const int64_t* args = self._args(pc)
+        cdef int64_t i, direct
+        self.loaded.clear()
+        if self._function_values(pc) == 0:
+            return 0
+        if self.hooked and not self.in_fallback and self.callee_kinds[callee] == AS_VM:
+            self._load_function(callee)
+        direct = self._direct_operand(pc, rewritings)
+        for i in range(self._word(pc, SRC_COUNT)):
+            if i != direct and self._is_own_function(args[i]):
+                self._load_function(ARG_VALUE(args[i]))
+        return 0
+
+    cdef int _load_function(self, int64_t index) except -1:
+        cdef int64_t register
+        if index not in self.loaded:
+            register = self.loaded_area + len(self.loaded)
+            self.loaded[index] = register
+            emit_load_function(&self.code, register, &self.image.funcs[index])
+        return 0
+
+    cdef int64_t _direct_operand(self, int64_t pc, int64_t rewritings) noexcept:
+        """The argument that the operation for a call takes as a function of the code, so that no
+        value is made of it; -1 if there is none."""
+        cdef int kind = self.callee_kinds[self._word(pc, SRC_CALLEE)]
+        cdef int64_t count = self._word(pc, SRC_COUNT)
+        cdef const int64_t* args = self._args(pc)
+        if kind == AS_MAKE_CLOSURE and count >= 1 and rewritings & REWRITE_QUICKEN:
+            return 0 if self._is_own_function(args[0]) else -1
+        return -1
 
     cdef int _call(self, int64_t pc, int64_t rewritings) except -1:
         cdef int64_t dst = self._word(pc, SRC_DST)
@@ -572,6 +644,9 @@ cdef class Translator:
             return self._storage(dst, count, args)
         elif kind == AS_ALLOC_TENSOR:
             return self._tensor(dst, count, args)
+        elif kind == AS_MAKE_CLOSURE and count >= 1 and self._is_own_function(args[0]):
+            emit_make_closure_of(&self.code, dst, &self.image.funcs[ARG_VALUE(args[0])], count - 1)
+            self._operands(args + SRC_MAKE_CLOSURE_CAPTURED, count - 1)
         elif kind == AS_MAKE_CLOSURE and count >= 1:
             emit_make_closure(&self.code, dst, self._operand(args[0]), count - 1)
             self._operands(args + SRC_MAKE_CLOSURE_CAPTURED, count - 1)
@@ -954,10 +1029,10 @@ cdef class Translator:
         return register
 
     cdef int64_t _function_operand(self, int64_t index) except? -1:
+        if self.callee_kinds[index] == AS_VM:
+            return self.loaded[index]
         if self.callee_words[index] == 0:
-            self.callee_words[index] = self._pool_object(
-                self.machine._function(index) if self.callee_kinds[index] == AS_VM
-                else self.callables[index])
+            self.callee_words[index] = self._pool_object(self.callables[index])
         return self.callee_words[index]
 
     cdef int64_t _constant_object(self, object value) except? -1:

@@ -250,6 +250,11 @@ OPERATIONS: Final = (
     _operation("reshape", "dst tensor:value shape:value", "R[dst] = tensor.reshape(shape)",
                fallback="tensor is not a contiguous array with elements, or shape is not a Shape "
                "of as many", builtin="vm.builtin.reshape"),
+    _operation("load_function", "dst function:function",
+               "R[dst] = a new VMFunction for function, which keeps the machine alive"),
+    _operation("make_closure_of", "dst function:function *captured:value",
+               "R[dst] = Closure(function, captured), which keeps the machine alive",
+               builtin="vm.builtin.make_closure"),
     _operation("make_closure", "dst function:value *captured:value",
                "R[dst] = Closure(function, captured)",
                fallback="function is not a VM function", builtin="vm.builtin.make_closure"),
@@ -268,9 +273,9 @@ OPERATIONS: Final = (
                "take instructions from the fuel; add bytes to those of objects, and count these "
                "and look at the clock now and then"),
     _operation("deadline", "", "look at the clock"),
-    _operation("hook_before", "dst after:distance callee:constant pc:constant *args:value",
+    _operation("hook_before", "dst after:distance callee:value pc:constant *args:value",
                "if hook(pc, True, callee, name, None, args): R[dst] = None; continue at after"),
-    _operation("hook_after", "dst result:register callee:constant pc:constant *args:value",
+    _operation("hook_after", "dst result:register callee:value pc:constant *args:value",
                "hook(pc, False, callee, name, R[result], args); R[dst] = R[result]"),
 )  # fmt: skip
 """Every operation of the loop."""

@@ -57,6 +57,13 @@ SCRATCH: Final = _Special("%scratch")
 """The register after those of the source: results that are discarded go there."""
 
 
+class _Loaded(int):
+    """A register after the scratch one: a function that an operation takes as a value."""
+
+    def __repr__(self) -> str:
+        return f"%function.{int(self)}"
+
+
 class Row(NamedTuple):
     """An operation of a function's code.
 
@@ -216,7 +223,7 @@ class _Reader:
         match operand.kind:
             case OperandKind.DST | OperandKind.REGISTER:
                 return self._register(word)
-            case OperandKind.VALUE if word >= 0:
+            case OperandKind.VALUE if word >= 0 and operand.name != "callee":
                 return self._register(word)
             case OperandKind.VALUE | OperandKind.CONSTANT:
                 return self._callee(word, pc) if operand.name == "callee" else self._constant(word)
@@ -238,6 +245,8 @@ class _Reader:
                 return word
 
     def _register(self, word: int) -> Any:
+        if word > self.scratch:
+            return _Loaded(word - self.scratch - 1)
         return Register(word) if word != self.scratch else SCRATCH
 
     def _callee(self, word: int, pc: int) -> FunctionName:
@@ -245,7 +254,7 @@ class _Reader:
         instruction = self.executable.instruction(pc)
         assert instruction.op.code == Opcode.CALL
         name = FunctionName(self.executable.functions[instruction["func_idx"]].name)
-        function = self.image.constants[-word - 1]
+        function = self.image.constants[-word - 1] if word < 0 else None
         name.implementations = getattr(function, "implementations", ())
         return name
 
@@ -276,13 +285,11 @@ def _text(kind: OperandKind, value: Any) -> str:
         return _MAKES[value[0]].format(value[1])
     if kind is OperandKind.STEP:
         return str(value)
-    if isinstance(value, (Register, FunctionName, _Special, bool)) or type(value) is int:
+    if isinstance(value, (Register, _Loaded, FunctionName, _Special, bool)) or type(value) is int:
         return repr(value)
     if isinstance(value, np.dtype):
         return dtype_name(value)
     if isinstance(value, np.ufunc):
         return f"numpy.{value.__name__}"
-    if hasattr(value, "machine") and hasattr(value, "param_names"):
-        return repr(FunctionName(value.name))
     text = describe(value)
     return text if isinstance(value, Shape) else readable(text.removeprefix("str "))

@@ -37,6 +37,7 @@ from .allocators import (
 )
 from .calling import BoundFunction, Parameters, SavedFunction, signature_of
 from .compiled_functions import CompiledFunctions, Program, Tensors, with_entries
+from .held_values import Held
 from .linking import Functions, link, scope_of
 from .timing import Evaluator
 
@@ -154,8 +155,8 @@ class VirtualMachine(Machine):
         self._tensors: dict[int, Sequence[Tensors]] = {}
         self._notes: ErrorNotes | None = None
         self._saved: dict[str, _Saved] = {}
-        self._inputs: dict[str, tuple[Any, ...]] = {}
-        self._outputs: dict[str, Any] = {}
+        self._inputs: dict[str, Held] = {}
+        self._outputs: dict[str, Held] = {}
         self._instrument: Hook | None = None
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
@@ -207,7 +208,8 @@ class VirtualMachine(Machine):
             raise TypeError(f"vm[...]: expected the name of a function, got {describe(name)}")
         saved = self._saved.get(name)
         if saved is not None:
-            return SavedFunction(self._function(saved.func_index), saved.args, saved.include_return)
+            args = tuple([arg.value_for(self) for arg in saved.args])
+            return SavedFunction(self._function(saved.func_index), args, saved.include_return)
         index = self._index.get(name)
         if index is None:
             raise AttributeError(self._no_function(name))
@@ -330,7 +332,7 @@ class VirtualMachine(Machine):
         if kwargs:
             rest = info.num_args - len(base.args)
             args = Parameters(func_name, rest, info.param_names[:rest]).fill(args, kwargs)
-        values = _to_inputs(func_name, args)
+        values = tuple([Held.by(self, value) for value in _to_inputs(func_name, args)])
         self._saved[saved_name] = _Saved(
             base.func_index, values + base.args, include_return and base.include_return
         )
@@ -352,7 +354,7 @@ class VirtualMachine(Machine):
         info = self._info(func_name)
         params = Parameters(func_name, info.num_args, info.param_names)
         ordered = params.fill(args, kwargs)
-        self._inputs[func_name] = _to_inputs(func_name, ordered)
+        self._inputs[func_name] = Held.by(self, _to_inputs(func_name, ordered))
 
     def invoke_stateful(self, func_name: str) -> None:
         """Call a function with the arguments of `set_input`; `get_outputs` returns the result.
@@ -364,7 +366,8 @@ class VirtualMachine(Machine):
         args = self._inputs.get(func_name)
         if args is None:
             raise ValueError(f"{func_name}: no inputs are set; call set_input first")
-        self._outputs[func_name] = self._function(self._index[func_name])(*args)
+        result = self._function(self._index[func_name])(*args.value_for(self))
+        self._outputs[func_name] = Held.by(self, result)
 
     def get_outputs(self, func_name: str) -> Any:
         """Return the result of the last `invoke_stateful` of a function, with nested tuples.
@@ -374,7 +377,7 @@ class VirtualMachine(Machine):
         """
         if func_name not in self._outputs:
             raise ValueError(f"{func_name}: no output is saved; call invoke_stateful first")
-        return self._outputs[func_name]
+        return self._outputs[func_name].value_for(self)
 
     # Instruments and hooks
 
@@ -495,8 +498,8 @@ class VirtualMachine(Machine):
     def close(self) -> None:
         """Release code, packed and saved functions, inputs, outputs and cached memory.
 
-        A VM without references is released at once, unless its program uses functions as values:
-        these refer back to it, so it stays until the garbage collector runs or it is closed.
+        A VM without references is released at once.  Its functions and closures refer to it: while
+        one of them is alive, so is the VM.
 
         Active calls end normally; later calls raise an exception.  Closing twice is allowed.
         """
@@ -581,7 +584,7 @@ class _Saved(NamedTuple):
     """A saved function: the function of the table that it calls, and its last arguments."""
 
     func_index: int
-    args: tuple[Any, ...]
+    args: tuple[Held, ...]
     include_return: bool
 
 
