@@ -31,8 +31,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 NATIVE: Final = (
-    "test_arrays", "test_binary", "test_builtins", "test_core", "test_fused", "test_fuzz",
-    "test_ir_json", "test_kernel_implementations", "test_kernels", "test_kernels_elementwise",
+    "test_arrays", "test_binary", "test_builtins", "test_core", "test_ffi_functions", "test_fused",
+    "test_fuzz", "test_ir_json", "test_kernel_implementations", "test_kernels", "test_kernels_elementwise",
     "test_kernels_images", "test_kernels_movement", "test_kernels_nn", "test_kernels_products",
     "test_kernels_reductions", "test_limits", "test_linking", "test_loading", "test_loop_arrays",
     "test_memory", "test_memory_limits", "test_module", "test_native", "test_oracle",
