@@ -31,14 +31,15 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 NATIVE: Final = (
-    "test_arrays", "test_binary", "test_builtins", "test_core", "test_ffi_functions", "test_fused",
-    "test_fuzz", "test_ir_json", "test_kernel_implementations", "test_kernels", "test_kernels_elementwise",
-    "test_kernels_images", "test_kernels_movement", "test_kernels_nn", "test_kernels_products",
-    "test_kernels_reductions", "test_limits", "test_linking", "test_loading", "test_loop_arrays",
-    "test_memory", "test_memory_limits", "test_module", "test_native", "test_oracle",
-    "test_profile", "test_programs", "test_shape_program", "test_shared_tuples",
-    "test_tail_calls", "test_tensor_cache", "test_text", "test_tvm_library", "test_ufunc_loops",
-    "test_values", "test_verify", "test_vm",
+    "test_arrays", "test_binary", "test_builtins", "test_core", "test_ffi_functions",
+    "test_fused", "test_fuzz", "test_ir_json", "test_kernel_implementations", "test_kernels",
+    "test_kernels_elementwise", "test_kernels_images", "test_kernels_movement",
+    "test_kernels_nn", "test_kernels_products", "test_kernels_reductions", "test_limits",
+    "test_linking", "test_loading", "test_loop_arrays", "test_memory", "test_memory_limits",
+    "test_module", "test_native", "test_oracle", "test_profile", "test_programs",
+    "test_shape_program", "test_shared_tuples", "test_tail_calls", "test_tensor_cache",
+    "test_text", "test_tvm_library", "test_ufunc_loops", "test_values", "test_verify",
+    "test_vm",
 )  # fmt: skip
 """Tests of native code and of what hands it memory.  Not test_no_memory, which takes an hour here:
 ``scripts/sanitize.py address tests/test_no_memory.py`` runs it alone."""
