@@ -551,6 +551,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         return NULL
     chunk = _first_chunk(machine, func)
     if chunk is NULL:
+        _ensure_raised()
         rvm_leave_recursion(state)
         return NULL
     run = &chunk.run
@@ -627,6 +628,7 @@ cdef inline void _leave(Run* run, PyThreadState* state) noexcept:
 cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
     cdef PyObject* value = NULL
     if not _start_limits(machine, run, fp):
+        _ensure_raised()
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
     else:
         value = _run(machine, image, run, fp)
@@ -739,8 +741,7 @@ cdef int _end_census(Run* run, rvm_census* census, int done, int64_t others) noe
     run.objects = others + census.bytes
     rvm_census_free(census)
     if done < 0:
-        if PyErr_Occurred() is NULL:
-            PyErr_NoMemory()
+        _ensure_raised()
         return -1
     if _object_excess(run, run.objects) > 0:
         _fail_objects(run)
@@ -1676,7 +1677,15 @@ cdef PyObject* _hook_run_end(Machine machine, int64_t index, PyObject* result) n
 
 
 # ---- failure ---------------------------------------------------------------------------------
-# These are called in the loop, where Cython handles no exceptions.  They set one and return.
+# These are called in the loop, where Cython handles no exceptions.  They set one and return.  Without
+# memory for the message none is set, so whoever ends a run calls `_ensure_raised`.
+
+
+cdef void _ensure_raised() noexcept:
+    """Set MemoryError after a failure that has set no exception: its message or the exception itself
+    could not be made."""
+    if PyErr_Occurred() is NULL:
+        PyErr_NoMemory()
 
 
 cdef void _fail(type kind, str message, str limit=None) noexcept:
@@ -1744,8 +1753,7 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     cdef PyObject* traceback
     cdef PyObject** frame = fp
     cdef int64_t total = 0
-    if PyErr_Occurred() is NULL:
-        PyErr_NoMemory()  # not even enough for the exception
+    _ensure_raised()
     if run.host is not NULL:
         machine._host.name_the_limit()
         _stop_counting(run)  # what follows is for the message

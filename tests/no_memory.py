@@ -25,6 +25,7 @@ import numpy as np
 
 import relaxvm
 from relaxvm import ExecBuilder, Limits, VirtualMachine
+from relaxvm.errors import LimitError
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
@@ -86,6 +87,32 @@ def many_tuples(count: int = 600) -> relaxvm.VMExecutable:
 COUNTED = VirtualMachine(many_tuples(), limits=Limits(live_bytes=4 << 20))
 
 
+def nested() -> relaxvm.VMExecutable:
+    """``main(x)`` calls a packed function, which calls it again."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=1):
+        b.emit_call("again", [b.r(0)], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    return b.get()
+
+
+LIMITS = Limits(call_depth=1, fuel=100)
+NESTED = VirtualMachine(
+    nested(), limits=LIMITS, functions={"again": lambda x: NESTED["main"](x)}
+)
+
+
+def refused() -> None:
+    """A call that ends before its first instruction."""
+    try:
+        NESTED["main"](X)
+    except LimitError:
+        return
+    except SystemError as error:
+        raise SystemExit(f"a call failed without an exception: {error}") from None
+    raise AssertionError("expected an error")
+
+
 def translate_and_call(**options: object) -> None:
     VirtualMachine(EXECUTABLE, **options)["main"](X)
 
@@ -127,6 +154,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "call with a hook": lambda: HOOKED["main"](X),
     "call with an error": fail,
     "call with a shared tuple": shared,
+    "call that is refused": refused,
     "census": lambda: COUNTED["main"](X),
     "pickle": lambda: pickle.loads(pickle.dumps(EXECUTABLE)),
     "profile": profile,
