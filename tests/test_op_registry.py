@@ -26,10 +26,10 @@ from relaxvm.ir import (
     op_names,
 )
 from relaxvm.op import CONSTRUCTORS, OPERATORS
-from relaxvm.op.kinds import kind_named
+from relaxvm.op.kinds import Axis, kind_named
 from relaxvm.op.lowering import KERNEL_PREFIX
 from relaxvm.op.registry import Operator, operator
-from relaxvm.op.rules import axis_of, need_floats
+from relaxvm.op.rules import need_floats
 from relaxvm.registry import GLOBAL, Signature
 from relaxvm.script import from_source
 from relaxvm.transform import LegalizeOps, register_legalize
@@ -57,10 +57,9 @@ def test_one_registration_gives_everything(registered: list[str]) -> None:
     registered.append("nn.softest")
 
     @operator("nn.softest")
-    def softest(data: TensorType, axis: int = -1) -> Type:
+    def softest(data: TensorType, axis: Axis = -1) -> Type:
         """exp(data - max) along an axis."""
         need_floats(data=data)
-        axis_of("axis", axis, data.ndim)
         return data
 
     def kernel(data: Any, axis: int, out: Any) -> None:
@@ -75,7 +74,7 @@ def test_one_registration_gives_everything(registered: list[str]) -> None:
     assert call.attrs == {"axis": 0}
     assert call.ty is x.ty
     assert op.nn.softest is softest
-    assert str(inspect.signature(softest)) == "(data: 'TensorType', axis: 'int' = -1) -> 'Call'"
+    assert str(inspect.signature(softest)) == "(data: 'TensorType', axis: 'Axis' = -1) -> 'Call'"
     assert Op.get("relax.nn.softest").doc == "exp(data - max) along an axis."
     with pytest.raises(ValueError, match=r"relax\.nn\.softest: axis: expected an axis in -2 to 1"):
         op.nn.softest(x, 2)
@@ -97,6 +96,15 @@ def test_a_name_is_registered_once() -> None:
         @operator("exp")
         def exp(x: TensorType) -> Type:
             """Another one."""
+            return x
+
+
+def test_axes_are_those_of_a_tensor() -> None:
+    with pytest.raises(ValueError, match="axes are those of the first operand, which has to be a"):
+
+        @operator("no_tensor_first")
+        def rule(axis: Axis, x: TensorType) -> Type:
+            """Nothing."""
             return x
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -69,6 +68,7 @@ def _working(x: NDArray[Any]) -> np.dtype[Any]:
 
 OverAxes: TypeAlias = Annotated[NDArray[Any], floats_over("axes")]
 AlongAxis: TypeAlias = Annotated[NDArray[Any], floats_over("axis")]
+PerChannel: TypeAlias = Annotated[NDArray[Any], floats_over("channel_axis")]
 
 
 @kernel("nn.layer_norm")
@@ -84,49 +84,89 @@ def layer_norm(
 ) -> None:
     """out = (x - mean) / sqrt(variance + epsilon) over axes, * gamma if scale, + beta if center.
     gamma and beta have the shape of those axes; all are floats of one data type."""
-    working = _working(x)
-    factor = converted(copy_if_overlapping(gamma, out), working) if scale else None
-    offset = converted(copy_if_overlapping(beta, out), working) if center else None
-    step = partial(_standardize, factor=factor, offset=offset, count=len(axes), epsilon=epsilon)
-    _over(step, axes, x, out)
-
-
-def _standardize(
-    out: NDArray[Any], x: NDArray[Any], factor: Any, offset: Any, *, count: int, epsilon: float
-) -> None:
-    """out = (x - mean) / sqrt(variance + epsilon) over the last axes, `count` of them, * factor
-    and + offset unless these are None."""
-    last = tuple(range(-count, 0))
-    apply(np.subtract, out, x, _mean(x, last))
-    _normalize(out, out, last, epsilon)
-    if factor is not None:
-        apply(np.multiply, out, out, factor)
-    if offset is not None:
-        apply(np.add, out, out, offset)
+    factor = _along(gamma, axes, x, out) if scale else None
+    offset = _along(beta, axes, x, out) if center else None
+    _normalize(out, x, axes, epsilon, factor, offset)
 
 
 @kernel("nn.rms_norm")
 def rms_norm(x: Floats, weight: OverAxes, axes: Axes, epsilon: Float, out: OutLike) -> None:
     """out = x / sqrt(the mean of x * x over axes + epsilon) * weight.  weight has the shape of
     those axes; both are floats of one data type."""
+    _normalize(out, x, axes, epsilon, _along(weight, axes, x, out), subtract_mean=False)
+
+
+@kernel("nn.group_norm")
+def group_norm(
+    x: Floats,
+    gamma: PerChannel,
+    beta: PerChannel,
+    num_groups: Annotated[int, an_int(least=1)],
+    channel_axis: Axis,
+    axes: Axes,
+    epsilon: Float,
+    center: Flag,
+    scale: Flag,
+    out: OutLike,
+) -> None:
+    """As `nn.layer_norm`, but for each of num_groups groups of equal size that the channels, along
+    channel_axis, form: mean and variance are over axes and the channels of a group.  gamma and beta
+    have an element for each channel."""
+    channels, after = x.shape[channel_axis], x.shape[channel_axis + 1 :]
+    if channel_axis in axes or channels % num_groups:
+        raise WrongValue(
+            f"expected axes without the channel axis {channel_axis}, and its length a multiple of "
+            f"num_groups, got axes {list(axes)}, num_groups {num_groups}, x {describe(x)}"
+        )
+    groups = (*x.shape[:channel_axis], num_groups, channels // num_groups, *after)
+    over = (channel_axis + 1, *[axis + (axis > channel_axis) for axis in axes])
+    factor = _along(gamma, (channel_axis,), x, out).reshape(groups) if scale else None
+    offset = _along(beta, (channel_axis,), x, out).reshape(groups) if center else None
+    _normalize(out.reshape(groups), x.reshape(groups), over, epsilon, factor, offset)
+
+
+def _along(
+    weight: NDArray[Any], axes: Dims, x: NDArray[Any], out: NDArray[Any]
+) -> NDArray[Any]:
+    """A weight whose axes are some axes of x, broadcast to the shape of x, in the data type that x
+    is computed in; writing to `out` does not change it."""
+    weight = converted(copy_if_overlapping(weight, out), _working(x))
+    others = [axis for axis in range(x.ndim) if axis not in axes]
+    weight = weight.reshape(*weight.shape, *[1] * len(others))
+    return np.broadcast_to(weight.transpose(np.argsort([*axes, *others])), x.shape)
+
+
+def _normalize(
+    out: NDArray[Any],
+    x: NDArray[Any],
+    axes: Dims,
+    epsilon: float,
+    factor: NDArray[Any] | None = None,
+    offset: NDArray[Any] | None = None,
+    *,
+    subtract_mean: bool = True,
+) -> None:
+    """out = (x - mean) / sqrt(the mean of (x - mean) ** 2 + epsilon) * factor + offset, with means
+    over axes; factor and offset are from `_along`.  Without `subtract_mean`, x stands for x - mean.
+    """
     last = tuple(range(-len(axes), 0))
-    factor = converted(copy_if_overlapping(weight, out), _working(x))
+    given = [(np.multiply, factor), (np.add, offset)]
+    weights = [(function, weight) for function, weight in given if weight is not None]
 
-    def step(out: NDArray[Any], x: NDArray[Any]) -> None:
-        _normalize(out, x, last, epsilon)
-        apply(np.multiply, out, out, factor)
+    def step(out: NDArray[Any], x: NDArray[Any], *rows: NDArray[Any]) -> None:
+        if subtract_mean:
+            apply(np.subtract, out, x, _mean(x, last))
+            x = out
+        squares = np.empty_like(x)
+        apply(np.square, squares, x)
+        deviation = _mean(squares, last)
+        deviation += epsilon
+        np.sqrt(deviation, out=deviation)
+        apply(np.divide, out, x, deviation)
+        for (function, _), weight in zip(weights, rows, strict=True):
+            apply(function, out, out, weight)
 
-    _over(step, axes, x, out)
-
-
-def _normalize(out: NDArray[Any], x: NDArray[Any], axes: Dims, epsilon: float) -> None:
-    """out = x / sqrt(the mean of x * x over axes + epsilon); `out` may be `x`."""
-    squares = np.empty_like(x)
-    apply(np.square, squares, x)
-    deviation = _mean(squares, axes)
-    deviation += epsilon
-    np.sqrt(deviation, out=deviation)
-    apply(np.divide, out, x, deviation)
+    _over(step, axes, x, out, *[weight for _, weight in weights])
 
 
 def _mean(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
@@ -137,10 +177,13 @@ def _mean(x: NDArray[Any], axes: Dims) -> NDArray[Any]:
     return total
 
 
-def _over(step: Any, axes: Dims, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """Run a step over rows that consist of some axes."""
+def _over(
+    step: Any, axes: Dims, x: NDArray[Any], out: NDArray[Any], *weights: NDArray[Any]
+) -> None:
+    """Run a step over rows that consist of some axes; weights have the shape of x."""
     if x.size:
-        by_rows(step, at_end(out, axes), at_end(x, axes), dtype=_working(x), row=len(axes))
+        rows = [at_end(each, axes) for each in (out, x, *weights)]
+        by_rows(step, *rows, dtype=_working(x), row=len(axes))
 
 
 @kernel("nn.batch_norm")
@@ -175,50 +218,6 @@ def batch_norm(
         apply(np.add, out, out, offset)
 
     by_rows(step, out, x, dtype=working, row=x.ndim - axis)
-
-
-PerChannel: TypeAlias = Annotated[NDArray[Any], floats_over("channel_axis")]
-
-
-@kernel("nn.group_norm")
-def group_norm(
-    x: Floats,
-    gamma: PerChannel,
-    beta: PerChannel,
-    num_groups: Annotated[int, an_int(least=1)],
-    channel_axis: Axis,
-    axes: Axes,
-    epsilon: Float,
-    center: Flag,
-    scale: Flag,
-    out: OutLike,
-) -> None:
-    """out = (x - mean) / sqrt(variance + epsilon), * gamma if scale, + beta if center.  The
-    channels, along channel_axis, form num_groups groups of equal size; mean and variance are over
-    axes and the channels of a group.  gamma and beta have an element for each channel; all are
-    floats of one data type."""
-    channels = x.shape[channel_axis]
-    if channel_axis in axes or channels % num_groups:
-        raise WrongValue(
-            f"expected axes without the channel axis {channel_axis}, and its length a multiple of "
-            f"num_groups, got axes {list(axes)}, num_groups {num_groups}, x {describe(x)}"
-        )
-    after = x.shape[channel_axis + 1 :]
-    shape = (*x.shape[:channel_axis], num_groups, channels // num_groups, *after)
-    over = (channel_axis + 1, *[axis + (axis > channel_axis) for axis in axes])
-
-    def grouped(each: NDArray[Any]) -> NDArray[Any]:
-        return at_end(each.reshape(shape), over)
-
-    def for_elements(vector: NDArray[Any]) -> NDArray[Any]:
-        vector = converted(copy_if_overlapping(vector, out), _working(x))
-        return grouped(np.broadcast_to(vector.reshape(-1, *[1] * len(after)), x.shape))
-
-    if x.size:
-        factor = for_elements(gamma if scale else np.ones_like(gamma))
-        offset = for_elements(beta if center else np.zeros_like(beta))
-        step = partial(_standardize, count=len(over), epsilon=epsilon)
-        by_rows(step, grouped(out), grouped(x), factor, offset, dtype=_working(x), row=len(over))
 
 
 @kernel("nn.dropout")

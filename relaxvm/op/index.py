@@ -9,9 +9,9 @@ from ..ir import prim
 from ..ir.arith import Analyzer
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
 from .create import full
-from .kinds import IllTyped, IllValued, Integers, Operand
-from .registry import operator
-from .rules import analyzer_of, axes_of, axis_of, common_vdevice, like, need_integers
+from .kinds import Axis, IllTyped, IllValued, Integers, Operand, axes_of
+from .registry import attributes_of, operator
+from .rules import analyzer_of, common_vdevice, like, need_integers
 
 __all__ = ["strided_slice", "take"]
 
@@ -21,8 +21,8 @@ _BEYOND: Final = 1 << 48
 
 def _take_inputs(call: Call) -> list[Any]:
     x, indices = call.args
-    axis = call.attrs["axis"]
-    return [x, _as_tensor(indices), axis_of("axis", axis or 0, x.ty.ndim), call.attrs["mode"]]
+    attrs = attributes_of(call)
+    return [x, _as_tensor(indices), attrs["axis"] or 0, attrs["mode"]]
 
 
 def _as_tensor(index: Expr) -> Expr:
@@ -39,7 +39,7 @@ def _as_tensor(index: Expr) -> Expr:
 def take(
     x: TensorType,
     indices: Operand,
-    axis: int | None = None,
+    axis: Axis | None = None,
     mode: Literal["fast", "wrap", "clip", "nan"] = "fast",
 ) -> Type:
     """The slices of x at indices along an axis, which may be left out if x is a vector.
@@ -51,7 +51,7 @@ def take(
     need_integers(indices=indices)
     if axis is None and x.ndim not in (-1, 1):
         raise IllValued(f"axis: it may be left out for tensors of rank 1 only, got {x}")
-    place = axis_of("axis", axis or 0, x.ndim)
+    place = axis or 0
     vdevice = common_vdevice(x=x, indices=indices)
     new, count = ((), 0) if isinstance(indices, PrimType) else (indices.dims, indices.ndim)
     if x.dims is None or new is None:

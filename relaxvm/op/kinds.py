@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,6 +36,8 @@ from ..messages import describe
 
 __all__ = [
     "OPERAND",
+    "Axes",
+    "Axis",
     "DType",
     "DTypeValue",
     "IllTyped",
@@ -49,6 +51,8 @@ __all__ = [
     "StrValue",
     "Tensors",
     "Value",
+    "axes_of",
+    "axis_of",
     "constants_beside",
     "kind_named",
     "to_ints",
@@ -69,6 +73,10 @@ Value: TypeAlias = Expr
 """Any value; the rule receives the expression."""
 Ints: TypeAlias = "tuple[int, ...]"
 """Integers, given as a sequence or as one."""
+Axis: TypeAlias = int
+"""An axis of the first operand; the rule receives it counted from the front."""
+Axes: TypeAlias = "tuple[int, ...]"
+"""Axes of the first operand, each once; the rule receives them counted from the front."""
 DTypeValue: TypeAlias = "str | None"
 """A data type as an argument; the rule receives its name, None if it is not known."""
 StrValue: TypeAlias = Any
@@ -94,12 +102,14 @@ class Kind(NamedTuple):
         convert: converts a Python value to an operand or attribute; raises IllTyped, IllValued.
         view: for operands, converts the argument to what the rule receives; None for attributes.
         optional: whether None is allowed.
+        from_front: for axes of the first operand, counts them from the front, given its rank.
     """
 
     text: str
     convert: Callable[[str, Any], Any]
     view: Callable[[str, Expr], Any] | None
     optional: bool = False
+    from_front: Callable[[str, Any, int], Any] | None = None
 
 
 def _got(value: object) -> str:
@@ -342,6 +352,32 @@ def _to_any(name: str, value: Any) -> Any:
     return value
 
 
+def axis_of(name: str, axis: int, ndim: int) -> int:
+    """An axis counted from the front; as it is where the rank is not known (-1).
+
+    Raises:
+        IllValued: there is none of this number.
+    """
+    if ndim == -1:
+        return axis
+    if not -ndim <= axis < ndim:
+        expected = f"-{ndim} to {ndim - 1}" if ndim else "none, as the rank is 0"
+        raise IllValued(f"{name}: expected an axis in {expected}, got {axis}")
+    return axis % ndim
+
+
+def axes_of(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front, each only once.
+
+    Raises:
+        IllValued: one is out of range, or there twice.
+    """
+    found = tuple([axis_of(name, axis, ndim) for axis in axes])
+    if len(set(found)) < len(found):
+        raise IllValued(f"{name}: expected each axis once, got {list(axes)}")
+    return found
+
+
 OPERAND: Final = Kind("a tensor or scalar", _to_operand, _view_operand)
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -356,6 +392,8 @@ _KINDS: Final[dict[str, Kind]] = {
     "Value": Kind("a value", _to_value, _view_value),
     "int": Kind("int", _to_int, None),
     "Ints": Kind("ints", to_ints, None),
+    "Axis": Kind("int", _to_int, None, from_front=axis_of),
+    "Axes": Kind("ints", to_ints, None, from_front=axes_of),
     "float": Kind("float", _to_float, None),
     "bool": Kind("bool", _to_bool, None),
     "str": Kind("str", _to_str, None),

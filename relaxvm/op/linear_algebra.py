@@ -7,11 +7,10 @@ from typing import Any
 from ..ir.expr import Call, Expr, IntImm, TensorType, Type, Var
 from . import manipulate
 from .elementwise import astype
-from .kinds import DType, IllTyped, IllValued, Tensors
+from .kinds import DType, IllTyped, IllValued, Tensors, axes_of
 from .lowering import is_allocatable, kernel_call
 from .registry import CONSTRUCTORS, OPERATORS, Unsupported, composite, operator
 from .rules import (
-    axes_of,
     broadcast,
     common_dtype,
     common_vdevice,

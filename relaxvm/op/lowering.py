@@ -85,7 +85,7 @@ def lower_call(record: Operator, call: Call) -> Call:
     if not is_allocatable(ty):
         return call
     assert record.kernel is not None
-    inputs = _inputs(call) if record.takes is None else record.takes(call)
+    inputs = _inputs(record, call) if record.takes is None else record.takes(call)
     return kernel_call(record.kernel, inputs, ty)
 
 
@@ -99,6 +99,6 @@ def _type_to_allocate(record: Operator, call: Call) -> Any:
     return like(ty, broadcast_dims(*operands), ndim=ty.ndim)
 
 
-def _inputs(call: Call) -> list[Any]:
+def _inputs(record: Operator, call: Call) -> list[Any]:
     operands = [arg for arg in call.args if type(arg.ty) is not ShapeType]
-    return [*operands, *call.attrs.values()]
+    return [*operands, *record.attributes(call).values()]

@@ -22,13 +22,22 @@ from ..ir.expr import (
     is_scalar,
 )
 from ..ir.infer import infer_type
-from .kinds import IllTyped, IllValued, Ints, ShapeLike, Tensors, to_ints
+from .kinds import (
+    Axes,
+    Axis,
+    IllTyped,
+    IllValued,
+    Ints,
+    ShapeLike,
+    Tensors,
+    axes_of,
+    axis_of,
+    to_ints,
+)
 from .lowering import is_allocatable, kernel_call
 from .registry import operator
 from .rules import (
     analyzer_of,
-    axes_of,
-    axis_of,
     common_dtype,
     common_vdevice,
     differ,
@@ -189,7 +198,7 @@ def expand_dims(x: TensorType, axis: Ints) -> Type:
 
 
 @operator("squeeze", lower=_as_reshape)
-def squeeze(x: TensorType, axis: Ints | None = None) -> Type:
+def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
     """x without these axes, which have length 1; if none are given, without all axes of length 1.
 
     An axis that is known to have another length stays.
@@ -200,11 +209,10 @@ def squeeze(x: TensorType, axis: Ints | None = None) -> Type:
         if x.dims is None or not all(isinstance(dim, IntImm) for dim in x.dims):
             return like(x, None)
         return like(x, [dim for dim in x.dims if dim.value != 1])  # type: ignore[attr-defined]
-    gone = axes_of("axis", axis, x.ndim)
     if x.dims is None:
-        return like(x, None, ndim=x.ndim - len(gone))
+        return like(x, None, ndim=x.ndim - len(axis))
     one = int_imm(1)
-    return like(x, [d for i, d in enumerate(x.dims) if i not in gone or differ(d, one)])
+    return like(x, [d for i, d in enumerate(x.dims) if i not in axis or differ(d, one)])
 
 
 @operator("flatten", lower=_as_reshape)
@@ -236,17 +244,9 @@ def permute_dims(x: TensorType, axes: Ints | None = None) -> Type:
     return like(x, None if x.dims is None else [x.dims[i] for i in order], ndim=len(axes))
 
 
-def _with_axis(call: Call) -> list[Any]:
-    x, attrs = call.args[0], dict(call.attrs)
-    if attrs["axis"] is not None:
-        attrs["axis"] = axis_of("axis", attrs["axis"], x.ty.ndim)
-    return [x, *attrs.values()]
-
-
-@operator("flip", loops="flip", takes=_with_axis)
-def flip(data: TensorType, axis: int) -> Type:
+@operator("flip", loops="flip")
+def flip(data: TensorType, axis: Axis) -> Type:
     """data with the order along an axis reversed."""
-    axis_of("axis", axis, data.ndim)
     return data
 
 
@@ -331,7 +331,7 @@ def _split_arguments(x: Any, indices_or_sections: Any, axis: Any = 0) -> tuple[A
 
 
 @operator("split", loops="split", arguments=_split_arguments)
-def split(x: TensorType, indices_or_sections: Any, axis: int = 0) -> Type:
+def split(x: TensorType, indices_or_sections: Any, axis: Axis = 0) -> Type:
     """The parts of x along an axis, a tuple.
 
     A number is the number of parts: they have equal lengths, rounded up, and the last ones are
@@ -339,7 +339,6 @@ def split(x: TensorType, indices_or_sections: Any, axis: int = 0) -> Type:
     the indices at which parts begin.
     """
     where = indices_or_sections
-    place = axis_of("axis", axis, x.ndim)
     if isinstance(where, int):
         if where < 1:
             raise IllValued(f"indices_or_sections: expected one part or more, got {where}")
@@ -348,9 +347,9 @@ def split(x: TensorType, indices_or_sections: Any, axis: int = 0) -> Type:
     count = where if isinstance(where, int) else len(where) + 1
     if x.dims is None:
         return TupleType([like(x, None, ndim=x.ndim)] * count)
-    length = x.dims[place]
+    length = x.dims[axis]
     parts = _equal_parts(length, where) if isinstance(where, int) else _parts_at(length, where)
-    return TupleType([like(x, [*x.dims[:place], p, *x.dims[place + 1 :]]) for p in parts])
+    return TupleType([like(x, [*x.dims[:axis], p, *x.dims[axis + 1 :]]) for p in parts])
 
 
 def _equal_parts(length: Expr, count: int) -> list[Expr]:
@@ -403,8 +402,8 @@ def broadcast_to(x: TensorType, shape: ShapeLike) -> Type:
     return TensorType(shape, x.dtype, x.vdevice)
 
 
-@operator("repeat", loops="repeat", takes=_with_axis)
-def repeat(data: TensorType, repeats: int, axis: int | None = None) -> Type:
+@operator("repeat", loops="repeat")
+def repeat(data: TensorType, repeats: int, axis: Axis | None = None) -> Type:
     """data with each slice along an axis repeated; without an axis, each element, as a vector."""
     if repeats < 0:
         raise IllValued(f"repeats: expected 0 or more, got {repeats}")
@@ -412,11 +411,10 @@ def repeat(data: TensorType, repeats: int, axis: int | None = None) -> Type:
         if data.dims is None:
             return like(data, None, ndim=1)
         return like(data, [simplify(product(data.dims) * repeats)])
-    place = axis_of("axis", axis, data.ndim)
     if data.dims is None:
         return like(data, None, ndim=data.ndim)
     dims = list(data.dims)
-    dims[place] = simplify(dims[place] * repeats)
+    dims[axis] = simplify(dims[axis] * repeats)
     return like(data, dims)
 
 

@@ -7,10 +7,9 @@ values of the attributes, checks them, and returns the type of the result.  The 
 operator's documentation::
 
     @operator("nn.softmax", loops="nn.softmax")
-    def softmax(data: TensorType, axis: int = -1) -> TensorType:
+    def softmax(data: TensorType, axis: Axis = -1) -> Type:
         \"\"\"exp(data) / the sum of exp(data) along an axis.\"\"\"
         need_floats(data=data)
-        axis_of("axis", axis, data)
         return data
 
 From this come the `Op` "relax.nn.softmax"; the constructor ``relaxvm.op.nn.softmax(x, axis=-1)``,
@@ -49,6 +48,7 @@ __all__ = [
     "Operator",
     "Parameter",
     "Unsupported",
+    "attributes_of",
     "composite",
     "constructor",
     "make_call",
@@ -128,12 +128,14 @@ class Operator:
         kernel: name, without prefix, of the kernel that the legalization calls; None if there is no
             such kernel.
         takes: returns the arguments of the kernel before the outputs; None if these are the
-            operands (tuples element by element, shapes left out) and then the attributes.
+            operands (tuples element by element, shapes left out) and then the attributes, with axes
+            counted from the front.
         is_elementwise: whether each element of the result depends only on the elements of the
             operands at the same place.
     """
 
     __slots__ = (
+        "_axes",
         "_loops",
         "doc",
         "is_elementwise",
@@ -170,6 +172,7 @@ class Operator:
         self.takes = takes
         self.is_elementwise = is_elementwise
         self._loops = loops
+        self._axes = [(p.name, p.kind.from_front) for p in parameters if p.kind.from_front]
         summary = self.doc.partition("\n\n")[0].replace("\n", " ")
         self.op = Op.register(PREFIX + name, infer, doc=summary, is_pure=is_pure, record=self)
         OPERATORS[name] = self
@@ -228,6 +231,17 @@ class Operator:
 
         return record_of(KERNEL_PREFIX + self.kernel) or _UNREGISTERED
 
+    def attributes(self, call: Call) -> Mapping[str, Any]:
+        """The attributes of a call, with axes counted from the front if the rank is known."""
+        if not self._axes:
+            return call.attrs
+        attrs = dict(call.attrs)
+        ndim = _rank(call.args[0])
+        for name, from_front in self._axes:
+            if attrs[name] is not None:
+                attrs[name] = from_front(name, attrs[name], ndim)
+        return attrs
+
     @property
     def operands(self) -> tuple[Parameter, ...]:
         """The parameters that are arguments of the call."""
@@ -259,7 +273,8 @@ def operator(
         kernel: name of the kernel, without its prefix, if it is not the operator's; False if there
             is none, which is the default with `lower`.
         takes: returns the arguments of the kernel before the outputs, if these are not the operands
-            (tuples element by element, shapes left out) followed by the attributes.
+            (tuples element by element, shapes left out) followed by the attributes, with axes
+            counted from the front (see `attributes_of`).
         lower: the legalization, if it is not a call of the kernel.
         arguments: a function with the constructor's parameters, if these are not the rule's;
             returns values for the rule's parameters.
@@ -388,6 +403,13 @@ def make_call(
     return call
 
 
+def attributes_of(call: Call) -> Mapping[str, Any]:
+    """The attributes of a call of an operator, with axes counted from the front."""
+    assert isinstance(call.op, Op)
+    attrs: Mapping[str, Any] = call.op.record.attributes(call)
+    return attrs
+
+
 def type_of_results(call: Call) -> Type:
     """The type of a call whose type arguments are the types of its results: the type if there is
     one, a tuple type if there are several, `ANY` if there are none."""
@@ -405,10 +427,18 @@ def _parameters_of(rule: Rule) -> tuple[Parameter, ...]:
         Parameter(p.name, kind_named(p.annotation), p.default)
         for p in inspect.signature(rule).parameters.values()
     ]
+    if any(p.kind.from_front for p in found) and found[0].kind is not kind_named("TensorType"):
+        raise ValueError("axes are those of the first operand, which has to be a tensor")
     operands = [p for p in found if p.is_operand]
     if operands != sorted(operands, key=lambda p: p.kind.optional):
         raise ValueError("operands that may be left out come last")
     return tuple(found)
+
+
+def _rank(operand: Expr) -> int:
+    """The rank of a tensor; -1 if it is not known."""
+    ndim: int = operand.ty.ndim
+    return ndim
 
 
 def _named(name: str, infer: Callable[[Call], Type]) -> Callable[[Call], Type]:
@@ -426,7 +456,7 @@ def _named(name: str, infer: Callable[[Call], Type]) -> Callable[[Call], Type]:
 
 
 def _inference(name: str, rule: Rule, parameters: tuple[Parameter, ...]) -> Callable[[Call], Type]:
-    views = [(p.name, p.kind.view, p.default) for p in parameters]
+    views = [(p.name, p.kind.view, p.kind.from_front, p.default) for p in parameters]
     operands = [p for p in parameters if p.is_operand]
     most = len(operands)
     least = sum(not p.kind.optional for p in operands)
@@ -438,9 +468,12 @@ def _inference(name: str, rule: Rule, parameters: tuple[Parameter, ...]) -> Call
             raise IllTyped(f"expected {most} operands ({names}), got {len(args)}")
         position = 0
         values: list[Any] = []
-        for parameter, view, default in views:
+        for parameter, view, from_front, default in views:
             if view is None:
-                values.append(call.attrs.get(parameter, default))
+                value = call.attrs.get(parameter, default)
+                if from_front is not None and value is not None:
+                    value = from_front(parameter, value, _rank(args[0]))
+                values.append(value)
             elif position < len(args):
                 values.append(view(parameter, args[position]))
                 position += 1

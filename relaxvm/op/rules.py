@@ -27,8 +27,6 @@ __all__ = [
     "DtypeCheck",
     "analyzer_of",
     "any_dtype",
-    "axes_of",
-    "axis_of",
     "broadcast",
     "broadcast_dims",
     "common_dtype",
@@ -37,6 +35,7 @@ __all__ = [
     "like",
     "need_bits",
     "need_bools",
+    "need_divisor",
     "need_equal_dims",
     "need_floats",
     "need_integers",
@@ -238,30 +237,13 @@ def need_equal_dims(what: str, **dims: Expr | None) -> None:
             raise IllValued(f"{what} differs: it is {a} in {one} and {b} in {other}")
 
 
-def axis_of(name: str, axis: int, ndim: int) -> int:
-    """An axis counted from the front; as it is where the rank is not known (-1).
-
-    Raises:
-        IllValued: there is none of this number.
-    """
-    if ndim == -1:
-        return axis
-    if not -ndim <= axis < ndim:
-        expected = f"-{ndim} to {ndim - 1}" if ndim else "none, as the rank is 0"
-        raise IllValued(f"{name}: expected an axis in {expected}, got {axis}")
-    return axis % ndim
-
-
-def axes_of(name: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, each only once.
-
-    Raises:
-        IllValued: one is out of range, or there twice.
-    """
-    found = tuple([axis_of(name, axis, ndim) for axis in axes])
-    if len(set(found)) < len(found):
-        raise IllValued(f"{name}: expected each axis once, got {list(axes)}")
-    return found
+def need_divisor(name: str, number: int, whole: Expr | None, what: str) -> None:
+    """Raise unless a number is at least 1 and may divide a dimension, which may be unknown; `what`
+    says what there are so many of."""
+    if number < 1:
+        raise IllValued(f"{name}: expected at least 1, got {number}")
+    if whole is not None and differ(simplify(whole % number), int_imm(0)):
+        raise IllValued(f"{name}: expected a divisor of the {whole} {what}, got {number}")
 
 
 # Broadcasting

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from ..ir.expr import Call, IntImm, TensorType, TupleType, Type, int_imm
-from .kinds import DType
-from .registry import Unsupported, operator
-from .rules import axis_of, like
+from .kinds import Axis, DType
+from .registry import Unsupported, attributes_of, operator
+from .rules import like
 
 __all__ = ["argsort", "sort", "topk"]
 
@@ -18,30 +18,28 @@ _NO_LOOPS: Final = Unsupported(
 
 
 @operator("sort", loops=_NO_LOOPS)
-def sort(x: TensorType, axis: int = -1, descending: bool = False) -> Type:
+def sort(x: TensorType, axis: Axis = -1, descending: bool = False) -> Type:
     """The elements along an axis in order; NaN counts as the greatest."""
-    axis_of("axis", axis, x.ndim)
     return x
 
 
 @operator(
     "argsort",
     loops=_NO_LOOPS,
-    takes=lambda call: [call.args[0], call.attrs["axis"], call.attrs["descending"]],
+    takes=lambda call: [call.args[0], attributes_of(call)["axis"], call.attrs["descending"]],
 )
 def argsort(
-    data: TensorType, axis: int = -1, descending: bool = False, dtype: DType = "int32"
+    data: TensorType, axis: Axis = -1, descending: bool = False, dtype: DType = "int32"
 ) -> Type:
     """The indices that sort the elements along an axis; equal elements keep their order."""
-    axis_of("axis", axis, data.ndim)
     return like(data, dtype=dtype)
 
 
 def _chosen(call: Call) -> list[object]:
-    attrs = call.attrs
+    attrs = attributes_of(call)
     values: Any = call.ty.fields[0] if type(call.ty) is TupleType else call.ty
     # The number as it is known from the type: k, or all there are.
-    count = values.dims[axis_of("axis", attrs["axis"], values.ndim)]
+    count = values.dims[attrs["axis"]]
     return [call.args[0], count, attrs["axis"], attrs["ret_type"], attrs["largest"]]
 
 
@@ -49,7 +47,7 @@ def _chosen(call: Call) -> list[object]:
 def topk(
     data: TensorType,
     k: int = 1,
-    axis: int = -1,
+    axis: Axis = -1,
     ret_type: Literal["both", "values", "indices"] = "both",
     largest: bool = True,
     dtype: DType = "int32",
@@ -59,13 +57,12 @@ def topk(
 
     All elements if k is 0 or less, or if it is known that there are at most k.
     """
-    place = axis_of("axis", axis, data.ndim)
     values = like(data, None, ndim=data.ndim)
     if data.dims is not None:
         dims = list(data.dims)
-        length = dims[place]
+        length = dims[axis]
         if k > 0 and not (isinstance(length, IntImm) and length.value <= k):
-            dims[place] = int_imm(k)
+            dims[axis] = int_imm(k)
         values = like(data, dims)
     indices = like(values, dtype=dtype)
     if ret_type == "both":

@@ -6,13 +6,11 @@ from typing import Any, Final
 
 from ..ir.expr import Call, TensorType, Type, int_imm
 from .elementwise import astype
-from .kinds import DType, Ints
-from .registry import Constructor, Unsupported, operator
+from .kinds import Axes, Axis, DType
+from .registry import Constructor, Unsupported, attributes_of, operator
 from .rules import (
     DtypeCheck,
     any_dtype,
-    axes_of,
-    axis_of,
     like,
     need_floats,
     need_numbers,
@@ -28,7 +26,7 @@ def _reduced(x: TensorType, axes: tuple[int, ...] | None, keepdims: bool) -> Ten
         return like(x, ())
     if x.ndim == -1:
         return like(x, None)
-    gone = range(x.ndim) if axes is None else axes_of("axis", axes, x.ndim)
+    gone = range(x.ndim) if axes is None else axes
     if x.dims is None and len(gone) < x.ndim:
         return like(x, None, ndim=x.ndim if keepdims else x.ndim - len(gone))
     one = int_imm(1)
@@ -40,10 +38,8 @@ def _reduced(x: TensorType, axes: tuple[int, ...] | None, keepdims: bool) -> Ten
 
 
 def _reduced_axes(call: Call) -> list[Any]:
-    x, axes = call.args[0], call.attrs["axis"]
-    if axes is None:
-        return [x]
-    return [x, axes_of("axis", axes, x.ty.ndim)]
+    x, axes = call.args[0], attributes_of(call)["axis"]
+    return [x] if axes is None else [x, axes]
 
 
 def reduction(name: str, check: DtypeCheck, doc: str) -> Constructor:
@@ -55,7 +51,7 @@ def reduction(name: str, check: DtypeCheck, doc: str) -> Constructor:
         doc: the beginning of the documentation.
     """
 
-    def rule(x: TensorType, axis: Ints | None = None, keepdims: bool = False) -> Type:
+    def rule(x: TensorType, axis: Axes | None = None, keepdims: bool = False) -> Type:
         check(x=x)
         return _reduced(x, axis, keepdims)
 
@@ -84,19 +80,18 @@ _NO_PAIRS: Final = Unsupported(
 
 
 def _found_axis(call: Call) -> list[Any]:
-    x, axis = call.args[0], call.attrs["axis"]
-    return [x, None if axis is None else axis_of("axis", axis, x.ty.ndim)]
+    return [call.args[0], attributes_of(call)["axis"]]
 
 
 @operator("argmax", loops=_NO_PAIRS, takes=_found_axis)
-def argmax(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
+def argmax(x: TensorType, axis: Axis | None = None, keepdims: bool = False) -> Type:
     """The index, int64, of the first of the greatest elements along an axis; if none is given, the
     index among all elements in order."""
     return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
 
 
 @operator("argmin", loops=_NO_PAIRS, takes=_found_axis)
-def argmin(x: TensorType, axis: int | None = None, keepdims: bool = False) -> Type:
+def argmin(x: TensorType, axis: Axis | None = None, keepdims: bool = False) -> Type:
     """The index, int64, of the first of the least elements; axes as of `argmax`."""
     return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
 
@@ -107,17 +102,15 @@ _NO_SCANS: Final = Unsupported(
 
 
 def _scanned(call: Call) -> list[Any]:
-    x, attrs = call.args[0], call.attrs
+    x, attrs = call.args[0], attributes_of(call)
     if attrs["dtype"] not in (None, x.ty.dtype):
         x = astype(x, attrs["dtype"])
-    axis = attrs["axis"]
-    return [x, None if axis is None else axis_of("axis", axis, x.ty.ndim), attrs["exclusive"]]
+    return [x, attrs["axis"], attrs["exclusive"]]
 
 
 def _scan(data: TensorType, axis: int | None, dtype: str | None) -> Type:
     dtype = data.dtype if dtype is None else dtype
     if axis is not None:
-        axis_of("axis", axis, data.ndim)
         return like(data, dtype=dtype)
     if data.dims is None:
         return like(data, None, dtype=dtype, ndim=1)
@@ -126,7 +119,7 @@ def _scan(data: TensorType, axis: int | None, dtype: str | None) -> Type:
 
 @operator("cumsum", loops=_NO_SCANS, takes=_scanned)
 def cumsum(
-    data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
+    data: TensorType, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> Type:
     """The running sum along an axis; if none is given, of all elements in order, as a vector.
 
@@ -140,7 +133,7 @@ def cumsum(
 
 @operator("cumprod", loops=_NO_SCANS, takes=_scanned)
 def cumprod(
-    data: TensorType, axis: int | None = None, dtype: DType | None = None, exclusive: bool = False
+    data: TensorType, axis: Axis | None = None, dtype: DType | None = None, exclusive: bool = False
 ) -> Type:
     """The running product, with the parameters of `cumsum`."""
     if dtype is None:

@@ -422,12 +422,12 @@ def _group_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Any:
-    at = channel_axis % data.ndim
-    size = simplify(prim.floordiv(data.shape[at], num_groups))
-    groups = topi.reshape(data, [*data.shape[:at], num_groups, size, *data.shape[at + 1 :]])
-    over = [at + 1, *[axis % data.ndim + (axis % data.ndim > at) for axis in axes]]
+    before, after = data.shape[:channel_axis], data.shape[channel_axis + 1 :]
+    size = simplify(prim.floordiv(data.shape[channel_axis], num_groups))
+    groups = topi.reshape(data, [*before, num_groups, size, *after])
+    over = [channel_axis + 1, *[axis + (axis > channel_axis) for axis in axes]]
     result = topi.reshape(_standardized(groups, over, epsilon), data.shape)
-    return _weighted(result, gamma if scale else None, beta if center else None, [at])
+    return _weighted(result, gamma if scale else None, beta if center else None, [channel_axis])
 
 
 def _weighted(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: Sequence[int]) -> Any:

@@ -40,7 +40,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     record = op.record
     formula, dtypes = record.loops
     if _has_formula(call, dtypes):
-        args, attrs = call.args, dict(call.attrs)
+        args, attrs = call.args, dict(record.attributes(call))
         if record.name == "split":
             if type(call.ty) is not TupleType:
                 return call.args[0]  # one part is the whole

@@ -268,7 +268,7 @@ nn.conv1d(f(n, 3, m), f(5, 3, 4), 2, 1, 2) | R.Tensor((n, 5, (m - 5) // 2 + 1), 
 """,
     """
 nn.conv1d(f(2, 4, 8), f(3, 2, 3), groups=2) | ValueError: relax.nn.conv1d: groups: expected a
-    divisor of weight's 3 channels, got 2
+    divisor of the 3 channels of the result, got 2
 """,
     """
 nn.conv1d(x(2, 4, 9), x(6, 2, 3), 2, 1, 1, 2)
@@ -404,7 +404,7 @@ nn.layer_norm(f(n, m), f(4), f(4), [-1]) | R.Tensor(dtype="float32", ndim=2)
 """,
     """
 nn.layer_norm(f(3, 4), f(4), f(5), -1) | ValueError: relax.nn.layer_norm: beta: expected the shape
-    (4,) that data has in axes [-1], got (5,)
+    (4,) that data has in axes [1], got (5,)
 nn.layer_norm(f(3, 4), f(4), f(4), [0, 1]) | ValueError: relax.nn.layer_norm: gamma: expected a
     tensor of rank 2
 """,

@@ -9,7 +9,7 @@ from ..elementwise import astype
 from ..kinds import DType, IllValued, Ints
 from ..lowering import is_allocatable, kernel_call
 from ..registry import Constructor, operator
-from ..rules import common_dtype, common_vdevice, differ, like, need_numbers
+from ..rules import common_dtype, common_vdevice, differ, like, need_divisor, need_numbers
 from ._windows import (
     check_layout,
     check_positive,
@@ -69,8 +69,7 @@ def _check_channels(channels: Expr, inputs: Expr, outputs: Expr, groups: int) ->
         raise IllValued(
             f"data has {channels} channels, weight takes {inputs} in each of {groups} groups"
         )
-    if isinstance(outputs, IntImm) and outputs.value % groups:
-        raise IllValued(f"groups: expected a divisor of weight's {outputs} channels, got {groups}")
+    need_divisor("groups", groups, outputs, "channels of the result")
 
 
 def _lowering(name: str, spatial: str) -> Any:

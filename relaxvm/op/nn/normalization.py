@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.arith import simplify
-from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type, int_imm
-from ..kinds import IllValued, Ints
+from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type
+from ..kinds import Axes, Axis, IllValued
 from ..lowering import is_allocatable, kernel_call
 from ..manipulate import reshape
-from ..registry import CONSTRUCTORS, operator
+from ..registry import CONSTRUCTORS, attributes_of, operator
 from ..rules import (
-    axes_of,
-    axis_of,
     common_dtype,
     common_vdevice,
     differ,
     like,
+    need_divisor,
     need_floats,
     need_rank,
     same_dim,
@@ -31,14 +29,13 @@ def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) 
     need_floats(data=data, **weights)
     common_dtype(data=data, **weights)
     vdevice = common_vdevice(data=data, **weights)
-    places = axes_of("axes", axes, data.ndim)
     need_rank(len(axes), **weights)
     is_known = True
     for name, ty in weights.items():
         if data.dims is None or ty.dims is None:
             is_known = False
             continue
-        shape = [data.dims[i] for i in places]
+        shape = [data.dims[i] for i in axes]
         if any(map(differ, shape, ty.dims)):
             raise IllValued(
                 f"{name}: expected the shape {shape_text(shape)} that data has in axes "
@@ -50,18 +47,12 @@ def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) 
     return like(data, None, ndim=data.ndim, vdevice=vdevice)
 
 
-def _axes_from_front(call: Call) -> list[Any]:
-    attrs = dict(call.attrs)
-    attrs["axes"] = axes_of("axes", attrs["axes"], call.args[0].ty.ndim)
-    return [*call.args, *attrs.values()]
-
-
-@operator("nn.layer_norm", loops="nn.layer_norm", takes=_axes_from_front)
+@operator("nn.layer_norm", loops="nn.layer_norm")
 def layer_norm(
     data: TensorType,
     gamma: TensorType,
     beta: TensorType,
-    axes: Ints,
+    axes: Axes,
     epsilon: float = 1e-05,
     center: bool = True,
     scale: bool = True,
@@ -72,23 +63,23 @@ def layer_norm(
     return _normalized(data, axes, gamma=gamma, beta=beta)
 
 
-@operator("nn.rms_norm", loops="nn.rms_norm", takes=_axes_from_front)
+@operator("nn.rms_norm", loops="nn.rms_norm")
 def rms_norm(
-    data: TensorType, weight: TensorType, axes: Ints = (-1,), epsilon: float = 1e-05
+    data: TensorType, weight: TensorType, axes: Axes = (-1,), epsilon: float = 1e-05
 ) -> Type:
     """``data / sqrt(mean(data**2) + epsilon) * weight`` with the mean over axes; weight has the
     shape of these."""
     return _normalized(data, axes, weight=weight)
 
 
-@operator("nn.group_norm", takes=_axes_from_front, loops="nn.group_norm")
+@operator("nn.group_norm", loops="nn.group_norm")
 def group_norm(
     data: TensorType,
     gamma: TensorType,
     beta: TensorType,
     num_groups: int,
-    channel_axis: int,
-    axes: Ints,
+    channel_axis: Axis,
+    axes: Axes,
     epsilon: float = 1e-05,
     center: bool = True,
     scale: bool = True,
@@ -97,27 +88,23 @@ def group_norm(
     and the channels of a group; the channels, along `channel_axis`, form `num_groups` groups of
     equal size.  gamma and beta have an element for each channel.  Without `scale`, gamma is
     ignored; without `center`, beta is."""
-    channels = axis_of("channel_axis", channel_axis, data.ndim)
-    if channels in axes_of("axes", axes, data.ndim):
-        raise IllValued(f"axes: expected axes other than channel_axis {channels}, got {list(axes)}")
-    if num_groups < 1:
-        raise IllValued(f"num_groups: expected at least 1, got {num_groups}")
     _normalized(data, (channel_axis,), gamma=gamma, beta=beta)
-    if data.dims is not None and differ(simplify(data.dims[channels] % num_groups), int_imm(0)):
+    if channel_axis in axes:
         raise IllValued(
-            f"num_groups: expected a divisor of the {data.dims[channels]} channels, got "
-            f"{num_groups}"
+            f"axes: expected axes other than channel_axis {channel_axis}, got {list(axes)}"
         )
+    channels = None if data.dims is None else data.dims[channel_axis]
+    need_divisor("num_groups", num_groups, channels, "channels")
     return data
 
 
 def _lower_batch_norm(builder: Any, call: Call) -> Expr:
     """The kernel takes means and variances; in training they are computed from the batch."""
     data, gamma, beta, mean, variance = call.args
-    attrs, normal_ty = call.attrs, call.ty.fields[0]
+    attrs, normal_ty = attributes_of(call), call.ty.fields[0]
     if not is_allocatable(normal_ty):
         return call
-    axis = axis_of("axis", attrs["axis"], data.ty.ndim)
+    axis = attrs["axis"]
     settings = (axis, attrs["epsilon"], attrs["center"], attrs["scale"])
 
     def normalized(mean: Expr, variance: Expr) -> Expr:
@@ -143,10 +130,7 @@ def _lower_batch_norm(builder: Any, call: Call) -> Expr:
 
 
 @operator(
-    "nn.batch_norm",
-    kernel="nn.batch_norm",
-    lower=_lower_batch_norm,
-    loops="nn.batch_norm",
+    "nn.batch_norm", kernel="nn.batch_norm", lower=_lower_batch_norm, loops="nn.batch_norm"
 )
 def batch_norm(
     data: TensorType,
@@ -154,7 +138,7 @@ def batch_norm(
     beta: TensorType,
     moving_mean: TensorType,
     moving_var: TensorType,
-    axis: int,
+    axis: Axis,
     epsilon: float = 1e-05,
     center: bool = True,
     scale: bool = True,
