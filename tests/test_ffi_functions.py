@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from relaxvm.errors import ArityError, LimitError
 tvm = pytest.importorskip("tvm")
 tvm_ffi = pytest.importorskip("tvm_ffi")
 
+from relaxvm.contrib.tvm import functions  # noqa: E402
 from relaxvm.contrib.tvm.functions import ffi_function, object_of, values_of  # noqa: E402
+from relaxvm.core import ffi  # noqa: E402
 
 from . import children  # noqa: E402
 from .tvm_names import address  # noqa: E402
@@ -498,3 +501,61 @@ def test_objects_that_outlive_the_interpreter() -> None:
         [sys.executable, "-P", "-c", AT_EXIT], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def nested_lists() -> list[Any]:
+    """Values whose conversion meets a tuple again, at every depth that is treated differently."""
+    x = np.arange(3, dtype=np.float32)
+    flat = (x, 1, "a")
+    long = tuple(range(40))
+    return [
+        (), (flat, flat), ((flat, flat), flat), (((flat,),),), (long, long), ((long, flat), long),
+        (Shape(()), Shape((2, 3)), (Shape((1 << 40, 0)),)), tuple((i, (i,)) for i in range(40)),
+    ]  # fmt: skip
+
+
+def plainly(value: Any) -> Any:
+    """A value of the FFI or of a VM in a form that can be compared."""
+    if isinstance(value, (np.ndarray, tvm_ffi.Tensor)):
+        return np.asarray(value if isinstance(value, np.ndarray) else value.numpy()).tolist()
+    if isinstance(value, (tuple, list, tvm_ffi.Array, tvm_ffi.Shape)):
+        return [plainly(item) for item in value]
+    return value
+
+
+@pytest.fixture(params=[True, False], ids=["made here", "made by the FFI"])
+def making(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let arrays and shapes be made in both ways: the second is for unknown versions of the FFI."""
+    if not request.param:
+        monkeypatch.setattr(ffi, "version", lambda: (0, 2, 0))
+    functions._attach.cache_clear()
+    assert functions._attach() is request.param
+    yield
+    monkeypatch.undo()
+    functions._attach.cache_clear()
+
+
+@pytest.mark.usefixtures("making")
+@pytest.mark.parametrize("value", nested_lists(), ids=lambda value: str(plainly(value))[:40])
+def test_nested_tuples_both_ways(value: Any) -> None:
+    seen: list[Any] = []
+    made = object_of(value)
+    assert plainly(made) == plainly(value)
+    result = ffi_function(lambda x: seen.append(x) or x)(made)
+    assert plainly(seen) == [plainly(value)]
+    assert plainly(result) == plainly(value)
+    if value:
+        assert [type(item) for item in seen[0]] == [type(item) for item in value]
+
+
+@pytest.mark.usefixtures("making")
+def test_items_of_a_result_outlive_it() -> None:
+    made = object_of((tensor(2), (Shape((4, 5)), "text that is not short"), 7))
+    items = list(made)
+    joined = made + made
+    inner = joined[1]
+    del made, joined
+    gc.collect()
+    assert plainly(inner) == [[4, 5], "text that is not short"]
+    assert items[0].shape == (2,)
+    assert tvm_ffi.Array([inner, *items])[3] == 7

@@ -25,7 +25,7 @@ cimport numpy as cnp
 from ._native cimport (
     RVM_ARRAY, RVM_BOOL, RVM_BYTES, RVM_FUNCTION, RVM_INT, RVM_LIST, RVM_NONE, RVM_OBJECT,
     RVM_POINTER, RVM_REAL, RVM_SHAPE, RVM_TENSOR, RVM_TENSOR_OBJECT, RVM_TEXT,
-    RvmAny, RvmArray, RvmBytes, RvmFunction, RvmObject, RvmTensorObject,
+    RvmAny, RvmArray, RvmBytes, RvmFunction, RvmObject, RvmShape, RvmTensorObject,
     array_over, enter_recursion, error_elsewhere, export_array, fresh_array, is_unmarked, is_whole,
     keep_under, leave_recursion, object_under, point_at, release, retain, value_of,
 )
@@ -52,6 +52,10 @@ cdef extern from "_ffi_functions_impl.h":
         _Raise set_raised
 
     rvm_ffi_api rvm_ffi
+    RvmArray* rvm_new_array_object(int64_t capacity) noexcept
+    RvmShape* rvm_new_shape_object(int64_t ndim, int64_t** dims) noexcept
+    bint rvm_is_plain_array(const RvmArray*, int64_t size) noexcept
+    bint rvm_is_plain_shape(const RvmShape*, size_t ndim) noexcept
     int (*rvm_run_callee)(void*, const RvmAny*, int32_t, RvmAny*) except -1
     void (*rvm_forget)(PyObject*) noexcept
     void (*rvm_report)(PyObject*) noexcept
@@ -64,7 +68,9 @@ cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject*) noexcept
     bint PyFloat_CheckExact(PyObject*) noexcept
     bint PyTuple_CheckExact(PyObject*) noexcept
+    tuple PyTuple_New(Py_ssize_t)
     PyObject* PyTuple_GET_ITEM(object, Py_ssize_t) noexcept
+    void PyTuple_SET_ITEM(PyObject*, Py_ssize_t, PyObject*) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     int64_t PyLong_AsLongLong(PyObject*) except? -1
     double PyFloat_AS_DOUBLE(PyObject*) noexcept
@@ -111,9 +117,10 @@ cdef tuple _functions = ()
 cdef object _kept = None
 cdef void* _new_array_handle = NULL
 cdef void* _new_shape_handle = NULL
+cdef bint _plain = False
 
 
-def attach(library, functions, new_array, new_shape):
+def attach(library, functions, new_array, new_shape, known):
     """Set what is called of TVM's FFI.
 
     Args:
@@ -121,8 +128,13 @@ def attach(library, functions, new_array, new_shape):
         functions: classes of functions of the VM.
         new_array, new_shape: functions of the FFI that create an array and a shape of their
             arguments.
+        known: whether arrays and shapes of this version of the FFI may be made here, if they look
+            as expected.
+
+    Returns:
+        Whether they are made here; otherwise `new_array` and `new_shape` are called.
     """
-    global _functions, _kept, _new_array_handle, _new_shape_handle
+    global _functions, _kept, _new_array_handle, _new_shape_handle, _plain
     rvm_ffi.function_create = <_Create><void*><uintptr_t>library("TVMFFIFunctionCreate")
     rvm_ffi.function_call = <_Call><void*><uintptr_t>library("TVMFFIFunctionCall")
     rvm_ffi.tensor_from_dlpack = <_Tensor><void*><uintptr_t>library("TVMFFITensorFromDLPack")
@@ -133,6 +145,27 @@ def attach(library, functions, new_array, new_shape):
     _kept = new_array, new_shape  # so that the handles stay valid
     _new_array_handle = <void*><uintptr_t>new_array.__chandle__()
     _new_shape_handle = <void*><uintptr_t>new_shape.__chandle__()
+    _plain = known and _are_plain()
+    return _plain
+
+
+cdef bint _are_plain() except *:
+    """Whether the FFI's arrays and shapes have the layout that this module knows."""
+    cdef RvmAny values[3]
+    cdef RvmAny array, shape
+    for i in range(3):
+        values[i].type, values[i].short_size, values[i].as_int = RVM_INT, 0, i
+    _call(_new_array_handle, values, 3, &array)
+    _call(_new_shape_handle, values, 3, &shape)
+    plain = (
+        rvm_is_plain_array(<RvmArray*>array.as_object, 3)
+        and rvm_is_plain_shape(<RvmShape*>shape.as_object, 3)
+        and [(<RvmArray*>array.as_object).items[i].as_int for i in range(3)] == [0, 1, 2]
+        and [(<RvmShape*>shape.as_object).dims[i] for i in range(3)] == [0, 1, 2]
+    )
+    release(array.as_object)
+    release(shape.as_object)
+    return plain
 
 
 def new_function(function):
@@ -234,11 +267,7 @@ cdef void _take_back(_Callee callee, Py_ssize_t i, PyObject* array, RvmObject* t
 
 
 cdef object _value(const RvmAny* given, dict known):
-    """A value of the FFI as a value of the VM.  `known` has tuples of arrays that were met, None for
-    those that are not complete."""
-    cdef const RvmArray* array
-    cdef RvmBytes* run
-    cdef Py_ssize_t i
+    """A value of the FFI as a value of the VM.  `known` is as in `_tuple`."""
     cdef uintptr_t handle
     kind = given.type
     if kind == RVM_TENSOR:  # lent by the caller
@@ -249,26 +278,63 @@ cdef object _value(const RvmAny* given, dict known):
         return <bytes>given.as_bytes.data[:given.as_bytes.size]
     if kind == RVM_SHAPE or kind == RVM_TENSOR_OBJECT or kind < RVM_OBJECT and kind != RVM_POINTER:
         return value_of(given, "relaxvm")
+    if kind == RVM_ARRAY or kind == RVM_LIST:
+        return _tuple(<const RvmArray*>given.as_object, known)
     handle = <uintptr_t>given.as_object
     if kind == RVM_FUNCTION and handle in _callees:
         return _callees[handle]
-    if kind != RVM_ARRAY and kind != RVM_LIST:
-        return ffi.from_ffi(ffi.as_function(ffi.object_at(handle, kind)))
-    if known is None:
-        known = {}
-    elif handle in known:
-        items = known[handle]
-        if items is None:
-            raise ValueError("relaxvm: a list contains itself")
-        return items
-    known[handle] = None
-    array = <const RvmArray*>given.as_object
+    return ffi.from_ffi(ffi.as_function(ffi.object_at(handle, kind)))
+
+
+cdef bint _is_sequence(const RvmAny* given) noexcept:
+    return given.type == RVM_ARRAY or given.type == RVM_LIST
+
+
+cdef bint _is_short(const RvmArray* array) noexcept:
+    """Whether an array has few items and none of them is a sequence.  To convert it twice costs less
+    than to find out that it is met again."""
+    cdef Py_ssize_t i
+    for i in range(array.size):
+        if i == RVM_KEPT_ARGS or _is_sequence(&array.items[i]):
+            return False
+    return True
+
+
+cdef bint _has_long(const RvmArray* array) noexcept:
+    """Whether an array has sequences in it that are not short."""
+    cdef Py_ssize_t i
+    for i in range(array.size):
+        if _is_sequence(&array.items[i]) and not _is_short(<RvmArray*>array.items[i].as_object):
+            return True
+    return False
+
+
+cdef tuple _tuple(const RvmArray* array, dict known):
+    """An array of the FFI as a tuple.  `known` has the tuples of arrays that were met and are not
+    short, None for those that are not complete; it is None at first."""
+    cdef Py_ssize_t i, size = array.size
+    cdef bint is_kept = _has_long(array) if known is None else not _is_short(array)
+    cdef tuple items
+    if is_kept:
+        if known is None:
+            known = {}
+        elif <uintptr_t>array in known:
+            items = known[<uintptr_t>array]
+            if items is None:
+                raise ValueError("relaxvm: a list contains itself")
+            return items
+        known[<uintptr_t>array] = None
     enter_recursion(b" in an argument of relaxvm")
     try:
-        items = tuple([_value(&array.items[i], known) for i in range(array.size)])
+        items = PyTuple_New(size)
+        for i in range(size):
+            if i >= array.size:
+                raise ValueError("relaxvm: a list changed while it was converted")
+            PyTuple_SET_ITEM(<PyObject*>items, i, Py_NewRef(_value(&array.items[i], known)))
     finally:
         leave_recursion()
-    known[handle] = items
+    if is_kept:
+        known[<uintptr_t>array] = items
     return items
 
 
@@ -342,13 +408,33 @@ cdef int _give_array(object array, RvmAny* result) except -1:
 
 cdef int _give_shape(object shape, RvmAny* result) except -1:
     cdef Py_ssize_t i, ndim = len(shape)
-    cdef RvmAny* dims = _new_values(ndim)
+    cdef int64_t* dims
+    cdef RvmShape* made = rvm_new_shape_object(ndim, &dims)
+    if made is NULL:
+        raise MemoryError
     try:
         for i in range(ndim):
-            _give_value(PyTuple_GET_ITEM(shape, i), &dims[i])
-        _call(_new_shape_handle, dims, ndim, result)
-    finally:
-        PyMem_Free(dims)
+            dims[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i))
+        if not _plain:
+            return _call_shape(made, result)
+    except BaseException:
+        release(&made.object)
+        raise
+    return _hand_over(&made.object, RVM_SHAPE, result)
+
+
+cdef int _call_shape(const RvmShape* shape, RvmAny* result) except -1:
+    """Let the FFI make a shape, from one of this module, which is freed."""
+    cdef _Owned owned = _Owned()
+    cdef RvmArray* dims = _new_array(<Py_ssize_t>shape.ndim)
+    _hand_over(&dims.object, RVM_ARRAY, &owned.given)
+    for size in shape.dims[:shape.ndim]:
+        dims.items[dims.size].type = RVM_INT
+        dims.items[dims.size].short_size = 0
+        dims.items[dims.size].as_int = size
+        dims.size += 1
+    _call(_new_shape_handle, dims.items, dims.size, result)
+    release(<RvmObject*>shape)
     return 0
 
 
@@ -401,45 +487,56 @@ cdef class _Owned:
 cdef int _give_tuple(PyObject* value, RvmAny* result, const rvm_given* given, dict known) except -1:
     """Write a tuple as an array of the FFI.  A tuple that stands in others many times is converted
     once."""
-    cdef Py_ssize_t i, made = 0, size = PyTuple_GET_SIZE(value)
+    cdef Py_ssize_t i, size = PyTuple_GET_SIZE(value)
     cdef PyObject* item
     cdef _Owned owned
-    cdef RvmAny few[RVM_KEPT_ARGS]
-    cdef RvmAny* items = few
-    if size > RVM_KEPT_ARGS:
-        items = _new_values(size)
-    enter_recursion(b" in a result of relaxvm")
+    cdef RvmArray* made = _new_array(size)
     try:
-        while made < size:
-            item = PyTuple_GET_ITEM(<object>value, made)
-            if not PyTuple_CheckExact(item):
-                _give(item, &items[made], given)
-            else:
-                if known is None:
-                    known = {}
-                owned = known.get(<uintptr_t>item)
-                if owned is None:
-                    owned = _Owned()
-                    _give_tuple(item, &owned.given, given, known)
-                    known[<uintptr_t>item] = owned
-                _give_object(owned.given.as_object, owned.given.type, &items[made])
-            made += 1
-        _call(_new_array_handle, items, size, result)
-    finally:
-        leave_recursion()
-        for i in range(made):
-            if items[i].type >= RVM_OBJECT:
-                release(items[i].as_object)
-        if size > RVM_KEPT_ARGS:
-            PyMem_Free(items)
+        enter_recursion(b" in a result of relaxvm")
+        try:
+            for i in range(size):
+                item = PyTuple_GET_ITEM(<object>value, i)
+                if not PyTuple_CheckExact(item):
+                    _give(item, &made.items[i], given)
+                elif _is_short_tuple(item):
+                    _give_tuple(item, &made.items[i], given, known)
+                else:
+                    if known is None:
+                        known = {}
+                    owned = known.get(<uintptr_t>item)
+                    if owned is None:
+                        owned = _Owned.__new__(_Owned)
+                        _give_tuple(item, &owned.given, given, known)
+                        known[<uintptr_t>item] = owned
+                    _give_object(owned.given.as_object, owned.given.type, &made.items[i])
+                made.size += 1
+        finally:
+            leave_recursion()
+        if not _plain:
+            _call(_new_array_handle, made.items, size, result)
+    except BaseException:
+        release(&made.object)
+        raise
+    if _plain:
+        return _hand_over(&made.object, RVM_ARRAY, result)
+    release(&made.object)
     return 0
 
 
-cdef RvmAny* _new_values(Py_ssize_t count) except NULL:
-    cdef RvmAny* values = <RvmAny*>PyMem_Malloc(<size_t>count * sizeof(RvmAny) + 1)
-    if values is NULL:
+cdef bint _is_short_tuple(PyObject* value) noexcept:
+    """`_is_short`, of a tuple."""
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(value)):
+        if i == RVM_KEPT_ARGS or PyTuple_CheckExact(PyTuple_GET_ITEM(<object>value, i)):
+            return False
+    return True
+
+
+cdef RvmArray* _new_array(Py_ssize_t size) except NULL:
+    cdef RvmArray* made = rvm_new_array_object(size)
+    if made is NULL:
         raise MemoryError
-    return values
+    return made
 
 
 cdef int _call(void* function, const RvmAny* args, Py_ssize_t count, RvmAny* result) except -1:

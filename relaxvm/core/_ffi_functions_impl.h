@@ -8,7 +8,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 
+#include "_ffi_objects.h"
 #include "_native.h"
 
 /* Arguments whose arrays are kept from call to call. */
@@ -25,6 +27,73 @@ typedef struct {
 } rvm_ffi_api;
 
 static rvm_ffi_api rvm_ffi;
+
+/* ---- objects that are made here --------------------------------------------------------------- */
+
+/* The counts of an object that has one reference; all strong ones count as one weak one. */
+#define RVM_ONE_REFERENCE ((UINT64_C(1) << 32) | 1)
+
+/* An object is freed by the function in its header, so it may have any memory: this here. */
+static void *rvm_new_object(int type, size_t size, void (*destroy)(void *, int)) {
+    RvmObject *object = (RvmObject *)malloc(size);
+    if (object == NULL) return NULL;
+    object->counts = RVM_ONE_REFERENCE;
+    object->type = type;
+    object->padding = 0;
+    object->destroy = destroy;
+    return object;
+}
+
+static void rvm_end_array(void *self, int what) {
+    RvmArray *array = (RvmArray *)self;
+    if (what & 1)
+        for (int64_t i = 0; i < array->size; i++)
+            if (array->items[i].type >= RVM_OBJECT) rvm_release_object(array->items[i].as_object);
+    if (what & 2) free(array);
+}
+
+/* An array without items, and with room for some: NULL if there is no memory. */
+static RvmArray *rvm_new_array_object(int64_t capacity) {
+    RvmArray *array = (RvmArray *)rvm_new_object(
+        RVM_ARRAY, sizeof(RvmArray) + (size_t)capacity * sizeof(RvmAny), rvm_end_array);
+    if (array == NULL) return NULL;
+    array->items = (RvmAny *)(array + 1);
+    array->size = 0;
+    array->capacity = capacity;
+    array->end_items = NULL;
+    return array;
+}
+
+static void rvm_end_shape(void *self, int what) {
+    if (what & 2) free(self);
+}
+
+/* A shape whose dimensions are to be set: NULL if there is no memory. */
+static RvmShape *rvm_new_shape_object(int64_t ndim, int64_t **dims) {
+    RvmShape *shape = (RvmShape *)rvm_new_object(
+        RVM_SHAPE, sizeof(RvmShape) + (size_t)ndim * sizeof(int64_t), rvm_end_shape);
+    if (shape == NULL) return NULL;
+    *dims = (int64_t *)(shape + 1);
+    shape->dims = *dims;
+    shape->ndim = (size_t)ndim;
+    return shape;
+}
+
+/* Whether an array of the FFI's own has the layout above. */
+static int rvm_is_plain_array(const RvmArray *array, int64_t size) {
+    return array->object.counts == RVM_ONE_REFERENCE && array->object.type == RVM_ARRAY &&
+           array->object.destroy != NULL && array->items == (const RvmAny *)(array + 1) &&
+           array->size == size && array->capacity >= size && array->end_items == NULL;
+}
+
+/* Whether a shape of the FFI's own has the layout above. */
+static int rvm_is_plain_shape(const RvmShape *shape, size_t ndim) {
+    return shape->object.counts == RVM_ONE_REFERENCE && shape->object.type == RVM_SHAPE &&
+           shape->object.destroy != NULL && shape->dims == (const int64_t *)(shape + 1) &&
+           shape->ndim == ndim;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------ */
 
 /* Runs a function on arguments of the FFI: -1 with an exception. */
 static int (*rvm_run_callee)(void *self, const RvmAny *args, int32_t count, RvmAny *result);

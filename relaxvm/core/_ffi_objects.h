@@ -13,8 +13,10 @@ enum { RVM_FUNCTION = 68, RVM_ARRAY = 71, RVM_PYTHON_OBJECT = 74, RVM_LIST = 75 
 
 typedef struct {
     RvmObject object;
-    const RvmAny *items;
+    RvmAny *items;
     int64_t size;
+    int64_t capacity;
+    void (*end_items)(void *);  /* NULL if they stand in the object's own memory */
 } RvmArray;
 
 typedef struct {

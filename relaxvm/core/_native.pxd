@@ -69,7 +69,8 @@ cdef extern from "_ffi_objects.h":
         RVM_FUNCTION, RVM_ARRAY, RVM_PYTHON_OBJECT, RVM_LIST
 
     ctypedef struct RvmArray:
-        const RvmAny* items
+        RvmObject object
+        RvmAny* items
         int64_t size
     ctypedef struct RvmPythonObject:
         PyObject* held

@@ -54,7 +54,10 @@ cdef extern from "_native_impl.h":
     bint rvm_is_exposed(const rvm_kernel*, const PyObject*, PyObject* const*,
                         const int64_t*, Py_ssize_t, Py_ssize_t) noexcept
     const int64_t* rvm_in_a_row
-    object rvm_new_array(object, int, cnp.npy_intp*, cnp.npy_intp*, void*)
+    object rvm_new_array(PyObject*, const RvmTensor*)
+    object rvm_new_shape(object, const RvmShape*)
+    PyObject* rvm_known_dtype(RvmDtype) noexcept
+    void rvm_meet_dtype(RvmDtype, PyObject*) noexcept
     void rvm_learn_dtype(int, RvmDtype) noexcept
     int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
                 RvmAny*, rvm_slot*, uint64_t*) noexcept
@@ -549,8 +552,6 @@ cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None, 
     """A value that a kernel returned, or that a program in C passes.  An array over a tensor keeps
     the tensor and `owner`."""
     cdef const RvmBytesObject* text
-    cdef const RvmShape* shape
-    cdef Py_ssize_t i
     kind = ret.type
     if kind == RVM_NONE:
         return None
@@ -577,18 +578,18 @@ cdef object value_of(const RvmAny* ret, str subject, NativeFunction owner=None, 
         if kind == RVM_PYTHON_OBJECT:
             return <object>(<const RvmPythonObject*>ret.as_object).held
         text = <const RvmBytesObject*>ret.as_object
-        shape = <const RvmShape*>ret.as_object
         if kind == RVM_TEXT_OBJECT:
             return text.bytes.data[:text.bytes.size].decode()
         if kind == RVM_BYTES_OBJECT:
             return <bytes>text.bytes.data[:text.bytes.size]
         if kind == RVM_SHAPE:
-            return Shape([shape.dims[i] for i in range(<Py_ssize_t>shape.ndim)])
+            return rvm_new_shape(Shape, <const RvmShape*>ret.as_object)
     raise TypeError(f"{subject}: the kernel returned a value of kind {kind}; expected None, an int, "
                     f"bool, float, str, bytes, dtype, device, shape, tensor or array")
 
 
 @cython.final
+@cython.freelist(16)
 @cython.no_gc_clear  # the owner goes after the object
 cdef class _Held:
     """A counted object that is kept alive, and what has the code that frees it."""
@@ -605,7 +606,7 @@ cdef object array_over(RvmObject* object, str subject, NativeFunction owner=None
     """An array over the memory of a tensor object, which it keeps alive, as it does its owner."""
     cdef _Held held
     cdef cnp.ndarray array = fresh_array(&(<RvmTensorObject*>object).tensor, subject)
-    held = _Held()
+    held = _Held.__new__(_Held)
     retain(object)
     held.object = object
     held.owner = owner
@@ -615,30 +616,21 @@ cdef object array_over(RvmObject* object, str subject, NativeFunction owner=None
 
 cdef object fresh_array(const RvmTensor* tensor, str subject):
     """An array over the memory of a tensor, which nothing keeps alive."""
-    cdef cnp.npy_intp dims[64]
-    cdef cnp.npy_intp strides[64]
-    cdef cnp.npy_intp* steps = NULL
-    cdef int i
+    cdef PyObject* dtype
     if tensor.device.type != RVM_CPU:
         raise TypeError(f"{subject}: expected a tensor in host memory, got one on "
                         f"{Device(tensor.device.type, tensor.device.index)}")
-    dtype = _dtypes.get((tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes))
-    if dtype is None:
+    dtype = rvm_known_dtype(tensor.dtype)
+    if dtype is NULL:
         dtype = _learn_dtype(subject, tensor.dtype)
     if tensor.ndim > 64:
         raise TypeError(f"{subject}: a tensor of {tensor.ndim} dimensions; arrays have at most 64")
-    for i in range(tensor.ndim):
-        dims[i] = tensor.shape[i]
-        if tensor.strides is not NULL:
-            strides[i] = tensor.strides[i] * <cnp.npy_intp>dtype.itemsize
-    if tensor.strides is not NULL:
-        steps = strides
-    return rvm_new_array(dtype, tensor.ndim, dims, steps, <char*>tensor.data + tensor.byte_offset)
+    return rvm_new_array(dtype, tensor)
 
 
 cdef void keep_under(object array, RvmObject* object) except *:
     """Let an array of `fresh_array` keep the tensor object that it is over."""
-    cdef _Held held = _Held()
+    cdef _Held held = _Held.__new__(_Held)
     retain(object)
     held.object = object
     cnp.set_array_base(array, held)
@@ -677,13 +669,16 @@ cdef dict _dtypes = {}
 """Data types of numpy by those of DLPack, as far as they were met."""
 
 
-cdef object _learn_dtype(str subject, RvmDtype wanted):
+cdef PyObject* _learn_dtype(str subject, RvmDtype wanted) except NULL:
+    """The data type of numpy, which is borrowed."""
     key = wanted.code, wanted.bits, wanted.lanes
-    try:
-        dtype = _dtypes[key] = dtype_from_dl(*key)
-    except FormatError as error:
-        raise TypeError(f"{subject}: {error}") from None
-    return dtype
+    if key not in _dtypes:
+        try:
+            _dtypes[key] = dtype_from_dl(*key)
+        except FormatError as error:
+            raise TypeError(f"{subject}: {error}") from None
+    rvm_meet_dtype(wanted, <PyObject*>_dtypes[key])
+    return <PyObject*>_dtypes[key]
 
 
 def array_of(handle):

@@ -397,13 +397,69 @@ static inline PyObject *rvm_own(PyObject *made) { return made; }
 
 /* ---- results ---------------------------------------------------------------------------------- */
 
-/* An array over memory that somebody else owns; `strides` in bytes, or NULL if it is contiguous. */
-static PyObject *rvm_new_array(PyObject *dtype, int ndim, npy_intp *dims, npy_intp *strides,
-                               void *data) {
+/* An array over the memory of a tensor, which has at most 64 dimensions. */
+static PyObject *rvm_new_array(PyObject *dtype, const RvmTensor *tensor) {
     static char nothing;
+    PyArray_Descr *descr = (PyArray_Descr *)dtype;
+    npy_intp size = PyDataType_ELSIZE(descr), step = 1;
+    npy_intp strides[64], *given = NULL;
+    int ndim = tensor->ndim;
+    if (tensor->strides != NULL)
+        for (int i = ndim - 1; i >= 0; i--) {
+            strides[i] = tensor->strides[i] * size;
+            /* numpy is faster without strides; those of a dimension of 1 do not matter. */
+            if ((tensor->strides[i] != step && tensor->shape[i] != 1) || tensor->shape[i] == 0)
+                given = strides;
+            step *= tensor->shape[i];
+        }
     Py_INCREF(dtype); /* taken over */
-    return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)dtype, ndim, dims, strides,
-                                data != NULL ? data : &nothing, NPY_ARRAY_WRITEABLE, NULL);
+    return PyArray_NewFromDescr(
+        &PyArray_Type, descr, ndim, (npy_intp *)tensor->shape, given,
+        tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : &nothing,
+        NPY_ARRAY_WRITEABLE, NULL);
+}
+
+/* Data types of numpy for those of tensors, as they were met: the last one for each slot. */
+#define RVM_DTYPE_SLOTS 128
+typedef struct {
+    uint32_t key;
+    PyObject *dtype; /* borrowed */
+} rvm_met_dtype;
+static rvm_met_dtype rvm_met_dtypes[RVM_DTYPE_SLOTS];
+
+static inline rvm_met_dtype *rvm_dtype_slot(RvmDtype dtype, uint32_t *key) {
+    memcpy(key, &dtype, sizeof *key);
+    return &rvm_met_dtypes[(*key * UINT32_C(0x9E3779B1)) >> 25];
+}
+
+/* NULL if it was not met lately. */
+static inline PyObject *rvm_known_dtype(RvmDtype dtype) {
+    uint32_t key;
+    rvm_met_dtype *slot = rvm_dtype_slot(dtype, &key);
+    return slot->key == key ? slot->dtype : NULL;
+}
+
+/* The caller keeps the data type of numpy. */
+static inline void rvm_meet_dtype(RvmDtype dtype, PyObject *found) {
+    uint32_t key;
+    rvm_met_dtype *slot = rvm_dtype_slot(dtype, &key);
+    slot->key = key;
+    slot->dtype = found;
+}
+
+/* A `relaxvm.Shape`, of the class that is passed. */
+static PyObject *rvm_new_shape(PyObject *type, const RvmShape *given) {
+    Py_ssize_t ndim = (Py_ssize_t)given->ndim;
+    PyObject *shape = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, ndim);
+    for (Py_ssize_t i = 0; shape != NULL && i < ndim; i++) {
+        PyObject *dim = PyLong_FromLongLong(given->dims[i]);
+        if (dim == NULL) {
+            Py_CLEAR(shape);
+            break;
+        }
+        PyTuple_SET_ITEM(shape, i, dim);
+    }
+    return shape;
 }
 
 /* The object that owns an array's memory; NULL if that is the array, or nothing. */

@@ -16,6 +16,7 @@ None, numbers, text    themselves
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -44,6 +45,7 @@ __all__ = [
     "listen",
     "object_at",
     "to_ffi",
+    "version",
 ]
 
 ALIGNMENT: Final = 64
@@ -100,6 +102,11 @@ def library() -> ctypes.CDLL:
         "apache-tvm-ffi", "tvm_ffi", "RTLD_GLOBAL"
     )
     return library
+
+
+def version() -> tuple[int, ...]:
+    """The version of the package; what the FFI for C returns is sometimes a later version."""
+    return tuple(map(int, re.findall(r"\d+", _package().__version__)[:3]))
 
 
 def listen() -> None:

@@ -15,6 +15,11 @@ __all__ = ["ffi_function", "object_of", "values_of"]
 _FUNCTION: Final = 68
 """The number of the type of functions in TVM's FFI."""
 
+_OLDEST: Final = (0, 1, 12)
+_NEWEST: Final = (0, 1, 15)
+"""Versions of TVM's FFI whose arrays and shapes may be made without calling it.  Later versions are
+going to place a header before objects."""
+
 
 def ffi_function(function: Callable[..., Any]) -> Any:
     """Create a ``tvm_ffi.Function`` that calls a function of a VM.
@@ -46,7 +51,8 @@ def object_of(value: Any) -> Any:
 
 
 @functools.cache
-def _attach() -> None:
+def _attach() -> bool:
+    """Let `_ffi_functions` call TVM's FFI; return whether it makes arrays and shapes itself."""
     ffi.listen()
     library = ffi.library()
 
@@ -56,4 +62,5 @@ def _attach() -> None:
         return found
 
     array, shape = map(ffi.global_function, ("ffi.Array", "ffi.Shape"))
-    _ffi_functions.attach(address, (Closure, VMFunction), array, shape)
+    known = _OLDEST <= ffi.version() <= _NEWEST
+    return _ffi_functions.attach(address, (Closure, VMFunction), array, shape, known)
