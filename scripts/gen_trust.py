@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/trust.md: the rules of the verifier and the limits.
-
-Each table is between ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
-"""
+"""Write the tables of docs/trust.md: the rules of the verifier and the limits."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import get_args
 
-from generated import ROOT, Files, main
+from generated import ROOT, Files, main, with_tables
 
 from relaxvm.limits import Limits
 from relaxvm.verify import RULES
@@ -67,14 +64,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {"rules": rules, "limits": limi
 
 def filled(page: str) -> str:
     """Return the page with up-to-date tables."""
-    for name, table in TABLES.items():
-        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, found, rest = page.partition(start)
-        if not found or end not in rest:
-            raise SystemExit(f"{PAGE}: the markers of {name} are missing")
-        after = rest[rest.index(end) :]
-        page = before + start + "\n" + "\n".join(table()) + "\n\n" + after
-    return page
+    return with_tables(page, TABLES)
 
 
 FILES: Files = {PAGE: lambda: filled((ROOT / PAGE).read_text(encoding="utf-8"))}

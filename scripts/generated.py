@@ -45,6 +45,19 @@ def main(files: Files, argv: Sequence[str] | None = None, root: Path = ROOT) -> 
     return 1 if check and changed else 0
 
 
+def with_tables(page: str, tables: Mapping[str, Callable[[], Iterable[str]]]) -> str:
+    """Return the text of a page with up-to-date tables, each between ``<!-- NAME -->`` and
+    ``<!-- end of NAME -->``."""
+    for name, lines in tables.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, found, rest = page.partition(start)
+        if not found or end not in rest:
+            raise SystemExit(f"the markers of {name} are missing")
+        after = rest[rest.index(end) :]
+        page = before + start + "\n" + "\n".join(lines()) + "\n\n" + after
+    return page
+
+
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
     """The lines of a table in Markdown."""
     lines = [head, tuple("---" for _ in head), *rows]

@@ -23,6 +23,7 @@ import relaxvm
 from relaxvm import cli
 from relaxvm.cli import console as console_module
 from relaxvm.cli.exits import Exit
+from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.registry import GLOBAL
 from relaxvm.values import Shape
 from relaxvm.vm.entry_checks import params_of
@@ -30,6 +31,7 @@ from relaxvm.vm.entry_checks import params_of
 from . import children
 from .asm import VM, VOID, Asm, Reg, r0, r1, r2, r3, r4
 from .corpus import CORPUS
+from .sections import with_sections
 
 ROOT = Path(__file__).parent.parent
 
@@ -694,6 +696,25 @@ class TestInspect:
         (files / "old.vmexec").write_bytes(stream)
         data = run("inspect", "old.vmexec", "--json").json
         assert data["file"]["magic_kind"] == "older, without memory scopes"
+
+    def test_sections(self, run: Cli, files: Path) -> None:
+        data = with_sections(*SECTIONS)
+        (files / "sections.vmexec").write_bytes(data)
+        for name, stdin in (("sections.vmexec", None), ("-", data)):
+            rows = run("inspect", name, "--json", stdin=stdin).json["sections"]
+            assert [row["name"] for row in rows] == list(SECTIONS)
+            for row in rows:
+                section = SECTIONS[row["name"]]
+                assert row["version"] == section.version
+                assert row["required"] == section.required
+                assert data[row["offset"] :].startswith(section.magic)
+            assert sum(row["nbytes"] for row in rows) == len(data) - rows[0]["offset"]
+            text = run("inspect", name, stdin=stdin).out
+            size = rows[0]["nbytes"]
+            shown = f"\nsections ({len(SECTIONS)}):\n  debug  version 1, optional, {size} "
+            assert shown in text
+        assert run("inspect", "linear.vmexec", "--json").json["sections"] == []
+        assert "sections" not in run("inspect", "linear.vmexec").out
 
     def test_a_file_that_breaks_rules(self, run: Cli, files: Path) -> None:
         broken(files / "broken.vmexec")

@@ -198,10 +198,11 @@ def section(
 _TWO = r"strings at byte \d+: expected 2, each ended by a NUL"
 
 MALFORMED: dict[str, tuple[bytes, str]] = {
-    "version": (section(version=2), "expected version 1, got 2"),
+    "version": (section(version=2), "expected version 1, got 2; strict=False leaves it out"),
+    "flags": (section(version=1 + (1 << 33)), "expected flags 0, got 2"),
     "size too large": (section(size=10_000), r"truncated at byte \d+: 10000 bytes needed"),
     "size of everything": (section(size=2**64 - 1), "truncated at byte"),
-    "size too small": (section(size=30), r"expected its end at byte \d+, got it at \d+"),
+    "size too small": (section(size=30), r"truncated at byte \d+: 24 bytes needed, 22 left"),
     "size with a rest": (section(size=len(section()) - 24 + 3) + b"abc",
                          r"expected its end at byte \d+, got it at \d+"),
     "number of runs": (section(runs=u64(2**60)), "truncated at byte"),

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from relaxvm.executable import VMExecutable
+from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.executable.formats.text import as_text, parse_text
 from relaxvm.values import Shape
 
 from .corpus import CORPUS
+from .generators import load
 
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -76,3 +78,10 @@ def test_the_grammar_is_complete() -> None:
                  "ret", "goto", "If", "tensor", "string", "dtype", "int", "float", "bool", "none",
                  "base64", "void", "vm", "true", "false"):  # fmt: skip
         assert word in words, word
+
+
+def test_the_table_of_sections_is_generated() -> None:
+    generator = load("gen_sections")
+    assert len(list(generator.sections())) == 2 + len(SECTIONS)
+    assert "| `debug` |" in PAGE
+    assert generator.filled(PAGE.replace("| `debug` |", "| `other` |")) == PAGE

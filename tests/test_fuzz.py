@@ -38,6 +38,7 @@ LOADED = {
     "listing": {"RESULT", "KERNEL_ERROR"},
     "json": {"RESULT", "KERNEL_ERROR"},
     "kernels": {"RESULT"},
+    "sections": {"RESULT"},
     "parameters": {"RESULT"},
     "library": {"RESULT"},
 }

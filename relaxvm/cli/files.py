@@ -14,6 +14,7 @@ from typing import IO, Final
 from ..contrib.tvm.library.image import LibraryImage, library_in
 from ..executable import VMExecutable
 from ..executable.formats import binary, text
+from ..executable.formats.sections import SectionPlace
 from ..limits import Limits
 from .exits import CommandError, Exit, UsageError, read_error
 
@@ -55,6 +56,7 @@ class OpenedFile:
         size: bytes of the file.
         head: its first bytes.
         library: the shared library that contains it, if any.
+        sections: the sections behind the stream of the binary form.
     """
 
     name: str
@@ -63,6 +65,7 @@ class OpenedFile:
     size: int
     head: bytes
     library: LibraryImage | None = None
+    sections: tuple[SectionPlace, ...] = ()
 
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
@@ -119,13 +122,12 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
                 return _from_bytes(read_stream(file, name, limits), name, limits)
             library = library_in(file, limits, name=name, mmap=mapped)
             if library is not None:
-                executable = library.executable(limits=limits, mmap=mapped)
-                return OpenedFile(name, executable, "library", size, head, library)
-            if mapped:
-                executable = binary.load(name, limits=limits, mmap=True)
-            else:
-                executable = binary.load(file, limits=limits)
-            return OpenedFile(name, executable, "binary", size, head)
+                executable, sections = library.decoded(limits=limits, mmap=mapped)
+                return OpenedFile(name, executable, "library", size, head, library, sections)
+            executable, sections = binary.read(
+                name if mapped else file, limits=limits, mmap=mapped
+            )
+            return OpenedFile(name, executable, "binary", size, head, None, sections)
     except OSError as error:
         raise read_error(name, error) from error
 
@@ -143,8 +145,8 @@ def _from_bytes(data: bytes, name: str, limits: Limits) -> OpenedFile:
     head = data[:_HEAD_BYTES]
     if head.startswith(_TEXT_HEAD):
         return OpenedFile(name, parse_listing(data, name), "text", len(data), head)
-    executable = binary.loads(data, limits=limits, name=name)
-    return OpenedFile(name, executable, "binary", len(data), head)
+    executable, sections = binary.read_buffer(data, limits=limits, name=name)
+    return OpenedFile(name, executable, "binary", len(data), head, None, sections)
 
 
 def parse_listing(data: bytes, name: str) -> VMExecutable:

@@ -16,6 +16,7 @@ from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..executable.debug_info import DebugInfo
 from ..executable.formats import binary
 from ..executable.formats.places import place_lines
+from ..executable.formats.sections import SECTIONS, SectionPlace
 from ..executable.formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..messages import describe
@@ -93,6 +94,7 @@ def _inspect(args: argparse.Namespace, console: Console) -> int:
         "library": None if opened.library is None else _library(opened.library, opened.executable),
         "verified": report.ok,
         "debug": _debug(opened.executable),
+        "sections": [_section(place) for place in opened.sections],
         "functions": _functions(opened.executable, report),
         "constants": _constants(opened.executable),
         "needs": _needs(opened.executable),
@@ -145,6 +147,11 @@ def _debug(executable: VMExecutable) -> dict[str, Any] | None:
         "lines": len(debug.line_texts),
         "summary": debug.summary(),
     }
+
+
+def _section(place: SectionPlace) -> dict[str, Any]:
+    """Return a row about a section behind the stream of the binary form."""
+    return {**place._asdict(), "about": SECTIONS[place.name].about}
 
 
 def _magic(head: bytes) -> dict[str, str]:
@@ -229,6 +236,7 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
         f"{file['instructions']} instructions in {file['words']} words; verification: {state}",
         f"debug information: {data['debug']['summary'] if data['debug'] else 'none'}",
         *(_library_lines(data["library"], limit) if data["library"] else ()),
+        *(_section_lines(data["sections"]) if data["sections"] else ()),
         "",
         f"functions ({len(own)}):",
         *_cut(map(_function_line, own), limit),
@@ -240,6 +248,16 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
         *_cut(map(_need_line, sorted(needs, key=lambda row: row["available"])), limit),
     ]
     return "\n".join(lines)
+
+
+def _section_lines(sections: Sequence[dict[str, Any]]) -> list[str]:
+    return ["", f"sections ({len(sections)}):", *map(_section_line, sections)]
+
+
+def _section_line(row: dict[str, Any]) -> str:
+    kind = "required" if row["required"] else "optional"
+    return (f"  {row['name']}  version {row['version']}, {kind}, {format_bytes(row['nbytes'])} at "
+            f"byte {row['offset']}: {row['about']}")
 
 
 def _library_lines(library: dict[str, Any], limit: int | None) -> list[str]:

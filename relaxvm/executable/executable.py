@@ -6,6 +6,7 @@ import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -123,12 +124,15 @@ class VMExecutable:
         kernels: functions that were compiled with the program, by name; a VM finds them before
             registered functions.  They do not count as content: equality, hash and bytes leave
             them out, but a pickle includes them.
+        sections: what a file says beyond TVM's stream, by the names of
+            `relaxvm.executable.formats.sections.SECTIONS`: immutable values with equality and hash.
+            They count as content.
 
     The arguments are kept unchecked: `relaxvm.verify` checks them.  Constant arrays are read-only.
     """
 
     __slots__ = ("__weakref__", "_hash", "constants", "debug", "functions", "instr_data",
-                 "instr_offset", "kernels", "memory_scopes")  # fmt: skip
+                 "instr_offset", "kernels", "memory_scopes", "sections")  # fmt: skip
 
     functions: tuple[FunctionInfo, ...]
     constants: tuple[Any, ...]
@@ -137,6 +141,7 @@ class VMExecutable:
     memory_scopes: Mapping[int, str]
     debug: DebugInfo | None
     kernels: Mapping[str, Callable[..., Any]]
+    sections: Mapping[str, Any]
 
     def __init__(
         self,
@@ -147,6 +152,7 @@ class VMExecutable:
         memory_scopes: Mapping[int, str] | None = None,
         debug: DebugInfo | None = None,
         kernels: Mapping[str, Callable[..., Any]] | None = None,
+        sections: Mapping[str, Any] | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "functions", tuple(functions))
@@ -156,6 +162,7 @@ class VMExecutable:
         put(self, "memory_scopes", dict(memory_scopes or {}))
         put(self, "debug", debug or None)
         put(self, "kernels", {} if kernels is None else kernels)
+        put(self, "sections", dict(sections or {}))
         put(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -222,33 +229,30 @@ class VMExecutable:
         for pc in range(start, end):
             yield Located(pc, self.instruction(pc))
 
+    def but(self, **changes: Any) -> VMExecutable:
+        """Return a copy with other values of some of the arguments."""
+        parts = (
+            "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "debug",
+            "kernels", "sections",
+        )  # fmt: skip
+        return VMExecutable(**{name: getattr(self, name) for name in parts} | changes)
+
     def strip(self) -> VMExecutable:
         """Return this executable without debug information."""
         return self if self.debug is None else self.with_debug(None)
 
     def with_debug(self, debug: DebugInfo | None) -> VMExecutable:
         """Return this executable with its debug information replaced."""
-        return VMExecutable(
-            self.functions,
-            self.constants,
-            self.instr_offset,
-            self.instr_data,
-            self.memory_scopes,
-            debug,
-            self.kernels,
-        )
+        return self.but(debug=debug)
 
     def with_kernels(self, kernels: Mapping[str, Callable[..., Any]]) -> VMExecutable:
         """Return this executable with its compiled functions replaced."""
-        return VMExecutable(
-            self.functions,
-            self.constants,
-            self.instr_offset,
-            self.instr_data,
-            self.memory_scopes,
-            self.debug,
-            kernels,
-        )
+        return self.but(kernels=kernels)
+
+    def with_section(self, name: str, content: Any) -> VMExecutable:
+        """Return this executable with the content of a section replaced; None removes it."""
+        rest = {key: value for key, value in self.sections.items() if key != name}
+        return self.but(sections=rest if content is None else {**rest, name: content})
 
     # Text forms.  The design document of the Relax VM spells two of them without an underscore.
 
@@ -379,6 +383,7 @@ class VMExecutable:
             tuple(sorted(self.memory_scopes.items())),
             self.instr_offset.tobytes(),
             self.instr_data.tobytes(),
+            tuple(sorted(self.sections.items(), key=itemgetter(0))),
         )
 
     def __eq__(self, other: object) -> bool:

@@ -48,15 +48,8 @@ def with_aligned_constants(executable: VMExecutable) -> VMExecutable:
 
     if all(map(is_ready, executable.constants)):
         return executable
-    return VMExecutable(
-        executable.functions,
-        [c if is_ready(c) else copy_aligned(c, ALIGNMENT) for c in executable.constants],
-        executable.instr_offset,
-        executable.instr_data,
-        executable.memory_scopes,
-        executable.debug,
-        executable.kernels,
-    )
+    constants = [c if is_ready(c) else copy_aligned(c, ALIGNMENT) for c in executable.constants]
+    return executable.but(constants=constants)
 
 
 class LinkedLibrary(KernelLibrary):

@@ -31,7 +31,7 @@ _LISTED = 16
 
 _PARTS = (
     "functions", "constants", "instr_offset", "instr_data", "memory_scopes", "debug",
-    "__getattribute__",
+    "sections", "__getattribute__",
 )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ class Parts:
         odd: the constants that are not ordinary, with their indices; rules on single constants look
             only at these.
         most_dims: the largest rank of the ordinary ones, -1 if there are none.
-        constants, scopes, offsets, words, debug: the other parts.
+        constants, scopes, offsets, words, debug, sections: the other parts.
         reached: int64[n + 1], the running maximum of the offsets; equal to the offsets where these
             ascend, as they should.  The last one is the end of the words.
         arg_bounds: int64[256] twice, see `Rows.odd_args`.
@@ -107,6 +107,7 @@ class Parts:
         self.debug: DebugInfo | None = None
         if executable.debug is not None:
             self.debug = self._part("debug", DebugInfo, None)
+        self.sections: dict[str, Any] = self._part("sections", dict, {})
         self.offsets = self._code("instr_offset")
         self.words = self._code("instr_data")
         end = len(self.words)

@@ -26,7 +26,8 @@ MAX_REGISTERS: Final = 1 << 31
 
 @table_rule("parts")
 def part_types(parts: Parts) -> Iterator[Finding]:
-    """Tables are tuples, memory scopes a dict, code is in contiguous read-only int64 arrays."""
+    """Tables are tuples, memory scopes and sections dicts, code is in contiguous read-only int64
+    arrays."""
     for fault in parts.faults:
         yield Finding(fault)
 

@@ -183,14 +183,10 @@ def with_entries(executable: VMExecutable) -> VMExecutable:
         known = {info.name for info in table}
         packed = executable.kernels.code.packed
         table += [FunctionInfo(FuncKind.PACKED, name) for name in packed if name not in known]
-    return VMExecutable(
-        table,
-        executable.constants,
-        np.concatenate([executable.instr_offset, np.array(offsets, np.int64)]),
-        np.concatenate([executable.instr_data, np.array(words, np.int64)]),
-        executable.memory_scopes,
-        executable.debug,
-        executable.kernels,
+    return executable.but(
+        functions=table,
+        instr_offset=np.concatenate([executable.instr_offset, np.array(offsets, np.int64)]),
+        instr_data=np.concatenate([executable.instr_data, np.array(words, np.int64)]),
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 from relaxvm.errors import RelaxVMError
 from relaxvm.executable import StoredKernels
 from relaxvm.executable.formats import binary
+from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.native import toolchain
 from relaxvm.native.functions import load_function
 from relaxvm.native.stored import FUNCTIONS, KERNELS, CheckedPart
@@ -133,7 +134,7 @@ def mutant(index: int, seed: int = 0) -> Mutant:
     base = rng.choice(sorted(f"file {name}" for name in _files()))
     data = bases()[base]["file"]
     if rng.random() < 0.25:
-        at = data.find(binary.KERNELS_MAGIC.to_bytes(8, "little"))
+        at = data.find(SECTIONS["kernels"].magic)
         section, steps = change_bytes(data[at:], rng)
         return Mutant(base, tuple(steps), data[:at] + section)
     stored = binary.loads(data).kernels

@@ -8,7 +8,7 @@ from typing import Final
 
 from relaxvm.executable.formats import binary
 
-from . import ir_json, kernels, libraries, listings, mutate, parameters
+from . import ir_json, kernels, libraries, listings, mutate, parameters, sections
 from .changes import Mutant
 from .execute import LIMITS, execute
 from .outcomes import Ending
@@ -50,6 +50,10 @@ KINDS: Final = {
     "kernels": Kind(
         "entries of the cache of compiled kernels, and kernels in files", "", kernels.mutant,
         kernels.run, kernels.bases,
+    ),
+    "sections": Kind(
+        "sections behind the stream of executables", ".vmexec", sections.mutant, sections.run,
+        sections.bases,
     ),
     "parameters": Kind(
         "folders of weights, and constants in libraries of TVM", "", parameters.mutant,

@@ -16,6 +16,7 @@ from relaxvm.errors import FormatError
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo, Span
 from relaxvm.executable.formats import binary
+from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind
 from relaxvm.values import Shape
 
@@ -115,7 +116,7 @@ def splice(data: bytes, rng: random.Random) -> bytes:
 
 def in_debug_section(data: bytes, rng: random.Random) -> bytes:
     """Change a byte or a word of the debug section, if there is one."""
-    at = max(data.find(struct.pack("<Q", binary.DEBUG_MAGIC)), 0)
+    at = max(data.find(SECTIONS["debug"].magic), 0)
     change = rng.choice((flip_bit, set_byte, set_word, set_small_word, truncate, insert, delete))
     return data[:at] + change(data[at:], rng)
 

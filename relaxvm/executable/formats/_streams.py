@@ -30,17 +30,19 @@ class BufferStream:
         data: the bytes.
         share: whether tensors are read-only views of `data`, at whatever alignment they have there,
             instead of aligned copies.
+        base: the position of the first byte, if `data` is a part of something.
     """
 
-    def __init__(self, data: memoryview, share: bool) -> None:
+    def __init__(self, data: memoryview, share: bool, base: int = 0) -> None:
         self.data = data
         self.share = share
-        self.position = 0
-        self.end = data.nbytes
-        self.arena = Arena(self.end)
+        self.base = base
+        self.position = base
+        self.end = base + data.nbytes
+        self.arena = Arena(data.nbytes)
 
     def skip(self, size: int) -> int:
-        """Move forward by `size` bytes; return the position where they start.
+        """Move forward by `size` bytes; return where they start in `data`.
 
         Raises:
             FormatError: fewer bytes are left.  All methods that read raise this.
@@ -49,7 +51,7 @@ class BufferStream:
         if size > self.end - start:
             raise truncated(start, size, self.end - start)
         self.position = start + size
-        return start
+        return start - self.base
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Read the fields of `layout`."""
@@ -62,7 +64,13 @@ class BufferStream:
 
     def peek(self, size: int) -> bytes:
         """Return the next bytes without moving forward; fewer at the end of the stream."""
-        return bytes(self.data[self.position : self.position + size])
+        start = self.position - self.base
+        return bytes(self.data[start : start + size])
+
+    def part(self, size: int) -> BufferStream:
+        """Return a stream of the next `size` bytes, and move forward by them."""
+        start = self.position
+        return BufferStream(memoryview(self.take(size)), self.share, start)
 
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         """Read a tensor of the little-endian `dtype`, as a read-only array."""
@@ -82,9 +90,10 @@ class BufferStream:
             most_rank: the most dimensions of a tensor.
         """
         memory = None if self.share else self.arena.rest()
-        arrays, self.position, used = read_tensors(
-            self.data, self.position, count, prefix, most_rank, ordinary_dtype, memory
+        arrays, end, used = read_tensors(
+            self.data, self.position - self.base, count, prefix, most_rank, ordinary_dtype, memory
         )
+        self.position = self.base + end
         self.arena.take(used)
         return arrays
 
@@ -138,6 +147,10 @@ class FileStream:
         found = bytes(self.take(min(size, self.end - self.position)))
         self.at -= len(found)
         return found
+
+    def part(self, size: int) -> BufferStream:
+        start = self.position
+        return BufferStream(memoryview(self.take(size)), False, start)
 
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         rest = self.window[self.at : self.at + nbytes]

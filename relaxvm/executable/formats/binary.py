@@ -9,8 +9,9 @@ Little endian, no padding; ``string`` is a u64 count of bytes and that many byte
     constants       u64 count, each: i32 type, payload
     offsets         u64 count, i64 each
     words           u64 count, i64 each
-    debug section   optional; not part of TVM's stream, whose reader stops before it
-    kernel section  optional; the same holds
+
+Further sections may follow, which TVM's reader does not reach: see
+`relaxvm.executable.formats.sections`.
 
 ``docs/format.md`` has the payloads and every rule.  This module checks that the container is
 well-formed; `relaxvm.verify` checks the program in it (`relaxvm.load` does both).  Every length is
@@ -27,8 +28,8 @@ import mmap as _mmap
 import os
 import struct
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,21 +38,14 @@ from ...errors import FormatError, RelaxVMWarning
 from ...isa import WORD_MAX, WORD_MIN, FuncKind
 from ...limits import Limits
 from ...values import Shape
-from ..debug_info import DebugInfo
-from ..executable import FunctionInfo, StoredKernels, VMExecutable
+from ..executable import FunctionInfo, VMExecutable
+from ._fields import I64, U64, Reader, Writer
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
-from ._streams import BufferStream, FileStream, truncated
-from ._tensors import (
-    MAX_RANK,
-    dtype_from_stream,
-    dtype_to_stream,
-    flat_bytes,
-    little_endian,
-    on_disk,
-    tensor_nbytes,
-)
+from ._streams import BufferStream, FileStream
+from ._tensors import MAX_RANK, dtype_from_stream, dtype_to_stream, on_disk, tensor_nbytes
+from .sections import SectionPlace, load_sections, save_sections
 
-__all__ = ["Source", "dumps", "load", "loads", "save"]
+__all__ = ["Decoded", "Source", "dumps", "load", "loads", "read", "read_buffer", "save"]
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any"
 """The input of `load`: a path, a binary file, or anything with the buffer protocol."""
@@ -60,12 +54,6 @@ MAGIC: Final = 0xD225DE2F4214151E
 MAGIC_WITHOUT_SCOPES: Final = 0xD225DE2F4214151D
 VERSION: Final = b"0.14"
 TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
-DEBUG_MAGIC: Final = 0x6775_6265_646D_7672
-"""``rvmdebug``: the magic of the debug section."""
-DEBUG_VERSION: Final = 1
-KERNELS_MAGIC: Final = 0x736C_6E72_6B6D_7672
-"""``rvmkrnls``: the magic of the kernel section."""
-KERNELS_VERSION: Final = 1
 CPU: Final = (1, 0)
 """Device type and index of stored tensors."""
 
@@ -83,8 +71,6 @@ TENSOR: Final = 70
 
 _KINDS: Final = {int(kind): kind for kind in FuncKind}
 
-_U64: Final = struct.Struct("<Q")
-_I64: Final = struct.Struct("<q")
 _F64: Final = struct.Struct("<d")
 _I32: Final = struct.Struct("<i")
 _I32_U64: Final = struct.Struct("<iQ")
@@ -94,131 +80,30 @@ _I64_U64: Final = struct.Struct("<qQ")
 _FUNCTION: Final = struct.Struct("<qqqqQ")
 _DTYPE: Final = struct.Struct("<BBH")
 _TENSOR: Final = struct.Struct("<QQiiiBBH")
-_DEBUG: Final = struct.Struct("<QQQ")
-_KERNELS: Final = struct.Struct("<QQQ32s")
 _TENSOR_PREFIX: Final = struct.pack("<iQQii", TENSOR, TENSOR_MAGIC, 0, *CPU)
 """A tensor constant up to its rank."""
-_LEAST_PART: Final = 2 * _U64.size
 
 # The minimal size of an entry in each section, to refuse early a count that cannot fit.
 _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
 _LEAST_SCOPE: Final = _I64_U64.size
 _LEAST_CONSTANT: Final = _I32.size + _DTYPE.size
 
-_TINY: Final = 1 << 10
-"""Arrays up to this many bytes are copied into the stream at once."""
 _RUN: Final = 1 << 18
 """Small pieces are joined and written in runs of about this many bytes."""
-
-
-class _Writer:
-    """Collects the stream as pieces: bytes, and arrays that are not copied."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes | NDArray[Any]] = []
-        self.put = self.pieces.append
-        self.place = ""
-
-    def string(self, text: str, what: str) -> None:
-        data = _utf8(text, what)
-        self.put(_U64.pack(len(data)) + data)
-
-    def name(self, text: str, what: str) -> None:
-        if "\0" in text:
-            raise FormatError(f"{what} {text!r}: contains a NUL character")
-        self.string(text, what)
-
-    def array(self, array: NDArray[Any]) -> None:
-        if array.nbytes < _TINY:
-            self.put(array.astype(on_disk(array.dtype), copy=False).tobytes())
-        else:
-            self.put(array)
-
-
-def _utf8(text: str, what: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise FormatError(f"{what} {text!r}: has no UTF-8 form") from None
-
-
-class _Reader:
-    """Reads the fields of sections from a stream, and tracks the position for error messages."""
-
-    def __init__(self, stream: BufferStream | FileStream, name: str, limits: Limits) -> None:
-        self.stream = stream
-        self.unpack = stream.unpack
-        self.name = name
-        self.limits = limits
-        self.section = "header"
-        self.index = -1
-
-    @property
-    def place(self) -> str:
-        return self.section if self.index < 0 else f"{self.section} {self.index}"
-
-    def entries(self, section: str, count: int) -> Iterator[int]:
-        """Yield the indices of a section's entries, and set each as the position for messages."""
-        self.section = section
-        for self.index in range(count):
-            yield self.index
-        self.index = -1
-
-    def within(self, limit: str, value: int, what: str) -> None:
-        """Check a limit, at little cost if it is not exceeded."""
-        bound = getattr(self.limits, limit)
-        if bound is not None and value > bound:
-            self.limits.check(limit, value, f"{self.name}: {self.place}: {what}")
-
-    def count(self, least: int, limit: str | None = None) -> int:
-        """Read a u64 count of entries that take at least `least` bytes each."""
-        (count,) = self.unpack(_U64)
-        self.fits(count, least)
-        if limit is not None:
-            self.within(limit, count, "count")
-        return int(count)
-
-    def fits(self, count: int, least: int) -> None:
-        """Check that the rest of the stream can hold `count` entries."""
-        left = self.stream.end - self.stream.position
-        if count * least > left:
-            raise truncated(self.stream.position, count * least, left)
-
-    def string(self, size: int) -> str:
-        """Read `size` bytes of UTF-8."""
-        at = self.stream.position
-        try:
-            return str(self.stream.take(size), "utf-8")
-        except UnicodeDecodeError as error:
-            raise FormatError(f"string at byte {at}: not UTF-8 ({error.reason})") from None
-
-    def name_of(self, size: int) -> str:
-        """Read a name of `size` bytes."""
-        at = self.stream.position
-        self.fits(size, 1)
-        self.within("name_bytes", size, "bytes of a name")
-        text = self.string(size)
-        if "\0" in text:
-            raise FormatError(f"name at byte {at}: contains a NUL character")
-        return text
-
-    def integers(self, count: int) -> tuple[int, ...]:
-        """Read `count` i64."""
-        return struct.unpack(f"<{count}q", self.stream.take(count * _I64.size))
 
 
 # Header
 
 
-def _save_header(to: _Writer) -> None:
-    to.put(_U64.pack(MAGIC) + _U64.pack(len(VERSION)) + VERSION)
+def _save_header(to: Writer) -> None:
+    to.put(U64.pack(MAGIC) + U64.pack(len(VERSION)) + VERSION)
 
 
-def _load_header(read: _Reader) -> bool:
+def _load_header(read: Reader) -> bool:
     """Read the header; return whether there is a section of memory scopes."""
-    (magic,) = read.unpack(_U64)
+    (magic,) = read.unpack(U64)
     if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
-        raise FormatError(_unknown_magic(_U64.pack(magic)))
+        raise FormatError(_unknown_magic(U64.pack(magic)))
     version = bytes(read.stream.take(read.count(1)))
     if version != VERSION:
         raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
@@ -240,14 +125,14 @@ def _unknown_magic(head: bytes) -> str:
     if head.startswith(_ARCHIVES):
         return (f"{expected}an archive; TVM's ex.export_library writes object files to .a and "
                 f".tar, and what can be loaded to .so")
-    return f"{expected}{_U64.unpack(head)[0]:#x} ({head!r})"
+    return f"{expected}{U64.unpack(head)[0]:#x} ({head!r})"
 
 
 # Functions
 
 
-def _save_functions(to: _Writer, functions: Sequence[FunctionInfo]) -> None:
-    to.put(_U64.pack(len(functions)))
+def _save_functions(to: Writer, functions: Sequence[FunctionInfo]) -> None:
+    to.put(U64.pack(len(functions)))
     for i, info in enumerate(functions):
         to.place = f"function {i}"
         to.put(_I32.pack(info.kind))
@@ -260,7 +145,7 @@ def _save_functions(to: _Writer, functions: Sequence[FunctionInfo]) -> None:
             to.name(param, "parameter name")
 
 
-def _load_functions(read: _Reader) -> list[FunctionInfo]:
+def _load_functions(read: Reader) -> list[FunctionInfo]:
     read.section = "function table"
     functions = []
     for _ in read.entries("function", read.count(_LEAST_FUNCTION, "functions")):
@@ -269,7 +154,7 @@ def _load_functions(read: _Reader) -> list[FunctionInfo]:
             raise FormatError(f"unknown kind {kind}, expected 0, 1 or 2")
         name = read.name_of(size)
         start, end, num_args, registers, num_params = read.unpack(_FUNCTION)
-        read.fits(num_params, _U64.size)
+        read.fits(num_params, U64.size)
         params = tuple([read.name_of(read.count(1)) for _ in range(num_params)])
         functions.append(FunctionInfo(_KINDS[kind], name, start, end, num_args, registers, params))
     return functions
@@ -278,16 +163,16 @@ def _load_functions(read: _Reader) -> list[FunctionInfo]:
 # Memory scopes
 
 
-def _save_scopes(to: _Writer, scopes: Mapping[int, str], num_constants: int) -> None:
-    to.put(_U64.pack(len(scopes)))
+def _save_scopes(to: Writer, scopes: Mapping[int, str], num_constants: int) -> None:
+    to.put(U64.pack(len(scopes)))
     for i, (index, scope) in enumerate(sorted(scopes.items())):
         to.place = f"memory scope {i}"
         _check_scope(index, num_constants)
-        to.put(_I64.pack(index))
+        to.put(I64.pack(index))
         to.name(scope, "scope")
 
 
-def _load_scopes(read: _Reader) -> dict[int, str]:
+def _load_scopes(read: Reader) -> dict[int, str]:
     read.section = "memory scopes"
     scopes: dict[int, str] = {}
     for _ in read.entries("memory scope", read.count(_LEAST_SCOPE)):
@@ -306,14 +191,14 @@ def _check_scope(index: int, num_constants: int) -> None:
 # Constants
 
 
-def _save_constants(to: _Writer, constants: Sequence[Any]) -> None:
-    to.put(_U64.pack(len(constants)))
+def _save_constants(to: Writer, constants: Sequence[Any]) -> None:
+    to.put(U64.pack(len(constants)))
     for i, value in enumerate(constants):
         to.place = f"constant {i}"
         _save_constant(to, value)
 
 
-def _load_constants(read: _Reader, scopes: Mapping[int, str]) -> list[Any]:
+def _load_constants(read: Reader, scopes: Mapping[int, str]) -> list[Any]:
     read.section = "constant pool"
     count = read.count(_LEAST_CONSTANT, "constants")
     for index in scopes:
@@ -331,7 +216,7 @@ def _load_constants(read: _Reader, scopes: Mapping[int, str]) -> list[Any]:
     return constants
 
 
-def _save_constant(to: _Writer, value: Any) -> None:
+def _save_constant(to: Writer, value: Any) -> None:
     if isinstance(value, np.ndarray):
         to.put(_I32.pack(TENSOR))
         _save_tensor(to, value)
@@ -356,12 +241,12 @@ def _save_constant(to: _Writer, value: Any) -> None:
         )
 
 
-def _load_constant(read: _Reader) -> Any:
+def _load_constant(read: Reader) -> Any:
     (kind,) = read.unpack(_I32)
     if kind == TENSOR:
         return _load_tensor(read)
     if kind == SHAPE:
-        dims = read.count(_I64.size)
+        dims = read.count(I64.size)
         read.within("shape_dims", dims, "dimensions of a shape")
         return Shape(read.integers(dims))
     if kind == STRING:
@@ -370,7 +255,7 @@ def _load_constant(read: _Reader) -> Any:
         dtype = read.unpack(_DTYPE)
         return None if dtype == UNKNOWN_DTYPE else dtype_from_stream(*dtype)
     if kind == INT:
-        return read.unpack(_I64)[0]
+        return read.unpack(I64)[0]
     if kind == FLOAT:
         return read.unpack(_F64)[0]
     raise FormatError(
@@ -379,14 +264,14 @@ def _load_constant(read: _Reader) -> Any:
     )
 
 
-def _save_tensor(to: _Writer, array: NDArray[Any]) -> None:
+def _save_tensor(to: Writer, array: NDArray[Any]) -> None:
     _check_bool(array)
     to.put(_TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype)))
     to.put(struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes))
     to.array(array)
 
 
-def _load_tensor(read: _Reader) -> NDArray[Any]:
+def _load_tensor(read: Reader) -> NDArray[Any]:
     magic, reserved, *device, rank, code, bits, lanes = read.unpack(_TENSOR)
     if magic != TENSOR_MAGIC:
         raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
@@ -416,137 +301,14 @@ def _check_bool(array: NDArray[Any]) -> None:
 # Code
 
 
-def _save_words(to: _Writer, words: NDArray[np.int64]) -> None:
-    to.put(_U64.pack(len(words)))
+def _save_words(to: Writer, words: NDArray[np.int64]) -> None:
+    to.put(U64.pack(len(words)))
     to.array(words)
 
 
-def _load_words(read: _Reader, section: str, limit: str | None = None) -> NDArray[np.int64]:
+def _load_words(read: Reader, section: str, limit: str | None = None) -> NDArray[np.int64]:
     read.section = section
-    return read.stream.words(read.count(_I64.size, limit))
-
-
-# Debug section
-
-
-def _save_debug(to: _Writer, debug: DebugInfo) -> None:
-    to.place = "debug section"
-    content = _Writer()
-    for table in (debug.runs, debug.spans, debug.line_numbers):
-        content.put(_U64.pack(len(table)) + table.astype("<i4", copy=False).tobytes())
-    for what, strings in (
-        ("source file", debug.files),
-        ("variable", debug.variables),
-        ("line of source", debug.line_texts),
-    ):
-        _save_strings(content, strings, what)
-    size = sum(map(len, content.pieces))
-    to.put(_DEBUG.pack(DEBUG_MAGIC, DEBUG_VERSION, size))
-    to.pieces += content.pieces
-
-
-def _load_debug(read: _Reader, strict: bool) -> DebugInfo | None:
-    """Read the debug section, if there is one."""
-    read.section = "debug section"
-    if read.stream.peek(_U64.size) != _U64.pack(DEBUG_MAGIC):
-        return None
-    _, version, size = read.unpack(_DEBUG)
-    read.fits(size, 1)
-    end = read.stream.position + size
-    if version != DEBUG_VERSION:
-        fault = f"expected version {DEBUG_VERSION}, got {version}"
-        if strict:
-            raise FormatError(fault)
-        warnings.warn(f"{read.name}: debug section left out: {fault}", RelaxVMWarning, stacklevel=5)
-        read.stream.take(size)
-        return None
-    runs = _load_table(read, 3, "instructions")
-    spans = _load_table(read, 5)
-    line_numbers = _load_table(read, 2)
-    if not len(runs):
-        raise FormatError("expected at least one location")
-    files = _load_strings(read, int(spans[:, 0].max(initial=-1)) + 1, "name_bytes")
-    variables = _load_strings(read, int(runs[:, 2].max()) + 1, "name_bytes")
-    texts = _load_strings(read, len(line_numbers))
-    if read.stream.position != end:
-        raise FormatError(f"expected its end at byte {end}, got it at {read.stream.position}")
-    try:
-        return DebugInfo(runs, spans, files, variables, line_numbers, texts)
-    except ValueError as error:
-        raise FormatError(str(error)) from None
-
-
-def _load_table(read: _Reader, width: int, limit: str | None = None) -> NDArray[np.int32]:
-    """Read rows of `width` i32."""
-    size = 4 * width
-    rows = bytes(read.stream.take(size * read.count(size, limit)))
-    return np.frombuffer(rows, "<i4").reshape(-1, width)
-
-
-def _save_strings(to: _Writer, strings: Sequence[str], what: str) -> None:
-    """Write strings one after the other, each terminated by a NUL character."""
-    for text in strings:
-        if "\0" in text:
-            raise FormatError(f"{what} {text!r}: contains a NUL character")
-    data = b"".join([_utf8(text, what) + b"\0" for text in strings])
-    to.put(_U64.pack(len(data)) + data)
-
-
-def _load_strings(read: _Reader, count: int, limit: str | None = None) -> list[str]:
-    """Read `count` strings."""
-    at = read.stream.position
-    text = read.string(read.count(1))
-    if text.count("\0") != count or text[-1:] not in ("", "\0"):
-        raise FormatError(f"strings at byte {at}: expected {count}, each ended by a NUL character")
-    strings = text.split("\0")[:-1]
-    if limit is not None:
-        longest = max(map(len, map(str.encode, strings)), default=0)
-        read.within(limit, longest, "bytes of a name")
-    return strings
-
-
-# Kernel section
-
-
-def _save_kernels(to: _Writer, parts: Mapping[str, bytes]) -> None:
-    to.place = "kernel section"
-    content = _Writer()
-    content.put(_U64.pack(len(parts)))
-    for name, data in parts.items():
-        content.name(name, "part")
-        content.put(_U64.pack(len(data)) + data)
-    payload = b"".join(content.pieces)  # type: ignore[arg-type]  # no arrays
-    to.put(_KERNELS.pack(KERNELS_MAGIC, KERNELS_VERSION, len(payload), _digest(payload)) + payload)
-
-
-def _digest(payload: bytes) -> bytes:
-    import hashlib  # here, since it is slow to import and most files have no kernels
-
-    return hashlib.sha256(payload).digest()
-
-
-def _load_kernels(read: _Reader) -> StoredKernels | None:
-    """Read the kernel section, if there is one.  None of its code is run."""
-    read.section = "kernel section"
-    if read.stream.peek(_U64.size) != _U64.pack(KERNELS_MAGIC):
-        return None
-    _, version, size, digest = read.unpack(_KERNELS)
-    if version != KERNELS_VERSION:
-        raise FormatError(f"expected version {KERNELS_VERSION}, got {version}")
-    read.fits(size, 1)
-    payload = bytes(read.stream.take(size))
-    if _digest(payload) != digest:
-        raise FormatError("its content has changed: the checksum differs")
-    inner = _Reader(BufferStream(memoryview(payload), False), read.name, read.limits)
-    parts: dict[str, bytes] = {}
-    for _ in inner.entries("part", inner.count(_LEAST_PART)):
-        name = inner.name_of(inner.count(1))
-        if name in parts:
-            raise FormatError(f"two parts are called {name!r}")
-        parts[name] = bytes(inner.stream.take(inner.count(1)))
-    if inner.stream.position != size:
-        raise FormatError(f"{size - inner.stream.position} bytes follow its last part")
-    return StoredKernels(parts, read.name)
+    return read.stream.words(read.count(I64.size, limit))
 
 
 # The whole
@@ -554,9 +316,12 @@ def _load_kernels(read: _Reader) -> StoredKernels | None:
 
 def _encode(
     ex: VMExecutable, debug: bool, kernels: Mapping[str, bytes] | None = None
-) -> list[bytes | NDArray[Any]]:
+) -> Writer:
     """Return the stream in pieces.  All errors are raised here, before a byte is written."""
-    to = _Writer()
+    to = Writer()
+    contents = {
+        **ex.sections, "debug": ex.debug if debug else None, "kernels": kernels or None
+    }  # fmt: skip
     try:
         _save_header(to)
         _save_functions(to, ex.functions)
@@ -564,20 +329,25 @@ def _encode(
         _save_constants(to, ex.constants)
         _save_words(to, ex.instr_offset)
         _save_words(to, ex.instr_data)
-        if debug and ex.debug is not None:
-            _save_debug(to, ex.debug)
-        if kernels:
-            _save_kernels(to, kernels)
+        to.place = "sections"
+        save_sections(to, contents)
     except FormatError as fault:
         raise FormatError(f"cannot save executable ({to.place}: {fault})") from None
-    return to.pieces
+    return to
+
+
+class Decoded(NamedTuple):
+    """What was read: an executable, and where the sections behind its stream are."""
+
+    executable: VMExecutable
+    sections: tuple[SectionPlace, ...]
 
 
 def decode(
     stream: BufferStream | FileStream, name: str, limits: Limits, strict: bool
-) -> VMExecutable:
+) -> Decoded:
     """Read an executable from a stream; arguments and errors as for `loads`."""
-    read = _Reader(stream, name, limits)
+    read = Reader(stream, name, limits)
     try:
         has_scopes = _load_header(read)
         functions = _load_functions(read)
@@ -585,20 +355,20 @@ def decode(
         constants = _load_constants(read, scopes)
         offsets = _load_words(read, "instruction offsets", "instructions")
         words = _load_words(read, "instruction words")
-        debug = _load_debug(read, strict)
-        kernels = _load_kernels(read)
+        contents, places = load_sections(read, strict)
         _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
-    return VMExecutable(functions, constants, offsets, words, scopes, debug, kernels)
+    debug, kernels = contents.pop("debug", None), contents.pop("kernels", None)
+    ex = VMExecutable(functions, constants, offsets, words, scopes, debug, kernels, contents)
+    return Decoded(ex, places)
 
 
-def _check_end(read: _Reader, strict: bool) -> None:
+def _check_end(read: Reader, strict: bool) -> None:
     read.section = "end"
-    left = read.stream.end - read.stream.position
-    if left == 0:
+    if read.left == 0:
         return
-    fault = f"{left} bytes follow at byte {read.stream.position}"
+    fault = f"{read.left} bytes follow at byte {read.stream.position}"
     if strict:
         raise FormatError(fault)
     warnings.warn(f"{read.name}: {fault}", RelaxVMWarning, stacklevel=4)
@@ -632,6 +402,18 @@ def loads(
         TypeError: `data` has no contiguous buffer.
         ValueError: `mmap` with a writable buffer.
     """
+    return read_buffer(data, limits=limits, mmap=mmap, strict=strict, name=name).executable
+
+
+def read_buffer(
+    data: Any,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+    name: str = "<bytes>",
+) -> Decoded:
+    """Read as `loads` does; return also where the sections are."""
     try:
         view = memoryview(data).cast("B")
     except TypeError:
@@ -669,39 +451,52 @@ def load(
         OSError: the file cannot be read.
         FormatError, LimitError, MissingExtraError, TypeError, ValueError: as `loads`.
     """
+    return read(source, limits=limits, mmap=mmap, strict=strict).executable
+
+
+def read(
+    source: Source,
+    *,
+    limits: Limits | None = None,
+    mmap: bool = False,
+    strict: bool = True,
+) -> Decoded:
+    """Read as `load` does; return also where the sections are."""
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
-            return _load_file(file, os.fsdecode(source), limits, mmap, strict)
+            return _read_file(file, os.fsdecode(source), limits, mmap, strict)
     if hasattr(source, "read") and not isinstance(source, _mmap.mmap):
-        return _load_file(source, name_of(source), limits, mmap, strict)
+        return _read_file(source, name_of(source), limits, mmap, strict)
     try:
         memoryview(source)
     except TypeError:
         got = type(source).__name__
         raise TypeError(f"load: expected a path, a file or a buffer, got {got}") from None
-    return loads(source, limits=limits, mmap=mmap, strict=strict)
+    return read_buffer(source, limits=limits, mmap=mmap, strict=strict)
 
 
-def _load_file(
+def _read_file(
     file: Any, name: str, limits: Limits | None, mmap: bool, strict: bool
-) -> VMExecutable:
+) -> Decoded:
     limits = Limits() if limits is None else limits
     size = size_on_disk(file)
     if size is None:
         if mmap:
             raise ValueError(f"{name}: mmap=True: expected a file on disk")
-        return loads(read_all(file, name, limits), limits=limits, strict=strict, name=name)
+        data = read_all(file, name, limits)
+        return read_buffer(data, limits=limits, strict=strict, name=name)
     position = file.tell()
     if mmap:
         if position >= size:  # an empty file cannot be mapped
-            return loads(b"", limits=limits, strict=strict, name=name)
+            return read_buffer(b"", limits=limits, strict=strict, name=name)
         mapping = memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ))
-        return loads(mapping[position:], limits=limits, mmap=True, strict=strict, name=name)
+        part = mapping[position:]
+        return read_buffer(part, limits=limits, mmap=True, strict=strict, name=name)
     limits.check("file_bytes", max(0, size - position), name)
     stream = FileStream(file, size)
-    ex = decode(stream, name, limits, strict)
+    decoded = decode(stream, name, limits, strict)
     file.seek(stream.position)  # undo the stream's reading ahead
-    return ex
+    return decoded
 
 
 # Writing
@@ -717,7 +512,7 @@ def dumps(ex: VMExecutable, *, debug: bool = True) -> bytes:
     Raises:
         FormatError: something has no binary form; the message names it.
     """
-    return b"".join(_views(_encode(ex, debug)))
+    return b"".join(_encode(ex, debug).views())
 
 
 def save(
@@ -743,26 +538,21 @@ def save(
         OSError: the file cannot be written; an old file at the path is unchanged.
         TypeError: `target` is neither a path nor a file.
     """
-    pieces = _encode(ex, debug, kernels)
+    encoded = _encode(ex, debug, kernels)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
-            write_all(file, _runs(pieces))
+            write_all(file, _runs(encoded))
     elif not hasattr(target, "write"):
         raise TypeError(f"save: expected a path or a file to write, got {type(target).__name__}")
     else:
-        write_all(target, _runs(pieces))
+        write_all(target, _runs(encoded))
 
 
-def _views(pieces: Iterable[bytes | NDArray[Any]]) -> Iterator[bytes | memoryview]:
-    for piece in pieces:
-        yield flat_bytes(little_endian(piece)).data if isinstance(piece, np.ndarray) else piece
-
-
-def _runs(pieces: Iterable[bytes | NDArray[Any]]) -> Iterator[memoryview]:
+def _runs(encoded: Writer) -> Iterator[memoryview]:
     """Yield the pieces joined into few buffers; large ones are not copied."""
     run: list[bytes | memoryview] = []
     size = 0
-    for view in _views(pieces):
+    for view in encoded.views():
         if run and size + len(view) > _RUN:
             yield memoryview(b"".join(run))
             run, size = [], 0

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from ...errors import FormatError
 from ...limits import Limits
+from ._fields import U64, Reader
 from ._streams import BufferStream
-from .binary import _U64, _load_tensor, _Reader
+from .binary import _load_tensor
 
 __all__ = ["load_constants"]
 
@@ -38,19 +39,19 @@ def load_constants(
         FormatError: the content is not well-formed.
         LimitError: the content exceeds `limits`.
     """
-    read = _Reader(BufferStream(memoryview(data), False), name, limits)
+    read = Reader(BufferStream(memoryview(data), False), name, limits)
     try:
         read.section = "names of constants"
         names = _strings(read)
         read.section = "constants"
-        tensors = [_load_tensor(read) for _ in read.entries("constant", read.count(_U64.size))]
+        tensors = [_load_tensor(read) for _ in read.entries("constant", read.count(U64.size))]
         read.section = "functions"
         functions = _strings(read)
-        used = [_strings(read) for _ in read.entries("function", read.count(_U64.size))]
+        used = [_strings(read) for _ in read.entries("function", read.count(U64.size))]
         if len(names) != len(tensors) or len(functions) != len(used):
             raise FormatError("the numbers of names and constants differ")
-        if read.stream.position != read.stream.end:
-            raise FormatError(f"{read.stream.end - read.stream.position} bytes follow its end")
+        if read.left:
+            raise FormatError(f"{read.left} bytes follow its end")
         known = dict(zip(names, tensors, strict=True))
         missing = [name for constants in used for name in constants if name not in known]
         if missing:
@@ -63,5 +64,5 @@ def load_constants(
     }
 
 
-def _strings(read: _Reader) -> list[str]:
-    return [read.name_of(read.count(1)) for _ in range(read.count(_U64.size))]
+def _strings(read: Reader) -> list[str]:
+    return [read.name_of(read.count(1)) for _ in range(read.count(U64.size))]

@@ -169,17 +169,25 @@ class LibraryImage:
             LinkError: there is no bytecode.
             FormatError, LimitError: as `relaxvm.executable.formats.binary.loads`.
         """
+        return self.decoded(limits=limits, mmap=mmap, strict=strict).executable
+
+    def decoded(
+        self, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
+    ) -> binary.Decoded:
+        """Read as `executable` does; return also where the sections of the binary form are."""
         name, limits = self.source, limits or Limits()
         if self.has_container:
             content = self.elf.extent_of(CONTAINER)
-            ex = binary.decode(content.stream(mmap), name, limits, strict)
-            if not isinstance(ex.kernels, StoredKernels):
-                return ex
-            return ex.with_kernels(StoredKernels({**ex.kernels.parts, **self.parts()}, name))
+            ex, sections = binary.decode(content.stream(mmap), name, limits, strict)
+            if isinstance(ex.kernels, StoredKernels):
+                stored = StoredKernels({**ex.kernels.parts, **self.parts()}, name)
+                ex = ex.with_kernels(stored)
+            return binary.Decoded(ex, sections)
         for module in self.modules:
             if module.kind == EXECUTABLE:
-                ex = binary.decode(module.content.stream(mmap), name, limits, strict)
-                return ex.with_kernels(StoredKernels(self.parts(compiled_functions(ex)), name))
+                ex, sections = binary.decode(module.content.stream(mmap), name, limits, strict)
+                stored = StoredKernels(self.parts(compiled_functions(ex)), name)
+                return binary.Decoded(ex.with_kernels(stored), sections)
         raise LinkError(
             f"{self.source}: expected a library with a program, got {self._describe_content()}"
         )

@@ -1,0 +1,76 @@
+"""An example of each section that may follow TVM's stream; a section without one fails a test."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable.debug_info import DebugInfo, Span
+from relaxvm.executable.formats import binary
+from relaxvm.isa import FuncKind
+
+__all__ = ["EXAMPLES", "Example", "plain", "with_sections"]
+
+PROGRAM: Final = VMExecutable(
+    [
+        FunctionInfo(FuncKind.BYTECODE, "main", 0, 2, 1, 2, ("x",)),
+        FunctionInfo(FuncKind.PACKED, "double"),
+    ],
+    [], [0, 5], [1, 1, 1, 1, 0, 2, 1],
+)  # fmt: skip
+"""Calls ``double`` with its argument."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a section may contain.
+
+    Attributes:
+        content: makes the content: of an attribute of `VMExecutable`, or of its `sections`.
+        limits: for each field of `Limits` that bounds the section, a bound that `large` exceeds and
+            the program alone does not.
+        large: makes content for `limits`; None for the same content.
+    """
+
+    content: Callable[[], Any]
+    limits: Mapping[str, int] = field(default_factory=dict)
+    large: Callable[[], Any] | None = None
+
+
+def _debug() -> DebugInfo:
+    span = Span("a long name of a file.py", 3, 5, 3, 14)
+    return DebugInfo.of([(0, span, "y"), (1, None, None)], {span.file: {3: "    y = double(x)"}})
+
+
+def _many_locations() -> DebugInfo:
+    return DebugInfo.of([(0, None, "x"), (1, None, "y"), (2, None, "the variable of nothing")])
+
+
+EXAMPLES: Final = {
+    "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
+    "kernels": Example(
+        lambda: {"kernels": b"{}", "native/linux-x86_64-64/0": bytes(range(40))}, {"name_bytes": 20}
+    ),
+}
+
+
+def plain() -> bytes:
+    """The program without sections."""
+    return PROGRAM.to_bytes()
+
+
+@cache
+def with_sections(*names: str, large: bool = False) -> bytes:
+    """The program with the examples of some sections; if `large`, with those for limits."""
+    contents = {}
+    for name in names:
+        example = EXAMPLES[name]
+        contents[name] = ((large and example.large) or example.content)()
+    debug, kernels = contents.pop("debug", None), contents.pop("kernels", None)
+    stream = io.BytesIO()
+    binary.save(PROGRAM.but(debug=debug, sections=contents), stream, kernels=kernels)
+    return stream.getvalue()
