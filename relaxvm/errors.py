@@ -20,6 +20,7 @@ __all__ = [
     "InternalError",
     "LimitError",
     "LinkError",
+    "MatchError",
     "MissingExtraError",
     "NestingError",
     "NoCompilerError",
@@ -27,6 +28,7 @@ __all__ = [
     "RelaxVMError",
     "RelaxVMWarning",
     "TypeSizeError",
+    "UnreachableClauseWarning",
     "VerifyError",
     "did_you_mean",
 ]
@@ -118,6 +120,20 @@ class ExprSizeError(LimitError, ValueError):
     see `relaxvm.ir.MOST_EXPR_PARTS`."""
 
 
+class MatchError(RelaxVMError):
+    """A value of a data type has no clause in a `match` that is not exhaustive.
+
+    Attributes:
+        value: the value, as shortened text.
+        missing: the constructors that have no clause, as text.
+    """
+
+    def __init__(self, message: str, value: str = "", missing: str = "") -> None:
+        super().__init__(message)
+        self.value = value
+        self.missing = missing
+
+
 class CancelledError(RelaxVMError):
     """The run was stopped by ``vm.cancel()``."""
 
@@ -151,6 +167,10 @@ class BugError(RelaxVMError):
 
 class RelaxVMWarning(UserWarning):
     """Category of all warnings of relaxvm."""
+
+
+class UnreachableClauseWarning(RelaxVMWarning):
+    """A clause of a `match` is never reached."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

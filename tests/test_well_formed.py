@@ -14,22 +14,33 @@ from relaxvm.executable.debug_info import Span
 from relaxvm.ir import (
     BindingBlock,
     Call,
+    Clause,
     Constant,
+    Constructor,
     DataflowBlock,
     DataflowVar,
     Expr,
     ExternFunc,
     Function,
     FuncType,
+    GlobalTypeVar,
     GlobalVar,
     If,
     IRModule,
+    Match,
     MatchCast,
+    PatternConstructor,
+    PatternVar,
+    PatternWildcard,
     SeqExpr,
     ShapeExpr,
     TensorType,
     Tuple,
     TupleGetItem,
+    Type,
+    TypeCall,
+    TypeData,
+    TypeVar,
     Var,
     VarBinding,
     int_imm,
@@ -334,6 +345,78 @@ def another_global_var() -> Any:
     return module(function([x], bind(call)), function([tensor("p")]))
 
 
+def list_type() -> TypeData:
+    header, element = GlobalTypeVar("List"), TypeVar("A")
+    rest = TypeCall(header, [element])
+    constructors = [Constructor("Nil", [], header), Constructor("Cons", [element, rest], header)]
+    return TypeData(header, [element], constructors)
+
+
+def matching(make: Callable[[TypeData, Var], Match], param: Type | None = None) -> IRModule:
+    """A module of one function that matches its parameter, a list unless the type is given."""
+    data = list_type()
+    x = Var("x", param or TypeCall(data.header, [VECTOR]))
+    found = make(data, x)
+    found.ty = VECTOR
+    result = Var("result", VECTOR)
+    block = BindingBlock([VarBinding(result, found)])
+    func = Function([x], SeqExpr([block], result), VECTOR, attrs={"global_symbol": "main"})
+    return IRModule({"main": func}, type_definitions={data.header: data})
+
+
+def head(data: TypeData, guard: bool = False, ty: Any = VECTOR) -> Clause:
+    h = Var("h", ty)
+    pattern = PatternConstructor(data["Cons"], [PatternVar(h), PatternWildcard()])
+    return Clause(pattern, h, h if guard else None)
+
+
+def anything(ty: Any = VECTOR) -> Clause:
+    size = int(ty.shape[0])
+    return Clause(PatternWildcard(), Constant(np.zeros(size, F32)))
+
+
+def match_is_exhaustive() -> Any:
+    return matching(lambda data, x: Match(x, [head(data)]))
+
+
+def patterns_fit() -> Any:
+    return matching(lambda data, x: Match(x, [head(data), anything()]), VECTOR)
+
+
+def pattern_variable_without_type() -> Any:
+    def make(data: TypeData, x: Var) -> Match:
+        pattern = PatternConstructor(data["Cons"], [PatternVar(Var("h")), PatternWildcard()])
+        return Match(x, [Clause(pattern, anything().rhs), anything()])
+
+    return matching(make)
+
+
+def clause_types_match() -> Any:
+    return matching(lambda data, x: Match(x, [anything(TensorType((5,), F32))]))
+
+
+def guard_is_bool() -> Any:
+    return matching(lambda data, x: Match(x, [head(data, guard=True), anything()]))
+
+
+def data_type_is_defined() -> Any:
+    mod = matching(lambda data, x: Match(x, [anything()]))
+    mod.type_definitions.clear()
+    return mod
+
+
+def another_data_type() -> Any:
+    mod = matching(lambda data, x: Match(x, [anything()]))
+    mod.type_definitions.clear()
+    mod.add_type(list_type())
+    return mod
+
+
+def type_parameter_is_declared() -> Any:
+    x = Var("x", TypeVar("A"))
+    return Function([x], x)
+
+
 BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     symbol_is_name: ("symbol_is_name", "main: its global_symbol is 'f'"),
     symbol_is_unique: ("symbol_is_unique", "k: main also has the global_symbol 'main'"),
@@ -380,6 +463,14 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     prim_func_is_none: ("prim_func_arguments_match", "call_tir calls k, which is not a PrimFunc"),
     constant_has_its_type: ("constant_has_its_type", "a constant of shape [3] is of type"),
     function_is_in_module: ("function_is_in_module", "the module has no function gone"),
+    match_is_exhaustive: ("match_is_exhaustive", "it has no clause for List.Nil()"),
+    patterns_fit: ("patterns_fit", "List.Cons never makes a value of type R.Tensor("),
+    pattern_variable_without_type: ("patterns_fit", "the pattern variable h has no type"),
+    clause_types_match: ("clause_types_match", "a clause is of type R.Tensor((5,), "),
+    guard_is_bool: ("clause_types_match", "the guard h is of type R.Tensor((4,), "),
+    data_type_is_defined: ("data_type_is_defined", "the module has no data type List"),
+    another_data_type: ("data_type_is_defined", "List is not the data type that the module has"),
+    type_parameter_is_declared: ("type_parameter_is_declared", "parameter A is not declared"),
     another_global_var: ("function_is_in_module", "other is not the GlobalVar that the module has"),
 }
 

@@ -16,8 +16,17 @@ from typing import Any, Final, NamedTuple
 
 from ..core import checkpoints
 from ..dtypes import dtype_name
-from ..errors import RelaxVMError
+from ..errors import ExprSizeError, RelaxVMError
 from ..executable.debug_info import Span
+from ..ir.adt import (
+    Constructor,
+    GlobalTypeVar,
+    Match,
+    NeverType,
+    RefType,
+    TypeCall,
+    pattern_vars,
+)
 from ..ir.arith import free_vars
 from ..ir.equality import structural_equal
 from ..ir.expr import (
@@ -47,9 +56,18 @@ from ..ir.expr import (
     Tuple,
     TupleGetItem,
     TupleType,
+    TypeVar,
     Var,
 )
-from ..ir.infer import BaseCheckResult, base_check, is_condition, type_free_vars, type_of_call
+from ..ir.infer import (
+    BaseCheckResult,
+    base_check,
+    bind_pattern,
+    check_exhaustive,
+    is_condition,
+    type_free_vars,
+    type_of_call,
+)
 from ..ir.module import IRModule
 from ..ir.nesting import with_headroom
 from ..ir.node import KINDS
@@ -198,7 +216,8 @@ def rule(
         event: "function", "parameter", "definition" and "use" of a variable, "symbol" (a symbolic
             variable in a type that is not in scope), "leaf" (an operand), "value" of a binding,
             "dataflow" (a value in a dataflow block), "binding", "if", "call", "constant",
-            "global" (a function that is not in the module).
+            "global" (a function that is not in the module), "match", "type" (a data type) and
+            "type_parameter" in a type.
         about_types: whether the rule is skipped if types are not checked.
         about_effects: whether the rule is skipped if side effects are not checked.
     """
@@ -336,12 +355,14 @@ def _is_scalar(expr: Any) -> bool:
     """Whether an expression is a scalar that is computed without a binding, as dimensions are."""
     if isinstance(expr, Call):
         return isinstance(expr.op, Op) and expr.op.name.startswith("tirx.")
-    return type(expr.ty) is PrimType and not isinstance(expr, (If, TupleGetItem, SeqExpr))
+    return type(expr.ty) is PrimType and not isinstance(
+        expr, (If, Match, TupleGetItem, SeqExpr)
+    )
 
 
 _LEAVES: Final = frozenset(
     {Var, DataflowVar, GlobalVar, Constant, ShapeExpr, ExternFunc, Op, Tuple, StringImm,
-     DataTypeImm}
+     DataTypeImm, Constructor}
 )  # fmt: skip
 
 
@@ -391,7 +412,9 @@ def cast_is_possible(walk: _Walk, binding: Binding) -> _Answer:
 @rule("dataflow")
 def no_control_flow_in_dataflow(walk: _Walk, value: Any) -> _Answer:
     """Dataflow blocks have no control flow."""
-    return "there is an If in a dataflow block" if isinstance(value, If) else None
+    if not isinstance(value, (If, Match)):
+        return None
+    return f"there is {'an If' if isinstance(value, If) else 'a Match'} in a dataflow block"
 
 
 @rule("dataflow", about_effects=True)
@@ -432,13 +455,72 @@ def branch_types_match(walk: _Walk, expr: If) -> _Answer:
     return None
 
 
+@rule("match", about_types=True)
+def match_is_exhaustive(walk: _Walk, expr: Match) -> _Answer:
+    """The clauses of a Match cover every value, unless it is declared incomplete."""
+    if not expr.complete:
+        return None
+    try:
+        check_exhaustive(expr)
+    except (TypeError, ExprSizeError) as error:
+        return str(error)
+    return None
+
+
+@rule("match", about_types=True)
+def patterns_fit(walk: _Walk, expr: Match) -> _Answer:
+    """The patterns of a Match are of the type of its value, and its variables have types."""
+    for clause in expr.clauses:
+        for var in pattern_vars(clause.lhs):
+            if var.ty is None:
+                return f"the pattern variable {var.name} has no type"
+        try:
+            bind_pattern(clause.lhs, expr.data.ty)
+        except TypeError as error:
+            return str(error)
+    return None
+
+
+@rule("match", about_types=True)
+def clause_types_match(walk: _Walk, expr: Match) -> _Answer:
+    """Every clause of a Match has its type, and guards are bools."""
+    for clause in expr.clauses:
+        if None not in (expr.ty, clause.rhs.ty) and _contradicts(expr.ty, clause.rhs.ty):
+            return f"the Match is of type {expr.ty}, but a clause is of type {clause.rhs.ty}"
+        guard = clause.guard
+        if guard is not None and guard.ty is not None and not is_condition(guard.ty):
+            return f"the guard {_text(guard)} is of type {guard.ty}, expected a bool"
+    return None
+
+
+@rule("type", about_types=True)
+def data_type_is_defined(walk: _Walk, header: GlobalTypeVar) -> _Answer:
+    """Every data type that is mentioned is in the module."""
+    if not walk.is_module:
+        return None
+    for known in walk.module.type_definitions:
+        if known.name_hint == header.name_hint:
+            if known is header or known.definition is getattr(header, "_definition", None):
+                return None
+            return f"{known.name_hint} is not the data type that the module has for this name"
+    return f"the module has no data type {header.name_hint}", "IRModule.add_type adds one"
+
+
+@rule("type_parameter", about_types=True)
+def type_parameter_is_declared(walk: _Walk, var: TypeVar) -> _Answer:
+    """Every type parameter that is mentioned is one of an enclosing function."""
+    if var in walk.type_params:
+        return None
+    return f"the type parameter {var.name_hint} is not declared by an enclosing function"
+
+
 @rule("call")
 def callee_is_known(walk: _Walk, call: Call) -> _Answer:
     """A callee is an operator, a packed function, or an expression of a function type."""
     op = call.op
     if isinstance(op, (Op, ExternFunc, GlobalVar)):
         return None
-    if op.ty is None or type(op.ty) in (FuncType, AnyType):
+    if op.ty is None or type(op.ty) in (FuncType, AnyType, NeverType):
         return None
     return f"{_text(op)} is called, but is of type {op.ty}"
 
@@ -588,6 +670,7 @@ class _Walk:
         pure: whether the innermost function is declared pure.
         forced: whether it has relax.force_pure.
         symbols: global_symbol -> name of the function that has it.
+        type_params: the type parameters in scope.
         is_module: true for a module; false for a single function, whose module is not known.
     """
 
@@ -605,6 +688,7 @@ class _Walk:
         self.pure = False
         self.forced = False
         self.symbols: dict[str, str] = {}
+        self.type_params: frozenset[TypeVar] = frozenset()
         self.is_module = is_module
         self.binding: Binding | None = None
         self.binding_text: tuple[Binding | None, str] = None, ""
@@ -682,13 +766,34 @@ class _Walk:
         elif kind is ShapeType:
             dims = ty.values or ()
         else:
-            if kind is TupleType or kind is FuncType:
+            if kind in _COMPOUND_TYPES:
                 for var in type_free_vars(ty):
                     self.symbol(var)
+                self.data_types(ty)
             return
         for dim in dims:
             if type(dim) is not IntImm:
                 self.scalar(dim)
+
+    def data_types(self, ty: Any, own: frozenset[TypeVar] = frozenset()) -> None:
+        """Check the data types and the type parameters that a type mentions."""
+        work: list[tuple[Any, frozenset[TypeVar]]] = [(ty, own)]
+        while work:
+            found, own = work.pop()
+            kind = type(found)
+            if kind is TypeVar:
+                if found not in own:
+                    self.ask("type_parameter", found)
+            elif kind is TypeCall:
+                self.ask("type", found.func)
+                work += [(arg, own) for arg in found.args]
+            elif kind is RefType:
+                work.append((found.value, own))
+            elif kind is TupleType:
+                work += [(field, own) for field in found.fields]
+            elif kind is FuncType:
+                own = own.union(found.type_params)
+                work += [(part, own) for part in (found.ret, *(found.params or ()))]
 
     def scalar(self, dim: Expr) -> None:
         for var in (dim,) if isinstance(dim, Var) else free_vars(dim):
@@ -710,6 +815,8 @@ class _Walk:
 
     def function_(self, func: Function) -> None:
         outer = self.pure, self.forced, self.in_dataflow, self.binding
+        outer_params = self.type_params
+        self.type_params = outer_params.union(func.type_params)
         self.forced = bool(func.attrs.get("relax.force_pure"))
         self.pure = func.is_pure and not self.forced
         self.in_dataflow = False
@@ -725,6 +832,7 @@ class _Walk:
         self.type_(func.ret_ty)
         self.close(start)
         self.pure, self.forced, self.in_dataflow, self.binding = outer
+        self.type_params = outer_params
 
     def seq(self, seq: Any, close: bool = True) -> None:
         start = len(self.scope)
@@ -819,6 +927,24 @@ class _Walk:
         self.seq(expr.true_branch)
         self.seq(expr.false_branch)
 
+    def match(self, expr: Match) -> None:
+        self.leaf(expr.data)
+        self.ask("match", expr)
+        for clause in expr.clauses:
+            start = len(self.scope)
+            for var in pattern_vars(clause.lhs):
+                self.define(var)
+                self.type_(var.ty)
+            if clause.guard is not None:
+                outer, self.in_operand = self.in_operand, True  # guards are not in normal form
+                self.expression(clause.guard)
+                self.in_operand = outer
+            self.seq(clause.rhs)
+            self.close(start)
+
+    def constructor(self, constructor: Constructor) -> None:
+        self.ask("type", constructor.belong_to)
+
     def constant(self, constant: Constant) -> None:
         self.ask("constant", constant)
 
@@ -829,7 +955,7 @@ class _Walk:
 
 _EVENTS: Final = (
     "function", "parameter", "definition", "use", "symbol", "leaf", "value", "binding", "dataflow",
-    "if", "call", "constant", "global",
+    "if", "call", "constant", "global", "match", "type", "type_parameter",
 )  # fmt: skip
 
 _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
@@ -840,6 +966,8 @@ _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     TupleGetItem: _Walk.element,
     ShapeExpr: _Walk.shape,
     If: _Walk.if_,
+    Match: _Walk.match,
+    Constructor: _Walk.constructor,
     Constant: _Walk.constant,
     GlobalVar: _Walk.global_var,
     Function: _Walk.function_,
@@ -876,7 +1004,9 @@ def _has_shape_heap(func: Any) -> bool:
     )
 
 
-_NESTED: Final = frozenset({If, SeqExpr, Function})
+_NESTED: Final = frozenset({If, Match, SeqExpr, Function})
+
+_COMPOUND_TYPES: Final = frozenset({TupleType, FuncType, TypeCall, RefType, TypeVar})
 
 
 def _text(node: Any) -> str:

@@ -147,7 +147,7 @@ def _without(mod: IRModule, programs: Mapping[GlobalVar, Any]) -> IRModule:
 def filter_tir(mod: IRModule) -> IRModule | None:
     """Return a module of the PrimFuncs of a module, or None if there are none."""
     funcs = {var: func for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
-    return IRModule(funcs, mod.attrs, mod.global_infos) if funcs else None
+    return IRModule(funcs, mod.attrs, mod.global_infos, mod.type_definitions) if funcs else None
 
 
 def vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:

@@ -6,11 +6,14 @@ nodes, `json` stores them, `block_builder` builds programs.
 """
 
 # ruff: noqa: F403
+from .adt import *
 from .arith import *
 from .block_builder import *
+from .coverage import *
 from .equality import *
 from .expr import *
 from .infer import *
+from .instantiate import *
 from .json import *
 from .keys import *
 from .module import *

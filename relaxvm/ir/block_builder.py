@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ..core.checkpoints import checkpoint
+from .adt import Clause, Constructor, Match, pattern_vars
 from .expr import (
     BaseFunc,
     Binding,
@@ -37,13 +38,14 @@ from .expr import (
     Tuple,
     TupleGetItem,
     Type,
+    TypeVar,
     Var,
     VarBinding,
     convert_to_expr,
     is_scalar,
     joined_blocks,
 )
-from .infer import base_check, function_ret_type, infer_type, type_free_vars
+from .infer import base_check, bind_pattern, function_ret_type, infer_type, type_free_vars
 from .module import IRModule
 from .nesting import with_headroom
 from .node import KINDS, Attrs
@@ -53,10 +55,11 @@ from .sharing import check_sharing
 __all__ = ["BlockBuilder", "is_leaf"]
 
 _LEAVES: Final = frozenset(
-    {Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm}
+    {Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm,
+     Constructor}
 )
 
-_SCOPES: Final = frozenset({If, SeqExpr, Function})
+_SCOPES: Final = frozenset({If, Match, SeqExpr, Function})
 
 
 def is_leaf(expr: Expr) -> bool:
@@ -65,7 +68,7 @@ def is_leaf(expr: Expr) -> bool:
     kind = KINDS[type(expr)]
     if kind in _LEAVES:
         return True
-    return is_scalar(expr) and kind not in (Call, If, TupleGetItem, SeqExpr)
+    return is_scalar(expr) and kind not in (Call, If, Match, TupleGetItem, SeqExpr)
 
 
 class _Names:
@@ -136,9 +139,10 @@ class _FunctionScope:
         attrs: Mapping[str, Any] | None,
         private: bool,
         pure: bool,
+        type_params: tuple[TypeVar, ...],
     ) -> None:
         self._builder = builder
-        self._arguments = (name, params, attrs, private, pure)
+        self._arguments = (name, params, attrs, private, pure, type_params)
 
     def __enter__(self) -> BlockBuilder:
         self._builder._begin_function(*self._arguments)
@@ -226,16 +230,18 @@ class BlockBuilder:
         attrs: Mapping[str, Any] | None = None,
         private: bool = False,
         pure: bool = True,
+        type_params: Iterable[TypeVar] = (),
     ) -> _FunctionScope:
         """Return a context manager that defines a function of the module.
 
         Args:
             params: the parameters; may be passed to `emit_func_output` instead.
             private: if true, the function gets no "global_symbol": only the module can call it.
+            type_params: the type parameters.
         """
         if isinstance(params, Var):
             params = [params]
-        return _FunctionScope(self, name, params, attrs, private, pure)
+        return _FunctionScope(self, name, params, attrs, private, pure, tuple(type_params))
 
     @with_headroom("function")
     def _begin_function(
@@ -245,6 +251,7 @@ class BlockBuilder:
         attrs: Mapping[str, Any] | None,
         private: bool,
         pure: bool,
+        type_params: tuple[TypeVar, ...],
     ) -> None:
         if self._function is not None:
             raise RuntimeError(
@@ -255,7 +262,7 @@ class BlockBuilder:
             raise ValueError(
                 f"function {name!r}: attribute global_symbol is {attrs['global_symbol']!r}"
             )
-        self._function = (name, params, dict(attrs or {}), private, pure)
+        self._function = (name, params, dict(attrs or {}), private, pure, type_params)
         self._finished = False
         self.begin_scope(params or ())
 
@@ -279,7 +286,7 @@ class BlockBuilder:
         """
         if self._function is None or self._finished:
             raise RuntimeError("emit_func_output: not within `function`, or called twice")
-        name, own_params, attrs, private, pure = self._function
+        name, own_params, attrs, private, pure, type_params = self._function
         if params is not None and own_params is not None:
             raise RuntimeError(f"function {name!r}: parameters are given twice")
         if params is None and own_params is None:
@@ -294,7 +301,7 @@ class BlockBuilder:
         if not private:
             attrs = {"global_symbol": name, **attrs}
         ret_ty = function_ret_type(chosen, body)
-        func = Function(chosen, body, ret_ty, pure, Attrs(attrs))
+        func = Function(chosen, body, ret_ty, pure, Attrs(attrs), type_params=type_params)
         if name in self._module:
             raise ValueError(f"the module already has a function {name!r}")
         self._module[name] = func
@@ -456,6 +463,8 @@ class BlockBuilder:
                 expr = TupleGetItem(value, expr.index, expr.span)
         elif kind is If:
             return self._if(expr)
+        elif kind is Match:
+            return self._match(expr)
         elif kind is SeqExpr:
             return self._seq(expr)
         elif kind is Function:
@@ -527,8 +536,26 @@ class BlockBuilder:
             expr = If(cond, then, orelse, span=expr.span)
         return self.infer(expr)
 
-    def _branch(self, seq: SeqExpr) -> SeqExpr:
-        self.begin_scope()
+    def _match(self, expr: Any) -> Expr:
+        if self._scopes and self._current("Match").is_dataflow:
+            raise TypeError("a Match cannot be in a dataflow block")
+        data = self._argument(expr.data)
+        self.infer(data)
+        clauses = []
+        for clause in expr.clauses:
+            bind_pattern(clause.lhs, data.ty)
+            rhs = self._branch(clause.rhs, pattern_vars(clause.lhs))
+            if rhs is not clause.rhs:
+                clause = Clause(clause.lhs, rhs, clause.guard, clause.span)
+            clauses.append(clause)
+        if data is not expr.data or any(
+            a is not b for a, b in zip(clauses, expr.clauses, strict=True)
+        ):
+            expr = Match(data, clauses, expr.complete, span=expr.span)
+        return self.infer(expr)
+
+    def _branch(self, seq: SeqExpr, bound: Sequence[Var] = ()) -> SeqExpr:
+        self.begin_scope(bound)
         depth = len(self._scopes)
         try:
             new = self.end_scope(self._seq(seq))

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
+from .adt import Constructor, GlobalTypeVar, Match, TypeCall, TypeData
 from .expr import (
     BaseFunc,
     Binding,
@@ -45,6 +46,7 @@ from .expr import (
     TupleGetItem,
     TupleType,
     Type,
+    TypeVar,
     Var,
 )
 from .module import IRModule
@@ -177,10 +179,10 @@ class _Comparer:
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
-        self.left: dict[Var, Var] = {}
-        """Variable of the left side -> the variable of the right side that it equals."""
-        self.right: dict[Var, Var] = {}
-        self.matched: list[tuple[Var, Var]] = []
+        self.left: dict[Any, Any] = {}
+        """Variable or type parameter of the left side -> the one of the right that it equals."""
+        self.right: dict[Any, Any] = {}
+        self.matched: list[tuple[Any, Any]] = []
         """The pairs, in order of their definition."""
         self.equal: set[tuple[int, int, bool]] = set()
         """Ids of nodes found equal, with `define`; valid while the pairs in `matched` are."""
@@ -280,6 +282,40 @@ class _Comparer:
             return True
         return a is b or self.differ(a, b, "free variables are equal to themselves only")
 
+    def type_var(self, a: Any, b: Any, define: bool) -> bool:
+        expected = self.left.get(a)
+        if expected is not None:
+            return expected is b or self.differ(a, b, f"{a.name} stands for {expected.name}")
+        if b in self.right:
+            return self.differ(a, b, f"{b.name} stands for {self.right[b].name}")
+        if define or self.map_free_vars:
+            self.left[a] = b
+            self.right[b] = a
+            self.matched.append((a, b))
+            return True
+        return a is b or self.differ(a, b, "free type parameters are equal to themselves only")
+
+    def type_data(self, a: Any, b: Any, define: bool) -> bool:
+        """Constructors are compared with their fields here, and by name where they are used."""
+        start = len(self.matched)
+        left, right = (
+            (d.header, *[(c.name_hint, c.inputs) for c in d.constructors]) for d in (a, b)
+        )
+        if not self.same(a.type_vars, b.type_vars, True) or not self.same(left, right, False):
+            return False
+        for x, y in self.matched[start:]:
+            del self.left[x], self.right[y]
+        del self.matched[start:]
+        self.equal.clear()
+        return True
+
+    def constructor(self, a: Any, b: Any, define: bool) -> bool:
+        same = a.name_hint == b.name_hint and a.belong_to.name_hint == b.belong_to.name_hint
+        return same or self.differ(a, b)
+
+    def global_type_var(self, a: Any, b: Any, define: bool) -> bool:
+        return bool(a.name_hint == b.name_hint) or self.differ(a, b)
+
     def constant(self, a: Any, b: Any, define: bool) -> bool:
         if not _same_array(a.data, b.data):
             self.path.append(".data")
@@ -298,11 +334,14 @@ class _Comparer:
     def module(self, a: IRModule, b: IRModule, define: bool) -> bool:
         left = {var.name_hint: func for var, func in a.items()}
         right = {var.name_hint: func for var, func in b.items()}
-        for field, x, y in (
+        types = [{h.name_hint: data for h, data in m.type_definitions.items()} for m in (a, b)]
+        fields: tuple[tuple[str, Any, Any], ...] = (
+            ("type_definitions", types[0], types[1]),
             ("functions", left, right),
             ("attrs", a.attrs, b.attrs),
             ("global_infos", a.global_infos, b.global_infos),
-        ):
+        )
+        for field, x, y in fields:
             if not self.mapping(x, y, define):
                 self.path.append(f".{field}")
                 return False
@@ -435,6 +474,10 @@ _COMPARE: Final[dict[type, _Compare]] = {
     Constant: _Comparer.constant,
     IRModule: _Comparer.module,
     FuncType: _Comparer.scoped,
+    TypeData: _Comparer.type_data,
+    Constructor: _Comparer.constructor,
+    TypeVar: _Comparer.type_var,
+    GlobalTypeVar: _Comparer.global_type_var,
     Let: _Comparer.scoped,
     tuple: _Comparer.sequence,
     list: _Comparer.sequence,
@@ -474,8 +517,8 @@ class _Hasher:
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
-        self.numbers: dict[Var, int] = {}
-        self.defined: list[Var] = []
+        self.numbers: dict[Any, int] = {}
+        self.defined: list[Any] = []
         self.tokens: list[Any] = []
         self.digests: dict[tuple[int, bool], str] = {}
         """Digests of nodes, by id and `define`; valid while all variables in `defined` are."""
@@ -531,6 +574,29 @@ class _Hasher:
             self.defined.append(x)
         self.tokens += (KINDS[type(x)].__name__, f"free {id(x)}" if number is None else number)
 
+    def type_data(self, x: TypeData, define: bool) -> None:
+        start = len(self.defined)
+        self.tokens.append("TypeData")
+        self.add(x.header, False)
+        self.add(x.type_vars, True)
+        for constructor in x.constructors:
+            self.constructor(constructor, False)
+            self.add(constructor.inputs, False)
+        for var in self.defined[start:]:
+            del self.numbers[var]
+        del self.defined[start:]
+        self.digests.clear()
+
+    def constructor(self, x: Constructor, define: bool) -> None:
+        self.tokens += ("Constructor", x.belong_to.name_hint, x.name_hint)
+
+    def type_var(self, x: TypeVar, define: bool) -> None:
+        number = self.numbers.get(x)
+        if number is None and (define or self.map_free_vars):
+            number = self.numbers[x] = len(self.defined)
+            self.defined.append(x)
+        self.tokens += ("TypeVar", f"free {id(x)}" if number is None else number)
+
     def constant(self, x: Constant, define: bool) -> None:
         self.array(x.data, define)
         self.add(x.ty, define)
@@ -541,6 +607,8 @@ class _Hasher:
 
     def module(self, x: IRModule, define: bool) -> None:
         self.tokens.append("IRModule")
+        if x.type_definitions:
+            self.mapping({h.name_hint: d for h, d in x.type_definitions.items()}, define)
         self.mapping({var.name_hint: func for var, func in x.items()}, define)
         self.mapping(x.attrs, define)
         self.mapping(x.global_infos, define)
@@ -581,6 +649,9 @@ _HASH: Final[dict[type, _Hash]] = {
     Constant: _Hasher.constant,
     IRModule: _Hasher.module,
     FuncType: _Hasher.scoped,
+    TypeData: _Hasher.type_data,
+    Constructor: _Hasher.constructor,
+    TypeVar: _Hasher.type_var,
     Let: _Hasher.scoped,
     **dict.fromkeys((str, bool, int, type(None), bytes), _Hasher.text),
 }
@@ -605,6 +676,9 @@ def _walked_once(put: _Hash) -> _Hash:
     return add
 
 
+_SHARED: Final = (Call, Tuple, TupleGetItem, If, Match, SeqExpr, TupleType, TypeCall)
+
+
 def _hashing(kind: type) -> _Hash:
     """The method that hashes values of a class."""
     for base, put in (
@@ -612,7 +686,7 @@ def _hashing(kind: type) -> _Hash:
         (BinaryOpExpr, _walked_once(_Hasher.operation)),
         (BaseFunc, _Hasher.scoped),
         (Binding, _Hasher.binding),
-        ((Call, Tuple, TupleGetItem, If, SeqExpr, TupleType), _walked_once(_Hasher.fields)),
+        (_SHARED, _walked_once(_Hasher.fields)),
         (Node, _Hasher.fields),
         (Mapping, _Hasher.mapping),
         ((tuple, list), _Hasher.sequence),

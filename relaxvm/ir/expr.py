@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 import numpy as np
@@ -59,6 +60,7 @@ __all__ = [
     "TupleGetItem",
     "TupleType",
     "Type",
+    "TypeVar",
     "Var",
     "VarBinding",
     "const",
@@ -251,10 +253,30 @@ class TupleType(Type):
         self.span = span
 
 
+class TypeVar(Type):
+    """A type parameter of a function or of a data type.  They are compared by identity; the name is
+    a hint for printing."""
+
+    __slots__ = ("name_hint",)
+    FIELDS = ("name_hint",)
+
+    name_hint: str
+
+    def __init__(self, name_hint: str, span: Any = None) -> None:
+        self.name_hint = name_hint
+        self.span = span
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.name_hint
+
+
 class FuncType(Type):
     """A function.
 
     Attributes:
+        type_params: the type parameters; a call finds out what they stand for.
         params: types of the parameters, or None if they are not known.
         ret: type of the result.
         purity: whether a call has no side effects.
@@ -263,10 +285,12 @@ class FuncType(Type):
         TypeSizeError: the type has more than `MOST_TYPE_PARTS` parts.
     """
 
-    __slots__ = ("_parts", "_vars", "params", "purity", "ret")
-    FIELDS = ("params", "ret", "purity")
-    DEFS = frozenset({"params"})
+    __slots__ = ("_parts", "_vars", "params", "purity", "ret", "type_params")
+    FIELDS = ("type_params", "params", "ret", "purity")
+    DEFS = frozenset({"type_params", "params"})
+    DEFAULTS = MappingProxyType({"type_params": ()})
 
+    type_params: tuple[TypeVar, ...]
     params: tuple[Type, ...] | None
     ret: Type
     purity: bool
@@ -279,7 +303,10 @@ class FuncType(Type):
         ret: Type,
         purity: bool = True,
         span: Any = None,
+        *,
+        type_params: Iterable[TypeVar] = (),
     ) -> None:
+        self.type_params = tuple(type_params)
         self.params = None if params is None else tuple(params)
         self._parts = _count_parts((ret, *(self.params or ())))
         self._vars = None
@@ -953,6 +980,7 @@ class Function(BaseFunc):
     """A Relax function.
 
     Attributes:
+        type_params: the type parameters.
         params: the parameters.
         body: a `SeqExpr`.
         ret_ty: type of the result.
@@ -960,10 +988,12 @@ class Function(BaseFunc):
         attrs: attributes, such as "global_symbol".
     """
 
-    __slots__ = ("body", "is_pure", "params", "ret_ty")
-    FIELDS = ("params", "body", "ret_ty", "is_pure", "attrs")
-    DEFS = frozenset({"params"})
+    __slots__ = ("body", "is_pure", "params", "ret_ty", "type_params")
+    FIELDS = ("type_params", "params", "body", "ret_ty", "is_pure", "attrs")
+    DEFS = frozenset({"type_params", "params"})
+    DEFAULTS = MappingProxyType({"type_params": ()})
 
+    type_params: tuple[TypeVar, ...]
     params: tuple[Var, ...]
     body: SeqExpr
     ret_ty: Any
@@ -977,7 +1007,10 @@ class Function(BaseFunc):
         is_pure: bool = True,
         attrs: Mapping[str, Any] | None = None,
         span: Any = None,
+        *,
+        type_params: Iterable[TypeVar] = (),
     ) -> None:
+        self.type_params = tuple(type_params)
         self.params = tuple(params)
         self.body = _as_seq(body)
         self.ret_ty = self.body.ty if ret_ty is None else ret_ty
@@ -988,10 +1021,11 @@ class Function(BaseFunc):
             if param.ty is None:
                 raise TypeError(f"parameter {param.name!r} has no type")
         self.ty = FuncType([p.ty for p in self.params], ANY if self.ret_ty is None else self.ret_ty,
-                           is_pure)  # fmt: skip
+                           is_pure, type_params=self.type_params)  # fmt: skip
 
     def _with_attrs(self, attrs: Attrs) -> Function:
-        return Function(self.params, self.body, self.ret_ty, self.is_pure, attrs, self.span)
+        return Function(self.params, self.body, self.ret_ty, self.is_pure, attrs, self.span,
+                        type_params=self.type_params)  # fmt: skip
 
     def replace(
         self,
@@ -1009,6 +1043,7 @@ class Function(BaseFunc):
             self.is_pure if is_pure is None else is_pure,
             self.attrs,
             self.span,
+            type_params=self.type_params,
         )
 
 

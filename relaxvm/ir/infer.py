@@ -12,9 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
+from .adt import (
+    NEVER,
+    Constructor,
+    Match,
+    NeverType,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefType,
+    TypeCall,
+    invariant_params,
+    pattern_vars,
+)
 from .arith import free_vars, prove_equal, substitute
+from .coverage import missing_patterns, pattern_text
 from .equality import structural_equal
 from .expr import (
     ANY,
@@ -38,6 +53,7 @@ from .expr import (
     TupleGetItem,
     TupleType,
     Type,
+    TypeVar,
     Var,
 )
 from .nesting import has_headroom, headroom
@@ -47,16 +63,20 @@ from .op import Op
 __all__ = [
     "BaseCheckResult",
     "base_check",
+    "bind_pattern",
     "bind_type",
+    "check_exhaustive",
     "declared_ret_type",
     "dimensions",
     "erase_type",
+    "field_types",
     "function_ret_type",
     "get_shape_of",
     "infer_type",
     "is_base_of",
     "seq_defines",
     "substitute_type",
+    "substitute_type_vars",
     "type_free_vars",
     "type_lca",
     "type_of_call",
@@ -89,7 +109,7 @@ def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheck
     if base is derived:
         return _PASS
     kind = type(base)
-    if kind is AnyType:
+    if kind is AnyType or type(derived) is NeverType:
         return _PASS
     if type(derived) is AnyType:
         return _FAIL_L1
@@ -109,7 +129,26 @@ def base_check(base: Any, derived: Any, prove: Prove = prove_equal) -> BaseCheck
         )
     if kind is FuncType:
         return _check_func(base, derived)
+    if kind is TypeCall:
+        return _check_type_call(base, derived, prove)
+    if kind is RefType:
+        return _check_same(base.value, derived.value, prove)
     return _FAIL_L0
+
+
+def _check_type_call(base: TypeCall, derived: TypeCall, prove: Prove) -> BaseCheckResult:
+    if base.func.name_hint != derived.func.name_hint or len(base.args) != len(derived.args):
+        return _FAIL_L0
+    invariant = invariant_params(base.func)
+    return _weakest([
+        (_check_same if position in invariant else base_check)(b, d, prove)
+        for position, (b, d) in enumerate(zip(base.args, derived.args, strict=True))
+    ])  # fmt: skip
+
+
+def _check_same(base: Any, derived: Any, prove: Prove) -> BaseCheckResult:
+    """Check the type of what is both read and written: each must be a subtype of the other."""
+    return min(base_check(base, derived, prove), base_check(derived, base, prove))
 
 
 def is_base_of(base: Type, derived: Type) -> bool:
@@ -170,6 +209,8 @@ def _check_dim(a: Expr, b: Expr, prove: Prove = prove_equal) -> BaseCheckResult:
 def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
     if base.purity and not derived.purity:
         return _FAIL_L0
+    if derived.type_params and not base.type_params:
+        derived = INSTANTIATE["function"](derived, base)
     if base.params is None:
         return base_check(base.ret, derived.ret)
     if derived.params is None:
@@ -188,7 +229,7 @@ def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResu
     """Check whether an argument of type `arg` may be passed for a parameter of type `param`.  The
     symbolic variables of `param` are bound where they first appear and added to `variables`."""
     kind = type(param)
-    if kind is AnyType:
+    if kind is AnyType or type(arg) is NeverType:
         return _PASS
     if type(arg) is AnyType:
         return _FAIL_L1
@@ -272,8 +313,25 @@ def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
         own = {v for p in ty.params for v in type_free_vars(p)}
         outer = {v: e for v, e in variables.items() if v not in own}
         ret = substitute_type(ty.ret, outer)
-        return ty if ret is ty.ret else FuncType(ty.params, ret, ty.purity, ty.span)
+        return ty if ret is ty.ret else _with_ret(ty, ret)
+    if kind is TypeCall or kind is RefType:
+        if variables.keys().isdisjoint(type_free_vars(ty)):
+            return ty
+        return _map_args(ty, lambda arg: substitute_type(arg, variables))
     return ty
+
+
+def _with_ret(ty: FuncType, ret: Type) -> FuncType:
+    return FuncType(ty.params, ret, ty.purity, ty.span, type_params=ty.type_params)
+
+
+def _map_args(ty: Any, convert: Callable[[Any], Any]) -> Any:
+    """A `TypeCall` or a `RefType` with its arguments converted; the same if none changes."""
+    if type(ty) is RefType:
+        value = convert(ty.value)
+        return ty if value is ty.value else RefType(value, ty.span)
+    args = tuple([convert(arg) for arg in ty.args])
+    return ty if _all_same(args, ty.args) else TypeCall(ty.func, args, ty.span)
 
 
 def _substitute_shape(shape: Expr, variables: Mapping[Var, Expr]) -> Expr:
@@ -307,16 +365,16 @@ def _collect(ty: Any, found: dict[Var, None]) -> None:
                 found.update(dict.fromkeys(free_vars(dim)))
         if kind is TensorType and isinstance(ty.shape, Var):
             found[ty.shape] = None
-    elif kind is TupleType or kind is FuncType:
+    elif kind in _COMPOUND:
         if ty._vars is None:  # cached, since types are shared
-            ty._vars = _vars_of_tuple(ty) if kind is TupleType else _vars_of_function(ty)
+            ty._vars = _COMPOUND[kind](ty)
         found.update(ty._vars)
 
 
-def _vars_of_tuple(ty: TupleType) -> dict[Var, None]:
+def _vars_of(types: Iterable[Type]) -> dict[Var, None]:
     found: dict[Var, None] = {}
-    for field in ty.fields:
-        _collect(field, found)
+    for ty in types:
+        _collect(ty, found)
     return found
 
 
@@ -327,6 +385,15 @@ def _vars_of_function(ty: FuncType) -> dict[Var, None]:
     found: dict[Var, None] = {}
     _collect(ty.ret, found)
     return {var: None for var in found if var not in own}
+
+
+_COMPOUND: dict[type, Callable[[Any], dict[Var, None]]] = {
+    TupleType: lambda ty: _vars_of(ty.fields),
+    TypeCall: lambda ty: _vars_of(ty.args),
+    RefType: lambda ty: _vars_of((ty.value,)),
+    FuncType: _vars_of_function,
+}
+"""Types that contain others -> the symbolic variables in them."""
 
 
 def dimensions(types: Iterable[Type]) -> Iterator[Var]:
@@ -358,7 +425,9 @@ def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
     if kind is FuncType:
         own = {v for p in ty.params or () for v in type_free_vars(p)}
         ret = erase_type(ty.ret, lambda v: v in own or known(v))
-        return ty if ret is ty.ret else FuncType(ty.params, ret, ty.purity, ty.span)
+        return ty if ret is ty.ret else _with_ret(ty, ret)
+    if kind is TypeCall or kind is RefType:
+        return _map_args(ty, lambda arg: erase_type(arg, known))
     return ty
 
 
@@ -384,11 +453,18 @@ def type_lca(a: Any, b: Any) -> Any:
         return TupleType(map(type_lca, a.fields, b.fields))
     if kind is FuncType:
         purity = a.purity and b.purity
+        if a.type_params or b.type_params:
+            return FuncType.opaque_func(purity=purity)
         if a.params is None or b.params is None or len(a.params) != len(b.params) or any(
             map(_differ, a.params, b.params)
         ):  # fmt: skip
             return FuncType.opaque_func(ret=type_lca(a.ret, b.ret), purity=purity)
         return FuncType(a.params, type_lca(a.ret, b.ret), purity)
+    if kind is TypeCall and a.func.name_hint == b.func.name_hint and len(a.args) == len(b.args):
+        invariant = invariant_params(a.func)
+        if any(_differ(a.args[position], b.args[position]) for position in invariant):
+            return ANY
+        return TypeCall(a.func, map(type_lca, a.args, b.args))
     return ANY
 
 
@@ -402,6 +478,10 @@ def _same_dims(a: TensorType, b: TensorType) -> bool:
 
 
 # Inference
+
+INSTANTIATE: dict[str, Callable[[Any, FuncType], FuncType]] = {}
+"""How the type parameters of a function are found: "call" for a call of it, "function" where a
+value of another function type is expected.  Filled by `relaxvm.ir.instantiate`."""
 
 
 def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
@@ -490,9 +570,11 @@ def type_of_call(call: Call) -> Type:
         if len(call.ty_args) > 1:
             return TupleType(call.ty_args)
         return call.ty_args[0] if call.ty_args else ANY
-    signature = op.ty
+    signature = infer_type(op).ty
     if type(signature) is not FuncType:
         raise TypeError(f"{op} is called, but is not a function: its type is {signature}")
+    if signature.type_params and signature.params is not None:
+        signature = INSTANTIATE["call"](call, signature)
     if signature.params is None:
         return call.ty_args[0] if call.ty_args else signature.ret
     return _type_of_function_call(call, signature, signature.params)
@@ -587,6 +669,129 @@ def declared_ret_type(declared: Any, params: Iterable[Var], body: Any) -> Any:
     return inferred
 
 
+def _infer_constructor(constructor: Constructor, in_scope: Collection[Var]) -> None:
+    constructor.belong_to.definition[constructor.name_hint]  # gives it a type
+    if constructor.ty is None:
+        raise TypeError(
+            f"constructor {constructor.qualified_name} is not the one of its data type's definition"
+        )
+
+
+def _infer_match(expr: Match, in_scope: Collection[Var]) -> None:
+    data = infer_type(expr.data, in_scope).ty
+    types: list[Any] = []
+    for clause in expr.clauses:
+        bind_pattern(clause.lhs, data)
+        guard = clause.guard
+        if guard is not None and not is_condition(infer_type(guard, in_scope).ty):
+            raise TypeError(
+                f"the guard {guard} of a clause is of type {guard.ty}; expected a bool scalar or a "
+                "bool tensor of rank 0"
+            )
+        bound = pattern_vars(clause.lhs)
+        rhs = infer_type(clause.rhs, in_scope)
+        types.append(_without(_type_outside(rhs, in_scope), bound))
+    if expr.complete:
+        check_exhaustive(expr)
+    expr.ty = NEVER if not types else types[0]
+    for ty in types[1:]:
+        expr.ty = type_lca(expr.ty, ty)
+
+
+def _without(ty: Any, variables: Collection[Var]) -> Any:
+    return erase_type(ty, lambda v: v not in variables) if variables else ty
+
+
+def check_exhaustive(expr: Match) -> None:
+    """Check that the clauses of a match cover every value.
+
+    Raises:
+        TypeError: they do not; lists the missing patterns.
+    """
+    missing = missing_patterns(expr.clauses, _MOST_MISSING + 1)
+    if missing:
+        shown = ", ".join(map(pattern_text, missing[:_MOST_MISSING]))
+        more = " and others" if len(missing) > _MOST_MISSING else ""
+        raise TypeError(f"the match is not exhaustive; it has no clause for {shown}{more}")
+
+
+_MOST_MISSING: Final = 8
+
+
+def bind_pattern(pattern: Pattern, ty: Any) -> None:
+    """Give types to the variables of a pattern that a value of type `ty` is matched with.
+
+    Raises:
+        TypeError: no value of this type matches the pattern.
+    """
+    if isinstance(pattern, PatternVar):
+        var = pattern.var
+        if var.ty is None:
+            var.ty = ty
+        elif base_check(var.ty, ty) is _FAIL_L0:
+            raise TypeError(f"pattern variable {var.name!r} of type {var.ty} is matched with a "
+                            f"value of type {ty}")
+    elif isinstance(pattern, PatternConstructor):
+        for inner, field in zip(
+            pattern.patterns, field_types(pattern.constructor, ty), strict=True
+        ):
+            bind_pattern(inner, field)
+    elif isinstance(pattern, PatternTuple):
+        count = len(pattern.patterns)
+        if type(ty) is AnyType or type(ty) is NeverType:
+            fields: tuple[Any, ...] = (ty,) * count
+        elif type(ty) is TupleType and len(ty.fields) == count:
+            fields = ty.fields
+        else:
+            raise TypeError(f"a pattern of a tuple of {count} elements never matches a value of "
+                            f"type {ty}")
+        for inner, field in zip(pattern.patterns, fields, strict=True):
+            bind_pattern(inner, field)
+
+
+def field_types(constructor: Constructor, ty: Any) -> tuple[Type, ...]:
+    """Return the types of the fields that a constructor has in a value of type `ty`.
+
+    Raises:
+        TypeError: no value of this type is made by the constructor.
+    """
+    type_vars = constructor.belong_to.definition.type_vars
+    if type(ty) is AnyType or type(ty) is NeverType:
+        args: tuple[Type, ...] = (ty,) * len(type_vars)
+    elif type(ty) is TypeCall and ty.func.name_hint == constructor.belong_to.name_hint:
+        args = ty.args
+    else:
+        name = constructor.qualified_name
+        raise TypeError(f"constructor {name} never makes a value of type {ty}")
+    if len(args) != len(type_vars):
+        raise TypeError(f"type {ty}: expected {len(type_vars)} type arguments, got {len(args)}")
+    known = dict(zip(type_vars, args, strict=True))
+    return tuple([substitute_type_vars(field, known) for field in constructor.inputs])
+
+
+def substitute_type_vars(ty: Any, known: Mapping[TypeVar, Type]) -> Any:
+    """Return a type with type parameters replaced; the same object if none occurs."""
+    if not known:
+        return ty
+    kind = type(ty)
+    if kind is TypeVar:
+        return known.get(ty, ty)
+    if kind is TypeCall or kind is RefType:
+        return _map_args(ty, lambda arg: substitute_type_vars(arg, known))
+    if kind is TupleType:
+        fields = tuple([substitute_type_vars(f, known) for f in ty.fields])
+        return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
+    if kind is FuncType:
+        inner = {v: t for v, t in known.items() if v not in ty.type_params}
+        params = None if ty.params is None else tuple(
+            [substitute_type_vars(p, inner) for p in ty.params])  # fmt: skip
+        ret = substitute_type_vars(ty.ret, inner)
+        if ret is ty.ret and (params is None or _all_same(params, ty.params)):
+            return ty
+        return FuncType(params, ret, ty.purity, ty.span, type_params=ty.type_params)
+    return ty
+
+
 def _infer_seq(seq: SeqExpr, in_scope: Collection[Var]) -> None:
     for block in seq.blocks:
         for binding in block.bindings:
@@ -598,7 +803,8 @@ def _infer_seq(seq: SeqExpr, in_scope: Collection[Var]) -> None:
 
 def _infer_function(func: Function, in_scope: Collection[Var]) -> None:
     infer_type(func.body, in_scope)
-    func.ty = FuncType([p.ty for p in func.params], func.ret_ty, func.is_pure)
+    func.ty = FuncType([p.ty for p in func.params], func.ret_ty, func.is_pure,
+                       type_params=func.type_params)  # fmt: skip
 
 
 def _infer_constant(constant: Constant, in_scope: Collection[Var]) -> None:
@@ -614,6 +820,8 @@ _INFER: dict[type, Callable[[Any, Collection[Var]], None]] = {
     TupleGetItem: _infer_tuple_getitem,
     Call: _infer_call,
     If: _infer_if,
+    Match: _infer_match,
+    Constructor: _infer_constructor,
     SeqExpr: _infer_seq,
     Function: _infer_function,
     Constant: _infer_constant,

@@ -40,6 +40,7 @@ from ..dtypes import as_dtype, dtype_name
 from ..errors import ExprSizeError, FormatError, TypeSizeError, did_you_mean
 from ..executable.debug_info import Span
 from ..limits import Limits
+from .adt import NEVER, GlobalTypeVar, NeverType, RefType, TypeCall, TypeData
 from .expr import ANY, AnyType, FuncType, GlobalVar, PrimType, TupleType, Type, Var, prim_type
 from .json_checks import check_node
 from .module import IRModule
@@ -237,7 +238,7 @@ class _Writer:
         written: dict[str, Any] = {"is": kind.__name__}
         for name in _parts(kind):
             value = getattr(node, name)
-            if value is not None:
+            if value is not None and not (name in kind.DEFAULTS and value == kind.DEFAULTS[name]):
                 written[name] = self.encode(value, f"{path}.{name}")
         span = node.span
         if self.spans and isinstance(span, Span):
@@ -368,6 +369,8 @@ class _Reader:
     def part(self, cls: type[Node], name: str, written: Any, path: str) -> Any:
         place = f"{path}.{name}"
         value = self.decode(written, place)
+        if value is None:
+            value = cls.DEFAULTS.get(name)
         hint = _hints(cls).get(name, Any)
         if isinstance(hint, type) and issubclass(hint, IntEnum):
             if type(value) is not int or value not in set(hint):
@@ -526,6 +529,11 @@ def _decode_dtype(name: Any, path: str) -> np.dtype[Any]:
     return dtype
 
 
+_CONSTRUCTED: Final = frozenset({TupleType, FuncType, IRModule, GlobalTypeVar, TypeCall, RefType,
+                                 TypeData})  # fmt: skip
+"""Classes whose constructors make nodes from their parts; of others the parts are set."""
+
+
 def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) -> Node:
     """Create a node from its parts."""
     if cls is Op:
@@ -533,7 +541,7 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return Op.get(values["name"])
         except (ValueError, TypeError) as error:
             raise FormatError(f"{path}: {error}") from None
-    if cls is not TupleType and cls is not FuncType and cls is not IRModule:  # made below
+    if cls not in _CONSTRUCTED:
         check_node(cls, values, path)
     if span is None:
         # Types that exist once per data type; comparisons rely on their identity.
@@ -541,15 +549,18 @@ def _make(cls: type[Any], values: dict[str, Any], span: Span | None, path: str) 
             return prim_type(values["dtype"])
         if cls is AnyType:
             return ANY
-    if cls is TupleType or cls is FuncType:
+        if cls is NeverType:
+            return NEVER
+    if cls in _CONSTRUCTED and cls is not IRModule:
         try:
-            node: Node = cls(*values.values(), span)
+            node: Node = cls(**values, span=span)
             return node
-        except TypeSizeError as error:
+        except (TypeSizeError, TypeError, ValueError) as error:
             raise FormatError(f"{path}: {error}") from None
     if cls is IRModule:
         try:
-            module = IRModule(values["functions"], values["attrs"], values["global_infos"])
+            module = IRModule(values["functions"], values["attrs"], values["global_infos"],
+                              values["type_definitions"])  # fmt: skip
         except ValueError as error:
             raise FormatError(f"{path}.functions: {error}") from None
         return _fill(module, {"sources": values["sources"]}, span)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import did_you_mean
 from ..messages import describe
+from .adt import Constructor, GlobalTypeVar, TypeData
 from .expr import BaseFunc, GlobalVar
 from .node import Attrs, Node
 
@@ -50,15 +52,18 @@ class VDevice(GlobalInfo):
 
 
 class IRModule(Node):
-    """A program: functions by `GlobalVar`, attributes, global infos by kind.
+    """A program: functions by `GlobalVar`, data types by `GlobalTypeVar`, attributes, and global
+    infos by kind.
 
     A module is the only mutable node (`module[name] = function`); passes modify a `copy`.
     Functions are kept in the order in which they were added.
     """
 
-    __slots__ = ("_by_name", "attrs", "functions", "global_infos", "sources")
-    FIELDS = ("functions", "attrs", "global_infos")
+    __slots__ = ("_by_name", "attrs", "functions", "global_infos", "sources", "type_definitions")
+    FIELDS = ("type_definitions", "functions", "attrs", "global_infos")
+    DEFAULTS = MappingProxyType({"type_definitions": {}})
 
+    type_definitions: dict[GlobalTypeVar, TypeData]
     functions: dict[GlobalVar, BaseFunc]
     attrs: Attrs
     global_infos: dict[str, list[GlobalInfo]]
@@ -70,7 +75,11 @@ class IRModule(Node):
         functions: Mapping[Any, BaseFunc] | None = None,
         attrs: Mapping[str, Any] | None = None,
         global_infos: Mapping[str, Any] | None = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> None:
+        self.type_definitions = {}
+        for data in (type_definitions or {}).values():
+            self.add_type(data)
         self.functions = {}
         self._by_name: dict[str, GlobalVar] = {}
         self.attrs = Attrs(attrs or {})
@@ -91,6 +100,7 @@ class IRModule(Node):
     def copy(self) -> IRModule:
         """Return a new module with the same functions, which may be modified."""
         new = IRModule.__new__(IRModule)
+        new.type_definitions = dict(self.type_definitions)
         new.functions = dict(self.functions)
         new._by_name = dict(self._by_name)
         new.attrs = self.attrs
@@ -121,7 +131,44 @@ class IRModule(Node):
     def __getitem__(self, key: GlobalVar | str) -> Any:
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
 
-    def __setitem__(self, key: GlobalVar | str, func: BaseFunc) -> None:
+    # Data types
+
+    def add_type(self, data: TypeData) -> None:
+        """Add the definition of a data type.
+
+        Raises:
+            ValueError: the module has another data type of this name.
+        """
+        for header, known in self.type_definitions.items():
+            if header.name_hint == data.header.name_hint and known is not data:
+                raise ValueError(f"the module has another data type {data.header.name_hint!r}")
+        self.type_definitions[data.header] = data
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """Return the name of a data type.
+
+        Raises:
+            ValueError: there is no such data type.
+        """
+        known = {header.name_hint: header for header in self.type_definitions}
+        if name not in known:
+            raise ValueError(f"the module has no data type {name!r}{did_you_mean(name, known)}")
+        return known[name]
+
+    def get_type(self, name: str) -> tuple[GlobalTypeVar | Constructor, ...]:
+        """Return the name of a data type and its constructors, as Relay's method does."""
+        header = self.get_global_type_var(name)
+        return (header, *self.type_definitions[header].constructors)
+
+    def __setitem__(self, key: GlobalVar | GlobalTypeVar | str, func: Any) -> None:
+        if isinstance(key, GlobalTypeVar):
+            if not isinstance(func, TypeData) or func.header is not key:
+                raise TypeError(
+                    f"IRModule: data type {key.name_hint!r}: expected its TypeData, got "
+                    f"{describe(func)}"
+                )
+            self.add_type(func)
+            return
         name = key if isinstance(key, str) else key.name_hint
         if not isinstance(func, BaseFunc):
             raise TypeError(f"IRModule: {name}: expected a function, got {describe(func)}")
@@ -163,7 +210,11 @@ class IRModule(Node):
         self.global_infos[name] = list(infos)
 
     def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
-        """Add all functions of another module, replacing those of the same variable."""
+        """Add all functions of another module, replacing those of the same variable, and its data
+        types."""
+        if isinstance(other, IRModule):
+            for data in other.type_definitions.values():
+                self.add_type(data)
         for var, func in other.items():
             self[var.name_hint] = func
 

@@ -7,6 +7,7 @@ compared by identity; `structural_equal` compares them by content.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import ExprSizeError
@@ -49,6 +50,8 @@ class Node:
 
     FIELDS: ClassVar[tuple[str, ...]] = ()
     DEFS: ClassVar[frozenset[str]] = frozenset()
+    DEFAULTS: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Fields that JSON leaves out if they have these values, which are not None."""
 
     KIND: ClassVar[type[Node]]
     """The class as which nodes of this class are handled; usually the class itself."""

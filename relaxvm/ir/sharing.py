@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..errors import ExprSizeError
+from .adt import Clause, Match
 from .expr import (
     Binding,
     BindingBlock,
@@ -36,8 +37,8 @@ MOST_SHARING: Final = 256
 
 _COUNTLESS: Final = 1 << 62
 _COMPOUND: Final = frozenset(
-    {Call, Tuple, TupleGetItem, If, SeqExpr, Function, IRModule, BindingBlock, DataflowBlock,
-     VarBinding, MatchCast}
+    {Call, Tuple, TupleGetItem, If, Match, Clause, SeqExpr, Function, IRModule,
+     BindingBlock, DataflowBlock, VarBinding, MatchCast}
 )  # fmt: skip
 
 
@@ -55,6 +56,10 @@ def _parts(node: Any) -> list[Any]:
         return [node.cond, node.true_branch, node.false_branch]
     if kind is Function:
         return [node.body]
+    if kind is Match:
+        return [node.data, *node.clauses]
+    if kind is Clause:
+        return [node.rhs] if node.guard is None else [node.guard, node.rhs]
     if issubclass(kind, BindingBlock):
         return [b.value for b in node.bindings]
     return [node.value] if issubclass(kind, Binding) else list(node.functions.values())

@@ -13,6 +13,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..core import checkpoints
+from .adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternVar,
+    map_pattern,
+    walk_pattern,
+)
 from .equality import structural_equal
 from .expr import (
     BaseFunc,
@@ -55,6 +64,8 @@ _METHODS: Final[dict[type, str]] = {
     ShapeExpr: "visit_shape",
     Constant: "visit_constant",
     If: "visit_if",
+    Match: "visit_match",
+    Constructor: "visit_constructor",
     SeqExpr: "visit_seq",
     Function: "visit_function",
     GlobalVar: "visit_global_var",
@@ -71,7 +82,7 @@ left alone."""
 
 _LEAVES: Final = frozenset(
     {"visit_global_var", "visit_extern_func", "visit_op", "visit_constant", "visit_imm",
-     "visit_scalar", "visit_other_function"}
+     "visit_scalar", "visit_other_function", "visit_constructor"}
 )  # fmt: skip
 """Methods that do nothing unless a subclass overrides them."""
 
@@ -159,6 +170,28 @@ class ExprVisitor:
         self.visit(expr.cond)
         self.visit(expr.true_branch)
         self.visit(expr.false_branch)
+
+    def visit_constructor(self, constructor: Constructor) -> None:
+        """A leaf: a constructor of a data type as a function."""
+
+    def visit_match(self, expr: Match) -> None:
+        checkpoints.checkpoint()
+        self.visit(expr.data)
+        for clause in expr.clauses:
+            self.visit_clause(clause)
+
+    def visit_clause(self, clause: Clause) -> None:
+        """The pattern, the guard and the result of a clause."""
+        self.visit_pattern(clause.lhs)
+        if clause.guard is not None:
+            self.visit(clause.guard)
+        self.visit(clause.rhs)
+
+    def visit_pattern(self, pattern: Pattern) -> None:
+        """The pattern of a clause, with all patterns in it."""
+        for inner in walk_pattern(pattern):
+            if isinstance(inner, PatternVar):
+                self.visit_var_def(inner.var)
 
     def visit_seq(self, seq: SeqExpr) -> None:
         for block in seq.blocks:
@@ -320,6 +353,40 @@ class ExprMutator:
             return expr
         return self.infer(If(cond, then, orelse, span=expr.span), self.visit_type(expr.ty))
 
+    def visit_constructor(self, constructor: Constructor) -> Expr:
+        return constructor
+
+    def visit_match(self, expr: Match) -> Expr:
+        checkpoints.checkpoint()
+        data = self.visit(expr.data)
+        clauses = [self.visit_clause(clause) for clause in expr.clauses]
+        if data is expr.data and all(map(_is_same, clauses, expr.clauses)):
+            return expr
+        new = Match(data, clauses, expr.complete, span=expr.span)
+        return self.infer(new, self.visit_type(expr.ty))
+
+    def visit_clause(self, clause: Clause) -> Clause:
+        """Rewrite the pattern, the guard and the result of a clause."""
+        lhs = self.visit_pattern(clause.lhs)
+        guard = None if clause.guard is None else self.visit(clause.guard)
+        rhs = self.visit(clause.rhs)
+        if lhs is clause.lhs and guard is clause.guard and rhs is clause.rhs:
+            return clause
+        return Clause(lhs, rhs, guard, clause.span)
+
+    def visit_pattern(self, pattern: Pattern) -> Pattern:
+        """Rewrite the variables of a pattern."""
+        return map_pattern(pattern, self._pattern_var)
+
+    def _pattern_var(self, var: Var) -> Var:
+        new = self.visit_var_def(var)
+        ty = self.visit_type(new.ty)
+        if ty is not new.ty:
+            new = KINDS[type(new)](new.name, ty, new.span)
+        if new is not var:
+            self.var_map[var] = new
+        return new
+
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         blocks: list[BindingBlock] = []
         changed = False
@@ -428,7 +495,8 @@ class ExprMutator:
             return func
         if body is not func.body:
             ret_ty = declared_ret_type(ret_ty, params, body)
-        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
+        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span,
+                        type_params=func.type_params)  # fmt: skip
 
     def infer(self, expr: Expr, before: Any = None) -> Expr:
         """Infer the type of an expression.  For an If, `before` is its old type: the variables in

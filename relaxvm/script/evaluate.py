@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 from ..core.checkpoints import checkpoint
 from ..errors import DiagnosticError, did_you_mean
 from ..ir import prim
+from ..ir.adt import Constructor
 from ..ir.expr import (
     SCALAR_OPERATORS,
     Call,
@@ -343,7 +344,7 @@ def _called(value: Expr) -> str:
 
 def call_expr(func: Expr, args: list[Any], kwargs: dict[str, Any]) -> Expr:
     """Return a call of a function of the program, with its type."""
-    if not isinstance(func, (GlobalVar, Var)):
+    if not isinstance(func, (GlobalVar, Var, Constructor)):
         return func(*args, **kwargs)
     types = types_of(kwargs.pop("ty_args", ()))
     if kwargs:

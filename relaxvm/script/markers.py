@@ -10,6 +10,7 @@ from ..ir.expr import Expr, Type
 __all__ = [
     "Dataflow",
     "FunctionAttrs",
+    "Incomplete",
     "MatchCastPair",
     "MetaVar",
     "ModuleAttrs",
@@ -34,6 +35,15 @@ class MetaVar:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Incomplete:
+    """``R.incomplete(value)``, after ``match``."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Expr) -> None:
         self.value = value
 
 

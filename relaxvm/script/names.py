@@ -76,6 +76,10 @@ class Names:
             self._log.append((var, name, base, before))
         return name
 
+    def define_fixed(self, name: str) -> None:
+        """Reserve a name that is not one of a variable."""
+        self._taken.add(identifier(name))
+
     def push(self) -> None:
         """Begin a scope."""
         self._scopes.append(len(self._log))

@@ -7,15 +7,29 @@ infers their types, so that a type error is reported at its source location.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from ..errors import DiagnosticError, NestingError, did_you_mean
+from ..errors import DiagnosticError, NestingError, UnreachableClauseWarning, did_you_mean
+from ..ir.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+    pattern_vars,
+)
 from ..ir.arith import Analyzer
 from ..ir.block_builder import BlockBuilder, is_leaf
+from ..ir.coverage import pattern_text, unreachable_clauses
 from ..ir.equality import structural_equal
 from ..ir.expr import (
     ANY,
@@ -40,6 +54,7 @@ from ..ir.expr import (
 from ..ir.infer import (
     BaseCheckResult,
     base_check,
+    bind_pattern,
     declared_ret_type,
     dimensions,
     function_ret_type,
@@ -50,10 +65,12 @@ from ..ir.module import IRModule
 from ..ir.nesting import headroom
 from ..ir.node import Attrs
 from ..ir.prim import immediate, maximum
+from .data_types import define_data_types, is_data_class, read_data_types
 from .evaluate import Evaluator
 from .markers import (
     Dataflow,
     FunctionAttrs,
+    Incomplete,
     MatchCastPair,
     MetaVar,
     ModuleAttrs,
@@ -62,13 +79,13 @@ from .markers import (
 )
 from .names import is_function_name
 from .scope import CURRENT, MISSING, Scope
-from .signature import Signature, dimension, read_signature
+from .signature import Signature, dimension, read_signature, type_text
 from .source import Source
 from .type_forms import DTypeMaker, type_of
 
 __all__ = ["parse_function", "parse_module"]
 
-_FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed")
+_FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed", "type_params")
 _MATCH_CAST_ALONE: Final = "assign the result of R.match_cast to a variable"
 
 
@@ -102,12 +119,19 @@ def _reading(parser: _Parser, node: ast.AST) -> Iterator[None]:
 class _Decoration:
     """The kind and the options of a function, from its decorator."""
 
-    __slots__ = ("is_private", "is_pure", "kind")
+    __slots__ = ("is_private", "is_pure", "kind", "type_params")
 
-    def __init__(self, kind: str, is_private: bool = False, is_pure: bool = True) -> None:
+    def __init__(
+        self,
+        kind: str,
+        is_private: bool = False,
+        is_pure: bool = True,
+        type_params: Sequence[str] = (),
+    ) -> None:
         self.kind = kind
         self.is_private = is_private
         self.is_pure = is_pure
+        self.type_params = tuple(type_params)
 
 
 class _Parser:
@@ -129,6 +153,10 @@ class _Parser:
         """Return the scalar for a dimension in quotes."""
         return dimension(self.evaluator, text)
 
+    def type_text(self, text: str) -> Type:
+        """Return the type for a type in quotes."""
+        return type_text(self.evaluator, text)
+
     def error(self, node: Any, message: str) -> NoReturn:
         """Refuse the script."""
         self.source.error(node, message)
@@ -148,7 +176,7 @@ class _Parser:
         )
 
     def _relax_decoration(self, decorator: ast.expr) -> _Decoration:
-        options = {"private": False, "pure": True}
+        options: dict[str, Any] = {"private": False, "pure": True, "type_params": ()}
         if isinstance(decorator, ast.Call):
             for argument in decorator.args:
                 self.error(argument, "R.function: expected options by keyword, as private=True")
@@ -156,15 +184,17 @@ class _Parser:
                 if keyword.arg not in _FUNCTION_OPTIONS:
                     known = did_you_mean(str(keyword.arg), _FUNCTION_OPTIONS)
                     self.error(keyword.value, f"R.function: unknown option {keyword.arg!r}{known}")
-                options[keyword.arg] = bool(self.evaluator.eval(keyword.value))
-        return _Decoration("relax", options["private"], options["pure"])
+                options[keyword.arg] = self.evaluator.eval(keyword.value)
+        is_private, is_pure = bool(options["private"]), bool(options["pure"])
+        return _Decoration("relax", is_private, is_pure, options["type_params"])
 
     def top_function(self, node: ast.FunctionDef) -> BaseFunc:
         """Parse a function outside of a module."""
         decoration = self.decoration(node)
         if decoration.kind == "tir":
             return self.prim_func(node)
-        return self.function(node, read_signature(self.evaluator, node), decoration)
+        signature = read_signature(self.evaluator, node, decoration.type_params)
+        return self.function(node, signature, decoration)
 
     def prim_func(self, node: ast.FunctionDef) -> BaseFunc:
         """Parse a PrimFunc."""
@@ -209,20 +239,26 @@ class _ModuleParser(_Parser):
         self._vars: dict[str, GlobalVar] = {}
         self._open: dict[str, tuple[ast.FunctionDef, Signature, _Decoration]] = {}
         self._done: dict[str, BaseFunc] = {}
+        self._types: list[TypeData] = []
         self.scope.define(node.name, _Module(self))
 
     def parse(self) -> IRModule:
         functions: list[ast.FunctionDef] = []
+        classes: list[ast.ClassDef] = []
         for statement in self._node.body:
             if isinstance(statement, ast.FunctionDef):
                 functions.append(statement)
+            elif isinstance(statement, ast.ClassDef) and is_data_class(self.evaluator, statement):
+                classes.append(statement)
             else:
                 self._statement(statement)
+        self._types = read_data_types(self.evaluator, classes)
         for node in functions:
             self._declare(node)
         for name in list(self._open):
             self._read(name)
-        module = IRModule(None, self._attrs, self._infos)
+        types = {data.header: data for data in self._types}
+        module = IRModule(None, self._attrs, self._infos, types)
         for name, var in self._vars.items():
             var.ty = self._done[name].ty
             module[var] = self._done[name]
@@ -252,7 +288,8 @@ class _ModuleParser(_Parser):
                 return
         self.error(
             node,
-            "expected a function, I.module_attrs(...) or I.module_global_infos(...) in a module",
+            "expected a function, a data type, I.module_attrs(...) or I.module_global_infos(...) "
+            "in a module",
         )
 
     def _add(self, node: Any, name: str, ty: Type | None) -> None:
@@ -273,7 +310,7 @@ class _ModuleParser(_Parser):
             self._add(node, node.name, func.ty)
             self._done[node.name] = func
             return
-        signature = read_signature(self.evaluator, node)
+        signature = read_signature(self.evaluator, node, decoration.type_params)
         ty = None if signature.ret is None else signature.func_type(
             signature.ret, decoration.is_pure)  # fmt: skip
         self._add(node, node.name, ty)
@@ -312,6 +349,7 @@ class _ModuleParser(_Parser):
         self.scope = Scope(outer[0].outside)
         self.scope.vdevices = outer[0].vdevices
         self.scope.define(self._node.name, _Module(self))
+        define_data_types(self.scope, self._types)
         self.evaluator = Evaluator(self.source, self.scope)
         try:
             self._read(name)
@@ -375,7 +413,8 @@ class _BodyParser:
         attrs.update(self._attrs)
         self._attrs, self._declared, self._outputs = outer
         span = self._source.span(node)
-        return Function(signature.params, body, ret, is_pure, Attrs(attrs), span)
+        return Function(signature.params, body, ret, is_pure, Attrs(attrs), span,
+                        type_params=signature.type_params)  # fmt: skip
 
     def _function_body(self, node: ast.FunctionDef) -> SeqExpr:
         statements = node.body
@@ -418,7 +457,7 @@ class _BodyParser:
         decoration = self._parser.decoration(node)
         if decoration.kind == "tir":
             self.error(node, "a PrimFunc cannot be inside of a function; move it to the module")
-        signature = read_signature(self._evaluator, node)
+        signature = read_signature(self._evaluator, node, decoration.type_params)
         ret = ANY if signature.ret is None else signature.ret
         ty = signature.func_type(ret, decoration.is_pure)
         var = self._var(node.name, ty, node)
@@ -434,7 +473,7 @@ class _BodyParser:
             method = _STATEMENTS.get(type(statement))
             if method is None:
                 self._unsupported(statement)
-            if self._declared is not None and type(statement) is not ast.If:
+            if self._declared is not None and type(statement) not in (ast.If, ast.Match):
                 self._no_declaration()
             method(self, statement)
 
@@ -741,9 +780,9 @@ class _BodyParser:
 
     # Branches
 
-    def _if(self, node: ast.If) -> None:
+    def _if(self, node: ast.If | ast.Match) -> None:
         declared, self._declared = self._declared, None
-        name, value = self._if_value(node)
+        name, value = self._choice(node)
         ty = None
         if declared is not None:
             if declared[0] != name:
@@ -754,6 +793,10 @@ class _BodyParser:
         self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
         if name != "_":
             self._scope.define(name, var)
+
+    def _choice(self, node: ast.If | ast.Match) -> tuple[str, If | Match]:
+        """Parse an if or a match; returns the name that it defines and the value."""
+        return self._if_value(node) if isinstance(node, ast.If) else self._match_value(node)
 
     def _if_value(self, node: ast.If) -> tuple[str, If]:
         if self._outputs is not None:
@@ -776,8 +819,95 @@ class _BodyParser:
             self._evaluator.failed(node.test, error)
         return then_name, expr
 
-    def _branch(self, body: list[ast.stmt], suffix: str, node: ast.If) -> tuple[str, SeqExpr]:
-        self._builder.begin_scope()
+    # Matches
+
+    def _match_value(self, node: ast.Match) -> tuple[str, Match]:
+        if self._outputs is not None:
+            self.error(node, "a match cannot be in a dataflow block")
+        subject = self._value(node.subject)
+        complete = not isinstance(subject, Incomplete)
+        value = subject.value if isinstance(subject, Incomplete) else subject
+        data = self._leaf(self._converted(node.subject, value), node.subject)
+        name = ""
+        clauses: list[Clause] = []
+        for number, case in enumerate(node.cases):
+            self._scope.push()
+            pattern = self._pattern(case.pattern, data)
+            try:
+                bind_pattern(pattern, data.ty)
+            except TypeError as error:
+                self._evaluator.failed(case.pattern, error)
+            guard = None
+            if case.guard is not None:
+                guard = self._converted(case.guard, self._value(case.guard))
+            bound = pattern_vars(pattern)
+            found, rhs = self._branch(case.body, f"case{number}", node, bound)
+            self._scope.pop(f"in a case of the match at line {node.lineno}")
+            if clauses and found != name:
+                self.error(
+                    case.body[-1],
+                    "all cases must end with an assignment of the same variable; the first defines "
+                    f"{name!r}, this one {found!r}",
+                )
+            name = found
+            clauses.append(Clause(pattern, rhs, guard, self._source.span(case.pattern)))
+        expr = Match(data, clauses, complete, span=self._source.span(node))
+        try:
+            self._builder.infer(expr)
+        except (TypeError, ValueError) as error:
+            self._evaluator.failed(node.subject, error)
+        self._warn_unreachable(node, clauses)
+        return name, expr
+
+    def _warn_unreachable(self, node: ast.Match, clauses: list[Clause]) -> None:
+        for position in unreachable_clauses(clauses):
+            case = node.cases[position]
+            span = self._source.span(case.pattern)
+            warnings.warn_explicit(
+                f"the case {pattern_text(clauses[position].lhs)} is never reached: the cases "
+                "before it match all that it does",
+                UnreachableClauseWarning, span.file, span.line,
+            )  # fmt: skip
+
+    def _pattern(self, node: ast.pattern, data: Expr | None = None) -> Pattern:
+        """Convert a pattern; its variables are in scope afterwards.  `data` is the value that it is
+        matched with, if that is a variable."""
+        span = self._source.span(node)
+        if isinstance(node, ast.MatchAs):
+            if node.pattern is not None:
+                if not isinstance(data, Var):
+                    self.error(node, "as: expected around the whole pattern of a case, for a match "
+                                     "of a variable")
+                inner = self._pattern(node.pattern)
+                assert node.name is not None
+                self._scope.define(node.name, data)
+                return inner
+            if node.name is None:
+                return PatternWildcard(span)
+            var = Var(node.name, None, span)
+            self._scope.define(node.name, var)
+            return PatternVar(var, span)
+        if isinstance(node, ast.MatchSequence):
+            return PatternTuple([self._pattern(inner) for inner in node.patterns], span)
+        if isinstance(node, ast.MatchClass):
+            constructor = self._value(node.cls)
+            if not isinstance(constructor, Constructor):
+                self.error(node.cls, "expected a constructor of a data type, as in List.Cons(x, _)")
+            if node.kwd_patterns:
+                self.error(node, "the fields of a constructor have no names: match by position")
+            patterns = [self._pattern(inner) for inner in node.patterns]
+            try:
+                return PatternConstructor(constructor, patterns, span)
+            except TypeError as error:
+                self._evaluator.failed(node, error)
+        expected = "expected a constructor, a tuple, a variable or _ as a pattern"
+        self.error(node, _PATTERN_HINTS.get(type(node), expected))
+
+    def _branch(
+        self, body: list[ast.stmt], suffix: str, node: ast.If | ast.Match,
+        bound: Sequence[Var] = (),
+    ) -> tuple[str, SeqExpr]:  # fmt: skip
+        self._builder.begin_scope(bound)
         self._scope.push()
         known = len(self._dimensions)
         self._statements(body[:-1])
@@ -785,12 +915,13 @@ class _BodyParser:
         name, value = self._last(body[-1], suffix)
         self._forget_dimensions(known)
         self._scope.pop(
-            f"in a branch of the if at line {node.lineno}, which defines {name!r} alone"
+            f"in a branch of the {'if' if isinstance(node, ast.If) else 'match'} at line "
+            f"{node.lineno}, which defines {name!r} alone"
         )
         return name, self._builder.end_scope(value)
 
     def _check_declared(self, node: ast.stmt) -> None:
-        if not isinstance(node, ast.If):
+        if not isinstance(node, (ast.If, ast.Match)):
             self._no_declaration()
 
     def _last(self, node: ast.stmt, suffix: str) -> tuple[str, Expr]:
@@ -810,9 +941,9 @@ class _BodyParser:
                 var = self._emit(f"_{suffix}", node, value, None, node)
                 self._check_void(var, node)
                 return "_", var
-        elif isinstance(node, ast.If):
+        elif isinstance(node, (ast.If, ast.Match)):
             declared, self._declared = self._declared, None
-            name, value = self._if_value(node)
+            name, value = self._choice(node)
             ty = value.ty
             if declared is not None:
                 ty = self._annotate(declared[2], declared[1], value)
@@ -862,6 +993,9 @@ def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:
         elif isinstance(statement, (ast.If, ast.With)):
             yield from _returns(statement.body)
             yield from _returns(getattr(statement, "orelse", ()))
+        elif isinstance(statement, ast.Match):
+            for case in statement.cases:
+                yield from _returns(case.body)
 
 
 def _last_targets(body: Sequence[ast.stmt], names: Sequence[str]) -> dict[str, ast.AST]:
@@ -893,11 +1027,21 @@ _STATEMENTS: Final[dict[type, Callable[[_BodyParser, Any], None]]] = {
     ast.AugAssign: _BodyParser._augmented,
     ast.Expr: _BodyParser._expression,
     ast.If: _BodyParser._if,
+    ast.Match: _BodyParser._if,
     ast.With: _BodyParser._with,
     ast.FunctionDef: _BodyParser._local_function,
     ast.Return: _BodyParser._return,
     ast.Pass: _BodyParser._pass,
 }
+
+_PATTERN_HINTS: Final[dict[type, str]] = {
+    ast.MatchValue: "values are not patterns; match a variable and compare it in a guard, "
+                    "case x if x == 0",
+    ast.MatchSingleton: "values are not patterns; match a variable and compare it in a guard",
+    ast.MatchOr: "patterns cannot be alternatives; write a case for each",
+    ast.MatchStar: "a starred pattern is not supported",
+    ast.MatchMapping: "mappings are not patterns",
+}  # fmt: skip
 
 _LOOP: Final = "a loop is not part of the language; write a function that calls itself"
 

@@ -14,6 +14,20 @@ import numpy as np
 
 from ..core.checkpoints import checkpoint
 from ..errors import ExprSizeError
+from ..ir.adt import (
+    Clause,
+    Constructor,
+    GlobalTypeVar,
+    Match,
+    NeverType,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefType,
+    TypeCall,
+    TypeData,
+)
 from ..ir.arith import free_vars
 from ..ir.block_builder import is_leaf
 from ..ir.expr import (
@@ -45,6 +59,7 @@ from ..ir.expr import (
     TupleGetItem,
     TupleType,
     Type,
+    TypeVar,
     Var,
     VarBinding,
 )
@@ -105,6 +120,10 @@ def as_script(node: Node, complete: bool = True) -> str:
         printer.seq(node)
     elif isinstance(node, If):
         printer.if_statement(Var("result", node.ty), node)
+    elif isinstance(node, Match):
+        printer.match_statement(Var("result", node.ty), node)
+    elif isinstance(node, TypeData):
+        printer.data_type(node)
     else:
         return printer.fragment(node)
     return "\n".join(printer.lines)
@@ -114,13 +133,58 @@ def _name_of(func: BaseFunc) -> str:
     return identifier(str(func.attrs.get("global_symbol", "main")))
 
 
+def _is_of_data(ty: Any) -> bool:
+    """Whether a type mentions data types or type parameters."""
+    work = [ty]
+    while work:
+        found = work.pop()
+        kind = type(found)
+        if kind is TypeCall or kind is TypeVar:
+            return True
+        if kind is TupleType:
+            work += found.fields
+        elif kind is RefType:
+            work.append(found.value)
+        elif kind is FuncType:
+            work += [found.ret, *(found.params or ())]
+    return False
+
+
+def _mentioned(func: Function) -> list[TypeVar]:
+    """The type parameters of a function in the order in which its signature mentions them."""
+    found: dict[TypeVar, None] = {}
+    work: list[Any] = [func.ret_ty, *[param.ty for param in reversed(func.params)]]
+    while work:
+        ty = work.pop()
+        kind = type(ty)
+        if kind is TypeVar and ty in func.type_params:
+            found[ty] = None
+        elif kind is TypeCall:
+            work += reversed(ty.args)
+        elif kind is TupleType:
+            work += reversed(ty.fields)
+        elif kind is RefType:
+            work.append(ty.value)
+        elif kind is FuncType:
+            work += [ty.ret, *reversed(ty.params or ())]
+    return list(found)
+
+
 def _decorator(func: BaseFunc, name: str) -> str:
     options = []
     if func.attrs.get("global_symbol") != name:
         options.append("private=True")
     if not getattr(func, "is_pure", True):
         options.append("pure=False")
+    options += _type_params_option(func)
     return f"@R.function({', '.join(options)})" if options else "@R.function"
+
+
+def _type_params_option(func: BaseFunc) -> list[str]:
+    if not isinstance(func, Function) or _mentioned(func) == list(func.type_params):
+        return []
+    names = ", ".join(quoted(identifier(v.name_hint)) for v in func.type_params)
+    return [f"type_params=({names},)"]
 
 
 class Printer:
@@ -163,6 +227,13 @@ class Printer:
         heading = [self._indent + line for part in parts for line in part]
         self.lines += heading
         first = not heading
+        for data in module.type_definitions.values():
+            self.names.define_fixed(data.name)
+        for data in module.type_definitions.values():
+            if not first:
+                self.lines.append("")
+            first = False
+            self.data_type(data)
         for var, func in module.items():
             if not first:
                 self.lines.append("")
@@ -181,6 +252,26 @@ class Printer:
         from .tir_printer import prim_func_lines
 
         self.lines += [self._indent + line for line in prim_func_lines(func, self.names, name)]
+
+    def data_type(self, data: TypeData) -> None:
+        """Print the definition of a data type."""
+        self.names.push()
+        self._types.clear()
+        params = ", ".join(quoted(self.names.define(v, v.name_hint)) for v in data.type_vars)
+        self._line(f"class {identifier(data.name)}(R.Data{f'[{params}]' if params else ''}):")
+        self._indent += _INDENT
+        for constructor in data.constructors:
+            fields = ", ".join(map(self._field, constructor.inputs))
+            self._line(f"{identifier(constructor.name_hint)} = R.Constructor({fields})")
+        if not data.constructors:
+            self._line("pass")
+        self._indent = self._indent[: -len(_INDENT)]
+        self.names.pop()
+        self._types.clear()
+
+    def _field(self, ty: Type) -> str:
+        text = self.type(ty)
+        return repr(text) if _is_of_data(ty) else text
 
     # Functions
 
@@ -221,6 +312,8 @@ class Printer:
     def _signature(self, func: Function, name: str) -> None:
         self._in_signature = True
         self._params = frozenset(func.params)
+        for var in func.type_params:
+            self.names.define(var, var.name_hint)
         for param in func.params:
             self.names.define(param, param.name)
         params = [f"{self.names.get(p)}: {self.type(p.ty)}" for p in func.params]
@@ -294,13 +387,17 @@ class Printer:
         if kind is If:
             self.if_statement(var, value, name)
             return
+        if kind is Match:
+            self.match_statement(var, value, name)
+            return
         if kind is Function:
             self._flush_pending()
             if self.lines and not self.lines[-1].endswith(":"):
                 self.lines.append("")
             name = name or self._defined(var)
-            options = "" if value.is_pure else "(pure=False)"
-            self.function(value, name, f"@R.function{options}")
+            options = ([] if value.is_pure else ["pure=False"]) + _type_params_option(value)
+            text = f"({', '.join(options)})" if options else ""
+            self.function(value, name, f"@R.function{text}")
             self.lines.append("")
             return
         text = self.bound(value)
@@ -349,6 +446,35 @@ class Printer:
                 visitor.visit(self._root)
         return self._used
 
+    def match_statement(self, var: Var, value: Match, name: str | None = None) -> None:
+        """``match x: case ...:``, where each case ends with an assignment to the variable."""
+        if name is None:
+            name = self._defined(var)
+        if None not in (value.ty, var.ty) and self.type(var.ty) != self.type(value.ty):
+            self._statement(f"{name}: {self.type(var.ty)}")
+        data = self.expr(value.data)
+        self._statement(f"match {data if value.complete else f'R.incomplete({data})'}:")
+        self._indent += _INDENT
+        for clause in value.clauses:
+            self.names.push()
+            pattern = self._pattern(clause.lhs)
+            guard = "" if clause.guard is None else f" if {self.expr(clause.guard)}"
+            self._line(f"case {pattern}{guard}:")
+            self._branch(name, clause.rhs)
+            self.names.pop()
+        self._indent = self._indent[: -len(_INDENT)]
+
+    def _pattern(self, pattern: Pattern) -> str:
+        if isinstance(pattern, PatternVar):
+            return self.names.define(pattern.var, pattern.var.name)
+        if isinstance(pattern, PatternConstructor):
+            inner = ", ".join(map(self._pattern, pattern.patterns))
+            return f"{self._constructor(pattern.constructor)}({inner})"
+        if isinstance(pattern, PatternTuple):
+            inner = ", ".join(map(self._pattern, pattern.patterns))
+            return f"({inner}{',' * (len(pattern.patterns) == 1)})"
+        return "_"
+
     def if_statement(self, var: Var, value: If, name: str | None = None) -> None:
         """``if cond: ... else: ...``, where each branch ends with an assignment to the variable."""
         if name is None:
@@ -385,6 +511,13 @@ class Printer:
         """The text of a single expression, type or global info."""
         if isinstance(node, Type):
             return self.type(node)
+        if isinstance(node, Pattern):
+            return self._pattern(node)
+        if isinstance(node, GlobalTypeVar):
+            return node.name_hint
+        if isinstance(node, Clause):
+            guard = "" if node.guard is None else f" if {self.expr(node.guard)}"
+            return f"case {self._pattern(node.lhs)}{guard}: {self.expr(node.rhs.body)}"
         if type(node).__module__.startswith("relaxvm.tir."):
             return self._of_tir(node)
         return self.expr(node) if isinstance(node, Expr) else self.value(node)
@@ -450,6 +583,10 @@ class Printer:
         if type(ty) is FuncType and ty.params is None and not ty.purity and type(ty.ret) is AnyType:
             return f"R.ExternFunc({name})"
         return f"R.ExternFunc({name}, {self.type(ty)})"
+
+    def _constructor(self, constructor: Constructor) -> str:
+        owner = identifier(constructor.belong_to.name_hint)
+        return f"{owner}.{identifier(constructor.name_hint)}"
 
     def _op(self, op: Op) -> str:
         return f"I.Op({quoted(op.name)})"
@@ -586,11 +723,38 @@ class Printer:
             if type(ty.ret) is AnyType and not ty.purity:
                 return "R.Callable"
             return f"R.Callable(ret={self.type(ty.ret)}, purity={ty.purity})"
+        if ty.type_params:
+            return self._generic_func_type(ty)
         params = ", ".join(map(self.type, ty.params)) + "," * (len(ty.params) == 1)
         return f"R.Callable(({params}), {self.type(ty.ret)}, {ty.purity})"
 
     def _prim_type(self, ty: PrimType) -> str:
         return f'R.Prim("{ty.dtype}")'
+
+    def _generic_func_type(self, ty: FuncType) -> str:
+        """The type of a function with type parameters, whose names are in quotes."""
+        self.names.push()
+        outer, self._types = self._types, {}
+        own = [self.names.define(v, v.name_hint) for v in ty.type_params]
+        params = ", ".join(map(self.type, ty.params or ()))
+        text = f"R.Callable(({params},), {self.type(ty.ret)}, {ty.purity}"
+        self._types = outer
+        self.names.pop()
+        return f"{text}, type_params=({', '.join(map(quoted, own))},))"
+
+    def _type_var(self, ty: TypeVar) -> str:
+        name = self.names.get(ty) or identifier(ty.name_hint)
+        return quoted(name) if self._in_signature else name
+
+    def _type_call(self, ty: TypeCall) -> str:
+        name = identifier(ty.func.name_hint)
+        return f"{name}[{', '.join(map(self.type, ty.args))}]" if ty.args else name
+
+    def _ref_type(self, ty: RefType) -> str:
+        return f"R.Ref({self.type(ty.value)})"
+
+    def _never_type(self, ty: NeverType) -> str:
+        return "R.Never"
 
     def _any_type(self, ty: AnyType) -> str:
         return "R.Any"
@@ -694,6 +858,7 @@ _EXPR: Final[dict[type, _Method]] = {
     Tuple: Printer._tuple,
     TupleGetItem: Printer._tuple_getitem,
     Call: Printer._call,
+    Constructor: Printer._constructor,
 }
 
 _TYPE: Final[dict[type, _Method]] = {
@@ -703,4 +868,8 @@ _TYPE: Final[dict[type, _Method]] = {
     TupleType: Printer._tuple_type,
     FuncType: Printer._func_type,
     AnyType: Printer._any_type,
+    TypeVar: Printer._type_var,
+    TypeCall: Printer._type_call,
+    RefType: Printer._ref_type,
+    NeverType: Printer._never_type,
 }

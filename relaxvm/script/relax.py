@@ -36,8 +36,9 @@ from ..ir.op import Op
 from ..values import device
 from . import type_forms
 from .constants import array_of_bytes
+from .data_types import Constructor, Data
 from .entry import decorated_function
-from .markers import Dataflow, FunctionAttrs, MatchCastPair, Output
+from .markers import Dataflow, FunctionAttrs, Incomplete, MatchCastPair, Output
 from .scope import CURRENT
 
 if TYPE_CHECKING:
@@ -47,9 +48,13 @@ __all__ = [
     "Any",
     "Callable",
     "Constant",
+    "Constructor",
+    "Data",
     "ExternFunc",
+    "Never",
     "Object",
     "Prim",
+    "Ref",
     "Shape",
     "ShapeExpr",
     "Tensor",
@@ -63,6 +68,7 @@ __all__ = [
     "emit_with_ty",
     "func_attr",
     "function",
+    "incomplete",
     "match_cast",
     "output",
     "prim_value",
@@ -76,6 +82,8 @@ Shape = type_forms.shape
 Prim = type_forms.prim
 Tuple = type_forms.tuple_
 Callable = type_forms.callable_
+Ref = type_forms.ref
+Never = type_forms.never
 Any = Object = type_forms.any_
 
 
@@ -88,6 +96,7 @@ def function(
     private: bool = False,
     pure: bool = True,
     check_well_formed: bool = True,
+    type_params: Sequence[builtins.str] = (),
 ) -> typing.Any:
     """Decorator: parse the Python function and replace it by a Relax function.  In a class, it is
     parsed by `I.ir_module`.
@@ -95,6 +104,8 @@ def function(
     Args:
         private: if true, only the module can call it: it gets no attribute "global_symbol".
         pure: whether a call has no side effects.
+        type_params: names of type parameters, if they are to be in another order than the one in
+            which the signature mentions them.
         check_well_formed: whether to reject a function that is not well-formed.
 
     Raises:
@@ -129,6 +140,12 @@ def match_cast(value: typing.Any, ty: typing.Any) -> MatchCastPair:
     """``y = R.match_cast(x, type)``: check at run time that x has the type, and define the symbolic
     variables that are new in it."""
     return MatchCastPair(convert_to_expr(value), type_forms.type_of(ty))
+
+
+def incomplete(value: typing.Any) -> Incomplete:
+    """``match R.incomplete(x):``: the clauses need not match every value; one that has no clause is
+    a `relaxvm.MatchError` when it occurs."""
+    return Incomplete(convert_to_expr(value))
 
 
 function.script_kind = "relax"  # type: ignore[attr-defined]

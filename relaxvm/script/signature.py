@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from ..executable.debug_info import Span
 from ..ir.expr import Expr, FuncType, PrimType, Type, Var, int_imm
+from ..ir.expr import TypeVar as TypeParam
 from .evaluate import Evaluator
 from .scope import MISSING
-from .type_forms import DTypeMaker, PendingType, annotation
+from .type_forms import DTypeMaker, PendingType, annotation, type_of
 
-__all__ = ["Signature", "read_signature", "type_parameters"]
+__all__ = ["Signature", "read_signature", "type_parameters", "type_text"]
 
 
 class Signature:
@@ -21,34 +22,46 @@ class Signature:
     Attributes:
         params: the parameters.
         ret: the declared type of the result, or None.
-        names: parameters and symbolic variables by name.
+        names: parameters, symbolic variables and type parameters by name.
+        type_params: the type parameters.
     """
 
-    __slots__ = ("names", "params", "ret")
+    __slots__ = ("names", "params", "ret", "type_params")
 
-    def __init__(self, params: list[Var], ret: Type | None, names: dict[str, Var]) -> None:
+    def __init__(
+        self,
+        params: list[Var],
+        ret: Type | None,
+        names: dict[str, Var | TypeParam],
+        type_params: list[TypeParam],
+    ) -> None:
         self.params = params
         self.ret = ret
         self.names = names
+        self.type_params = type_params
 
     def func_type(self, ret: Type, is_pure: bool) -> FuncType:
         """The type of the function."""
-        return FuncType([param.ty for param in self.params], ret, is_pure)
+        types = [param.ty for param in self.params]
+        return FuncType(types, ret, is_pure, type_params=self.type_params)
 
 
-def read_signature(evaluator: Evaluator, node: ast.FunctionDef) -> Signature:
+def read_signature(
+    evaluator: Evaluator, node: ast.FunctionDef, type_params: Sequence[str] = ()
+) -> Signature:
     """Parse the parameters and the result type of a function.
 
     A dimension that is a name in quotes declares a symbolic variable for the whole signature; its
     data type is int64, unless the body declares it by ``n = T.int32()``.  Other strings are
-    expressions over the declared variables.  Type parameters, ``def f[n]``, declare variables too.
+    expressions over the declared variables.  ``def f[n]`` declares variables too.  A type that is a
+    name in quotes, ``x: "A"``, declares a type parameter; `type_params` are declared before those.
     """
     scope = evaluator.scope
     _check_parameters(evaluator, node.args)
     scope.push()
     was_in_signature, scope.in_signature = scope.in_signature, True
     try:
-        return _Reader(evaluator, node).read()
+        return _Reader(evaluator, node).read(type_params)
     finally:
         scope.in_signature = was_in_signature
         scope.pop()
@@ -89,10 +102,13 @@ class _Reader:
         self._evaluator = evaluator
         self._node = node
         self._args = [*node.args.posonlyargs, *node.args.args]
-        self._names: dict[str, Var] = {}
+        self._names: dict[str, Var | TypeParam] = {}
+        self._type_params: list[TypeParam] = []
         self._declared = _declarations(evaluator, node)
 
-    def read(self) -> Signature:
+    def read(self, type_params: Sequence[str]) -> Signature:
+        for name in type_params:
+            self._define_type(name)
         for name, node in type_parameters(self._evaluator, self._node):
             dtype = self._declared.get(name, "int64")
             self._define(name, Var(name, dtype, self._evaluator.source.span(node)))
@@ -115,7 +131,7 @@ class _Reader:
             value = scope.vars.get(name)
             if isinstance(value, Var) and type(scope.outside.get(name)) is TypeVar:
                 names.setdefault(name, value)
-        return Signature(params, ret, names)
+        return Signature(params, ret, names, self._type_params)
 
     def _annotation(self, node: Any) -> Type | PendingType:
         value = self._evaluator.eval(node)
@@ -124,7 +140,12 @@ class _Reader:
         except TypeError as error:
             self._evaluator.failed(node, error)
 
-    def _define(self, name: str, var: Var) -> None:
+    def _define_type(self, name: str) -> None:
+        var = TypeParam(name)
+        self._type_params.append(var)
+        self._define(name, var)
+
+    def _define(self, name: str, var: Var | TypeParam) -> None:
         self._names[name] = var
         self._evaluator.scope.define(name, var)
 
@@ -132,6 +153,9 @@ class _Reader:
         for text in ty.strings:
             if text.isidentifier() and text not in self._names:
                 self._define(text, Var(text, self._declared.get(text, "int64"), span))
+        for text in ty.texts:
+            for name in type_names(self._evaluator, text):
+                self._define_type(name)
         for text in ty.strings:
             if not text.isidentifier():
                 for name in _identifiers(text):
@@ -140,7 +164,9 @@ class _Reader:
 
     def _param(self, arg: ast.arg, ty: Type | PendingType) -> Var:
         if isinstance(ty, PrimType):
-            return self._names[arg.arg]
+            scalar = self._names[arg.arg]
+            assert isinstance(scalar, Var)
+            return scalar
         final = self._resolve(arg.annotation, ty)
         param = Var(arg.arg, final, self._evaluator.source.span(arg))
         self._define(arg.arg, param)
@@ -213,6 +239,32 @@ def _identifiers(text: str) -> list[str]:
         return [node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
     except ValueError:
         return []
+
+
+def type_names(evaluator: Evaluator, text: str) -> list[str]:
+    """Return the names in a type in quotes that are not defined: they declare type parameters."""
+    scope = evaluator.scope
+    if text.isidentifier():
+        return [] if text in scope.vars else [text]
+    return [
+        name for name in dict.fromkeys(_identifiers(text)) if scope.get(name) is MISSING
+    ]
+
+
+def type_text(evaluator: Evaluator, text: str) -> Type:
+    """Return a type in quotes.
+
+    Raises:
+        ValueError, TypeError: it is not an expression, or not a type.
+    """
+    value = evaluator.scope.vars.get(text, MISSING)
+    if value is MISSING:
+        try:
+            value = evaluator.eval(_parsed(text))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0].split(": ", 1)[-1]
+            raise ValueError(f"type {text!r}: {reason}") from None
+    return type_of(value)
 
 
 def dimension(evaluator: Evaluator, text: str) -> Expr:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ..dtypes import element_dtype
+from ..ir.adt import NEVER, RefType
 from ..ir.expr import (
     ANY,
     Expr,
@@ -22,6 +23,7 @@ from ..ir.expr import (
     Var,
     prim_type,
 )
+from ..ir.expr import TypeVar as TypeParam
 from ..ir.module import VDevice
 from ..messages import describe
 from .scope import CURRENT
@@ -31,6 +33,7 @@ __all__ = [
     "DTypeMaker",
     "PendingType",
     "annotation",
+    "compound",
     "type_of",
     "types_of",
 ]
@@ -42,15 +45,20 @@ class PendingType:
     Attributes:
         strings: the dimensions that are given as strings.
         resolve: returns the type; its argument is a function from such a string to a scalar.
+        texts: the types that are given as strings.
     """
 
-    __slots__ = ("resolve", "strings")
+    __slots__ = ("resolve", "strings", "texts")
 
     def __init__(
-        self, strings: Sequence[str], resolve: Callable[[Callable[[str], Expr]], Type]
+        self,
+        strings: Sequence[str],
+        resolve: Callable[[Callable[[str], Expr]], Type],
+        texts: Sequence[str] = (),
     ) -> None:
         self.strings = tuple(strings)
         self.resolve = resolve
+        self.texts = tuple(texts)
 
     def __repr__(self) -> str:
         return f"<type with dimensions {', '.join(self.strings) or 'and a device'} by name>"
@@ -90,10 +98,21 @@ def annotation(value: Any) -> Type | PendingType:
         return TupleType(())
     if isinstance(value, DTypeMaker):
         return prim_type(value.dtype)
+    if isinstance(value, str):
+        return _finished(PendingType((), lambda dim: CURRENT.get().type_text(value), [value]))
+    if hasattr(value, "as_type"):  # a data type
+        found: Type = value.as_type()
+        return found
     maker = TYPE_MAKERS.get(value) if callable(value) else None
     if maker is not None:
         return annotation(maker())
+    if getattr(value, "script_kind", None) == "data":
+        return PendingType((), _outside)
     raise TypeError(f'expected a type such as R.Tensor((2, 3), "float32"), got {describe(value)}')
+
+
+def _outside(dim: Callable[[str], Expr]) -> Type:
+    raise TypeError("a data type is known only in the text of a module")
 
 
 def type_of(value: Any) -> Type:
@@ -223,11 +242,16 @@ def tuple_(*fields: Any) -> Type | PendingType:
     """``R.Tuple``: the type of a tuple of values of these types."""
     if len(fields) == 1 and isinstance(fields[0], (list, tuple)):
         fields = tuple(fields[0])
-    return _compound([annotation(field) for field in fields], TupleType)
+    return compound([annotation(field) for field in fields], TupleType)
 
 
 def callable_(
-    params: Any = None, ret: Any = ANY, purity: bool | None = None, derive_func: Any = None
+    params: Any = None,
+    ret: Any = ANY,
+    purity: bool | None = None,
+    derive_func: Any = None,
+    *,
+    type_params: Sequence[str] = (),
 ) -> Type | PendingType:
     """``R.Callable``: the type of a function.
 
@@ -236,25 +260,59 @@ def callable_(
         ret: type of the result.
         purity: whether a call has no side effects; by default true if `params` are known.
         derive_func: must be None; functions that compute result types are not supported.
+        type_params: names of the function's own type parameters.
     """
     if derive_func is not None:
         raise TypeError("R.Callable: derive_func is not supported; give the type of the result")
+    if type_params:
+        return _generic(tuple(type_params), params, ret, purity is None or purity)
     result = annotation(ANY if ret is None else ret)
     if params is None:
-        return _compound([result], lambda types: FuncType(None, types[0], bool(purity)))
+        return compound([result], lambda types: FuncType(None, types[0], bool(purity)))
     if not isinstance(params, (list, tuple)):
         params = [params]
     pure = purity is None or purity
-    return _compound(
+    return compound(
         [*map(annotation, params), result], lambda types: FuncType(types[:-1], types[-1], pure)
     )
 
 
-def _compound(
+def _generic(names: tuple[str, ...], params: Any, ret: Any, purity: bool) -> Type | PendingType:
+    """The type of a function with type parameters of its own."""
+
+    def resolve(dim: Callable[[str], Expr]) -> Type:
+        scope = CURRENT.get().scope
+        own = [TypeParam(name) for name in names]
+        scope.push()
+        for var in own:
+            scope.define(var.name_hint, var)
+        try:
+            found = callable_(params, ret, purity)
+            ty = found if isinstance(found, Type) else found.resolve(dim)
+        finally:
+            scope.pop()
+        assert isinstance(ty, FuncType)
+        return FuncType(ty.params, ty.ret, ty.purity, type_params=own)
+
+    return _finished(PendingType((), resolve))
+
+
+def ref(value: Any = ANY) -> Type | PendingType:
+    """``R.Ref``: the type of a reference to a value of a type."""
+    return compound([annotation(value)], lambda types: RefType(types[0]))
+
+
+def never() -> Type:
+    """``R.Never``: the type of no value."""
+    return NEVER
+
+
+def compound(
     parts: list[Type | PendingType], make: Callable[[list[Type]], Type]
 ) -> Type | PendingType:
     """A type built from other types; pending if one of them is."""
     strings = [s for part in parts if isinstance(part, PendingType) for s in part.strings]
+    texts = [t for part in parts if isinstance(part, PendingType) for t in part.texts]
     final = [part for part in parts if isinstance(part, Type)]
     if len(final) == len(parts):
         return make(final)
@@ -262,10 +320,10 @@ def _compound(
     def resolve(dim: Callable[[str], Expr]) -> Type:
         return make([p.resolve(dim) if isinstance(p, PendingType) else p for p in parts])
 
-    return _finished(PendingType(strings, resolve))
+    return _finished(PendingType(strings, resolve, texts))
 
 
 TYPE_MAKERS: Final[dict[Any, Callable[[], Any]]] = {
-    maker: maker for maker in (tensor, shape, any_, tuple_, callable_)
+    maker: maker for maker in (tensor, shape, any_, tuple_, callable_, ref, never)
 }
 """Constructors that are also a type without being called, such as ``R.Tensor``."""

@@ -42,7 +42,7 @@ def replace_functions(mod: IRModule, functions: Mapping[GlobalVar, BaseFunc]) ->
         for var, func in functions.items()
         if not structural_equal(func.ty, mod.functions[var].ty)
     }
-    result = IRModule(attrs=mod.attrs, global_infos=mod.global_infos)
+    result = IRModule(None, mod.attrs, mod.global_infos, mod.type_definitions)
     result.sources = mod.sources
     result.span = mod.span
     for var, old in mod.functions.items():

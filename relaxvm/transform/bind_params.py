@@ -111,7 +111,8 @@ def _bound(
 ) -> IRModule:
     params = [param for param in func.params if param not in values]
     if values:
-        func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span)
+        func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span,
+                        type_params=func.type_params)  # fmt: skip
     new = substitute_vars(func, {**values, **symbolic})
     return replace_functions(mod, {mod.get_global_var(name): new})
 

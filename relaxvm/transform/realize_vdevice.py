@@ -161,7 +161,8 @@ class _Realizer(ExprMutator):
         ret_ty = _placed(func.ret_ty, self._collector.of(func.body))
         if body is func.body and ret_ty is func.ret_ty and params == list(func.params):
             return func
-        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span)
+        return Function(params, body, ret_ty, func.is_pure, func.attrs, func.span,
+                        type_params=func.type_params)  # fmt: skip
 
     def _on_device(self, param: Var) -> Var:
         ty = _placed(param.ty, self._collector.of(param))
