@@ -26,11 +26,12 @@ import numpy as np
 
 from .core._storage import NaiveAllocator, PooledAllocator
 from .core._translate import QUICKENED, translate
+from .core.conversion import Converter
 from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError
 from .core.floating import report_status
 from .messages import readable
-from .values import Shape, to_own_value, to_value
+from .values import Shape, to_own_value
 
 cimport numpy as cnp
 
@@ -129,6 +130,8 @@ cdef extern from "Python.h":
     PyObject* PyObject_CallOneArg(PyObject*, PyObject*) noexcept
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
+    Py_ssize_t PyDict_GET_SIZE(PyObject*) noexcept
+    void PyDict_Clear(PyObject*) noexcept
     bint PyTuple_CheckExact(PyObject*) noexcept
     bint PyUnicode_CheckExact(PyObject*) noexcept
     bint PyFunction_Check(PyObject*) noexcept
@@ -621,8 +624,20 @@ cdef inline void _leave(Run* run, PyThreadState* state) noexcept:
     cdef rvm_chunk* chunk = run.chunk
     rvm_end_run(run)
     rvm_leave_recursion(state)
+    if rvm_unlikely(PyDict_GET_SIZE((<PyObject*>(<Machine>run.machine)._known_tuples)) > 0):
+        _forget_tuples(<Machine>run.machine)
     while chunk is not NULL:  # the last one holds the run
         chunk = rvm_drop_chunk(chunk)
+
+
+cdef void _forget_tuples(Machine machine) noexcept:
+    """Let converted tuples go, after the last run of a machine."""
+    cdef Run* run = _runs.older
+    while run is not _runs:
+        if run.machine is <PyObject*>machine:
+            return
+        run = run.older
+    PyDict_Clear(<PyObject*>machine._known_tuples)
 
 
 cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
@@ -789,6 +804,20 @@ def charge_objects(int64_t nbytes):
         raise LimitError(f"{nbytes} bytes of objects: {run.objects - nbytes} may be live and "
                          f"{(<Allocator>run.host)._live_bytes()} of arrays, the limit is "
                          f"live_bytes={(<Allocator>run.host)._account.max_live}", "live_bytes")
+
+
+def pause_conversion(int64_t steps):
+    """Handle signals and the limits of time and memory in the middle of the conversion of a result.
+
+    Args:
+        steps: what `convert_nested` has done since the last time.
+
+    Raises:
+        LimitError, CancelledError: the run that called the function is to end.
+        BaseException: what a handler of a signal raises.
+    """
+    look()
+    charge_objects(16 * steps)
 
 
 # What the compiled mode counts, see `relaxvm.vm.compiled_limits`.  Its functions run within the run that
@@ -1815,7 +1844,8 @@ cdef class Machine:
     cdef PyObject** _builtins   # the references of builtins among the callables, not owned
     cdef Py_ssize_t _num_builtins
     cdef bint _owns_tuples      # the program changes tuples, so it gets copies of those from outside
-    cdef object _to_value
+    cdef object _to_value       # a Converter
+    cdef dict _known_tuples     # what it has converted during the runs in progress
     cdef tuple _allocators
     cdef frozenset _rewritings  # names of those that are on
     cdef Allocator _host        # of host memory
@@ -1850,7 +1880,8 @@ cdef class Machine:
         self._quick = list(quick)
         self._find_builtins()
         self._owns_tuples = "vm.builtin.tuple_reset_item" in self._quick
-        self._to_value = to_own_value if self._owns_tuples else to_value
+        self._to_value = Converter(self._owns_tuples, pause_conversion)
+        self._known_tuples = self._to_value.known
         self._allocators = tuple(allocators)
         self._rewritings = enabled_rewritings(optimize)
         self._max_depth = limits.call_depth

@@ -8,9 +8,14 @@ tuples to any depth.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["convert_nested"]
+
+_PAUSE_STEPS: Final = 4096
+"""Between two pauses; converting so many items takes some milliseconds."""
+_TUPLE_STEPS: Final = 16
+"""Of a tuple, beside those of its items."""
 
 
 def convert_nested(
@@ -22,6 +27,7 @@ def convert_nested(
     items_of: Callable[[Any], Iterable[Any]] = iter,
     key: Callable[[Any], int] = id,
     done: dict[int, tuple[Any, Any]] | None = None,
+    pause: Callable[[int], object] | None = None,
 ) -> Any:
     """Convert a value and all that it contains.
 
@@ -34,6 +40,9 @@ def convert_nested(
         key: a number that is equal for two objects only if both are the same value.
         done: what was converted before by calls with equal functions; receives what is converted
             now.
+        pause: is called with the number of steps since the last time, when these are about 4,096.
+            An item is one step, a tuple is 16; a step keeps at most 16 bytes.  An exception of
+            `pause` ends the conversion.
 
     Raises:
         ValueError: a list contains itself.
@@ -47,11 +56,14 @@ def convert_nested(
         return found[1]
     opened: list[tuple[Any, Iterator[Any], list[Any]]] = [(value, iter(items_of(value)), [])]
     active = {key(value)}
+    count = 0
     while True:
         outer, rest, items = opened[-1]
         for item in rest:
             if not is_nested(item):
                 items.append(convert(item))
+                if len(items) % _PAUSE_STEPS == 0 and pause is not None:
+                    pause(_PAUSE_STEPS)
                 continue
             number = key(item)
             found = done.get(number)
@@ -69,6 +81,10 @@ def convert_nested(
             done[key(outer)] = outer, made  # an object that stays, so that its key does
             active.discard(key(outer))
             opened.pop()
+            count += _TUPLE_STEPS + len(items) % _PAUSE_STEPS
+            if pause is not None and count >= _PAUSE_STEPS:
+                pause(count)
+                count = 0
             if not opened:
                 return made
             opened[-1][2].append(made)

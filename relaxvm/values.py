@@ -23,10 +23,14 @@ __all__ = [
     "Shape",
     "cpu",
     "device",
+    "is_own_tuple",
     "is_sealed",
+    "is_tuple_of_values",
     "kind_of",
     "take_from",
+    "to_own_value",
     "to_value",
+    "tuple_of_values",
 ]
 
 
@@ -216,7 +220,9 @@ def to_value(x: Any) -> Any:
     if isinstance(x, str):
         return x
     if isinstance(x, (tuple, list)):
-        return x if hasattr(x, "_fields") else convert_nested(x, _is_plain_tuple, to_value, _tuple)
+        if hasattr(x, "_fields"):
+            return x
+        return convert_nested(x, is_tuple_of_values, to_value, tuple_of_values)
     if isinstance(x, type):  # a class carries the protocols of its instances
         return x
     speaks_array = any(hasattr(x, protocol) for protocol in _ARRAY_PROTOCOLS)
@@ -234,7 +240,7 @@ def to_value(x: Any) -> Any:
 
 def to_own_value(x: Any) -> Any:
     """As `to_value`, but every tuple is a new one, which nobody outside holds."""
-    return convert_nested(x, _is_tuple, to_value)
+    return convert_nested(x, is_own_tuple, to_value)
 
 
 _PACKAGES: Final[list[tuple[Callable[[Any], bool], Callable[[Any], Any]]]] = []
@@ -250,21 +256,23 @@ def take_from(knows: Callable[[Any], bool], convert: Callable[[Any], Any]) -> No
     _PACKAGES.append((knows, convert))
 
 
-def _is_tuple(x: Any) -> bool:
+def is_own_tuple(x: Any) -> bool:
+    """Whether `to_own_value` makes a tuple of an object."""
     if type(x) is tuple or type(x) is list:
         return True
     plain = isinstance(x, (tuple, list)) and not isinstance(x, Shape)
     return plain and not any(knows(x) for knows, _ in _PACKAGES)
 
 
-def _tuple(x: tuple[Any, ...] | list[Any], items: list[Any]) -> tuple[Any, ...]:
+def tuple_of_values(x: tuple[Any, ...] | list[Any], items: list[Any]) -> tuple[Any, ...]:
     """The tuple of the values of a tuple's items: the same if all of them are."""
     same = isinstance(x, tuple) and all(map(operator.is_, items, x))
     return x if same else tuple(items)  # type: ignore[return-value]
 
 
-def _is_plain_tuple(x: Any) -> bool:
-    return _is_tuple(x) and not hasattr(x, "_fields")
+def is_tuple_of_values(x: Any) -> bool:
+    """Whether `to_value` converts the items of an object."""
+    return is_own_tuple(x) and not hasattr(x, "_fields")
 
 
 _ARRAY_PROTOCOLS: Final = ("__array_interface__", "__array_struct__", "__array__")

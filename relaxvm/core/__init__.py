@@ -10,6 +10,7 @@
 ``_host``          what machine code of TVM asks of the process that runs it
 ``_fused``         chains of elementwise kernels, block by block
 ``_build``         how the extensions were built
+``conversion``     results of packed functions as values
 ``ffi``            values and functions of TVM's FFI
 ``floating``       reports of floating-point errors
 ``live_machines``  the virtual machines that are alive

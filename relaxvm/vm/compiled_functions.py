@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._core import Closure, VMFunction, count_block
+from .._core import Closure, VMFunction, count_block, pause_conversion
 from ..builtins.arguments import as_callable
 from ..core._deadlines import check_time
 from ..core._translate import QUICKENED
+from ..core.conversion import Converter
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.debug_info import DebugInfo
 from ..executable.formats.places import excerpt, place_text
 from ..isa import KIND_SHIFT, VM_REGISTER, ArgKind, FuncKind, Opcode
 from ..limits import Limits
 from ..messages import describe, readable
-from ..values import to_own_value, to_value
 from .compiled_limits import Frames, counted, frame_bytes, is_limited
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ class Program:
         self._limits = limits
         self._lines: list[str] = []
         self._packed = linked.callables
+        # Some programs change tuples in place.
+        self._convert = Converter("vm.builtin.tuple_reset_item" in code.packed, pause_conversion)
         names = self._namespace(executable, linked)
         if is_limited(limits):
             compiled, counter = code.counted
@@ -253,9 +255,6 @@ class Program:
     def _namespace(self, executable: VMExecutable, linked: Linked) -> dict[str, Any]:
         """Return the globals of the source."""
         packed = self._code.packed
-        convert = to_value
-        if "vm.builtin.tuple_reset_item" in packed:
-            convert = to_own_value  # the program changes tuples in place
         names: dict[str, Any] = {
             "c": executable.constants, "function": self._function_value, "Again": Again,
         }  # fmt: skip
@@ -266,7 +265,7 @@ class Program:
                 if isinstance(quick, str):
                     func = func if quick in QUICKENED else _checked(func)
                 else:
-                    func = _converting(func, convert)
+                    func = _converting(func, self._convert)
                 names[packed[info.name]] = func
         return names
 
@@ -321,7 +320,7 @@ class Program:
                     if target is not None:
                         function = target
                         break
-                    value = to_value(callee(*args))
+                    value = self._convert(callee(*args))
                     check_time()
                 else:
                     args = list(value)
@@ -332,6 +331,9 @@ class Program:
             if raised is error:
                 raise
             raise raised from None
+        finally:
+            if self._convert.known:
+                self._convert.known.clear()
 
     def _census(
         self, vm: VirtualMachine, frames: Frames, stack: Sequence[_Frame], ahead: int
