@@ -1823,7 +1823,7 @@ cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_
     for i in range(total):
         if i < NOTE_FRAMES or i >= total - NOTE_FRAMES:
             pc = image.source_pc(ip)
-            frames.append((pc, image.argument_values(pc, fp)))
+            frames.append((pc, image.argument_values(pc, fp, <rvm_func*>fp[RVM_FUNC])))
         elif i == NOTE_FRAMES:
             frames.append(None)
         if i + 1 < total:

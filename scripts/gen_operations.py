@@ -38,14 +38,13 @@ def builtin_member(name: str) -> str:
     return f"AS_{name.rpartition('.')[2].upper()}"
 
 
-def predicate(name: str, question: str, operations: Iterable[Operation]) -> list[str]:
-    members = [f"OP_{op.name.upper()}" for op in operations]
+def predicate(name: str, argument: str, question: str, members: Iterable[str]) -> list[str]:
     lines = [
         "",
         "",
-        f"cdef inline bint {name}(int64_t op) noexcept:",
+        f"cdef inline bint {name}({argument}) noexcept:",
         f'    """{question}"""',
-        "    return op in (",
+        f"    return {argument.split()[-1]} in (",
     ]
     return [*lines, *(f"        {member}," for member in members), "    )"]
 
@@ -93,10 +92,13 @@ def operations_pxd() -> str:
     out += [
         f"    {builtin_member(name)} = AS_FIRST_BUILTIN + {i}" for i, name in enumerate(BUILTINS)
     ]
-    out += predicate("has_fallback", "Whether an operation has a fallback.",
-                     (op for op in OPERATIONS if op.fallback))  # fmt: skip
-    out += predicate("has_dst", "Whether an operation has a result.",
-                     (op for op in OPERATIONS if op.has_dst))  # fmt: skip
+    out += predicate("has_fallback", "int64_t op", "Whether an operation has a fallback.",
+                     (f"OP_{op.name.upper()}" for op in OPERATIONS if op.fallback))  # fmt: skip
+    out += predicate("has_dst", "int64_t op", "Whether an operation has a result.",
+                     (f"OP_{op.name.upper()}" for op in OPERATIONS if op.has_dst))  # fmt: skip
+    with_result = {op.builtin for op in OPERATIONS if op.has_dst}
+    out += predicate("is_check", "int kind", "Whether the operation for a builtin has no result.",
+                     (builtin_member(b) for b in BUILTINS if b not in with_result))  # fmt: skip
     return "\n".join([*out, ""])
 
 
@@ -194,11 +196,11 @@ fallbacks:
   20  pc 0  check_tensor      x=%0 ndim=2 dtype=float32  fallback @45
   25  pc 1  match_shape       x=%0 heap=None last_slot=-1 dims=(= 2, any)  fallback @55
   35  pc 1  goto              distance=@12
-  37  pc 2  call              dst=%1 callee=f[vm.builtin.shape_of] area=4 args=(%0)
+  37  pc 2  call              dst=%1 callee=f[vm.builtin.shape_of] area=3 args=(%0)
   43  pc 2  goto              distance=@17
-  45  pc 0  call_void         callee=f[vm.builtin.check_tensor_info] area=4 args=(%0, 2, float32, 'x')
+  45  pc 0  call_void         callee=f[vm.builtin.check_tensor_info] area=3 args=(%0, 2, float32, 'x')
   53  pc 0  goto              distance=@25
-  55  pc 1  call_void         callee=f[vm.builtin.match_shape] area=4 args=(%0, None, 2, 0, 2, 2, 0, 'x')
+  55  pc 1  call_void         callee=f[vm.builtin.match_shape] area=3 args=(%0, None, 2, 0, 2, 2, 0, 'x')
   67  pc 1  goto              distance=@35
 """  # noqa: E501
 """What `str(vm["main"].translated)` prints for the function in the example; a test compares."""
@@ -217,6 +219,17 @@ What the translator does beyond one call for each instruction. `VirtualMachine(.
 has all of them on, `False` none, and a set has those on that it names, as in `optimize={"quicken",
 "read_if"}`. Results are the same in every case. Calls of VM functions and of native functions are
 direct in any case.
+"""
+
+
+REGISTERS = """\
+Compilers give each value a register of its own. With `registers`, registers whose values are never
+needed at the same time share one of the frame, so a frame is as large as what is alive at once:
+300 times a `matmul` and an `add` name 601 registers, at 3 places of the frame. A register has one
+place in all of its function. Listings, errors, profiles and instruments name the registers of the
+source; `vm["main"].translated.places` has the place of each. A value is released where its register
+is written again, as without sharing, or earlier, where another register of its place is written.
+While an instrument or a profiler is set, each register has its own place.
 """
 
 
@@ -250,6 +263,7 @@ def page() -> str:
     )
     out += ["", "## Rewritings", "", REWRITINGS_INTRODUCTION]
     out += table(("name", "what it does"), ((f"`{r.name}`", r.meaning) for r in REWRITINGS))
+    out += ["", "## Registers", "", REGISTERS.rstrip()]
     return "\n".join([*out, ""])
 
 

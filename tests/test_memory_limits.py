@@ -13,6 +13,7 @@ import pytest
 
 import relaxvm
 from relaxvm._core import count_objects
+from relaxvm.core.operations import REWRITINGS
 from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.executable.formats._tensors import MAX_RANK
@@ -368,6 +369,10 @@ def use_registers(b: ExecBuilder, count: int) -> None:
         b.emit_call("vm.builtin.null_value", [], dst=b.r(i))
 
 
+UNSHARED = {rewriting.name for rewriting in REWRITINGS} - {"registers"}
+"""Rewritings with which a frame has as many registers as the code names."""
+
+
 def wide_recursion(registers: int) -> relaxvm.VMExecutable:
     """``main(x)`` calls itself without end, with so many registers in each frame."""
     b = ExecBuilder()
@@ -381,7 +386,7 @@ def wide_recursion(registers: int) -> relaxvm.VMExecutable:
 @pytest.mark.parametrize("registers", [10, 60_000])
 def test_registers_of_deep_recursion_count(registers: int) -> None:
     limits = Limits(live_bytes=4 * MIB, call_depth=1_000_000)
-    vm = VirtualMachine(wide_recursion(registers), limits=limits)
+    vm = VirtualMachine(wide_recursion(registers), limits=limits, optimize=UNSHARED)
     for _ in range(2):
         with pytest.raises(LimitError, match="frames") as caught:
             vm.main(1)
@@ -390,7 +395,8 @@ def test_registers_of_deep_recursion_count(registers: int) -> None:
 
 
 def test_one_frame_that_is_too_wide() -> None:
-    vm = VirtualMachine(wide_recursion(140_000), limits=Limits(live_bytes=1024))
+    limits = Limits(live_bytes=1024)
+    vm = VirtualMachine(wide_recursion(140_000), limits=limits, optimize=UNSHARED)
     with pytest.raises(LimitError, match="main: a frame of 11") as caught:
         vm.main(1)
     assert caught.value.limit == "live_bytes"
@@ -412,7 +418,8 @@ def test_frames_do_not_count_once_they_are_gone() -> None:
             b.emit_call("down", [b.r(0)], dst=b.r(1))
         b.emit_ret(b.r(1))
     functions = {"t.more": lambda n: n > 0, "t.less": lambda n: n - 1}
-    vm = VirtualMachine(b.get(), limits=Limits(live_bytes=4 * MIB), functions=functions)
+    limits = Limits(live_bytes=4 * MIB)
+    vm = VirtualMachine(b.get(), limits=limits, functions=functions, optimize=UNSHARED)
     assert vm.main(15) == 0  # 3.7 MiB each time
     with pytest.raises(LimitError, match="frames"):
         vm.main(25)

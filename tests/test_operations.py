@@ -214,6 +214,7 @@ SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
         and pc not in {r.pc for r in code if not r.is_fallback}
         for pc in code.entries
     ),
+    "registers": lambda ex, code: code.frame_size < len(code.places),
     # A goto of the source that no operation stands for.
     "thread_jumps": lambda ex, code: any(
         ex.instruction(pc).op.code == Opcode.GOTO and pc not in {r.pc for r in code}

@@ -63,14 +63,39 @@ enum {
 #define RVM_MAX_STACK 32  /* programs that need more values at once are plain calls, ... */
 #define RVM_MAX_STORES 64 /* ... and so do those with more assignments */
 
+/* A register of the source, and the one in the frame that holds its values where they may be needed:
+ * from one pc to another.  Before and after, it may hold values of other registers. */
+typedef struct {
+    int64_t source;
+    int64_t frame;
+    int64_t first, last;
+} rvm_place;
+
+/* The place of a register among those of its function, which are sorted; NULL if it has none. */
+static inline const rvm_place *rvm_find_place(const rvm_place *places, int64_t count,
+                                              int64_t source) {
+    int64_t low = 0, high = count;
+    if (source < count && places[source].source == source) return places + source; /* all are used */
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (places[middle].source < source) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && places[low].source == source ? places + low : NULL;
+}
+
 typedef struct rvm_func {
     int64_t *code;
     int64_t num_params;
-    int64_t num_registers; /* the scratch one and those of functions as values included */
+    int64_t num_registers; /* of the frame, all included */
     int64_t frame_words;   /* header excluded */
     PyObject *name;        /* borrowed from the executable */
     int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
     int64_t *end;          /* of the code */
+    rvm_place *places;     /* NULL where the registers of the source are those of the frame */
+    int64_t num_places;
+    int64_t num_shared;    /* registers of the frame that hold those of the source; after these ... */
+    int64_t scratch;       /* ... those of functions as values, and then the scratch one */
 } rvm_func;
 
 #endif

@@ -15,6 +15,14 @@ cdef extern from "_code.h" nogil:
         int64_t count
         cnp.npy_intp* dims
 
+    ctypedef struct rvm_place:
+        int64_t source
+        int64_t frame
+        int64_t first
+        int64_t last
+
+    const rvm_place* rvm_find_place(const rvm_place*, int64_t, int64_t) noexcept
+
     ctypedef struct rvm_func:
         int64_t* code
         int64_t num_params
@@ -23,6 +31,10 @@ cdef extern from "_code.h" nogil:
         PyObject* name
         int64_t* fallbacks
         int64_t* end
+        rvm_place* places
+        int64_t num_places
+        int64_t num_shared
+        int64_t scratch
 
     enum:
         RVM_MAX_DIMS
@@ -48,6 +60,7 @@ cdef class Image:
     cdef int64_t* mark_pcs      # ... and the source pc that it comes from
     cdef int64_t num_marks
     cdef int64_t* entries       # per source pc the code word to enter it at, or NO_ENTRY
+    cdef rvm_place* places      # of registers, of all functions
     cdef rvm_site** sites
     cdef int64_t num_sites
     cdef readonly tuple constants   # of the pool, backwards from its end; None for the machine
@@ -59,5 +72,5 @@ cdef class Image:
     cdef rvm_func* _func(self, int64_t index) except NULL
     cdef const int64_t* entry(self, int64_t pc) noexcept
     cdef int64_t source_pc(self, const int64_t* ip) noexcept
-    cdef tuple argument_values(self, int64_t pc, PyObject** fp)
+    cdef tuple argument_values(self, int64_t pc, PyObject** fp, const rvm_func* func)
     cdef void drop_idle(self) noexcept

@@ -40,6 +40,7 @@ cdef class Image:
         PyMem_RawFree(self.mark_words)
         PyMem_RawFree(self.mark_pcs)
         PyMem_RawFree(self.entries)
+        PyMem_RawFree(self.places)
 
     def function(self, int64_t index):
         """The code of a function, for listings.
@@ -86,6 +87,28 @@ cdef class Image:
             raise IndexError(f"position: expected less than {func.end - func.code}, got {position}")
         return self.source_pc(func.code + position)
 
+    def places_of(self, int64_t index):
+        """Where the registers of a function's source are in its frame.
+
+        Returns:
+            ``(places, count, scratch)``: per register that its instructions name, in order, the
+            register of the frame and the first and last pc between which its value may be needed,
+            or None if all have their own numbers; how many registers of the frame there are for
+            them; and the one for results that are discarded.  Between the last two are those for
+            functions as values.
+
+        Raises:
+            IndexError: there is no such bytecode function.
+        """
+        cdef rvm_func* func = self._func(index)
+        cdef int64_t i
+        if func.places is NULL:
+            return None, func.num_shared, func.scratch
+        places = {func.places[i].source:
+                  (func.places[i].frame, func.places[i].first, func.places[i].last)
+                  for i in range(func.num_places)}
+        return places, func.num_shared, func.scratch
+
     def function_at(self, int64_t address):
         """The index of the function that a word of code points to; None if it points to none."""
         cdef int64_t index = (address - <int64_t>self.funcs) // <int64_t>sizeof(rvm_func)
@@ -126,14 +149,14 @@ cdef class Image:
                 high = middle
         return self.mark_pcs[low - 1] if low else 0
 
-    cdef tuple argument_values(self, int64_t pc, PyObject** fp):
-        """Values of the arguments of the call at `pc` in the frame at `fp`; empty for other
-        instructions but `if`, which has its condition."""
+    cdef tuple argument_values(self, int64_t pc, PyObject** fp, const rvm_func* func):
+        """Values of the arguments of the call at `pc` in the frame at `fp` of a function; empty for
+        other instructions but `if`, which has its condition."""
         cdef const int64_t* words = &self.instr_data[self.instr_offset[pc]]
         cdef int64_t i, value, kind
         cdef list values = []
         if words[0] == OP_IF:
-            return (_register(fp, words[IF_COND]),)
+            return (_register(fp, func, words[IF_COND]),)
         if words[0] != OP_CALL:
             return ()
         for i in range(min(words[CALL_ARGS_COUNT], 32)):
@@ -143,7 +166,7 @@ cdef class Image:
                 if value == VOID_REGISTER or value == VM_REGISTER:
                     values.append(None)
                 else:
-                    values.append(_register(fp, value))
+                    values.append(_register(fp, func, value))
             elif kind == ARG_IMMEDIATE:
                 values.append(value)
             elif kind == ARG_CONSTANT:
@@ -162,5 +185,12 @@ cdef class Image:
             Py_XDECREF(object)
 
 
-cdef object _register(PyObject** fp, int64_t index):
+cdef object _register(PyObject** fp, const rvm_func* func, int64_t index):
+    """The value of a register of the source, at an instruction that reads it."""
+    cdef const rvm_place* place
+    if func.places is not NULL:
+        place = rvm_find_place(func.places, func.num_places, index)
+        if place is NULL:
+            return None
+        index = place.frame
     return None if fp[index] is NULL else <object>fp[index]

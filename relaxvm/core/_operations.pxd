@@ -243,7 +243,8 @@ cdef enum:
     REWRITE_CHECK_MATCH = 8
     REWRITE_ALLOC_STATIC = 16
     REWRITE_KILLS = 32
-    REWRITE_THREAD_JUMPS = 64
+    REWRITE_REGISTERS = 64
+    REWRITE_THREAD_JUMPS = 128
 
 # How a call is translated: as a call, or, of a builtin, as its operation.
 cdef enum:
@@ -335,4 +336,18 @@ cdef inline bint has_dst(int64_t op) noexcept:
         OP_INVOKE_CLOSURE,
         OP_HOOK_BEFORE,
         OP_HOOK_AFTER,
+    )
+
+
+cdef inline bint is_check(int kind) noexcept:
+    """Whether the operation for a builtin has no result."""
+    return kind in (
+        AS_MATCH_SHAPE,
+        AS_CHECK_TENSOR_INFO,
+        AS_CHECK_SHAPE_INFO,
+        AS_CHECK_TUPLE_INFO,
+        AS_CHECK_FUNC_INFO,
+        AS_CHECK_PRIM_VALUE_INFO,
+        AS_MATCH_PRIM_VALUE,
+        AS_COMPUTE_SHAPE,
     )

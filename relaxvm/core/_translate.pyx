@@ -47,6 +47,7 @@ from ._isa cimport (
 from ._storage cimport Allocator
 from ._native cimport NativeFunction
 from ._emit cimport *
+from ._registers cimport Places
 from ._operations cimport *
 from ._words cimport Words, append, extend
 
@@ -143,6 +144,7 @@ ctypedef struct Fallback:
 cdef enum:
     FIXUP_WORDS = 3
     FALLBACK_WORDS = 5
+    PLACE_WORDS = sizeof(rvm_place) // sizeof(int64_t)
 
 
 @cython.final
@@ -167,9 +169,12 @@ cdef class Translator:
     cdef const int64_t* offsets
     cdef int64_t* block_lengths # per pc of the function, with fuel: see _measure_blocks
     cdef int64_t start, end     # pcs of the function
+    cdef Places places          # of the registers of the source in frames, of all functions
+    cdef rvm_place* own_places  # of the function; NULL if registers do not share places
+    cdef int64_t num_places
+    cdef int64_t loaded_area    # first register for functions that are values
     cdef int64_t scratch        # register for discarded results
     cdef int64_t frame          # offset of the frame of a callee, after the registers
-    cdef int64_t loaded_area    # first register for functions that are values
     cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
@@ -207,6 +212,7 @@ cdef class Translator:
         self.pool = [None]      # position 0 stands for the machine and is not owned
         self.immediates = {}
         self.loaded = {}
+        self.places = Places.__new__(Places)
         self.data = &image.instr_data[0] if image.instr_data.shape[0] else NULL
         self.offsets = &image.instr_offset[0] if image.instr_offset.shape[0] else NULL
 
@@ -276,12 +282,16 @@ cdef class Translator:
         image.num_marks = self.mark_words.count
         image.sites = <rvm_site**>self.sites.data
         image.num_sites = self.sites.count
+        image.places = <rvm_place*>self.places.places.data
         self.code.data = self.mark_words.data = self.mark_pcs.data = self.sites.data = NULL
+        self.places.places.data = NULL
         for i in range(len(self.functions)):  # offsets until the code stopped moving
             func = &image.funcs[i]
             func.code = image.code + <int64_t>func.code
             func.fallbacks = image.code + <int64_t>func.fallbacks
             func.end = image.code + <int64_t>func.end
+            if func.num_places:
+                func.places = image.places + <int64_t>func.places
         return 0
 
     # -- a function
@@ -290,12 +300,12 @@ cdef class Translator:
         cdef object info = self.functions[index]
         cdef rvm_func* func = &self.image.funcs[index]
         cdef Fixup* fixup
-        cdef int64_t pc, i
-        cdef int64_t registers = info.register_file_size
+        cdef int64_t pc, i, registers
         self.start, self.end = info.start_instr, info.end_instr
-        self.scratch = registers
-        self.loaded_area = registers + 1
-        registers = self.loaded_area + self._most_values()
+        func.num_params = info.num_args
+        self.loaded_area = func.num_shared = self._place_registers(func, info.register_file_size)
+        self.scratch = func.scratch = self.loaded_area + self._most_values()
+        registers = self.scratch + self._discards_results()
         self.frame = registers
         self.args_area = registers + 1
         self.widest = 0
@@ -304,7 +314,6 @@ cdef class Translator:
         func.code = <int64_t*>self.code.count
         name = info.name
         func.name = <PyObject*>name
-        func.num_params = info.num_args
         func.num_registers = registers
         if self.fueled:
             self._measure_blocks()
@@ -333,6 +342,34 @@ cdef class Translator:
             i += FIXUP_WORDS
         func.frame_words = self.args_area + self.widest
         return 0
+
+    cdef int64_t _place_registers(self, rvm_func* func, int64_t registers) except -1:
+        """Give the registers of the source places in the frame; returns how many there are."""
+        cdef int64_t first = self.places.places.count // PLACE_WORDS
+        self.own_places = NULL
+        self.num_places = 0
+        if not self.rewritings & REWRITE_REGISTERS:
+            return registers
+        registers = self.places.assign(
+            self.data, self.offsets, self.start, self.end, func.num_params)
+        func.places = <rvm_place*>first
+        self.own_places = <rvm_place*>self.places.places.data + first
+        self.num_places = self.places.places.count // PLACE_WORDS - first
+        func.num_places = self.num_places
+        return registers
+
+    cdef bint _discards_results(self) noexcept:
+        """Whether an operation of the function may have a result that nobody wants."""
+        cdef int64_t pc
+        cdef int kind
+        if self.hooked:
+            return True  # it sees results before they are stored
+        for pc in range(self.start, self.end):
+            if self._op(pc) == SRC_CALL and self._word(pc, SRC_DST) == VOID_REGISTER:
+                kind = self.callee_kinds[self._word(pc, SRC_CALLEE)]
+                if kind != AS_CALL and kind != AS_UFUNC and not is_check(kind):
+                    return True
+        return False
 
     cdef int _measure_blocks(self) except -1:
         """Per pc of the function: instructions of the block that starts there, else 0."""
@@ -521,9 +558,11 @@ cdef class Translator:
         cdef int64_t count = self._word(pc, SRC_COUNT)
         cdef const int64_t* args = self._args(pc)
         cdef int kind = self.callee_kinds[callee]
-        cdef int64_t register = dst if dst != VOID_REGISTER else self.scratch
+        cdef int64_t register = self.scratch
         cdef int64_t before = self.code.count
         cdef bint hook = self.hooked and not self.in_fallback
+        if dst != VOID_REGISTER:
+            dst = register = self._place(dst)
         if self.hooked:
             dst = self.scratch  # the hook sees the arguments once more before dst is written
         if hook:
@@ -781,7 +820,7 @@ cdef class Translator:
         target = self._thread(pc + 1 + self._word(pc + 1, SRC_FALSE_OFFSET), rewritings)
         if target <= pc + 1:
             return 0
-        emit_read_if(&self.code, dst, self._operand(self._args(pc)[0]), 0)
+        emit_read_if(&self.code, self._place(dst), self._operand(self._args(pc)[0]), 0)
         self._fixup(start + READ_IF_OTHERWISE, start, target)
         return 2
 
@@ -845,8 +884,9 @@ cdef class Translator:
         shape = self._constant(tensor[SRC_TENSOR_SHAPE])
         if len(shape) > RVM_MAX_DIMS or offset > nbytes or needed > nbytes - offset:
             return 0
-        emit_alloc_static(&self.code, tensor_dst, storage_dst, <PyObject*>allocator, nbytes, offset,
-                          <PyObject*>dtype, self._site(), len(shape))
+        emit_alloc_static(&self.code, self._place(tensor_dst), self._place(storage_dst),
+                          <PyObject*>allocator, nbytes, offset, <PyObject*>dtype, self._site(),
+                          len(shape))
         self._numbers(shape)
         return 3 if rewritings & REWRITE_KILLS else 2
 
@@ -1026,7 +1066,13 @@ cdef class Translator:
             return -1  # position 0 of the pool
         if register == VOID_REGISTER:
             return self._constant_object(None)
-        return register
+        return self._place(register)
+
+    cdef inline int64_t _place(self, int64_t register) noexcept:
+        """The register of the frame that a register of the source stands for."""
+        if self.own_places is NULL:
+            return register
+        return rvm_find_place(self.own_places, self.num_places, register).frame
 
     cdef int64_t _function_operand(self, int64_t index) except? -1:
         if self.callee_kinds[index] == AS_VM:

@@ -313,6 +313,8 @@ REWRITINGS: Final = (
               "fuel or time."),
     Rewriting("kills", "`null_value` of a register that the operation before it has cleared is "
               "dropped, which `alloc_static` does."),
+    Rewriting("registers", "Registers of the source whose values are never needed at the same time "
+              "share a register of the frame; see below."),
     Rewriting("thread_jumps", "A jump to a `goto` leads to where that leads, and a `goto` to the "
               "next instruction is dropped; not under limits of fuel or time."),
 )  # fmt: skip

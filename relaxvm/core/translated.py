@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,11 +20,11 @@ from .operations import BY_CODE, Operand, OperandKind, Operation
 if TYPE_CHECKING:
     from ._code import Image
 
-__all__ = ["FunctionName", "Register", "Row", "TranslatedFunction"]
+__all__ = ["FunctionName", "Place", "Register", "Row", "TranslatedFunction"]
 
 
 class Register(int):
-    """An operand that is a register of the frame."""
+    """An operand that is a register of the source."""
 
     def __repr__(self) -> str:
         return f"%{int(self)}"
@@ -54,14 +55,28 @@ class _Special:
 
 MACHINE: Final = _Special("%vm")
 SCRATCH: Final = _Special("%scratch")
-"""The register after those of the source: results that are discarded go there."""
+"""The last register of the frame: results that are discarded go there."""
 
 
 class _Loaded(int):
-    """A register after the scratch one: a function that an operation takes as a value."""
+    """A register after those of the source: a function that an operation takes as a value."""
 
     def __repr__(self) -> str:
         return f"%function.{int(self)}"
+
+
+class Place(NamedTuple):
+    """Where a frame has a register of the source.
+
+    Attributes:
+        frame: the register of the frame, which others may share.
+        first: the first pc at which its value may be needed, or is written.
+        last: the last one.
+    """
+
+    frame: int
+    first: int
+    last: int
 
 
 class Row(NamedTuple):
@@ -112,6 +127,11 @@ class TranslatedFunction(Sequence[Row]):
         entries: per pc of the function the position at which that instruction can be entered, with
             registers as they are before it.  Where the instruction is inside of a fused run, the
             position is in the run's fallback.
+        places: where the frame has the registers of the source that its instructions name.  A
+            register has one place in all of the function.  Before its first pc and after its last
+            one, and between them where its value is not needed, the place may hold the value of
+            another register.
+        frame_size: how many registers the frame has for them.
     """
 
     def __init__(
@@ -134,9 +154,18 @@ class TranslatedFunction(Sequence[Row]):
         self.entries = {
             pc: image.entry_of(index, pc) for pc in range(info.start_instr, info.end_instr)
         }
-        self.rows = tuple(_Reader(image, index, callables, objects).rows())
+        reader = _Reader(image, index, callables, objects)
+        self.rows = tuple(reader.rows())
+        self.frame_size = reader.frame_size
+        if reader.places is not None:
+            self.places = reader.places
+        else:
+            every = range(info.register_file_size)
+            self.places = {r: Place(r, info.start_instr, info.end_instr - 1) for r in every}
         self._header = (f"{_count(info.num_args, 'parameter')}, "
                         f"{_count(info.register_file_size, 'register')}")
+        if self.frame_size < info.register_file_size:
+            self._header += f" at {_count(self.frame_size, 'place')}"
 
     def __getitem__(self, index: Any) -> Any:
         return self.rows[index]
@@ -176,7 +205,13 @@ class _Reader:
         executable = image.executable
         self.image = image
         self.executable = executable
-        self.scratch = executable.functions[index].register_file_size
+        places, self.frame_size, self.scratch = image.places_of(index)
+        self.places = None
+        if places is not None:
+            self.places = {register: Place(*place) for register, place in places.items()}
+        self.by_place: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for register, place in sorted((self.places or {}).items(), key=lambda item: item[1].last):
+            self.by_place[place.frame].append((place.last, register))
         self.words, self.num_main, self.marks = image.function(index)
         self.objects = {id(value): value for value in (*executable.constants, *objects)}
         self.names: dict[int, FunctionName] = {}
@@ -222,9 +257,9 @@ class _Reader:
         word = self.words[at]
         match operand.kind:
             case OperandKind.DST | OperandKind.REGISTER:
-                return self._register(word)
+                return self._register(word, pc)
             case OperandKind.VALUE if word >= 0 and operand.name != "callee":
-                return self._register(word)
+                return self._register(word, pc)
             case OperandKind.VALUE | OperandKind.CONSTANT:
                 return self._callee(word, pc) if operand.name == "callee" else self._constant(word)
             case OperandKind.DISTANCE | OperandKind.FALLBACK:
@@ -244,10 +279,17 @@ class _Reader:
             case _:
                 return word
 
-    def _register(self, word: int) -> Any:
-        if word > self.scratch:
-            return _Loaded(word - self.scratch - 1)
-        return Register(word) if word != self.scratch else SCRATCH
+    def _register(self, word: int, pc: int) -> Any:
+        if word == self.scratch:
+            return SCRATCH
+        if word >= self.frame_size:
+            return _Loaded(word - self.frame_size)
+        if self.places is None:
+            return Register(word)
+        # Ranges at one place have no pc in common.  That of a register which a fused run writes
+        # may begin after the pc of the run; no other register has its place in the run.
+        ranges = self.by_place[word]
+        return Register(ranges[bisect_left(ranges, (pc, 0))][1])
 
     def _callee(self, word: int, pc: int) -> FunctionName:
         """What the call at a pc calls: two functions of the table may be one callable."""
