@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from relaxvm import VirtualMachine, build, ir, transform
+from relaxvm import VirtualMachine, build, ir, tir, transform
 from relaxvm.ir import (
     Binding,
     BindingBlock,
@@ -37,7 +37,7 @@ from relaxvm.ir import (
     structural_hash,
 )
 from relaxvm.ir.expr import ExternFunc, StringImm
-from relaxvm.ir.node import KINDS, node_classes
+from relaxvm.ir.node import KINDS, class_table, node_classes
 from relaxvm.script import from_source
 from relaxvm.transform.pipelines import LOWERING, LOWERING_FOR_TVM
 from relaxvm.values import Shape
@@ -259,7 +259,7 @@ def test_kinds() -> None:
         assert KINDS[base] is base
         assert node_classes()[base.__name__] is base
         assert mine.__name__ not in node_classes()
-    assert KINDS[int] is int
+    assert int not in KINDS
 
 
 def test_a_class_with_fields_of_its_own_is_a_kind() -> None:
@@ -294,3 +294,16 @@ def test_a_visitor_finds_the_method_of_the_base() -> None:
     visit: Callable[[Expr], None] = Names().visit
     visit(MINE[Tuple]((MINE[Var]("a", ir.ANY), MINE[DataflowVar]("b", ir.ANY))))
     assert seen == ["a", "b"]
+
+
+def test_a_visitor_of_tir_finds_the_method_of_the_base() -> None:
+    n = MINE[Var]("n", "int64")
+    doubled = tir.substitute(n * 2, {n: Var("m", "int64")})
+    assert str(doubled) == "m * 2"
+
+
+def test_a_table_has_classes_that_are_defined_later() -> None:
+    table = class_table({Var: "variable", Tuple: "tuple"})
+    assert (table[Var], table[MINE[Var]], table[MINE[Tuple]]) == ("variable", "variable", "tuple")
+    assert table[type("Later", (MINE[Var],), {"__module__": "elsewhere"})] == "variable"
+    assert DataflowVar not in table

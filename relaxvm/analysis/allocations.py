@@ -15,7 +15,6 @@ from ..ir.expr import (
     Binding,
     Call,
     Constant,
-    DataflowVar,
     DataTypeImm,
     Expr,
     ExternFunc,
@@ -33,6 +32,7 @@ from ..ir.expr import (
     Var,
 )
 from ..ir.module import IRModule
+from ..ir.node import class_table
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
@@ -69,9 +69,9 @@ class _Uses(ExprVisitor):
         """Not visited, as in `visit_scalar`."""
 
 
-_WITHOUT_USES: Final = frozenset(
-    {Constant, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm}
-)
+_WITHOUT_USES: Final = class_table(dict.fromkeys(
+    (Constant, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm)
+))  # fmt: skip
 
 
 def uses(expr: Expr) -> dict[Var, None]:
@@ -80,10 +80,9 @@ def uses(expr: Expr) -> dict[Var, None]:
     if isinstance(expr, Call):
         found: dict[Var, None] = {}
         for part in (expr.op, *expr.args):
-            kind = type(part)
-            if kind is Var or kind is DataflowVar:
-                found[part] = None  # type: ignore[index]
-            elif kind not in _WITHOUT_USES:
+            if isinstance(part, Var):
+                found[part] = None
+            elif type(part) not in _WITHOUT_USES:
                 break
         else:
             return found

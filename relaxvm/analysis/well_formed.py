@@ -70,7 +70,7 @@ from ..ir.infer import (
 )
 from ..ir.module import IRModule
 from ..ir.nesting import with_headroom
-from ..ir.node import KINDS
+from ..ir.node import class_table
 from ..ir.op import Op
 from ..ir.sharing import check_sharing
 from ..tir import Buffer, PrimFunc
@@ -344,7 +344,7 @@ def symbol_defined_before_use(walk: _Walk, var: Var) -> _Answer:
 @rule("leaf")
 def administrative_normal_form(walk: _Walk, expr: Any) -> _Answer:
     """Operands are variables, constants, or tuples of these; other expressions have a binding."""
-    if KINDS[type(expr)] in _LEAVES or _is_scalar(expr) or walk.in_operand:
+    if type(expr) in _LEAVES or _is_scalar(expr) or walk.in_operand:
         return None
     return f"the operand {_text(expr)} is a {type(expr).__name__}", (
         "bind it to a variable; relaxvm.transform.Normalize does"
@@ -360,10 +360,10 @@ def _is_scalar(expr: Any) -> bool:
     )
 
 
-_LEAVES: Final = frozenset(
-    {Var, DataflowVar, GlobalVar, Constant, ShapeExpr, ExternFunc, Op, Tuple, StringImm,
-     DataTypeImm, Constructor}
-)  # fmt: skip
+_LEAVES: Final = class_table(dict.fromkeys(
+    (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, ExternFunc, Op, Tuple, StringImm,
+     DataTypeImm, Constructor)
+))  # fmt: skip
 
 
 @rule("value")
@@ -529,11 +529,9 @@ def callee_is_known(walk: _Walk, call: Call) -> _Answer:
 def call_has_attributes(walk: _Walk, call: Call) -> _Answer:
     """A call of an operator has the attributes of the operator."""
     record = call.op.record if isinstance(call.op, Op) else None
-    if record is None:
+    if record is None or record.attribute_names <= call.attrs.keys():
         return None
-    missing = [name for name in record.attribute_names if name not in call.attrs]
-    if not missing:
-        return None
+    missing = sorted(record.attribute_names - call.attrs.keys())
     return f"{_text(call.op)} is called without {', '.join(missing)}", (
         f"make the call with {record.op.name.removeprefix('relax.')} of relaxvm.op"
     )
@@ -882,7 +880,7 @@ class _Walk:
         """Walk the value of a binding, or an expression in it."""
         if checkpoints.running:
             checkpoints.checkpoint()
-        visit = _VISIT.get(KINDS[type(expr)])
+        visit = _VISIT.get(type(expr))
         if visit is not None:
             visit(self, expr)
         elif _is_scalar(expr):
@@ -890,8 +888,12 @@ class _Walk:
 
     def leaf(self, expr: Any) -> None:
         """Walk an operand."""
-        if KINDS[type(expr)] in _LEAVES or self.in_operand:
-            self.expression(expr)
+        if type(expr) in _LEAVES or self.in_operand:
+            visit = _VISIT.get(type(expr))
+            if visit is not None:
+                visit(self, expr)
+            elif _is_scalar(expr):
+                self.scalar(expr)
             return
         self.ask("leaf", expr)
         self.in_operand = True
@@ -958,7 +960,7 @@ _EVENTS: Final = (
     "if", "call", "constant", "global", "match", "type", "type_parameter",
 )  # fmt: skip
 
-_VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
+_VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = class_table({
     Var: _Walk.use,
     DataflowVar: _Walk.use,
     Call: _Walk.call,
@@ -972,7 +974,7 @@ _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     GlobalVar: _Walk.global_var,
     Function: _Walk.function_,
     SeqExpr: _Walk.seq,
-}
+})  # fmt: skip
 
 
 _TABLES: Final = {
@@ -1004,7 +1006,7 @@ def _has_shape_heap(func: Any) -> bool:
     )
 
 
-_NESTED: Final = frozenset({If, Match, SeqExpr, Function})
+_NESTED: Final = class_table(dict.fromkeys((If, Match, SeqExpr, Function)))
 
 _COMPOUND_TYPES: Final = frozenset({TupleType, FuncType, TypeCall, RefType, TypeVar})
 
@@ -1012,9 +1014,9 @@ _COMPOUND_TYPES: Final = frozenset({TupleType, FuncType, TypeCall, RefType, Type
 def _text(node: Any) -> str:
     """A node as text, without the contents of branches and functions, which may be long; its class
     if it is too broken to be printed."""
-    if KINDS[type(node)] in _NESTED:
+    if type(node) in _NESTED:
         return f"<{type(node).__name__}>"
-    if isinstance(node, Binding) and KINDS[type(node.value)] in _NESTED:
+    if isinstance(node, Binding) and type(node.value) in _NESTED:
         return f"{node.var.name} = {_text(node.value)}"
     try:
         text = str(node).strip()

@@ -32,7 +32,6 @@ from ..ir import (
     If,
     IntImm,
     IRModule,
-    MatchCast,
     Op,
     SeqExpr,
     ShapeExpr,
@@ -42,8 +41,9 @@ from ..ir import (
     TupleGetItem,
     TupleType,
     Var,
+    VarBinding,
 )
-from ..ir.node import KINDS
+from ..ir.node import class_table
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
 from ..limits import Limits
@@ -131,6 +131,11 @@ def param_names(func: Function) -> list[str]:
     return list(names)
 
 
+_WITHOUT_USES: Final = class_table(dict.fromkeys(
+    (Constant, DataTypeImm, ExternFunc, FloatImm, IntImm, Op, ShapeExpr, StringImm)
+))  # fmt: skip
+
+
 class _Used(ExprVisitor):
     """Collects the variables that a function reads, and the functions that it mentions."""
 
@@ -139,14 +144,11 @@ class _Used(ExprVisitor):
         self.functions: set[GlobalVar] = set()
 
     def visit_call(self, call: Call) -> None:
-        op = call.op
-        if not isinstance(op, Op) and not isinstance(op, ExternFunc):
-            self.visit(op)
-        for arg in call.args:
-            if isinstance(arg, Var):
-                self.found.add(arg)
-            else:
-                self.visit(arg)
+        for part in (call.op, *call.args):
+            if isinstance(part, Var):
+                self.found.add(part)
+            elif type(part) not in _WITHOUT_USES:
+                self.visit(part)
 
     def visit_var(self, var: Var) -> None:
         self.found.add(var)
@@ -292,7 +294,7 @@ class _FunctionEmitter:
     def _binding(self, binding: Binding) -> None:
         self.current = binding
         var = binding.var
-        if isinstance(binding, MatchCast) and not self._is_checked:
+        if not (isinstance(binding, VarBinding) or self._is_checked):
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
         span = binding.span
         if span is not None:
@@ -317,7 +319,7 @@ class _FunctionEmitter:
     # Operands
 
     def _operand(self, expr: Expr) -> int:
-        rule = _OPERANDS.get(KINDS[type(expr)])
+        rule = _OPERANDS.get(type(expr))
         if rule is None:
             raise TypeError(
                 f"{expr} ({type(expr).__name__} of type {expr.ty}) cannot be an operand; scalars "
@@ -521,7 +523,7 @@ def _is_kill(binding: Binding) -> bool:
     return isinstance(value, Call) and value.op is _KILL
 
 
-_OPERANDS: Final[dict[type, Callable[[_FunctionEmitter, Any], int]]] = {
+_OPERANDS: Final[dict[type, Callable[[_FunctionEmitter, Any], int]]] = class_table({
     Var: _FunctionEmitter._var,
     DataflowVar: _FunctionEmitter._var,
     Constant: _FunctionEmitter._constant,
@@ -536,4 +538,4 @@ _OPERANDS: Final[dict[type, Callable[[_FunctionEmitter, Any], int]]] = {
     ExternFunc: _FunctionEmitter._extern_func,
     Call: _FunctionEmitter._nested_call,
     If: _FunctionEmitter._if,
-}
+})  # fmt: skip

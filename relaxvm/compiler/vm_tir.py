@@ -41,7 +41,7 @@ from ..ir import (
     Var,
 )
 from ..ir.expr import prim_type
-from ..ir.node import KINDS
+from ..ir.node import class_table
 from ..isa import FuncKind, decode_arg
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
 from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
@@ -218,7 +218,7 @@ class _FunctionEmitter:
     # Values
 
     def _value(self, expr: Expr) -> Expr | None:
-        rule = _VALUES.get(KINDS[type(expr)])
+        rule = _VALUES.get(type(expr))
         if rule is None:
             raise TypeError(
                 f"{expr} ({type(expr).__name__} of type {expr.ty}) cannot be an operand; scalars "
@@ -379,7 +379,7 @@ def _null() -> Expr:
     return reinterpret("handle", IntImm("int64", 0))
 
 
-_VALUES: Final[dict[type, Callable[[_FunctionEmitter, Any], Expr | None]]] = {
+_VALUES: Final[dict[type, Callable[[_FunctionEmitter, Any], Expr | None]]] = class_table({
     Var: _FunctionEmitter._var,
     DataflowVar: _FunctionEmitter._var,
     Constant: _FunctionEmitter._constant,
@@ -396,4 +396,4 @@ _VALUES: Final[dict[type, Callable[[_FunctionEmitter, Any], Expr | None]]] = {
     SeqExpr: _FunctionEmitter._seq,
     Call: _FunctionEmitter._call,
     If: _FunctionEmitter._if,
-}
+})  # fmt: skip

@@ -417,8 +417,8 @@ class ExecBuilder:
         target = VOID_REGISTER if dst is None else _register(function, "dst", dst, VOID_REGISTER)
         if args is None:
             words = []
-        elif isinstance(args, Iterable) and not isinstance(args, str):
-            words = list(args)
+        elif type(args) is list or (isinstance(args, Iterable) and not isinstance(args, str)):
+            words = list(args)  # the first test is the fast one
         else:
             raise TypeError(
                 f"{function.place()}: call {name}: args: expected a list of words, "
@@ -516,7 +516,7 @@ class ExecBuilder:
         function = self._opened("at")
         if span is not None and not isinstance(span, Span):
             raise TypeError(f"{function.place()}: at: expected a Span, got {describe(span)}")
-        if var is not None:
+        if var is not None and (not isinstance(var, str) or not var):
             _name(f"{function.place()}: at: variable", var)
         function.locations.append((len(function.offsets), span, var))
 

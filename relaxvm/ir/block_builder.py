@@ -48,27 +48,26 @@ from .expr import (
 from .infer import base_check, bind_pattern, function_ret_type, infer_type, type_free_vars
 from .module import IRModule
 from .nesting import with_headroom
-from .node import KINDS, Attrs
+from .node import KINDS, Attrs, class_table
 from .op import Op
 from .sharing import check_sharing
 
 __all__ = ["BlockBuilder", "is_leaf"]
 
-_LEAVES: Final = frozenset(
-    {Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm,
-     Constructor}
-)
+_LEAVES: Final = class_table(dict.fromkeys(
+    (Var, DataflowVar, Constant, ShapeExpr, GlobalVar, ExternFunc, Op, StringImm, DataTypeImm,
+     Constructor)
+))  # fmt: skip
 
-_SCOPES: Final = frozenset({If, Match, SeqExpr, Function})
+_SCOPES: Final = class_table(dict.fromkeys((If, Match, SeqExpr, Function)))
 
 
 def is_leaf(expr: Expr) -> bool:
     """Check whether an expression may be an argument without being bound to a variable.  A scalar
     may, unless it is a call that the VM has to make."""
-    kind = KINDS[type(expr)]
-    if kind in _LEAVES:
+    if type(expr) in _LEAVES:
         return True
-    return is_scalar(expr) and kind not in (Call, If, Match, TupleGetItem, SeqExpr)
+    return is_scalar(expr) and not isinstance(expr, (Call, If, Match, TupleGetItem, SeqExpr))
 
 
 class _Names:
@@ -373,7 +372,7 @@ class BlockBuilder:
         """Bind an expression to a new variable and return the variable."""
         block = self._current("emit")
         value = convert_to_expr(expr)
-        if KINDS[type(value)] in _SCOPES:
+        if type(value) in _SCOPES:
             check_sharing(value, "emit")
         value = self.normalize(value)
         if block.is_dataflow:
@@ -480,8 +479,10 @@ class BlockBuilder:
     def _argument(self, expr: Expr) -> Expr:
         """Return the operand for an expression: itself, or a variable bound to it.  Its own
         operands are handled first; a stack instead of recursion, since nesting is often deep."""
-        if KINDS[type(expr)] in _LEAVES:
+        if type(expr) in _LEAVES:
             return expr
+        if not _operands(expr):
+            return self._operand(expr, {})
         found: dict[int, Expr] = {}
         work = [expr]
         while work:
@@ -510,7 +511,7 @@ class BlockBuilder:
 
     def _arguments(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         for expr in exprs:
-            if KINDS[type(expr)] not in _LEAVES:
+            if type(expr) not in _LEAVES:
                 break
         else:
             return exprs
@@ -520,7 +521,7 @@ class BlockBuilder:
         return tuple(new)
 
     def _call(self, call: Any) -> Expr:
-        op = call.op if KINDS[type(call.op)] in _LEAVES else self._argument(call.op)
+        op = call.op if type(call.op) in _LEAVES else self._argument(call.op)
         args = self._arguments(call.args)
         if op is not call.op or args is not call.args:
             call = Call(op, args, call.attrs, call.ty_args, span=call.span)
@@ -613,7 +614,7 @@ def _operands(expr: Any) -> tuple[Expr, ...]:
         operands = (expr.tuple_value,)
     else:
         return ()
-    return tuple([e for e in operands if KINDS[type(e)] not in _LEAVES])
+    return tuple([e for e in operands if type(e) not in _LEAVES])
 
 
 def _with_operands(expr: Any, found: Mapping[int, Expr]) -> Expr:

@@ -169,6 +169,17 @@ def _layout(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
     return found
 
 
+def _kind_of(x: object) -> type:
+    return KINDS.get(type(x), type(x))
+
+
+def _are_comparable(a: object, b: object) -> bool:
+    """Whether two values may be equal, as far as their classes tell."""
+    return _kind_of(a) is _kind_of(b) or any(
+        isinstance(a, general) and isinstance(b, general) for general in _INTERCHANGEABLE
+    )
+
+
 class _Comparer:
     """Walks two nodes side by side, until they differ."""
 
@@ -195,14 +206,13 @@ class _Comparer:
 
     def same(self, a: Any, b: Any, define: bool) -> bool:
         """Whether two values are equal; `define` is true if variables in them are definitions."""
-        kind = KINDS[type(a)]
-        if kind is not KINDS[type(b)] and not any(
-            isinstance(a, general) and isinstance(b, general) for general in _INTERCHANGEABLE
-        ):
+        cls = type(a)
+        if cls is not type(b) and not _are_comparable(a, b):
             return self.differ(a, b)
-        compare = _COMPARE.get(kind)
+        compare = _COMPARE.get(cls)
         if compare is None:
-            compare = _COMPARE[kind] = _comparison(kind)
+            kind = _kind_of(a)
+            compare = _COMPARE[cls] = _COMPARE.get(kind) or _comparison(kind)
         return compare(self, a, b, define)
 
     def differ(self, a: Any, b: Any, reason: str = "") -> bool:
@@ -533,10 +543,11 @@ class _Hasher:
 
     def add(self, x: Any, define: bool) -> None:
         """Append the tokens of a value."""
-        kind = KINDS[type(x)]
-        put = _HASH.get(kind)
+        cls = type(x)
+        put = _HASH.get(cls)
         if put is None:
-            put = _HASH[kind] = _hashing(kind)
+            kind = _kind_of(x)
+            put = _HASH[cls] = _HASH.get(kind) or _hashing(kind)
         put(self, x, define)
 
     def fields(self, x: Any, define: bool) -> None:
@@ -631,14 +642,14 @@ class _Hasher:
         self.tokens.append(_bits(x).hex())
 
     def text(self, x: Any, define: bool) -> None:
-        self.tokens += (KINDS[type(x)].__name__, x)
+        self.tokens += (_kind_of(x).__name__, x)
 
     def array(self, x: Any, define: bool) -> None:
         digest = hashlib.blake2b(_array_bytes(x), digest_size=8).hexdigest()
         self.tokens += ("array", dtype_name(x.dtype), x.shape, digest)
 
     def other(self, x: Any, define: bool) -> None:
-        self.tokens += (KINDS[type(x)].__name__, hash(x))
+        self.tokens += (_kind_of(x).__name__, hash(x))
 
 
 _Hash = Callable[[_Hasher, Any, bool], None]

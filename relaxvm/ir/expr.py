@@ -150,7 +150,7 @@ class ShapeType(Type):
         ndim: number of dimensions, -1 if unknown.
     """
 
-    __slots__ = ("ndim", "values")
+    __slots__ = ("_parts", "ndim", "values")
     FIELDS = ("values", "ndim")
 
     values: tuple[Expr, ...] | None
@@ -163,15 +163,15 @@ class ShapeType(Type):
         if values is None:
             self.values = None
             self.ndim = ndim
+            self._parts = 1
             return
-        self.values = _dims(values)
+        self.values, self._parts = _dims(values)
         self.ndim = len(self.values)
         if ndim not in (-1, self.ndim):
             raise ValueError(f"ShapeType: ndim is {ndim}, but there are {self.ndim} values")
 
-    @property
-    def _parts(self) -> int:  # type: ignore[override]
-        return _parts_of_dims(self.values or ())
+    def sum_of_parts(self) -> int:
+        return 1 if self.values is None else _dims(self.values)[1]
 
 
 class TensorType(Type):
@@ -694,7 +694,7 @@ class Constant(Expr):
 class ShapeExpr(Expr):
     """A shape of the given dimensions."""
 
-    __slots__ = ("values",)
+    __slots__ = ("_parts", "values")
     FIELDS = ("values",)
 
     values: tuple[Expr, ...]
@@ -703,11 +703,11 @@ class ShapeExpr(Expr):
         self.ty = ty = ShapeType(values)
         assert ty.values is not None
         self.values = ty.values
+        self._parts = ty._parts
         self.span = span
 
-    @property
-    def _parts(self) -> int:  # type: ignore[override]
-        return _parts_of_dims(self.values)
+    def sum_of_parts(self) -> int:
+        return _dims(self.values)[1]
 
     def __getitem__(self, index: Any) -> Any:
         return self.values[index]
@@ -791,7 +791,7 @@ class Call(Expr):
     ) -> None:
         self.op = op
         self.args = tuple(args)
-        self.attrs = attrs if type(attrs) is Attrs else _attrs(attrs)
+        self.attrs = NO_ATTRS if attrs is None else _attrs(attrs)
         self.ty_args = tuple(ty_args)
         if type(ty) is PrimType:  # a part of scalars
             self._parts = check_parts(1 + sum([arg._parts for arg in self.args]), self.MOST_PARTS)
@@ -808,6 +808,8 @@ NO_ATTRS: Final = Attrs()
 
 
 def _attrs(attrs: Mapping[str, Any] | None) -> Attrs:
+    if type(attrs) is Attrs:
+        return attrs
     return Attrs(attrs) if attrs else NO_ATTRS
 
 
@@ -1140,24 +1142,22 @@ _FEW_DIMS: Final = 64
 """The parts of shapes with more dimensions are bounded like those of scalars."""
 
 
-def _parts_of_dims(dims: tuple[Expr, ...]) -> int:
-    """The number of parts of a shape, in which plain dimensions do not count."""
-    parts = 1
-    for dim in dims:
-        kind = type(dim)
-        if kind is not IntImm and kind is not Var:
-            parts += dim._parts - 1
-    return parts
+def _dims(values: Any) -> tuple[tuple[Expr, ...], int]:
+    """The dimensions of a shape, and the number of its parts, of which plain dimensions are none.
 
-
-def _dims(values: Any) -> tuple[Expr, ...]:
+    Raises:
+        TypeError: a value is not an integer scalar.
+        ExprSizeError: there are too many parts.
+    """
     if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
         raise TypeError(f"a shape is a sequence of dimensions, got {values!r}")
     dims = tuple([v if isinstance(v, Expr) else int_imm(v) for v in values])
+    parts = 1
     for dim in dims:
         ty = dim.ty
         if type(ty) is not PrimType or ty.dtype[:3] not in ("int", "uin"):
             raise TypeError(f"a dimension is an integer scalar, got {dim} of type {ty}")
+        parts += dim._parts - 1
     if len(dims) > _FEW_DIMS:
-        check_parts(_parts_of_dims(dims))
-    return dims
+        check_parts(parts)
+    return dims, parts

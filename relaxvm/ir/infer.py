@@ -57,7 +57,7 @@ from .expr import (
     Var,
 )
 from .nesting import has_headroom, headroom
-from .node import KINDS
+from .node import class_table
 from .op import Op
 
 __all__ = [
@@ -510,25 +510,25 @@ def _infer(expr: Any, in_scope: Collection[Var]) -> None:
     work = [expr]
     while work:
         inner = work[-1]
-        untyped = [part for part in _operands(inner) if part.ty is None]
+        untyped = [
+            part for part in _operands(inner) if part.ty is None and not isinstance(part, Op)
+        ]
         if untyped:
             work += reversed(untyped)
             continue
         work.pop()
         if inner.ty is None:
-            _INFER.get(KINDS[type(inner)], _no_rule)(inner, in_scope)
+            _INFER.get(type(inner), _no_rule)(inner, in_scope)
 
 
 def _operands(expr: Any) -> tuple[Any, ...]:
     """The operands that need a type before an expression can get one, of the nodes that may be
     nested deeply: calls in calls, tuples in tuples."""
-    kind = type(expr)
-    if kind is Call:
-        operands = expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
-        return tuple([e for e in operands if not isinstance(e, Op)])
-    if kind is Tuple:
-        return expr.fields  # type: ignore[no-any-return]
-    return (expr.tuple_value,) if kind is TupleGetItem else ()
+    if isinstance(expr, Call):
+        return expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
+    if isinstance(expr, Tuple):
+        return expr.fields
+    return (expr.tuple_value,) if isinstance(expr, TupleGetItem) else ()
 
 
 def _no_rule(expr: Expr, in_scope: Collection[Var]) -> None:
@@ -815,7 +815,7 @@ def _infer_global_var(var: GlobalVar, in_scope: Collection[Var]) -> None:
     raise TypeError(f"function {var.name_hint!r} has no type yet: is it in a module?")
 
 
-_INFER: dict[type, Callable[[Any, Collection[Var]], None]] = {
+_INFER: dict[type, Callable[[Any, Collection[Var]], None]] = class_table({
     Tuple: _infer_tuple,
     TupleGetItem: _infer_tuple_getitem,
     Call: _infer_call,
@@ -826,4 +826,4 @@ _INFER: dict[type, Callable[[Any, Collection[Var]], None]] = {
     Function: _infer_function,
     Constant: _infer_constant,
     GlobalVar: _infer_global_var,
-}
+})  # fmt: skip

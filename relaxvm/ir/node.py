@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..errors import ExprSizeError
 
 if TYPE_CHECKING:
     from ..executable.debug_info import Span
 
-__all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "NodeKind", "check_nested", "node_classes",
-           "on_print"]  # fmt: skip
+__all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "NodeKind", "check_nested", "class_table",
+           "node_classes", "on_print"]  # fmt: skip
 
 _CLASSES: dict[str, type[Node]] = {}
 
@@ -24,6 +24,25 @@ _CLASSES: dict[str, type[Node]] = {}
 def node_classes() -> dict[str, type[Node]]:
     """Return all kinds of nodes by the name of their class; JSON uses the same names."""
     return dict(_CLASSES)
+
+
+KINDS: Final[dict[type, type]] = {}
+"""Every class of nodes -> its `Node.KIND`."""
+
+T = TypeVar("T")
+
+_CLASS_TABLES: Final[list[dict[type, Any]]] = []
+
+
+def class_table(entries: Mapping[type, T]) -> dict[type, T]:
+    """Make a table of what to do with nodes, by their class: ``table.get(type(x))``.
+
+    A class of nodes that is derived from one of the table elsewhere gets the entry of its kind when
+    it is defined.  So a look-up finds what a chain of ``isinstance`` would, in less time.
+    """
+    table = {cls: entries[kind] for cls, kind in KINDS.items() if kind in entries}
+    _CLASS_TABLES.append(table)
+    return table
 
 
 class NodeKind:
@@ -71,6 +90,10 @@ class Node:
             cls.KIND = cls
             if not cls.__name__.startswith("_"):
                 _CLASSES[cls.__name__] = cls
+        KINDS[cls] = cls.KIND
+        for table in _CLASS_TABLES:
+            if cls.KIND in table:
+                table[cls] = table[cls.KIND]
 
     def sum_of_parts(self) -> int:
         """Return the number of parts as it follows from the fields."""
@@ -110,18 +133,6 @@ class Node:
 
 
 Node.KIND = Node
-
-
-class _Kinds(dict[type, type]):
-    """The kind of a class of nodes; of any other class the class itself."""
-
-    def __missing__(self, cls: type) -> type:
-        kind = self[cls] = getattr(cls, "KIND", cls) if issubclass(cls, Node) else cls
-        return kind
-
-
-KINDS = _Kinds()
-"""``KINDS[type(x)]`` is the class to look up in a table of what to do with nodes of each class."""
 
 
 def _print_by_import(node: Node, complete: bool) -> str:

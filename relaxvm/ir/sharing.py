@@ -7,12 +7,12 @@ finish, in time that is linear in the number of nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from ..errors import ExprSizeError
 from .adt import Clause, Match
 from .expr import (
-    Binding,
     BindingBlock,
     Call,
     DataflowBlock,
@@ -25,7 +25,7 @@ from .expr import (
     VarBinding,
 )
 from .module import IRModule
-from .node import KINDS
+from .node import class_table
 
 __all__ = ["LEAST_WALK", "MOST_SHARING", "check_sharing", "visits_of"]
 
@@ -36,55 +36,63 @@ MOST_SHARING: Final = 256
 """Beyond `LEAST_WALK`, a walk may visit this many nodes for each node of the program."""
 
 _COUNTLESS: Final = 1 << 62
-_COMPOUND: Final = frozenset(
-    {Call, Tuple, TupleGetItem, If, Match, Clause, SeqExpr, Function, IRModule,
-     BindingBlock, DataflowBlock, VarBinding, MatchCast}
-)  # fmt: skip
+_PARTS: Final[dict[type, Callable[[Any], Collection[Any]]]] = class_table({
+    Call: lambda node: (node.op, *node.args),
+    Tuple: lambda node: node.fields,
+    TupleGetItem: lambda node: (node.tuple_value,),
+    If: lambda node: (node.cond, node.true_branch, node.false_branch),
+    Match: lambda node: (node.data, *node.clauses),
+    Clause: lambda node: (node.rhs,) if node.guard is None else (node.guard, node.rhs),
+    SeqExpr: lambda node: [*[b.value for block in node.blocks for b in block.bindings], node.body],
+    Function: lambda node: (node.body,),
+    IRModule: lambda node: node.functions.values(),
+    BindingBlock: lambda node: [b.value for b in node.bindings],
+    DataflowBlock: lambda node: [b.value for b in node.bindings],
+    VarBinding: lambda node: (node.value,),
+    MatchCast: lambda node: (node.value,),
+})  # fmt: skip
+"""The parts of a node, for those that have any."""
 
 
-def _parts(node: Any) -> list[Any]:
-    kind = KINDS[type(node)]
-    if kind is Call:
-        return [node.op, *node.args]
-    if kind is SeqExpr:
-        return [*[b.value for block in node.blocks for b in block.bindings], node.body]
-    if kind is Tuple:
-        return list(node.fields)
-    if kind is TupleGetItem:
-        return [node.tuple_value]
-    if kind is If:
-        return [node.cond, node.true_branch, node.false_branch]
-    if kind is Function:
-        return [node.body]
-    if kind is Match:
-        return [node.data, *node.clauses]
-    if kind is Clause:
-        return [node.rhs] if node.guard is None else [node.guard, node.rhs]
-    if issubclass(kind, BindingBlock):
-        return [b.value for b in node.bindings]
-    return [node.value] if issubclass(kind, Binding) else list(node.functions.values())
+def _count_call(call: Call, visits: dict[int, int]) -> bool:
+    """Count a call whose arguments are leaves, tuples of leaves, or counted already, as all are in
+    normal form; returns False for another call."""
+    total = 2
+    for arg in call.args:
+        if type(arg) not in _PARTS:
+            total += 1
+            continue
+        known = visits.get(id(arg))
+        if known is None:
+            if not isinstance(arg, Tuple):
+                return False
+            for field in arg.fields:
+                if type(field) in _PARTS:
+                    return False
+            known = visits[id(arg)] = 1 + len(arg.fields)
+        total += known
+    visits[id(call)] = min(total, _COUNTLESS)
+    return True
 
 
 def visits_of(root: Any) -> tuple[int, int]:
     """Return how many nodes a walk visits, and how many nodes there are that contain others."""
-    if KINDS[type(root)] not in _COMPOUND:
+    if type(root) not in _PARTS:
         return 1, 1
     visits: dict[int, int] = {}
-    work: list[tuple[Any, list[Any] | None]] = [(root, None)]
+    work: list[tuple[Any, Collection[Any] | None]] = [(root, None)]
     while work:
         node, parts = work.pop()
         if id(node) in visits:
             continue
         if parts is None:
-            parts = _parts(node)
+            parts = _PARTS[type(node)](node)
             inner = []
             for x in parts:
-                kind = KINDS[type(x)]
-                if kind in _COMPOUND and id(x) not in visits:
-                    if kind is Call and not any(KINDS[type(arg)] in _COMPOUND for arg in x.args):
-                        visits[id(x)] = 2 + len(x.args)  # as in all programs in normal form
-                    else:
-                        inner.append(x)
+                if type(x) not in _PARTS or id(x) in visits:
+                    continue
+                if not (isinstance(x, Call) and _count_call(x, visits)):
+                    inner.append(x)
             if inner:
                 work.append((node, parts))
                 work += [(x, None) for x in inner]

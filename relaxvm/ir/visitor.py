@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 from ..core import checkpoints
 from .adt import (
@@ -87,38 +87,58 @@ _LEAVES: Final = frozenset(
 """Methods that do nothing unless a subclass overrides them."""
 
 
-class _Dispatch(dict[type, Callable[[Any], Any] | None]):
-    """Class of expressions -> the bound method that handles it, or None if that would do nothing;
-    found once per class, since a walk spends its time here."""
+Method = Callable[[Any, Any], Any]
 
-    def __init__(self, visitor: ExprVisitor | ExprMutator, base: type) -> None:
-        self._visitor = visitor
-        self._base = base
 
-    def __missing__(self, cls: type) -> Callable[[Any], Any] | None:
-        name = _METHODS.get(KINDS[cls])
+class _Walker:
+    """Base of visitors and mutators: the methods of a class of them, by class of expressions.
+
+    A method that would do nothing is None.  The table is made with the class, so that neither an
+    instance nor a visit has to look for methods.
+    """
+
+    _BASE: ClassVar[type[_Walker]]
+    _METHODS: ClassVar[dict[type, Method | None]]
+
+    _methods: dict[type, Method | None]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if _Walker in cls.__bases__:
+            cls._BASE = cls
+        cls._METHODS = {kind: cls._method_named(name) for kind, name in _METHODS.items()}
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        self._methods = cls._METHODS  # faster to get from the instance
+        return self
+
+    @classmethod
+    def _method_named(cls, name: str) -> Method | None:
+        method: Method = getattr(cls, name)
+        return None if name in _LEAVES and method is getattr(cls._BASE, name) else method
+
+    def _visit_other(self, expr: Any) -> Any:
+        """Visit an expression of a class that is not in the table: one made elsewhere."""
+        cls = type(expr)
+        name = _METHODS.get(KINDS.get(cls, cls))
         if name is None:
             name = "visit_other_function" if issubclass(cls, BaseFunc) else "visit_scalar"
-        method: Callable[[Any], Any] | None = getattr(self._visitor, name)
-        if name in _LEAVES and getattr(type(self._visitor), name) is getattr(self._base, name):
-            method = None
-        self[cls] = method
-        return method
+        method = self._methods[cls] = self._method_named(name)
+        return expr if method is None else method(self, expr)
 
 
-class ExprVisitor:
+_OTHER: Final[Method] = _Walker._visit_other
+
+
+class ExprVisitor(_Walker):
     """Walks an expression in order of evaluation; shared expressions are visited once per use."""
-
-    _dispatch: _Dispatch | None = None
 
     def visit(self, expr: Expr) -> None:
         """Walk any expression."""
-        dispatch = self._dispatch
-        if dispatch is None:
-            dispatch = self._dispatch = _Dispatch(self, ExprVisitor)
-        method = dispatch[type(expr)]
+        method = self._methods.get(type(expr), _OTHER)
         if method is not None:
-            method(expr)
+            method(self, expr)
 
     def visit_var(self, var: Var) -> None:
         """A use of a variable."""
@@ -207,7 +227,8 @@ class ExprVisitor:
 
     def visit_binding(self, binding: Binding) -> None:
         self.visit(binding.value)
-        if isinstance(binding, MatchCast):
+        if not isinstance(binding, VarBinding):
+            assert isinstance(binding, MatchCast)
             self.visit_type(binding.ty)
         self.visit_var_def(binding.var)
 
@@ -250,7 +271,7 @@ def post_order_visit(expr: Expr, visit: Callable[[Expr], Any]) -> None:
     _PostOrder(visit).visit(expr)
 
 
-class ExprMutator:
+class ExprMutator(_Walker):
     """Rewrites an expression.  Unchanged subexpressions stay the same objects.
 
     `var_map` maps variables to their replacements; a binding whose value changes its type gets a
@@ -260,13 +281,12 @@ class ExprMutator:
 
     def __init__(self) -> None:
         self.var_map: dict[Var, Expr] = {}
-        self._dispatch = _Dispatch(self, ExprMutator)
         self._has_types = type(self).visit_type is not ExprMutator.visit_type
 
     def visit(self, expr: Expr) -> Any:
         """Rewrite any expression."""
-        method = self._dispatch[type(expr)]
-        return expr if method is None else method(expr)
+        method = self._methods.get(type(expr), _OTHER)
+        return expr if method is None else method(self, expr)
 
     def visit_var(self, var: Var) -> Expr:
         return self.var_map.get(var, var)
@@ -300,12 +320,14 @@ class ExprMutator:
 
     def visit_all(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Rewrite each; the same tuple if nothing changed."""
-        dispatch = self._dispatch
+        methods, var_map = self._methods, self.var_map
         new: list[Expr] | None = None
         for position, expr in enumerate(exprs):
-            method = dispatch[type(expr)]
+            method = methods.get(type(expr), _OTHER)
             if method is not None:
-                now = method(expr)
+                # Most are variables, and a call takes longer than the look-up.
+                is_var = method is _VISIT_VAR
+                now = var_map.get(expr, expr) if is_var else method(self, expr)  # type: ignore[call-overload]
                 if now is not expr:
                     if new is None:
                         new = list(exprs)
@@ -335,9 +357,9 @@ class ExprMutator:
 
     def visit_call(self, call: Call) -> Expr:
         op = call.op
-        method = self._dispatch[type(op)]
+        method = self._methods.get(type(op), _OTHER)
         if method is not None:
-            op = method(op)
+            op = method(self, op)
         args = self.visit_all(call.args)
         ty_args = self.visit_types(call.ty_args) if self._has_types else call.ty_args
         if op is call.op and args is call.args and ty_args is call.ty_args:
@@ -418,21 +440,22 @@ class ExprMutator:
                 bindings.append(binding)
                 continue
             changed = True
-            if isinstance(new, Binding):
-                bindings.append(new)
-            else:
+            if isinstance(new, list):
                 bindings += new
+            else:
+                bindings.append(new)
         return KINDS[type(block)](bindings, block.span) if changed else block
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         """Rewrite a binding; returns a binding or a list of bindings."""
         value = binding.value
-        if isinstance(value, Function):
+        if not isinstance(value, Call) and isinstance(value, Function):  # the first is the fast one
             return self._visit_local_function(binding)
-        method = self._dispatch[type(value)]
+        method = self._methods.get(type(value), _OTHER)
         if method is not None:
-            value = method(value)
-        if isinstance(binding, MatchCast):
+            value = method(self, value)
+        if not isinstance(binding, VarBinding):
+            assert isinstance(binding, MatchCast)
             ty = self.visit_type(binding.ty)
             var = self._var_of_cast(binding, ty)
             if value is binding.value and ty is binding.ty and var is binding.var:
@@ -502,6 +525,9 @@ class ExprMutator:
         """Infer the type of an expression.  For an If, `before` is its old type: the variables in
         it are defined outside of the branches."""
         return infer_type(expr, () if before is None else type_free_vars(before))  # type: ignore[no-any-return]
+
+
+_VISIT_VAR: Final[Method] = ExprMutator.visit_var
 
 
 def _same_type(a: Any, b: Any) -> bool:

@@ -132,11 +132,13 @@ class Operator:
             counted from the front.
         is_elementwise: whether each element of the result depends only on the elements of the
             operands at the same place.
+        attribute_names: names of the parameters that are attributes of the call.
     """
 
     __slots__ = (
         "_axes",
         "_loops",
+        "attribute_names",
         "doc",
         "is_elementwise",
         "kernel",
@@ -167,6 +169,7 @@ class Operator:
         self.name = name
         self.doc = inspect.cleandoc(doc or "")
         self.parameters = parameters
+        self.attribute_names = frozenset([p.name for p in parameters if not p.is_operand])
         self.lower = lower
         self.kernel = kernel
         self.takes = takes
@@ -242,15 +245,6 @@ class Operator:
                 attrs[name] = from_front(name, attrs[name], ndim)
         return attrs
 
-    @property
-    def operands(self) -> tuple[Parameter, ...]:
-        """The parameters that are arguments of the call."""
-        return tuple([p for p in self.parameters if p.is_operand])
-
-    @property
-    def attribute_names(self) -> tuple[str, ...]:
-        """Names of the parameters that are attributes of the call."""
-        return tuple([p.name for p in self.parameters if not p.is_operand])
 
 
 def operator(

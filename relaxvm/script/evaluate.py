@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from ..core.checkpoints import checkpoint
+from ..core import checkpoints
 from ..errors import DiagnosticError, did_you_mean
 from ..ir import prim
 from ..ir.adt import Constructor
@@ -108,7 +108,8 @@ class Evaluator:
         Raises:
             DiagnosticError: the evaluation failed; points to the subexpression that did.
         """
-        checkpoint()
+        if checkpoints.running:
+            checkpoints.checkpoint()
         method = _METHODS.get(type(node))
         return self._eval_in_python(node) if method is None else method(self, node)
 

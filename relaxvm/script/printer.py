@@ -67,7 +67,7 @@ from ..ir.infer import type_free_vars
 from ..ir.json import save_json
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
 from ..ir.nesting import with_headroom
-from ..ir.node import KINDS, Node
+from ..ir.node import Node, class_table
 from ..ir.op import Op
 from ..ir.sharing import check_sharing
 from ..ir.visitor import ExprVisitor
@@ -383,14 +383,13 @@ class Printer:
             text = f"R.match_cast({self.expr(value)}, {self.type(binding.ty)})"
             self._statement(f"{name or self._defined(var)} = {text}")
             return
-        kind = KINDS[type(value)]
-        if kind is If:
+        if isinstance(value, If):
             self.if_statement(var, value, name)
             return
-        if kind is Match:
+        if isinstance(value, Match):
             self.match_statement(var, value, name)
             return
-        if kind is Function:
+        if isinstance(value, Function):
             self._flush_pending()
             if self.lines and not self.lines[-1].endswith(":"):
                 self.lines.append("")
@@ -427,7 +426,7 @@ class Printer:
         """Whether the type is evident from the text of the value."""
         if isinstance(value, Call):
             return len(value.ty_args) == 1 and self.type(value.ty_args[0]) == self.type(ty)
-        return KINDS[type(value)] in _EVIDENT and self.type(value.ty) == self.type(ty)
+        return type(value) in _EVIDENT and self.type(value.ty) == self.type(ty)
 
     def _define(self, var: Var) -> str:
         if is_throwaway(var.name) and var not in self._uses():
@@ -524,7 +523,7 @@ class Printer:
 
     def expr(self, expr: Any) -> str:
         """The text of an expression."""
-        method = _EXPR.get(KINDS[type(expr)])
+        method = _EXPR.get(type(expr))
         if method is not None:
             return method(self, expr)
         if isinstance(expr, Expr) and type(expr.ty) is PrimType:
@@ -553,7 +552,7 @@ class Printer:
         return name
 
     def _other_scalar(self, expr: Expr) -> str:
-        method = _EXPR.get(KINDS[type(expr)])
+        method = _EXPR.get(type(expr))
         return self._of_tir(expr) if method is None else method(self, expr)
 
     def _of_tir(self, node: Node) -> str:
@@ -791,7 +790,7 @@ class Printer:
             return f"T.{value.ty.dtype}({value.value})"
         if isinstance(value, Type):
             return self.type(value)
-        if isinstance(value, Expr) and (KINDS[type(value)] in _EXPR or type(value.ty) is PrimType):
+        if isinstance(value, Expr) and (type(value) in _EXPR or type(value.ty) is PrimType):
             return self.expr(value)
         if isinstance(value, np.ndarray):
             return f"{constant_text(value, complete=self._complete)}.data"
@@ -841,11 +840,13 @@ def _last_binding(seq: SeqExpr) -> Binding | None:
     return last
 
 
-_EVIDENT: Final = frozenset({Constant, ShapeExpr, StringImm, DataTypeImm, IntImm, FloatImm})
+_EVIDENT: Final = class_table(
+    dict.fromkeys((Constant, ShapeExpr, StringImm, DataTypeImm, IntImm, FloatImm))
+)
 
 _Method = Callable[[Printer, Any], str]
 
-_EXPR: Final[dict[type, _Method]] = {
+_EXPR: Final[dict[type, _Method]] = class_table({
     Var: Printer._var,
     DataflowVar: Printer._var,
     GlobalVar: Printer._global_var,
@@ -859,7 +860,7 @@ _EXPR: Final[dict[type, _Method]] = {
     TupleGetItem: Printer._tuple_getitem,
     Call: Printer._call,
     Constructor: Printer._constructor,
-}
+})  # fmt: skip
 
 _TYPE: Final[dict[type, _Method]] = {
     TensorType: Printer._tensor_type,

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.checkpoints import checkpoint
 from ..ir.arith import simplify
 from ..ir.expr import Expr, PrimType, Type, Var
-from ..ir.node import Node
+from ..ir.node import KINDS, Node
 from ..ir.op import Op
 from ..ir.parts import count_parts
 from ..ir.prim import as_scalar, cast
@@ -28,7 +28,7 @@ class Visitor:
     def visit(self, node: Node) -> None:
         """Walk any node."""
         checkpoint()
-        method = getattr(self, f"visit_{type(node).__name__}", None)
+        method = getattr(self, f"visit_{KINDS[type(node)].__name__}", None)
         if method is None:
             self.visit_parts(node)
         else:
@@ -68,7 +68,7 @@ class Mutator:
     def visit(self, node: Any) -> Any:
         """Rewrite any node."""
         checkpoint()
-        method = getattr(self, f"visit_{type(node).__name__}", None)
+        method = getattr(self, f"visit_{KINDS[type(node)].__name__}", None)
         return self.change_parts(node) if method is None else method(node)
 
     def change_parts(self, node: Any) -> Any:

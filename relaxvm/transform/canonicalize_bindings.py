@@ -7,6 +7,7 @@ from typing import Any
 from ..ir import (
     Binding,
     BindingBlock,
+    Call,
     Constant,
     DataflowBlock,
     DataflowVar,
@@ -67,9 +68,12 @@ class _Canonicalizer(Renamer):
         new = super().visit_binding(binding)
         assert isinstance(new, Binding)
         var, value = new.var, new.value
-        if isinstance(new, MatchCast):
+        if not isinstance(new, VarBinding):
+            assert isinstance(new, MatchCast)
             if isinstance(value, Var) and is_base_of(new.ty, value.ty):
                 return self._replace(binding, new, value)
+            return new
+        if isinstance(value, Call):
             return new
         if isinstance(value, (Var, Constant)):
             return self._replace(binding, new, value)

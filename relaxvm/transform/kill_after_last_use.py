@@ -29,7 +29,7 @@ from ..ir import (
     Var,
     VarBinding,
 )
-from ..ir.node import KINDS
+from ..ir.node import class_table
 from ..op.rules import VOID
 from ._memory_calls import ALLOC_STORAGE, kill_object, kill_storage, kill_tensor
 from .canonicalize_bindings import canonicalize_bindings
@@ -37,7 +37,9 @@ from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["KillAfterLastUse"]
 
-_TRIVIAL: Final = frozenset({Var, DataflowVar, Constant, Tuple, TupleGetItem})
+_TRIVIAL: Final = class_table(
+    dict.fromkeys((Var, DataflowVar, Constant, Tuple, TupleGetItem))
+)
 
 
 class _Inserter:
@@ -110,7 +112,7 @@ class _Inserter:
 def _only_rearranges(binding: Binding) -> bool:
     return (
         isinstance(binding, VarBinding)
-        and KINDS[type(binding.value)] in _TRIVIAL
+        and type(binding.value) in _TRIVIAL
         and type(binding.var.ty) is not PrimType
     )
 

@@ -292,7 +292,7 @@ class _FunctionLowerer(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         self._registers.add(binding.var)
         self._span = binding.span
-        if not isinstance(binding, MatchCast):
+        if isinstance(binding, VarBinding):
             new = super().visit_binding(binding)
             if isinstance(binding.value, ShapeExpr) and isinstance(new, VarBinding):
                 new = self._bind_directly(new)
@@ -304,6 +304,7 @@ class _FunctionLowerer(ExprMutator):
                 self._match([_Match(new.var, (binding.var,), "", is_scalar=True)])
                 return []
             return new
+        assert isinstance(binding, MatchCast)
         value = self.visit(binding.value)
         context = (
             f"ErrorContext(match_cast, ty={as_script(binding.ty)}) "
