@@ -562,6 +562,9 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     run.words = chunk.words
     run.calls_left = machine._max_depth - 1
     rvm_begin_run(_runs, run, state, <PyObject*>machine)
+    if rvm_unlikely(run.older is not _runs) and not _nest(machine, run, func):
+        _leave(run, state)
+        return NULL
     fp = rvm_push_frame(chunk.memory, func, NULL, NULL, 0)
     for i in range(count):
         value = args[i]
@@ -593,6 +596,20 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     if hooked:
         value = _hook_run_end(machine, index, value)
     return value
+
+
+cdef bint _nest(Machine machine, Run* run, const rvm_func* func) noexcept:
+    """Count the frames of the runs around a new one, if there are any; False with an exception if it
+    is too deep."""
+    cdef Run* outer = rvm_caller(_runs, run)
+    if outer is NULL:
+        return True
+    run.calls_left = machine._max_depth - _depth(outer) - 1
+    if run.calls_left >= 0:
+        return True
+    _fail_depth(func, machine._max_depth)
+    _ensure_raised()
+    return False
 
 
 cdef inline rvm_chunk* _first_chunk(Machine machine, const rvm_func* func) noexcept:
@@ -642,7 +659,7 @@ cdef void _forget_tuples(Machine machine) noexcept:
 
 cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
     cdef PyObject* value = NULL
-    if not _start_limits(machine, run, fp):
+    if not _start_limits(machine, run):
         _ensure_raised()
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
     else:
@@ -651,7 +668,7 @@ cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** f
     return value
 
 
-cdef bint _start_limits(Machine machine, Run* run, PyObject** fp) noexcept:
+cdef bint _start_limits(Machine machine, Run* run) noexcept:
     """Set fuel, deadline and who counts the memory of arrays.  A run inside of another one with limits
     shares what is left there of fuel and time.  False with an exception if the run cannot begin."""
     cdef Run* outer = _limited_run()
@@ -670,15 +687,11 @@ cdef bint _start_limits(Machine machine, Run* run, PyObject** fp) noexcept:
         if outer.deadline < run.deadline:
             run.deadline = outer.deadline
             run.wall_ns = outer.wall_ns
-        run.calls_left = machine._max_depth - _depth(outer) - 1
         if outer.host is run.host:
             run.outer_objects = outer.objects
     run.start_fuel = run.fuel
     run.objects = run.outer_objects + WORD_BYTES * run.words
     _plan_census(run)
-    if run.calls_left < 0:
-        _fail_depth(<rvm_func*>fp[RVM_FUNC], machine._max_depth)
-        return False
     if _object_excess(run, run.objects) > 0:
         _fail_objects(run)
         return False
@@ -691,7 +704,7 @@ cdef bint _start_limits(Machine machine, Run* run, PyObject** fp) noexcept:
 
 
 cdef int64_t _depth(const Run* run) noexcept:
-    """The number of frames of a run, with those of the runs around it if it has limits."""
+    """The number of frames of a run, with those of the runs around it."""
     return (<Machine>run.machine)._max_depth - run.calls_left
 
 
@@ -825,19 +838,20 @@ def pause_conversion(int64_t steps):
 
 
 def run_state():
-    """(depth, bytes of objects) of the limited run of this thread; (1, 0) if there is none."""
-    cdef Run* run = _limited_run()
+    """(depth, bytes of objects) of the run of this thread; (1, 0) if there is none."""
+    cdef Run* run = rvm_caller(_runs, _runs)
     if run is NULL:
         return 1, 0
-    return _depth(run), run.objects
+    return _depth(run), run.objects if run.host is not NULL else 0
 
 
 def count_frame(int64_t depth, int64_t nbytes):
     """Set how deep calls are nested, and count the bytes of a new frame."""
-    cdef Run* run = _limited_run()
+    cdef Run* run = rvm_caller(_runs, _runs)
     if run is not NULL:
         run.calls_left = (<Machine>run.machine)._max_depth - depth
-        run.objects += nbytes
+        if run.host is not NULL:
+            run.objects += nbytes
 
 
 def count_block(Machine machine not None, int64_t instructions, int64_t nbytes):

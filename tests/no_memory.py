@@ -102,10 +102,22 @@ NESTED = VirtualMachine(
 )
 
 
-def refused() -> None:
+def wide() -> relaxvm.VMExecutable:
+    """``main`` has so many parameters that its frame is above the limit of `WIDE`."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=len(MANY)):
+        b.emit_ret(b.r(0))
+    return b.get()
+
+
+MANY = (X,) * 150_000
+WIDE = VirtualMachine(wide(), limits=Limits(live_bytes=1))
+
+
+def refused(vm: VirtualMachine, *args: object) -> None:
     """A call that ends before its first instruction."""
     try:
-        NESTED["main"](X)
+        vm["main"](*args)
     except LimitError:
         return
     except SystemError as error:
@@ -154,7 +166,8 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "call with a hook": lambda: HOOKED["main"](X),
     "call with an error": fail,
     "call with a shared tuple": shared,
-    "call that is refused": refused,
+    "call that is refused": lambda: refused(NESTED, X),
+    "call that is refused for its frame": lambda: refused(WIDE, *MANY),
     "census": lambda: COUNTED["main"](X),
     "pickle": lambda: pickle.loads(pickle.dumps(EXECUTABLE)),
     "profile": profile,

@@ -207,10 +207,12 @@ def test_runs_inside_a_run_share_fuel_and_depth(mode: str) -> None:
     def call(x: Any) -> Any:
         return machines[0]["main"](x)
 
-    machines.append(machine("packed", mode, {"t.call": call}, call_depth=30, fuel=100_000))
-    error = limit_of(machines[0], 7)
-    assert error.limit == "call_depth"
-    assert str(error) == "main: calls are nested deeper than 30 frames (limit call_depth)"
+    machines.append(machine("packed", mode, {"t.call": call}))
+    for limits in ({"call_depth": 30, "fuel": 100_000}, {"call_depth": 30}):
+        machines[0] = machine("packed", mode, {"t.call": call}, **limits)
+        error = limit_of(machines[0], 7)
+        assert error.limit == "call_depth"
+        assert str(error) == "main: calls are nested deeper than 30 frames (limit call_depth)"
     machines[0] = machine("packed", mode, {"t.call": call}, fuel=100)
     assert limit_of(machines[0], 7).limit == "fuel"
 

@@ -17,7 +17,8 @@ PROGRAM = Path(__file__).parent / "no_memory.py"
 SCENARIOS = (
     "load", "translate", "translate, call", "translate, call plainly", "call", "call by keyword",
     "call plainly", "call with limits", "call with a hook", "call with an error",
-    "call with a shared tuple", "call that is refused", "census", "pickle", "profile",
+    "call with a shared tuple", "call that is refused", "call that is refused for its frame",
+    "census", "pickle", "profile",
 )  # fmt: skip
 
 

@@ -35,6 +35,16 @@ typedef struct {
 /* Of an instance of a class of Python, such as a key-value cache: what its attributes hold. */
 #define RVM_INSTANCE_BYTES 1024
 
+/* The digits of an int. */
+static Py_ssize_t rvm_int_digits(PyObject *object) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return (Py_ssize_t)(((PyLongObject *)object)->long_value.lv_tag >> 3);
+#else
+    Py_ssize_t digits = ((PyVarObject *)object)->ob_size; /* below 0 for a negative number */
+    return digits < 0 ? -digits : digits;
+#endif
+}
+
 /* Approximately the bytes of an object, without the data of an array. */
 static int64_t rvm_object_bytes(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
@@ -52,8 +62,9 @@ static int64_t rvm_object_bytes(PyObject *object) {
     if (type == rvm_storage_type) return bytes + RVM_STORAGE_BYTES;
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) bytes += RVM_INSTANCE_BYTES;
     if (type->tp_itemsize > 0) {
-        Py_ssize_t items = ((PyVarObject *)object)->ob_size;
-        bytes += (int64_t)type->tp_itemsize * (int64_t)(items < 0 ? -items : items);
+        Py_ssize_t items =
+            PyLong_Check(object) ? rvm_int_digits(object) : ((PyVarObject *)object)->ob_size;
+        bytes += (int64_t)type->tp_itemsize * (int64_t)items;
     }
     return bytes;
 }

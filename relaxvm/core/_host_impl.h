@@ -74,8 +74,8 @@ typedef struct {
     char *message;
 } rvm_task_error;
 
-static __thread rvm_task_error *rvm_task; /* of the task that this thread runs for another one */
-static __thread int rvm_in_parallel;      /* whether it runs a task at all */
+static RVM_THREAD_LOCAL rvm_task_error *rvm_task; /* of the task that this thread runs for another one */
+static RVM_THREAD_LOCAL int rvm_in_parallel;      /* whether it runs a task at all */
 
 static char *rvm_join(const char *const *parts, int32_t count) {
     size_t size = 1;

@@ -1,4 +1,5 @@
-/* What is known of a native function: shared by the modules that call one. */
+/* What is known of a native function, and variables of a thread: shared by the modules that call
+ * one. */
 #ifndef RELAXVM_NATIVE_H
 #define RELAXVM_NATIVE_H
 
@@ -6,6 +7,16 @@
 
 #define RELAXVM_KERNEL_TYPES_ONLY
 #include <relaxvm/kernel.h>
+
+/* glibc keeps room for a few words of libraries that are loaded late, which are found without a
+ * call. */
+#if defined(_MSC_VER)
+#define RVM_THREAD_LOCAL __declspec(thread)
+#elif defined(__GLIBC__)
+#define RVM_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
+#else
+#define RVM_THREAD_LOCAL __thread
+#endif
 
 typedef struct {
     RvmFunction call;

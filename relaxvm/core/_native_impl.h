@@ -26,16 +26,6 @@
 #define RVM_KEEP(pointer) ((void)0)
 #endif
 
-/* glibc keeps room for a few words of libraries that are loaded late, which are found without a
- * call. */
-#if defined(_MSC_VER)
-#define RVM_THREAD_LOCAL __declspec(thread)
-#elif defined(__GLIBC__)
-#define RVM_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
-#else
-#define RVM_THREAD_LOCAL __thread
-#endif
-
 #define RVM_STACK_ARGS 16
 
 /* ---- policies --------------------------------------------------------------------------------- */

@@ -45,16 +45,20 @@ typedef union {
 
 static int rvm_charge(rvm_account *account, size_t size) {
     const int64_t nbytes = size < (size_t)INT64_MAX / 4 ? (int64_t)size : INT64_MAX / 4;
-    const int64_t live =
-        account->live + __atomic_add_fetch(&account->arrays, nbytes, __ATOMIC_RELAXED);
+    const int64_t live = __atomic_load_n(&account->live, __ATOMIC_RELAXED) +
+                         __atomic_add_fetch(&account->arrays, nbytes, __ATOMIC_RELAXED);
+    int64_t peak = __atomic_load_n(&account->peak, __ATOMIC_RELAXED);
     if (nbytes > account->max_alloc || nbytes == INT64_MAX / 4 ||
         live - RVM_ARRAY_SLACK > account->max_live) {
         __atomic_sub_fetch(&account->arrays, nbytes, __ATOMIC_RELAXED);
-        account->refused = nbytes;
-        account->refused_live = live - nbytes;
+        /* For the message alone: of two threads that are refused at once, either may be told. */
+        __atomic_store_n(&account->refused_live, live - nbytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&account->refused, nbytes, __ATOMIC_RELAXED);
         return 0;
     }
-    if (live > account->peak) account->peak = live;
+    while (live > peak && !__atomic_compare_exchange_n(&account->peak, &peak, live, 1,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return 1;
 }
 

@@ -52,13 +52,12 @@ class Frames:
         args: of the function that was called first; the caller keeps them alive.
     """
 
-    __slots__ = ("_args", "_base", "_is_limited", "_max_depth", "_objects")
+    __slots__ = ("_args", "_base", "_max_depth", "_objects")
 
     def __init__(self, limits: Limits, args: Sequence[Any]) -> None:
         self._args = tuple(args)
         self._max_depth = limits.call_depth
-        self._is_limited = is_limited(limits)
-        self._base, self._objects = run_state() if self._is_limited else (1, 0)
+        self._base, self._objects = run_state()
 
     def call(self, name: str, depth: int, nbytes: int) -> None:
         """Check that a function may be called.
@@ -77,14 +76,12 @@ class Frames:
                 f"{name}: calls are nested deeper than {self._max_depth} frames (limit call_depth)",
                 "call_depth",
             )
-        if self._is_limited:
-            count_frame(depth, nbytes)
+        count_frame(depth, nbytes)
         check_time()
 
     def back(self, depth: int) -> None:
         """Note that a function has returned, and `depth` frames are left."""
-        if self._is_limited:
-            count_frame(self._base + max(depth - 1, 0), 0)
+        count_frame(self._base + max(depth - 1, 0), 0)
 
     def census(
         self, vm: Any, generators: Sequence[GeneratorType[Any, Any, Any]], nbytes: int
