@@ -129,7 +129,7 @@ if __name__ == "__main__":
         package_dir={"relaxvm.include": "include"},
         package_data={
             "relaxvm": ["py.typed", "*.pyi", "core/*.pyi", "core/*.pxd", "executable/*.pyi",
-                        "kernels/*.pyi"],
+                        "frontend/relay/std/*.rly", "kernels/*.pyi"],
             "relaxvm.include": ["relaxvm/*.h"],
         },
         ext_modules=cythonize(

@@ -12,6 +12,7 @@ import pytest
 import relaxvm
 from relaxvm import cli
 from relaxvm.cli.exits import Exit
+from relaxvm.frontend.relay import save_params
 
 SCRIPT = '''
 from relaxvm.script import ir as I, relax as R, tir as T
@@ -217,3 +218,27 @@ def test_a_library_for_tvm(folder: Path, capsys: Any) -> None:
     assert "TVM would lack" in message
     code, message = failure(capsys, "compile", "model.py", "-o", "m.rvm", "--for-tvm")
     assert (code, "paths that end in .so" in message) == (Exit.USAGE, True)
+
+
+RELAY = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2,), float32], %w: Tensor[(2,), float32]) { add(%x, %w) }
+"""
+
+
+def test_relay_programs(folder: Path, capsys: Any) -> None:
+    (folder / "model.relay").write_text(RELAY)
+    weights = np.array([1, 2], np.float32)
+    (folder / "w.params").write_bytes(save_params({"w": weights}))
+    for more in ([], ["--limits", "untrusted"]):
+        result(capsys, "compile", "model.relay", "-o", "m", "--params", "w.params", *more)
+        machine = relaxvm.VirtualMachine(relaxvm.load("m", native=True))
+        np.testing.assert_array_equal(machine["main"](weights), weights * 2)
+    (folder / "bad.relay").write_text(RELAY.replace("%w)", "%v)"))
+    code, message = failure(capsys, "compile", "bad.relay", "-o", "m")
+    assert code == Exit.MALFORMED
+    assert "bad.relay:2:75: unknown variable %v" in message
+    (folder / "bad.params").write_bytes(b"\0" * 24)
+    code, message = failure(capsys, "compile", "model.relay", "-o", "m", "--params", "bad.params")
+    assert code == Exit.MALFORMED
+    assert "bad.params: expected the magic 0xf7e58d4f05049cb7" in message
+    assert run("compile", "none.relay", "-o", "m") == Exit.MALFORMED

@@ -39,6 +39,7 @@ RUNTIME = (
 COMPILER = (
     "ir",
     "op",
+    "frontend",
     "tir",
     "te",
     "script",

@@ -35,12 +35,12 @@ _ENTRY: Final = "Module"
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make = commands.add_parser(
-        "compile", parents=[common], help="compile a script",
+        "compile", parents=[common], help="compile a script or a Relay program",
         description="Compile a module of a Python script to an executable with its kernels. This "
-        "runs the script; compiling a module in JSON runs no code.",
+        "runs the script; compiling a module in JSON, or a Relay program, runs no code.",
     )  # fmt: skip
-    make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, or "
-                      "a .json file with one")  # fmt: skip
+    make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, "
+                      "a .json file with one, or a .relay file")  # fmt: skip
     make.add_argument("-o", "--output", metavar="PATH", required=True, help="file to write")
     make.add_argument("--entry", metavar="NAME",
                       help=f"the IRModule (default: {_ENTRY}, or the only one)")  # fmt: skip
@@ -51,7 +51,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                       help="the passes that lower the program (default: default); none for a "
                       "program that is already lowered")  # fmt: skip
     make.add_argument("--params", metavar="FILE",
-                      help=".npz with parameters of main that become constants")  # fmt: skip
+                      help=".npz or .params with parameters of main that become "
+                      "constants")  # fmt: skip
     make.add_argument("--dump-ir", metavar="DIR",
                       help="write the program after each pass to this folder")  # fmt: skip
     add_limits_argument(make)
@@ -149,11 +150,24 @@ def _build(
 def _read_params(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
+    if name.endswith(".params"):
+        return _read_blob(name)
     with open_arrays(name) as file:
         keys = [key for key in file if key is not None]
         if not keys:
             raise UsageError(f"--params {name}: expected an .npz with arrays by name")
         return {key: file.read(key) for key in keys}
+
+
+def _read_blob(name: str) -> dict[str, Any]:
+    from ..frontend.relay import read_params
+
+    try:
+        return read_params(name)
+    except OSError as error:
+        raise read_error(name, error) from error
+    except ValueError as error:
+        raise CommandError(str(error), Exit.MALFORMED) from error
 
 
 def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
@@ -166,10 +180,14 @@ def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
     """
     if name.endswith(".json"):
         return _read_json(name, limits)
-    if limits == Limits.untrusted():
-        raise UsageError(f"{name}: --limits untrusted is for .json files: reading a script runs it")
+    from ..frontend.relay import SUFFIXES
     from ..ir import IRModule
 
+    if name.endswith(SUFFIXES):
+        return _read_relay(name, limits)
+    if limits == Limits.untrusted():
+        raise UsageError(f"{name}: --limits untrusted is for .json and .relay files: reading a "
+                         "script runs it")  # fmt: skip
     found = {
         key: value
         for key, value in _run_script(name).items()
@@ -201,6 +219,17 @@ def _read_json(name: str, limits: Limits) -> Any:
         raise CommandError(f"{name}: expected an IRModule, got {type(mod).__name__}",
                            Exit.MALFORMED)  # fmt: skip
     return mod
+
+
+def _read_relay(name: str, limits: Limits) -> Any:
+    from ..frontend.relay import from_text
+
+    try:
+        return run_limited(lambda: from_text(Path(name), limits=limits), limits, name)
+    except OSError as error:
+        raise read_error(name, error) from error
+    except ValueError as error:
+        raise CommandError(str(error), Exit.MALFORMED) from error
 
 
 def _run_script(name: str) -> dict[str, Any]:

@@ -5,7 +5,9 @@ Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from .. import transform
@@ -29,9 +31,9 @@ _TARGETS: Final = ("llvm", "c", "cpu")
 
 
 def build(
-    mod: IRModule | Function | PrimFunc,
+    mod: IRModule | Function | PrimFunc | str | os.PathLike[str],
     target: Any = None,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     relax_pipeline: str | Pass | None = "default",
     exec_mode: str = "bytecode",
     *,
@@ -40,9 +42,10 @@ def build(
     """Compile a program.
 
     Args:
-        mod: the program, or a single function.
+        mod: the program, or a single function; or the path of a Relay text, ".relay" or ".rly".
         target: None or "llvm"; programs run on the CPU.
         params: values of parameters such as weights, by name; they become constants (`BindParams`).
+            For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
         relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
             already lowered.
         exec_mode: "bytecode", or "compiled" to generate Python.
@@ -62,12 +65,26 @@ def build(
     """
 
     def work() -> VMExecutable:
-        if limits is not None and isinstance(mod, IRModule):
-            limits.check("functions", len(mod.functions), "the program")
-        with headroom("build", mod):
-            return _build(mod, target, params, relax_pipeline, exec_mode)
+        program, values = (mod, params) if not isinstance(mod, (str, os.PathLike)) else (
+            _read(mod, params, limits))  # fmt: skip
+        if values is not None and not isinstance(values, Mapping):
+            raise TypeError(f"params: expected values by name, got {type(values).__name__}")
+        if limits is not None and isinstance(program, IRModule):
+            limits.check("functions", len(program.functions), "the program")
+        with headroom("build", program):
+            return _build(program, target, values, relax_pipeline, exec_mode)
 
     return run_limited(work, limits, "build")
+
+
+def _read(path: str | os.PathLike[str], params: Any, limits: Limits | None) -> tuple[Any, None]:
+    """The program in a file, with its parameters bound."""
+    from ..frontend import relay
+
+    if not os.fspath(path).endswith(relay.SUFFIXES):
+        raise ValueError(f"build: {os.fspath(path)}: expected a program, or the path of a Relay "
+                         f"text ({' or '.join(relay.SUFFIXES)})")  # fmt: skip
+    return relay.from_text(Path(path), params, limits=limits), None
 
 
 def _build(

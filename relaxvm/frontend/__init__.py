@@ -1,0 +1,1 @@
+"""Programs of other systems as modules of relaxvm: one folder for each form."""
