@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import relaxvm
+from relaxvm import get_func
+from relaxvm.registry import GLOBAL
 
 from . import children
 
@@ -82,6 +84,25 @@ def outside_of_the_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELAXVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a cache of compiled kernels that only this test uses."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(path))
+    monkeypatch.delenv("RELAXVM_CFLAGS", raising=False)
+    return path
+
+
+@pytest.fixture
+def no_builtin_state() -> Iterator[None]:
+    """Remove what the cases of builtins leave in the process."""
+    yield
+    get_func("vm.builtin.tensor_cache.clear")()
+    get_func("vm.builtin.clear_py_func_registry")()
+    if GLOBAL.lookup("cases.debug") is not None:
+        GLOBAL.remove("cases.debug")
 
 
 @pytest.fixture

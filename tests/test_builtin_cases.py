@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,7 @@ from relaxvm.values import Shape
 
 from .builtin_cases import CASES, names, own_builtins
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    yield
-    get_func("vm.builtin.tensor_cache.clear")()
-    get_func("vm.builtin.clear_py_func_registry")()
-    if GLOBAL.lookup("cases.debug") is not None:
-        GLOBAL.remove("cases.debug")
+pytestmark = pytest.mark.usefixtures("no_builtin_state")
 
 
 def same(a: Any, b: Any) -> bool:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from relaxvm import ExecBuilder, Limits, VirtualMachine, get_func
+from relaxvm import ExecBuilder, Limits, VirtualMachine
 from relaxvm.errors import InternalError, LimitError
 from relaxvm.executable import VMExecutable
-from relaxvm.registry import GLOBAL
 
 from .builtin_cases import CASES, names, own_builtins
+
+pytestmark = pytest.mark.usefixtures("no_builtin_state")
 
 LIMITS = Limits(fuel=10_000, call_depth=20, live_bytes=1 << 24, alloc_bytes=1 << 20)
 
@@ -29,15 +29,6 @@ FAIL_AGAIN = {
     "vm.builtin.attention_kv_cache_array_popn": InternalError,
 }
 """Builtins that change an argument so that a later call with it fails, and the error."""
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    yield
-    get_func("vm.builtin.tensor_cache.clear")()
-    get_func("vm.builtin.clear_py_func_registry")()
-    if GLOBAL.lookup("cases.debug") is not None:
-        GLOBAL.remove("cases.debug")
 
 
 def good_arguments(name: str) -> list[tuple[Any, ...]]:

@@ -24,19 +24,12 @@ from . import children
 pytestmark = [
     pytest.mark.skipif(toolchain.compiler() is None, reason="there is no C compiler"),
     pytest.mark.skipif(sys.platform == "win32", reason="links and processes of POSIX"),
+    pytest.mark.usefixtures("cache"),
 ]
 
 SOURCE = "#include <relaxvm/kernel.h>\nRVM_KERNEL(answer) { return rvm_return_int(ret, 42); }\n"
 FOREIGN = SOURCE.replace("rvm_return_int(ret, 42)", "(abort(), 0)")
 SEED = 5
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "cache"
-    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(path))
-    monkeypatch.delenv("RELAXVM_CFLAGS", raising=False)
-    return path
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
@@ -19,6 +18,7 @@ from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable import VMExecutable
 
 from . import children
+from .threads import cancelling
 
 MIB = 1 << 20
 MODES = ["bytecode", "compiled"]
@@ -259,21 +259,9 @@ def test_cancel(mode: str, name: str) -> None:
     """Also between the calls of packed functions, and without limits."""
     x = np.random.default_rng(0).random(2_000_000).astype("f4")
     vm = machine(name, mode, {"t.sort": sort})
-    stopped = threading.Event()
-
-    def cancel() -> None:  # again and again: the first may come before the run
-        while not stopped.wait(0.02):
-            vm.cancel()
-
-    canceller = threading.Thread(target=cancel)
-    canceller.start()
     start = time.process_time()
-    try:
-        with pytest.raises(CancelledError, match="the run was cancelled"):
-            vm["main"](x)
-    finally:
-        stopped.set()
-        canceller.join()
+    with cancelling(vm), pytest.raises(CancelledError, match="the run was cancelled"):
+        vm["main"](x)
     assert time.process_time() - start < 5
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
 from tvm.script import tirx as T  # noqa: E402
 
+from .threads import run_in_threads  # noqa: E402
 from .tvm_names import address  # noqa: E402
 
 
@@ -588,11 +588,7 @@ def test_eight_threads(model: Any) -> None:
             if not np.array_equal(vm.main(x, y)[0], x + y):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 8)
     assert not wrong
 
 

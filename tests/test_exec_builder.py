@@ -19,6 +19,8 @@ from relaxvm import ExecBuilder, FuncKind, Shape, VMExecutable, isa
 from relaxvm.errors import InternalError, RelaxVMWarning
 from relaxvm.executable.formats import binary
 
+from .threads import run_in_threads
+
 BIG = isa.VALUE_MAX
 
 
@@ -690,11 +692,7 @@ def test_builders_in_threads() -> None:
     def work(n: int) -> None:
         made[n] = build(n, barrier.wait)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 4)
     assert made == {n: build(n, lambda: None) for n in range(4)}
 
 

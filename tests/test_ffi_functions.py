@@ -6,7 +6,6 @@ import ctypes
 import gc
 import itertools
 import sys
-import threading
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from relaxvm.contrib.tvm.functions import ffi_function, object_of, values_of  # 
 from relaxvm.core import ffi  # noqa: E402
 
 from . import children  # noqa: E402
+from .threads import run_in_threads  # noqa: E402
 from .tvm_names import address  # noqa: E402
 
 
@@ -337,11 +337,7 @@ def test_several_threads() -> None:
                     and (y.numpy() == before[1]).all()):  # fmt: skip
                 wrong.append((seed, i))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 6)
     assert not wrong
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from relaxvm.script import from_source
 from relaxvm.transform._packing import Block, greatest_live, pack
 from relaxvm.transform.pipelines import LOWERING
 
+from .counting import python_calls
 from .relax_evaluator import Evaluator
 
 
@@ -470,19 +470,9 @@ def test_planning_of_sizes_that_all_differ_takes_few_steps(size: str) -> None:
     lines += [f"v{i} = F v{i - 1} -> ({size.format(i + 1, i + 1)})" for i in range(1, count)]
     mod = allocated(main(N, "\n".join([*lines, f"return v{count - 1}"])))
     plan = transform.PlanMemory()
-    calls = 0
-
-    def hook(frame: Any, event: str, arg: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(hook)
-    try:
-        after = plan(mod)
-    finally:
-        sys.setprofile(None)
-    assert 2 <= len(storages(after)) < 10
-    assert calls < 500 * count
+    after: list[Any] = []
+    assert python_calls(lambda: after.append(plan(mod))) < 500 * count
+    assert 2 <= len(storages(after[0])) < 10
 
 
 def test_sizes_that_may_be_negative_are_not_related() -> None:

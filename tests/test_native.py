@@ -28,6 +28,7 @@ from relaxvm.native.functions import load_function, load_kernels, native_functio
 from relaxvm.values import Device
 
 from . import children
+from .threads import run_in_threads
 
 pytestmark = pytest.mark.skipif(toolchain.compiler() is None, reason="there is no C compiler")
 
@@ -832,11 +833,7 @@ def test_threads_that_share_a_function(library: Path) -> None:
             if x.tolist() != [number + 50.0] * 500:
                 wrong.append(x)
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(work, 8)
         assert not wrong
 
 

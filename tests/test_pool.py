@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from relaxvm import FunctionInfo, Limits, Shape, VMExecutable
 from relaxvm.errors import LimitError, RelaxVMError
 from relaxvm.executable.formats import _streams, binary
 from relaxvm.isa import FuncKind
+
+from .counting import python_calls
 
 RANDOM = np.random.default_rng(0)
 SMALL: list[Any] = [
@@ -79,21 +80,6 @@ def test_many_take_as_many_calls_as_few() -> None:
         data = binary.dumps(executable([np.full(4, i, "f4") for i in range(count)]))
         calls.append(python_calls(lambda data=data: binary.loads(data)))
     assert calls[0] == calls[1]
-
-
-def python_calls(function: Any) -> int:
-    count = 0
-
-    def watch(frame: Any, event: str, arg: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(watch)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 DATA = binary.dumps(executable(SMALL + ODD + SMALL))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import re
 import runpy
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,8 @@ from relaxvm.transform import (
 )
 from relaxvm.transform.pipelines import LOWERING, LOWERING_FOR_TVM, get_pipeline
 from relaxvm.values import Shape
+
+from .counting import python_calls
 
 MODES = pytest.mark.parametrize("exec_mode", EXEC_MODES)
 
@@ -507,18 +508,7 @@ def test_building_takes_time_by_the_size_of_branches() -> None:
             + "    else:\n        y = R.negative(x)\n    return y"
         )
         func = from_source(text)
-        count = 0
-
-        def hook(frame: Any, event: str, arg: Any) -> None:
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(hook)
-        try:
-            relaxvm.build(func)
-        finally:
-            sys.setprofile(None)
-        return count
+        return python_calls(lambda: relaxvm.build(func))
 
     calls(10)  # work that is done once
     few, many = calls(50), calls(100)

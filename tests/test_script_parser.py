@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from enum import IntEnum
 from textwrap import dedent
 from typing import Any
@@ -40,6 +39,8 @@ from relaxvm.script import from_source, ir_module
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
+
+from .threads import run_in_threads
 
 
 def source(text: str, **names: Any) -> Any:
@@ -708,11 +709,7 @@ def test_threads_do_not_disturb_each_other() -> None:
         for _ in range(5):
             results[i].append(str(from_source(texts[i])["main"].ret_ty))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 4)
     for i in range(4):
         assert len(results[i]) == 5
         assert all(f'I.vdevice("t{i}", 0)' in text for text in results[i])

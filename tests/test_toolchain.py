@@ -31,13 +31,7 @@ ANSWER = """
 RVM_KERNEL(answer) { return rvm_return_int(ret, 42); }
 """
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "cache"
-    monkeypatch.setenv("RELAXVM_CACHE_DIR", str(path))
-    monkeypatch.delenv("RELAXVM_CFLAGS", raising=False)
-    return path
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from relaxvm.errors import FormatError, LimitError, LinkError
 from relaxvm.native import toolchain
 
 from . import children
+from .threads import run_in_threads
 
 
 def run_cli(*args: str) -> str:
@@ -695,11 +696,7 @@ def test_many_threads_of_python(kernels: Any, threads: Any) -> None:
             if not (np.array_equal(out, np.arange(n) ** 2) and np.array_equal(y, x + x)):
                 failures.append(seed)
 
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    run_in_threads(work, 8)
     assert not failures
 
 

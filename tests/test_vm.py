@@ -39,6 +39,7 @@ from relaxvm.registry import GLOBAL
 from relaxvm.values import Device
 
 from . import children
+from .threads import run_in_threads
 from .vm_programs import FUNCTIONS, X, Y, add, calls, forever, last, program
 
 
@@ -679,11 +680,7 @@ def test_threads_share_a_vm() -> None:
                 continue
             wrong.append("no error")
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 6)
     assert not wrong
 
 

@@ -277,33 +277,27 @@ class _Comparer:
         return True
 
     def var(self, a: Any, b: Any, define: bool) -> bool:
+        return self.matching(a, b, define, "variables")
+
+    def type_var(self, a: Any, b: Any, define: bool) -> bool:
+        return self.matching(a, b, define, "type parameters")
+
+    def matching(self, a: Any, b: Any, define: bool, what: str) -> bool:
+        """Compare what a node may define: with what it was matched with, if it was."""
         expected = self.left.get(a)
         if expected is not None:
             return expected is b or self.differ(a, b, f"{a.name} stands for {expected.name}")
         if b in self.right:
             return self.differ(a, b, f"{b.name} stands for {self.right[b].name}")
         if define or self.map_free_vars:
-            if not self.same(a.ty, b.ty, define):
+            if isinstance(a, Var) and not self.same(a.ty, b.ty, define):
                 self.path.append(".ty")
                 return False
             self.left[a] = b
             self.right[b] = a
             self.matched.append((a, b))
             return True
-        return a is b or self.differ(a, b, "free variables are equal to themselves only")
-
-    def type_var(self, a: Any, b: Any, define: bool) -> bool:
-        expected = self.left.get(a)
-        if expected is not None:
-            return expected is b or self.differ(a, b, f"{a.name} stands for {expected.name}")
-        if b in self.right:
-            return self.differ(a, b, f"{b.name} stands for {self.right[b].name}")
-        if define or self.map_free_vars:
-            self.left[a] = b
-            self.right[b] = a
-            self.matched.append((a, b))
-            return True
-        return a is b or self.differ(a, b, "free type parameters are equal to themselves only")
+        return a is b or self.differ(a, b, f"free {what} are equal to themselves only")
 
     def type_data(self, a: Any, b: Any, define: bool) -> bool:
         """Constructors are compared with their fields here, and by name where they are used."""

@@ -10,7 +10,7 @@ from ..ir import prim
 from ..ir.arith import simplify
 from ..ir.expr import Expr
 from ..ir.prim import as_scalar
-from ..op.nn._windows import in_layout, windows
+from ..op.nn._windows import in_layout, pooled, windows
 from ..tir import intrinsics
 from . import tensor as te
 from .tensor import Tensor, compute
@@ -144,18 +144,7 @@ def pool(
     """The formula of pools: a reduction of each window, without what is not on the image."""
     spatial = sorted(letter for letter in layout if letter not in "NC")
     dims = dict(zip(layout, data.shape, strict=True))
-    result = dict(dims)
-    axes = len(spatial)
-    for i, letter in enumerate(spatial):
-        result[letter] = windows(
-            letter,
-            dims[letter],
-            pool_size[i],
-            strides[i],
-            (padding[i], padding[i + axes]),
-            dilation[i],
-            ceil_mode=ceil_mode,
-        )
+    result = pooled(dims, spatial, pool_size, strides, padding, dilation, ceil_mode)
     taps = [te.reduce_axis((0, size), f"r{a}") for size, a in zip(pool_size, spatial, strict=True)]
 
     def element(*i: Expr) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ir import prim
@@ -17,6 +18,7 @@ __all__ = [
     "in_layout",
     "paddings",
     "per_axis",
+    "pooled",
     "to_layout",
     "windows",
 ]
@@ -116,3 +118,27 @@ def windows(
     if not (isinstance(reach, int) and stride <= reach - padding[1]):
         count = prim.minimum(count, (length + (padding[0] + stride - 1)) // stride)
     return simplify(count)
+
+
+def pooled(
+    dims: Mapping[str, Expr],
+    spatial: Sequence[str],
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> dict[str, Expr]:
+    """The dimensions of a pool's result by letter, given those of its data and the letters of the
+    spatial axes.
+
+    Raises:
+        IllValued: it is known that no window fits.
+    """
+    result = dict(dims)
+    for i, letter in enumerate(spatial):
+        pads = padding[i], padding[i + len(spatial)]
+        result[letter] = windows(
+            letter, dims[letter], pool_size[i], strides[i], pads, dilation[i], ceil_mode=ceil_mode
+        )
+    return result

@@ -16,8 +16,8 @@ from ._windows import (
     in_layout,
     paddings,
     per_axis,
+    pooled,
     to_layout,
-    windows,
 )
 
 __all__: list[str] = []
@@ -87,16 +87,7 @@ def pool(
         dims = dims_by_letter("data", data, layout)
         if dims is None:
             return like(data, None, ndim=len(layout))
-        for i, letter in enumerate(spatial):
-            dims[letter] = windows(
-                letter,
-                dims[letter],
-                pool_size[i],
-                strides[i],
-                (padding[i], padding[i + axes]),
-                dilation[i],
-                ceil_mode=ceil_mode,
-            )
+        dims = pooled(dims, spatial, pool_size, strides, padding, dilation, ceil_mode)
         return like(data, in_layout(dims, out_layout))
 
     def lower(builder: Any, call: Call) -> Expr:
