@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 from .errors import RelaxVMError, did_you_mean
 
 __all__ = [
+    "COMPILED_PREFIX",
     "GLOBAL",
     "KERNEL_PREFIX",
     "PackedFunc",
@@ -37,6 +38,9 @@ ANY: Final = frozenset({"any"})
 
 KERNEL_PREFIX: Final = "relaxvm.kernel."
 """Prefix of the names of relaxvm's own kernels."""
+
+COMPILED_PREFIX: Final = "__vmtir__"
+"""Prefix of the packed function with the code of a compiled function."""
 
 
 class Param(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 import runpy
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,14 @@ from relaxvm import (
 )
 from relaxvm.compiler.vm_build import vmcodegen
 from relaxvm.errors import ArityError, CancelledError, InternalError, LimitError, LinkError
+from relaxvm.registry import COMPILED_PREFIX
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
-from relaxvm.vm.compiled_functions import PREFIX, CompiledFunctions
+from relaxvm.vm.compiled_functions import CompiledFunctions
 
 from .relax_generator import generate, packed_functions
+from .threads import cancelling
 
 F32 = np.float32
 
@@ -196,20 +197,8 @@ def test_limits_on_a_run(program: Any, limit: str, value: float) -> None:
 
 def test_cancel(program: Any) -> None:
     vm = machine(program)
-    stopped = threading.Event()
-
-    def cancel() -> None:  # again and again: the first may come before the run
-        while not stopped.wait(0.02):
-            vm.cancel()
-
-    canceller = threading.Thread(target=cancel)
-    canceller.start()
-    try:
-        with pytest.raises(CancelledError):
-            vm["count_down"](np.array(10**9), np.array(0))
-    finally:
-        stopped.set()
-        canceller.join()
+    with cancelling(vm), pytest.raises(CancelledError):
+        vm["count_down"](np.array(10**9), np.array(0))
 
 
 def test_closures(program: Any) -> None:
@@ -317,7 +306,7 @@ def test_missing_functions_are_reported_before_a_run(program: Any) -> None:
 def test_compiled_functions_can_be_given() -> None:
     builder = ExecBuilder()
     builder.add_compiled("main", 1, 2, ["x"])
-    vm = VirtualMachine(builder.get(), functions={f"{PREFIX}main": lambda vm, x: (x, x)})
+    vm = VirtualMachine(builder.get(), functions={f"{COMPILED_PREFIX}main": lambda vm, x: (x, x)})
     assert vm.main(x=3) == (3, 3)
     with pytest.raises(InternalError, match="defined already"):
         builder.add_compiled("main", 1, 2, ["x"])
@@ -343,10 +332,10 @@ def test_names_that_are_reserved_in_python() -> None:
 
 def test_kernels_are_a_mapping(program: Any) -> None:
     assert isinstance(program.kernels, CompiledFunctions)
-    assert f"{PREFIX}main" in program.kernels
+    assert f"{COMPILED_PREFIX}main" in program.kernels
     assert len(list(program.kernels)) == len(program.kernels)
     with pytest.raises(TypeError, match="runs in a VirtualMachine"):
-        program.kernels[f"{PREFIX}main"]()
+        program.kernels[f"{COMPILED_PREFIX}main"]()
 
 
 # VM-TIR
@@ -461,7 +450,8 @@ def test_vm_tir_is_that_of_tvm(name: str) -> None:
     same = ir.IRModule({same.get_global_var(name): same[name] for name in order})
     own = ExecBuilder()
     ours = vmcodegen(own, same, "compiled")
-    found = [v.name_hint for v in theirs.get_global_vars() if v.name_hint.startswith(PREFIX)]
+    names = [var.name_hint for var in theirs.get_global_vars()]
+    found = [name for name in names if name.startswith(COMPILED_PREFIX)]
     assert found
     for function in found:
         ir.assert_structural_equal(ours[function], theirs[function])

@@ -20,10 +20,9 @@ from ..executable.formats.sections import SECTIONS, SectionPlace
 from ..executable.formats.text import format_instruction, name_text
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..messages import describe
-from ..registry import GLOBAL, Registry, list_funcs
+from ..registry import COMPILED_PREFIX, GLOBAL, Registry, list_funcs
 from ..verify import Report, verify
 from ..vm.allocators import format_bytes
-from ..vm.compiled_functions import PREFIX
 from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import Exit, UsageError, write_error
@@ -387,7 +386,7 @@ def _dis_translated(
         # Listing a call does not need what it calls.
         for name in error.missing:
             compiled = executable.has_function(name)
-            known.register(PREFIX + name if compiled else name, _missing_function)
+            known.register(COMPILED_PREFIX + name if compiled else name, _missing_function)
         vm = VirtualMachine(executable, limits=limits, functions=known)
     own = [info.name for info in functions if info.kind != FuncKind.PACKED]
     listings = [vm.functions[name].translated for name in own]

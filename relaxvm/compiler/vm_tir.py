@@ -44,6 +44,7 @@ from ..ir.expr import prim_type
 from ..ir.node import class_table
 from ..isa import FuncKind, decode_arg
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
+from ..registry import COMPILED_PREFIX
 from ..tir import Evaluate, IfThenElse, PrimFunc, Stmt, seq
 from ..tir.intrinsics import (
     CALL_PACKED,
@@ -57,10 +58,7 @@ from ..tir.intrinsics import (
 from ..values import Shape
 from .codegen import has_shape_heap, not_lowered, param_names, symbol_of
 
-__all__ = ["PREFIX", "VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
-
-PREFIX: Final = "__vmtir__"
-"""Prefix of the names of functions in VM-TIR."""
+__all__ = ["VMTIRFunction", "emit_vm_tir", "generate_vm_tir"]
 
 _NULL_VALUE: Final = Op.get("relax.null_value")
 _WITH_CONTEXT: Final = Op.get("relax.call_builtin_with_ctx")
@@ -102,7 +100,7 @@ def generate_vm_tir(builder: ExecBuilder, mod: IRModule) -> IRModule:
         if isinstance(func, Function):
             del rest[var]
     for function in emit_vm_tir(builder, mod):
-        rest[GlobalVar(PREFIX + function.name)] = function.func
+        rest[GlobalVar(COMPILED_PREFIX + function.name)] = function.func
     return rest
 
 
@@ -153,7 +151,8 @@ class _FunctionEmitter:
             self._set(result, "vm.builtin.copy", [value])
         builder.add_compiled(self._symbol, len(names), len(self._variables), names)
         params = (self._context, self._registers, self._constants, self._functions)
-        code = PrimFunc(params, seq(self._body), None, {"global_symbol": PREFIX + self._symbol})
+        attrs = {"global_symbol": COMPILED_PREFIX + self._symbol}
+        code = PrimFunc(params, seq(self._body), None, attrs)
         return VMTIRFunction(self._symbol, code, len(names), self._variables)
 
     # Registers and statements

@@ -27,10 +27,11 @@ from ..core._translate import QUICKENED
 from ..core.conversion import Converter
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.debug_info import DebugInfo
-from ..executable.formats.places import excerpt, place_text
+from ..executable.formats.places import place_note
 from ..isa import KIND_SHIFT, VM_REGISTER, ArgKind, FuncKind, Opcode
 from ..limits import Limits
 from ..messages import describe, readable
+from ..registry import COMPILED_PREFIX
 from .compiled_limits import Frames, counted, frame_bytes, is_limited
 
 if TYPE_CHECKING:
@@ -38,11 +39,8 @@ if TYPE_CHECKING:
     from .machine import VirtualMachine
 
 __all__ = [
-    "PREFIX", "Again", "CompiledFunctions", "GeneratedCode", "Program", "Tensors", "with_entries"
+    "Again", "CompiledFunctions", "GeneratedCode", "Program", "Tensors", "with_entries"
 ]  # fmt: skip
-
-PREFIX: Final = "__vmtir__"
-"""Prefix of the packed function with the code of a compiled function."""
 
 _FILE: Final = "<relaxvm compiled functions>"
 _NOTE_FRAMES: Final = 8
@@ -123,7 +121,7 @@ class CompiledFunctions(Mapping[str, Callable[..., Any]]):
     def __init__(self, code: GeneratedCode, kernels: Mapping[str, Callable[..., Any]]) -> None:
         self.code = code
         self.kernels = kernels
-        self._functions = {PREFIX + name: _Unbound(name) for name in code.functions}
+        self._functions = {COMPILED_PREFIX + name: _Unbound(name) for name in code.functions}
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._functions.get(name) or self.kernels[name]
@@ -168,7 +166,7 @@ def with_entries(executable: VMExecutable) -> VMExecutable:
     offsets: list[int] = []
     for index in compiled:
         info, callee = table[index], len(table)
-        table.append(FunctionInfo(FuncKind.PACKED, PREFIX + info.name))
+        table.append(FunctionInfo(FuncKind.PACKED, COMPILED_PREFIX + info.name))
         pc, count = len(executable) + len(offsets), info.num_args
         base = len(executable.instr_data)
         offsets.append(base + len(words))
@@ -246,11 +244,28 @@ class Program:
         ]
         self._by_index = {function.index: function for function in functions}
         self._by_run = {function.run: function for function in functions}
-        by_name = {PREFIX + function.name: function for function in functions}
+        by_name = {COMPILED_PREFIX + function.name: function for function in functions}
         self.callables = tuple(
             self._entry(by_name[info.name]) if isinstance(func, _Unbound) else func
             for info, func in zip(executable.functions, linked.callables, strict=True)
         )
+
+    @classmethod
+    def bound(
+        cls, executable: VMExecutable, running: VMExecutable, linked: Linked, limits: Limits
+    ) -> tuple[Callable[..., Any] | None, ...]:
+        """Return the callables of a function table, with the compiled functions bound to a program.
+
+        Args:
+            executable: in compiled mode; without its code, the callables are those that are linked.
+            running: the same `with_entries`.
+            linked: the callables of its function table.
+            limits: of the VM.
+        """
+        kernels = executable.kernels
+        if not isinstance(kernels, CompiledFunctions):
+            return linked.callables
+        return cls(kernels.code, running, linked, limits).callables
 
     def _namespace(self, executable: VMExecutable, linked: Linked) -> dict[str, Any]:
         """Return the globals of the source."""
@@ -412,16 +427,7 @@ class Program:
         ]
         if shown:
             note += f"\n  with {', '.join(shown)}"
-        return note + self._place(line)
-
-    def _place(self, line: int) -> str:
-        """Return the location of a line in the user's source."""
-        debug = self._code.debug
-        if debug is None or not (shown := place_text(place := debug.location(line))):
-            return ""
-        note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
-        lines = None if place.span is None else excerpt(debug, place.span)
-        return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
+        return note + place_note(self._code.debug, line)
 
 
 def _frames(

@@ -26,7 +26,7 @@ from typing import Any, Final
 from .._core import VMFunction
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.formats import text
-from ..executable.formats.places import excerpt, place_text
+from ..executable.formats.places import place_note
 from ..isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from ..messages import describe, readable
 from .entry_checks import checked_slots, origins
@@ -84,7 +84,8 @@ class ErrorNotes:
         start = int(self._executable.instr_offset[pc])
         words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
-        return note + self._values(words, args) + self._heap(pc) + self._place(pc)
+        place = place_note(self._executable.debug, pc)
+        return note + self._values(words, args) + self._heap(pc) + place
 
     def _values(self, words: Sequence[int], args: Sequence[Any]) -> str:
         if not args:
@@ -109,15 +110,6 @@ class ErrorNotes:
 
     def _info(self, pc: int) -> FunctionInfo:
         return self._functions[bisect_right(self._starts, pc) - 1]
-
-    def _place(self, pc: int) -> str:
-        """Return the location of the instruction in the source."""
-        debug = self._executable.debug
-        if debug is None or not (shown := place_text(place := debug.location(pc))):
-            return ""
-        note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
-        lines = None if place.span is None else excerpt(debug, place.span)
-        return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
 
     def _function_of(self, pc: int) -> str:
         return readable(self._info(pc).name, MAX_NAME)

@@ -30,8 +30,7 @@ from ..errors import LinkError, did_you_mean
 from ..executable import StoredKernels, VMExecutable
 from ..isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from ..messages import readable
-from ..registry import GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
-from .compiled_functions import PREFIX
+from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
 
@@ -183,7 +182,9 @@ def _is_shipped_kernel(record: PackedFunc) -> bool:
 
 def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:
     table = executable.functions
-    compiled = [table[i].name.removeprefix(PREFIX) for i in missing if _is_code(executable, i)]
+    compiled = [
+        table[i].name.removeprefix(COMPILED_PREFIX) for i in missing if _is_code(executable, i)
+    ]
     packed = [i for i in missing if not _is_code(executable, i)]
     lines = []
     if packed:
@@ -195,14 +196,14 @@ def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) 
     if compiled:
         lines.append(f"cannot link: compiled functions without their code: {_listing(compiled)}")
         lines.append("  load the file with relaxvm.load(path, native=True), or pass it as "
-                     f"functions={{'{PREFIX}NAME': func}}")
+                     f"functions={{'{COMPILED_PREFIX}NAME': func}}")
     return LinkError("\n".join(lines), (*(table[i].name for i in packed), *compiled))
 
 
 def _is_code(executable: VMExecutable, index: int) -> bool:
     """Return whether an entry of the table is the code of a compiled function."""
-    name = executable.functions[index].name
-    return name.startswith(PREFIX) and executable.has_function(name.removeprefix(PREFIX))
+    prefix, name = COMPILED_PREFIX, executable.functions[index].name
+    return name.startswith(prefix) and executable.has_function(name.removeprefix(prefix))
 
 
 def _missing_lines(

@@ -36,13 +36,13 @@ from .allocators import (
     memory_stats,
 )
 from .calling import BoundFunction, Parameters, SavedFunction, signature_of
-from .compiled_functions import CompiledFunctions, Program, Tensors, with_entries
 from .held_values import Held
 from .linking import Functions, link, scope_of
 from .timing import Evaluator
 
 if TYPE_CHECKING:
     from ..contrib.tvm.module import ExecutableModule, VMModule
+    from .compiled_functions import Tensors
     from .error_notes import ErrorNotes, Frame
 
 __all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
@@ -127,13 +127,17 @@ class VirtualMachine(Machine):
         self._scope.add_kernels(executable.kernels)
         self._allocators = make_allocators(devices, memory_cfg, limits)
         ensure_verified(executable, limits=limits, registry=self._scope)
-        running = with_entries(executable)
-        if running is not executable:
+        running = executable
+        is_compiled = any(info.kind == FuncKind.COMPILED for info in executable.functions)
+        if is_compiled:
+            from .compiled_functions import Program, with_entries  # here, since few are compiled
+
+            running = with_entries(executable)
             ensure_verified(running, limits=limits, registry=self._scope)
         linked = link(running, self._scope)
         callables = linked.callables
-        if isinstance(executable.kernels, CompiledFunctions):
-            callables = Program(executable.kernels.code, running, linked, limits).callables
+        if is_compiled:
+            callables = Program.bound(executable, running, linked, limits)
 
         self._executable = executable
         self._limits = limits

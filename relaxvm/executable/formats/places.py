@@ -13,7 +13,7 @@ from ...messages import readable
 from ..debug_info import DebugInfo, Location, Span
 from ..underline import underlined
 
-__all__ = ["excerpt", "place_lines", "place_text", "span_text"]
+__all__ = ["excerpt", "place_lines", "place_note", "place_text", "span_text"]
 
 _NAME: Final = 80
 """The most characters shown of the name of a file or variable."""
@@ -45,6 +45,25 @@ def excerpt(debug: DebugInfo, span: Span) -> tuple[str, str] | None:
         return None
     end = span.end_column if span.end_line == span.line else len(line) + 1
     return underlined(line, span.column, end)
+
+
+def place_note(debug: DebugInfo | None, index: int) -> str:
+    """Return the lines of an error note that show a location: where it is, the line of source, and
+    carets under the part that it covers; empty if nothing is known.
+
+    Args:
+        debug: of the executable.
+        index: pc of the instruction, or what else the locations of `debug` are numbered by.
+    """
+    if debug is None:
+        return ""
+    place = debug.location(index)
+    shown = place_text(place)
+    if not shown:
+        return ""
+    note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
+    lines = None if place.span is None else excerpt(debug, place.span)
+    return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
 
 
 def place_lines(debug: DebugInfo, place: Location) -> Iterator[str]:
