@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,8 +9,12 @@ from typing import Any, Final
 
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo, Span
-from relaxvm.executable.formats import binary
+from relaxvm.executable.formats._fields import Writer
+from relaxvm.executable.formats.sections import save_sections
+from relaxvm.ir.expr import int_imm
+from relaxvm.ir.json import save_json
 from relaxvm.isa import FuncKind
+from relaxvm.tir import BufferStore, For, ForKind, PrimFunc, Var, decl_buffer
 
 __all__ = ["EXAMPLES", "Example", "plain", "with_sections"]
 
@@ -30,7 +33,7 @@ class Example:
     """What a section may contain.
 
     Attributes:
-        content: makes the content: of an attribute of `VMExecutable`, or of its `sections`.
+        content: makes the content, in the form in which the section is written.
         limits: for each field of `Limits` that bounds the section, a bound that `large` exceeds and
             the program alone does not.
         large: makes content for `limits`; None for the same content.
@@ -50,10 +53,22 @@ def _many_locations() -> DebugInfo:
     return DebugInfo.of([(0, None, "x"), (1, None, "y"), (2, None, "the variable of nothing")])
 
 
+def _prim_funcs(*names: str) -> dict[str, str]:
+    x, y = (decl_buffer((4,), "float32", name) for name in "xy")
+    i = Var("i", "int64")
+    store = BufferStore(y, x[i] + x[i], [i])
+    func = PrimFunc([x, y], For(i, int_imm(0), int_imm(4), ForKind.SERIAL, store))
+    return dict.fromkeys(names, save_json(func, spans=False))
+
+
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
     "kernels": Example(
         lambda: {"kernels": b"{}", "native/linux-x86_64-64/0": bytes(range(40))}, {"name_bytes": 20}
+    ),
+    "prim_funcs": Example(
+        lambda: _prim_funcs("double"), {"functions": 2, "name_bytes": 20},
+        lambda: _prim_funcs("double", "a", "the longest name of all"),
     ),
 }
 
@@ -70,7 +85,6 @@ def with_sections(*names: str, large: bool = False) -> bytes:
     for name in names:
         example = EXAMPLES[name]
         contents[name] = ((large and example.large) or example.content)()
-    debug, kernels = contents.pop("debug", None), contents.pop("kernels", None)
-    stream = io.BytesIO()
-    binary.save(PROGRAM.but(debug=debug, sections=contents), stream, kernels=kernels)
-    return stream.getvalue()
+    to = Writer()
+    save_sections(to, contents)
+    return plain() + b"".join(to.views())

@@ -143,8 +143,8 @@ def test_writing_again_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_stream_of_tvm_comes_first(executable: Any, plain: Path) -> None:
-    assert plain.read_bytes().startswith(executable.to_bytes())
-    assert relaxvm.loads(executable.to_bytes()) == executable
+    assert plain.read_bytes().startswith(executable.to_bytes(kernels=False))
+    assert relaxvm.loads(executable.to_bytes(kernels=False)) == executable
 
 
 def test_without_debug_information_and_machine_code(executable: Any, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_an_executable_without_kernels(tmp_path: Path) -> None:
 
     executable = build(Plain)
     executable.export_library(tmp_path / "m")
-    assert (tmp_path / "m").read_bytes() == executable.to_bytes()
+    assert (tmp_path / "m").read_bytes() == executable.to_bytes(kernels=False)
     vm = VirtualMachine(relaxvm.load(tmp_path / "m", native=True))
     np.testing.assert_array_equal(vm["main"](X), X + X)
 
@@ -248,14 +248,14 @@ def refused(data: bytes) -> str:
 
 def test_every_prefix_is_refused(executable: Any, plain: Path) -> None:
     data = plain.read_bytes()
-    start = len(executable.to_bytes())
+    start = len(executable.to_bytes(kernels=False))
     for end in (*range(start + 1, start + 80), *range(start + 80, len(data), 997)):
         refused(data[:end])
 
 
 def test_every_changed_byte_is_refused(executable: Any, plain: Path) -> None:
     data = plain.read_bytes()
-    start = len(executable.to_bytes())
+    start = len(executable.to_bytes(kernels=False))
     rng = random.Random(0)
     for at in (*range(start, start + 64), *rng.sample(range(start + 64, len(data)), 200)):
         changed = bytearray(data)
@@ -333,7 +333,7 @@ def shared(executable: Any, tmp_path: Path) -> Path:
 def test_one_copy_of_the_program(executable: Any, shared: Path) -> None:
     data = shared.read_bytes()
     assert data.startswith(b"\x7fELF")
-    assert data.count(executable.to_bytes()) == 1
+    assert data.count(executable.to_bytes(kernels=False)) == 1
 
 
 def test_from_one_form_to_the_other(executable: Any, shared: Path, plain: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_library_without_machine_code_is_the_plain_form(
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     executable.export_library(tmp_path / "m.so", native=False)
-    assert (tmp_path / "m.so").read_bytes().startswith(executable.to_bytes())
+    assert (tmp_path / "m.so").read_bytes().startswith(executable.to_bytes(kernels=False))
 
 
 @needs_libraries

@@ -15,7 +15,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
 BASE = (
-    "aliases errors nested",
+    "aliases errors hooks nested",
     "dtypes elementwise isa limits registry support values",
     "messages",
     "executable",

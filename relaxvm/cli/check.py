@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..errors import RelaxVMError
+from ..executable import SavedPrimFuncs, StoredKernels, VMExecutable
 from ..limits import Limits
 from ..registry import list_funcs
 from ..verify import Report, verify
@@ -64,6 +65,7 @@ def _verify_file(
     try:
         opened = open_executable(name, limits, mapped=True)
         report = verify(opened.executable, limits=limits)
+        _check_prim_funcs(opened.executable, limits)
     except (CommandError, RelaxVMError) as error:
         code = exit_code_of(error)
         if len(args.files) == 1:
@@ -74,6 +76,14 @@ def _verify_file(
     code = Exit.OK if _passes(report, args) else Exit.FAILED
     console.text("\n".join(f"{opened.name}: {line}" for line in str(report).splitlines()))
     return code, {"file": opened.name, **report.to_dict(), "exit_code": int(code)}
+
+
+def _check_prim_funcs(executable: VMExecutable, limits: Limits) -> None:
+    """Check the PrimFuncs of a file as a VM does before it compiles them."""
+    kernels = executable.kernels
+    saved = kernels.saved if isinstance(kernels, StoredKernels) else kernels
+    if isinstance(saved, SavedPrimFuncs):
+        saved.check(limits)
 
 
 def _passes(report: Report, args: argparse.Namespace) -> bool:

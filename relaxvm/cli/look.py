@@ -202,12 +202,14 @@ def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
     calls = _calls(executable)
     kernels = executable.kernels
     stored = kernels.names if isinstance(kernels, StoredKernels) else frozenset()
+    saved = executable.prim_funcs
     return [
         {
             "name": info.name,
             "calls": calls[index],
             "available": info.kind == FuncKind.PACKED and info.name in GLOBAL,
-            "in_file": info.name in stored,
+            "in_file": info.name in stored or info.name in saved,
+            "prim_func": info.name in saved,
         }
         for index, info in enumerate(executable.functions)
         if info.kind == FuncKind.PACKED
@@ -309,6 +311,8 @@ def _constant_line(row: dict[str, Any]) -> str:
 
 def _need_line(row: dict[str, Any]) -> str:
     in_file = "  in this file, for --native" if row["in_file"] else "  MISSING"
+    if row["prim_func"]:
+        in_file = "  in this file, a PrimFunc"
     state = "" if row["available"] else in_file
     return f"  {name_text(row['name'])}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
 

@@ -7,13 +7,17 @@ from .executable import (
     StoredKernels,
     VMExecutable,
     constant_key,
+    prim_funcs_of,
 )
+from .prim_funcs import SavedPrimFuncs
 
 __all__ = [
     "LIBRARY_PART",
     "FunctionInfo",
     "Located",
+    "SavedPrimFuncs",
     "StoredKernels",
     "VMExecutable",
     "constant_key",
+    "prim_funcs_of",
 ]

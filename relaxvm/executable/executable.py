@@ -19,12 +19,15 @@ from ..messages import readable
 from ..values import Shape
 from ._pool import frozen_pool
 from .debug_info import DebugInfo
+from .portability import warn_of_missing
+from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
     from ..contrib.tvm.module import ExecutableModule
 
 __all__ = [
-    "LIBRARY_PART", "FunctionInfo", "Located", "StoredKernels", "VMExecutable", "constant_key"
+    "LIBRARY_PART", "FunctionInfo", "Located", "StoredKernels", "VMExecutable", "constant_key",
+    "prim_funcs_of",
 ]  # fmt: skip
 
 
@@ -64,18 +67,22 @@ LIBRARY_PART: Final = "tvm_library"
 
 class StoredKernels(Mapping[str, Callable[..., Any]]):
     """The kernels stored in a file by `VMExecutable.export_library`, before they are loaded.  As a
-    mapping it is empty: nothing can be called yet.
+    mapping it has the PrimFuncs that the file contains, too; of the rest nothing can be called yet.
 
     Attributes:
-        parts: the stored sections by name, see `relaxvm.native.export`.
+        parts: the stored parts by name, see `relaxvm.native.export`.
         source: the file's name, for messages.
+        saved: the PrimFuncs in the file, if any.
     """
 
-    __slots__ = ("parts", "source")
+    __slots__ = ("parts", "saved", "source")
 
-    def __init__(self, parts: Mapping[str, bytes], source: str) -> None:
+    def __init__(
+        self, parts: Mapping[str, bytes], source: str, saved: SavedPrimFuncs | None = None
+    ) -> None:
         self.parts = dict(parts)
         self.source = source
+        self.saved = saved
 
     @property
     def names(self) -> frozenset[str]:
@@ -94,20 +101,36 @@ class StoredKernels(Mapping[str, Callable[..., Any]]):
         PrimFuncs or functions of the compiled mode."""
         return LIBRARY_PART in self.parts and self.parts.keys().isdisjoint(("kernels", "functions"))
 
+    @property
+    def prim_funcs(self) -> Mapping[str, str]:
+        """The IR of the PrimFuncs in the file, by name."""
+        return {} if self.saved is None else self.saved.prim_funcs
+
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        raise KeyError(name)
+        if self.saved is None:
+            raise KeyError(name)
+        return self.saved[name]
+
+    def __contains__(self, name: object) -> bool:
+        return self.saved is not None and name in self.saved
 
     def __iter__(self) -> Iterator[str]:
-        return iter(())
+        return iter(() if self.saved is None else self.saved)
 
     def __len__(self) -> int:
-        return 0
+        return 0 if self.saved is None else len(self.saved)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredKernels, (self.parts, self.source)
+        return StoredKernels, (self.parts, self.source, self.saved)
 
     def __repr__(self) -> str:
         return f"<StoredKernels of {readable(self.source)}: {', '.join(map(readable, self.parts))}>"
+
+
+def prim_funcs_of(kernels: Mapping[str, Callable[..., Any]]) -> Mapping[str, str]:
+    """Return the IR of the kernels of an executable, by name; without those that have none."""
+    found: Mapping[str, str] = getattr(kernels, "prim_funcs", {})
+    return found
 
 
 class VMExecutable:
@@ -215,6 +238,14 @@ class VMExecutable:
     def __iter__(self) -> Iterator[FunctionInfo]:
         return iter(self.functions)
 
+    @property
+    def prim_funcs(self) -> dict[str, str]:
+        """The IR of the kernels that the program calls, by name: what `save` writes of them.  It is
+        JSON of `relaxvm.ir.save_json`."""
+        packed = {info.name for info in self.functions if info.kind == FuncKind.PACKED}
+        found = prim_funcs_of(self.kernels)
+        return {name: text for name, text in found.items() if name in packed}
+
     def instruction(self, pc: int) -> Instruction:
         """Decode the instruction at `pc`."""
         return isa.decode(self.instr_data, int(self.instr_offset[pc]))
@@ -293,18 +324,41 @@ class VMExecutable:
 
     # Bytes
 
-    def to_bytes(self, *, debug: bool = True) -> bytes:
-        """Return TVM's binary stream, followed by the debug information, if there is any; TVM's
-        reader stops before it.  With ``debug=False`` it is left out."""
+    def to_bytes(self, *, debug: bool = True, kernels: bool = True) -> bytes:
+        """Return TVM's binary stream, followed by the debug information and the IR of the kernels,
+        if there are any; TVM's reader stops before them.
+
+        Args:
+            debug: whether debug information is included.
+            kernels: whether the PrimFuncs of the kernels are included.
+        """
         from .formats import binary
 
-        return binary.dumps(self, debug=debug)
+        return binary.dumps(self, debug=debug, prim_funcs=kernels)
 
-    def save(self, path: str | PathLike[str] | IO[bytes], *, debug: bool = True) -> None:
-        """Write `to_bytes` to a path or file.  A file at a path is replaced atomically."""
+    def save(
+        self, path: str | PathLike[str] | IO[bytes], *, debug: bool = True, kernels: bool = True
+    ) -> None:
+        """Write `to_bytes` to a path or file.  A file at a path is replaced atomically.
+
+        Another process can run the file if it has the functions that the program calls: builtins
+        and kernels of relaxvm, and the program's PrimFuncs, which are in the file.  For functions
+        that are registered in this process only, or are not made of PrimFuncs, there is a
+        `RelaxVMWarning` with their names.
+
+        Args:
+            path: the file.
+            debug: whether debug information is written.
+            kernels: whether the PrimFuncs of the kernels are written.
+
+        Raises:
+            FormatError: a constant or name has no binary form; nothing has been written.
+            OSError: the file cannot be written; an old file at the path is unchanged.
+        """
         from .formats import binary
 
-        binary.save(self, path, debug=debug)
+        binary.save(self, path, debug=debug, prim_funcs=kernels)
+        warn_of_missing(self, path, self.prim_funcs if kernels else ())
 
     def export_library(
         self,
@@ -366,7 +420,7 @@ class VMExecutable:
         return self.mod[name]
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return _from_pickle, (self.to_bytes(), self.kernels)
+        return _from_pickle, (self.to_bytes(kernels=False), self.kernels)
 
     def __copy__(self) -> VMExecutable:
         return self

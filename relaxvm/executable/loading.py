@@ -12,6 +12,7 @@ from typing import Any
 from ..limits import Limits
 from .executable import StoredKernels, VMExecutable
 from .formats import binary
+from .prim_funcs import SavedPrimFuncs
 
 __all__ = ["load", "load_library", "loads", "parse_text", "read"]
 
@@ -28,7 +29,8 @@ def load(
 
     A file has the binary form, or is a shared library that contains it, written by the
     ``export_library`` of TVM or relaxvm.  None of its code runs, and no other file is opened,
-    unless `native` is true.
+    unless `native` is true.  PrimFuncs in the file are kept as they are: creating a
+    `VirtualMachine` checks and compiles them.
 
     Args:
         source: path, file opened for reading bytes (read from its position to its end), or anything
@@ -36,9 +38,9 @@ def load(
         limits: bounds on the content; None: those of ``Limits()``.
         mmap: map the file instead of reading it: tensors are read-only views of the mapping, loaded
             page by page when they are used.  They may be unaligned, which numpy supports but
-            handles more slowly; with `native` the unaligned ones are copied.  While the executable
-            exists, the file must not be changed in place; replacing it, as ``VMExecutable.save``
-            does, is fine (except on Windows, which refuses).
+            handles more slowly; if the file has PrimFuncs, or with `native`, the unaligned ones are
+            copied.  While the executable exists, the file must not be changed in place; replacing
+            it, as ``VMExecutable.save`` does, is fine (except on Windows, which refuses).
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
         native: whether to load the kernels that ``VMExecutable.export_library`` has stored in the
             file.  Their code runs with all rights of the process: only for files that you trust.
@@ -58,6 +60,10 @@ def load(
     ex = read(source, limits=limits, mmap=mmap, strict=strict)
     if native and isinstance(ex.kernels, StoredKernels):
         return _with_kernels(ex, limits)
+    if mmap and isinstance(ex.kernels, SavedPrimFuncs):
+        from ..native.stored import with_aligned_constants
+
+        ex = with_aligned_constants(ex)
     return _verified(ex, limits)
 
 

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..executable import LIBRARY_PART, StoredKernels, VMExecutable
+from ..executable import LIBRARY_PART, SavedPrimFuncs, StoredKernels, VMExecutable
 from ..executable.formats import binary
 from ..executable.formats._files import replacing
 from ..messages import describe
@@ -56,17 +56,23 @@ def export_library(
                              f"compiled, which is not linked again; it is in {of_tvm.source}")
         _check_for_tvm(executable, parts, for_tvm, path, is_linked)
     if not is_linked:
-        binary.save(executable, path, debug=debug, kernels=parts)
+        binary.save(executable, path, debug=debug, prim_funcs=False, kernels=parts)
         return
     state = _library_state(parts)
     with replacing(path) as file:
         write_library(
-            lambda to: binary.save(executable, to, debug=debug, kernels=parts), state, file
+            lambda to: binary.save(executable, to, debug=debug, prim_funcs=False, kernels=parts),
+            state,
+            file,
         )
 
 
 def _as_stored(kernels: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
-    """Return the stored form of the kernels of a TVM library; other kernels unchanged."""
+    """Return the stored form of the kernels of a TVM library, and a library of the PrimFuncs of a
+    file; other kernels unchanged."""
+    if isinstance(kernels, SavedPrimFuncs):
+        library: KernelLibrary = kernels.library()
+        return library
     stored: Mapping[str, Callable[..., Any]] = getattr(kernels, "stored", kernels)
     return stored
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from ..errors import RelaxVMWarning
-from .functions import load_function
+from .functions import NativeFunction, load_function
 from .machine_code import SourceState, code_for_here, libraries_of
 from .python_runtime import namespace
 from .toolchain import compiler, why_no_compiler
@@ -46,6 +46,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         state: the result of `state`.
         binaries: shared libraries compiled from the C sources, one each, as returned by `binaries`;
             None to compile the sources.
+        prim_funcs: the functions as IR, see `prim_funcs`.
 
     Raises:
         CompilerError: the compiler fails.
@@ -53,12 +54,19 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         ValueError: the version of the state is unknown.
     """
 
-    def __init__(self, state: LibraryState, binaries: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self,
+        state: LibraryState,
+        binaries: Sequence[Path] | None = None,
+        prim_funcs: Mapping[str, str] | None = None,
+    ) -> None:
         if state["version"] != 1:
             raise ValueError(f"kernel library: expected version 1, got {state['version']}")
         self._sources = list(state["sources"])
         self._states = dict(state["functions"])
         self._write_python: Callable[[str], str] | None = None
+        self._write_ir: Callable[[], Mapping[str, str]] | None = None
+        self._prim_funcs = prim_funcs
         self._functions: dict[str, Callable[..., Any]] = {}
         self._binaries: Sequence[Path | bytes] | None = None
         self._load(binaries)
@@ -69,6 +77,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         functions: dict[str, FunctionState],
         sources: list[SourceState],
         write_python: Callable[[str], str],
+        write_ir: Callable[[], Mapping[str, str]] | None = None,
     ) -> KernelLibrary:
         """Return a library of functions whose Python source may be generated later.  Functions that
         are not in a C source run as Python.
@@ -77,10 +86,13 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
             functions: by name; `python` is empty if the source has not been generated.
             sources: the C sources.
             write_python: generates the Python source of a function, by name.
+            write_ir: returns the IR of the functions, see `prim_funcs`.
         """
         library = cls.__new__(cls)
         library._sources = sources
         library._write_python = write_python
+        library._write_ir = write_ir
+        library._prim_funcs = None
         library._states = functions
         library._functions = {}
         library._binaries = None
@@ -130,12 +142,29 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
         self._binaries = binaries
 
     @property
+    def prim_funcs(self) -> Mapping[str, str]:
+        """The functions as IR, by name: JSON of `relaxvm.ir.save_json`.  Empty if they were made of
+        other sources, such as those in a file of `export_library`."""
+        if self._prim_funcs is None:
+            self._prim_funcs = {} if self._write_ir is None else self._write_ir()
+        return self._prim_funcs
+
+    @property
+    def backends(self) -> dict[str, Literal["c", "python"]]:
+        """Name -> how the function runs: "c", or "python" if there is no compiler or it cannot be
+        written in C."""
+        return {
+            name: "c" if isinstance(function, NativeFunction) else "python"
+            for name, function in self._functions.items()
+        }
+
+    @property
     def c_sources(self) -> list[str]:
         """Return the C sources; empty if all functions run as Python."""
         return [source["text"] for source in self._sources]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KernelLibrary, (self.state(),)
+        return KernelLibrary, (self.state(), None, self.prim_funcs)
 
     def python_source(self, name: str) -> str:
         """Return the Python source of a function."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import errors
+from ..core._deadlines import check_time
 from ..dtypes import as_dtype, dtype_name
 from ..values import Shape, to_value
 from .elementary import python_functions
@@ -412,8 +413,9 @@ def namespace() -> dict[str, Any]:
     names = {
         f.__name__: f
         for f in (
-            PythonFunction, allocate, at, check_dim, choose, clz, divide, error, exact, float_mod,
-            greatest, least, maximum, minimum, popcount, reinterpret, span, to_int, typed, wrap,
+            PythonFunction, allocate, at, check_dim, check_time, choose, clz, divide, error, exact,
+            float_mod, greatest, least, maximum, minimum, popcount, reinterpret, span, to_int,
+            typed, wrap,
         )
     }  # fmt: skip
     return {"np": np, "dtype": as_dtype, **names, **_OWN}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ..errors import LimitError, RelaxVMWarning
+from ..ir.json import save_json
 from ..limits import Limits
 from ..native.c_support import symbol_of
 from ..native.kernel_library import FunctionState, KernelLibrary, warn_no_compiler
@@ -18,7 +19,7 @@ from .lower_c import c_source
 from .lower_python import python_source
 from .normalize import Kernel, normalize
 
-__all__ = ["build_prim_funcs", "compile_prim_func"]
+__all__ = ["Backend", "build_kernels", "build_prim_funcs", "compile_prim_func"]
 
 CHUNK: Final = 16
 """The number of functions per C file.  The files of a library are compiled in parallel."""
@@ -59,6 +60,30 @@ def _build(funcs: Mapping[str, PrimFunc], prefer: Backend) -> KernelLibrary:
         except LimitError as error:
             error.add_note(f"in function {name!r}")
             raise
+    return build_kernels(kernels, prefer, lambda: _ir_of(funcs))
+
+
+def _ir_of(funcs: Mapping[str, PrimFunc]) -> dict[str, str]:
+    """Return functions as JSON, without places in sources, which no kernel shows."""
+    return {name: save_json(func, spans=False) for name, func in funcs.items()}
+
+
+def build_kernels(
+    kernels: Sequence[Kernel],
+    prefer: Backend = "c",
+    write_ir: Callable[[], Mapping[str, str]] | None = None,
+) -> KernelLibrary:
+    """Build callables from functions in normal form.
+
+    Args:
+        kernels: the functions, whose names are different.
+        prefer: "c" for C if there is a compiler, "python" for Python.
+        write_ir: returns the functions as JSON, by name, so that they can be saved.
+
+    Raises:
+        NotImplementedError: a function can be written neither in C nor in Python.
+        CompilerError: the C compiler fails.
+    """
     sources: list[SourceState] = []
     if prefer == "c" and kernels:
         if compiler() is None:
@@ -67,7 +92,9 @@ def _build(funcs: Mapping[str, PrimFunc], prefer: Backend) -> KernelLibrary:
             sources = _sources_of(kernels)
     by_name = {kernel.name: kernel for kernel in kernels}
     states = {name: _state_of(kernel) for name, kernel in by_name.items()}
-    return KernelLibrary.of_texts(states, sources, lambda name: python_source(by_name[name]))
+    return KernelLibrary.of_texts(
+        states, sources, lambda name: python_source(by_name[name]), write_ir
+    )
 
 
 def compile_prim_func(

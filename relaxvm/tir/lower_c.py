@@ -36,7 +36,7 @@ from .normalize import Kernel, interchange, loads_of, uses
 from .stmt import BufferStore, For, Stmt
 from .visitor import Visitor
 
-__all__ = ["c_source"]
+__all__ = ["c_source", "longest_of", "static_size", "unproved_in_c"]
 
 CLONED_FROM: Final = 4
 """A function with a statement of this many operations is also compiled for wider vector units."""
@@ -57,6 +57,18 @@ def c_source(kernels: Sequence[Kernel]) -> str:
     return "".join([HEAD, "\n", *(_KernelText(kernel, Helpers()).text() for kernel in kernels)])
 
 
+def unproved_in_c(kernel: Kernel) -> list[str]:
+    """Return the buffers and dimensions of accesses that are not proved to be in bounds, and so are
+    checked at run time.
+
+    Raises:
+        NotImplementedError: as `c_source`.
+    """
+    text = _KernelText(kernel, Helpers())
+    text.text()
+    return [place for place, is_index in text.sites if is_index]
+
+
 class _KernelText:
     """The text of one kernel: its body, and the function that checks arguments and calls it."""
 
@@ -75,7 +87,7 @@ class _KernelText:
         self.on_stack: list[tuple[Buffer, int]] = []
         self.on_heap: list[Buffer] = []
         for buffer in kernel.allocs:
-            size = _static_size(buffer)
+            size = static_size(buffer)
             if size is not None and stack + size * bits_of(buffer.ty.dtype) // 8 <= STACK_BYTES:
                 stack += size * bits_of(buffer.ty.dtype) // 8
                 self.on_stack.append((buffer, size))
@@ -305,7 +317,8 @@ def longest_of(dim: Var) -> int:
     return min(MAX_DIM, int(prim._range(dim.ty.dtype)[1]))
 
 
-def _static_size(buffer: Buffer) -> int | None:
+def static_size(buffer: Buffer) -> int | None:
+    """Return the number of elements of a buffer, None if it is not known in advance."""
     size = 1
     for dim in buffer.ty.shape:
         if type(dim) is not IntImm or dim.value < 0:

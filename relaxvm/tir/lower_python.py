@@ -39,7 +39,7 @@ from .stmt import (
 )
 from .visitor import Visitor
 
-__all__ = ["python_source"]
+__all__ = ["python_source", "unproved_in_python"]
 
 NARROW: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 """Integer data types that are computed exactly, as Python integers or int64 arrays."""
@@ -74,6 +74,18 @@ def python_source(kernel: Kernel) -> str:
     return _Writer(kernel).text()
 
 
+def unproved_in_python(kernel: Kernel) -> list[str]:
+    """Return the buffers and dimensions of accesses that are not proved to be in bounds, and so are
+    checked at run time.
+
+    Raises:
+        NotImplementedError: as `python_source`.
+    """
+    writer = _Writer(kernel)
+    writer.text()
+    return list(writer.unproved)
+
+
 class _Writer:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -90,6 +102,7 @@ class _Writer:
         self._vector: _Vector | None = None
         self._slices = True
         self._used_array = False
+        self.unproved: dict[str, None] = {}
 
     def text(self) -> str:
         kernel = self._kernel
@@ -159,6 +172,7 @@ class _Writer:
                 self._line(f"step = {self._index(loop.step)}")
                 self._line(f"if step <= 0: raise ValueError({place!r} + f': the step is {{step}}')")
         self._line(f"for {self._names.of(loop.loop_var)} in range({first}{stop}{step}):")
+        self._line("    check_time()")
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
             self._block(loop.body)
 
@@ -181,6 +195,7 @@ class _Writer:
 
     def _while(self, stmt: While) -> None:
         self._line(f"while {self.expression(stmt.condition).code}:")
+        self._line("    check_time()")
         self._block(stmt.body)
 
     def _if(self, stmt: IfThenElse) -> None:
@@ -225,8 +240,11 @@ class _Writer:
         depends = [] if vector is None else [i for i in indices if self._is_vector(i)]
         parts = []
         for d, (index, dim) in enumerate(zip(indices, buffer.ty.shape, strict=True)):
-            place = repr(f"{self._kernel.name}: buffer {buffer.name}, dimension {d}")
+            where = f"{self._kernel.name}: buffer {buffer.name}, dimension {d}"
+            place = repr(where)
             proven = self._facts.in_bounds(index, dim)
+            if not proven:
+                self.unproved[where] = None
             if vector is not None and index in depends and self._is_span(index, depends):
                 start = self._start(index)
                 if proven:

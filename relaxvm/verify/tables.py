@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import isa
+from ..executable import SavedPrimFuncs, StoredKernels
 from ..isa import FuncKind
 from ..values import Shape
 from .functions import FunctionTable, entry_faults
@@ -42,6 +43,19 @@ def debug_info(parts: Parts) -> Iterator[Finding]:
         yield Finding(
             f"debug information of instruction {last}: there are {len(parts.offsets)} instructions"
         )
+
+
+@table_rule("parts")
+def prim_funcs(parts: Parts) -> Iterator[Finding]:
+    """A PrimFunc of the file has the name of a packed function."""
+    kernels = parts.executable.kernels
+    saved = kernels.saved if isinstance(kernels, StoredKernels) else kernels
+    if not isinstance(saved, SavedPrimFuncs):
+        return
+    packed = {info.name for info in parts.functions.infos if info.kind == FuncKind.PACKED}
+    for name in saved:
+        if name not in packed:
+            yield Finding(f"PrimFunc {quoted(name)}: expected the name of a packed function")
 
 
 # Functions

@@ -62,7 +62,8 @@ def ensure_verified(
 
 def passes_as(executable: VMExecutable, verified: VMExecutable) -> VMExecutable:
     """Record that `executable` has passed what `verified` has passed, and return it.  They may
-    differ only in their kernels, which no rule reads."""
+    differ only in their kernels, and those of `executable` are not from a file: no rule reads them.
+    """
     _, known = _verified.get(id(verified), (None, []))
     for basis in known:
         _remember(executable, basis)

@@ -25,7 +25,7 @@ from ..builtins.arguments import as_callable
 from ..core._deadlines import check_time
 from ..core._translate import QUICKENED
 from ..core.conversion import Converter
-from ..executable import FunctionInfo, VMExecutable
+from ..executable import FunctionInfo, VMExecutable, prim_funcs_of
 from ..executable.debug_info import DebugInfo
 from ..executable.formats.places import place_note
 from ..isa import KIND_SHIFT, VM_REGISTER, ArgKind, FuncKind, Opcode
@@ -132,6 +132,11 @@ class CompiledFunctions(Mapping[str, Callable[..., Any]]):
 
     def __len__(self) -> int:
         return len(self._functions) + len(self.kernels)
+
+    @property
+    def prim_funcs(self) -> Mapping[str, str]:
+        """The IR of the other kernels, by name."""
+        return prim_funcs_of(self.kernels)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CompiledFunctions, (self.code, self.kernels)

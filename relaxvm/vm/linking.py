@@ -26,9 +26,10 @@ import numpy as np
 
 from .. import builtins
 from ..core.ffi import as_packed
-from ..errors import LinkError, did_you_mean
-from ..executable import StoredKernels, VMExecutable
+from ..errors import InternalError, LinkError, did_you_mean
+from ..executable import SavedPrimFuncs, StoredKernels, VMExecutable
 from ..isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
+from ..limits import Limits
 from ..messages import readable
 from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
 
@@ -57,6 +58,7 @@ class Scope(Registry):
         super().__init__()
         self._functions = own
         self._kernels: Mapping[str, Callable[..., Any]] = {}
+        self._stored: StoredKernels | None = None
         self.allowed = allowed
 
     @property
@@ -66,8 +68,33 @@ class Scope(Registry):
 
     def add_kernels(self, kernels: Mapping[str, Callable[..., Any]]) -> None:
         """Add the functions that were compiled with an executable.  They are found after those
-        passed by the caller and before the registered ones."""
-        self._kernels = kernels
+        passed by the caller and before the registered ones.
+
+        PrimFuncs of a file are not compiled here, but by `make_kernels`; until then they are found,
+        and cannot be called."""
+        if isinstance(kernels, StoredKernels):
+            self._stored = kernels
+        is_made = not isinstance(kernels, (SavedPrimFuncs, StoredKernels))
+        self._kernels = kernels if is_made else dict.fromkeys(kernels, _not_made)
+
+    def make_kernels(self, executable: VMExecutable, limits: Limits) -> None:
+        """Compile the PrimFuncs of a file that a verified executable calls.
+
+        Raises:
+            FormatError, LimitError, CompilerError: as `SavedPrimFuncs.make`.
+        """
+        saved = executable.kernels
+        if isinstance(saved, StoredKernels):
+            saved = saved.saved or {}
+        if not isinstance(saved, SavedPrimFuncs):
+            return
+        names = [
+            info.name
+            for info in executable.functions
+            if info.kind == FuncKind.PACKED and info.name in saved
+            and (self._functions is None or self._functions.lookup(info.name) is None)
+        ]  # fmt: skip
+        self._kernels = {**self._kernels, **saved.make(names, limits)}
 
     def lookup(self, name: str) -> PackedFunc | None:
         if self._functions is not None:
@@ -95,9 +122,13 @@ class Scope(Registry):
         """Return the reason why `lookup` returned None."""
         if GLOBAL.lookup(name) is not None:
             return "registered, but `functions` does not allow it"
-        if isinstance(self._kernels, StoredKernels) and name in self._kernels.names:
+        if self._stored is not None and name in self._stored.names:
             return "it is in the file, but only relaxvm.load(path, native=True) loads it"
         return "not registered" if self._functions is None else "not among `functions`"
+
+
+def _not_made(*_: Any) -> Any:
+    raise InternalError("a PrimFunc of a file that was not compiled")
 
 
 def scope_of(functions: Functions) -> Scope:

@@ -66,9 +66,9 @@ class VirtualMachine(Machine):
 
     A function with the name of a method or attribute below is available as ``vm[name]``.
 
-    Creating a VM verifies the executable, finds every packed function it names, and translates its
-    code; no code of the program runs yet.  A VM may be used by several threads at once, and a
-    packed function may call back into it.
+    Creating a VM verifies the executable, compiles the PrimFuncs of its file that it calls, finds
+    every packed function it names, and translates its code; no code of the program runs yet.  A VM
+    may be used by several threads at once, and a packed function may call back into it.
 
     Arguments are converted by `relaxvm.values.to_value`: arrays keep their identity, numbers their
     value, and objects with DLPack or an array protocol become arrays over the same memory.  A numpy
@@ -98,6 +98,9 @@ class VirtualMachine(Machine):
         TypeError: another argument is of the wrong class.
         VerifyError: the executable breaks a rule of the verifier.
         LinkError: packed functions are missing; the message names all of them.
+        FormatError: a PrimFunc of its file is malformed, or cannot be compiled.
+        LimitError: a limit is exceeded.
+        CompilerError: the C compiler fails.
     """
 
     NAIVE_ALLOCATOR: Final = NAIVE_ALLOCATOR
@@ -134,6 +137,7 @@ class VirtualMachine(Machine):
 
             running = with_entries(executable)
             ensure_verified(running, limits=limits, registry=self._scope)
+        self._scope.make_kernels(executable, limits)
         linked = link(running, self._scope)
         callables = linked.callables
         if is_compiled:

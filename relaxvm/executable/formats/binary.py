@@ -38,7 +38,7 @@ from ...errors import FormatError, RelaxVMWarning
 from ...isa import WORD_MAX, WORD_MIN, FuncKind
 from ...limits import Limits
 from ...values import Shape
-from ..executable import FunctionInfo, VMExecutable
+from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ._fields import I64, U64, Reader, Writer
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream
@@ -315,13 +315,19 @@ def _load_words(read: Reader, section: str, limit: str | None = None) -> NDArray
 
 
 def _encode(
-    ex: VMExecutable, debug: bool, kernels: Mapping[str, bytes] | None = None
+    ex: VMExecutable,
+    debug: bool,
+    prim_funcs: bool,
+    kernels: Mapping[str, bytes] | None = None,
 ) -> Writer:
     """Return the stream in pieces.  All errors are raised here, before a byte is written."""
     to = Writer()
     contents = {
-        **ex.sections, "debug": ex.debug if debug else None, "kernels": kernels or None
-    }  # fmt: skip
+        **ex.sections,
+        "debug": ex.debug if debug else None,
+        "kernels": kernels or None,
+        "prim_funcs": (ex.prim_funcs or None) if prim_funcs else None,
+    }
     try:
         _save_header(to)
         _save_functions(to, ex.functions)
@@ -360,6 +366,11 @@ def decode(
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
     debug, kernels = contents.pop("debug", None), contents.pop("kernels", None)
+    saved = contents.pop("prim_funcs", None)
+    if kernels is None:
+        kernels = saved
+    elif saved is not None:
+        kernels = StoredKernels(kernels.parts, kernels.source, saved)
     ex = VMExecutable(functions, constants, offsets, words, scopes, debug, kernels, contents)
     return Decoded(ex, places)
 
@@ -502,17 +513,19 @@ def _read_file(
 # Writing
 
 
-def dumps(ex: VMExecutable, *, debug: bool = True) -> bytes:
-    """Return the stream of an executable.  Equal executables with equal debug information give
-    equal bytes; tensors in another byte order or layout are written little endian and row-major.
+def dumps(ex: VMExecutable, *, debug: bool = True, prim_funcs: bool = True) -> bytes:
+    """Return the stream of an executable.  Equal executables with equal debug information and equal
+    PrimFuncs give equal bytes; tensors in another byte order or layout are written little endian
+    and row-major.
 
     Args:
         debug: whether debug information, if there is any, follows the stream.
+        prim_funcs: whether the PrimFuncs of its kernels, if there are any, do.
 
     Raises:
         FormatError: something has no binary form; the message names it.
     """
-    return b"".join(_encode(ex, debug).views())
+    return b"".join(_encode(ex, debug, prim_funcs).views())
 
 
 def save(
@@ -520,6 +533,7 @@ def save(
     target: str | os.PathLike[str] | IO[bytes],
     *,
     debug: bool = True,
+    prim_funcs: bool = True,
     kernels: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write the stream of an executable.
@@ -531,6 +545,7 @@ def save(
     Args:
         target: path, or file opened for writing bytes.
         debug: whether debug information, if there is any, follows the stream.
+        prim_funcs: whether the PrimFuncs of its kernels, if there are any, do.
         kernels: the content of a kernel section, by name.
 
     Raises:
@@ -538,7 +553,7 @@ def save(
         OSError: the file cannot be written; an old file at the path is unchanged.
         TypeError: `target` is neither a path nor a file.
     """
-    encoded = _encode(ex, debug, kernels)
+    encoded = _encode(ex, debug, prim_funcs, kernels)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
             write_all(file, _runs(encoded))

@@ -28,6 +28,7 @@ from ...errors import FormatError, RelaxVMWarning
 from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
+from ._prim_func_section import load_prim_funcs, save_prim_funcs
 
 __all__ = ["SECTIONS", "Section", "SectionPlace", "load_sections", "save_sections"]
 
@@ -89,6 +90,11 @@ SECTIONS: Final = {
             "kernels", "kernel section", b"rvmkrnls", 1,
             "compiled code of the program's kernels, by `export_library`",
             save_kernels, load_kernels, None, ("name_bytes",), flagged=False,
+        ),
+        Section(
+            "prim_funcs", "PrimFunc section", b"rvmprims", 1,
+            "the program's PrimFuncs as IR, of which kernels are made", save_prim_funcs,
+            load_prim_funcs, "prim-funcs", ("functions", "name_bytes"),
         ),
     )
 }  # fmt: skip

@@ -180,7 +180,8 @@ class LibraryImage:
             content = self.elf.extent_of(CONTAINER)
             ex, sections = binary.decode(content.stream(mmap), name, limits, strict)
             if isinstance(ex.kernels, StoredKernels):
-                stored = StoredKernels({**ex.kernels.parts, **self.parts()}, name)
+                parts = {**ex.kernels.parts, **self.parts()}
+                stored = StoredKernels(parts, name, ex.kernels.saved)
                 ex = ex.with_kernels(stored)
             return binary.Decoded(ex, sections)
         for module in self.modules:
