@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import os
@@ -653,13 +654,15 @@ class TestInspect:
         assert data["file"]["bytes"] == (files / "missing.vmexec").stat().st_size
         assert data["file"]["version"] == "0.14"
         assert data["needs"] == [
-            {"name": "nowhere.add", "calls": 1, "available": False, "in_file": False},
-            {"name": "nowhere.multiply", "calls": 1, "available": False, "in_file": False},
-        ]
+            {"name": f"nowhere.{name}", "calls": 1, "available": False, "in_file": False,
+             "prim_func": False}
+            for name in ("add", "multiply")
+        ]  # fmt: skip
         (main,) = data["functions"]
         assert main["parameters"] == [{"name": "x", "type": "any"}]
         assert main["instructions"] == 3
 
+    @pytest.mark.filterwarnings("ignore:.*does not contain:relaxvm.errors.RelaxVMWarning")
     def test_constants(self, run: Cli, files: Path) -> None:
         asm = Asm()
         with asm.func("main"):
@@ -673,6 +676,7 @@ class TestInspect:
         ]  # fmt: skip
         assert rows[0]["bytes"] == 64
 
+    @pytest.mark.filterwarnings("ignore:.*does not contain:relaxvm.errors.RelaxVMWarning")
     def test_long_lists_are_cut(self, run: Cli, files: Path) -> None:
         asm = Asm()
         with asm.func("main"):
@@ -715,6 +719,24 @@ class TestInspect:
             assert shown in text
         assert run("inspect", "linear.vmexec", "--json").json["sections"] == []
         assert "sections" not in run("inspect", "linear.vmexec").out
+
+    def test_prim_funcs(self, run: Cli, files: Path) -> None:
+        data = with_sections("prim_funcs")
+        (files / "prim_funcs.vmexec").write_bytes(data)
+        (row,) = run("inspect", "prim_funcs.vmexec", "--json").json["needs"]
+        assert row == {"name": "double", "calls": 1, "available": False, "in_file": True,
+                       "prim_func": True}  # fmt: skip
+        text = run("inspect", "prim_funcs.vmexec").out
+        assert "needs (1, 0 missing):\n  double  1 call  in this file, a PrimFunc\n" in text
+        assert run("verify", "prim_funcs.vmexec", "--json").json["ok"] is True
+        at = data.index(b'"For"')
+        changed = bytearray(data[: at + 1] + b"Fur" + data[at + 4 :])
+        start = data.index(b"rvmprims") + 24
+        changed[start : start + 32] = hashlib.sha256(changed[start + 32 :]).digest()
+        (files / "changed.vmexec").write_bytes(changed)
+        for untrusted in ((), ("--limits", "untrusted")):
+            got = run("verify", "changed.vmexec", *untrusted, code=Exit.MALFORMED)
+            assert "changed.vmexec: PrimFunc 'double' at byte " in got.err + got.out
 
     def test_a_file_that_breaks_rules(self, run: Cli, files: Path) -> None:
         broken(files / "broken.vmexec")

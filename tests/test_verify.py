@@ -18,7 +18,7 @@ import pytest
 import relaxvm
 from relaxvm import isa
 from relaxvm.errors import VerifyError
-from relaxvm.executable import FunctionInfo, VMExecutable
+from relaxvm.executable import FunctionInfo, SavedPrimFuncs, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.isa import VM_REGISTER, VOID_REGISTER, ArgKind, FuncKind, encode_arg
@@ -141,6 +141,10 @@ CASES = {
     "debug-info": Broken(
         lambda: make(ret()).with_debug(DebugInfo.of([(0, None, "x"), (1, None, "y")])),
         r"debug information of instruction 1: there are 1 instructions",
+    ),
+    "prim-funcs": Broken(
+        lambda: make(ret()).with_kernels(SavedPrimFuncs({"f": "{}", "main": "{}"})),
+        "PrimFunc 'main': expected the name of a packed function",
     ),
     # Functions
     "function-types": Broken(
@@ -534,7 +538,7 @@ def test_subclasses_of_constants_are_refused():
         assert rules_of(verify(raw_constant(value), registry=KNOWN)) == {"constant-type"}
 
 
-@pytest.mark.parametrize("name", ["functions", "constants", "memory_scopes"])
+@pytest.mark.parametrize("name", ["functions", "constants", "memory_scopes", "sections"])
 def test_tables_of_other_types_are_refused(name):
     report = verify(with_part(VMExecutable([], [], [], []), name, [1]), registry=KNOWN)
     assert rules_of(report) == {"part-types"}
