@@ -16,7 +16,7 @@ import pytest
 
 import relaxvm
 from relaxvm.errors import FormatError, LimitError, NestingError, ParseError
-from relaxvm.frontend.relay import from_text, read_params, save_params, syntax
+from relaxvm.frontend.relay import from_text, read_params, save_params, syntax, to_text
 from relaxvm.frontend.relay.parser import parse_text
 from relaxvm.frontend.relay.source import Source
 from relaxvm.frontend.relay.tensors import tensor_bytes
@@ -188,7 +188,7 @@ def test_attributes() -> None:
     )
     assert isinstance(call, syntax.Call)
     assert call.attrs == {
-        "axis": -1, "eps": np.float32(1e-5).item(), "name": 'a"b', "pads": [[0, 1], [-2, 3]],
+        "axis": -1, "eps": 1e-5, "name": 'a"b', "pads": [[0, 1], [-2, 3]],
         "none": None, "flag": True, "low": -np.inf, "a.b": 2,
     }  # fmt: skip
 
@@ -679,3 +679,76 @@ def test_texts_are_imported_from_the_folder(tmp_path: Path) -> None:
     assert [var.name_hint for var in module.functions] == ["twice", "main"]
     machine = relaxvm.VirtualMachine(relaxvm.build(module))
     assert machine["main"](int32(4)) == 8
+
+
+# Printing
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FACTORIAL, EVEN_ODD, ACKERMANN, GROWING, MLP, APPLY,
+        "(1, 2f, True, 3i64, 4u8, 1.5f16, 0.1f64, -inff)",
+        "let %f = fn (%n: int32) { if (%n == 0) { %n } else { (fn (%x) { %x * %n })(2) } }; %f(1)",
+        "free_var %r: ref(float32); ref_write(%r, 1f); ref_read(%r)",
+        'import "prelude.rly" def @main(%xs: List[int32]) '
+        "{ (@rev(@map(negative, %xs)), @zip(%xs, Cons(1f, Nil)), @hd(%xs), @iterate) }",
+        'import "nat.rly" def @main(%n: nat, %t: Tree[(int32, bool)]) '
+        "{ (@nat_add(%n, succ(zero)), @nat_iterate(@rev, %n)(Cons(1, Nil)), @size(%t), "
+        "@tmap(fn (%p) { %p.0 }, %t)) }",
+        "type Either[A, B] { Left(A), Right(B) } extern type Handle[A] "
+        "def @main(%e: Either[int32, Handle[int8]]) { match? (%e) { Left(%x) => { %x + 1 } } }",
+    ],
+)  # fmt: skip
+def test_what_is_printed_is_read_back(text: str) -> None:
+    module = from_text(text)
+    printed = to_text(module)
+    again = from_text(printed)
+    relaxvm.ir.assert_structural_equal(_private(again), _private(module))
+    assert to_text(again) == printed
+
+
+def _private(module: relaxvm.IRModule) -> relaxvm.IRModule:
+    """A module without the difference between functions of the text and imported ones."""
+    new = module.copy()
+    for var, func in module.functions.items():
+        new[var] = func.without_attr("global_symbol")
+    return new
+
+
+def test_printed_text() -> None:
+    assert to_text(from_text(MLP)) == """#[version = "0.0.5"]
+
+def @main(%x: Tensor[(?, 4), float32], %w: Tensor[(3, 4), float32], %b: Tensor[(3,), float32]) \
+-> (Tensor[(?, ?), float32], Tensor[(?, ?), float32]) {
+  let %gv = transpose(%w, axes=None);
+  let %gv1 = nn.matmul(%x, %gv);
+  let %gv2 = add(%gv1, %b);
+  let %gv3 = nn.relu(%gv2);
+  let %gv4 = add(%gv3, 1.0f);
+  (%gv1, %gv4)
+}
+"""
+
+
+def test_constants_are_printed_as_metadata() -> None:
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+    module = from_text(MLP, {"w": weights})
+    printed = to_text(module)
+    assert "meta[relay.Constant][0]" in printed
+    relaxvm.ir.assert_structural_equal(from_text(printed), module)
+
+
+def test_what_relay_cannot_say_is_listed() -> None:
+    module = relaxvm.IRModule()
+    x = relaxvm.Var("x", relaxvm.TensorType(None, "float32"))
+    y = relaxvm.Var("y", relaxvm.TensorType((2,), "float32"))
+    builder = relaxvm.BlockBuilder(module)
+    with builder.function("main", [x, y]):
+        z = builder.emit(relaxvm.op.nn.gelu(y))
+        builder.emit_func_output(builder.emit(relaxvm.op.expand_dims(z, [0, 2])))
+    with pytest.raises(ValueError, match="Relay cannot say 3 parts of the module") as caught:
+        to_text(builder.get())
+    for reason in ("the type R.Tensor(dtype=", "the operator nn.gelu",
+                   "the operator expand_dims: the axes are not next to each other"):  # fmt: skip
+        assert f"function 'main': {reason}" in str(caught.value)

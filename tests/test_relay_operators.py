@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import relaxvm
-from relaxvm.frontend.relay import from_text
+from relaxvm.frontend.relay import from_text, to_text
 from relaxvm.frontend.relay.operators import OPERATORS, RENAMED
+from relaxvm.ir import assert_structural_equal
 from relaxvm.op import OPERATORS as OWN
 
 RANDOM = np.random.default_rng(7)
@@ -372,3 +373,22 @@ def test_what_has_no_counterpart(text: str, message: str) -> None:
     with pytest.raises(relaxvm.errors.ParseError) as caught:
         from_text(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "arrays", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_operators_are_printed(text: str, arrays: list[NDArray[Any]], expected: Any) -> None:
+    free = "".join(
+        f"free_var %x{i}: Tensor[({''.join(f'{d},' for d in a.shape)}), {a.dtype}];"
+        for i, a in enumerate(arrays)
+    )
+    module = from_text(free + text)
+    if text.startswith(("dyn.", "shape_of", "ndarray_size")):
+        with pytest.raises(ValueError, match="Relay cannot say"):
+            to_text(module)
+        return
+    again = from_text(to_text(module))
+    if text.startswith(("argm", "take(%x0, %x1)", "split(%x0, indices_or_sections=1)")):
+        machine = relaxvm.VirtualMachine(relaxvm.build(again))
+        np.testing.assert_array_equal(machine["main"](*arrays), expected(*arrays))
+    else:
+        assert_structural_equal(again, module)

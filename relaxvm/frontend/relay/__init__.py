@@ -6,7 +6,8 @@ grammar, and says what differs from Relay's own parser.
 
 from __future__ import annotations
 
+from .printer import to_text
 from .program import SUFFIXES, from_text
 from .tensors import read_params, save_params
 
-__all__ = ["SUFFIXES", "from_text", "read_params", "save_params"]
+__all__ = ["SUFFIXES", "from_text", "read_params", "save_params", "to_text"]

@@ -915,8 +915,8 @@ _END: Final = 2**31 - 1
 @relay("slice_like")
 def _slice_like(x: Expr, like: Expr, *, axes: Any = None) -> Any:
     chosen = [_axis(a, _rank(x)) for a in axes] if axes else list(range(_rank(x)))
-    dims = _dims(like)
-    return op.strided_slice(x, chosen, [0] * len(chosen), [dims[a] for a in chosen])
+    dims, count = _dims(like), len(chosen)
+    return op.strided_slice(x, chosen, [0] * count, [dims[a] for a in chosen], [1] * count)
 
 
 # Tensors of given shapes

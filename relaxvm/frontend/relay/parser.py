@@ -362,6 +362,7 @@ class _Parser:
         start = self._here()
         operands = [self._prefix()]
         signs: list[Token] = []
+        links = 0
 
         def reduce() -> None:
             right, left = operands.pop(), operands.pop()
@@ -370,7 +371,6 @@ class _Parser:
             name = syntax.Name(Place(self._source, sign.start, sign.end), INFIX[sign.kind][1])
             operands.append(syntax.Call(place, name, [left, right], {}))
 
-        links = 0
         while self._kind in INFIX:
             precedence = INFIX[self._kind][0]
             while signs and INFIX[signs[-1].kind][0] >= precedence:
@@ -378,7 +378,7 @@ class _Parser:
             signs.append(self._next())
             operands.append(self._prefix())
             links += 1
-        self._long(start, links)
+            self._long(start, links)
         while signs:
             reduce()
         return operands[0]
@@ -602,6 +602,9 @@ class _Parser:
             while self._accept("-"):
                 sign = -sign
             token = self._take("number", "a value: a number, a string, True, False, None or [...]")
+            found = _NUMBER.fullmatch(token.text)
+            if found is not None and found[2] in ("f", "bf") and len(found[1]) <= _MOST_DIGITS:
+                return sign * float(found[1])  # as written: not rounded to float32
             return self._number(token, sign < 0, start).data.item()
 
     # Numbers
