@@ -232,11 +232,13 @@ def test_a_machine_whose_executable_is_not_found(
         relaxvm.from_tvm(machine)
 
 
-def test_functions_in_machine_code_are_refused_by_name() -> None:
+def test_functions_in_machine_code() -> None:
+    """TVM's machine runs them."""
     compiled = relax.build(Model, "llvm", exec_mode="compiled")
-    with pytest.raises(LinkError, match=r"in machine code, .* main, .*exec_mode=\"bytecode\"") as e:
-        relaxvm.from_tvm(compiled)
-    assert "main" in e.value.missing
+    x, y = numbers(3, 4), numbers(4)
+    np.testing.assert_array_equal(relaxvm.from_tvm(compiled).main(x, y)[0], x + y)
+    got = bridge.VirtualMachine(compiled, tvm.cpu())["main"](*map(tvm.runtime.tensor, (x, y)))
+    np.testing.assert_array_equal(got[0].numpy(), x + y)
 
 
 def test_code_for_other_devices_is_refused() -> None:
@@ -735,8 +737,8 @@ def test_a_machine_of_relaxvm_from_an_executable_of_tvm(model: Any) -> None:
         np.testing.assert_array_equal(vm.main(x, y)[0], x + y)
     with pytest.raises(ValueError, match=r"expected a CPU, got cuda\(0\)"):
         relaxvm.VirtualMachine(model, tvm.device("cuda", 0))
-    with pytest.raises(LinkError, match="main"):
-        relaxvm.VirtualMachine(relax.build(Model, "llvm", exec_mode="compiled"), tvm.cpu())
+    vm = relaxvm.VirtualMachine(relax.build(Model, "llvm", exec_mode="compiled"), tvm.cpu())
+    np.testing.assert_array_equal(vm.main(x, y)[0], x + y)
 
 
 def test_arguments_of_the_machine(model: Any) -> None:

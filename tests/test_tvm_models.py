@@ -229,13 +229,6 @@ def test_read_only_arguments_are_not_changed(tmp_path: Path) -> None:
 # Errors
 
 
-def test_functions_of_the_compiled_mode(tmp_path: Path) -> None:
-    path = tmp_path / "compiled.so"
-    MODELS["add_static"].compile(exec_mode="compiled").export_library(str(path))
-    with pytest.raises(LinkError, match=r"(?s)main.*compiled"):
-        relaxvm.VirtualMachine(relaxvm.load_library(path))
-
-
 def test_functions_of_the_host_are_named(exported: Path) -> None:
     ex = relaxvm.load_library(exported / "host_function.so")
     with pytest.raises(LinkError, match=r"'tests\.models\.half'"):

@@ -10,6 +10,7 @@ from libc.stdlib cimport calloc, free
 
 from ._native cimport (RvmAny, RvmBytesObject, RvmDevice, RvmDtype, RvmFunction, RvmObject,
                        RvmTensor, set_raised)
+from ._vm_tir cimport call_from_vm_tir, in_vm_tir, vm_tir_function
 
 import os
 import sys
@@ -117,6 +118,8 @@ def host_function(name):
     """Address of the function that a library asks for, None if there is none of this name."""
     cdef bytes symbol = name.encode()
     cdef void* function = rvm_host_function(symbol)
+    if function is NULL:
+        function = vm_tir_function(symbol)
     return None if function is NULL else <uintptr_t>function
 
 
@@ -278,6 +281,8 @@ cdef int _find(PyObject* context, const char* name, void** found) except -1:
 
 cdef int _call(PyObject* function, const RvmAny* args, int32_t count, RvmAny* ret) except -1:
     cdef int32_t i
+    if in_vm_tir():
+        return call_from_vm_tir(<object>function, args, count, ret, _value)
     result = (<object>function)(*[_value(&args[i]) for i in range(count)])
     ret.type = RVM_NONE
     ret.short_size = 0

@@ -107,6 +107,9 @@ cdef void set_raised() noexcept
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL
 
+cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count) except -1
+cdef RvmDtype dl_dtype(object dtype) except *
+
 cdef object array_over(RvmObject* object, str subject, NativeFunction owner=*)
 cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*, dict done=*)
 cdef void keep_under(object array, RvmObject* object) except *

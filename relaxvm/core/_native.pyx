@@ -58,6 +58,7 @@ cdef extern from "_native_impl.h":
     object rvm_new_shape(object, const RvmShape*)
     PyObject* rvm_known_dtype(RvmDtype) noexcept
     void rvm_meet_dtype(RvmDtype, PyObject*) noexcept
+    bint rvm_get_dtype(object, RvmDtype*) noexcept
     void rvm_learn_dtype(int, RvmDtype) noexcept
     int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
                 RvmAny*, rvm_slot*, uint64_t*) noexcept
@@ -288,6 +289,19 @@ cdef PyObject* _call_fallback(PyObject* self, PyObject* const* fp, PyObject* con
     result = call.run()
     nbytes[0] = call.nbytes
     return Py_None if result is None else Py_NewRef(result)
+
+
+cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count) except -1:
+    """Call with arguments that are no tensors, and let go of the result.  The interpreter lock is kept,
+    unless the function always releases it."""
+    cdef RvmAny ret
+    cdef rvm_call call
+    cdef int code = rvm_run(&function.kernel, args, NULL, count, 0, &ret, &call)
+    if code != 0:
+        _fail(<PyObject*>function, code, &call)
+    if ret.type >= RVM_OBJECT and ret.as_object is not NULL:
+        release(ret.as_object)
+    return 0
 
 
 @cython.final
@@ -736,6 +750,16 @@ def copy_aligned(array, alignment):
     return _aligned_copy(array, alignment)
 
 
+cdef RvmDtype dl_dtype(object dtype) except *:
+    """A data type in C.
+
+    Raises:
+        TypeError: DLPack has no such data type.
+    """
+    cdef RvmDtype found
+    return found if rvm_get_dtype(dtype, &found) else _dl_dtype(dtype)
+
+
 cdef RvmDtype _dl_dtype(object dtype) except *:
     """A data type in C; the fast path knows it from then on."""
     cdef RvmDtype found
@@ -812,8 +836,10 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
         raise _KINDS[kind](message)
     except BaseException as error:
         ignored = code == RVM_IGNORED and call.said & RVM_RAISED
-        error.add_note(f"in native function {readable(function.name)}"
-                       f"{', which returned as if nothing had failed' if ignored else ''}")
+        note = (f"in native function {readable(function.name)}"
+                f"{', which returned as if nothing had failed' if ignored else ''}")
+        if note not in getattr(error, "__notes__", ())[-1:]:  # of a function that calls itself
+            error.add_note(note)
         raise
 
 

@@ -111,6 +111,13 @@ static inline uint32_t rvm_dtype_of(const PyArray_Descr *descr) {
     return number < RVM_USER_DTYPES ? rvm_user_dtypes[number] : 0;
 }
 
+/* A data type in C, if it is known. */
+static inline int rvm_get_dtype(PyObject *descr, RvmDtype *found) {
+    uint32_t key = rvm_dtype_of((PyArray_Descr *)descr);
+    memcpy(found, &key, sizeof key);
+    return key != 0;
+}
+
 static inline void rvm_learn_dtype(int number, RvmDtype dtype) {
     if (number >= NPY_USERDEF && number < NPY_USERDEF + RVM_USER_DTYPES)
         memcpy(&rvm_user_dtypes[number - NPY_USERDEF], &dtype, sizeof dtype);

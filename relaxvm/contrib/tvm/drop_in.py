@@ -38,6 +38,7 @@ from ...vm.calling import Parameters
 from ...vm.linking import Functions
 from ...vm.machine import VirtualMachine as _VirtualMachine
 from .functions import ffi_function, object_of, values_of
+from .library.image import VM_TIR
 from .module import ExecutableModule
 from .vm_members import executable_of
 
@@ -88,8 +89,8 @@ def from_tvm(
     Raises:
         TypeError: `executable` is something else.
         OSError, FormatError: a library cannot be read; see `relaxvm.load_library`.
-        LinkError: the program has code for other devices or functions in machine code, or packed
-            functions are missing; the message names them.
+        LinkError: the program has code for other devices, or packed functions are missing; the
+            message names them.
         VerifyError, LimitError, ValueError: as `VirtualMachine`.
     """
     return _VirtualMachine(
@@ -166,6 +167,7 @@ class _Kernels:
     """The functions in the modules that an executable's module imports."""
 
     def __init__(self, module: Any) -> None:
+        self._module = module
         self._roots = tuple(module.imports)
         self._modules = tuple(_tree(self._roots))
         self._alignments = [_alignment(module) for module in self._modules]
@@ -179,9 +181,12 @@ class _Kernels:
             LinkError: the program has functions that cannot run here.
         """
         _refuse_devices(self._modules)
-        _refuse_machine_code(program)
         found: dict[str, Callable[..., Any]] = {}
+        machine: Any = None
         for info in program.functions:
+            if info.kind == FuncKind.COMPILED:
+                machine = machine or _tvm().relax.VirtualMachine(self._module, _tvm().cpu())
+                found[VM_TIR + info.name] = _OnTVM(machine[info.name])
             if info.kind != FuncKind.PACKED:
                 continue
             function = self._compiled(info.name)
@@ -199,6 +204,18 @@ class _Kernels:
                     return native_function(function, name, writes=None, alignment=alignment)
                 return ffi.Function(function)
         return None
+
+
+class _OnTVM:
+    """A function in machine code, which is only known to TVM's own machine: that runs it."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Any) -> None:
+        self._function = ffi.Function(function)
+
+    def __call__(self, vm: _VirtualMachine, *args: Any) -> Any:
+        return self._function(*args)
 
 
 def _refuse_devices(modules: Iterable[Any]) -> None:
@@ -224,13 +241,6 @@ def _alignment(module: Any) -> int:
     target = json.loads(module.get_function("_get_target_string")())
     plain = not {"mcpu", "mattr", "cl-opt"} & target.keys()
     return 16 if plain and target.get("mtriple", "").startswith("x86_64") else ffi.ALIGNMENT
-
-
-def _refuse_machine_code(program: VMExecutable) -> None:
-    names = [info.name for info in program.functions if info.kind == FuncKind.COMPILED]
-    if names:
-        raise LinkError(f"from_tvm: functions in machine code, which needs TVM's VM: "
-                        f"{', '.join(names)}; compile with exec_mode=\"bytecode\"", tuple(names))
 
 
 def _registered(name: str) -> Callable[..., Any] | None:

@@ -7,6 +7,7 @@
 ``process``    its code in this process, and the host functions that it needs
 ``packed``     functions of TVM's runtime that kernels call
 ``vectors``    the alignment of tensors that its code requires
+``compiled``   functions of the program in machine code
 ``loaded``     its kernels as `NativeFunction`
 =============  =====================================================================
 

@@ -37,6 +37,7 @@ __all__ = [
     "CONTAINER",
     "LIBRARY_BIN",
     "LIBRARY_CTX",
+    "VM_TIR",
     "LibraryImage",
     "Module",
     "compiled_functions",
@@ -58,9 +59,15 @@ SMALL: Final = 1 << 20
 CONTAINER: Final = "relaxvm_container"
 """Symbol of the data that relaxvm itself stores in a library: see `relaxvm.native.export`."""
 
+VM_TIR: Final = "__vmtir__"
+"""Prefix of the name of the machine code of a Relax function."""
+
 _U64: Final = struct.Struct("<Q")
 
 SLOTS: Final = (
+    "__TVMBackendAnyListMoveFromPackedReturn",
+    "__TVMBackendAnyListResetItem",
+    "__TVMBackendAnyListSetPackedArg",
     "__TVMBackendAllocWorkspace",
     "__TVMBackendFreeWorkspace",
     "__TVMBackendParallelBarrier",
@@ -290,13 +297,11 @@ def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str])
     for kind in kinds:
         if kind not in (THE_LIBRARY, EXECUTABLE, CONSTANTS):
             found.append(f"it has a module of kind {readable(kind)!r}, which relaxvm cannot run")
-    if compiled:
-        names = ", ".join(map(readable, compiled))
-        found.append(f"{names}: compiled to machine code that works on TVM's own machine "
-                     f"(exec_mode='compiled'); build it with exec_mode='bytecode'")  # fmt: skip
-    else:
-        unknown = [name for name in image.host_symbols if "__" + name not in SLOTS]
-        found += [f"its code calls {name}, which relaxvm does not have" for name in unknown]
+    lacking = [name for name in compiled if VM_TIR + name not in image.kernels]
+    if lacking:
+        found.append(f"the library has no machine code of {', '.join(map(readable, lacking))}")
+    unknown = [name for name in image.host_symbols if "__" + name not in SLOTS]
+    found += [f"its code calls {name}, which relaxvm does not have" for name in unknown]
     return found
 
 

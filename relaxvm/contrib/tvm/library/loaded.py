@@ -14,7 +14,8 @@ from ....errors import LinkError
 from ....executable import StoredKernels
 from ....executable.formats.const_loader import load_constants
 from ....limits import Limits
-from .image import CONSTANTS
+from .compiled import CompiledFunction, Programs
+from .image import CONSTANTS, VM_TIR
 
 __all__ = ["LibraryKernels"]
 
@@ -23,7 +24,8 @@ _INITIALIZER: Final = "__init_"
 
 
 class LibraryKernels(Mapping[str, Callable[..., Any]]):
-    """The kernels of a library of TVM, loaded: name -> `NativeFunction`.
+    """The kernels of a library of TVM, loaded: name -> `NativeFunction`; a function of the program
+    in machine code is a `CompiledFunction`.
 
     The code is unloaded when the last of the functions is deleted.
 
@@ -44,14 +46,14 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
 
         self.stored = stored
         code = Code(stored)
-        self._kernels = {
+        natives = {
             name: NativeFunction(
                 address, name, code.keepalive, writes=None, alignment=code.alignment
             )
             for name, address in code.kernels.items()
         }
         for function, tensors in self._constants().items():
-            initialize = self._kernels.pop(_INITIALIZER + function, None)
+            initialize = natives.pop(_INITIALIZER + function, None)
             if initialize is not None:
                 sequence = TensorSequence(tensors, initialize.address)
                 code.given.append(sequence)  # the library may keep them
@@ -61,6 +63,13 @@ class LibraryKernels(Mapping[str, Callable[..., Any]]):
                 )  # fmt: skip
                 if call() not in (0, None):
                     raise LinkError(f"{stored.source}: {function} does not accept its constants")
+        programs = Programs({name: f for name, f in natives.items() if name.startswith(VM_TIR)})
+        self._kernels: dict[str, Callable[..., Any]] = {
+            name: CompiledFunction(name.removeprefix(VM_TIR), programs)
+            if name.startswith(VM_TIR)
+            else native
+            for name, native in natives.items()
+        }
 
     def _constants(self) -> dict[str, list[NDArray[Any]]]:
         """Return the constants of const_loader modules, by the function that uses them."""

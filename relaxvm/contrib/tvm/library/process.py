@@ -13,10 +13,10 @@ from ....core._host import HostContext, LoadedLibrary, host_function, write_word
 from ....core._native import host_address
 from ....errors import LinkError
 from ....executable import StoredKernels
-from . import packed
+from . import compiled, packed
 from .copy import write_copy
 from .elf import ElfFile
-from .image import LIBRARY_CTX
+from .image import LIBRARY_CTX, VM_TIR
 from .vectors import alignment_of
 
 __all__ = ["Code"]
@@ -43,7 +43,9 @@ class Code:
 
     def __init__(self, stored: StoredKernels) -> None:
         library, elf, symbols = _load(stored)
-        context = HostContext(packed.find, stored.source, packed.PACKED)
+        is_compiled = any(name.startswith(VM_TIR) for name in symbols)
+        find = compiled.find if is_compiled else packed.find
+        context = HostContext(find, stored.source, packed.PACKED)
         self.given: list[Any] = [context]
         # A tuple, since the cycle collector does not clear it; its last item is released first.
         self.keepalive = self.given, library

@@ -1,0 +1,39 @@
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ._native import NativeFunction
+
+MAX_DEPTH: Final[int]
+
+class VMTIRCode:
+    num_args: Final[int]
+    num_registers: Final[int]
+    def __init__(self, native: NativeFunction, num_args: int, num_registers: int) -> None: ...
+
+class VMTIRProgram:
+    def __init__(
+        self,
+        constants: Sequence[Any],
+        alignment: int,
+        num_functions: int,
+        codes: Mapping[int, VMTIRCode],
+        packed: Mapping[str, Callable[..., Any]],
+        invoke: Callable[..., Any] | None,
+        function_class: type,
+        max_depth: int,
+    ) -> None: ...
+
+class FunctionByName:
+    name: Final[str]
+    def __init__(
+        self, name: str, elsewhere: Callable[[str], Callable[..., Any] | None]
+    ) -> None: ...
+    def __call__(self, *args: Any) -> Any: ...
+
+def run_vm_tir(
+    program: VMTIRProgram,
+    code: VMTIRCode,
+    machine: Any,
+    function: Callable[[int], Any],
+    args: tuple[Any, ...],
+) -> Any: ...

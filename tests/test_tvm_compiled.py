@@ -1,0 +1,386 @@
+"""Functions in machine code that TVM makes of Relax functions (``exec_mode="compiled"``)."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import ExecBuilder, Limits, VirtualMachine
+from relaxvm.core._vm_tir import MAX_DEPTH
+from relaxvm.errors import ArityError, LimitError, LinkError
+from relaxvm.native import toolchain
+
+from . import children
+from .test_tvm_library import SOURCE, compiled, tree
+from .tvm_free import PACKED, same
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or toolchain.compiler() is None, reason="Linux, with a C compiler"
+)
+
+# Machine code that a C compiler has made
+
+CODE = """
+int TVMBackendAnyListSetPackedArg(void *list, int index, RvmAny *args, int position);
+int TVMBackendAnyListResetItem(void *list, int index);
+int TVMBackendAnyListMoveFromPackedReturn(void *list, int index, RvmAny *args, int position);
+
+#define VM_TIR(name) KERNEL(__vmtir__##name)
+#define REGISTERS args[1].as_pointer
+#define CONSTANTS args[2].as_pointer
+#define FUNCTIONS args[3].as_pointer
+
+/* A call of a function by name: the result is args[count]. */
+static int call(const char *name, RvmAny *args, int count) {
+  void *found = NULL;
+  if (__TVMFFIEnvModLookupFromImports(__tvm_ffi__library_ctx, name, &found) != 0) return -1;
+  args[count] = (RvmAny){0};
+  return __TVMFFIFunctionCall(found, args, count, &args[count]);
+}
+
+/* note(x): what the host's "note" returns for the machine, x, a constant and a function. */
+VM_TIR(note) {
+  (void)self, (void)ret, (void)count;
+  RvmAny room[8] = {args[0]};
+  TVMBackendAnyListSetPackedArg(REGISTERS, 0, room, 1);
+  TVMBackendAnyListSetPackedArg(CONSTANTS, 0, room, 2);
+  TVMBackendAnyListSetPackedArg(FUNCTIONS, 0, room, 3);
+  if (call("note", room, 4) != 0) return -1;
+  TVMBackendAnyListMoveFromPackedReturn(REGISTERS, 1, room, 4);
+  return 0;
+}
+
+/* forget(x): calls "note" and lets its result lie, three times; a register is reset. */
+VM_TIR(forget) {
+  (void)self, (void)ret, (void)count;
+  for (int i = 0; i < 3; i++) {
+    RvmAny room[8];
+    TVMBackendAnyListSetPackedArg(REGISTERS, 0, room, 0);
+    if (call("note", room, 1) != 0) return -1;
+  }
+  return TVMBackendAnyListResetItem(REGISTERS, 0);
+}
+
+/* outside(k): item k of list 1 to 3, where k counts from 10, 20 and 30. */
+VM_TIR(outside) {
+  (void)self, (void)ret, (void)count;
+  RvmAny room[2];
+  TVMBackendAnyListSetPackedArg(REGISTERS, 0, room, 0);
+  int64_t k = room[0].as_int;
+  if (TVMBackendAnyListSetPackedArg(args[k / 10].as_pointer, (int)(k % 10) - 1, room, 0) == 0)
+    TVMBackendAnyListMoveFromPackedReturn(REGISTERS, (int)(k % 10) - 1, room, 0);
+  return 0; /* TVM's code does not look at what these return */
+}
+
+/* address(): passes an address that is not the machine's. */
+VM_TIR(address) {
+  (void)self, (void)ret, (void)count, (void)args;
+  RvmAny room[2] = {{RVM_POINTER, 0, {64}}};
+  return call("note", room, 1);
+}
+
+/* null(): passes no address, which is None. */
+VM_TIR(null) {
+  (void)self, (void)ret, (void)count;
+  RvmAny room[2] = {{RVM_POINTER, 0, {0}}};
+  if (call("note", room, 1) != 0) return -1;
+  TVMBackendAnyListMoveFromPackedReturn(REGISTERS, 0, room, 1);
+  return 0;
+}
+
+/* triple(x): three times x, in place, by a kernel. */
+VM_TIR(triple) {
+  (void)self, (void)ret, (void)count;
+  RvmAny room[2];
+  TVMBackendAnyListSetPackedArg(REGISTERS, 0, room, 0);
+  if (room[0].type != RVM_TENSOR_OBJECT) return fail("TypeError", "expected a tensor", "triple");
+  const RvmTensor *x = &((RvmTensorObject *)room[0].as_object)->tensor;
+  if ((uintptr_t)x->data & 15) return fail("ValueError", "misaligned", "triple");
+  for (int64_t i = 0; i < x->shape[0]; i++) ((float *)x->data)[i] *= 3;
+  if (call("vm.builtin.copy", room, 1) != 0) return -1;
+  TVMBackendAnyListMoveFromPackedReturn(REGISTERS, 1, room, 1);
+  return 0;
+}
+"""
+
+PARAMETERS = {"note": 1, "forget": 1, "outside": 1, "address": 0, "null": 0, "triple": 1}
+
+
+def library() -> Path:
+    builder = ExecBuilder()
+    for name, num_inputs in PARAMETERS.items():
+        builder.add_compiled(name, num_inputs, num_inputs + 2, [f"x{i}" for i in range(num_inputs)])
+    builder.convert_constant(np.arange(3.0))
+    builder.convert_constant("text")
+    blob = tree(("relax.VMExecutable", builder.get().to_bytes()), ("_lib", None))
+    return compiled(blob, source=SOURCE + CODE)
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    return library()
+
+
+def machine(path: Path, note: Any = None) -> VirtualMachine:
+    functions = {} if note is None else {"note": note}
+    return VirtualMachine(relaxvm.load_library(path), functions=functions)
+
+
+X = np.arange(4, dtype=np.float32)
+
+
+def test_what_a_function_gets(path: Path) -> None:
+    seen: list[Any] = []
+    vm = machine(path, lambda *args: seen.append(args) or ("result", args[1]))
+    for value in (None, True, -3, 2.5, "text", np.dtype("int8"), relaxvm.Shape((2,)), (1, (X,))):
+        assert vm.note(value) == ("result", value)
+        got, x, constant, function = seen.pop()
+        assert got is vm
+        assert type(x) is type(value)
+        np.testing.assert_array_equal(constant, np.arange(3.0))
+        assert function == vm["note"]
+    with pytest.raises(ArityError):
+        vm.note()
+
+
+def test_an_array_is_the_same_on_both_sides(path: Path) -> None:
+    vm = machine(path, lambda vm, x, *rest: x)
+    for x in (np.ones((2, 3)), np.zeros(0), np.array(1.5), np.ones(64, np.int8), np.ones(9)[1:]):
+        assert vm.note(x) is x
+        assert vm.note((x, x))[1] is x
+
+
+@pytest.mark.parametrize("offset", [0, 1], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
+def test_code_that_writes_to_its_argument(path: Path, offset: int, step: int) -> None:
+    room = np.zeros(64, np.float32)
+    start = -room.ctypes.data % 64 // 4 + offset
+    x = room[start : start + 4 * step : step]
+    x[...] = X
+    result = machine(path).triple(x)
+    assert result is x
+    np.testing.assert_array_equal(x, 3 * X)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match=r"__vmtir__triple: .*read-only"):
+        machine(path).triple(x)
+    np.testing.assert_array_equal(x, 3 * X)
+
+
+def test_a_constant_is_one_array(path: Path) -> None:
+    """It is copied for its alignment at most once, and passed on as it is."""
+    seen: list[Any] = []
+    vm = machine(path, lambda vm, x, constant, function: seen.append(constant) or constant)
+    results = [vm.note(None) for _ in range(3)]
+    assert all(each is seen[0] for each in [*seen, *results])
+    assert vm.note(seen[0]) is seen[0]
+
+
+def test_results_that_nobody_takes_are_freed(path: Path) -> None:
+    made: list[Any] = []
+
+    class Object:
+        pass
+
+    def note(x: Any) -> Any:
+        found = Object()
+        made.append(weakref.ref(found))
+        return found
+
+    vm = machine(path, note)
+    assert vm.forget(Object()) is None
+    assert [each() for each in made] == [None] * 3
+
+
+def test_a_machine_and_its_library_are_freed(path: Path) -> None:
+    kept: list[Any] = []
+    vm = machine(path, lambda vm, x, constant, function: (x * 2, constant))
+    result, constant = vm.note(X)
+    kept.append(weakref.ref(vm))
+    del vm
+    gc.collect()
+    assert kept[0]() is None
+    np.testing.assert_array_equal(result, 2 * X)
+    np.testing.assert_array_equal(constant, np.arange(3.0))
+
+
+@pytest.mark.parametrize("k", [14, 10, 19, 23, 20, 37, 30])
+def test_items_that_do_not_exist(path: Path, k: int) -> None:
+    with pytest.raises(LinkError, match=r"item -?\d+ of a list of \d+"):
+        machine(path).outside(k)
+
+
+def test_addresses(path: Path) -> None:
+    with pytest.raises(TypeError, match="passes an address"):
+        machine(path, lambda x: x).address()
+    assert machine(path, lambda x: x is None).null() is True
+
+
+def test_functions_that_are_missing_or_fail(path: Path) -> None:
+    with pytest.raises(LinkError, match=r"'note': not among `functions`") as caught:
+        machine(path).note(1)
+    assert caught.value.missing == ("note",)
+
+    def fail(*args: Any) -> None:
+        raise KeyError("reason")
+
+    with pytest.raises(KeyError, match="reason") as caught_key:
+        machine(path, fail).note(1)
+    assert "in native function __vmtir__note" in caught_key.value.__notes__
+    with pytest.raises(TypeError, match="expected a tensor in triple"):
+        machine(path).triple(1)
+
+
+def test_a_function_that_calls_back(path: Path) -> None:
+    """Machine code within machine code of another machine, and of the same."""
+    inner = machine(path, lambda vm, x, *rest: x + 1)
+
+    def note(vm: VirtualMachine, x: Any, *rest: Any) -> Any:
+        if x == 0:
+            return 0
+        return inner.note(x) + vm.note(x - 1)
+
+    assert machine(path, note).note(5) == sum(range(2, 7))
+
+
+def test_code_without_its_program(path: Path) -> None:
+    builder = ExecBuilder()
+    builder.add_compiled("absent", 0, 1, [])
+    blob = tree(("relax.VMExecutable", builder.get().to_bytes()), ("_lib", None))
+    with pytest.raises(LinkError, match="no machine code of absent"):
+        relaxvm.load_library(compiled(blob, source=SOURCE + CODE))
+
+
+def test_data_of_such_a_library(path: Path, tmp_path: Path) -> None:
+    executable = relaxvm.load(path)
+    with pytest.raises(LinkError, match="native=True"):
+        VirtualMachine(executable)
+    exported = tmp_path / "exported.vmexec"
+    relaxvm.load_library(path).export_library(exported)
+    vm = VirtualMachine(relaxvm.load(exported, native=True))
+    np.testing.assert_array_equal(vm.triple(X.copy()), 3 * X)
+
+
+# Programs that TVM has compiled
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an exported library of every model, and with its results in a process without
+    TVM."""
+    pytest.importorskip("tvm")
+    pytest.importorskip("tvm.relax")
+    from . import tvm_models
+    from .test_tvm_models import RUNNABLE
+
+    folder = tmp_path_factory.mktemp("compiled")
+    for model in RUNNABLE:
+        tvm_models.export(model, folder, model.compile(exec_mode="compiled"))
+    ran = children.run([sys.executable, "-m", "tests.tvm_free", str(folder)],
+                       capture_output=True, text=True)  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout.strip() == "[]", "TVM was in the process"
+    return folder
+
+
+def test_models_without_tvm(models: Path) -> None:
+    """The same results as on TVM's machine, also for arrays that have to be copied and from eight
+    threads; wrong arguments raise what they raise as bytecode."""
+    import pickle
+
+    import tvm
+
+    from . import tvm_side
+    from .test_tvm_models import RUNNABLE, on_tvm
+
+    for name, function in PACKED.items():
+        tvm.register_global_func(name, tvm_side._adapted(function), override=True)
+    for model in RUNNABLE:
+        found = pickle.loads((models / f"{model.name}.results").read_bytes())
+        assert "failed" not in found, (model.name, found)
+        wanted = on_tvm(model, models)
+        for how in ("results", "misaligned", "strided"):
+            assert same(found[how], wanted), (model.name, how)
+        assert found["threads"], model.name
+        for (kind, message), (_, _, words) in zip(found["errors"], model.wrong(), strict=True):
+            assert kind, (model.name, words)
+            assert all(word in message for word in words), (model.name, message)
+
+
+def test_models_with_tvm(models: Path) -> None:
+    """In the process with TVM: libraries by name, and what TVM has compiled or loaded."""
+    import tvm
+
+    from relaxvm.contrib.tvm import VirtualMachine as DropIn
+
+    from . import tvm_side
+    from .test_tvm_models import plain, to_tvm
+    from .tvm_free import to_relaxvm
+    from .tvm_models import MODELS
+
+    for name in ("tuples", "closures", "recursion", "branch", "shapes", "sort"):
+        model = MODELS[name]
+        module = tvm.runtime.load_module(str(models / f"{name}.so"))
+        theirs = tvm.relax.VirtualMachine(module, tvm.cpu())
+        by_name = relaxvm.from_tvm(models / f"{name}.so")
+        loaded = relaxvm.from_tvm(module)
+        drop_in = DropIn(model.compile(exec_mode="compiled"), tvm.cpu())
+        for function, args in model.arguments():
+            want = plain(tvm_side.from_tvm(theirs[function](*map(to_tvm, args))))
+            mine = [to_relaxvm(arg) for arg in args]
+            assert same(plain(by_name[function](*mine)), want), name
+            assert same(plain(loaded[function](*mine)), want), name
+            got = drop_in[function](*map(to_tvm, args))
+            assert same(plain(tvm_side.from_tvm(got)), want), name
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library whose function `down` calls itself as often as its argument says."""
+    pytest.importorskip("tvm")
+    from tvm import relax
+    from tvm.script import ir as I
+    from tvm.script import relax as R
+
+    @I.ir_module
+    class Deep:
+        @R.function
+        def down(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+            cls = Deep
+            end = R.less(x, R.const(1, "int64"))
+            if end:
+                r: R.Tensor((), "int64") = x
+            else:
+                y = R.subtract(x, R.const(1, "int64"))
+                z: R.Tensor((), "int64") = cls.down(y)
+                r: R.Tensor((), "int64") = R.add(z, R.const(1, "int64"))
+            return r
+
+    path = tmp_path_factory.mktemp("deep") / "deep.so"
+    relax.build(Deep, "llvm", exec_mode="compiled").export_library(str(path))
+    return path
+
+
+def test_calls_that_are_nested_deeply(deep: Path) -> None:
+    vm = VirtualMachine(relaxvm.load_library(deep))
+    assert vm.down(np.array(300)) == 300
+    with pytest.raises((RecursionError, LimitError)) as caught:
+        vm.down(np.array(10 * MAX_DEPTH))
+    assert len(caught.value.__notes__) < 10
+    assert vm.down(np.array(300)) == 300
+    few = VirtualMachine(relaxvm.load_library(deep), limits=Limits(call_depth=50))
+    with pytest.raises(LimitError, match="nested deeper than 50"):
+        few.down(np.array(51))
+    assert few.down(np.array(40)) == 40
+
+
+def test_the_time_of_a_run(deep: Path) -> None:
+    vm = VirtualMachine(relaxvm.load_library(deep), limits=Limits(wall_time=1e-6))
+    with pytest.raises(LimitError, match="wall_time"):
+        vm.down(np.array(300))
