@@ -137,13 +137,23 @@ def device(spec: str | Device, index: int | None = None) -> Device:
 
 
 def is_sealed(array: np.ndarray[Any, Any]) -> bool:
-    """Whether neither the array nor any that it is a view of can be written to."""
+    """Whether neither the array nor what its memory belongs to can be written to.
+
+    Memory of an object that is no array must be a read-only buffer, such as ``bytes`` or a file
+    that is mapped for reading.  Other packages (DLPack) do not say whether they write to theirs.
+    """
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return False
         base = base.base
-    return True
+    if base is None:
+        return True
+    try:
+        with memoryview(base) as view:
+            return view.readonly
+    except (TypeError, ValueError):  # no buffer, or one that is closed
+        return False
 
 
 def kind_of(value: object) -> str:

@@ -3,8 +3,10 @@ returns TVM's objects."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
+import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -633,6 +635,16 @@ def test_tensors_in_and_out(vm: Any) -> None:
     tensor = tvm.runtime.tensor(x)
     assert vm["same"](tensor).same_as(tensor)
     assert address(vm["same"](x)) == x.ctypes.data
+
+
+def test_copies_share_the_vm_and_pickling_is_refused(vm: Any) -> None:
+    other = copy.copy(vm)
+    assert other is not vm
+    assert other.vm is vm.vm
+    assert other["constant"]().numpy().tolist() == [0, 1, 2]
+    for refused in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot pickle a VirtualMachine of TVM's interface"):
+            refused(vm)
 
 
 def test_nested_tuples_and_shapes(vm: Any) -> None:

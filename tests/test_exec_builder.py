@@ -897,3 +897,36 @@ def test_random_programs_same_as_tvm(tmp_path_factory: pytest.TempPathFactory, d
         assert ours == theirs
     else:
         assert (ours, ours.as_text()) == theirs[:2]
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array
+
+
+def test_constants_over_memory_that_others_write_are_copied(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(8))
+    room = bytearray(8)
+    own = np.zeros(2, np.float32)
+    written = [
+        _read_only(np.frombuffer(room, np.float32)),
+        _read_only(np.frombuffer(memoryview(room), np.float32)),
+        _read_only(own[:]),
+        _read_only(np.from_dlpack(own)),
+        _read_only(np.memmap(path, np.float32, "r+")),
+    ]
+    kept = [
+        np.frombuffer(bytes(8), np.float32),
+        np.frombuffer(memoryview(bytes(8)), np.float32),
+        np.memmap(path, np.float32, "r"),
+        _read_only(np.zeros(2, np.float32))[1:],
+    ]
+    for array, is_kept in [(x, False) for x in written] + [(x, True) for x in kept]:
+        builder = ExecBuilder()
+        with builder.function("main"):
+            word = builder.convert_constant(array)
+            builder.emit_call("vm.builtin.copy", [word], dst=builder.r(0))
+            builder.emit_ret(builder.r(0))
+        (constant,) = builder.get().constants
+        assert np.shares_memory(constant, array) == is_kept

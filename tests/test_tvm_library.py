@@ -13,6 +13,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -892,6 +893,25 @@ def test_a_registered_function_comes_first(path: Path) -> None:
         assert out.tolist() == [7, 7, 7]
     finally:
         relaxvm.registry.GLOBAL.remove(name)
+
+
+@pytest.mark.parametrize("shape", [(1, 1 << 23), (1 << 13, 1 << 10)], ids=["a line", "lines"])
+def test_sorting_ends_with_the_time(sorting: Any, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).random(shape, np.float32)
+    out = np.empty(shape, np.int32)
+    b = ExecBuilder()
+    with b.function("main"):
+        b.emit_call("sort", [], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    functions = {"sort": lambda: sorting["tvm.contrib.sort.argsort"](x, out, 1, True)}
+    vm = VirtualMachine(b.get(), limits=Limits(wall_time=0.1), functions=functions)
+    before = time.process_time()
+    with pytest.raises(LimitError, match="wall_time"):
+        vm.main()
+    stopped = time.process_time() - before
+    VirtualMachine(b.get(), functions=functions).main()
+    assert stopped < (time.process_time() - before - stopped) / 2
+    assert np.array_equal(out[-1], np.argsort(x[-1], kind="stable"))
 
 
 def test_sorting_the_first_elements() -> None:

@@ -40,6 +40,8 @@ static int (*rvm_call_python)(PyObject *function, const RvmAny *args, int32_t co
 
 /* Where errors of the thread's call go, and what is told that Python raised one: of `_native`. */
 static const RvmHost *rvm_error_host;
+
+static int rvm_sort_ends(void) { return rvm_error_host->interrupted(); }
 static void (*rvm_set_raised)(void);
 
 /* ---- constants of a library ------------------------------------------------------------------- */

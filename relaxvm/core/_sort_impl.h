@@ -19,14 +19,21 @@
 #define RVM_LESS_FLOAT(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
 /* Runs of so many elements are sorted by insertion. */
 #define RVM_SORT_RUN 16
+/* Elements between two looks at whether the run is to end, a power of 2; sorting so many takes some
+ * milliseconds. */
+#define RVM_SORT_PIECE (1 << 20)
 
-/* Set order[0..n) to the positions of the keys in sorted order.  `room` is scratch memory of the same
- * length. */
+/* Whether the call is to end, with an exception: for a signal, a cancellation or the time. */
+static int rvm_sort_ends(void);
+
+/* Set order[0..n) to the positions of the keys in sorted order; RVM_FAILED if the call is to end.
+ * `room` is scratch memory of the same length. */
 #define RVM_DEFINE_ORDER(T, name, LESS)                                                          \
-    static void name(const void *data, int64_t n, int ascending, int64_t *order, int64_t *room) { \
+    static int name(const void *data, int64_t n, int ascending, int64_t *order, int64_t *room) { \
         const T *keys = (const T *)data;                                                         \
         int64_t *from = order, *to = room;                                                       \
         for (int64_t start = 0; start < n; start += RVM_SORT_RUN) {                              \
+            if (start % RVM_SORT_PIECE == 0 && start > 0 && rvm_sort_ends()) return RVM_FAILED;  \
             int64_t end = start + RVM_SORT_RUN < n ? start + RVM_SORT_RUN : n;                   \
             for (int64_t i = start; i < end; i++) {                                              \
                 T key = keys[i];                                                                 \
@@ -44,6 +51,7 @@
                 int64_t left = start, middle = start + width < n ? start + width : n;            \
                 int64_t right = middle, end = middle + width < n ? middle + width : n;           \
                 for (int64_t i = start; i < end; i++) {                                          \
+                    if (i % RVM_SORT_PIECE == 0 && i > 0 && rvm_sort_ends()) return RVM_FAILED;  \
                     int takes_right = left == middle;                                            \
                     if (left < middle && right < end) {                                          \
                         T a = keys[from[left]], b = keys[from[right]];                           \
@@ -57,6 +65,7 @@
             to = other;                                                                          \
         }                                                                                        \
         if (from != order && n > 0) memcpy(order, from, (size_t)n * sizeof *order);              \
+        return 0;                                                                                \
     }
 
 RVM_DEFINE_ORDER(float, rvm_order_f32, RVM_LESS_FLOAT)
@@ -67,7 +76,7 @@ RVM_DEFINE_ORDER(int32_t, rvm_order_i32, RVM_LESS)
 RVM_DEFINE_ORDER(int64_t, rvm_order_i64, RVM_LESS)
 RVM_DEFINE_ORDER(uint8_t, rvm_order_u8, RVM_LESS)
 
-typedef void (*rvm_order)(const void *, int64_t, int, int64_t *, int64_t *);
+typedef int (*rvm_order)(const void *, int64_t, int, int64_t *, int64_t *);
 
 static rvm_order rvm_order_of(RvmDtype dtype) {
     if (dtype.lanes != 1) return NULL;
@@ -146,12 +155,20 @@ static int rvm_sort_lines(const RvmTensor *x, const RvmTensor *values, const Rvm
     if (memory == NULL) return RVM_NOT_MINE;
     int64_t *order = (int64_t *)memory, *room = order + n;
     char *keys = memory + 16 * (size_t)n;
+    int code = 0;
+    int64_t sorted = 0; /* elements since the last look */
     for (int64_t line = 0; line < outer * inner; line++) {
         int64_t block = line / inner, column = line % inner;
         const char *from = rvm_elements(x) + (size_t)(block * n * inner + column) * size;
         for (int64_t i = 0; i < n; i++)
             memcpy(keys + (size_t)i * size, from + (size_t)(i * inner) * size, size);
-        order_keys(keys, n, ascending, order, room);
+        code = order_keys(keys, n, ascending, order, room);
+        sorted += n;
+        if (code == 0 && sorted >= RVM_SORT_PIECE) {
+            sorted = 0;
+            if (rvm_sort_ends()) code = RVM_FAILED;
+        }
+        if (code != 0) break;
         int64_t to = block * k * inner + column;
         for (int64_t i = 0; i < k; i++, to += inner) {
             if (values != NULL)
@@ -160,7 +177,7 @@ static int rvm_sort_lines(const RvmTensor *x, const RvmTensor *values, const Rvm
         }
     }
     free(memory);
-    return 0;
+    return code;
 }
 
 static int rvm_is_number(const RvmAny *arg) { return arg->type == RVM_INT || arg->type == RVM_BOOL; }

@@ -288,6 +288,21 @@ class VirtualMachine:
         """``tvm.relax.VirtualMachine``, so that ``isinstance`` takes this one for it."""
         return _tvm().relax.VirtualMachine
 
+    def __copy__(self) -> VirtualMachine:
+        """Return another object for the same VM, as TVM does."""
+        made = object.__new__(VirtualMachine)
+        vars(made).update(vars(self))
+        return made
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled, as TVM's VMs do.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("cannot pickle a VirtualMachine of TVM's interface; export its executable "
+                        "by export_library and create the VM where it is needed")
+
     def __getitem__(self, key: str) -> Callable[..., Any]:
         """Return the function with a name, a ``tvm_ffi.Function``.
 
