@@ -39,6 +39,7 @@ LOADED = {
     "json": {"RESULT", "KERNEL_ERROR"},
     "kernels": {"RESULT"},
     "sections": {"RESULT"},
+    "prim_funcs": {"RESULT", "KERNEL_ERROR"},
     "parameters": {"RESULT"},
     "library": {"RESULT"},
 }

@@ -274,7 +274,8 @@ def test_the_ir_can_be_left_out(path: Path, tmp_path: Path) -> None:
     executable = build(Program)
     stream = executable.to_bytes(kernels=False)
     assert path.read_bytes().startswith(stream)
-    with pytest.warns(RelaxVMWarning, match=r"does not contain 'double' \(a compiled kernel\)"):
+    message = r"does not contain 'double' \(a compiled kernel\); .*; export_library writes compiled"
+    with pytest.warns(RelaxVMWarning, match=message):
         executable.save(tmp_path / "without", kernels=False)
     assert (tmp_path / "without").read_bytes() == stream
     with pytest.raises(LinkError, match=r"'double'.*: not registered"):
@@ -569,6 +570,20 @@ def test_odd_names_of_functions_and_variables(
         out = np.empty(4, np.float32)
         made[name](np.arange(4, dtype=np.float32), out)
         assert out.tolist() == [0, 2, 4, 6]
+
+
+def test_a_prim_func_with_the_name_of_a_builtin() -> None:
+    """It is called instead of the builtin, with its own checks of arguments."""
+    name = "vm.builtin.copy"
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=2):
+        builder.emit_call(name, [builder.r(0)], dst=builder.r(1))
+        builder.emit_ret(builder.r(1))
+    executable = builder.get().with_kernels(SavedPrimFuncs({name: changed()}))
+    loaded = relaxvm.loads(executable.to_bytes(), limits=UNTRUSTED)
+    vm = VirtualMachine(loaded, limits=UNTRUSTED)
+    with pytest.raises(TypeError, match=r"vm\.builtin\.copy: expected 2 arguments \(x, y\), got 1"):
+        vm["main"](X, X)
 
 
 # The compiler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import RelaxVMWarning
@@ -21,8 +21,9 @@ _SHOWN: Final = 5
 
 
 def functions_of_this_process(executable: VMExecutable, saved: Container[str]) -> dict[str, str]:
-    """Return the packed functions of a program that exist in this process only: kernels that a file
-    does not contain, and registered functions that are not part of relaxvm.
+    """Return the functions that a program calls and that exist in this process only: kernels that a
+    file does not contain, registered functions that are not part of relaxvm, and the code of
+    compiled functions.
 
     Args:
         executable: the program.
@@ -34,9 +35,11 @@ def functions_of_this_process(executable: VMExecutable, saved: Container[str]) -
     kernels = executable.kernels
     found: dict[str, str] = {}
     for info in executable.functions:
-        if info.kind != FuncKind.PACKED or info.name in saved:
+        if info.kind == FuncKind.COMPILED:
+            found[info.name] = "a compiled function"
+        elif info.kind != FuncKind.PACKED or info.name in saved:
             continue
-        if info.name in kernels:
+        elif info.name in kernels:
             is_plain = isinstance(kernels, dict)
             found[info.name] = _kind(kernels[info.name]) if is_plain else "a compiled kernel"
         elif (record := GLOBAL.lookup(info.name)) is not None and not _is_shipped(record):
@@ -70,9 +73,14 @@ def warn_of_missing(executable: VMExecutable, target: object, saved: Container[s
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     file = os.fsdecode(target) if isinstance(target, (str, bytes, os.PathLike)) else "the file"
     them = "it" if len(missing) == 1 else "them"
+    hint = "; export_library writes compiled code" if _has_code(missing.values()) else ""
     warnings.warn(
         f"{file}: does not contain {', '.join(shown)}{more}; a process that loads the file has to "
-        f"register {them}, or pass {them} to VirtualMachine(..., functions={{name: func}})",
+        f"register {them}, or pass {them} to VirtualMachine(..., functions={{name: func}}){hint}",
         RelaxVMWarning,
         stacklevel=3,
     )
+
+
+def _has_code(kinds: Iterable[str]) -> bool:
+    return any(kind.startswith("a compiled") for kind in kinds)

@@ -25,7 +25,7 @@ from .changes import Mutant, as_text, change_bytes, change_json, number, seeded
 from .execute import LIMITS
 from .outcomes import Ending, Outcome, described
 
-__all__ = ["bases", "mutant", "run"]
+__all__ = ["bases", "change_document", "mutant", "run"]
 
 _PROGRAMS: Final = 300
 """Random programs of which the small ones are bases."""
@@ -89,6 +89,13 @@ def mutant(index: int, seed: int = 0) -> Mutant:
         data, steps = change_bytes(bases()[base].encode(), rng)
         return Mutant(base, tuple(steps), data)
     document = json.loads(bases()[base])
+    steps = change_document(document, rng)
+    text = json.dumps(document, ensure_ascii=rng.random() < 0.9, separators=(",", ":"))
+    return Mutant(base, tuple(steps), text.encode("utf-8", "surrogatepass"))
+
+
+def change_document(document: Document, rng: random.Random) -> list[str]:
+    """Apply one to three mutations of JSON values or of the graph of nodes; return their names."""
     steps = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         has_nodes = isinstance(document.get("nodes"), list) and document["nodes"]
@@ -98,8 +105,7 @@ def mutant(index: int, seed: int = 0) -> Mutant:
             steps.append(change.__name__)
         else:
             steps.append(change_json(document, _strings(), rng))
-    text = json.dumps(document, ensure_ascii=rng.random() < 0.9, separators=(",", ":"))
-    return Mutant(base, tuple(steps), text.encode("utf-8", "surrogatepass"))
+    return steps
 
 
 # Mutations of the graph of nodes

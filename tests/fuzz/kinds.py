@@ -8,7 +8,7 @@ from typing import Final
 
 from relaxvm.executable.formats import binary
 
-from . import ir_json, kernels, libraries, listings, mutate, parameters, sections
+from . import ir_json, kernels, libraries, listings, mutate, parameters, prim_funcs, sections
 from .changes import Mutant
 from .execute import LIMITS, execute
 from .outcomes import Ending
@@ -54,6 +54,10 @@ KINDS: Final = {
     "sections": Kind(
         "sections behind the stream of executables", ".vmexec", sections.mutant, sections.run,
         sections.bases,
+    ),
+    "prim_funcs": Kind(
+        "the IR of kernels in executables", ".vmexec", prim_funcs.mutant, prim_funcs.run,
+        prim_funcs.bases,
     ),
     "parameters": Kind(
         "folders of weights, and constants in libraries of TVM", "", parameters.mutant,
