@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -150,9 +151,9 @@ def run(mutant: Mutant, index: int) -> Ending:
     """Read and verify a file; what is accepted is written back to the same bytes."""
     try:
         executable = binary.loads(mutant.data, limits=LIMITS)
+        ensure_verified(executable, limits=LIMITS)
         if _written(executable) != mutant.data:
             return Outcome.STRAY_ERROR, "differs: after reading and writing"
-        ensure_verified(executable, limits=LIMITS)
     except RelaxVMError as error:
         return Outcome.REFUSED, type(error).__name__
     except Exception as error:
@@ -163,4 +164,6 @@ def run(mutant: Mutant, index: int) -> Ending:
 def _written(executable: Any) -> bytes:
     stored = executable.kernels
     parts = stored.parts if isinstance(stored, StoredKernels) else None
-    return b"".join(binary._encode(executable, True, parts).views())
+    stream = io.BytesIO()
+    binary.save(executable, stream, kernels=parts)
+    return stream.getvalue()
