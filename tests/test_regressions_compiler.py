@@ -688,6 +688,23 @@ def main(x: R.Tensor(("n", 4), "float32")):
     assert [y.tolist() for y in vm["main"](np.ones((1, 4), np.float32))] == [[[2] * 4], [[4] * 4]]
 
 
+@pytest.mark.parametrize("call", ["R.concat((x, x))", "R.tile(x, (2,))"])
+def test_tensors_without_a_size_are_named(call: str) -> None:
+    lines = "\n".join(f"        x = {call}" for _ in range(60))
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+{lines}
+        return x
+"""
+    message = r"less than 2\*\*63 bytes, got float32 of shape R.shape\(\[2305843009213693952\]\)"
+    with pytest.raises(OverflowError, match=message) as caught:
+        run(text, np.ones(4, np.float32))
+    assert "in function 'main'" in caught.value.__notes__
+
+
 @pytest.mark.parametrize("dims", ["2**62, 4", "T.FloorDiv(T.int64(4), T.int64(0))"])
 def test_a_number_without_a_value_is_not_called_a_variable(dims: str) -> None:
     text = f"""

@@ -283,7 +283,7 @@ def _compiled(module: ir.IRModule, index: int) -> Ending:
     os.environ["CC"] = "no-compiler"  # a compiler takes as long as hundreds of mutants
     try:
         executable = build(module)
-    except (RelaxVMError, TypeError, ValueError) as error:
+    except (RelaxVMError, OverflowError, TypeError, ValueError) as error:
         return Outcome.REFUSED, f"build {type(error).__name__}"
     except Exception as error:
         return Outcome.STRAY_ERROR, f"build: {described(error)}"
