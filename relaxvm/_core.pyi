@@ -62,7 +62,7 @@ class Machine:
         self,
         executable: VMExecutable,
         callables: Sequence[Callable[..., Any] | None],
-        quick: Sequence[str | np.ufunc | None],
+        quick: Sequence[str | np.ufunc | Callable[..., Any] | None],
         allocators: Sequence[Allocator],
         limits: Limits,
         optimize: Optimize = True,

@@ -1880,7 +1880,8 @@ cdef class Machine:
             executable: a `VMExecutable`.
             callables: per function-table entry the resolved callable, None for bytecode functions.
             quick: per entry the name of the builtin if the callable is its reference, the ufunc if it
-                is a kernel that computes just that, else None.
+                is a kernel that computes just that, the kernel if it has implementations in C, else
+                None.
             allocators: one per device, the last is the host's.
             limits: `relaxvm.Limits`.
             optimize: True or False for all rewritings or none, or the names of those that are on;
@@ -1921,7 +1922,7 @@ cdef class Machine:
         if self._builtins is NULL:
             raise MemoryError
         for i in range(count):
-            if self._quick[i] is not None:
+            if isinstance(self._quick[i], str):  # kernels return nothing
                 function = self._callables[i]
                 self._builtins[self._num_builtins] = <PyObject*>function
                 self._num_builtins += 1

@@ -3,6 +3,7 @@ for each operation programs that take its fast path and its fallback."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -205,6 +206,11 @@ SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
         r.operation.builtin and r.operation.name not in ("null", "invoke_closure") for r in code
     ),
     "ufuncs": lambda ex, code: any(r.operation.name.startswith("ufunc_") for r in code),
+    "kernels": lambda ex, code: any(
+        is_call_of(ex, r.pc, "relaxvm.kernel.nn.softmax") and not r.values["callee"].implementations
+        for r in code
+        if r.operation.name == "call_void"
+    ),
     "read_if": lambda ex, code: any(r.operation.name == "read_if" for r in code),
     "check_match": lambda ex, code: any(r.operation.name == "check_match" for r in code),
     "alloc_static": lambda ex, code: any(r.operation.name == "alloc_static" for r in code),
@@ -236,9 +242,60 @@ NEEDS = {"kills": "alloc_static"}
 """Rewriting -> another one that it works with."""
 
 
-def programs() -> list[tuple[VMExecutable, Registry]]:
+def programs() -> list[tuple[VMExecutable, Registry | None]]:
     found = [(case.executable, registry()) for case in CORPUS.values()]
-    return [*found, *((assemble(p.emit), p.functions()) for p in PROGRAMS.values())]
+    found += [(assemble(p.emit), p.functions()) for p in PROGRAMS.values()]
+    return [*found, (softmax((200, 100)), None)]
+
+
+def softmax(shape: tuple[int, ...], *, jumps: bool = False) -> VMExecutable:
+    """A program with a kernel that writes to a new tensor of this shape, or with a jump to the call
+    of the kernel, to one that the caller may pass."""
+    ib = ExecBuilder()
+    with ib.function("main", 2):
+        x, out, storage = ib.r(0), ib.r(1), ib.r(2)
+        call = ib.label()
+        if jumps:
+            other = ib.label()
+            ib.emit_call("vm.builtin.read_if_cond", [ib.r(1)], ib.r(3))
+            ib.emit_if(ib.r(3), other)
+            ib.emit_call("vm.builtin.copy", [x], out)
+            ib.emit_goto(call)
+            ib.bind(other)
+        nbytes = Shape((4 * math.prod(shape),))
+        place = [ib.imm(0), np.dtype("uint8"), ib.convert_constant("global")]
+        ib.emit_call("vm.builtin.alloc_storage", [ib.vm_state(), nbytes, *place], storage)
+        made = [storage, ib.imm(0), Shape(shape), np.dtype("float32")]
+        ib.emit_call("vm.builtin.alloc_tensor", made, out)
+        ib.bind(call)
+        ib.emit_call("relaxvm.kernel.nn.softmax", [x, ib.imm(1), out])
+        ib.emit_ret(out)
+    return ib.get()
+
+
+@pytest.mark.parametrize(
+    ("shape", "jumps", "chosen"),
+    [
+        ((8, 4), False, ("norms.softmax",)),
+        ((200, 100), False, ()),
+        ((0, 100), False, ("norms.softmax",)),
+        ((200, 100), True, ("norms.softmax",)),  # it may be another tensor: left to each call
+    ],
+)
+def test_kernels_are_chosen_where_the_result_is_known(
+    shape: tuple[int, int], jumps: bool, chosen: tuple[str, ...]
+) -> None:
+    executable = softmax(shape, jumps=jumps)
+    x = np.random.default_rng(0).random(shape, dtype=np.float32)
+    want = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    for optimize, expected in ((True, chosen), (False, ("norms.softmax",))):
+        vm = VirtualMachine(executable, optimize=optimize)
+        (row,) = [
+            r for r in vm["main"].translated
+            if is_call_of(executable, r.pc, "relaxvm.kernel.nn.softmax")
+        ]  # fmt: skip
+        assert row.values["callee"].implementations == expected
+        np.testing.assert_allclose(vm["main"](x, False), want, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [rewriting.name for rewriting in REWRITINGS])

@@ -239,12 +239,13 @@ cdef enum:
 cdef enum:
     REWRITE_QUICKEN = 1
     REWRITE_UFUNCS = 2
-    REWRITE_READ_IF = 4
-    REWRITE_CHECK_MATCH = 8
-    REWRITE_ALLOC_STATIC = 16
-    REWRITE_KILLS = 32
-    REWRITE_REGISTERS = 64
-    REWRITE_THREAD_JUMPS = 128
+    REWRITE_KERNELS = 4
+    REWRITE_READ_IF = 8
+    REWRITE_CHECK_MATCH = 16
+    REWRITE_ALLOC_STATIC = 32
+    REWRITE_KILLS = 64
+    REWRITE_REGISTERS = 128
+    REWRITE_THREAD_JUMPS = 256
 
 # How a call is translated: as a call, or, of a builtin, as its operation.
 cdef enum:

@@ -60,7 +60,7 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
         executable: what to translate.
         callables: per function-table entry the resolved callable, None for bytecode functions.
         quick: per entry the builtin's name if the callable is its reference, the ufunc if it is a
-            kernel that computes just that, else None.
+            kernel that computes just that, the kernel if it has implementations in C, else None.
         allocators: one per device, the host's last.
         options: ``rewritings`` (names of those that are on), ``hooked`` (surround calls with the
             hook), ``fueled`` (count instructions and look at the clock), ``keep_arrays`` (sites of
@@ -82,6 +82,7 @@ cdef enum:
     MAX_HEAP_SLOTS = 4096   # larger shape heaps are made by the reference
     MAX_STATIC_BYTES = 1 << 26  # larger static arrays are not kept at their site
     GOTO_HOPS = 64          # gotos followed when threading a jump
+    MAX_CALLS_BACK = 64     # between the allocation of a result and the call that computes it
 
 
 cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
@@ -169,6 +170,7 @@ cdef class Translator:
     cdef const int64_t* offsets
     cdef int64_t* block_lengths # per pc of the function, with fuel: see _measure_blocks
     cdef int64_t start, end     # pcs of the function
+    cdef set targets            # of its jumps; None until they are asked for
     cdef Places places          # of the registers of the source in frames, of all functions
     cdef rvm_place* own_places  # of the function; NULL if registers do not share places
     cdef int64_t num_places
@@ -302,6 +304,7 @@ cdef class Translator:
         cdef Fixup* fixup
         cdef int64_t pc, i, registers
         self.start, self.end = info.start_instr, info.end_instr
+        self.targets = None
         func.num_params = info.num_args
         self.loaded_area = func.num_shared = self._place_registers(func, info.register_file_size)
         self.scratch = func.scratch = self.loaded_area + self._most_values()
@@ -582,9 +585,11 @@ cdef class Translator:
             self._operands(args, count)
         elif kind == AS_CALL or not self._quicken(pc, kind, dst, count, args, rewritings):
             if dst == VOID_REGISTER:
-                emit_call_void(&self.code, self._function_operand(callee), self.args_area, count)
+                emit_call_void(&self.code, self._callee_operand(pc, rewritings), self.args_area,
+                               count)
             else:
-                emit_call(&self.code, dst, self._function_operand(callee), self.args_area, count)
+                emit_call(&self.code, dst, self._callee_operand(pc, rewritings), self.args_area,
+                          count)
             self._operands(args, count)
             self.widest = max(self.widest, count)
         if hook:
@@ -596,6 +601,61 @@ cdef class Translator:
         if self.fueled and kind in (AS_CALL, AS_UFUNC, AS_NATIVE):
             emit_deadline(&self.code)
         return 0
+
+    cdef int64_t _callee_operand(self, int64_t pc, int64_t rewritings) except? -1:
+        """The callee of a call: of a kernel whose implementations in C all refuse a result of this
+        data type and size, its reference."""
+        cdef int64_t index = self._word(pc, SRC_CALLEE)
+        cdef int64_t count = self._word(pc, SRC_COUNT)
+        if not rewritings & REWRITE_KERNELS or not count or self.in_fallback:
+            return self._function_operand(index)
+        kernel = self.quick[index]
+        if kernel is None or kernel is not self.callables[index]:
+            return self._function_operand(index)
+        result = self._static_result(pc, self._args(pc)[count - 1])
+        if result is None or kernel.may_write(*result):
+            return self._function_operand(index)
+        found = self.immediates.get(("reference", index))
+        if found is None:
+            found = self.immediates["reference", index] = self._pool_object(kernel.reference)
+        return found
+
+    cdef object _static_result(self, int64_t pc, int64_t word):
+        """Data type and bytes of the tensor that is in a register at `pc`, if an `alloc_tensor` of
+        constant shape has put it there on every path, shortly before."""
+        cdef const int64_t* args
+        cdef int64_t nbytes, start = max(self.start, pc - MAX_CALLS_BACK)
+        if ARG_KIND(word) != ARG_REGISTER:
+            return None
+        while pc > start and pc not in self._jump_targets():
+            pc -= 1
+            if self._op(pc) != SRC_CALL:
+                return None
+            if self._word(pc, SRC_DST) != ARG_VALUE(word):
+                continue
+            args = self._args(pc)
+            if self.callee_kinds[self._word(pc, SRC_CALLEE)] != AS_ALLOC_TENSOR:
+                return None
+            if not self._is_tensor_alloc(self._word(pc, SRC_COUNT), args):
+                return None
+            if ARG_KIND(args[SRC_TENSOR_SHAPE]) != ARG_CONSTANT:
+                return None
+            dtype = self._constant(args[SRC_TENSOR_DTYPE])
+            nbytes = self._static_bytes(args[SRC_TENSOR_SHAPE], dtype.itemsize)
+            return None if nbytes < 0 else (dtype, nbytes)
+        return None
+
+    cdef set _jump_targets(self):
+        """The pcs of the function that a jump leads to."""
+        cdef int64_t pc
+        if self.targets is None:
+            self.targets = set()
+            for pc in range(self.start, self.end):
+                if self._op(pc) == SRC_GOTO:
+                    self.targets.add(pc + self._word(pc, SRC_PC_OFFSET))
+                elif self._op(pc) == SRC_IF:
+                    self.targets.add(pc + self._word(pc, SRC_FALSE_OFFSET))
+        return self.targets
 
     cdef int64_t _hook_place(self, int64_t pc, int64_t callee) except? -1:
         """Pool word of a pc; the callee's name stands in the word before it."""

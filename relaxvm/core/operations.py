@@ -305,6 +305,10 @@ REWRITINGS: Final = (
     Rewriting("quicken", "A call of a builtin that has an operation becomes that operation.  One "
               "of `invoke_closure` always does: `call_depth` bounds recursion through closures."),
     Rewriting("ufuncs", "A call of a kernel that is a numpy ufunc becomes `ufunc_1` or `ufunc_2`."),
+    Rewriting("kernels", "A call of a kernel that has implementations in C becomes a call of its "
+              "reference if it is known that the result is too large for them, or of a data type "
+              "that they do not write: `alloc_tensor` of a constant shape makes it in the "
+              "instructions before, which no jump leads into."),
     Rewriting("read_if", "`read_if_cond` and an `if` on its result become `read_if`."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "
               "`check_match`."),

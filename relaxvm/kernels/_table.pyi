@@ -10,6 +10,9 @@ class DispatchedKernel:
     __wrapped__: Callable[..., None]
     implementations: tuple[str, ...]
     ufunc: np.ufunc | None
+    @property
+    def reference(self) -> Callable[..., None]: ...
+    def may_write(self, dtype: np.dtype[Any], nbytes: int) -> bool: ...
     def __new__(
         cls,
         reference: Callable[..., None],

@@ -6,6 +6,7 @@ The kernels are in the folder `c`; `kernel_call.h` there says what an implementa
 
 cimport cython
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
 from functools import update_wrapper
 
@@ -37,14 +38,18 @@ cdef extern from "kernels/_table_impl.h":
         unsigned dtypes
         long long most_bytes
         double ulp
+    ctypedef struct rvm_way:
+        const RvmImplementation* how
     ctypedef struct rvm_ways:
         int num_ways
+        rvm_way* ways
         ufunc_object* ufunc
 
     enum:
         RVM_MAX_WAYS
 
     bint rvm_is_in(unsigned, int) noexcept
+    int rvm_dtype_of(const cnp.PyArray_Descr*) noexcept
     void rvm_offer_loops(int, ufunc_object*) noexcept
     void rvm_offer_finders() noexcept
     const RvmImplementation* rvm_implementation_at(int) noexcept
@@ -131,6 +136,21 @@ cdef class DispatchedKernel:
         self.ufunc = ufunc
         self._ways.ufunc = <ufunc_object*><PyObject*>ufunc
         self._vectorcall = <void*>_vectorcall
+
+    @property
+    def reference(self):
+        """The kernel in Python."""
+        return self._reference
+
+    def may_write(self, dtype, int64_t nbytes):
+        """Whether an implementation may take a call with a result of this data type and size."""
+        cdef const RvmImplementation* how
+        cdef int i, number = rvm_dtype_of(<cnp.PyArray_Descr*>dtype)
+        for i in range(self._ways.num_ways):
+            how = self._ways.ways[i].how
+            if nbytes < how.most_bytes and rvm_is_in(how.dtypes, number):
+                return True
+        return False
 
     def __repr__(self):
         return f"<DispatchedKernel {self.__name__}>"

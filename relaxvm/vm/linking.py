@@ -159,11 +159,12 @@ class Linked(NamedTuple):
     Attributes:
         callables: the callable of a packed function, None for a bytecode function.
         quick: the name of the builtin if the callable is the reference builtin; the ufunc if it is
-            a kernel that only computes that ufunc; else None.
+            a kernel that only computes that ufunc; the kernel if it has implementations in C;
+            else None.
     """
 
     callables: tuple[Callable[..., Any] | None, ...]
-    quick: tuple[str | np.ufunc | None, ...]
+    quick: tuple[str | np.ufunc | Callable[..., Any] | None, ...]
 
 
 def link(executable: VMExecutable, scope: Scope) -> Linked:
@@ -174,7 +175,7 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
             code (see `relaxvm.vm.compiled_functions`) is listed by its own name.
     """
     callables: list[Callable[..., Any] | None] = []
-    quick: list[str | np.ufunc | None] = []
+    quick: list[str | np.ufunc | Callable[..., Any] | None] = []
     missing: list[int] = []
     for index, info in enumerate(executable.functions):
         record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
@@ -187,14 +188,16 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
     return Linked(tuple(callables), tuple(quick))
 
 
-def _quick(record: PackedFunc) -> str | np.ufunc | None:
+def _quick(record: PackedFunc) -> str | np.ufunc | Callable[..., Any] | None:
     if builtins.is_reference(record):
         return record.name
     if not _is_kernel(record):
         return None
-    from ..kernels import ufunc_of
+    from ..kernels import record_of
 
-    return ufunc_of(record.name)
+    kernel = record_of(record.name)
+    assert kernel is not None
+    return kernel.ufunc or (kernel.run if kernel.implementations else None)
 
 
 def _is_kernel(record: PackedFunc) -> bool:
