@@ -139,7 +139,7 @@ def device(spec: str | Device, index: int | None = None) -> Device:
 def is_sealed(array: np.ndarray[Any, Any]) -> bool:
     """Whether neither the array nor what its memory belongs to can be written to.
 
-    Memory of an object that is no array must be a read-only buffer, such as ``bytes`` or a file
+    Memory of an object that is not an array must be a read-only buffer, such as ``bytes`` or a file
     that is mapped for reading.  Other packages (DLPack) do not say whether they write to theirs.
     """
     base: Any = array

@@ -21,5 +21,5 @@ def track(machine: _Trims) -> None:
 
 
 def trim_all() -> int:
-    """Give the cached memory of all machines of the process back; answers the number of bytes."""
+    """Release the cached memory of all machines of the process; return the number of bytes."""
     return sum(machine.trim() for machine in list(_tracked))

@@ -26,9 +26,9 @@ _SMALL: Final = 1 << 22
 def contract(subscripts: str, operands: Sequence[NDArray[Any]], out: NDArray[Any]) -> None:
     """out = `numpy.einsum` of operands that fit the subscripts and do not overlap with `out`.
 
-    What takes long is contracted two operands at a time, from the left if there are many, and each
-    step is cut along its longest label, with a look at the clock between the parts.  The last bits
-    of floats may depend on this.
+    Contractions that take long are made two operands at a time, from the left if there are many.
+    Each step is cut along its longest label, and the time limit is checked between the parts.  The
+    last bits of floats may depend on this.
     """
     terms, target = _terms(subscripts, operands, out)
     dims = _dims(terms, operands)

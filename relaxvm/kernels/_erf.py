@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["erf32", "erf64"]
 
 Add = Callable[..., str]
-"""``add(name, *operands)`` appends a step to a chain and answers what its result is written as."""
+"""``add(name, *operands)`` appends a step to a chain and returns the text for its result."""
 
 # Source of the coefficients: W. J. Cody, Rational Chebyshev approximations for the error function,
 # Mathematics of Computation 23 (1969), 631-637.  The coefficient of the highest power comes first.

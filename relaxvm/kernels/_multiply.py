@@ -30,8 +30,8 @@ def multiply(
 ) -> None:
     """out = left @ right, as by `numpy.matmul`.
 
-    A product that takes more than some 50 ms is cut along rows and columns of the result, with a
-    look at the clock between the parts.  The last bits of floats may depend on where it is cut.
+    A product that takes more than some 50 ms is cut along rows and columns of the result, and the
+    time limit is checked between the parts.  The last bits of floats may depend on where it is cut.
 
     Args:
         left, right: tensors of one data type, or of types that `dtype` holds.

@@ -2,8 +2,8 @@
 
 A kernel is a Python function, the *reference*, which takes everything.  An implementation in C
 takes some of its cases: a call goes to the first implementation whose guard accepts the arguments,
-else to the reference.  What can be said of a guard without a call is in the record here; the rest,
-such as layouts, the C function decides before it writes anything.
+else to the reference.  What is known of a guard without a call is in the record here; the C
+function decides the rest, such as layouts, before it writes anything.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ def _to_float(name: str, value: Any) -> float:
         try:
             return float(value)
         except (TypeError, ValueError):
-            pass  # said below
+            pass  # the error is raised below
     raise IllTyped(f"{name}: expected a number, got {_got(value)}")
 
 

@@ -74,7 +74,7 @@ def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
     try:
         dims = list(dims)
     except TypeError:
-        return x, shape  # not a shape, as is said where it is converted
+        return x, shape  # not a shape: the conversion raises the error
     fixed = [dim.value if isinstance(dim, IntImm) else dim for dim in dims]
     if isinstance(shape, ShapeExpr) and 0 in fixed and _is_empty(x):
         return x, shape  # the shape of a tensor, in which 0 is 0

@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 PIECE: Final = 1 << 20
-"""Elements of a piece: a function that takes 20 ns for each looks at the clock every 20 ms."""
+"""Elements of a piece: a function that takes 20 ns for each checks the time limit every 20 ms."""
 
 
 def pieces(
     *tensors: NDArray[Any], row: int = 0, most: int = PIECE
 ) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Parts of tensors, of about `most` elements, with a look at the clock between them.
+    """Parts of tensors, of about `most` elements, with a check of the time limit between them.
 
     Args:
         tensors: their shapes are equal but for the last axes.  The first has the parts' size.

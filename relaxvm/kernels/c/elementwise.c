@@ -2,7 +2,7 @@
 #include "choose.h"
 #include "loops.h"
 
-/* Operands along the axes of a result; axes that lie alike in all of them are joined.  Steps are in
+/* Operands along the axes of a result; axes that are contiguous in all of them are joined.  Steps are in
  * bytes; the result is the last operand. */
 typedef struct {
     int operands, ndim;

@@ -35,7 +35,7 @@ static void copy_axes(char *to, const int64_t *to_strides, const char *from,
                   from_strides + 1, dims + 1, ndim - 1, item);
 }
 
-/* Copy elements axis by axis; axes that lie alike in both are joined. */
+/* Copy elements axis by axis; axes that are contiguous in both are joined. */
 static void copy(char *to, const int64_t *to_strides, const char *from, const int64_t *from_strides,
                  const int64_t *dims, int ndim, int64_t item) {
     int64_t d[RVM_MAX_DIMS + 1], t[RVM_MAX_DIMS + 1], f[RVM_MAX_DIMS + 1];

@@ -32,7 +32,7 @@ def _order(x: NDArray[Any], axis: int, ascending: bool) -> NDArray[np.intp]:
 
 
 def _stable(x: NDArray[Any], axis: int) -> NDArray[np.intp]:
-    """As ``numpy.argsort(x, axis, "stable")``, with looks at the clock."""
+    """As ``numpy.argsort(x, axis, "stable")``, with checks of the time limit."""
     if x.size <= _SORTED:
         return np.argsort(x, axis=axis, kind="stable")
     places = np.empty(x.shape, np.intp)
