@@ -276,9 +276,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     TVM."""
     pytest.importorskip("tvm")
     pytest.importorskip("tvm.relax")
-    from . import tvm_models
-    from .test_tvm_models import RUNNABLE
-
+    try:
+        from . import tvm_models
+        from .test_tvm_models import RUNNABLE
+    except Exception as error:
+        pytest.skip(f"the models are for later versions of TVM: {error!r}")
     folder = tmp_path_factory.mktemp("compiled")
     for model in RUNNABLE:
         tvm_models.export(model, folder, model.compile(exec_mode="compiled"))

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .drop_in import VirtualMachine, VMModule, from_tvm
+    from .ir_modules import module_of_tvm
 
-__all__ = ["VMModule", "VirtualMachine", "from_tvm"]
+__all__ = ["VMModule", "VirtualMachine", "from_tvm", "module_of_tvm"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: `relaxvm.load` reads libraries of TVM without a virtual machine.
+    if name == "module_of_tvm":
+        from .ir_modules import module_of_tvm
+
+        return module_of_tvm
     if name in __all__:
         from . import drop_in
 

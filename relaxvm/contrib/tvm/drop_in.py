@@ -38,6 +38,7 @@ from ...vm.calling import Parameters
 from ...vm.linking import Functions
 from ...vm.machine import VirtualMachine as _VirtualMachine
 from .functions import ffi_function, object_of, values_of
+from .ir_modules import is_module_of_tvm, module_of_tvm
 from .library.image import VM_TIR
 from .module import ExecutableModule
 from .vm_members import executable_of
@@ -82,13 +83,15 @@ def from_tvm(
     Args:
         executable: the result of ``tvm.compile`` or ``relax.build``, a module from
             ``tvm.runtime.load_module``, a ``tvm.relax.VirtualMachine`` of it, which remains usable,
-            or the name of a library that TVM has exported.
+            or the name of a library that TVM has exported; or a ``tvm.IRModule``, which relaxvm
+            compiles itself, with its own kernels.
         device, memory_cfg, limits, functions, optimize: as in `VirtualMachine`.  TVM's registry
             counts as a part of the global one.
 
     Raises:
         TypeError: `executable` is something else.
         OSError, FormatError: a library cannot be read; see `relaxvm.load_library`.
+        DiagnosticError: a ``tvm.IRModule`` has something that relaxvm's script does not have.
         LinkError: the program has code for other devices, or packed functions are missing; the
             message names them.
         VerifyError, LimitError, ValueError: as `VirtualMachine`.
@@ -112,6 +115,10 @@ def program_of(
     """
     if isinstance(executable, (str, os.PathLike)):
         return load_library(executable, limits=limits)
+    if is_module_of_tvm(executable):
+        from ...compiler.build import build  # here, since most programs compile nothing
+
+        return build(module_of_tvm(executable, limits), limits=limits)
     module = _module_of(executable)
     program = _bytecode_of(module, limits)
     return program.with_kernels(_Kernels(module).of(program, _permitted(functions)))
