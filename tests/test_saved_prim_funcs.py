@@ -26,17 +26,20 @@ from relaxvm.errors import (
     FormatError,
     LimitError,
     LinkError,
+    NestingError,
     RelaxVMWarning,
     VerifyError,
 )
 from relaxvm.executable import SavedPrimFuncs, StoredKernels
 from relaxvm.executable.formats import binary
 from relaxvm.hooks import HOOKS, hook
+from relaxvm.ir.json import save_json
 from relaxvm.native import export, toolchain
 from relaxvm.script import from_source
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
+from relaxvm.tir import BufferStore, For, ForKind, IntImm, PrimFunc, Var, decl_buffer
 
 from . import children
 from .sections import PROGRAM, with_sections
@@ -129,6 +132,27 @@ def long_loops() -> VMExecutable:
 """,
         'x: T.Buffer((1,), "float32"), y: T.Buffer((1,), "float32")', "(1,)", "(1,)",
     )  # fmt: skip
+
+
+def divisions(count: int, length: int) -> str:
+    """IR of a loop that divides each element many times: few iterations, each of which is long."""
+    x, y = (decl_buffer((length,), "int64", name) for name in "xy")
+    i = Var("i", "int64")
+    value: Any = x[i]
+    for k in range(count):
+        value = value // (x[i] + IntImm("int64", k + 3))
+    body = BufferStore(y, value, [i])
+    return save_json(PrimFunc([x, y], For(i, 0, length, ForKind.SERIAL, body)))
+
+
+def caller(text: str) -> VMExecutable:
+    """A file of ``main(x, y)``, which calls a PrimFunc."""
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=2):
+        builder.emit_call("kernel", [builder.r(0), builder.r(1)])
+        builder.emit_ret(builder.r(1))
+    executable = builder.get().with_kernels(SavedPrimFuncs({"kernel": text}))
+    return relaxvm.loads(executable.to_bytes())
 
 
 def with_local(size: str) -> VMExecutable:
@@ -452,6 +476,38 @@ def test_kernels_end_at_the_limit_of_time(
         vm["main"](np.zeros(1, np.float32))
     assert caught.value.limit == "wall_time"
     assert time.monotonic() - started < GENEROUS
+
+
+@pytest.mark.parametrize("backend", [pytest.param("c", marks=needs_compiler), "python"])
+def test_long_iterations_end_at_the_limit_of_time(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a check inside, this takes minutes."""
+    if backend == "python":
+        monkeypatch.setenv("CC", "no-such-compiler")
+    count = 1 << 25
+    loaded = caller(divisions(60, count))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RelaxVMWarning)
+        VirtualMachine(loaded)
+    vm = VirtualMachine(loaded, limits=UNTRUSTED.but(wall_time=1.0))
+    x, y = np.ones((2, count), np.int64)
+    started = time.monotonic()
+    with pytest.raises(LimitError) as caught:
+        vm["main"](x, y)
+    assert caught.value.limit == "wall_time"
+    assert time.monotonic() - started < GENEROUS
+
+
+def test_expressions_that_python_does_not_nest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(NestingError, match=r"nested too deeply: .*; bind parts of them") as caught,
+    ):
+        warnings.simplefilter("ignore", RelaxVMWarning)
+        VirtualMachine(caller(divisions(400, 4)))
+    assert caught.value.__notes__ == ["in <bytes>: PrimFuncs 'kernel'"]
 
 
 def test_local_buffers_of_unknown_size_count(tmp_path: Path) -> None:

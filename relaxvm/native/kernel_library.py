@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from ..errors import RelaxVMWarning
+from ..errors import NestingError, RelaxVMWarning
 from .functions import NativeFunction, load_function
 from .machine_code import SourceState, code_for_here, libraries_of
 from .python_runtime import namespace
@@ -197,9 +197,21 @@ def warn_no_compiler(names: Sequence[str]) -> None:
 
 
 def load_python(text: str) -> Callable[..., Any]:
-    """Return the function that a result of `python_source` defines."""
+    """Return the function that a result of `python_source` defines.
+
+    Raises:
+        NestingError: its expressions are nested too deeply for Python.
+    """
     names = namespace()
-    exec(compile(text, "<kernel>", "exec"), names)
+    try:
+        code = compile(text, "<kernel>", "exec")
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise NestingError(
+            f"a kernel as Python: its expressions are nested too deeply: {reason}; bind parts of "
+            f"them to variables, or install a C compiler"
+        ) from None
+    exec(code, names)
     function: Any = names["function"]
     function.source = text
     loaded: Callable[..., Any] = function

@@ -10,7 +10,7 @@ from ..core.checkpoints import checkpoint
 from ..ir import prim
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
 from ..ir.prim import is_float
-from ..native.c_support import c_string
+from ..native.c_support import FEW_ITERATIONS, c_string
 from .buffer import Buffer, BufferLoad
 from .c_prelude import (
     HALVES,
@@ -36,7 +36,7 @@ from .stmt import (
     Stmt,
     While,
 )
-from .trip_counts import has_loops, is_short, trip_count_guards, trip_counts
+from .trip_counts import has_loops, is_short, trip_count_guards, trip_counts, weight
 
 __all__ = ["Names", "Writer"]
 
@@ -216,12 +216,15 @@ class Writer:
             return
         # Split into runs of iterations without a check, which the compiler may vectorize.
         at, stop = f"{var}at", f"{var}stop"
+        each = weight(loop.body)
+        run = "ITERATIONS_PER_CHECK" if each == 1 else str(max(1, FEW_ITERATIONS // each))
+        times = "" if each == 1 else f" * {each}"
         self._line(f"for (int64_t {at} = {least}, {stop}; {at} < {end}; {at} = {stop}) {{")
         self._depth += 1
-        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > ITERATIONS_PER_CHECK ? "
-                   f"{at} + ITERATIONS_PER_CHECK : {end};")  # fmt: skip
+        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > {run} ? "
+                   f"{at} + {run} : {end};")  # fmt: skip
         self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body)
-        self._check_interrupt(f"(uint64_t){stop} - (uint64_t){at}")
+        self._check_interrupt(f"((uint64_t){stop} - (uint64_t){at}){times}")
         self._depth -= 1
         self._line("}")
 
@@ -243,9 +246,9 @@ class Writer:
         self._line(f"CHECK_INTERRUPT({weight});")
 
     def _iteration_weight(self, body: Stmt) -> str:
-        """The count of one iteration: 1, plus the iterations of the loops in its body that do not
-        count themselves."""
-        numbers = ["1"]
+        """The count of one iteration: its weight, plus the iterations of the loops in its body that
+        do not count themselves."""
+        numbers = [str(weight(body))]
         for part in body.seq if isinstance(body, SeqStmt) else (body,):
             if isinstance(part, For) and is_short(part):
                 numbers += [
@@ -257,7 +260,7 @@ class Writer:
     def _while(self, stmt: While) -> None:
         self._line("for (;;) {")
         self._depth += 1
-        self._check_interrupt("1")
+        self._check_interrupt(str(weight(stmt)))
         since = self.faults
         self._line(f"const int go = {self.expression(stmt.condition)};")
         self._checked(since)

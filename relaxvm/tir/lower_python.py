@@ -45,6 +45,10 @@ NARROW: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 """Integer data types that are computed exactly, as Python integers or int64 arrays."""
 
 
+BLOCK: Final = 1 << 16
+"""The most iterations of a loop that are one operation on arrays."""
+
+
 class _Text(NamedTuple):
     """An expression as text.  `exact`: its value is a Python integer or an int64 array, not a value
     of its numpy data type; `vector`: it is an array."""
@@ -177,21 +181,25 @@ class _Writer:
             self._block(loop.body)
 
     def _vectorized(self, loop: For) -> None:
-        """Write a loop with independent iterations as operations on arrays."""
+        """Write a loop with independent iterations as operations on arrays.  Long loops are done in
+        blocks, with a look at the clock before each."""
         name = self._names.of(loop.loop_var)
         first, count, array = f"{name}first", f"{name}count", f"{name}all"
-        self._line(f"{first} = {self._index(loop.min)}")
-        self._line(f"{count} = max({self._index(loop.extent)}, 0)")
+        self._line(f"{name}from = {self._index(loop.min)}")
+        self._line(f"{name}to = {name}from + {self._index(loop.extent)}")
+        self._line(f"for {first} in range({name}from, {name}to, {BLOCK}):")
+        self._depth += 1
+        self._line("check_time()")
+        self._line(f"{count} = min({BLOCK}, {name}to - {first})")
         self._vector, self._used_array = _Vector(loop.loop_var, first, count, array), False
         at = len(self._lines)
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
-            # If there are no iterations, nothing is computed or checked.
-            self._line(f"if {count}:")
-            self._block(loop.body)
+            self.statement(loop.body)
         if self._used_array:
             line = f"{'    ' * self._depth}{array} = np.arange({first}, {first} + {count})"
             self._lines.insert(at, line)
         self._vector = None
+        self._depth -= 1
 
     def _while(self, stmt: While) -> None:
         self._line(f"while {self.expression(stmt.condition).code}:")

@@ -2,25 +2,55 @@
 
 A *short* loop needs no check: either it has few iterations in total, or each iteration, including
 those of inner loops, accesses another element of a buffer, so that there are no more iterations
-than elements in memory.  The hot loops of kernels are short in this sense.  Other loops count their
-iterations and check from time to time.
+than elements in memory, and takes few operations.  The hot loops of kernels are short in this
+sense.  Other loops count their iterations and check from time to time; an iteration of many
+operations counts as several (`weight`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ..ir.arith import free_vars
 from ..ir.expr import Call, Expr, IntImm, Var
-from ..ir.prim import Add, And, Cast, Let, Max, Min, Mul, Or, Select, Sub
+from ..ir.node import Node
+from ..ir.prim import (
+    Add,
+    And,
+    BinaryOpExpr,
+    BitwiseNot,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
+)
 from ..native.c_support import FEW_ITERATIONS
-from .buffer import BufferLoad
+from .buffer import Buffer, BufferLoad
 from .intrinsics import IF_THEN_ELSE
 from .normalize import is_affine_step
 from .stmt import Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
+from .visitor import Visitor
 
-__all__ = ["Product", "has_loops", "is_known", "is_short", "trip_count_guards", "trip_counts"]
+__all__ = ["Product", "has_loops", "is_known", "is_short", "trip_count_guards", "trip_counts",
+           "weight"]  # fmt: skip
+
+MOST_WORK: Final = 64
+"""The most work of an iteration of a short loop with as many iterations as there are elements."""
+WORK_PER_ITERATION: Final = 32
+"""The work of an iteration that counts as one."""
+_DIVISION: Final = 8
+_CALL: Final = 16
 
 Product = tuple[Expr, ...]
 """The extents of nested loops; the trip count is their product."""
@@ -29,13 +59,53 @@ Product = tuple[Expr, ...]
 def is_short(loop: For) -> bool:
     """Check whether a loop, including the loops inside it, needs no check for Ctrl-C."""
     counts = trip_counts(loop)
+    work = work_of(loop.body)
     if counts is not None:
         sizes = [[e.value if type(e) is IntImm else math.inf for e in nest] for nest in counts]
-        if sum(math.prod(max(n, 0) for n in size) for size in sizes) <= FEW_ITERATIONS:
+        total = sum(math.prod(max(n, 0) for n in size) for size in sizes)
+        if total * _weight(work) <= FEW_ITERATIONS:
             return True
+    if work > MOST_WORK:
+        return False
     if not has_loops(loop.body):
         return _visits_distinct_elements(loop, ())
     return counts is not None and _visits_distinct_elements(loop, ())
+
+
+def weight(body: Stmt) -> int:
+    """Return the number of iterations that one iteration of a loop with a body counts as."""
+    return _weight(work_of(body))
+
+
+def _weight(work: int) -> int:
+    return -(-work // WORK_PER_ITERATION) or 1
+
+
+class _Work(Visitor):
+    """Adds up operations, each as often as generated code has it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def visit(self, node: Node) -> None:
+        if isinstance(node, Call):
+            self.total += _CALL
+        elif isinstance(node, (Div, Mod, FloorDiv, FloorMod)):
+            self.total += _DIVISION
+        elif isinstance(node, (BinaryOpExpr, BitwiseNot, Not, Cast, Select, BufferLoad, Stmt)):
+            self.total += 1
+        super().visit(node)
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        """Its shape takes no time."""
+
+
+def work_of(body: Stmt) -> int:
+    """Return about how much work a statement is, in operations as simple as an addition.  Loops
+    inside it count as one iteration."""
+    found = _Work()
+    found.visit(body)
+    return found.total
 
 
 def trip_count_guards(loop: For) -> list[Expr]:
