@@ -15,7 +15,7 @@ from ..errors import ExprSizeError
 if TYPE_CHECKING:
     from ..executable.debug_info import Span
 
-__all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "NodeKind", "check_nested", "class_table",
+__all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "check_nested", "class_table",
            "node_classes", "on_print"]  # fmt: skip
 
 _CLASSES: dict[str, type[Node]] = {}
@@ -43,15 +43,6 @@ def class_table(entries: Mapping[type, T]) -> dict[type, T]:
     table = {cls: entries[kind] for cls, kind in KINDS.items() if kind in entries}
     _CLASS_TABLES.append(table)
     return table
-
-
-class NodeKind:
-    """How a field takes part in structural equality."""
-
-    USE = 0
-    """The field is compared by content."""
-    DEF = 1
-    """The field defines variables: they match each other, whatever their names."""
 
 
 class Node:

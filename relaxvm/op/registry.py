@@ -234,6 +234,11 @@ class Operator:
 
         return record_of(KERNEL_PREFIX + self.kernel) or _UNREGISTERED
 
+    @property
+    def operands(self) -> tuple[Parameter, ...]:
+        """The parameters that are arguments of the call."""
+        return tuple([p for p in self.parameters if p.is_operand])
+
     def attributes(self, call: Call) -> Mapping[str, Any]:
         """The attributes of a call, with axes counted from the front if the rank is known."""
         if not self._axes:
