@@ -64,7 +64,9 @@ SANITIZER_FLAGS = [
 KERNEL_FLAGS = {"unix": ["-fno-tree-slp-vectorize"], "msvc": []}
 
 # Code that ends alike would be shared by operations of the dispatch loop, at the cost of a jump.
-LOOP_FLAGS = {"unix": ["-fno-crossjumping"], "msvc": []}
+# Fields of frames and runs would be put together in vector registers, which takes longer than two
+# stores.
+LOOP_FLAGS = {"unix": ["-fno-crossjumping", "-fno-tree-slp-vectorize"], "msvc": []}
 
 
 def build_jobs() -> int:

@@ -37,7 +37,8 @@ cimport numpy as cnp
 
 from .core._code cimport *
 from .core._deadlines cimport *
-from .core._storage cimport Allocator, Storage, newfunc, rvm_account, set_new, take_storage
+from .core._storage cimport (
+    Allocator, Storage, newfunc, renew_storage, rvm_account, set_new, take_storage)
 from .core._native cimport call_native
 from .core._operations cimport *
 from .core._vectorcall cimport use_vectorcall
@@ -56,17 +57,21 @@ cdef extern from "_core_impl.h" nogil:
         RVM_FIRST_CHUNK
 
     PyTypeObject* rvm_shape_type
+    PyTypeObject* rvm_array_type
     cnp.PyArray_Descr* rvm_int64
     cnp.PyArray_Descr* rvm_bool
 
     void rvm_incref(PyObject*) noexcept
     int64_t rvm_clock_ns() noexcept
+    bint rvm_likely(bint) noexcept
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
     void rvm_store(PyObject**, PyObject*) noexcept
-    void rvm_replace(PyObject**, PyObject*) noexcept
+    void rvm_store_bool(PyObject**, bint) noexcept
     void rvm_gather(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_gather_tuple(PyObject**, PyObject**, const int64_t*, int64_t) noexcept
+    bint rvm_is_among(PyObject*, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
+    bint rvm_renew_tuple(PyObject*, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_push_args(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_clear_registers(PyObject**, int64_t) noexcept
     int rvm_truth(PyObject*) noexcept
@@ -91,8 +96,12 @@ cdef extern from "_core_impl.h" nogil:
     PyObject* rvm_site_heap(rvm_site*, cnp.npy_intp) noexcept
     rvm_chunk* rvm_new_chunk(rvm_chunk*, int64_t) noexcept
     rvm_chunk* rvm_drop_chunk(rvm_chunk*) noexcept
-    PyObject** rvm_push_frame(PyObject**, const rvm_func*, PyObject**, const int64_t*,
-                              int64_t) noexcept
+    void rvm_push_frame(PyObject**, const rvm_func*, PyObject**, const int64_t*,
+                        int64_t) noexcept
+    PyObject** rvm_in_new_chunk(PyObject**) noexcept
+    bint rvm_is_in_new_chunk(PyObject**) noexcept
+    PyObject** rvm_calling_frame(PyObject**) noexcept
+    void rvm_no_operation() noexcept
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
 
@@ -172,6 +181,7 @@ cdef extern from "numpy/arrayobject.h":
 
 cdef Run* _runs = all_runs()
 rvm_shape_type = <PyTypeObject*>Shape
+rvm_array_type = <PyTypeObject*>np.ndarray
 rvm_storage_type = <PyTypeObject*>Storage
 cdef object _int64_dtype = np.dtype(np.int64)
 cdef object _bool_dtype = np.dtype(np.bool_)
@@ -401,6 +411,33 @@ cdef PyObject* _new_closure(PyObject* machine, int64_t index, PyObject** fp, PyO
     return <PyObject*>closure
 
 
+cdef bint _renew_closure(PyObject* old, PyObject* machine, int64_t index, PyObject** fp,
+                         PyObject** pool_end, const int64_t* words, int64_t count) noexcept:
+    """Make a closure that is about to be released one of a VM function over operands, so that no new one
+    need be made: True if `old` is a closure of this machine over as many values, to which there is no
+    other reference, and that is none of the operands.  (Closures have no weak references.)"""
+    if (old is NULL or Py_TYPE(old) is not <PyTypeObject*>Closure or Py_REFCNT(old) != 1
+            or (<Closure>old)._count != count
+            or <PyObject*>(<Closure>old)._machine is not machine
+            or rvm_is_among(old, fp, pool_end, words, count)):
+        return False
+    cdef PyObject* captured
+    cdef object released = (<Closure>old)._captured  # what is here is released at the end
+    cdef object function = (<Closure>old)._func
+    if count == 1:
+        (<Closure>old)._captured = <object>rvm_load(fp, pool_end, words[0])
+    elif count > 1:
+        captured = rvm_gather_tuple(fp, pool_end, words, count)
+        if captured is NULL:
+            PyErr_Clear()
+            return False
+        (<Closure>old)._captured = <object>captured
+        Py_DECREF(<object>captured)
+    (<Closure>old)._func = None
+    (<Closure>old)._index = index
+    return True
+
+
 def reset_tuple_item(tuple items not None, Py_ssize_t index):
     """Put None in the place of an element.  For tuples that belong to a program, see `Machine`.
 
@@ -472,39 +509,55 @@ cdef PyObject* _as_value(Machine machine, PyObject* callee, PyObject* value) noe
 
 
 # The callers of these two hold `self`, and that holds its machine, so no more references are counted.
+# They call what raises through pointers that know no exceptions of Cython's, so there is nothing to do
+# after a call.
+ctypedef PyObject* (*enterer)(Machine, int64_t, PyObject* const*, Py_ssize_t, PyObject*) noexcept
+ctypedef PyObject* (*keyword_call)(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
+ctypedef PyObject* (*nested_call)(PyObject*, PyObject* const*, size_t) noexcept
+cdef enterer _enter_run = <enterer>_enter
+cdef keyword_call _with_keywords = <keyword_call>_call_with_keywords
+cdef nested_call _nested = <nested_call>_call_nested
 
 
 cdef PyObject* _function_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
-                                    PyObject* kwnames) except NULL:
+                                    PyObject* kwnames) noexcept:
     cdef PyObject* machine = <PyObject*>(<VMFunction>self).machine
-    if rvm_unlikely(kwnames is not NULL) and PyTuple_GET_SIZE(kwnames) > 0:
-        return _call_with_keywords(<VMFunction>self, args, PyVectorcall_NARGS(nargsf),
-                                   <tuple><object>kwnames)
-    return _enter(<Machine>machine, (<VMFunction>self).index, args, PyVectorcall_NARGS(nargsf), NULL)
+    if rvm_unlikely(kwnames is not NULL):
+        return _with_keywords(self, args, nargsf, kwnames)
+    return _enter_run(<Machine>machine, (<VMFunction>self).index, args, PyVectorcall_NARGS(nargsf),
+                      NULL)
 
 
-cdef PyObject* _call_with_keywords(VMFunction function, PyObject* const* args, Py_ssize_t count,
-                                   tuple names) except NULL:
+cdef PyObject* _call_with_keywords(PyObject* self, PyObject* const* args, size_t nargsf,
+                                   PyObject* kwnames) except NULL:
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    cdef VMFunction function = <VMFunction>self
+    if PyTuple_GET_SIZE(kwnames) == 0:
+        return _enter(function.machine, function.index, args, count, NULL)
     positional = tuple([<object>args[i] for i in range(count)])
-    keywords = {name: <object>args[count + i] for i, name in enumerate(names)}
+    keywords = {name: <object>args[count + i] for i, name in enumerate(<tuple><object>kwnames)}
     result = function.machine._call_with_keywords(function, positional, keywords)
     Py_INCREF(result)
     return <PyObject*>result
 
 
 cdef PyObject* _closure_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
-                                   PyObject* kwnames) except NULL:
+                                   PyObject* kwnames) noexcept:
     cdef PyObject* machine = <PyObject*>(<Closure>self)._machine
-    if kwnames is not NULL and PyTuple_GET_SIZE(kwnames) > 0:
-        raise TypeError("a closure takes no keyword arguments")
-    if machine is not Py_None:
-        return _enter(<Machine>machine, (<Closure>self)._index, args, PyVectorcall_NARGS(nargsf), self)
-    return _call_nested(<Closure>self, args, PyVectorcall_NARGS(nargsf))
+    if rvm_unlikely(kwnames is not NULL) and PyTuple_GET_SIZE(kwnames) > 0:
+        _fail(TypeError, "a closure takes no keyword arguments")
+        _ensure_raised()
+        return NULL
+    if rvm_likely(machine is not Py_None):
+        return _enter_run(<Machine>machine, (<Closure>self)._index, args,
+                          PyVectorcall_NARGS(nargsf), self)
+    return _nested(self, args, nargsf)
 
 
-cdef PyObject* _call_nested(Closure closure, PyObject* const* args, Py_ssize_t count) except NULL:
+cdef PyObject* _call_nested(PyObject* self, PyObject* const* args, size_t nargsf) except NULL:
     """Call a closure of another callable than a VM function."""
-    items = [<object>args[i] for i in range(count)]
+    cdef Closure closure = <Closure>self
+    items = [<object>args[i] for i in range(PyVectorcall_NARGS(nargsf))]
     items.extend(closure.captured)
     if Py_EnterRecursiveCall(b" in a relaxvm closure"):
         return NULL
@@ -559,13 +612,15 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
         return NULL
     run = &chunk.run
     run.chunk = chunk
+    run.end = chunk.end
     run.words = chunk.words
     run.calls_left = machine._max_depth - 1
     rvm_begin_run(_runs, run, state, <PyObject*>machine)
     if rvm_unlikely(run.older is not _runs) and not _nest(machine, run, func):
         _leave(run, state)
         return NULL
-    fp = rvm_push_frame(chunk.memory, func, NULL, NULL, 0)
+    fp = chunk.memory + RVM_HEADER
+    rvm_push_frame(fp, func, rvm_in_new_chunk(NULL), NULL, 0)
     for i in range(count):
         value = args[i]
         if _is_plain(machine, value):
@@ -750,7 +805,7 @@ cdef int _count_objects(Run* run, PyObject** fp, int64_t ahead) noexcept:
     _begin_census(run, &census)
     while fp is not NULL and done == 0:
         done = rvm_census_registers(&census, fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
-        fp = <PyObject**>fp[RVM_CALLER]
+        fp = rvm_calling_frame(fp)
     return _end_census(run, &census, done, run.outer_objects + WORD_BYTES * run.words + ahead)
 
 
@@ -936,6 +991,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     cdef PyObject* other
     cdef PyObject** cell
     cdef PyObject** callee_fp
+    cdef PyObject** caller
     cdef rvm_func* func
 
     # The inner loop runs operations.  It ends with an exception, or, with negative ticks, for a
@@ -1007,10 +1063,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_CALL_VM:
                 func = <rvm_func*>ip[CALL_VM_CALLEE]
                 count = ip[CALL_VM_COUNT]
-                callee_fp = _push(machine, run, fp, ip[CALL_VM_FRAME], func)
+                caller = fp
+                callee_fp = _push(machine, run, &caller, ip[CALL_VM_FRAME], func)
                 if rvm_unlikely(callee_fp is NULL):
                     break
-                rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + CALL_VM_ARGS + count,
+                rvm_push_frame(callee_fp, func, caller, ip + CALL_VM_ARGS + count,
                                ip[CALL_VM_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + CALL_VM_ARGS, count)
                 rvm_null_registers(callee_fp, count, func.num_registers)
@@ -1022,7 +1079,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
             elif op == OP_RET:
                 word = ip[RET_RESULT]
-                if word >= 0:
+                if rvm_likely(word >= 0):
                     value = fp[word]
                     fp[word] = NULL
                     if value is NULL:
@@ -1034,13 +1091,14 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
                 callee_fp = fp
                 fp = <PyObject**>callee_fp[RVM_CALLER]
-                if fp is NULL:
-                    return value
-                run.calls_left += 1
                 ip = <const int64_t*>callee_fp[RVM_RETURN_IP]
                 word = <int64_t>callee_fp[RVM_RETURN_DST]
-                if rvm_unlikely(callee_fp - RVM_HEADER == run.chunk.memory):
+                if rvm_unlikely(rvm_is_in_new_chunk(fp)):
+                    fp = rvm_calling_frame(callee_fp)
+                    if fp is NULL:
+                        return value
                     _pop_chunk(run)
+                run.calls_left += 1
                 rvm_store(fp + word, value)
 
             elif op == OP_GOTO:
@@ -1064,15 +1122,19 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_COPY:
                 value = rvm_load(fp, pool_end, ip[COPY_VALUE])
                 rvm_incref(value)
-                rvm_replace(fp + ip[COPY_DST], value)
+                rvm_store(fp + ip[COPY_DST], value)
                 ip += COPY_WORDS
 
             elif op == OP_NULL:
-                rvm_replace(fp + ip[NULL_DST], NULL)
+                rvm_store(fp + ip[NULL_DST], NULL)
                 ip += NULL_WORDS
 
             elif op == OP_MAKE_TUPLE:
                 count = ip[MAKE_TUPLE_COUNT]
+                if rvm_renew_tuple(fp[ip[MAKE_TUPLE_DST]], fp, pool_end, ip + MAKE_TUPLE_ITEMS,
+                                   count):
+                    ip += MAKE_TUPLE_ITEMS + count
+                    continue
                 value = rvm_gather_tuple(fp, pool_end, ip + MAKE_TUPLE_ITEMS, count)
                 if rvm_unlikely(value is NULL):
                     break
@@ -1202,9 +1264,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
-                value = Py_True if truth else Py_False
-                rvm_incref(value)
-                rvm_store(fp + ip[READ_COND_DST], value)
+                rvm_store_bool(fp + ip[READ_COND_DST], truth)
                 ip += READ_COND_WORDS
 
             elif op == OP_READ_IF:
@@ -1212,9 +1272,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
-                value = Py_True if truth else Py_False
-                rvm_incref(value)
-                rvm_store(fp + ip[READ_IF_DST], value)
+                rvm_store_bool(fp + ip[READ_IF_DST], truth)
                 ip += READ_IF_WORDS if truth else ip[READ_IF_OTHERWISE]
 
             elif op == OP_ALLOC_HEAP:
@@ -1225,6 +1283,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ALLOC_HEAP_WORDS
 
             elif op == OP_ALLOC_STORAGE:
+                if renew_storage(fp[ip[ALLOC_STORAGE_DST]], <PyObject*>ip[ALLOC_STORAGE_ALLOCATOR],
+                                 ip[ALLOC_STORAGE_NBYTES]):
+                    ip += ALLOC_STORAGE_WORDS
+                    continue
                 value = take_storage(<PyObject*>ip[ALLOC_STORAGE_ALLOCATOR],
                                      ip[ALLOC_STORAGE_NBYTES])
                 if rvm_unlikely(value is NULL):
@@ -1254,7 +1316,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_replace(fp + ip[ALLOC_TENSOR_DST], value)
+                rvm_store(fp + ip[ALLOC_TENSOR_DST], value)
                 ip += ALLOC_TENSOR_WORDS
 
             elif op == OP_ALLOC_TENSOR_OF:
@@ -1267,7 +1329,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_replace(fp + ip[ALLOC_TENSOR_OF_DST], value)
+                rvm_store(fp + ip[ALLOC_TENSOR_OF_DST], value)
                 ip += ALLOC_TENSOR_OF_DIMS + count
 
             elif op == OP_ALLOC_STATIC:
@@ -1277,7 +1339,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_replace(fp + ip[ALLOC_STATIC_DST], value)
+                rvm_store(fp + ip[ALLOC_STATIC_DST], value)
                 ip += ALLOC_STATIC_DIMS + ip[ALLOC_STATIC_COUNT]
 
             elif op == OP_RESHAPE:
@@ -1287,7 +1349,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_replace(fp + ip[RESHAPE_DST], value)
+                rvm_store(fp + ip[RESHAPE_DST], value)
                 ip += RESHAPE_WORDS
 
             elif op == OP_LOAD_FUNCTION:
@@ -1301,6 +1363,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_MAKE_CLOSURE_OF:
                 count = ip[MAKE_CLOSURE_OF_COUNT]
                 func = <rvm_func*>ip[MAKE_CLOSURE_OF_FUNCTION]
+                if _renew_closure(fp[ip[MAKE_CLOSURE_OF_DST]], (pool_end - 1)[0],
+                                  func - image.funcs, fp, pool_end, ip + MAKE_CLOSURE_OF_CAPTURED,
+                                  count):
+                    ip += MAKE_CLOSURE_OF_CAPTURED + count
+                    continue
                 value = _new_closure((pool_end - 1)[0], func - image.funcs, fp, pool_end,
                                      ip + MAKE_CLOSURE_OF_CAPTURED, count)
                 if rvm_unlikely(value is NULL):
@@ -1314,6 +1381,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(Py_TYPE(other) is not <PyTypeObject*>VMFunction):
                     ip += ip[FALLBACK]
                     continue
+                if _renew_closure(fp[ip[MAKE_CLOSURE_DST]],
+                                  <PyObject*>(<VMFunction>other).machine,
+                                  (<VMFunction>other).index, fp, pool_end,
+                                  ip + MAKE_CLOSURE_CAPTURED, count):
+                    ip += MAKE_CLOSURE_CAPTURED + count
+                    continue
                 value = _new_closure(<PyObject*>(<VMFunction>other).machine,
                                      (<VMFunction>other).index, fp, pool_end,
                                      ip + MAKE_CLOSURE_CAPTURED, count)
@@ -1325,14 +1398,15 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_INVOKE_CLOSURE:
                 count = ip[INVOKE_CLOSURE_COUNT]
                 other = rvm_load(fp, pool_end, ip[INVOKE_CLOSURE_CLOSURE])
-                func = _own_function(image, other, count)
+                func = _own_function(<PyObject*>machine, image.funcs, other, count)
                 if rvm_unlikely(func is NULL):
                     ip += ip[FALLBACK]
                     continue
-                callee_fp = _push(machine, run, fp, ip[INVOKE_CLOSURE_FRAME], func)
+                caller = fp
+                callee_fp = _push(machine, run, &caller, ip[INVOKE_CLOSURE_FRAME], func)
                 if rvm_unlikely(callee_fp is NULL):
                     break
-                rvm_push_frame(callee_fp - RVM_HEADER, func, fp, ip + INVOKE_CLOSURE_ARGS + count,
+                rvm_push_frame(callee_fp, func, caller, ip + INVOKE_CLOSURE_ARGS + count,
                                ip[INVOKE_CLOSURE_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + INVOKE_CLOSURE_ARGS, count)
                 i = count
@@ -1424,6 +1498,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += HOOK_AFTER_ARGS + ip[HOOK_AFTER_COUNT]
 
             else:
+                rvm_no_operation()
                 _fail_bug(op)
                 break
 
@@ -1438,18 +1513,23 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     return NULL
 
 
-cdef inline PyObject** _push(Machine machine, Run* run, PyObject** fp, int64_t offset,
+cdef inline PyObject** _push(Machine machine, Run* run, PyObject*** caller, int64_t offset,
                              const rvm_func* func) noexcept:
-    """Room for a callee's frame after the caller's registers; the depth is counted."""
-    cdef PyObject** callee_fp = fp + offset + RVM_HEADER
-    if rvm_unlikely(run.calls_left <= 0):
+    """Room for a callee's frame after the caller's registers; the depth is counted.
+
+    `caller`, the frame of the caller, becomes what the header has to say of it.
+    """
+    cdef PyObject** callee_fp = caller[0] + offset + RVM_HEADER
+    cdef int64_t left = run.calls_left - 1
+    if rvm_unlikely(left < 0):
         _fail_depth(func, machine._max_depth)
         return NULL
-    if rvm_unlikely(func.frame_words > run.chunk.end - callee_fp):
-        callee_fp = _push_chunk(run, fp, func)
+    if rvm_unlikely(callee_fp + func.frame_words > run.end):
+        callee_fp = _push_chunk(run, caller[0], func)
         if callee_fp is NULL:
             return NULL
-    run.calls_left -= 1
+        caller[0] = rvm_in_new_chunk(caller[0])
+    run.calls_left = left
     return callee_fp
 
 
@@ -1468,6 +1548,7 @@ cdef PyObject** _push_chunk(Run* run, PyObject** fp, const rvm_func* func) noexc
     if run.host is not NULL:
         run.objects += WORD_BYTES * chunk.words
     run.chunk = chunk
+    run.end = chunk.end
     return chunk.memory + RVM_HEADER
 
 
@@ -1476,6 +1557,7 @@ cdef void _pop_chunk(Run* run) noexcept:
     if run.host is not NULL:
         run.objects -= WORD_BYTES * run.chunk.words
     run.chunk = rvm_drop_chunk(run.chunk)
+    run.end = run.chunk.end
 
 
 cdef inline bint _is_vm_callable(PyObject* value) noexcept:
@@ -1483,22 +1565,23 @@ cdef inline bint _is_vm_callable(PyObject* value) noexcept:
     return cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
 
 
-cdef inline rvm_func* _own_function(Image image, PyObject* callee, int64_t count) noexcept:
+cdef inline rvm_func* _own_function(PyObject* own_machine, rvm_func* funcs, PyObject* callee,
+                                    int64_t count) noexcept:
     """The code of a closure or function of this very machine that takes `count` arguments."""
     cdef PyObject* machine
     cdef rvm_func* func
-    if Py_TYPE(callee) is <PyTypeObject*>Closure:
+    if rvm_likely(Py_TYPE(callee) is <PyTypeObject*>Closure):
         count += (<Closure>callee)._count
         machine = <PyObject*>(<Closure>callee)._machine
-        func = image.funcs + (<Closure>callee)._index
+        func = funcs + (<Closure>callee)._index
     elif Py_TYPE(callee) is <PyTypeObject*>VMFunction:
         machine = <PyObject*>(<VMFunction>callee).machine
-        func = image.funcs + (<VMFunction>callee).index
+        func = funcs + (<VMFunction>callee).index
     else:
         return NULL
-    if machine is not (image.pool_end - 1)[0]:
+    if rvm_unlikely(machine is not own_machine or func.num_params != count):
         return NULL
-    return func if func.num_params == count else NULL
+    return func
 
 
 # ---- helpers of the operations ----------------------------------------------------------------
@@ -1806,13 +1889,13 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         PyException_SetTraceback(exception, traceback)
     while frame is not NULL:
         total += 1
-        frame = <PyObject**>frame[RVM_CALLER]
+        frame = rvm_calling_frame(frame)
     try:
         frames = _describe_frames(image, fp, ip, total)
     except BaseException:
         frames = None  # no memory
     while fp is not NULL:
-        frame = <PyObject**>fp[RVM_CALLER]
+        frame = rvm_calling_frame(fp)
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
         if fp - RVM_HEADER == run.chunk.memory and run.chunk.previous is not NULL:
             _pop_chunk(run)
@@ -1842,7 +1925,7 @@ cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_
             frames.append(None)
         if i + 1 < total:
             ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
-            fp = <PyObject**>fp[RVM_CALLER]
+            fp = rvm_calling_frame(fp)
     return frames
 
 

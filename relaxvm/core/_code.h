@@ -84,18 +84,23 @@ static inline const rvm_place *rvm_find_place(const rvm_place *places, int64_t c
     return low < count && places[low].source == source ? places + low : NULL;
 }
 
+/* A function, as the loop sees it; 64 bytes, so that its number follows from its address by a shift. */
 typedef struct rvm_func {
     int64_t *code;
     int64_t num_params;
     int64_t num_registers; /* of the frame, all included */
     int64_t frame_words;   /* header excluded */
     PyObject *name;        /* borrowed from the executable */
-    int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
-    int64_t *end;          /* of the code */
     rvm_place *places;     /* NULL where the registers of the source are those of the frame */
     int64_t num_places;
-    int64_t num_shared;    /* registers of the frame that hold those of the source; after these ... */
-    int64_t scratch;       /* ... those of functions as values, and then the scratch one */
+    int64_t num_shared;    /* registers of the frame that hold those of the source */
 } rvm_func;
+
+/* The rest of it, for listings. */
+typedef struct {
+    int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
+    int64_t *end;          /* of the code */
+    int64_t scratch;       /* the scratch register, after those of functions as values */
+} rvm_extent;
 
 #endif

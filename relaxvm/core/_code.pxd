@@ -29,11 +29,13 @@ cdef extern from "_code.h" nogil:
         int64_t num_registers
         int64_t frame_words
         PyObject* name
-        int64_t* fallbacks
-        int64_t* end
         rvm_place* places
         int64_t num_places
         int64_t num_shared
+
+    ctypedef struct rvm_extent:
+        int64_t* fallbacks
+        int64_t* end
         int64_t scratch
 
     enum:
@@ -54,6 +56,7 @@ cdef enum:
 cdef class Image:
     cdef int64_t* code
     cdef rvm_func* funcs
+    cdef rvm_extent* extents    # of the functions
     cdef PyObject** pool        # begins with NULL
     cdef PyObject** pool_end
     cdef int64_t* mark_words    # code word at which an operation starts, ascending ...
@@ -70,6 +73,7 @@ cdef class Image:
     cdef const int64_t[::1] instr_offset
 
     cdef rvm_func* _func(self, int64_t index) except NULL
+    cdef int64_t* _end(self, const rvm_func* func) noexcept
     cdef const int64_t* entry(self, int64_t pc) noexcept
     cdef int64_t source_pc(self, const int64_t* ip) noexcept
     cdef tuple argument_values(self, int64_t pc, PyObject** fp, const rvm_func* func)

@@ -36,6 +36,7 @@ cdef class Image:
         PyMem_RawFree(self.sites)
         PyMem_RawFree(self.code)
         PyMem_RawFree(self.funcs)
+        PyMem_RawFree(self.extents)
         PyMem_RawFree(self.pool)
         PyMem_RawFree(self.mark_words)
         PyMem_RawFree(self.mark_pcs)
@@ -53,11 +54,11 @@ cdef class Image:
             IndexError: there is no such function, or it is not a bytecode function.
         """
         cdef rvm_func* func = self._func(index)
-        cdef int64_t start = func.code - self.code, end = func.end - self.code, i
+        cdef int64_t start = func.code - self.code, end = self._end(func) - self.code, i
         marks = [(self.mark_words[i] - start, self.mark_pcs[i]) for i in range(self.num_marks)
                  if start <= self.mark_words[i] < end]
         words = [func.code[i] for i in range(end - start)]
-        return words, func.fallbacks - func.code, marks
+        return words, self.extents[index].fallbacks - func.code, marks
 
     def entry_of(self, int64_t index, int64_t pc):
         """The position, from the start of a function's code, at which the instruction at `pc` can be
@@ -83,8 +84,9 @@ cdef class Image:
             IndexError: there is no such bytecode function, or its code has no such position.
         """
         cdef rvm_func* func = self._func(index)
-        if not 0 <= position < func.end - func.code:
-            raise IndexError(f"position: expected less than {func.end - func.code}, got {position}")
+        cdef int64_t size = self._end(func) - func.code
+        if not 0 <= position < size:
+            raise IndexError(f"position: expected less than {size}, got {position}")
         return self.source_pc(func.code + position)
 
     def places_of(self, int64_t index):
@@ -103,11 +105,11 @@ cdef class Image:
         cdef rvm_func* func = self._func(index)
         cdef int64_t i
         if func.places is NULL:
-            return None, func.num_shared, func.scratch
+            return None, func.num_shared, self.extents[index].scratch
         places = {func.places[i].source:
                   (func.places[i].frame, func.places[i].first, func.places[i].last)
                   for i in range(func.num_places)}
-        return places, func.num_shared, func.scratch
+        return places, func.num_shared, self.extents[index].scratch
 
     def function_at(self, int64_t address):
         """The index of the function that a word of code points to; None if it points to none."""
@@ -128,9 +130,13 @@ cdef class Image:
         cdef rvm_func* func
         if 0 <= index < len(self.executable.functions):
             func = self.funcs + index
-            if func.end > func.code:
+            if self._end(func) > func.code:
                 return func
         raise IndexError(f"there is no bytecode function {index}")
+
+    cdef int64_t* _end(self, const rvm_func* func) noexcept:
+        """Where the code of a function ends."""
+        return self.extents[func - self.funcs].end
 
     cdef const int64_t* entry(self, int64_t pc) noexcept:
         """Where the instruction at `pc` can be entered, see `entry_of`; NULL if it has no code."""

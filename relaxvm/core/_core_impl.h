@@ -30,6 +30,7 @@ static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
 
 /* Set when the core is imported. */
 static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape */
+static PyTypeObject *rvm_array_type; /* of numpy, without a look into its table of functions */
 static PyArray_Descr *rvm_int64, *rvm_bool;
 
 /* ---- operands: registers and constants, see _code.h ------------------------------------------ */
@@ -38,16 +39,16 @@ static PyArray_Descr *rvm_int64, *rvm_bool;
 static inline void rvm_store(PyObject **cell, PyObject *value) {
     PyObject *old = *cell;
     *cell = value;
-    Py_XDECREF(old);
-}
-
-/* The same, for where the old value is likely to be the last reference to a tensor. */
-static inline void rvm_replace(PyObject **cell, PyObject *value) {
-    PyObject *old = *cell;
-    *cell = value;
     if (old != NULL) rvm_drop(old);
 }
 
+/* Store True or False.  Often it is there already, and its counter need not change. */
+RVM_LOOP_INLINE void rvm_store_bool(PyObject **cell, int truth) {
+    PyObject *value = truth ? Py_True : Py_False;
+    if (*cell == value) return;
+    rvm_incref(value);
+    rvm_store(cell, value);
+}
 
 static inline void rvm_gather(PyObject **to, PyObject **fp, PyObject **pool_end,
                               const int64_t *words, int64_t count) {
@@ -64,6 +65,39 @@ RVM_LOOP_INLINE PyObject *rvm_gather_tuple(PyObject **fp, PyObject **pool_end, c
         PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
     }
     return tuple;
+}
+
+/* Whether an operand among these is `object`. */
+RVM_LOOP_INLINE int rvm_is_among(PyObject *object, PyObject **fp, PyObject **pool_end,
+                                 const int64_t *words, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (rvm_load(fp, pool_end, words[i]) == object) return 1;
+    return 0;
+}
+
+/* Put operands in the place of the items of a tuple that is about to be released, so that no new one
+ * need be made: true if `old` is a tuple of as many items, to which there is no other reference, and
+ * that is none of the operands.  (Tuples have no weak references.  Who takes a reference to one from
+ * the garbage collector, while the destructor of an item runs, may see it change.) */
+RVM_LOOP_INLINE int rvm_renew_tuple(PyObject *old, PyObject **fp, PyObject **pool_end,
+                                    const int64_t *words, int64_t count) {
+    if (old == NULL || Py_REFCNT(old) != 1 || !PyTuple_CheckExact(old) ||
+        PyTuple_GET_SIZE(old) != count || rvm_is_among(old, fp, pool_end, words, count))
+        return 0;
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)old)->ob_hash = -1; /* it may have been computed */
+#endif
+    /* The collector stops tracking tuples whose items cannot be in cycles. */
+    if (RVM_UNLIKELY(!PyObject_GC_IsTracked(old))) PyObject_GC_Track(old);
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(fp, pool_end, words[i]);
+        PyObject *item = PyTuple_GET_ITEM(old, (Py_ssize_t)i);
+        if (value == item) continue;
+        rvm_incref(value);
+        PyTuple_SET_ITEM(old, (Py_ssize_t)i, value);
+        rvm_drop(item);
+    }
+    return 1;
 }
 
 /* Arguments of a VM function: owned references in the callee's first registers. */
@@ -120,10 +154,11 @@ RVM_LOOP_INLINE int rvm_truth(PyObject *value) {
 static inline int rvm_read_cond(PyObject *value) {
     if (value == Py_True) return 1;
     if (value == Py_False) return 0;
-    if (PyArray_CheckExact(value)) {
+    if (RVM_LIKELY(Py_TYPE(value) == rvm_array_type)) {
         PyArrayObject *array = (PyArrayObject *)value;
         int nd = PyArray_NDIM(array);
-        if (nd == 0 && PyArray_DESCR(array) == rvm_bool) return *(const int8_t *)PyArray_DATA(array) != 0;
+        if (RVM_LIKELY(nd == 0 && PyArray_DESCR(array) == rvm_bool))
+            return *(const int8_t *)PyArray_DATA(array) != 0;
         if ((nd == 0 || (nd == 1 && PyArray_DIM(array, 0) > 0)) && PyArray_ISBEHAVED_RO(array)) {
             const void *p = PyArray_DATA(array);
             switch (PyArray_TYPE(array)) {
@@ -213,23 +248,27 @@ static inline int rvm_shape_dims(PyObject *shape, int64_t count, npy_intp *dims,
     return 1;
 }
 
-/* The words of a shape heap of more than `last_slot` slots, or NULL. */
-static inline int64_t *rvm_heap(PyObject *heap, int64_t last_slot) {
-    if (!PyArray_CheckExact(heap)) return NULL;
+/* Whether this is a shape heap of more than `last_slot` slots.  Python code may change an array in any
+ * way, so nothing of it is remembered. */
+static inline int rvm_is_heap(PyObject *heap, int64_t last_slot) {
     PyArrayObject *array = (PyArrayObject *)heap;
-    if (PyArray_DESCR(array) != rvm_int64 || PyArray_NDIM(array) != 1 ||
-        !PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY) || PyArray_DIM(array, 0) <= last_slot)
-        return NULL;
-    return (int64_t *)PyArray_DATA(array);
+    return RVM_LIKELY(Py_TYPE(heap) == rvm_array_type && PyArray_DESCR(array) == rvm_int64 &&
+                      PyArray_NDIM(array) == 1 && PyArray_CHKFLAGS(array, NPY_ARRAY_CARRAY) &&
+                      PyArray_DIM(array, 0) > last_slot);
+}
+
+/* Its words. */
+static inline int64_t *rvm_slots(PyObject *heap) {
+    return (int64_t *)PyArray_DATA((PyArrayObject *)heap);
 }
 
 static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_t *heap) {
-    switch (code) {
-        case RVM_MATCH_IMM: return dim == value;
-        case RVM_MATCH_STORE: heap[value] = dim; return 1;
-        case RVM_MATCH_SLOT: return heap[value] == dim;
-        default: return 1;
+    if (RVM_LIKELY(code == RVM_MATCH_STORE)) {
+        heap[value] = dim;
+        return 1;
     }
+    if (code == RVM_MATCH_IMM) return dim == value;
+    return code != RVM_MATCH_SLOT || heap[value] == dim;
 }
 
 /* vm.builtin.match_shape on a tensor or Shape.  `last_slot` is the greatest heap slot used or -1. */
@@ -239,15 +278,18 @@ static inline int rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t la
     npy_intp buffer[RVM_MAX_DIMS];
     const npy_intp *dims = buffer;
     int64_t found;
-    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return 0;
-    if (PyArray_Check(x)) {
+    if (last_slot >= 0) {
+        if (!rvm_is_heap(heap_object, last_slot)) return 0;
+        heap = rvm_slots(heap_object);
+    }
+    if (RVM_LIKELY(Py_TYPE(x) == rvm_array_type || PyArray_Check(x))) {
         if (PyArray_NDIM((PyArrayObject *)x) != count) return 0;
         dims = PyArray_DIMS((PyArrayObject *)x);
     } else if (count > RVM_MAX_DIMS || !rvm_shape_dims(x, count, buffer, &found)) {
         return 0;
     }
-    for (int64_t i = 0; i < count; i++)
-        if (!rvm_match_dim(dims[i], pattern[2 * i], pattern[2 * i + 1], heap)) return 0;
+    for (const npy_intp *end = dims + count; dims != end; dims++, pattern += 2)
+        if (!rvm_match_dim(*dims, pattern[0], pattern[1], heap)) return 0;
     return 1;
 }
 
@@ -256,7 +298,10 @@ static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, in
                                        int64_t count, const int64_t *pattern) {
     npy_intp dims[RVM_MAX_DIMS];
     int64_t *heap = NULL;
-    if (last_slot >= 0 && (heap = rvm_heap(heap_object, last_slot)) == NULL) return NULL;
+    if (last_slot >= 0) {
+        if (!rvm_is_heap(heap_object, last_slot)) return NULL;
+        heap = rvm_slots(heap_object);
+    }
     for (int64_t i = 0; i < count; i++) {
         int64_t value = pattern[2 * i + 1];
         dims[i] = (npy_intp)(pattern[2 * i] == RVM_MAKE_IMM ? value : heap[value]);
@@ -265,7 +310,8 @@ static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, in
 }
 
 static inline PyObject *rvm_shape_of(rvm_site *site, PyObject *x) {
-    if (!PyArray_Check(x) || PyArray_NDIM((PyArrayObject *)x) > RVM_MAX_DIMS) return NULL;
+    if (Py_TYPE(x) != rvm_array_type && !PyArray_Check(x)) return NULL;
+    if (PyArray_NDIM((PyArrayObject *)x) > RVM_MAX_DIMS) return NULL;
     return rvm_site_shape(site, PyArray_NDIM((PyArrayObject *)x), PyArray_DIMS((PyArrayObject *)x));
 }
 
@@ -278,7 +324,7 @@ static inline int rvm_same_dtype(const PyArray_Descr *a, const PyArray_Descr *b)
 
 /* vm.builtin.check_tensor_info: `ndim` -1 and `descr` NULL mean any. */
 static inline int rvm_check_tensor(PyObject *x, int64_t ndim, PyArray_Descr *descr) {
-    if (!PyArray_Check(x)) return 0;
+    if (RVM_UNLIKELY(Py_TYPE(x) != rvm_array_type && !PyArray_Check(x))) return 0;
     PyArrayObject *array = (PyArrayObject *)x;
     return (ndim < 0 || PyArray_NDIM(array) == ndim) &&
            (descr == NULL || rvm_same_dtype(PyArray_DESCR(array), descr));
@@ -308,17 +354,17 @@ static inline int rvm_exact_int64(PyObject *value, int64_t *out) {
 }
 
 static inline int rvm_match_prim(PyObject *x, PyObject *heap_object, int64_t code, int64_t value) {
-    int64_t scalar, *heap = NULL;
+    int64_t scalar;
     int uses_heap = code != RVM_MATCH_IMM && code != RVM_MATCH_ANY;
     if (!rvm_exact_int64(x, &scalar)) return 0;
-    if ((heap = rvm_heap(heap_object, uses_heap ? value : -1)) == NULL) return 0;
-    return rvm_match_dim(scalar, code, value, heap);
+    if (!rvm_is_heap(heap_object, uses_heap ? value : -1)) return 0;
+    return rvm_match_dim(scalar, code, value, rvm_slots(heap_object));
 }
 
 static inline PyObject *rvm_make_prim(PyObject *heap_object, int64_t code, int64_t value) {
-    int64_t *heap = rvm_heap(heap_object, code == RVM_MAKE_IMM ? -1 : value);
-    if (heap == NULL) return NULL;
-    return PyLong_FromLongLong((long long)(code == RVM_MAKE_IMM ? value : heap[value]));
+    if (!rvm_is_heap(heap_object, code == RVM_MAKE_IMM ? -1 : value)) return NULL;
+    return PyLong_FromLongLong(
+        (long long)(code == RVM_MAKE_IMM ? value : rvm_slots(heap_object)[value]));
 }
 
 /* ---- shape programs -------------------------------------------------------------------------- */
@@ -363,9 +409,10 @@ static inline int64_t rvm_floormod(int64_t a, int64_t b) {
 static int rvm_compute_shape(PyObject *heap_object, int64_t last_slot, const int64_t *words) {
     int64_t stack[RVM_MAX_STACK + 1], changed[RVM_MAX_STORES], old[RVM_MAX_STORES];
     int64_t *top = stack; /* the last value; stack[0] is none */
-    int64_t *heap = rvm_heap(heap_object, last_slot);
+    int64_t *heap;
     int stores = 0;
-    if (heap == NULL) return 0;
+    if (!rvm_is_heap(heap_object, last_slot)) return 0;
+    heap = rvm_slots(heap_object);
     for (;;) {
         switch (*words++) {
             case RVM_SHAPE_CONST: *++top = *words++; break;
@@ -521,6 +568,9 @@ RVM_LOOP_INLINE PyObject *rvm_call_packed(PyObject *callee, PyObject **args, int
  * register for discarded results, one spare word (vectorcall may borrow the word before the
  * arguments), and room for the arguments of the widest call.  Chunks are linked and never move,
  * since callees hold pointers into them.
+ *
+ * The word RVM_CALLER is the caller's frame, plus 1 in the first frame of a chunk; for that of a run it
+ * is 1.
  */
 enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
 
@@ -563,18 +613,28 @@ static inline rvm_chunk *rvm_drop_chunk(rvm_chunk *chunk) {
     return previous;
 }
 
-/* Lay out a frame whose header starts at `base`. */
-static inline PyObject **rvm_push_frame(PyObject **base, const rvm_func *func, PyObject **caller,
-                                        const int64_t *return_ip, int64_t return_dst) {
-    PyObject **fp = base + RVM_HEADER;
+/* Fill in the header of a frame. */
+static inline void rvm_push_frame(PyObject **fp, const rvm_func *func, PyObject **caller,
+                                  const int64_t *return_ip, int64_t return_dst) {
     fp[RVM_RETURN_IP] = (PyObject *)return_ip;
     fp[RVM_CALLER] = (PyObject *)caller;
     fp[RVM_FUNC] = (PyObject *)func;
     fp[RVM_RETURN_DST] = (PyObject *)(intptr_t)return_dst;
-    return fp;
+}
+
+static inline PyObject **rvm_in_new_chunk(PyObject **caller) {
+    return (PyObject **)((intptr_t)caller | 1);
+}
+
+static inline int rvm_is_in_new_chunk(PyObject **caller) { return (intptr_t)caller & 1; }
+
+/* The frame that has called the one at `fp`, or NULL. */
+static inline PyObject **rvm_calling_frame(PyObject **fp) {
+    return (PyObject **)((intptr_t)fp[RVM_CALLER] & ~(intptr_t)1);
 }
 
 static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end) {
+    if (first >= end) return;
     if (RVM_UNLIKELY(end - first > 32)) {
         memset(fp + first, 0, (size_t)(end - first) * sizeof(PyObject *));
         return;
@@ -585,6 +645,13 @@ static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end)
         __asm__("" : "+r"(i)); /* or the loop becomes a call of memset, slow on so few words */
 #endif
     }
+}
+
+/* What the loop does with the code of no operation. */
+static inline void rvm_no_operation(void) {
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(RELAXVM_DEBUG)
+    __builtin_unreachable();
+#endif
 }
 
 #endif

@@ -12,6 +12,7 @@ cdef extern from "_runs.h":
         Run* older
         PyObject* machine
         rvm_chunk* chunk
+        PyObject** end
         int64_t words
         int64_t calls_left
         int64_t polls

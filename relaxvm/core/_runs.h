@@ -20,6 +20,7 @@ typedef struct rvm_active_run {
     _PyStackChunk *frames;     /* with the frame of the caller */
     PyObject *machine;         /* the caller keeps it alive */
     struct rvm_chunk *chunk;   /* of the innermost frame */
+    PyObject **end;            /* of that chunk */
     int64_t words;             /* of all chunks */
     int64_t calls_left;        /* how much deeper calls may be nested */
     int64_t polls;

@@ -15,6 +15,11 @@ cdef extern from "_account.h":
         int64_t refused_live
 
 
+cdef extern from "Python.h":
+    PyTypeObject* Py_TYPE(PyObject*) noexcept
+    Py_ssize_t Py_REFCNT(PyObject*) noexcept
+
+
 ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*) noexcept
 
 
@@ -45,6 +50,18 @@ cdef class Storage:
 
 
 cdef PyObject* take_storage(PyObject* allocator, int64_t nbytes) noexcept
+
+
+cdef inline bint renew_storage(PyObject* old, PyObject* allocator, int64_t nbytes) noexcept:
+    """Let a storage that is about to be released be the next one of a pooled allocator: True if it is one
+    of the allocator, with as many bytes, to which there is no other reference."""
+    if (old is NULL or Py_TYPE(old) is not <PyTypeObject*>Storage or Py_REFCNT(old) != 1
+            or (<Storage>old).allocator is not allocator or (<Storage>old).nbytes != nbytes
+            or (<Storage>old)._scope is not NULL or (<Allocator>allocator)._idle is NULL):
+        return False
+    (<Allocator>allocator)._num_allocs += 1
+    return True
+
 
 cdef PyObject* storage_array(PyObject* storage, int64_t offset, int nd, const cnp.npy_intp* dims,
                              cnp.PyArray_Descr* descr) noexcept

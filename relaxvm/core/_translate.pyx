@@ -240,6 +240,7 @@ cdef class Translator:
             raise ValueError("translate: expected an allocator per device, got none")
         self.quick = quick
         self.image.funcs = <rvm_func*>_zeroed(count * sizeof(rvm_func))
+        self.image.extents = <rvm_extent*>_zeroed(count * sizeof(rvm_extent))
         self.image.entries = <int64_t*>_zeroed(num_instructions * sizeof(int64_t))
         for index in range(num_instructions):
             self.image.entries[index] = NO_ENTRY
@@ -290,8 +291,8 @@ cdef class Translator:
         for i in range(len(self.functions)):  # offsets until the code stopped moving
             func = &image.funcs[i]
             func.code = image.code + <int64_t>func.code
-            func.fallbacks = image.code + <int64_t>func.fallbacks
-            func.end = image.code + <int64_t>func.end
+            image.extents[i].fallbacks = image.code + <int64_t>image.extents[i].fallbacks
+            image.extents[i].end = image.code + <int64_t>image.extents[i].end
             if func.num_places:
                 func.places = image.places + <int64_t>func.places
         return 0
@@ -307,7 +308,7 @@ cdef class Translator:
         self.targets = None
         func.num_params = info.num_args
         self.loaded_area = func.num_shared = self._place_registers(func, info.register_file_size)
-        self.scratch = func.scratch = self.loaded_area + self._most_values()
+        self.scratch = self.image.extents[index].scratch = self.loaded_area + self._most_values()
         registers = self.scratch + self._discards_results()
         self.frame = registers
         self.args_area = registers + 1
@@ -330,14 +331,14 @@ cdef class Translator:
             pc += self._translate_at(pc, self.rewritings)
         self._mark(max(self.start, self.end - 1))
         append(&self.code, 0)  # no operation: nothing runs on into the fallbacks
-        func.fallbacks = <int64_t*>self.code.count
+        self.image.extents[index].fallbacks = <int64_t*>self.code.count
         self.in_fallback = True
         i = 0
         while i < self.fallbacks.count:  # grows meanwhile: what falls back may fall back again
             self._translate_fallback((<Fallback*>(self.fallbacks.data + i))[0])
             i += FALLBACK_WORDS
         self.in_fallback = False
-        func.end = <int64_t*>self.code.count
+        self.image.extents[index].end = <int64_t*>self.code.count
         i = 0
         while i < self.fixups.count:
             fixup = <Fixup*>(self.fixups.data + i)
