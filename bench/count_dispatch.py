@@ -1,6 +1,6 @@
 """Instructions and stores of each row of ``compare_tvm.py``, counted by Valgrind.
 
-    python bench/count_dispatch.py [--only TEXT] [--other CHECKOUT]
+    python bench/count_dispatch.py [--only TEXT]... [--other CHECKOUT]
 
 Counts vary little from run to run, unlike times, so they show changes of a few parts in a thousand.
 With ``--other``, the rows also run on the package in another checkout, whose extensions must be
@@ -24,6 +24,8 @@ from rows import ENTRIES, PYTHON_FUNCTION, ROWS
 
 REQUESTS = """
 #include <valgrind/callgrind.h>
+void start(void) { CALLGRIND_START_INSTRUMENTATION; }
+void stop(void) { CALLGRIND_STOP_INSTRUMENTATION; }
 void dump(const char *name) { CALLGRIND_DUMP_STATS_AT(name); }
 """
 CALLS = (1, 3)
@@ -40,16 +42,17 @@ class Counts(NamedTuple):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="rows whose name contains this text")
+    parser.add_argument("--only", action="append", help="rows whose name contains this text")
     parser.add_argument("--other", metavar="CHECKOUT", help="count in another checkout, too")
     parser.add_argument("--counted", metavar="LIBRARY", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    only = options.only or [""]
     if options.counted:
-        run_rows(ctypes.CDLL(options.counted), options.only)
+        run_rows(ctypes.CDLL(options.counted), only)
         return 0
 
-    here = counts(str(Path(__file__).resolve().parent.parent), options.only)
-    there = counts(options.other, options.only) if options.other else {}
+    here = counts(str(Path(__file__).resolve().parent.parent), only)
+    there = counts(options.other, only) if options.other else {}
     columns = f"{'instructions':>13}{'loads':>8}{'stores':>8}"
     print(f"{'per repetition':26}{columns}", f"{columns}{'ratio':>8}" if there else "", sep="")
     for name, count in here.items():
@@ -65,7 +68,7 @@ def line(count: Counts) -> str:
     return f"{count.instructions:13.2f}{count.loads:8.2f}{count.stores:8.2f}"
 
 
-def counts(checkout: str, only: str) -> dict[str, Counts]:
+def counts(checkout: str, only: list[str]) -> dict[str, Counts]:
     """Run the rows with the package of a checkout under Valgrind."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "requests.c"), Path(folder, "requests.so")
@@ -73,9 +76,9 @@ def counts(checkout: str, only: str) -> dict[str, Counts]:
         compiler = os.environ.get("CC", "cc").split()
         subprocess.run([*compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
         output = Path(folder, "counts")
-        command = ["valgrind", "--tool=callgrind", "--cache-sim=yes", "-q",
+        command = ["valgrind", "--tool=callgrind", "--cache-sim=yes", "-q", "--instr-atstart=no",
                    f"--callgrind-out-file={output}", sys.executable, __file__,
-                   "--counted", str(library), "--only", only]  # fmt: skip
+                   "--counted", str(library), *(f"--only={text}" for text in only)]  # fmt: skip
         env = os.environ | {"PYTHONPATH": checkout, "PYTHONHASHSEED": "0"}
         subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
@@ -111,22 +114,22 @@ def read_dump(path: Path) -> tuple[str, int, int, list[float]]:
     return name, calls, count, [float(by_event.get(event, 0)) for event in ("Ir", "Dr", "Dw")]
 
 
-def programs(only: str) -> Iterator[tuple[str, Callable[[], Callable[..., Any]], tuple[Any, ...]]]:
+def programs(only: list[str]) -> Iterator[tuple[str, Callable[[], Callable[..., Any]], tuple[Any, ...]]]:
     """The name of each row, what makes its function, and the arguments."""
     import relaxvm
 
     for row in ROWS:
-        if only in row.name:
+        if any(text in row.name for text in only):
             yield (row.name, lambda row=row: relaxvm.VirtualMachine(  # type: ignore[misc]
                 row.executable(), optimize=row.optimize)["main"], row.args)  # fmt: skip
     for count in ENTRIES:
         name = f"entry, {count} argument{'s' if count > 1 else ''}"
-        if only in name:
+        if any(text in name for text in only):
             yield (name, lambda count=count: relaxvm.VirtualMachine(  # type: ignore[misc]
                 rows.entry(count))["main"], (rows.X,) * count)  # fmt: skip
 
 
-def run_rows(requests: ctypes.CDLL, only: str) -> None:
+def run_rows(requests: ctypes.CDLL, only: list[str]) -> None:
     """Run the rows, and have Valgrind write what each takes."""
     import relaxvm
 
@@ -136,11 +139,13 @@ def run_rows(requests: ctypes.CDLL, only: str) -> None:
         call = make()
         for _ in range(3):
             call(*args)
+        requests.start()
         for calls in CALLS:
             requests.dump(b"|0|0")  # which also sets the counters to zero
             for _ in range(calls):
                 call(*args)
             requests.dump(f"{name}|{calls}|{repetitions.get(name, 1)}".encode())
+        requests.stop()
 
 
 if __name__ == "__main__":

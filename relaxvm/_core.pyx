@@ -454,7 +454,7 @@ def reset_tuple_item(tuple items not None, Py_ssize_t index):
 
 cdef inline bint _is_plain(Machine machine, PyObject* value) noexcept:
     """Whether a value from outside can go into a register as it is, without conversion."""
-    return PyArray_CheckExact(value) or value is Py_None or _is_plain_scalar(value) or (
+    return Py_TYPE(value) is rvm_array_type or value is Py_None or _is_plain_scalar(value) or (
         _is_plain_object(machine, value))
 
 
@@ -1015,11 +1015,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     if value is NULL:
                         ticks = 0
                         break
-                if rvm_unlikely(run.cancelled):
-                    ticks = -1
                 rvm_store(fp + ip[CALL_DST], value)
                 next_ip = ip + CALL_ARGS + count
-                if rvm_unlikely(ticks < 0):
+                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.cancelled):
+                    ticks = -1
                     break
                 ip = next_ip
 
@@ -1033,11 +1032,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(value is NULL):
                     ticks = 0
                     break
-                if rvm_unlikely(run.cancelled):
-                    ticks = -1
                 Py_DECREF(<object>value)
                 next_ip = ip + CALL_VOID_ARGS + count
-                if rvm_unlikely(ticks < 0):
+                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.cancelled):
+                    ticks = -1
                     break
                 ip = next_ip
 

@@ -106,10 +106,20 @@ static RVM_NOINLINE void rvm_drop_last(PyObject *object) {
 
 /* Drop a reference.  The caller has cleared the register before: destructors may run this machine. */
 static inline void rvm_drop(PyObject *object) {
+#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_REF_DEBUG) && !defined(Py_GIL_DISABLED)
+#if PY_VERSION_HEX >= 0x030C0000
+    if (_Py_IsImmortal(object)) return;
+#endif
+    if (RVM_UNLIKELY(--object->ob_refcnt == 0)) {
+        object->ob_refcnt = 1; /* one comparison less than looking first */
+        rvm_drop_last(object);
+    }
+#else
     if (Py_REFCNT(object) == 1)
         rvm_drop_last(object);
     else
         Py_DECREF(object);
+#endif
 }
 
 #endif
