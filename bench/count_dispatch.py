@@ -32,6 +32,10 @@ CALLS = (1, 3)
 """A row is run so many times; the difference leaves out what the measurement itself takes."""
 
 
+Program = tuple[str, Callable[[], Callable[..., Any]], tuple[Any, ...]]
+"""The name of a row, what makes its function, and the arguments."""
+
+
 class Counts(NamedTuple):
     """What one repetition of a row takes."""
 
@@ -114,8 +118,8 @@ def read_dump(path: Path) -> tuple[str, int, int, list[float]]:
     return name, calls, count, [float(by_event.get(event, 0)) for event in ("Ir", "Dr", "Dw")]
 
 
-def programs(only: list[str]) -> Iterator[tuple[str, Callable[[], Callable[..., Any]], tuple[Any, ...]]]:
-    """The name of each row, what makes its function, and the arguments."""
+def programs(only: list[str]) -> Iterator[Program]:
+    """The rows whose names contain one of the texts."""
     import relaxvm
 
     for row in ROWS:
