@@ -177,3 +177,28 @@ def test_a_conversion_ends_with_the_memory(mode: str) -> None:
     vm = machine(endless, 1, mode, Limits(live_bytes=64 << 20))
     with pytest.raises(LimitError, match="live_bytes"):
         vm.main(())
+
+
+def test_tuples_for_functions_of_tvm_are_converted_in_time() -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    called = []
+
+    @tvm_ffi.convert
+    def function(x: Any) -> Any:
+        called.append(x)
+        return 1
+
+    b = ExecBuilder()
+    with b.function("main"):
+        b.emit_call("make", [], dst=b.r(0))
+        b.emit_call("f", [b.r(0)], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    item = (1.5,)
+    wide = tuple((item, item) for _ in range(30_000))  # few enough to be taken as it is
+    functions = {"make": lambda: wide, "f": function}
+    assert VirtualMachine(b.get(), functions=functions).main() == 1
+    assert len(called) == 1
+    vm = VirtualMachine(b.get(), functions=functions, limits=Limits(wall_time=0.005))
+    with pytest.raises(LimitError, match="wall_time"):
+        vm.main()
+    assert len(called) == 1

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from ..dtypes import dtype_from_dl, dtype_name
 from ..nested import convert_nested
 from ..values import Device, Shape, take_from
+from ._deadlines import check_time
 from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
 
 __all__ = [
@@ -220,8 +221,12 @@ def _converted(
 ) -> Any:
     """A value, converted; tuples become objects of TVM's FFI, each of them once."""
     return convert_nested(
-        value, _is_nested, convert, _to_container, items_of=_items_of, done=done
+        value, _is_nested, convert, _to_container, items_of=_items_of, done=done, pause=_pause
     )  # fmt: skip
+
+
+def _pause(_: int) -> None:
+    check_time()
 
 
 def _is_nested(value: Any) -> bool:
@@ -304,8 +309,9 @@ def from_ffi(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     return convert_nested(
-        value, _has_items, _from_ffi, _from_container, items_of=_items_of, key=_handle_of
-    )
+        value, _has_items, _from_ffi, _from_container, items_of=_items_of, key=_handle_of,
+        pause=_pause,
+    )  # fmt: skip
 
 
 def _has_items(value: Any) -> bool:
