@@ -14,6 +14,7 @@ __all__ = [
     "BugError",
     "CancelledError",
     "CompilerError",
+    "CopyWarning",
     "DiagnosticError",
     "ExprSizeError",
     "FormatError",
@@ -167,6 +168,10 @@ class BugError(RelaxVMError):
 
 class RelaxVMWarning(UserWarning):
     """Category of all warnings of relaxvm."""
+
+
+class CopyWarning(RelaxVMWarning):
+    """A large argument of a function has to be copied in every call."""
 
 
 class UnreachableClauseWarning(RelaxVMWarning):

@@ -14,7 +14,7 @@ import pytest
 import relaxvm
 from relaxvm import ExecBuilder, Limits, VirtualMachine
 from relaxvm.core._vm_tir import MAX_DEPTH
-from relaxvm.errors import ArityError, LimitError, LinkError
+from relaxvm.errors import ArityError, CopyWarning, LimitError, LinkError
 from relaxvm.native import toolchain
 
 from . import children
@@ -171,6 +171,13 @@ def test_code_that_writes_to_its_argument(path: Path, offset: int, step: int) ->
     with pytest.raises(ValueError, match=r"__vmtir__triple: .*read-only"):
         machine(path).triple(x)
     np.testing.assert_array_equal(x, 3 * X)
+
+
+def test_large_arguments_that_are_copied_are_reported(path: Path) -> None:
+    vm = machine(path)
+    x = np.zeros(1 << 15, np.float32)[::2]
+    with pytest.warns(CopyWarning, match="triple: argument 'x0', .*copied .*not contiguous"):
+        vm.triple(x)
 
 
 def test_a_constant_is_one_array(path: Path) -> None:

@@ -103,4 +103,7 @@ typedef struct {
     int64_t scratch;       /* the scratch register, after those of functions as values */
 } rvm_extent;
 
+/* What stands before the registers of a frame, and how many words that takes. */
+enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
+
 #endif

@@ -572,7 +572,6 @@ RVM_LOOP_INLINE PyObject *rvm_call_packed(PyObject *callee, PyObject **args, int
  * The word RVM_CALLER is the caller's frame, plus 1 in the first frame of a chunk; for that of a run it
  * is 1.
  */
-enum { RVM_RETURN_IP = -4, RVM_CALLER = -3, RVM_FUNC = -2, RVM_RETURN_DST = -1, RVM_HEADER = 4 };
 
 #define RVM_FIRST_CHUNK 1000
 #define RVM_KEPT_CHUNKS 16

@@ -100,6 +100,7 @@ cdef class NativeFunction:
     cdef readonly tuple writes
     cdef readonly int alignment
     cdef object _keepalive
+    cdef uint64_t reported  # positions of arguments of which a copy was reported
 
 
 cdef void set_raised() noexcept
@@ -107,6 +108,8 @@ cdef void set_raised() noexcept
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL
 
+cdef int report_copy(NativeFunction function, Py_ssize_t position, object array, object caller,
+                     Py_ssize_t parameter) except -1
 cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count) except -1
 cdef RvmDtype dl_dtype(object dtype) except *
 

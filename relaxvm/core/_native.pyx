@@ -13,21 +13,29 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
+import warnings
 from operator import index as as_index
 
 import numpy as np
 
-from ..errors import BugError, FormatError, InternalError, RelaxVMError
+from ..errors import BugError, CopyWarning, FormatError, InternalError, RelaxVMError
 from ..dtypes import dtype_from_dl, dtype_to_dl
 from ..messages import describe, readable
 from ..values import Device, Shape, to_value
 
 cimport numpy as cnp
 
-from ._deadlines cimport look
+from ._deadlines cimport Run, all_runs, look, rvm_caller
 from ._vectorcall cimport use_vectorcall
 
 cnp.import_array()
+
+cdef extern from "_code.h":
+    enum:
+        RVM_FUNC
+    ctypedef struct rvm_func:
+        int64_t num_params
+        PyObject* name
 
 cdef extern from "_native_impl.h":
     enum:
@@ -280,6 +288,8 @@ cdef PyObject* _call_fallback(PyObject* self, PyObject* const* fp, PyObject* con
     cdef _Call call = _Call(<NativeFunction>self, count)
     cdef PyObject* value
     cdef Py_ssize_t i
+    if pool_end is not NULL:
+        call.frame, call.words = fp, words
     for i in range(count):
         call.position = i
         call.written = rvm_is_written(&call.function.kernel, i, count)
@@ -317,6 +327,8 @@ cdef class _Call:
     cdef list arrays    # (position, whether exposed, array that is passed)
     cdef list copies    # (array, copy that the kernel writes in its place, the copy before that if
                         # it is not known whether the kernel writes)
+    cdef PyObject* const* frame  # of the program that calls, or NULL
+    cdef const int64_t* words    # and its operands
     cdef Py_ssize_t position    # of the argument at hand
     cdef bint written           # whether the kernel is known to write it
     cdef bint exposed           # whether it has to be writable to be passed as it is
@@ -464,6 +476,7 @@ cdef class _Call:
             if self.written:
                 self.check_writable(array)
             if not self.put_as_it_is(array):
+                self.report(array)
                 passed = _aligned_copy(array, max(self.function.alignment, 64))
                 if self.written:
                     self.copies.append((self.position, array, passed, None))
@@ -473,6 +486,24 @@ cdef class _Call:
                     raise BugError(f"{self.place()}: a copy of {describe(array)} does not do")
         self.arrays.append((self.position, self.exposed, passed))
         return 0
+
+    cdef int report(self, cnp.ndarray array) except -1:
+        """Warn once of a large argument that is copied, by the name that the program's function has
+        for it, if that is the caller."""
+        cdef const rvm_func* func = NULL
+        cdef Py_ssize_t parameter = -1
+        cdef Run* run
+        info = None
+        if self.function.reported >> (self.position & 63) & 1 or array.nbytes < LARGE_COPY:
+            return 0
+        if self.frame is not NULL:
+            func = <const rvm_func*>self.frame[RVM_FUNC]
+            run = rvm_caller(all_runs(), all_runs())
+            if run is not NULL:
+                info = (<object>run.machine)._info(<str>func.name)
+            if 0 <= self.words[self.position] < func.num_params:
+                parameter = self.words[self.position]
+        return report_copy(self.function, self.position, array, info, parameter)
 
     cdef int check_writable(self, cnp.ndarray array) except -1:
         if not array.flags.writeable:
@@ -504,6 +535,41 @@ cdef class _Call:
 
     cdef str place(self):
         return f"{readable(self.function.name)}: argument {self.position}"
+
+
+LARGE_COPY = 1 << 16
+"""Bytes from which a copy of an argument is reported."""
+
+
+cdef int report_copy(NativeFunction function, Py_ssize_t position, object array, object caller,
+                     Py_ssize_t parameter) except -1:
+    """Warn that an argument of a kernel is copied, once for each position, if it is large.
+
+    Args:
+        caller: table entry of the function of the program that calls, or None.
+        parameter: of the caller: which one it is, or -1.
+    """
+    if function.reported >> (position & 63) & 1 or array.nbytes < LARGE_COPY:
+        return 0
+    function.reported |= <uint64_t>1 << (position & 63)
+    name = readable(function.name)
+    if parameter >= 0:
+        names = caller.param_names
+        what = repr(names[parameter]) if parameter < len(names) else str(parameter)
+        what = f"{readable(caller.name)}: argument {what}"
+    else:
+        what = f"{name}: argument {position}"
+        if caller is not None:
+            what = f"{readable(caller.name)}: {what}"
+    if not is_contiguous(array, 1):
+        why = "it is not contiguous"
+    elif not is_contiguous(array, function.alignment):
+        why = f"its address is not a multiple of {function.alignment}"
+    else:
+        why = "it is read-only, and the kernel may write to it"
+    warnings.warn(f"{what}, {describe(array)}, is copied for {name} in every call: {why}",
+                  CopyWarning, 2)
+    return 0
 
 
 cdef object _before(cnp.ndarray array, cnp.ndarray copy):

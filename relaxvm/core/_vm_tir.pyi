@@ -1,14 +1,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ..executable import FunctionInfo
 from ._native import NativeFunction
 
 MAX_DEPTH: Final[int]
 
 class VMTIRCode:
+    info: Final[FunctionInfo]
     num_args: Final[int]
     num_registers: Final[int]
-    def __init__(self, native: NativeFunction, num_args: int, num_registers: int) -> None: ...
+    def __init__(self, native: NativeFunction, info: FunctionInfo) -> None: ...
 
 class VMTIRProgram:
     def __init__(

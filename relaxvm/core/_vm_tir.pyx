@@ -27,7 +27,8 @@ from ._deadlines cimport look
 from ._native cimport (
     RVM_BOOL, RVM_INT, RVM_NONE, RVM_OBJECT, RVM_POINTER, RVM_REAL, RVM_TENSOR_OBJECT,
     RvmAny, RvmDtype, RvmObject,
-    NativeFunction, call_with, dl_dtype, enter_recursion, leave_recursion, retain, set_raised, value_of,
+    NativeFunction, call_with, dl_dtype, enter_recursion, leave_recursion, report_copy, retain,
+    set_raised, value_of,
 )
 
 import numpy as np
@@ -122,19 +123,20 @@ cdef class VMTIRCode:
 
     Args:
         native: the function in machine code.
-        num_args: how many parameters it has.
-        num_registers: how many registers.
+        info: table entry of the function.
     """
 
     cdef NativeFunction native
+    cdef readonly object info
     cdef readonly Py_ssize_t num_args
     cdef readonly int64_t num_registers
 
-    def __init__(self, NativeFunction native not None, num_args, num_registers):
-        if num_registers <= num_args:
-            raise LinkError(f"{native.name}: {num_registers} registers for {num_args} arguments and "
-                            f"a result", (native.name,))
-        self.native, self.num_args, self.num_registers = native, num_args, num_registers
+    def __init__(self, NativeFunction native not None, info):
+        self.native, self.info = native, info
+        self.num_args, self.num_registers = info.num_args, info.register_file_size
+        if self.num_registers <= self.num_args:
+            raise LinkError(f"{native.name}: {self.num_registers} registers for {self.num_args} "
+                            f"arguments and a result", (native.name,))
 
 
 @cython.final
@@ -304,6 +306,8 @@ cdef object _call(VMTIRProgram program, VMTIRCode code, object machine, object f
     _new_items(&run.registers, code.num_registers)
     for i in range(code.num_args):
         run.put(&run.registers.items[i], args[i])
+        if run.kept and id(args[i]) in run.copied:
+            report_copy(code.native, i, args[i], code.info, i)
     run.functions.size = program.num_functions
     run.functions.run = <PyObject*>run
     addresses[0] = <void*>run

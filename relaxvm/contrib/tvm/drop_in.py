@@ -31,6 +31,7 @@ from ...isa import FuncKind
 from ...limits import Limits
 from ...messages import describe
 from ...native.functions import native_function
+from ...native.stored import with_aligned_constants
 from ...registry import GLOBAL, Registry
 from ...values import Device
 from ...vm.allocators import NAIVE_ALLOCATOR, POOLED_ALLOCATOR, MemoryConfig
@@ -167,7 +168,7 @@ def _bytecode_of(module: Any, limits: Limits | None) -> VMExecutable:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "executable"
         module.write_to_file(str(path), "")
-        return binary.load(path, limits=limits)
+        return with_aligned_constants(binary.load(path, limits=limits))
 
 
 class _Kernels:

@@ -66,7 +66,7 @@ class _Program:
         self._functions = executable.functions
         self._packed = _Packed(vm._scope)
         codes = {
-            i: VMTIRCode(natives[VM_TIR + info.name], info.num_args, info.register_file_size)
+            i: VMTIRCode(natives[VM_TIR + info.name], info)
             for i, info in enumerate(executable.functions)
             if info.kind is FuncKind.COMPILED
         }
