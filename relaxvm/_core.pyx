@@ -39,7 +39,7 @@ from .core._code cimport *
 from .core._deadlines cimport *
 from .core._storage cimport (
     Allocator, Storage, newfunc, renew_storage, rvm_account, set_new, take_storage)
-from .core._native cimport call_native
+from .core._native cimport RvmAny, call_native, call_scalars
 from .core._operations cimport *
 from .core._vectorcall cimport use_vectorcall
 
@@ -113,7 +113,6 @@ cdef extern from "_census_impl.h":
         int64_t bytes
 
     int rvm_census_registers(rvm_census*, PyObject**, int64_t) noexcept
-    int rvm_census_root(rvm_census*, PyObject*) noexcept
     int rvm_census_finish(rvm_census*) noexcept
     void rvm_census_free(rvm_census*) noexcept
 
@@ -178,6 +177,51 @@ cdef extern from "numpy/arrayobject.h":
     cnp.npy_intp PyDataType_ELSIZE(const cnp.PyArray_Descr*) noexcept
     bint PyArray_Check(PyObject*) noexcept
     bint PyArray_CheckExact(PyObject*) noexcept
+
+cdef extern from "_compiled_impl.h" nogil:
+    ctypedef struct RvmScalar:
+        int type
+    ctypedef struct RvmActivation:
+        PyObject** fp
+        const int64_t* ip
+        PyObject* value
+        int64_t ticks
+        void* run
+        void* machine
+        void* image
+        PyObject** pool_end
+    ctypedef int (*RvmCompiled)(RvmActivation*, PyObject**, int64_t) noexcept
+    ctypedef struct RvmServices:
+        PyObject* none
+        PyObject* true_
+        PyObject* false_
+        int (*poll)(RvmActivation*) noexcept
+        int (*check_deadline)(RvmActivation*) noexcept
+        PyObject* (*closure_of)(RvmActivation*, int64_t, PyObject**, int64_t) noexcept
+        int (*check_func)(PyObject*) noexcept
+        PyObject* (*alloc_storage)(int64_t, int64_t) noexcept
+        PyObject* (*alloc_storage_dyn)(int64_t, PyObject*, int64_t) noexcept
+        PyObject* (*alloc_tensor)(PyObject*, int64_t, PyObject*, int64_t) noexcept
+        PyObject* (*alloc_tensor_of)(PyObject*, int64_t, int64_t, int64_t, int64_t,
+                                     const int64_t*) noexcept
+        PyObject* (*alloc_static)(const int64_t*) noexcept
+        PyObject* (*load_function)(RvmActivation*, int64_t) noexcept
+        PyObject* (*call)(RvmActivation*, PyObject*, PyObject**, int64_t) noexcept
+        int (*call_void)(RvmActivation*, PyObject*, PyObject**, int64_t) noexcept
+        int (*call_native)(RvmActivation*, PyObject**, const int64_t*) noexcept
+        int (*call_scalars)(RvmActivation*, PyObject*, const RvmScalar*, int64_t,
+                            RvmScalar*) noexcept
+        int (*ufunc_1)(RvmActivation*, const int64_t*, PyObject*, PyObject*) noexcept
+        int (*ufunc_2)(RvmActivation*, const int64_t*, PyObject*, PyObject*, PyObject*) noexcept
+        RvmCompiled (*target)(RvmActivation*, PyObject*, int64_t, int64_t*, int64_t*,
+                              int64_t*) noexcept
+        PyObject* (*captured)(PyObject*, int64_t) noexcept
+        int64_t (*func_address)(RvmActivation*, int64_t) noexcept
+
+    RvmServices rvm_services
+    const int64_t* rvm_item_words
+    int rvm_run_compiled(RvmActivation*, const rvm_site*, Run*, PyObject*, PyObject*,
+                         PyObject**) noexcept
 
 cdef Run* _runs = all_runs()
 rvm_shape_type = <PyTypeObject*>Shape
@@ -888,76 +932,6 @@ def pause_conversion(int64_t steps):
     charge_objects(16 * steps)
 
 
-# What the compiled mode counts, see `relaxvm.vm.compiled_limits`.  Its functions run within the run that
-# has called the first of them, which is the innermost of its thread.
-
-
-def run_state():
-    """(depth, bytes of objects) of the run of this thread; (1, 0) if there is none."""
-    cdef Run* run = rvm_caller(_runs, _runs)
-    if run is NULL:
-        return 1, 0
-    return _depth(run), run.objects if run.host is not NULL else 0
-
-
-def count_frame(int64_t depth, int64_t nbytes):
-    """Set how deep calls are nested, and count the bytes of a new frame."""
-    cdef Run* run = rvm_caller(_runs, _runs)
-    if run is not NULL:
-        run.calls_left = (<Machine>run.machine)._max_depth - depth
-        if run.host is not NULL:
-            run.objects += nbytes
-
-
-def count_block(Machine machine not None, int64_t instructions, int64_t nbytes):
-    """Count instructions, and the most bytes of objects that they make.
-
-    Returns:
-        Whether there may be too many objects, so that `count_objects` is to be called.
-
-    Raises:
-        LimitError: the fuel is used up.
-    """
-    cdef Run* run = _limited_run()
-    if run is NULL:
-        return False
-    run.fuel -= instructions
-    if run.fuel < 0:
-        run.fuel = 0
-        _fail_fuel(machine)
-        return _raise()
-    run.objects += nbytes
-    return run.objects > run.census_at
-
-
-def count_objects(Machine machine not None, int64_t nbytes, tuple roots not None):
-    """Find out what the objects take that values and suspended generators lead to.
-
-    Args:
-        nbytes: of other objects.
-        roots: the values and generators.
-
-    Raises:
-        LimitError: they take more than the limit of live bytes.
-    """
-    cdef Run* run = _limited_run()
-    cdef rvm_census census
-    cdef int done = 0
-    if run is NULL:
-        return
-    _begin_census(run, &census)
-    for root in roots:
-        if done == 0:
-            done = rvm_census_root(&census, <PyObject*>root)
-    if _end_census(run, &census, done, nbytes) < 0:
-        _raise()
-
-
-cdef int _raise() except -1:
-    """Raise the exception that is set."""
-    return -1
-
-
 cdef void _stop_counting(Run* run) noexcept:
     """Let numpy take memory from where it did before the run, if it does not yet."""
     cdef PyObject* kind
@@ -993,6 +967,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
     cdef PyObject** callee_fp
     cdef PyObject** caller
     cdef rvm_func* func
+    cdef RvmActivation native
 
     # The inner loop runs operations.  It ends with an exception, or, with negative ticks, for a
     # poll before the operation at `next_ip`.
@@ -1472,6 +1447,22 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     break
                 ip += DEADLINE_WORDS
 
+            elif op == OP_ENTER:
+                if (<rvm_site*>ip[ENTER_SITE]).data is NULL:
+                    _count_entry(machine, <rvm_site*>ip[ENTER_SITE])
+                    ip += ENTER_WORDS
+                    continue
+                native.fp = fp
+                native.ip = ip
+                native.ticks = ticks
+                truth = rvm_run_compiled(&native, <rvm_site*>ip[ENTER_SITE], run, <PyObject*>machine,
+                                         <PyObject*>image, pool_end)
+                fp = native.fp
+                ip = native.ip
+                ticks = native.ticks
+                if rvm_unlikely(truth < 0):
+                    break
+
             elif op == OP_HOOK_BEFORE:
                 truth = _hook(machine, fp, pool_end, ip, NULL)
                 if rvm_unlikely(truth < 0):
@@ -1509,6 +1500,161 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
     _unwind(machine, image, run, fp, ip)
     return NULL
+
+
+# ---- native code of compiled functions ---------------------------------------------------------
+# It runs on the loop's frames, and returns to the loop, with complete frames, at whatever operation it
+# does not handle.  See ``docs/compiled-mode.md`` and ``relaxvm/compiled.h``.
+
+
+cdef void _count_entry(Machine machine, rvm_site* site) noexcept:
+    """Tell the machine of a function that has run often, once."""
+    site.dims[1] -= 1
+    if rvm_unlikely(site.dims[1] == 0):
+        machine._function_is_hot(site.dims[0])
+
+
+cdef int _compiled_poll(RvmActivation* a) noexcept:
+    a.ticks = POLL_TICKS
+    return _poll(<Run*>a.run)
+
+
+cdef int _compiled_deadline(RvmActivation* a) noexcept:
+    return _check_deadline(<Run*>a.run)
+
+
+cdef PyObject* _compiled_closure(RvmActivation* a, int64_t index, PyObject** items,
+                                 int64_t count) noexcept:
+    return _new_closure(<PyObject*>a.machine, index, items, NULL, rvm_item_words, count)
+
+
+cdef int _compiled_check_func(PyObject* value) noexcept:
+    return _is_vm_callable(value)
+
+
+cdef PyObject* _compiled_storage(int64_t allocator, int64_t nbytes) noexcept:
+    return take_storage(<PyObject*>allocator, nbytes)
+
+
+cdef PyObject* _compiled_storage_dyn(int64_t allocator, PyObject* shape, int64_t itemsize) noexcept:
+    return _take_shape(<PyObject*>allocator, shape, itemsize)
+
+
+cdef PyObject* _compiled_tensor(PyObject* storage, int64_t offset, PyObject* shape,
+                                int64_t dtype) noexcept:
+    return _view(storage, offset, shape, <cnp.PyArray_Descr*>dtype)
+
+
+cdef PyObject* _compiled_tensor_of(PyObject* storage, int64_t offset, int64_t end, int64_t dtype,
+                                   int64_t count, const int64_t* dims) noexcept:
+    return _view_of(storage, offset, end, <cnp.PyArray_Descr*>dtype, count,
+                    <const cnp.npy_intp*>dims)
+
+
+cdef PyObject* _compiled_function(RvmActivation* a, int64_t index) noexcept:
+    return _load_function(<PyObject*>a.machine, index)
+
+
+cdef PyObject* _compiled_call(RvmActivation* a, PyObject* callee, PyObject** args,
+                              int64_t count) noexcept:
+    """A call of a packed function, as `call` does it; a new reference to a value."""
+    cdef Machine machine = <Machine>a.machine
+    cdef PyObject* value = rvm_call_packed(callee, args, count, &a.ticks, PYTHON_TICKS, CALL_TICKS)
+    if rvm_unlikely(value is NULL):
+        return NULL
+    if rvm_unlikely(not _is_plain(machine, value)):
+        value = _as_value(machine, callee, value)
+    if rvm_unlikely((<Run*>a.run).cancelled):
+        a.ticks = -1
+    return value
+
+
+cdef int _compiled_call_void(RvmActivation* a, PyObject* callee, PyObject** args,
+                             int64_t count) noexcept:
+    cdef PyObject* value = rvm_call_packed(callee, args, count, &a.ticks, PYTHON_TICKS, CALL_TICKS)
+    if rvm_unlikely(value is NULL):
+        return -1
+    if rvm_unlikely((<Run*>a.run).cancelled):
+        a.ticks = -1
+    Py_DECREF(<object>value)
+    return 0
+
+
+cdef int _compiled_call_native(RvmActivation* a, PyObject** fp, const int64_t* ip) noexcept:
+    """The operation `call_native`."""
+    cdef Machine machine = <Machine>a.machine
+    cdef PyObject* callee = a.pool_end[ip[CALL_NATIVE_CALLEE]]
+    cdef uint64_t nbytes
+    cdef PyObject* value = _call_native(callee, fp, a.pool_end, ip + CALL_NATIVE_ARGS,
+                                        ip[CALL_NATIVE_COUNT], &nbytes)
+    if rvm_unlikely(value is NULL):
+        return -1
+    if value is Py_None:
+        value = NULL
+    elif not _is_plain(machine, value):
+        value = _as_value(machine, callee, value)
+        if value is NULL:
+            return -1
+    rvm_store(fp + ip[CALL_NATIVE_DST], value)
+    a.ticks -= NATIVE_TICKS + <int64_t>(nbytes >> 10)
+    return 0
+
+
+cdef int _compiled_call_scalars(RvmActivation* a, PyObject* callee, const RvmScalar* args,
+                                int64_t count, RvmScalar* result) noexcept:
+    """A call of a native function with scalars: 1 with a scalar, 0 with another result in
+    ``a.value``, -1 with an exception."""
+    cdef Machine machine = <Machine>a.machine
+    cdef int answer = _call_scalars(callee, <const RvmAny*>args, count, <RvmAny*>result, &a.value)
+    a.ticks -= NATIVE_TICKS
+    if answer == 0 and not _is_plain(machine, a.value):
+        a.value = _as_value(machine, callee, a.value)
+        if a.value is NULL:
+            return -1
+    return answer
+
+
+cdef int _compiled_ufunc_1(RvmActivation* a, const int64_t* words, PyObject* x,
+                           PyObject* out) noexcept:
+    """1, 0 for the fallback, -1 with an exception."""
+    return _after_ufunc(a, words, rvm_ufunc_1(<int64_t*>words, x, out))
+
+
+cdef int _compiled_ufunc_2(RvmActivation* a, const int64_t* words, PyObject* x, PyObject* y,
+                           PyObject* out) noexcept:
+    return _after_ufunc(a, words, rvm_ufunc_2(<int64_t*>words, x, y, out))
+
+
+cdef int _after_ufunc(RvmActivation* a, const int64_t* words, int answer) noexcept:
+    if rvm_unlikely(answer <= 0):
+        if answer == RVM_FALLBACK:
+            return 0
+        answer = _after_loop(words[0], answer)
+        if answer < 0:
+            return -1
+    a.ticks -= answer
+    return 1
+
+
+cdef RvmCompiled _compiled_target(RvmActivation* a, PyObject* callee, int64_t given, int64_t* index,
+                                  int64_t* frame_words, int64_t* registers) noexcept:
+    """The native code of a closure or function of this machine for so many arguments, or NULL."""
+    cdef Image image = <Image>a.image
+    cdef rvm_func* func = _own_function(<PyObject*>a.machine, image.funcs, callee, given)
+    if func is NULL:
+        return NULL
+    index[0] = func - image.funcs
+    frame_words[0] = func.frame_words
+    registers[0] = func.num_registers
+    return <RvmCompiled>image.extents[index[0]].compiled
+
+
+cdef PyObject* _compiled_captured(PyObject* callee, int64_t i) noexcept:
+    return _captured_at(callee, i)
+
+
+cdef int64_t _compiled_func(RvmActivation* a, int64_t index) noexcept:
+    return <int64_t>((<Image>a.image).funcs + index)
 
 
 cdef inline PyObject** _push(Machine machine, Run* run, PyObject*** caller, int64_t offset,
@@ -1667,6 +1813,8 @@ ctypedef int (*reporter)(int, PyObject*) noexcept
 ctypedef int (*run_hook)(Machine, int64_t, PyObject**, int64_t, PyObject*) noexcept
 ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
 ctypedef PyObject* (*loader)(PyObject*, int64_t) noexcept
+ctypedef int (*scalar_call)(PyObject*, const RvmAny*, Py_ssize_t, RvmAny*, PyObject**) noexcept
+cdef scalar_call _call_scalars = <scalar_call>call_scalars
 ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
 cdef run_hook _call_run_hook = <run_hook>_run_hook
@@ -2015,6 +2163,23 @@ cdef class Machine:
             rewritings=self._rewritings, hooked=hooked, fueled=self._limited,
             keep_arrays=not self._limited)
 
+    def _translated_for_entries(self):
+        """The code with `enter` operations, to which native code may be attached."""
+        if self._unhooked_image is None:
+            raise InternalError("the virtual machine is closed")
+        return translate(
+            self, self._executable, self._callables, self._quick, self._allocators,
+            rewritings=self._rewritings, hooked=False, fueled=self._limited,
+            keep_arrays=not self._limited, enters=True)
+
+    def _use(self, Image image not None):
+        """Let new runs take this code."""
+        if self._unhooked_image is None:
+            raise InternalError("the virtual machine is closed")
+        if self._image is self._unhooked_image:
+            self._image = image
+        self._unhooked_image = image
+
     def _close(self):
         """Release code, constants and functions.  Runs in progress finish."""
         self._num_builtins = 0
@@ -2079,6 +2244,12 @@ cdef class Machine:
         if self._unhooked_image is not None:
             self._unhooked_image.drop_idle()
 
+    def _on_hot(self, index):
+        """Called when a function has run often, see `Image.count_entries`."""
+
+    cdef void _function_is_hot(self, int64_t index) noexcept:
+        self._on_hot(index)
+
     def _raise_arity(self, index, given, captured):
         raise BugError("Machine._raise_arity must be overridden")
 
@@ -2115,6 +2286,29 @@ _closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
 (<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc
 
 globals()["Storage"] = Storage  # cimport does not put a name into the module
+
+rvm_services.none = Py_None
+rvm_services.true_ = Py_True
+rvm_services.false_ = Py_False
+rvm_services.poll = _compiled_poll
+rvm_services.check_deadline = _compiled_deadline
+rvm_services.closure_of = _compiled_closure
+rvm_services.check_func = _compiled_check_func
+rvm_services.alloc_storage = _compiled_storage
+rvm_services.alloc_storage_dyn = _compiled_storage_dyn
+rvm_services.alloc_tensor = _compiled_tensor
+rvm_services.alloc_tensor_of = _compiled_tensor_of
+rvm_services.alloc_static = _static_array
+rvm_services.load_function = _compiled_function
+rvm_services.call = _compiled_call
+rvm_services.call_void = _compiled_call_void
+rvm_services.call_native = _compiled_call_native
+rvm_services.call_scalars = _compiled_call_scalars
+rvm_services.ufunc_1 = _compiled_ufunc_1
+rvm_services.ufunc_2 = _compiled_ufunc_2
+rvm_services.target = _compiled_target
+rvm_services.captured = _compiled_captured
+rvm_services.func_address = _compiled_func
 
 if RVM_UFUNC_WORDS != UFUNC_1_X - UFUNC_1_UFUNC:
     raise BugError("the table of operations has another number of words for a ufunc")

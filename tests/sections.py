@@ -63,6 +63,7 @@ def _prim_funcs(*names: str) -> dict[str, str]:
 
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
+    "exec_mode": Example(lambda: "compiled"),
     "kernels": Example(
         lambda: {"kernels": b"{}", "native/linux-x86_64-64/0": bytes(range(40))}, {"name_bytes": 20}
     ),

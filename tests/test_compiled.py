@@ -1,10 +1,11 @@
-"""The compiled mode: functions as VM-TIR, which run as Python."""
+"""The compiled mode: functions as native code; and functions as VM-TIR, which TVM compiles."""
 
 from __future__ import annotations
 
 import pickle
 import re
 import runpy
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 import relaxvm
 from relaxvm import (
     ExecBuilder,
-    FuncKind,
     Limits,
     VirtualMachine,
     build,
@@ -23,12 +23,21 @@ from relaxvm import (
     transform,
 )
 from relaxvm.compiler.vm_build import vmcodegen
-from relaxvm.errors import ArityError, CancelledError, InternalError, LimitError, LinkError
+from relaxvm.errors import (
+    ArityError,
+    CancelledError,
+    InternalError,
+    LimitError,
+    LinkError,
+    RelaxVMWarning,
+)
+from relaxvm.native import toolchain
 from relaxvm.registry import COMPILED_PREFIX
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
-from relaxvm.vm.compiled_functions import CompiledFunctions
+from relaxvm.vm.machine import VMInstrumentReturnKind
+from relaxvm.vm.native_code import HOT
 
 from .relax_generator import generate, packed_functions
 from .threads import cancelling
@@ -134,21 +143,33 @@ def test_results_are_those_of_bytecode(program: Any, bytecode: Any) -> None:
         assert shape == (2, 4)
 
 
-def test_the_executable_is_as_tvm_has_it(program: Any) -> None:
-    kinds = {f.name: f.kind for f in program.functions if f.kind != FuncKind.PACKED}
-    assert set(kinds.values()) == {FuncKind.COMPILED}
-    assert len(program) == 0
-    assert program.function("main").param_names == ("x", "y")
-    assert "@main num_inputs=2 vm_tir_func;\n" in program.as_text()
-    assert program == relaxvm.loads(program.to_bytes())
+def test_the_executable_is_the_bytecode_and_a_mark(program: Any, bytecode: Any) -> None:
+    assert program.exec_mode == "compiled"
+    assert bytecode.exec_mode == "bytecode"
+    assert program.as_text() == bytecode.as_text()
+    assert program.with_section("exec_mode", None) == bytecode
+    again = relaxvm.loads(program.to_bytes())
+    assert again == program
+    assert again.exec_mode == "compiled"
 
 
-def test_one_python_function_per_function(program: Any) -> None:
-    text = program.kernels.code.text
-    assert re.findall(r"^def (\w+)\(", text, re.M) == list(program.kernels.code.functions)
-    assert "def count_down(vm, n, total" in text
-    assert "below = yield total, less" in text.replace("alloc_1", "less")
-    assert "return Again((" in text
+def test_all_functions_have_native_code(program: Any, bytecode: Any) -> None:
+    code = machine(program).native_code
+    assert code is not None
+    assert code.problem is None
+    assert set(code.functions) >= {"main", "count_down", "total", "adder"}
+    (source,) = code.sources
+    assert "/* count_down */" in source
+    assert "Python.h" not in source
+    assert machine(bytecode).native_code is None
+
+
+def test_the_code_is_in_the_cache(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(program)
+    monkeypatch.setattr(toolchain, "_run", None)  # it would be called to run the compiler
+    code = machine(program).native_code
+    assert code is not None
+    assert code.problem is None
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -163,7 +184,7 @@ def test_random_programs(seed: int) -> None:
             try:
                 outcome: Any = vm["main"](*args)
             except (RuntimeError, ValueError, TypeError) as error:
-                outcome = type(error), str(error)
+                outcome = type(error), str(error), getattr(error, "__notes__", [])
             outcomes.append((outcome, log))
         np.testing.assert_equal(outcomes[1], outcomes[0])
 
@@ -232,16 +253,18 @@ def test_wrong_arguments(program: Any) -> None:
 # Errors
 
 
-def test_notes_on_an_error(program: Any) -> None:
-    vm = VirtualMachine(program, functions={"t.seen": lambda *args: 1 / 0})
-    with pytest.raises(ZeroDivisionError) as caught:
-        vm["main"](X, X)
-    (note,) = caught.value.__notes__
-    assert re.match(r"in main, line \d+ of its Python: s = seen\(", note)
-    assert "float32[6]" in note
-    assert "binding s at " in note
-    assert 's = R.call_packed("t.seen"' in note
-    assert caught.traceback[-1].path.name == "test_compiled.py"
+def test_notes_on_an_error_are_those_of_bytecode(program: Any, bytecode: Any) -> None:
+    notes = []
+    for executable in (program, bytecode):
+        vm = VirtualMachine(executable, functions={"t.seen": lambda *args: 1 / 0})
+        with pytest.raises(ZeroDivisionError) as caught:
+            vm["main"](X, X)
+        notes.append(caught.value.__notes__)
+        assert caught.traceback[-1].path.name == "test_compiled.py"
+    assert notes[0] == notes[1]
+    assert re.match(r"in main, pc \d+: call t.seen", notes[0][0])
+    assert "float32[6]" in notes[0][0]
+    assert "binding s at " in notes[0][0]
 
 
 @I.ir_module
@@ -265,7 +288,7 @@ def test_a_note_per_frame() -> None:
     with pytest.raises(StopIteration, match="of the callee") as caught:
         vm["main"](X[0])
     assert [note.split(",")[0] for note in caught.value.__notes__] == ["in inner", "in main"]
-    assert "with x: float32[3]" in caught.value.__notes__[1]
+    assert "with float32[3]" in caught.value.__notes__[1]
 
 
 def test_a_callback_into_the_vm() -> None:
@@ -294,13 +317,9 @@ def test_a_callback_into_the_vm() -> None:
 
 
 def test_missing_functions_are_reported_before_a_run(program: Any) -> None:
-    message = "'t.seen', used by compiled functions: not registered"
-    with pytest.raises(LinkError, match=message) as caught:
+    with pytest.raises(LinkError, match=r"'t.seen', used by main \(pc \d+\)") as caught:
         VirtualMachine(program)
     assert caught.value.missing == ("t.seen",)
-    with pytest.raises(LinkError, match=r"without their code: .*'main'.*\n.*native=True") as caught:
-        VirtualMachine(relaxvm.loads(program.to_bytes()))
-    assert "total" in caught.value.missing
 
 
 def test_compiled_functions_can_be_given() -> None:
@@ -330,12 +349,176 @@ def test_names_that_are_reserved_in_python() -> None:
     np.testing.assert_array_equal(machine["class"](X[0], X[1])[0], X[0] + X[1])
 
 
-def test_kernels_are_a_mapping(program: Any) -> None:
-    assert isinstance(program.kernels, CompiledFunctions)
-    assert f"{COMPILED_PREFIX}main" in program.kernels
-    assert len(list(program.kernels)) == len(program.kernels)
-    with pytest.raises(TypeError, match="runs in a VirtualMachine"):
-        program.kernels[f"{COMPILED_PREFIX}main"]()
+# What sees calls
+
+
+def test_an_instrument_sees_every_call_and_skips(program: Any, bytecode: Any) -> None:
+    seen = []
+    for executable in (program, bytecode):
+        vm = machine(executable)
+        calls: list[str] = []
+
+        def instrument(func: Any, name: str, before: bool, ret: Any, *args: Any) -> Any:
+            calls.append(name)  # noqa: B023
+            skips = before and name == "t.seen"
+            return VMInstrumentReturnKind.SKIP_RUN if skips else VMInstrumentReturnKind.NO_OP
+
+        vm.set_instrument(instrument)
+        assert vm["main"](X, X)[1] is None
+        vm.set_instrument(None)
+        assert vm["main"](X, X)[1] == (3, 1.5, "text")
+        seen.append(calls)
+    assert seen[0] == seen[1]
+    assert "t.seen" in seen[0]
+
+
+def test_a_profile_sees_the_calls(program: Any) -> None:
+    vm = machine(program)
+    with relaxvm.profile(vm) as profile:
+        vm["total"](np.array(3))
+    assert "total" in str(profile)
+
+
+# Without a compiler
+
+
+def test_without_a_compiler_bytecode_runs(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    message = "no C compiler: .*the functions of this program run as bytecode"
+    with pytest.warns(RelaxVMWarning, match=message):
+        vm = machine(program)
+    assert vm.native_code is not None
+    assert vm.native_code.functions == ()
+    assert "no C compiler" in (vm.native_code.problem or "")
+    assert vm["total"](np.array(4)) == 10
+
+
+# While it runs
+
+
+def test_hot_functions_are_compiled_in_the_background(bytecode: Any) -> None:
+    vm = machine(bytecode, jit=True)
+    code = vm.native_code
+    assert code is not None
+    assert code.functions == ()
+    assert vm["count_down"](np.array(3 * HOT), np.array(0)) == 3 * HOT * (3 * HOT + 1) // 2
+    assert code.wait(120)
+    assert code.functions == ("count_down",)
+    assert code.problem is None
+    assert vm["count_down"](np.array(5), np.array(0)) == 15
+    assert vm["total"](np.array(4)) == 10
+
+
+def test_a_loop_goes_on_natively_in_the_same_run(bytecode: Any) -> None:
+    vm = machine(bytecode, jit=True, limits=Limits(wall_time=120.0))
+    code = vm.native_code
+    assert code is not None
+    stop = threading.Event()
+
+    def cancel() -> None:
+        code.wait(60)
+        while not code.functions and not stop.wait(0.05):
+            pass
+        while not stop.wait(0.05):
+            vm.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        with pytest.raises(CancelledError):
+            vm["count_down"](np.array(1 << 60), np.array(0))
+    finally:
+        stop.set()
+        canceller.join()
+    assert code.functions == ("count_down",)
+
+
+def test_nothing_is_compiled_without_a_compiler(
+    bytecode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    vm = machine(bytecode, jit=True)
+    assert vm["count_down"](np.array(2 * HOT), np.array(0)) == HOT * (2 * HOT + 1)
+    assert vm.native_code is not None
+    assert vm.native_code.wait(60)
+    assert vm.native_code.functions == ()
+    assert vm["total"](np.array(4)) == 10
+
+
+def test_a_pickled_machine_compiles_too(bytecode: Any) -> None:
+    vm = VirtualMachine(build(Scalars), jit=True)
+    assert pickle.loads(pickle.dumps(vm)).native_code is not None
+
+
+# Scalars
+
+
+@I.ir_module(s_tir=True)
+class Scalars:
+    @R.function
+    def triangle(i: R.Prim("int64"), a: R.Prim("int64")) -> R.Prim("int64"):
+        if i > 0:
+            r: R.Prim("int64") = Scalars.triangle(i - 1, a + i)
+        else:
+            r: R.Prim("int64") = a
+        return r
+
+    @R.function
+    def fib(n: R.Prim("int64")) -> R.Prim("int64"):
+        if n < 2:
+            r: R.Prim("int64") = n
+        else:
+            a: R.Prim("int64") = Scalars.fib(n - 1)
+            b: R.Prim("int64") = Scalars.fib(n - 2)
+            r: R.Prim("int64") = a + b
+        return r
+
+    @R.function
+    def power(i: R.Prim("int64"), a: R.Prim("int64")) -> R.Prim("int64"):
+        if i > 0:
+            r: R.Prim("int64") = Scalars.power(i - 1, a * 3)
+        else:
+            r: R.Prim("int64") = a
+        return r
+
+
+def test_loops_of_scalars() -> None:
+    vm = VirtualMachine(build(Scalars, exec_mode="compiled"))
+    assert vm["triangle"](1000, 5) == 500505
+    assert vm["fib"](15) == 610
+    with pytest.raises(ValueError, match="64 bits"):
+        vm["triangle"](0, 1 << 70)
+    with pytest.raises(TypeError):
+        vm["triangle"]("3", 0)
+
+
+def test_overflow_is_that_of_bytecode() -> None:
+    errors = []
+    for mode in ("bytecode", "compiled"):
+        vm = VirtualMachine(build(Scalars, exec_mode=mode))
+        assert vm["power"](38, 1) == 3**38
+        with pytest.raises(OverflowError) as caught:
+            vm["power"](39, 1)
+        errors.append((str(caught.value), caught.value.__notes__))
+    assert errors[0] == errors[1]
+
+
+def test_recursion_is_deeper_than_the_stack_of_c() -> None:
+    @I.ir_module(s_tir=True)
+    class Deep:
+        @R.function
+        def main(n: R.Prim("int64")) -> R.Prim("int64"):
+            if n > 0:
+                a: R.Prim("int64") = Deep.main(n - 1)
+                r: R.Prim("int64") = a + 1
+            else:
+                r: R.Prim("int64") = n
+            return r
+
+    vm = VirtualMachine(build(Deep, exec_mode="compiled"), limits=Limits(call_depth=200_001))
+    assert vm["main"](200_000) == 200_000
+    with pytest.raises(LimitError, match="nested deeper than 200001 frames"):
+        vm["main"](200_001)
 
 
 # VM-TIR
@@ -458,14 +641,15 @@ def test_vm_tir_is_that_of_tvm(name: str) -> None:
     assert own.get().as_text() == builder.get().as_text()
 
 
-# The page
+# The pages
 
-PAGE = (Path(__file__).parent.parent / "docs" / "compile.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", PAGE, re.S)
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = [(DOCS / name).read_text(encoding="utf-8") for name in ("compile.md", "compiled-mode.md")]
+BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", "\n".join(PAGES), re.S)
 
 
 @pytest.mark.parametrize(("source", "output"), BLOCKS)
-def test_the_page(source: str, output: str, tmp_path: Path, capsys: Any) -> None:
+def test_the_pages(source: str, output: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "block.py"
     path.write_text(source)
     runpy.run_path(str(path), run_name="block")

@@ -322,25 +322,3 @@ def test_the_memory_of_the_process(name: str) -> None:
     limit, mebibytes = done.stdout.split()
     assert limit == ("call_depth" if name == "deep" else "live_bytes")
     assert int(mebibytes) < 40
-
-
-def test_a_name_of_the_counting_function() -> None:
-    """Functions of the program may have the name of the one that counts."""
-    source = HEADER + PROGRAMS["two functions"].replace("other", "count")
-    made = build(script.from_source(re.sub(r"\bx\b", "_count", source)), exec_mode="compiled")
-    vm = VirtualMachine(made, limits=Limits(fuel=100))
-    assert vm["count"](3) == 3
-    assert limit_of(vm, 3).limit == "fuel"
-
-
-def test_counted_code_has_the_lines_of_the_source() -> None:
-    def fail(x: Any) -> Any:
-        raise KeyError("no")
-
-    notes = []
-    for limits in ({}, {"fuel": 1000, "live_bytes": MIB}):
-        with pytest.raises(KeyError) as caught:
-            machine("packed", "compiled", {"t.call": fail}, **limits)["main"](7)
-        notes.append(caught.value.__notes__)
-    assert notes[0] == notes[1]
-    assert "y = call(x)" in notes[0][0]

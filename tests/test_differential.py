@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,14 @@ def _hooked(executable: VMExecutable) -> VirtualMachine:
     return vm
 
 
+def _compiled(executable: VMExecutable, **options: Any) -> VirtualMachine:
+    compiled = executable.with_section("exec_mode", "compiled")
+    vm = VirtualMachine(compiled, functions=registry(), **options)
+    assert vm.native_code is not None
+    assert vm.native_code.problem is None
+    return vm
+
+
 MODES: dict[str, Make] = {
     "optimized": lambda ex: VirtualMachine(ex, functions=registry()),
     "plain": lambda ex: VirtualMachine(ex, functions=registry(), optimize=False),
@@ -47,6 +56,8 @@ MODES: dict[str, Make] = {
         ex, functions=registry(), limits=Limits(fuel=10_000_000), optimize=False
     ),
     "instrumented": _hooked,
+    "compiled": _compiled,
+    "compiled limited": lambda ex: _compiled(ex, limits=Limits(fuel=10**7, wall_time=600)),
 }
 """Ways of running that must not differ in what they do."""
 
@@ -116,7 +127,7 @@ def _objects(value: Any) -> Iterator[Any]:
             yield from _objects(item)
 
 
-@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
+@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented", "compiled"])
 @cases
 def test_reference_counts(case: Case, mode: str) -> None:
     """A run keeps no references: while its result is alive the counts are those of the oracle, and
@@ -144,7 +155,7 @@ def _counts_after_oracle(case: Case, run: Run) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented"])
+@pytest.mark.parametrize("mode", ["optimized", "plain", "limited", "instrumented", "compiled"])
 def test_no_memory_is_leaked(mode: str) -> None:
     """Running the corpus repeatedly does not leak memory."""
     machines = [(MODES[mode](case.executable), case) for case in CORPUS.values()]
@@ -256,6 +267,24 @@ def test_random_programs(program: Program) -> None:
             kept.append(Outcome.of(vm["main"], program.args()))
             for got in kept:
                 assert_same_outcome(got, want)
+
+
+@settings(max_examples=max(15, settings.default.max_examples // 10))
+@given(programs())
+def test_random_programs_compiled(program: Program) -> None:
+    """As in bytecode, with the notes on errors."""
+    limits = Limits(alloc_bytes=1 << 20, fuel=50_000)
+    outcomes = []
+    for make in (partial(VirtualMachine, functions=registry()), _compiled):
+        vm = make(program.executable, limits=limits)
+        outcomes.append([Outcome.of(vm["main"], program.args()) for _ in range(2)])
+    for want, got in zip(*outcomes, strict=True):
+        assert_same_outcome(got, want)
+        assert _notes(got) == _notes(want)
+
+
+def _notes(outcome: Outcome) -> list[str]:
+    return getattr(outcome.error, "__notes__", [])
 
 
 # apache-tvm

@@ -421,6 +421,7 @@ class Program:
         limits: of runs.
         starve: memory runs out in the run that takes the fallback.
         hook: whether a hook is set.
+        enters: whether native code may be entered.
     """
 
     emit: Callable[[Asm], None]
@@ -432,6 +433,7 @@ class Program:
     limits: Limits = field(default_factory=Limits)
     starve: bool = False
     hook: bool = False
+    enters: bool = False
 
     def functions(self) -> Registry:
         return Registry(self.kernels(), parent=GLOBAL)
@@ -616,6 +618,7 @@ PROGRAMS: dict[str, Program] = {
     "deadline": Program(main(1, (r1, "test.twice", r0)), lambda: (3,),
                         kernels=lambda: {"test.twice": lambda x: 2 * x},
                         limits=Limits(wall_time=60)),
+    "enter": Program(main(1, (r1, ".copy", r0)), lambda: (3,), enters=True),
     "hook_before": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
     "hook_after": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
 }  # fmt: skip
@@ -668,6 +671,8 @@ def spied(program: Program, *, starved: bool) -> tuple[VirtualMachine, list[str]
     allocators = make_allocators((cpu(),), None, limits)
     vm._setup(executable, spies, linked.quick, allocators, program.limits, program.rewritings)
     vm._allocators = allocators  # of the references
+    if program.enters:
+        vm._use(vm._translated_for_entries())
     if program.hook:
         vm._set_hook(lambda *args: False)
     return vm, called

@@ -48,7 +48,7 @@ def build(
             For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
         relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
             already lowered.
-        exec_mode: "bytecode", or "compiled" to generate Python.
+        exec_mode: "bytecode", or "compiled" for functions that a VM compiles to native code.
         limits: bounds for a program of unknown origin: its `functions`, the `wall_time` of the
             compilation, and its memory, `live_bytes` and `alloc_bytes`.
 
@@ -112,12 +112,11 @@ def _build(
         mod = relax_pipeline(mod)
     builder = ExecBuilder()
     programs = _shape_programs(mod)
-    if exec_mode == "compiled":
-        from .compiled import build_compiled
-
-        return build_compiled(builder, mod, programs)
     rest = generate_bytecode(builder, mod, programs)
-    return vmlink(builder, target, _without(rest, programs))
+    executable = vmlink(builder, target, _without(rest, programs))
+    if exec_mode == "compiled":
+        return executable.with_section("exec_mode", exec_mode)
+    return executable
 
 
 compile = build  # noqa: A001  (TVM's name)

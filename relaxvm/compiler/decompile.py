@@ -26,7 +26,6 @@ from ..messages import describe, readable
 from ..script.names import Names, identifier, quoted
 from ..values import Shape
 from ..verify.verified import ensure_verified
-from ..vm.compiled_functions import CompiledFunctions
 from ..vm.limited import run_limited
 from .structure import Branch, Jump, Line, Loop, Node, labels_of, structure_of
 
@@ -119,9 +118,6 @@ class _Module:
     def _compiled(self, info: FunctionInfo, name: str) -> Iterator[str]:
         params = ", ".join(map(identifier, info.param_names)) or f"{info.num_args} parameters"
         yield f"# {name}({params}) is compiled: its code is not bytecode"
-        kernels = self.executable.kernels
-        if isinstance(kernels, CompiledFunctions) and info.name in kernels.code.functions:
-            yield "# but Python, executable.kernels.code.text"
 
     def constant(self, index: int) -> str:
         """A constant: in place if it is short, else by number."""

@@ -133,12 +133,6 @@ static int rvm_census_visit(PyObject *object, void *arg) {
     return 0;
 }
 
-/* Count what a root leads to: a value, or a suspended generator, whose variables are visited. */
-static int rvm_census_root(rvm_census *census, PyObject *root) {
-    if (!PyGen_CheckExact(root)) return rvm_census_visit(root, census);
-    return Py_TYPE(root)->tp_traverse(root, rvm_census_visit, census) == 0 ? 0 : -1;
-}
-
 /* Count the objects in so many registers, and pause now and then. */
 static int rvm_census_registers(rvm_census *census, PyObject **registers, int64_t count) {
     for (int64_t i = 0; i < count; i++) {

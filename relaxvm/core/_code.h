@@ -96,11 +96,12 @@ typedef struct rvm_func {
     int64_t num_shared;    /* registers of the frame that hold those of the source */
 } rvm_func;
 
-/* The rest of it, for listings. */
+/* The rest of it, for listings and for calls of native code. */
 typedef struct {
     int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
     int64_t *end;          /* of the code */
     int64_t scratch;       /* the scratch register, after those of functions as values */
+    const void *compiled;  /* its native code, an RvmCompiled; NULL if there is none */
 } rvm_extent;
 
 /* What stands before the registers of a frame, and how many words that takes. */

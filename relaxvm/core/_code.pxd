@@ -37,6 +37,7 @@ cdef extern from "_code.h" nogil:
         int64_t* fallbacks
         int64_t* end
         int64_t scratch
+        const void* compiled
 
     enum:
         RVM_MAX_DIMS
@@ -51,6 +52,8 @@ cdef extern from "_code.h" nogil:
 
 cdef enum:
     NO_ENTRY = -1
+    ENTERS = -2     # count of the site of an `enter`; data: the native code; its dims: the index of
+                    # the function, and how many more times it runs before the machine is told
 
 
 cdef class Image:

@@ -111,6 +111,42 @@ cdef class Image:
                   for i in range(func.num_places)}
         return places, func.num_shared, self.extents[index].scratch
 
+    def frame_of(self, int64_t index):
+        """(parameters, registers, words of a frame without its header) of a function.
+
+        Raises:
+            IndexError: there is no such bytecode function.
+        """
+        cdef rvm_func* func = self._func(index)
+        return func.num_params, func.num_registers, func.frame_words
+
+    def attach(self, int64_t index, int64_t entry, int64_t callee):
+        """Let a function run native code, from its `enter` operations on and where a closure of it is
+        called.  The code must have been made from this image, or from one that is translated alike.
+
+        Args:
+            index: of the function.
+            entry: address of the ``RvmCompiled`` that the loop calls, which stays loaded; 0 for none.
+            callee: address of the one that calls of closures call.
+
+        Raises:
+            IndexError: there is no such bytecode function.
+        """
+        cdef rvm_func* func = self._func(index)
+        cdef int64_t i
+        for i in range(self.num_sites):
+            if self.sites[i].count == ENTERS and self.sites[i].dims[0] == index:
+                self.sites[i].data = <const void*>entry
+        self.extents[func - self.funcs].compiled = <const void*>callee
+
+    def count_entries(self, int64_t number):
+        """Ask the machine for native code of a function when its `enter` operations have run so many
+        times."""
+        cdef int64_t i
+        for i in range(self.num_sites):
+            if self.sites[i].count == ENTERS:
+                self.sites[i].dims[1] = number
+
     def function_at(self, int64_t address):
         """The index of the function that a word of code points to; None if it points to none."""
         cdef int64_t index = (address - <int64_t>self.funcs) // <int64_t>sizeof(rvm_func)

@@ -112,6 +112,8 @@ cdef int report_copy(NativeFunction function, Py_ssize_t position, object array,
                      Py_ssize_t parameter) except -1
 cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count) except -1
 cdef RvmDtype dl_dtype(object dtype) except *
+cdef int call_scalars(PyObject* self, const RvmAny* args, Py_ssize_t count, RvmAny* ret,
+                      PyObject** value) except -1
 
 cdef object array_over(RvmObject* object, str subject, NativeFunction owner=*)
 cdef object value_of(const RvmAny* given, str subject, NativeFunction owner=*, dict done=*)

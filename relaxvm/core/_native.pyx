@@ -281,6 +281,24 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
     return _take_result(self, &ret)
 
 
+cdef int call_scalars(PyObject* self, const RvmAny* args, Py_ssize_t count, RvmAny* ret,
+                      PyObject** value) except -1:
+    """Call a NativeFunction with scalars.
+
+    Returns:
+        1 if the result in `ret` is None, an int, a bool or a float; else 0, and a new reference to it
+        is in `value`.
+    """
+    cdef rvm_call call
+    cdef int code = rvm_run(&(<NativeFunction>self).kernel, args, NULL, count, 0, ret, &call)
+    if code != 0:
+        _fail(self, code, &call)
+    if ret.type in (RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL):
+        return 1
+    value[0] = _take_result(self, ret)
+    return 0
+
+
 cdef PyObject* _call_fallback(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                             const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL:
     """`call_native` for any number of arguments, of any kind; `words` may be NULL for those in a

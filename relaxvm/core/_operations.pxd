@@ -45,8 +45,9 @@ cdef enum:
     OP_UFUNC_2 = 39
     OP_FUEL = 40
     OP_DEADLINE = 41
-    OP_HOOK_BEFORE = 42
-    OP_HOOK_AFTER = 43
+    OP_ENTER = 42
+    OP_HOOK_BEFORE = 43
+    OP_HOOK_AFTER = 44
 
 # Positions that are the same in all operations: of the first word, and of the distance
 # to the fallback in operations that have one.
@@ -222,6 +223,8 @@ cdef enum:
     FUEL_BYTES = 2
     FUEL_WORDS = 3
     DEADLINE_WORDS = 1
+    ENTER_SITE = 1
+    ENTER_WORDS = 2
     HOOK_BEFORE_DST = 1
     HOOK_BEFORE_AFTER = 2
     HOOK_BEFORE_CALLEE = 3

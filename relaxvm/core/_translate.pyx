@@ -64,7 +64,8 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
         allocators: one per device, the host's last.
         options: ``rewritings`` (names of those that are on), ``hooked`` (surround calls with the
             hook), ``fueled`` (count instructions and look at the clock), ``keep_arrays`` (sites of
-            static allocations keep their array for the next run).
+            static allocations keep their array for the next run), ``enters`` (emit an `enter` where
+            a function and where a loop begins).
     """
     return Translator(machine, executable, callables, allocators, **options).translate(quick)
 
@@ -89,12 +90,6 @@ cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
     if kind == AS_MAKE_TUPLE or kind == AS_MAKE_CLOSURE or kind == AS_MAKE_SHAPE:
         return SMALL_BYTES + ARGUMENT_BYTES * num_args
     return 0 if kind == AS_VM or kind == AS_NULL_VALUE else RESULT_BYTES
-
-
-def bytes_of_call(str name, int64_t num_args):
-    """About the most bytes of the objects that a call of a packed function makes, without the data of
-    arrays and what builtins count themselves."""
-    return _bytes_of_call(_BUILTIN_KINDS.get(name, AS_CALL), num_args)
 
 
 # Positions of arguments in calls of the builtins.
@@ -180,7 +175,9 @@ cdef class Translator:
     cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
-    cdef bint hooked, fueled
+    cdef bint hooked, fueled, enters
+    cdef set heads              # pcs of the function that jumps lead back to, with `enters`
+    cdef int64_t index          # of the function
     cdef bint in_fallback
     cdef int64_t rewritings     # of the main part
     cdef bint keep_arrays       # whether sites may keep static arrays
@@ -189,7 +186,7 @@ cdef class Translator:
     cdef tuple allocators
 
     def __cinit__(self, machine, executable, list callables, tuple allocators, *, rewritings,
-                  hooked, fueled, keep_arrays):
+                  hooked, fueled, keep_arrays, enters=False):
         cdef Image image = Image.__new__(Image)
         image.executable = executable
         image.instr_data = executable.instr_data
@@ -199,6 +196,7 @@ cdef class Translator:
         self.hooked = hooked
         self.fueled = fueled
         self.keep_arrays = keep_arrays
+        self.enters = enters
         for name in rewritings:
             self.rewritings |= _REWRITING_BITS[name]
         if hooked:
@@ -319,11 +317,16 @@ cdef class Translator:
         name = info.name
         func.name = <PyObject*>name
         func.num_registers = registers
+        self.index = index
         if self.fueled:
             self._measure_blocks()
+        if self.enters:
+            self._find_heads()
         pc = self.start
         while pc < self.end:
             self.image.entries[pc] = self.code.count
+            if self.enters and (pc == self.start or pc in self.heads):
+                self._emit_enter(pc)
             if self._starts_block(pc):
                 self._mark(pc)
                 emit_fuel(&self.code, self.block_lengths[pc - self.start],
@@ -374,6 +377,28 @@ cdef class Translator:
                 if kind != AS_CALL and kind != AS_UFUNC and not is_check(kind):
                     return True
         return False
+
+    cdef int _find_heads(self) except -1:
+        cdef int64_t pc, target
+        self.heads = set()
+        for pc in range(self.start, self.end):
+            target = pc
+            if self._op(pc) == SRC_GOTO:
+                target += self._word(pc, SRC_PC_OFFSET)
+            elif self._op(pc) == SRC_IF:
+                target += self._word(pc, SRC_FALSE_OFFSET)
+            else:
+                continue
+            if target <= pc:
+                self.heads.add(target)
+        return 0
+
+    cdef int _emit_enter(self, int64_t pc) except -1:
+        cdef rvm_site* site = self._site()
+        site.count = ENTERS
+        site.dims[0] = self.index
+        self._mark(pc)
+        return emit_enter(&self.code, site)
 
     cdef int _measure_blocks(self) except -1:
         """Per pc of the function: instructions of the block that starts there, else 0."""

@@ -273,6 +273,8 @@ OPERATIONS: Final = (
                "take instructions from the fuel; add bytes to those of objects, and count these "
                "and look at the clock now and then"),
     _operation("deadline", "", "look at the clock"),
+    _operation("enter", "site", "continue in the native code that belongs to the site, if there is "
+               "some; it ends at an operation, where the loop continues"),
     _operation("hook_before", "dst after:distance callee:value pc:constant *args:value",
                "if hook(pc, True, callee, name, None, args): R[dst] = None; continue at after"),
     _operation("hook_after", "dst result:register callee:value pc:constant *args:value",

@@ -24,6 +24,8 @@ from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
     from ..contrib.tvm.module import ExecutableModule
+    from ..core._code import Image
+    from ..native.vm_code import NativeProgram
 
 __all__ = [
     "LIBRARY_PART", "FunctionInfo", "Located", "StoredKernels", "VMExecutable", "constant_key",
@@ -284,6 +286,33 @@ class VMExecutable:
         """Return this executable with the content of a section replaced; None removes it."""
         rest = {key: value for key, value in self.sections.items() if key != name}
         return self.but(sections=rest if content is None else {**rest, name: content})
+
+    # Native code
+
+    @property
+    def exec_mode(self) -> str:
+        """How its functions run: "bytecode", or "compiled" to native code."""
+        mode: str = self.sections.get("exec_mode", "bytecode")
+        return mode
+
+    def native_program(
+        self, image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0
+    ) -> NativeProgram:
+        """Compile functions to native code, see `relaxvm.native.vm_code`.
+
+        Args:
+            image: the translated program.
+            indices: of the functions in the function table, which are compiled with those that they
+                call; None for all.
+            timeout: seconds for the compiler to run.
+
+        Raises:
+            NoCompilerError: there is no C compiler.
+            CompilerError: the compiler fails, or takes too long.
+        """
+        from ..native.vm_code import compile_program
+
+        return compile_program(image, indices, timeout=timeout)
 
     # Text forms.  The design document of the Relax VM spells two of them without an underscore.
 

@@ -5,7 +5,6 @@ The file is the binary form, or a shared library that contains it (see
 
 =====================  ===========================================================================
 ``kernels``            JSON: the C and Python source of the PrimFuncs, see `LibraryState`
-``functions``          JSON: the functions of the compiled mode, see `GeneratedCode`
 ``native/PLATFORM/I``  the shared library compiled from the I-th C source
 ``tvm_library...``     instead of these, one shared library compiled from all C sources, in the form
                        in which `relaxvm.contrib.tvm.library` reads it from a file
@@ -25,9 +24,8 @@ from ..executable import LIBRARY_PART, SavedPrimFuncs, StoredKernels, VMExecutab
 from ..executable.formats import binary
 from ..executable.formats._files import replacing
 from ..messages import describe
-from ..vm.compiled_functions import CompiledFunctions, GeneratedCode
 from .kernel_library import KernelLibrary, LibraryState
-from .stored import FUNCTIONS, KERNELS, CheckedPart, LinkedLibrary, platform_name
+from .stored import KERNELS, CheckedPart, LinkedLibrary, platform_name
 
 __all__ = ["export_library", "parts_of"]
 
@@ -127,9 +125,6 @@ def parts_of(kernels: Mapping[str, Callable[..., Any]], *, native: bool = True) 
             if native or kernels.is_of_tvm or not name.startswith(("native/", LIBRARY_PART))
         }
     parts: dict[str, bytes] = {}
-    if isinstance(kernels, CompiledFunctions):
-        parts[FUNCTIONS] = _json(_state_of(kernels.code))
-        kernels = kernels.kernels
     if isinstance(kernels, KernelLibrary):
         parts[KERNELS] = _json(kernels.state())
         # Code that uses all features of this machine may not run on others.
@@ -153,22 +148,3 @@ def _binaries(kernels: KernelLibrary) -> dict[str, bytes]:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _state_of(code: GeneratedCode) -> dict[str, Any]:
-    debug = code.debug
-    return {
-        "version": 1,
-        "text": code.text,
-        "functions": code.functions,
-        "packed": code.packed,
-        "tensors": code.tensors,
-        "debug": None if debug is None else {
-            "runs": debug.runs.tolist(),
-            "spans": debug.spans.tolist(),
-            "files": debug.files,
-            "variables": debug.variables,
-            "line_numbers": debug.line_numbers.tolist(),
-            "line_texts": debug.line_texts,
-        },
-    }  # fmt: skip

@@ -23,7 +23,10 @@ from ..core._native import NativeFunction, host_address
 from ..errors import LinkError
 from ..messages import describe
 
-__all__ = ["KernelOptions", "NativeFunction", "load_function", "load_kernels", "native_function"]
+__all__ = [
+    "KernelOptions", "NativeFunction", "addresses_of", "load_function", "load_kernels",
+    "native_function",
+]  # fmt: skip
 
 
 class KernelOptions(TypedDict, total=False):
@@ -95,6 +98,22 @@ def load_kernels(
         for name, address in addresses.items()
         if address is not None
     }
+
+
+def addresses_of(path: str | os.PathLike[str], symbols: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of functions of a shared library, which stays loaded.
+
+    Raises:
+        LinkError: the library cannot be loaded, or does not have one of them.
+    """
+    library = _open(path)
+    found: dict[str, int] = {}
+    for symbol in symbols:
+        address = _find(library, symbol)
+        if address is None:
+            raise LinkError(f"{os.fspath(path)}: has no function {symbol!r}", (symbol,))
+        found[symbol] = address
+    return found
 
 
 def native_function(

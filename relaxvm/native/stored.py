@@ -20,18 +20,15 @@ from ..core._native import copy_aligned, is_contiguous
 from ..core.ffi import ALIGNMENT
 from ..errors import FormatError, LinkError, RelaxVMWarning
 from ..executable import LIBRARY_PART, StoredKernels, VMExecutable
-from ..executable.debug_info import DebugInfo
-from ..messages import describe, readable
-from ..vm.compiled_functions import CompiledFunctions, GeneratedCode
+from ..messages import describe
 from .kernel_library import KernelLibrary, LibraryState
 
 __all__ = [
-    "FUNCTIONS", "KERNELS", "CheckedPart", "LinkedLibrary", "load_stored", "platform_name",
+    "KERNELS", "CheckedPart", "LinkedLibrary", "load_stored", "platform_name",
     "with_aligned_constants",
 ]  # fmt: skip
 
 KERNELS: Final = "kernels"
-FUNCTIONS: Final = "functions"
 
 
 def platform_name() -> str:
@@ -76,9 +73,6 @@ def load_stored(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
     if KERNELS in stored.parts:
         state = CheckedPart(stored.parts, stored.source, KERNELS).library_state()
         kernels = _native(stored, state) or KernelLibrary(state)
-    if FUNCTIONS in stored.parts:
-        code = CheckedPart(stored.parts, stored.source, FUNCTIONS).generated_code()
-        return CompiledFunctions(code, kernels)
     return kernels
 
 
@@ -173,38 +167,3 @@ class CheckedPart:
                 "text and names of a source", source,
             )  # fmt: skip
         return self._value
-
-    def generated_code(self) -> GeneratedCode:
-        text = self._value.get("text")
-        self._require(type(text) is str, "text", text)
-        functions, packed = (self._names(key) for key in ("functions", "packed"))
-        tensors = self._value.get("tensors", {})
-        are_valid = type(tensors) is dict and _are_tensors([*tensors.values()])
-        self._require(are_valid, "tensors of functions", tensors)
-        code = GeneratedCode(text, functions, packed, self._debug(), tensors)
-        try:
-            compiled = code.code
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            self._fail(f"its text is not Python: {error}")
-        missing = set(functions.values()) - set(compiled.co_names)
-        if missing:
-            self._fail(f"its text lacks {', '.join(map(readable, sorted(missing)))}")
-        return code
-
-    def _names(self, key: str) -> dict[str, str]:
-        names = self._value.get(key)
-        self._require(
-            type(names) is dict
-            and all(type(name) is str and name.isidentifier() for name in names.values()),
-            f"names of {key}", names,
-        )  # fmt: skip
-        return dict(names)
-
-    def _debug(self) -> DebugInfo | None:
-        columns = self._value.get("debug")
-        if columns is None:
-            return None
-        try:
-            return DebugInfo(**columns)
-        except (TypeError, ValueError, OverflowError) as error:
-            self._fail(f"debug information: {error}")

@@ -25,18 +25,21 @@ from ..executable.shape_codes import MatchShapeCode
 from ..isa import Arg, ArgKind, Instruction, Opcode, decode_arg
 from ..messages import readable
 from ..values import Shape
-from .compiled_functions import CompiledFunctions, Tensors
 
 __all__ = [
     "Dim",
     "ParamSpec",
     "Symbol",
+    "Tensors",
     "checked_slots",
     "origins",
     "params_of",
     "tensors_of",
     "with_tensors",
 ]
+
+Tensors = bool | Sequence["Tensors"]
+"""Whether a parameter is a tensor; of a tuple, whether its elements are."""
 
 _BUILTIN: Final = "vm.builtin."
 _ANNOTATION: Final = re.compile(r"(?:annotation|ty)=R\.(?:Tensor|Shape)\([(\[]([^()\[\]]*)[)\]]")
@@ -121,10 +124,6 @@ def params_of(executable: VMExecutable, info: FunctionInfo) -> list[ParamSpec]:
 
 def tensors_of(executable: VMExecutable, info: FunctionInfo) -> Sequence[Tensors]:
     """Which parameters of a function are tensors."""
-    if isinstance(executable.kernels, CompiledFunctions):
-        found = executable.kernels.code.tensors.get(info.name, ())
-        if len(found) == info.num_args:
-            return found
     return [_tensors(spec) for spec in params_of(executable, info)]
 
 

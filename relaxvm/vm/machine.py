@@ -38,11 +38,12 @@ from .allocators import (
 from .calling import BoundFunction, Parameters, SavedFunction, signature_of
 from .held_values import Held
 from .linking import Functions, link, scope_of
+from .native_code import HOT, NativeCode
 from .timing import Evaluator
 
 if TYPE_CHECKING:
     from ..contrib.tvm.module import ExecutableModule, VMModule
-    from .compiled_functions import Tensors
+    from .entry_checks import Tensors
     from .error_notes import ErrorNotes, Frame
 
 __all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
@@ -91,6 +92,9 @@ class VirtualMachine(Machine):
             core's loop: all (True), none (False), or a set of their names, such as
             ``{"quicken", "read_if"}``.  Results are the same.  `relaxvm.core.operations.REWRITINGS`
             lists the names; ``vm["main"].translated`` shows the code.
+        jit: whether functions that run often are compiled to native code in the background, each
+            entered at its next call.  Nothing happens where there is no C compiler.  A program that
+            was built with ``exec_mode="compiled"`` is compiled here and now.
 
     Raises:
         ValueError: `executable` is not an executable, `memory_cfg` does not fit, or `optimize` has
@@ -115,6 +119,7 @@ class VirtualMachine(Machine):
         limits: Limits | None = None,
         functions: Functions = None,
         optimize: Optimize = True,
+        jit: bool = False,
     ) -> None:
         if not isinstance(executable, VMExecutable):
             executable, device = _executable_of_module(executable, device, limits, functions)
@@ -133,21 +138,19 @@ class VirtualMachine(Machine):
         running = executable
         is_compiled = any(info.kind == FuncKind.COMPILED for info in executable.functions)
         if is_compiled:
-            from .compiled_functions import Program, with_entries  # here, since few are compiled
+            from .compiled_functions import with_entries  # here, since few are compiled
 
             running = with_entries(executable)
             ensure_verified(running, limits=limits, registry=self._scope)
         self._scope.make_kernels(executable, limits)
         linked = link(running, self._scope)
         callables = linked.callables
-        if is_compiled:
-            callables = Program.bound(executable, running, linked, limits)
 
         self._executable = executable
         self._limits = limits
         self._devices = devices
         self._recipe = _Recipe(
-            executable, devices, memory_cfg, limits, self._scope.allowed, rewritings
+            executable, devices, memory_cfg, limits, self._scope.allowed, rewritings, bool(jit)
         )
         self._index = {
             info.name: index
@@ -168,7 +171,10 @@ class VirtualMachine(Machine):
         self._instrument: Hook | None = None
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
+        self._native_code: NativeCode | None = None
         self._setup(running, callables, linked.quick, self._allocators, limits, rewritings)
+        if jit or executable.exec_mode == "compiled":
+            self._native_code = self._make_native_code(running, jit)
         track(self)
 
     # Components
@@ -197,6 +203,15 @@ class VirtualMachine(Machine):
     def functions(self) -> FunctionTable:
         """The VM functions by name, in order of the function table."""
         return FunctionTable(self)
+
+    @property
+    def native_code(self) -> NativeCode | None:
+        """The native code of the functions; None unless the program was built with
+        ``exec_mode="compiled"``, or the VM made with ``jit=True``.
+
+        Runs that an instrument, a profile or a debugger sees take the bytecode.
+        """
+        return self._native_code
 
     @property
     def module(self) -> VMModule:
@@ -290,6 +305,24 @@ class VirtualMachine(Machine):
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> BoundFunction:
         return BoundFunction(function, args, kwargs)
+
+    # Native code
+
+    def _make_native_code(self, executable: VMExecutable, jit: bool) -> NativeCode:
+        image = self._translated_for_entries()
+        code = NativeCode(executable, image, self._limits)
+        if self._executable.exec_mode == "compiled":
+            code.compile_all()
+            if code.functions:
+                self._use(image)
+        elif jit:
+            image.count_entries(HOT)
+            self._use(image)
+        return code
+
+    def _on_hot(self, index: int) -> None:
+        if self._native_code is not None:
+            self._native_code.compile_soon(index)
 
     # Other ways to call
 
@@ -605,6 +638,7 @@ class _Recipe(NamedTuple):
     limits: Limits
     functions: frozenset[str] | None
     optimize: bool | frozenset[str]
+    jit: bool
 
 
 def _rebuild(
@@ -614,10 +648,12 @@ def _rebuild(
     limits: Limits,
     functions: frozenset[str] | None,
     optimize: bool | frozenset[str],
+    jit: bool,
 ) -> VirtualMachine:
     return VirtualMachine(
-        executable, devices, memory_cfg, limits=limits, functions=functions, optimize=optimize
-    )
+        executable, devices, memory_cfg, limits=limits, functions=functions, optimize=optimize,
+        jit=jit,
+    )  # fmt: skip
 
 
 def _device_list(device: Device | Sequence[Device] | None) -> tuple[Device, ...]:

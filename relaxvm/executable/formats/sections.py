@@ -28,6 +28,7 @@ from ...errors import FormatError, RelaxVMWarning
 from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
+from ._mode_section import load_mode, save_mode
 from ._prim_func_section import load_prim_funcs, save_prim_funcs
 
 __all__ = ["SECTIONS", "Section", "SectionPlace", "load_sections", "save_sections"]
@@ -85,6 +86,11 @@ SECTIONS: Final = {
             "debug", "debug section", b"rvmdebug", 1,
             "locations of the instructions in the source, and variables of the IR",
             save_debug, load_debug, "debug-info", ("instructions", "name_bytes"), checksum=False,
+        ),
+        Section(
+            "exec_mode", "mode section", b"rvmxmode", 1,
+            "that the program was built with `exec_mode=\"compiled\"`",
+            save_mode, load_mode, None, checksum=False,
         ),
         Section(
             "kernels", "kernel section", b"rvmkrnls", 1,
