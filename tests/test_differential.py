@@ -19,6 +19,8 @@ from hypothesis import assume, given, settings
 from relaxvm import Limits, VirtualMachine
 from relaxvm.executable import VMExecutable
 from relaxvm.executable.formats import binary
+from relaxvm.isa import FuncKind
+from relaxvm.native.vm_code import compile_program
 from relaxvm.values import Shape
 
 from .asm import VM, Asm, Func, r0, r1, r2, r3, r4
@@ -38,10 +40,14 @@ def _hooked(executable: VMExecutable) -> VirtualMachine:
 
 
 def _compiled(executable: VMExecutable, **options: Any) -> VirtualMachine:
-    compiled = executable.with_section("exec_mode", "compiled")
-    vm = VirtualMachine(compiled, functions=registry(), **options)
-    assert vm.native_code is not None
-    assert vm.native_code.problem is None
+    """Native code for all functions, also for those that do not gain by it."""
+    vm = VirtualMachine(executable, functions=registry(), **options)
+    image = vm._translated_for_entries()
+    indices = [i for i, info in enumerate(executable.functions) if info.kind == FuncKind.BYTECODE]
+    program = compile_program(image, indices)
+    if program is not None:  # None for a function that is too long
+        program.attach(image)
+        vm._use(image)
     return vm
 
 

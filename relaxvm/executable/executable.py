@@ -297,13 +297,14 @@ class VMExecutable:
 
     def native_program(
         self, image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0
-    ) -> NativeProgram:
-        """Compile functions to native code, see `relaxvm.native.vm_code`.
+    ) -> NativeProgram | None:
+        """Compile functions to native code, see `relaxvm.native.vm_code`; None if there are none to
+        compile.
 
         Args:
             image: the translated program.
             indices: of the functions in the function table, which are compiled with those that they
-                call; None for all.
+                call; None for all that gain by it.
             timeout: seconds for the compiler to run.
 
         Raises:

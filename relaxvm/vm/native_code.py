@@ -60,7 +60,7 @@ class NativeCode:
         return tuple(self._sources)
 
     def compile_all(self) -> None:
-        """Compile all functions now.  If that fails, warn."""
+        """Compile the functions that gain by it now.  If that fails, warn."""
         self._compile(None)
         if self.problem is not None:
             warnings.warn(
@@ -100,6 +100,8 @@ class NativeCode:
     def _compile(self, indices: Iterable[int] | None) -> None:
         try:
             program = self._executable.native_program(self._image, indices, timeout=self._timeout)
+            if program is None:
+                return
             program.attach(self._image)
         except (RelaxVMError, OSError) as error:
             self.problem = f"{error}".partition("\n")[0]

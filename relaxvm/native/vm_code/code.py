@@ -67,6 +67,12 @@ class FunctionCode:
         self.ops = tuple(_ops(words, num_main - 1))
         self.num_params, self.num_registers, self.frame_words = image.frame_of(index)
 
+    @property
+    def gains(self) -> bool:
+        """Whether it has operations that native code does faster than the loop.  Where all time
+        goes into calls of kernels and memory for their results, entering it only costs."""
+        return any(op.name in _GAINING for op in self.ops)
+
     def callees(self, image: Image) -> list[int]:
         """The indices of the functions that it calls, and of those of which it makes closures."""
         names = {"call_vm": "callee", "make_closure_of": "function"}
@@ -111,6 +117,11 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
             after = before
     return live
 
+
+_GAINING: Final = frozenset(
+    ("call_vm", "goto_back", "if", "invoke_closure", "make_closure_of", "make_prim", "make_tuple",
+     "match_prim", "read_if", "tuple_getitem")
+)  # fmt: skip
 
 ENDING: Final = frozenset({"ret", "goto", "goto_back"})
 """Operations that never continue after them."""

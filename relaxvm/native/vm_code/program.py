@@ -55,7 +55,7 @@ class NativeProgram:
 
 def compile_program(
     image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0
-) -> NativeProgram:
+) -> NativeProgram | None:
     """Compile functions of a translated program with the C compiler.
 
     Functions of which the code is longer than `MAX_OPS` operations together are left out; they run
@@ -64,8 +64,11 @@ def compile_program(
     Args:
         image: translated with `enter` operations.
         indices: of the functions in the function table, which are compiled with those that they
-            call; None for all.
+            call; None for all that gain by it, see `FunctionCode.gains`.
         timeout: seconds for the compiler to run.
+
+    Returns:
+        The program; None if there is no function to compile.
 
     Raises:
         NoCompilerError: there is no C compiler.
@@ -74,6 +77,8 @@ def compile_program(
     if compiler() is None:
         raise NoCompilerError(why_no_compiler())
     chosen = _chosen(image, indices)
+    if not chosen:
+        return None
     source = source_of(image, chosen)
     level = "-O2" if sum(len(code.ops) for code in chosen.values()) <= _MANY_OPS else "-O1"
     flags = [*for_this_machine(), level, _WARNINGS]
@@ -85,7 +90,8 @@ def _chosen(image: Image, indices: Iterable[int] | None) -> dict[int, FunctionCo
     """The functions to compile, by index."""
     if indices is None:
         table = image.executable.functions
-        indices = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
+        bytecode = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
+        indices = [index for index in bytecode if FunctionCode(image, index).gains]
     chosen: dict[int, FunctionCode] = {}
     waiting, total = [*indices], 0
     while waiting:
