@@ -4,8 +4,8 @@
 
 *Scalars*, *objects* and *chains* are functions without large kernels.  *Programs* are those of
 ``compare_programs.py``, with kernels in C.  With ``--models`` the models of
-``compare_tvm_models.py`` follow, which need the extra ``tvm``.  Results are compared before times; the minimum time of each
-side counts.  Needs a C compiler.
+``compare_tvm_models.py`` follow, which need the extra ``tvm``.  Results are compared before times;
+the minimum time of each side counts.  Needs a C compiler.
 
 The exit status is 1 if a ratio is below the required one: 2 for functions without large kernels,
 else `LEVEL`.
