@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import struct
 import sys
 import threading
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Limits, VirtualMachine, VMExecutable, build
+from relaxvm import Limits, VirtualMachine, VMExecutable, build, tir
 from relaxvm.errors import (
     CompilerError,
     FormatError,
@@ -34,6 +35,7 @@ from relaxvm.executable import SavedPrimFuncs, StoredKernels
 from relaxvm.executable.formats import binary
 from relaxvm.hooks import HOOKS, hook
 from relaxvm.ir.json import save_json
+from relaxvm.ir.prim import cast
 from relaxvm.native import export, toolchain
 from relaxvm.script import from_source
 from relaxvm.script import ir as I
@@ -588,6 +590,42 @@ def test_malformed_ir(name: str) -> None:
                 use()
             assert str(caught.value).startswith(f"<bytes>: PrimFunc 'double' at byte {at}: ")
             assert message in str(caught.value)
+
+
+def call_of(function: Callable[[Any], Any], dtype: str) -> dict[str, Any]:
+    """The IR of z[i] = y[function(x[i])], as JSON."""
+    x, z = decl_buffer((4,), dtype, "x"), decl_buffer((4,), "int64", "z")
+    y = decl_buffer((2,), "int64", "y")
+    i = Var("i", "int64")
+    body = BufferStore(z, y[cast(function(x[i]), "int64")], [i])
+    func = PrimFunc([x, y, z], For(i, 0, 4, ForKind.SERIAL, body))
+    document: dict[str, Any] = json.loads(save_json(func))
+    return document
+
+
+@pytest.mark.parametrize(("function", "dtype"), [(tir.popcount, "int64"), (tir.exp, "float32")])
+def test_types_of_calls_are_those_of_their_arguments(
+    function: Callable[[Any], Any], dtype: str
+) -> None:
+    """An index of type bool is in bounds of 2 elements; these calls give other numbers."""
+    document = call_of(function, dtype)
+    nodes = [{"is": "PrimType", "dtype": "bool"}, *document["nodes"]]
+    moved = re.sub(r'"node": (\d+)', lambda m: f'"node": {int(m[1]) + 1}', json.dumps(nodes))
+    lying = {**document, "nodes": json.loads(moved), "root": {"node": len(nodes) - 1}}
+    (call,) = (node for node in lying["nodes"] if node["is"] == "Call")
+    call["ty"] = {"node": 0}
+    for limits in (None, UNTRUSTED):
+        with pytest.raises(FormatError, match=f"Call: expected the data type {dtype}, got bool"):
+            SavedPrimFuncs({"kernel": json.dumps(lying)}).make(["kernel"], limits)
+
+
+def test_calls_have_as_many_arguments_as_their_function() -> None:
+    """numpy's functions would write to a second one."""
+    document = call_of(tir.ceil, "float32")
+    (call,) = (node for node in document["nodes"] if node["is"] == "Call")
+    call["args"] *= 2
+    with pytest.raises(FormatError, match="ceil: expected 1 arguments, got 2"):
+        SavedPrimFuncs({"kernel": json.dumps(document)}).make(["kernel"])
 
 
 def test_a_section_of_text_that_is_not_utf8() -> None:

@@ -171,13 +171,18 @@ INTRINSICS: Final = {
 
 def _infer_intrinsic(row: Intrinsic) -> Callable[[Call], Type]:
     def infer(call: Call) -> Type:
-        dtype = _check_floats(row, call.args)
+        dtype = check_floats(row, call.args)
         return prim_type(row.result or dtype)
 
     return infer
 
 
-def _check_floats(row: Intrinsic, args: Sequence[Expr]) -> str:
+def check_floats(row: Intrinsic, args: Sequence[Expr]) -> str:
+    """Return the data type of the arguments of a function of floats.
+
+    Raises:
+        TypeError: their number or a type is wrong.
+    """
     short = row.name.partition(".")[2]
     if len(args) != row.arity:
         raise TypeError(f"{short}: expected {row.arity} arguments, got {len(args)}")
@@ -201,7 +206,7 @@ def _maker(row: Intrinsic) -> Callable[..., Expr]:
 
     def make(*args: Any, span: Any = None) -> Expr:
         scalars = _scalars(args)
-        dtype = _check_floats(row, scalars)
+        dtype = check_floats(row, scalars)
         return Call(op, scalars, ty=prim_type(row.result or dtype), span=span)
 
     make.__name__ = make.__qualname__ = row.name.partition(".")[2]

@@ -11,15 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..ir.arith import free_vars
 from ..ir.expr import Call, Expr, IntImm, PrimType, Var
 from ..ir.node import Node
 from ..ir.prim import (
     Add,
+    And,
     BinaryOpExpr,
     BitwiseNot,
+    CmpExpr,
+    Let,
+    Not,
+    Or,
+    Select,
     Sub,
     _range,
     bits_problem,
@@ -30,7 +36,16 @@ from ..ir.prim import (
 )
 from .buffer import Buffer, BufferLoad, IterVar
 from .function import PrimFunc
-from .intrinsics import RET
+from .intrinsics import (
+    CLZ,
+    IF_THEN_ELSE,
+    INTRINSICS,
+    LIKELY,
+    POPCOUNT,
+    REINTERPRET,
+    RET,
+    check_floats,
+)
 from .stmt import (
     AllocBuffer,
     AssertStmt,
@@ -222,6 +237,17 @@ class _CheckDefined(Visitor):
         self._defined = defined
         self._bound: list[Var] = []  # in the current scope, to be removed at its end
 
+    def visit(self, node: Node) -> None:
+        super().visit(node)
+        if isinstance(node, Expr):
+            expected = _dtype_of(node, self._name)
+            got = node.ty.dtype if type(node.ty) is PrimType else str(node.ty)
+            if expected is not None and got != expected:
+                raise ValueError(
+                    f"{self._name}: {type(node).__name__}: expected the data type {expected}, got "
+                    f"{got}"
+                )
+
     def visit_Var(self, var: Var) -> None:
         if var not in self._defined:
             raise ValueError(f"{self._name}: variable {var.name} has no value where it is used")
@@ -251,11 +277,19 @@ class _CheckDefined(Visitor):
 
     def visit_Bind(self, stmt: Bind) -> None:
         self.visit(stmt.value)
+        self._check_value(stmt.var, stmt.value)
         self._define(stmt.var)
 
     def visit_Let(self, let: Any) -> None:
         self.visit(let.value)
+        self._check_value(let.var, let.value)
         self._scope(let.body, let.var)
+
+    def _check_value(self, var: Var, value: Expr) -> None:
+        if type(var.ty) is not PrimType or var.ty.dtype != value.dtype:
+            raise ValueError(
+                f"{self._name}: variable {var.name} of type {var.ty} gets a value of {value.dtype}"
+            )
 
     def visit_parts(self, node: Node) -> None:
         if isinstance(node, BinaryOpExpr) and node.a.dtype != node.b.dtype:
@@ -290,6 +324,54 @@ class _CheckDefined(Visitor):
             )
         self._defined.add(var)
         self._bound.append(var)
+
+
+def _dtype_of(e: Expr, name: str) -> str | None:
+    """Return the data type that a scalar has by its operands, None if any.  Proofs about indices
+    rely on the types of scalars.
+
+    Raises:
+        ValueError, TypeError: the operands of a function of scalars are wrong.
+    """
+    if isinstance(e, BufferLoad):
+        return e.buffer.ty.dtype
+    if isinstance(e, (CmpExpr, And, Or, Not)):
+        return "bool"
+    if isinstance(e, BinaryOpExpr):
+        return e.a.dtype
+    if isinstance(e, BitwiseNot):
+        return e.a.dtype
+    if isinstance(e, Select):
+        return e.true_value.dtype
+    if isinstance(e, Let):
+        return e.body.dtype
+    return _dtype_of_call(e, name) if isinstance(e, Call) else None
+
+
+def _dtype_of_call(call: Call, name: str) -> str | None:
+    row = INTRINSICS.get(getattr(call.op, "name", ""))
+    if row is not None:
+        dtype = check_floats(row, call.args)
+        return row.result or dtype
+    arity = _ARITY.get(call.op)
+    if arity is None:
+        return None
+    if len(call.args) != arity:
+        short = getattr(call.op, "name", "")
+        raise ValueError(f"{name}: {short}: expected {arity} arguments, got {len(call.args)}")
+    if call.op is IF_THEN_ELSE:
+        _, then, orelse = call.args
+        if then.dtype != orelse.dtype:
+            raise ValueError(f"{name}: if_then_else of {then.dtype} and {orelse.dtype}")
+        return then.dtype
+    if call.op is CLZ:
+        return "int32"
+    return None if call.op is REINTERPRET else call.args[0].dtype
+
+
+_ARITY: Final[dict[Any, int]] = {
+    IF_THEN_ELSE: 3, LIKELY: 1, CLZ: 1, POPCOUNT: 1, REINTERPRET: 1, RET: 1,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
