@@ -17,12 +17,13 @@ from .aliases import install
 
 if TYPE_CHECKING:
     from . import analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
-    from ._core import Closure, Storage
+    from ._core import Adt, Closure, Ref, Storage
     from .compiler import vm_build
     from .compiler.build import build, compile  # noqa: A004  (TVM's name)
     from .compiler.decompile import decompile
     from .contrib.tvm.drop_in import from_tvm
     from .core._host import get_num_threads, set_num_threads
+    from .deep import equal, show
     from .executable import FunctionInfo, VMExecutable
     from .executable.debug_info import DebugInfo, Span
     from .executable.exec_builder import ExecBuilder
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adt",
     "AnyType",
     "BaseFunc",
     "Binding",
@@ -122,6 +124,7 @@ __all__ = [
     "ObjectType",
     "PrimType",
     "PrimValue",
+    "Ref",
     "Registry",
     "Report",
     "SeqExpr",
@@ -155,6 +158,7 @@ __all__ = [
     "cpu",
     "decompile",
     "device",
+    "equal",
     "errors",
     "extern",
     "from_tvm",
@@ -181,6 +185,7 @@ __all__ = [
     "registry",
     "script",
     "set_num_threads",
+    "show",
     "show_versions",
     "te",
     "tir",
@@ -191,6 +196,7 @@ __all__ = [
 ]
 
 _HOME: Final = {
+    "Adt": "_core",
     "AnyType": "ir",
     "BaseFunc": "ir",
     "Binding": "ir",
@@ -225,6 +231,7 @@ _HOME: Final = {
     "ObjectType": "ir",
     "PrimType": "ir",
     "PrimValue": "ir",
+    "Ref": "_core",
     "Registry": "registry",
     "Report": "verify",
     "SeqExpr": "ir",
@@ -256,6 +263,7 @@ _HOME: Final = {
     "cpu": "values",
     "decompile": "compiler.decompile",
     "device": "values",
+    "equal": "deep",
     "extern": "ir",
     "from_tvm": "contrib.tvm",
     "get_func": "registry",
@@ -275,6 +283,7 @@ _HOME: Final = {
     "register_func": "registry",
     "register_pipeline": "transform.pipelines",
     "set_num_threads": "core._host",
+    "show": "deep",
     "show_versions": "versions",
     "verify": "verify",
 }

@@ -31,7 +31,7 @@ from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError
 from .core.floating import report_status
 from .messages import readable
-from .values import Shape, to_own_value
+from .values import Shape, add_kind, to_own_value, to_value
 
 cimport numpy as cnp
 
@@ -45,7 +45,9 @@ from .core._vectorcall cimport use_vectorcall
 
 cnp.import_array()
 
-__all__ = ["Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Storage", "VMFunction"]
+__all__ = [
+    "Adt", "Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Ref", "Storage", "VMFunction",
+]
 
 cdef extern from "_core_impl.h" nogil:
     enum:
@@ -103,11 +105,22 @@ cdef extern from "_core_impl.h" nogil:
     PyObject** rvm_calling_frame(PyObject**) noexcept
     void rvm_no_operation() noexcept
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
+    void rvm_reuse_frame(PyObject**, const rvm_func*, PyObject**, int64_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
+
+cdef extern from "_adt_impl.h":
+    PyObject* rvm_ready_adt() except NULL
+    PyObject* rvm_new_adt(PyObject*, int64_t, PyObject**, PyObject**, const int64_t*,
+                          int64_t) noexcept
+    PyObject* rvm_adt_field(PyObject*, int64_t) noexcept
+    PyObject* rvm_adt_tag(PyObject*) noexcept
+    int rvm_tag_is(PyObject*, int64_t) noexcept
 
 cdef extern from "_census_impl.h":
     ctypedef struct rvm_census:
         PyTypeObject* closure
+        PyTypeObject* adt
+        PyTypeObject* ref
         int (*pause)(void*) noexcept
         void* context
         int64_t bytes
@@ -223,6 +236,9 @@ cdef extern from "_compiled_impl.h" nogil:
     int rvm_run_compiled(RvmActivation*, const rvm_site*, Run*, PyObject*, PyObject*,
                          PyObject**) noexcept
 
+Adt = <object>rvm_ready_adt()
+add_kind(Adt, "adt")
+cdef PyTypeObject* _adt_type = <PyTypeObject*>Adt
 cdef Run* _runs = all_runs()
 rvm_shape_type = <PyTypeObject*>Shape
 rvm_array_type = <PyTypeObject*>np.ndarray
@@ -482,6 +498,38 @@ cdef bint _renew_closure(PyObject* old, PyObject* machine, int64_t index, PyObje
     return True
 
 
+@cython.final
+@cython.freelist(64)
+@cython.trashcan(True)
+cdef class Ref:
+    """A mutable cell that holds a value.
+
+    Args:
+        value: the value at first.
+    """
+
+    cdef object _value
+
+    def __init__(self, value=None):
+        self._value = to_value(value)
+
+    @property
+    def value(self):
+        """The value that it holds now."""
+        return self._value
+
+    @value.setter
+    def value(self, value):
+        self._value = to_value(value)
+
+    def __reduce__(self):
+        raise TypeError("a Ref is a place in this process: it cannot be pickled or copied")
+
+    def __repr__(self):
+        from .deep import show
+        return show(self)
+
+
 def reset_tuple_item(tuple items not None, Py_ssize_t index):
     """Put None in the place of an element.  For tuples that belong to a program, see `Machine`.
 
@@ -510,7 +558,7 @@ cdef inline bint _is_plain_scalar(PyObject* value) noexcept:
 cdef bint _is_plain_object(Machine machine, PyObject* value) noexcept:
     cdef PyTypeObject* cls = Py_TYPE(value)
     if (cls is rvm_shape_type or cls is <PyTypeObject*>Closure or cls is <PyTypeObject*>VMFunction
-            or cls is <PyTypeObject*>Storage):
+            or cls is <PyTypeObject*>Storage or cls is _adt_type or cls is <PyTypeObject*>Ref):
         return True
     if machine._owns_tuples or not PyTuple_CheckExact(value):
         return False
@@ -856,6 +904,8 @@ cdef int _count_objects(Run* run, PyObject** fp, int64_t ahead) noexcept:
 cdef void _begin_census(Run* run, rvm_census* census) noexcept:
     memset(census, 0, sizeof(rvm_census))
     census.closure = <PyTypeObject*>Closure
+    census.adt = _adt_type
+    census.ref = <PyTypeObject*>Ref
     census.pause = _pause_census
     census.context = run
 
@@ -1092,6 +1142,21 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     break
                 ip += IF_WORDS if truth else ip[IF_OTHERWISE]
 
+            elif op == OP_TAIL_CALL_VM:
+                func = <rvm_func*>ip[TAIL_CALL_VM_CALLEE]
+                if rvm_unlikely(func.frame_words > run.end - fp):
+                    ip += ip[FALLBACK]
+                    continue
+                count = ip[TAIL_CALL_VM_COUNT]
+                cell = fp + ip[TAIL_CALL_VM_AREA]
+                rvm_push_args(cell, fp, pool_end, ip + TAIL_CALL_VM_ARGS, count)
+                rvm_reuse_frame(fp, func, cell, count)
+                rvm_null_registers(fp, count, func.num_registers)
+                ip = next_ip = func.code
+                ticks -= 1
+                if rvm_unlikely(ticks < 0):
+                    break
+
             elif op == OP_COPY:
                 value = rvm_load(fp, pool_end, ip[COPY_VALUE])
                 rvm_incref(value)
@@ -1124,6 +1189,53 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 rvm_incref(value)
                 rvm_store(fp + ip[TUPLE_GETITEM_DST], value)
                 ip += TUPLE_GETITEM_WORDS
+
+            elif op == OP_MAKE_ADT:
+                count = ip[MAKE_ADT_COUNT]
+                value = rvm_new_adt(pool_end[ip[MAKE_ADT_CONSTRUCTOR]], ip[MAKE_ADT_TAG], fp, pool_end,
+                                    ip + MAKE_ADT_FIELDS, count)
+                if rvm_unlikely(value is NULL):
+                    break
+                rvm_store(fp + ip[MAKE_ADT_DST], value)
+                ip += MAKE_ADT_FIELDS + count
+
+            elif op == OP_ADT_TAG:
+                value = rvm_adt_tag(rvm_load(fp, pool_end, ip[ADT_TAG_X]))
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_store(fp + ip[ADT_TAG_DST], value)
+                ip += ADT_TAG_WORDS
+
+            elif op == OP_ADT_FIELD:
+                value = rvm_adt_field(rvm_load(fp, pool_end, ip[ADT_FIELD_X]), ip[ADT_FIELD_INDEX])
+                if rvm_unlikely(value is NULL):
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_incref(value)
+                rvm_store(fp + ip[ADT_FIELD_DST], value)
+                ip += ADT_FIELD_WORDS
+
+            elif op == OP_TAG_IS:
+                truth = rvm_tag_is(rvm_load(fp, pool_end, ip[TAG_IS_TAG]), ip[TAG_IS_NUMBER])
+                if rvm_unlikely(truth < 0):
+                    ip += ip[FALLBACK]
+                    continue
+                value = Py_True if truth else Py_False
+                rvm_incref(value)
+                rvm_store(fp + ip[TAG_IS_DST], value)
+                ip += TAG_IS_WORDS
+
+            elif op == OP_IF_TAG:
+                truth = rvm_tag_is(rvm_load(fp, pool_end, ip[IF_TAG_TAG]), ip[IF_TAG_NUMBER])
+                if rvm_unlikely(truth < 0):
+                    ip += ip[FALLBACK]
+                    continue
+                value = Py_True if truth else Py_False
+                rvm_incref(value)
+                rvm_store(fp + ip[IF_TAG_DST], value)
+                ip += IF_TAG_WORDS if truth else ip[IF_TAG_OTHERWISE]
 
             elif op == OP_SHAPE_OF:
                 value = rvm_shape_of(<rvm_site*>ip[SHAPE_OF_SITE],
@@ -1390,6 +1502,30 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     i += 1
                 rvm_null_registers(callee_fp, i, func.num_registers)
                 fp = callee_fp
+                ip = next_ip = func.code
+                ticks -= 1
+                if rvm_unlikely(ticks < 0):
+                    break
+
+            elif op == OP_TAIL_INVOKE_CLOSURE:
+                count = ip[TAIL_INVOKE_CLOSURE_COUNT]
+                other = rvm_load(fp, pool_end, ip[TAIL_INVOKE_CLOSURE_CLOSURE])
+                func = _own_function(image, other, count)
+                if rvm_unlikely(func is NULL or func.frame_words > run.end - fp):
+                    ip += ip[FALLBACK]
+                    continue
+                cell = fp + ip[TAIL_INVOKE_CLOSURE_AREA]
+                rvm_push_args(cell, fp, pool_end, ip + TAIL_INVOKE_CLOSURE_ARGS, count)
+                rvm_incref(other)  # a register may hold the last reference
+                rvm_reuse_frame(fp, func, cell, count)
+                i = count
+                while i < func.num_params:
+                    value = _captured_at(other, i - count)
+                    rvm_incref(value)
+                    fp[i] = value
+                    i += 1
+                rvm_null_registers(fp, i, func.num_registers)
+                Py_DECREF(<object>other)
                 ip = next_ip = func.code
                 ticks -= 1
                 if rvm_unlikely(ticks < 0):

@@ -21,6 +21,7 @@ from .nested import convert_nested
 __all__ = [
     "Device",
     "Shape",
+    "add_kind",
     "cpu",
     "device",
     "is_own_tuple",
@@ -165,9 +166,20 @@ def kind_of(value: object) -> str:
     for cls, name in _KINDS:
         if isinstance(value, cls):
             return name
+    own = _OWN_KINDS.get(type(value))
+    if own is not None:
+        return own
     if callable(value):
         return "func"
     return "object"
+
+
+_OWN_KINDS: Final[dict[type, str]] = {}
+
+
+def add_kind(cls: type, name: str) -> None:
+    """Give the values of a class of the core a kind of their own."""
+    _OWN_KINDS[cls] = name
 
 
 _KINDS: Final[tuple[tuple[type, str], ...]] = (

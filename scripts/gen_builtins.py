@@ -21,7 +21,7 @@ from relaxvm.builtins import (
 )
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 
-FAMILIES = ("shape", "checks", "allocation", "data", "call", "run", "lm", "tensor_cache")
+FAMILIES = ("shape", "checks", "allocation", "data", "adt", "call", "run", "lm", "tensor_cache")
 """Modules of relaxvm.builtins, in the order of the page."""
 
 _PREFIXES = (PREFIX, OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxvm import ExecBuilder, Shape, VirtualMachine, get_func, list_funcs
+from relaxvm import Adt, ExecBuilder, Ref, Shape, VirtualMachine, get_func, list_funcs
 from relaxvm.kernels import PREFIX as KERNEL_PREFIX
 from relaxvm.registry import GLOBAL
 
@@ -133,6 +133,43 @@ CASES: dict[str, str] = {
     "vm.builtin.make_tuple": """
 (1, f32(1.0), None) | (1, f32(1.0), None)
 () | ()
+""",
+    "relaxvm.builtin.make_adt": """
+("List.Cons", 1, 2, (3,)) | Adt("List.Cons", 1, (2, (3,)))
+(1, 1) | TypeError: make_adt: constructor
+("A", "B") | TypeError: make_adt: tag
+("A", -1) | ValueError: Adt: tag: expected a number from 0 to 2147483647, got -1
+""",
+    "relaxvm.builtin.adt_tag": """
+(Adt("A", 3),) | 3
+((3,),) | TypeError: adt_tag: expected a value of a data type, got tuple of 1
+""",
+    "relaxvm.builtin.adt_field": """
+(Adt("A", 3, (4, 5)), 1) | 5
+(Adt("A", 3, (4, 5)), 2) | IndexError: adt_field: index 2: A has 2 fields
+(Adt("A", 3, (4, 5)), -1) | IndexError: adt_field: index -1
+(3, 0) | TypeError: adt_field: expected a value of a data type, got int 3
+""",
+    "relaxvm.builtin.tag_is": """
+(3, 3) | True
+(3, 4) | False
+("3", 3) | TypeError: tag_is
+""",
+    "relaxvm.builtin.match_failure": """
+(Adt("A", 3, (4,)), "B(_)") | MatchError: no clause of the match is for A(4); there is none for B(_)
+(1, 1) | TypeError: match_failure: missing
+""",
+    "relaxvm.builtin.ref": """
+(3,) | any | got.value == 3
+() | TypeError: missing 1 required positional argument
+""",
+    "relaxvm.builtin.ref_read": """
+(Ref(3),) | 3
+(3,) | TypeError: ref_read: expected a reference, got int 3
+""",
+    "relaxvm.builtin.ref_write": """
+(Ref(3), 4) | None | a[0].value == 4
+(3, 4) | TypeError: ref_write: expected a reference, got int 3
 """,
     "vm.builtin.tuple_getitem": """
 ((1, 2), 1) | 2
@@ -404,7 +441,7 @@ def names() -> dict[str, Any]:
         return lambda *values: np.array(values, dtype)
 
     return {
-        "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
+        "Adt": Adt, "Ref": Ref, "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
         "collect": lambda *args: args, "f32": numbers("f4"), "get_func": get_func,
         "globally": globally, "heap": numbers("i8"), "i32": numbers("i4"), "i64": numbers("i8"),
         "np": np, "ones": lambda *shape: np.ones(shape, "f4"), "registered": registered,

@@ -936,7 +936,7 @@ def test_every_builtin_is_described(name: str) -> None:
     assert record.signature is not None
     assert re.match(r"[A-Z].*[.;:,\w`]$", record.doc.splitlines()[0])
     kinds = {"none", "bool", "int", "float", "str", "tensor", "shape", "tuple", "dtype", "func",
-             "object", "any", "vm", "storage", "closure"}  # fmt: skip
+             "object", "any", "vm", "storage", "closure", "adt"}  # fmt: skip
     params = [*record.signature.params, *record.signature.last]
     if record.signature.variadic is not None:
         params.append(record.signature.variadic)

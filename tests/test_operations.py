@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from relaxvm import (
+    Adt,
     Closure,
     ExecBuilder,
     Limits,
@@ -43,7 +44,7 @@ from relaxvm.registry import GLOBAL, Registry
 from relaxvm.vm.allocators import make_allocators
 from relaxvm.vm.linking import link, scope_of
 
-from .asm import VM, Asm, Func, r0, r1, r2, r3
+from .asm import VM, Asm, Func, Reg, r0, r1, r2, r3
 from .corpus import CORPUS, Case, registry
 from .generators import load
 from .oracle import Oracle, Outcome, assert_same_outcome
@@ -51,7 +52,8 @@ from .oracle import Oracle, Outcome, assert_same_outcome
 ROOT = Path(__file__).parent.parent
 FLOAT32 = np.dtype("float32")
 STORE, IMM, SLOT = 1, 0, 1
-JUMPS = ("goto", "goto_back", "if", "read_if", "ret")
+JUMPS = ("goto", "goto_back", "if", "read_if", "if_tag", "ret", "tail_call_vm",
+         "tail_invoke_closure")  # fmt: skip
 
 
 # The table
@@ -212,6 +214,8 @@ SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
         if r.operation.name == "call_void"
     ),
     "read_if": lambda ex, code: any(r.operation.name == "read_if" for r in code),
+    "if_tag": lambda ex, code: any(r.operation.name == "if_tag" for r in code),
+    "tail_calls": lambda ex, code: any(r.operation.name.startswith("tail_") for r in code),
     "check_match": lambda ex, code: any(r.operation.name == "check_match" for r in code),
     "alloc_static": lambda ex, code: any(r.operation.name == "alloc_static" for r in code),
     # A null_value of the source that no operation of the main part stands for.
@@ -397,7 +401,8 @@ def test_a_kill_by_itself() -> None:
 
 def inside_of_fused_runs(code: TranslatedFunction) -> set[int]:
     """The pcs in a fused run that are not its first."""
-    lengths = {"read_if": 2, "check_match": 2, "alloc_static": 3}
+    lengths = {"read_if": 2, "if_tag": 2, "check_match": 2, "alloc_static": 3,
+               "tail_call_vm": 2, "tail_invoke_closure": 2}  # fmt: skip
     main_part = [row for row in code if not row.is_fallback]
     return {
         row.pc + i for row in main_part for i in range(1, lengths.get(row.operation.name, 1))
@@ -422,6 +427,7 @@ class Program:
         starve: memory runs out in the run that takes the fallback.
         hook: whether a hook is set.
         enters: whether native code may be entered.
+        emit_fallback: emits the ``main`` that takes the fallback, if it is another one.
     """
 
     emit: Callable[[Asm], None]
@@ -434,6 +440,7 @@ class Program:
     starve: bool = False
     hook: bool = False
     enters: bool = False
+    emit_fallback: Callable[[Asm], None] | None = None
 
     def functions(self) -> Registry:
         return Registry(self.kernels(), parent=GLOBAL)
@@ -488,6 +495,25 @@ def read_branch(a: Asm) -> None:
         a.ret(r1)
 
 
+def tag_branch(a: Asm) -> None:
+    with a.func("main", 1):
+        a.op(r1, f"{OWN}tag_is", r0, 7)
+        a.iff(r1, 2)
+        a.ret(r0)
+        a.ret(r1)
+
+
+def wide(a: Asm) -> None:
+    """``main`` calls a function whose frame does not fit where its own one is."""
+    with a.func("wide", 1):
+        a.op(r1, "test.note", r0)
+        a.op(Reg(2000), ".copy", r1)
+        a.ret(Reg(2000))
+    with a.func("main", 1):
+        a.op(r1, "wide", r0)
+        a.ret(r1)
+
+
 def static(a: Asm) -> None:
     with a.func("main", 0):
         a.alloc(r0, r1, (2, 3))
@@ -513,6 +539,7 @@ def choosing(other: Any) -> dict[str, Callable[..., Any]]:
     return {"test.choose": lambda flag, value: value if flag else other}
 
 
+OWN = "relaxvm.builtin."
 HEAP = (r1, ".alloc_shape_heap", VM, 4)
 STORAGE = (r1, ".alloc_storage", VM, Shape([64]), 0, np.dtype("uint8"), "global")
 ADD, EXP = kernels.PREFIX + "add", kernels.PREFIX + "exp"
@@ -529,11 +556,21 @@ PROGRAMS: dict[str, Program] = {
                          kernels=lambda: {"test.fill_with_3": lambda x: x.fill(3)}),
     "call_native": Program(main(1, (r1, "test.sum", r0, 4)), lambda: (3,), kernels=native),
     "call_vm": Program(with_callee(1, (r1, "pair", r0, 4)), lambda: (3,)),
+    "tail_call_vm": Program(
+        with_callee(1, (r1, "pair", r0, 4)), lambda: (3,), lambda: (3,), frozenset({"tail_calls"}),
+        "test.note", kernels=lambda: {"test.note": lambda x: x}, emit_fallback=wide),
     "copy": Program(main(1, (r1, ".copy", r0)), lambda: (array(2),)),
     "null": Program(main(1, (r0, ".null_value")), lambda: (3,)),
     "make_tuple": Program(main(1, (r1, ".make_tuple", r0, 2)), lambda: (3,)),
     "tuple_getitem": Program(main(1, (r1, ".tuple_getitem", r0, 1)), lambda: ((3, 4),),
                              lambda: (Shape((3, 4)),)),
+    "make_adt": Program(main(1, (r1, f"{OWN}make_adt", "List.Cons", 1, r0, 2)), lambda: (3,)),
+    "adt_tag": Program(main(1, (r1, f"{OWN}adt_tag", r0)), lambda: (Adt("C", 5),), lambda: (5,)),
+    "adt_field": Program(main(1, (r1, f"{OWN}adt_field", r0, 1)), lambda: (Adt("C", 0, (3, 4)),),
+                         lambda: (Adt("C", 0, (3,)),)),
+    "tag_is": Program(main(1, (r1, f"{OWN}tag_is", r0, 7)), lambda: (7,), lambda: (1 << 40,)),
+    "if_tag": Program(tag_branch, lambda: (8,), lambda: ("7",), frozenset({"quicken", "if_tag"}),
+                      f"{OWN}tag_is"),
     "shape_of": Program(main(1, (r1, ".shape_of", r0)), lambda: (array(2, 3),),
                         lambda: (array(*[1] * 9),)),
     "make_shape": Program(
@@ -607,6 +644,12 @@ PROGRAMS: dict[str, Program] = {
         with_callee(1, (r1, ".make_closure", Func("pair"), 5), (r1, "test.choose", r0, r1),
                     (r2, ".invoke_closure", VM, r1, 6)),
         lambda: (1,), lambda: (0,),
+        kernels=lambda: choosing(Closure(lambda x, y: (y, x), (5,)))),
+    "tail_invoke_closure": Program(
+        with_callee(1, (r1, ".make_closure", Func("pair"), 5), (r1, "test.choose", r0, r1),
+                    (r2, ".invoke_closure", VM, r1, 6)),
+        lambda: (1,), lambda: (0,), frozenset({"quicken", "tail_calls"}),
+        "vm.builtin.invoke_closure",
         kernels=lambda: choosing(Closure(lambda x, y: (y, x), (5,)))),
     "ufunc_1": Program(main(2, (r2, EXP, r0, r1), (r2, ".copy", r1)),
                        lambda: (array(4), array(4)), lambda: (array(4)[::2], array(2)),
@@ -711,6 +754,8 @@ def test_fast_path(operation: Operation) -> None:
 def test_fallback(operation: Operation) -> None:
     program = PROGRAMS[operation.name]
     assert program.fallback is not None, "write arguments that make it take its fallback"
+    if program.emit_fallback is not None:
+        program = replace(program, emit=program.emit_fallback)
     vm, called = outcomes(program, program.fallback, starved=program.starve)
     assert operation.name in follow(vm.functions["main"].translated)
     assert called.count(reference_of(operation, program)) == 3

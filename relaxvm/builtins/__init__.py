@@ -8,7 +8,7 @@ family; `docs/builtins.md` lists all builtins.
 
 from __future__ import annotations
 
-from . import allocation, call, checks, data, run, shape  # noqa: F401  (they register builtins)
+from . import adt, allocation, call, checks, data, run, shape  # noqa: F401  (they register builtins)
 from .lm import AttentionKVCache
 from .registration import (
     OWN_PREFIX,

@@ -56,6 +56,8 @@ _NULL_VALUE: Final = Op.get("relax.null_value")
 _WITH_CONTEXT: Final = Op.get("relax.call_builtin_with_ctx")
 _ALLOC_STORAGE: Final = Op.get("relax.vm.alloc_storage")
 _ALLOC_TENSOR: Final = Op.get("relax.vm.alloc_tensor")
+_INVOKE_CLOSURE: Final = "vm.builtin.invoke_closure"
+_TAG_IS: Final = "relaxvm.builtin.tag_is"
 _COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _KILL: Final = Op.get("relax.vm.kill_object")
 _RESERVED: Final = ("vm.builtin.", "relaxvm.builtin.", "relaxvm.kernel.")
@@ -185,6 +187,8 @@ class _FunctionEmitter:
         self._words: dict[Var, int] = {}
         self._constants: dict[Hashable, int] = {}
         self._next = len(func.params)
+        self._bools: set[Expr] = set()
+        """Variables that are bools of Python."""
         self._files: set[str] = set()
         self._place: tuple[Span | None, str | None] = None, None
         self.current: Binding | None = None
@@ -200,7 +204,7 @@ class _FunctionEmitter:
         with builder.function(self._symbol, len(names), names, warn_unused=False):
             for number, param in enumerate(func.params):
                 self._words[param] = builder.r(number)
-            if self._itself is None:
+            if self._itself is None and not self._ends_in_call(func.body):
                 self._return(func.body, self._seq(func.body))
             else:
                 self._start = builder.label("start")
@@ -244,7 +248,9 @@ class _FunctionEmitter:
         self._builder.at(seq.span)
         return self._operand(seq.body)
 
-    # Tail calls: a function that calls itself last is restarted in the same frame.
+    # Tail calls: a function that calls itself last is restarted in the same frame.  A call of
+    # another function or of a closure stands right before the return, so that the core can give its
+    # frame to the callee.
 
     def _seq_in_tail(self, seq: SeqExpr) -> None:
         """Emit a sequence whose value is the function's result, including the return or restart."""
@@ -254,10 +260,14 @@ class _FunctionEmitter:
             end -= 1
         last = bindings[end - 1] if end else None
         value = last.value if last is not None and last.var is seq.body else None
-        if isinstance(value, Call) and value.op is self._itself:
+        if isinstance(value, Call) and self._itself is not None and value.op is self._itself:
             for binding in bindings[: end - 1]:
                 self._binding(binding)
             self._restart(value, bindings[end:])
+        elif isinstance(value, Call) and self._is_call_of_program(value):
+            for binding in bindings[:end]:
+                self._binding(binding)
+            self._return(seq, self._operand(seq.body))  # which kills all
         elif isinstance(value, If):
             for binding in bindings[: end - 1]:
                 self._binding(binding)
@@ -268,6 +278,30 @@ class _FunctionEmitter:
             self._seq_in_tail(value.false_branch)
         else:
             self._return(seq, self._seq(seq))
+
+    def _ends_in_call(self, seq: SeqExpr) -> bool:
+        """Whether the value of a sequence may be that of a call of a function or closure."""
+        work = [seq]
+        while work:
+            seq = work.pop()
+            bindings = [b for block in seq.blocks for b in block.bindings if not _is_kill(b)]
+            if not bindings or bindings[-1].var is not seq.body:
+                continue
+            value = bindings[-1].value
+            if isinstance(value, If):
+                work += [value.true_branch, value.false_branch]
+            elif isinstance(value, Call) and self._is_call_of_program(value):
+                return True
+        return False
+
+    def _is_call_of_program(self, call: Call) -> bool:
+        op = call.op
+        if isinstance(op, GlobalVar):
+            return op not in self._programs and isinstance(self._mod.functions[op], Function)
+        if op is _WITH_CONTEXT:
+            callee = call.args[0]
+            return isinstance(callee, ExternFunc) and callee.global_symbol == _INVOKE_CLOSURE
+        return isinstance(op, Var)
 
     def _restart(self, call: Call, kills: list[Binding]) -> None:
         builder = self._builder
@@ -302,7 +336,12 @@ class _FunctionEmitter:
         is_used = var in self._used
         self._place = span, var.name if is_used else None
         self._builder.at(*self._place)
-        self._words[var] = self._value(binding.value, is_used)
+        value = binding.value
+        if isinstance(value, Call) and isinstance(value.op, ExternFunc) and (
+            value.op.global_symbol == _TAG_IS
+        ):  # fmt: skip
+            self._bools.add(var)
+        self._words[var] = self._value(value, is_used)
 
     def _value(self, value: Expr, is_used: bool) -> int:
         if isinstance(value, Call):
@@ -422,7 +461,7 @@ class _FunctionEmitter:
                 self._builder.declare_function(symbol, FuncKind.BYTECODE)
             return self._emit_call(symbol, self._operands(call.args), call, is_used)
         args = [self._builder.vm_state(), self._operand(op), *self._operands(call.args)]
-        return self._emit_call("vm.builtin.invoke_closure", args, call, is_used)
+        return self._emit_call(_INVOKE_CLOSURE, args, call, is_used)
 
     def _operands(self, args: tuple[Expr, ...]) -> list[int]:
         if len(args) > _MOST_OPERANDS:
@@ -471,8 +510,11 @@ class _FunctionEmitter:
     def _begin_if(self, expr: If) -> Label:
         """Emit the test of the condition; returns the label of the false branch."""
         builder = self._builder
-        cond = self._new_register()
-        builder.emit_call("vm.builtin.read_if_cond", [self._operand(expr.cond)], cond)
+        cond = self._operand(expr.cond)
+        if expr.cond not in self._bools:
+            test = cond
+            cond = self._new_register()
+            builder.emit_call("vm.builtin.read_if_cond", [test], cond)
         orelse = builder.label("else")
         builder.emit_if(cond, orelse)
         return orelse

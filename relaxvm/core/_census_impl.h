@@ -17,7 +17,9 @@
  * Containers that have not been looked into are on a stack.  Both own references, since a pause may run
  * any code. */
 typedef struct {
-    PyTypeObject *closure; /* what a closure is */
+    PyTypeObject *closure; /* what a closure is, */
+    PyTypeObject *adt;     /* a value of a data type, */
+    PyTypeObject *ref;     /* and a reference */
     int (*pause)(void *);  /* -1 with an exception to end the census */
     void *context;         /* its argument */
     PyObject **table;      /* NULL where free; the size is a power of two */
@@ -116,10 +118,14 @@ static int rvm_census_push(rvm_census *census, PyObject *object) {
     return 0;
 }
 
-/* Count an object if it is new: a visitproc of Python's.  -1 without an exception if memory is out.
- *
- * Only tuples, lists and closures hold further values of a program: what functions and machines refer to
- * was there before. */
+/* Only tuples, lists, closures, values of data types and references hold further values of a program: what
+ * functions and machines refer to was there before. */
+static inline int rvm_is_traversed(const rvm_census *census, const PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    return type == census->adt || type == census->closure || type == census->ref;
+}
+
+/* Count an object if it is new: a visitproc of Python's.  -1 without an exception if memory is out. */
 static int rvm_census_visit(PyObject *object, void *arg) {
     rvm_census *census = (rvm_census *)arg;
     if (object == NULL || object == Py_None) return 0;
@@ -128,7 +134,7 @@ static int rvm_census_visit(PyObject *object, void *arg) {
         if (entered <= 0) return entered;
     }
     census->bytes += rvm_object_bytes(object);
-    if (PyTuple_CheckExact(object) || PyList_CheckExact(object) || Py_TYPE(object) == census->closure)
+    if (PyTuple_CheckExact(object) || PyList_CheckExact(object) || rvm_is_traversed(census, object))
         return rvm_census_push(census, object);
     return 0;
 }
@@ -144,7 +150,7 @@ static int rvm_census_registers(rvm_census *census, PyObject **registers, int64_
 
 /* Look into one object.  A pause may change a list, so that its size is read again each time. */
 static int rvm_census_items(rvm_census *census, PyObject *object) {
-    if (Py_TYPE(object) == census->closure)
+    if (rvm_is_traversed(census, object))
         return Py_TYPE(object)->tp_traverse(object, rvm_census_visit, census) == 0 ? 0 : -1;
     for (Py_ssize_t i = 0; i < Py_SIZE(object); i++) {
         PyObject *item =

@@ -632,6 +632,15 @@ static inline PyObject **rvm_calling_frame(PyObject **fp) {
     return (PyObject **)((intptr_t)fp[RVM_CALLER] & ~(intptr_t)1);
 }
 
+/* Make a frame that of another function, whose arguments, owned references, are laid out after the
+ * registers.  The caller sets the rest of the registers. */
+static inline void rvm_reuse_frame(PyObject **fp, const rvm_func *func, PyObject **args,
+                                   int64_t count) {
+    rvm_clear_registers(fp, ((const rvm_func *)fp[RVM_FUNC])->num_registers);
+    fp[RVM_FUNC] = (PyObject *)func;
+    memmove(fp, args, (size_t)count * sizeof *fp);
+}
+
 static inline void rvm_null_registers(PyObject **fp, int64_t first, int64_t end) {
     if (first >= end) return;
     if (RVM_UNLIKELY(end - first > 32)) {

@@ -83,6 +83,17 @@ cdef inline int emit_call_vm(Words* words, int64_t dst, rvm_func* callee, int64_
     return 0
 
 
+cdef inline int emit_tail_call_vm(Words* words, rvm_func* callee, int64_t area,
+                                  int64_t count) except -1:
+    cdef int64_t* at = extend(words, TAIL_CALL_VM_ARGS)
+    at[OPCODE] = OP_TAIL_CALL_VM
+    at[FALLBACK] = 0
+    at[TAIL_CALL_VM_CALLEE] = <int64_t>callee
+    at[TAIL_CALL_VM_AREA] = area
+    at[TAIL_CALL_VM_COUNT] = count
+    return 0
+
+
 cdef inline int emit_copy(Words* words, int64_t dst, int64_t value) except -1:
     cdef int64_t* at = extend(words, COPY_WORDS)
     at[OPCODE] = OP_COPY
@@ -114,6 +125,58 @@ cdef inline int emit_tuple_getitem(Words* words, int64_t dst, int64_t tuple,
     at[TUPLE_GETITEM_DST] = dst
     at[TUPLE_GETITEM_TUPLE] = tuple
     at[TUPLE_GETITEM_INDEX] = index
+    return 0
+
+
+cdef inline int emit_make_adt(Words* words, int64_t dst, int64_t constructor, int64_t tag,
+                              int64_t count) except -1:
+    cdef int64_t* at = extend(words, MAKE_ADT_FIELDS)
+    at[OPCODE] = OP_MAKE_ADT
+    at[MAKE_ADT_DST] = dst
+    at[MAKE_ADT_CONSTRUCTOR] = constructor
+    at[MAKE_ADT_TAG] = tag
+    at[MAKE_ADT_COUNT] = count
+    return 0
+
+
+cdef inline int emit_adt_tag(Words* words, int64_t dst, int64_t x) except -1:
+    cdef int64_t* at = extend(words, ADT_TAG_WORDS)
+    at[OPCODE] = OP_ADT_TAG
+    at[FALLBACK] = 0
+    at[ADT_TAG_DST] = dst
+    at[ADT_TAG_X] = x
+    return 0
+
+
+cdef inline int emit_adt_field(Words* words, int64_t dst, int64_t x, int64_t index) except -1:
+    cdef int64_t* at = extend(words, ADT_FIELD_WORDS)
+    at[OPCODE] = OP_ADT_FIELD
+    at[FALLBACK] = 0
+    at[ADT_FIELD_DST] = dst
+    at[ADT_FIELD_X] = x
+    at[ADT_FIELD_INDEX] = index
+    return 0
+
+
+cdef inline int emit_tag_is(Words* words, int64_t dst, int64_t tag, int64_t number) except -1:
+    cdef int64_t* at = extend(words, TAG_IS_WORDS)
+    at[OPCODE] = OP_TAG_IS
+    at[FALLBACK] = 0
+    at[TAG_IS_DST] = dst
+    at[TAG_IS_TAG] = tag
+    at[TAG_IS_NUMBER] = number
+    return 0
+
+
+cdef inline int emit_if_tag(Words* words, int64_t dst, int64_t tag, int64_t number,
+                            int64_t otherwise) except -1:
+    cdef int64_t* at = extend(words, IF_TAG_WORDS)
+    at[OPCODE] = OP_IF_TAG
+    at[FALLBACK] = 0
+    at[IF_TAG_DST] = dst
+    at[IF_TAG_TAG] = tag
+    at[IF_TAG_NUMBER] = number
+    at[IF_TAG_OTHERWISE] = otherwise
     return 0
 
 
@@ -389,6 +452,17 @@ cdef inline int emit_invoke_closure(Words* words, int64_t dst, int64_t closure, 
     at[INVOKE_CLOSURE_CLOSURE] = closure
     at[INVOKE_CLOSURE_FRAME] = frame
     at[INVOKE_CLOSURE_COUNT] = count
+    return 0
+
+
+cdef inline int emit_tail_invoke_closure(Words* words, int64_t closure, int64_t area,
+                                         int64_t count) except -1:
+    cdef int64_t* at = extend(words, TAIL_INVOKE_CLOSURE_ARGS)
+    at[OPCODE] = OP_TAIL_INVOKE_CLOSURE
+    at[FALLBACK] = 0
+    at[TAIL_INVOKE_CLOSURE_CLOSURE] = closure
+    at[TAIL_INVOKE_CLOSURE_AREA] = area
+    at[TAIL_INVOKE_CLOSURE_COUNT] = count
     return 0
 
 

@@ -9,7 +9,7 @@ several calls at once.  The verifier has checked the words; nothing is checked h
 cimport cython
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t
 
 import numpy as np
 
@@ -87,7 +87,7 @@ cdef enum:
 
 
 cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
-    if kind == AS_MAKE_TUPLE or kind == AS_MAKE_CLOSURE or kind == AS_MAKE_SHAPE:
+    if kind in (AS_MAKE_TUPLE, AS_MAKE_ADT, AS_MAKE_CLOSURE, AS_MAKE_SHAPE, AS_ADT_TAG):
         return SMALL_BYTES + ARGUMENT_BYTES * num_args
     return 0 if kind == AS_VM or kind == AS_NULL_VALUE else RESULT_BYTES
 
@@ -106,7 +106,10 @@ cdef enum:
     SRC_MAKE_PRIM_CODE = 1
     SRC_MAKE_PRIM_VALUE = 2
     SRC_COMPUTE_PROGRAM = 1
-    SRC_GETITEM_INDEX = 1
+    SRC_GETITEM_INDEX = 1           # and of a field, and the number of tag_is
+    SRC_ADT_CONSTRUCTOR = 0
+    SRC_ADT_TAG = 1
+    SRC_ADT_FIELDS = 2
     SRC_HEAP_SLOTS = 1
     SRC_STORAGE_SHAPE = 1
     SRC_STORAGE_DEVICE = 2
@@ -414,7 +417,9 @@ cdef class Translator:
                 lengths[pc + self._word(pc, SRC_PC_OFFSET) - self.start] = 1
             elif op == SRC_IF:
                 lengths[pc + self._word(pc, SRC_FALSE_OFFSET) - self.start] = 1
-            if op != SRC_CALL or self._pushes_frame(pc):
+            # The `ret` after a tail call belongs to its block: they are one operation.
+            if op != SRC_CALL or (self._pushes_frame(pc) and not (
+                    self.rewritings & REWRITE_TAIL_CALLS and self._is_tail_call(pc))):
                 lengths[pc + 1 - self.start] = 1
         for pc in range(size):
             if lengths[pc]:
@@ -742,6 +747,22 @@ cdef class Translator:
                 self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX)):
             emit_tuple_getitem(&self.code, dst, self._operand(args[0]),
                                ARG_VALUE(args[SRC_GETITEM_INDEX]))
+        elif kind == AS_MAKE_ADT and count >= 2 and (
+                type(self._constant(args[SRC_ADT_CONSTRUCTOR])) is str
+                and self._is_immediate(args[SRC_ADT_TAG], 0, INT32_MAX)):
+            emit_make_adt(&self.code, dst, self._operand(args[SRC_ADT_CONSTRUCTOR]),
+                          ARG_VALUE(args[SRC_ADT_TAG]), count - SRC_ADT_FIELDS)
+            self._operands(args + SRC_ADT_FIELDS, count - SRC_ADT_FIELDS)
+        elif kind == AS_ADT_TAG and count == 1:
+            emit_adt_tag(&self.code, dst, self._operand(args[0]))
+        elif kind == AS_ADT_FIELD and count == 2 and (
+                self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX)):
+            emit_adt_field(&self.code, dst, self._operand(args[0]),
+                           ARG_VALUE(args[SRC_GETITEM_INDEX]))
+        elif kind == AS_TAG_IS and count == 2 and (
+                self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX)):
+            emit_tag_is(&self.code, dst, self._operand(args[0]),
+                        ARG_VALUE(args[SRC_GETITEM_INDEX]))
         elif kind == AS_READ_IF_COND and count == 1:
             emit_read_cond(&self.code, dst, self._operand(args[0]))
         elif kind == AS_RESHAPE and count == 2:
@@ -885,6 +906,10 @@ cdef class Translator:
         cdef int64_t covered = 0
         if kind == AS_READ_IF_COND and rewritings & REWRITE_READ_IF:
             covered = self._fused_read_if(pc, rewritings)
+        elif kind == AS_TAG_IS and rewritings & REWRITE_IF_TAG:
+            covered = self._fused_if_tag(pc, rewritings)
+        elif kind in (AS_VM, AS_INVOKE_CLOSURE) and rewritings & REWRITE_TAIL_CALLS:
+            covered = self._fused_tail_call(pc, kind)
         elif kind == AS_CHECK_TENSOR_INFO and rewritings & REWRITE_CHECK_MATCH:
             covered = self._fused_check_match(pc)
         elif kind == AS_ALLOC_STORAGE and rewritings & REWRITE_ALLOC_STATIC:
@@ -894,20 +919,64 @@ cdef class Translator:
         return covered
 
     cdef int64_t _fused_read_if(self, int64_t pc, int64_t rewritings) except -1:
-        cdef int64_t dst = self._word(pc, SRC_DST)
         cdef int64_t start = self.code.count
-        cdef int64_t target
-        if dst == VOID_REGISTER or self._word(pc, SRC_COUNT) != 1 or pc + 1 >= self.end:
+        cdef int64_t target = self._target_of_test(pc, rewritings)
+        if target < 0 or self._word(pc, SRC_COUNT) != 1:
             return 0
-        if self._op(pc + 1) != SRC_IF or self._word(pc + 1, SRC_COND) != dst:
-            return 0
-        if self._starts_block(pc + 1):
-            return 0
-        target = self._thread(pc + 1 + self._word(pc + 1, SRC_FALSE_OFFSET), rewritings)
-        if target <= pc + 1:
-            return 0
-        emit_read_if(&self.code, self._place(dst), self._operand(self._args(pc)[0]), 0)
+        emit_read_if(&self.code, self._place(self._word(pc, SRC_DST)),
+                     self._operand(self._args(pc)[0]), 0)
         self._fixup(start + READ_IF_OTHERWISE, start, target)
+        return 2
+
+    cdef int64_t _fused_if_tag(self, int64_t pc, int64_t rewritings) except -1:
+        cdef int64_t start = self.code.count
+        cdef const int64_t* args = self._args(pc)
+        cdef int64_t target = self._target_of_test(pc, rewritings)
+        if target < 0 or self._word(pc, SRC_COUNT) != 2:
+            return 0
+        if not self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX):
+            return 0
+        emit_if_tag(&self.code, self._place(self._word(pc, SRC_DST)), self._operand(args[0]),
+                    ARG_VALUE(args[SRC_GETITEM_INDEX]), 0)
+        self._fixup(start + IF_TAG_OTHERWISE, start, target)
+        return 2
+
+    cdef int64_t _target_of_test(self, int64_t pc, int64_t rewritings) noexcept:
+        """Where an `if` on the result of the call at `pc` jumps to, -1 if they cannot be fused."""
+        cdef int64_t target
+        if self._word(pc, SRC_DST) == VOID_REGISTER or pc + 1 >= self.end:
+            return -1
+        if self._op(pc + 1) != SRC_IF or self._word(pc + 1, SRC_COND) != self._word(pc, SRC_DST):
+            return -1
+        if self._starts_block(pc + 1):
+            return -1
+        target = self._thread(pc + 1 + self._word(pc + 1, SRC_FALSE_OFFSET), rewritings)
+        return target if target > pc + 1 else -1
+
+    cdef bint _is_tail_call(self, int64_t pc) noexcept:
+        """Whether a call of a function or closure of the program stands before a `ret` of its result."""
+        cdef int64_t dst = self._word(pc, SRC_DST)
+        return (dst != VOID_REGISTER and pc + 1 < self.end and self._op(pc + 1) == SRC_RET
+                and self._word(pc + 1, SRC_RESULT) == dst)
+
+    cdef int64_t _fused_tail_call(self, int64_t pc, int kind) except -1:
+        cdef const int64_t* args = self._args(pc)
+        cdef int64_t count = self._word(pc, SRC_COUNT)
+        if self.hooked or not self._is_tail_call(pc) or self._starts_block(pc + 1):
+            return 0
+        if kind == AS_VM:
+            emit_tail_call_vm(&self.code, &self.image.funcs[self._word(pc, SRC_CALLEE)],
+                              self.args_area, count)
+        elif count < SRC_INVOKE_CLOSURE_ARGS or not self._is_machine(args[0]):
+            return 0
+        else:
+            args += SRC_INVOKE_CLOSURE_ARGS
+            count -= SRC_INVOKE_CLOSURE_ARGS
+            emit_tail_invoke_closure(
+                &self.code, self._operand(self._args(pc)[SRC_INVOKE_CLOSURE_CLOSURE]),
+                self.args_area, count)
+        self._operands(args, count)
+        self.widest = max(self.widest, count)
         return 2
 
     cdef int64_t _fused_check_match(self, int64_t pc) except -1:

@@ -165,6 +165,9 @@ OPERATIONS: Final = (
                "R[dst] = as_value(callee(*args)) of a NativeFunction"),
     _operation("call_vm", "dst callee:function frame:offset *args:value",
                "push a frame at frame; R[dst] = callee(*args) when it returns"),
+    _operation("tail_call_vm", "callee:function area:offset *args:value",
+               "the frame becomes that of callee(*args), with args laid out in area",
+               fallback="the chunk of memory that the frame is in has no room for that of callee"),
     _operation("copy", "dst value", "R[dst] = value", builtin="vm.builtin.copy"),
     _operation("null", "dst", "R[dst] = None", builtin="vm.builtin.null_value"),
     _operation("make_tuple", "dst *items:value", "R[dst] = items",
@@ -172,6 +175,19 @@ OPERATIONS: Final = (
     _operation("tuple_getitem", "dst tuple:value index:number", "R[dst] = tuple[index]",
                fallback="tuple is not a tuple of more than index items",
                builtin="vm.builtin.tuple_getitem"),
+    _operation("make_adt", "dst constructor:constant tag:number *fields:value",
+               "R[dst] = Adt(constructor, tag, fields)", builtin="relaxvm.builtin.make_adt"),
+    _operation("adt_tag", "dst x:value", "R[dst] = x.tag", fallback="x is not an Adt",
+               builtin="relaxvm.builtin.adt_tag"),
+    _operation("adt_field", "dst x:value index:number", "R[dst] = x.fields[index]",
+               fallback="x is not an Adt of more than index fields",
+               builtin="relaxvm.builtin.adt_field"),
+    _operation("tag_is", "dst tag:value number", "R[dst] = tag == number",
+               fallback="tag is not an int, or larger than 30 bits",
+               builtin="relaxvm.builtin.tag_is"),
+    _operation("if_tag", "dst tag:value number otherwise:distance",
+               "R[dst] = tag == number; if not R[dst]: continue at otherwise",
+               fallback="tag_is would take its fallback"),
     _operation("shape_of", "dst tensor:value site", "R[dst] = Shape(tensor.shape)",
                fallback="tensor is not an array of at most 8 dimensions",
                builtin="vm.builtin.shape_of"),
@@ -262,6 +278,9 @@ OPERATIONS: Final = (
                "push a frame at frame; R[dst] = closure(*args) when it returns",
                fallback="closure is not a function or closure of this machine for so many "
                "arguments", builtin="vm.builtin.invoke_closure"),
+    _operation("tail_invoke_closure", "closure:value area:offset *args:value",
+               "the frame becomes that of closure(*args), with args laid out in area",
+               fallback="invoke_closure would take its fallback, or the chunk has no room"),
     _operation("ufunc_1", "ufunc x:value out:value", "ufunc(x, out=out) by its inner loop",
                fallback="x and out are not contiguous arrays of one shape, there is no loop for "
                "their data types, or they overlap"),
@@ -312,6 +331,10 @@ REWRITINGS: Final = (
               "that they do not write: `alloc_tensor` of a constant shape makes it in the "
               "instructions before, which no jump leads into."),
     Rewriting("read_if", "`read_if_cond` and an `if` on its result become `read_if`."),
+    Rewriting("if_tag", "`tag_is` and an `if` on its result become `if_tag`."),
+    Rewriting("tail_calls", "A call of a function or closure of the program, before a `ret` of its "
+              "result, becomes a jump that takes over the frame: such calls run in constant "
+              "space.  Without it, every call has a frame, which errors and the debugger show."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "
               "`check_match`."),
     Rewriting("alloc_static", "`alloc_storage` and `alloc_tensor` of constant size, before "

@@ -23,6 +23,7 @@ from .lambda_lift import *
 from .legalize_ops import *
 from .legalize_to_loops import *
 from .lower_alloc_tensor import *
+from .lower_data_types import *
 from .lower_runtime_builtin import *
 from .normalize import *
 from .pass_infra import *

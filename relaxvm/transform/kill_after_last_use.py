@@ -117,6 +117,8 @@ def _only_rearranges(binding: Binding) -> bool:
     )
 
 
+_OF_TAGS: Final = frozenset({"relaxvm.builtin.adt_tag", "relaxvm.builtin.tag_is"})
+
 _TENSOR, _STORAGE, _OBJECT = range(3)
 _KILLS: Final = (kill_tensor, kill_storage, kill_object)
 """Constructors of kills, by rank."""
@@ -129,6 +131,8 @@ def _rank(binding: Binding) -> int | None:
     if isinstance(value, Call):
         if value.op is ALLOC_STORAGE:
             return _STORAGE
+        if isinstance(value.op, ExternFunc) and value.op.global_symbol in _OF_TAGS:
+            return None  # a small int or a bool
     elif isinstance(value, (Constant, GlobalVar, ExternFunc, Function)):
         return None
     ty = type(binding.var.ty)

@@ -21,6 +21,7 @@ __all__ = ["LOWERING", "LOWERING_FOR_TVM", "default_build_pipeline", "get_pipeli
            "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
 
 LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
+    (transform.LowerDataTypes, "values of data types and matches become calls of builtins and ifs"),
     (transform.LambdaLift, "the VM has only top-level functions"),
     (transform.LegalizeOps, "operators are replaced by calls of kernels that write their outputs"),
     (transform.RewriteDataflowReshape, "reshapes inside a dataflow block become views"),
@@ -43,6 +44,7 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
 """(pass, reason), in order."""
 
 LOWERING_FOR_TVM: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
+    (transform.LowerDataTypes, "values of data types and matches become calls of builtins and ifs"),
     (transform.LambdaLift, "the VM has only top-level functions"),
     (transform.LegalizeToLoops, "operators become PrimFuncs: TVM does not have our kernels"),
     (transform.RewriteDataflowReshape, "reshapes inside a dataflow block become views"),

@@ -20,7 +20,7 @@ Words = NDArray[np.int64]
 
 KINDS: Final = (
     "any", "none", "vm", "int", "func", "bool", "float", "str", "tensor", "shape", "tuple", "dtype",
-    "device", "map", "object",
+    "device", "map", "object", "adt",
 )  # fmt: skip
 """The kinds of static arguments by code; `any` means that it is only known at run time."""
 

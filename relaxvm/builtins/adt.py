@@ -1,0 +1,117 @@
+"""Values of data types, and references: builtins of relaxvm that TVM does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._core import Adt, Ref
+from ..deep import show
+from ..errors import MatchError
+from ..messages import describe
+from .arguments import as_int, as_str
+from .registration import OWN_PREFIX, builtin
+
+__all__ = ["adt_field", "adt_tag", "make_adt", "match_failure", "ref", "ref_read", "ref_write",
+           "tag_is"]  # fmt: skip
+
+
+def _as_adt(x: Any, subject: str) -> Adt:
+    if type(x) is not Adt:
+        raise TypeError(f"{subject}: expected a value of a data type, got {describe(x)}")
+    return x
+
+
+@builtin("make_adt", "constructor: str, tag: int, *fields: any", result="adt", prefix=OWN_PREFIX)
+def make_adt(constructor: Any, tag: Any, *fields: Any) -> Adt:
+    """Return a value of a data type: the name of its constructor, such as ``List.Cons``, the number
+    of the constructor in the type, and the fields.
+
+    Raises:
+        TypeError: constructor is not a string, or tag not an int.
+        ValueError: tag is negative or above 2**31 - 1.
+    """
+    return Adt(as_str(constructor, "make_adt: constructor"), as_int(tag, "make_adt: tag"), fields)
+
+
+@builtin("adt_tag", "x: adt", result="int", prefix=OWN_PREFIX)
+def adt_tag(x: Any) -> int:
+    """Return the tag of a value of a data type.
+
+    Raises:
+        TypeError: not a value of a data type.
+    """
+    return _as_adt(x, "adt_tag").tag
+
+
+@builtin("adt_field", "x: adt, index: int", prefix=OWN_PREFIX)
+def adt_field(x: Any, index: Any) -> Any:
+    """Return a field of a value of a data type.
+
+    Raises:
+        TypeError: not a value of a data type.
+        IndexError: it has no such field; negative indices are not supported.
+    """
+    value = _as_adt(x, "adt_field")
+    i = as_int(index, "adt_field: index")
+    fields = value.fields
+    if not 0 <= i < len(fields):
+        raise IndexError(f"adt_field: index {i}: {value.constructor} has {len(fields)} fields")
+    return fields[i]
+
+
+@builtin("tag_is", "tag: int, number: int", result="bool", prefix=OWN_PREFIX)
+def tag_is(tag: Any, number: Any) -> bool:
+    """Return whether a tag, or another int, is a number.
+
+    Raises:
+        TypeError: one of them is not an int.
+    """
+    return as_int(tag, "tag_is") == as_int(number, "tag_is: number")
+
+
+@builtin("match_failure", "x: any, missing: str", prefix=OWN_PREFIX)
+def match_failure(x: Any, missing: Any) -> Any:
+    """Raise the error for a value that no clause of a match has a pattern for.
+
+    Args:
+        missing: the patterns that have no clause, as text.
+
+    Raises:
+        MatchError: always.
+    """
+    value, patterns = show(x, 200), as_str(missing, "match_failure: missing")
+    raise MatchError(
+        f"no clause of the match is for {value}; there is none for {patterns}", value, patterns
+    )
+
+
+@builtin("ref", "value: any", prefix=OWN_PREFIX)
+def ref(value: Any) -> Ref:
+    """Return a new reference that holds a value."""
+    return Ref(value)
+
+
+def _as_ref(x: Any, subject: str) -> Ref:
+    if type(x) is not Ref:
+        raise TypeError(f"{subject}: expected a reference, got {describe(x)}")
+    return x
+
+
+@builtin("ref_read", "ref: object", prefix=OWN_PREFIX)
+def ref_read(ref: Any) -> Any:
+    """Return the value that a reference holds.
+
+    Raises:
+        TypeError: not a reference.
+    """
+    return _as_ref(ref, "ref_read").value
+
+
+@builtin("ref_write", "ref: object, value: any", result="none", prefix=OWN_PREFIX)
+def ref_write(ref: Any, value: Any) -> None:
+    """Make a reference hold another value.
+
+    Raises:
+        TypeError: not a reference.
+    """
+    _as_ref(ref, "ref_write").value = value

@@ -1,0 +1,224 @@
+"""Comparison, text, hash and pickled form of values that are nested to any depth.
+
+Programs make lists of a million cells and tuples in tuples, whose parts may be shared.  Nothing
+here recurses, and a part that is used many times is looked at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ._core import Adt, Ref
+from .dtypes import dtype_name
+from .messages import describe
+from .nested import convert_nested
+from .values import Shape, to_own_value
+
+__all__ = ["equal", "hash_of", "own_fields", "rebuild", "reduce", "show"]
+
+_MOST_TEXT: Final = 400
+
+
+def own_fields(fields: Iterable[Any]) -> tuple[Any, ...]:
+    """Return fields from Python as values; their tuples are new, and nobody outside holds them."""
+    values: tuple[Any, ...] = to_own_value(tuple(fields))
+    return values
+
+
+def _items(value: Any) -> Any:
+    """The parts of a value; None if it has none."""
+    kind = type(value)
+    if kind is Adt:
+        return value.fields
+    return value if kind is tuple or kind is list else None
+
+
+def _has_parts(value: Any) -> bool:
+    return type(value) in _WITH_PARTS
+
+
+_WITH_PARTS: Final = frozenset({Adt, tuple, list})
+
+
+def _same_kind(a: Any, b: Any) -> bool:
+    """Whether two values with parts may be equal."""
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is Adt:
+        return bool(a.tag == b.tag and a.constructor == b.constructor)
+    return True
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Check whether two values are equal: values of data types by constructor and fields, tuples by
+    their elements, tensors by data type, shape and elements, other values by ``==``.
+
+    It does not recurse: values may be nested to any depth.  As in Python's containers, the same
+    object is equal to itself, even if it contains NaN.
+    """
+    work = [(a, b)]
+    seen: dict[int, int] = {}
+    kept: list[Any] = []
+    while work:
+        x, y = work.pop()
+        if x is y:
+            continue
+        parts = _items(x)
+        if parts is None:
+            if not _equal_leaves(x, y):
+                return False
+            continue
+        if not _same_kind(x, y):
+            return False
+        if seen.get(id(x)) == id(y):
+            continue
+        others = _items(y)
+        if len(parts) != len(others):
+            return False
+        seen[id(x)] = id(y)
+        kept.append(x)
+        work += zip(parts, others, strict=True)
+    return True
+
+
+def _equal_leaves(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            isinstance(a, np.ndarray)
+            and isinstance(b, np.ndarray)
+            and dtype_name(a.dtype) == dtype_name(b.dtype)
+            and np.array_equal(a, b)
+        )
+    if isinstance(a, Shape) is not isinstance(b, Shape) or _items(b) is not None:
+        return False
+    return bool(a == b)
+
+
+def hash_of(value: Any) -> int:
+    """Return a hash that is equal for equal values.
+
+    Raises:
+        TypeError: a part of it is not hashable, such as a tensor.
+    """
+
+    def join(outer: Any, results: list[Any]) -> int:
+        head = (outer.constructor, outer.tag) if type(outer) is Adt else _hashable(outer)
+        return hash((head, *results))
+
+    found: int = convert_nested(value, _has_parts, hash, join, items_of=_items)
+    return found
+
+
+def _hashable(outer: Any) -> int:
+    return hash(type(outer)) if type(outer) is tuple else hash(outer)  # a list is not hashable
+
+
+def show(value: Any, most: int = _MOST_TEXT) -> str:
+    """Return a value as text of about `most` characters; what is left out is ``...``."""
+    texts: list[str] = []
+    left = most
+    work: list[Any] = [(value, False)]
+    while work:
+        found, is_text = work.pop()
+        if not is_text:
+            found, rest = _shown(found)
+            work += reversed(rest)
+        if left < len(found):
+            return f"{''.join(texts)}..."
+        texts.append(found)
+        left -= len(found)
+    return "".join(texts)
+
+
+def _shown(value: Any) -> tuple[str, list[tuple[Any, bool]]]:
+    """The text of a value up to its first part, and what follows: parts and texts."""
+    if type(value) is Ref:
+        return "Ref(", [(value.value, False), (")", True)]
+    parts = _items(value)
+    if parts is None:
+        return _shown_leaf(value), []
+    begin, end = ("[", "]") if type(value) is list else ("(", ")")
+    if type(value) is Adt:
+        begin = f"{value.constructor}("
+    rest: list[tuple[Any, bool]] = []
+    for part in parts[:_MOST_TEXT]:
+        if rest:
+            rest.append((", ", True))
+        rest.append((part, False))
+    if len(parts) > _MOST_TEXT:
+        rest.append((", ...", True))
+    if type(value) is tuple and len(parts) == 1:
+        end = ",)"
+    return begin, [*rest, (end, True)]
+
+
+def _shown_leaf(value: Any) -> str:
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return f"{dtype_name(value.dtype)}({value})"
+    return describe(value)
+
+
+# The pickled form: the parts in an order in which each comes after its own parts.
+
+_LEAF: Final = -1
+_TUPLE: Final = -2
+_LIST: Final = -3
+
+
+def reduce(value: Any) -> tuple[Any, ...]:
+    """Return what pickle needs to make the value again, without nesting."""
+    names: dict[tuple[str, int], int] = {}
+    leaves: list[Any] = []
+    codes = array("q")
+    count = 0
+
+    def number() -> int:
+        nonlocal count
+        count += 1
+        return count - 1
+
+    def leaf(part: Any) -> int:
+        codes.append(_LEAF)
+        leaves.append(part)
+        return number()
+
+    def join(outer: Any, results: list[int]) -> int:
+        if type(outer) is Adt:
+            kind = names.setdefault((outer.constructor, outer.tag), len(names))
+        else:
+            kind = _TUPLE if type(outer) is tuple else _LIST
+        codes.extend((kind, len(results), *results))
+        return number()
+
+    convert_nested(value, _has_parts, leaf, join, items_of=_items)
+    return rebuild, (codes.tobytes(), list(names), leaves)
+
+
+def rebuild(codes: bytes, names: list[tuple[str, int]], leaves: list[Any]) -> Any:
+    """Make the value again that `reduce` was given."""
+    words = array("q")
+    words.frombytes(codes)
+    made: list[Any] = []
+    next_leaf = iter(leaves)
+    at = 0
+    while at < len(words):
+        kind = words[at]
+        if kind == _LEAF:
+            made.append(next(next_leaf))
+            at += 1
+            continue
+        end = at + 2 + words[at + 1]
+        parts = [made[place] for place in words[at + 2 : end]]
+        if kind >= 0:
+            made.append(Adt(*names[kind], tuple(parts)))
+        else:
+            made.append(tuple(parts) if kind == _TUPLE else parts)
+        at = end
+    return made[-1]
