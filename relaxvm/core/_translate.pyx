@@ -167,6 +167,7 @@ cdef class Translator:
     cdef const int64_t* data
     cdef const int64_t* offsets
     cdef int64_t* block_lengths # per pc of the function, with fuel: see _measure_blocks
+    cdef int64_t index          # of the function
     cdef int64_t start, end     # pcs of the function
     cdef set targets            # of its jumps; None until they are asked for
     cdef Places places          # of the registers of the source in frames, of all functions
@@ -305,6 +306,7 @@ cdef class Translator:
         cdef rvm_func* func = &self.image.funcs[index]
         cdef Fixup* fixup
         cdef int64_t pc, i, registers
+        self.index = index
         self.start, self.end = info.start_instr, info.end_instr
         self.targets = None
         func.num_params = info.num_args
@@ -954,9 +956,12 @@ cdef class Translator:
         return target if target > pc + 1 else -1
 
     cdef bint _is_tail_call(self, int64_t pc) noexcept:
-        """Whether a call of a function or closure of the program stands before a `ret` of its result."""
+        """Whether a call of another function or a closure stands before a `ret` of its result.
+
+        Code generation makes loops of functions that call themselves last; code that does not is
+        meant to nest, up to the limit."""
         cdef int64_t dst = self._word(pc, SRC_DST)
-        return (dst != VOID_REGISTER and pc + 1 < self.end and self._op(pc + 1) == SRC_RET
+        return (self._word(pc, SRC_CALLEE) != self.index and dst != VOID_REGISTER and pc + 1 < self.end and self._op(pc + 1) == SRC_RET
                 and self._word(pc + 1, SRC_RESULT) == dst)
 
     cdef int64_t _fused_tail_call(self, int64_t pc, int kind) except -1:

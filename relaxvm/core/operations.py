@@ -332,7 +332,7 @@ REWRITINGS: Final = (
               "instructions before, which no jump leads into."),
     Rewriting("read_if", "`read_if_cond` and an `if` on its result become `read_if`."),
     Rewriting("if_tag", "`tag_is` and an `if` on its result become `if_tag`."),
-    Rewriting("tail_calls", "A call of a function or closure of the program, before a `ret` of its "
+    Rewriting("tail_calls", "A call of another function or of a closure, before a `ret` of its "
               "result, becomes a jump that takes over the frame: such calls run in constant "
               "space.  Without it, every call has a frame, which errors and the debugger show."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "

@@ -271,7 +271,7 @@ class Printer:
 
     def _field(self, ty: Type) -> str:
         text = self.type(ty)
-        return repr(text) if _is_of_data(ty) else text
+        return quoted(text) if _is_of_data(ty) else text
 
     # Functions
 

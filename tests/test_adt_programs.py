@@ -1,0 +1,412 @@
+"""Programs with data types, run: lists, trees, options, Peano numbers, closures in data types.
+
+Each program runs with all rewritings of the core, without any, and with each switched off in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import Adt, Limits, VirtualMachine
+from relaxvm.core.operations import REWRITINGS
+from relaxvm.errors import LimitError, MatchError
+from relaxvm.script import from_source
+
+NAMES = frozenset(rewriting.name for rewriting in REWRITINGS)
+OPTIONS: dict[str, Any] = {"all": True, "none": False} | {
+    f"no {name}": NAMES - {name} for name in sorted(NAMES)
+}
+
+TYPES = """
+    class List(R.Data["A"]):
+        Nil = R.Constructor()
+        Cons = R.Constructor("A", "List[A]")
+
+    class Option(R.Data["A"]):
+        None_ = R.Constructor()
+        Some = R.Constructor("A")
+
+    class Nat(R.Data):
+        Z = R.Constructor()
+        S = R.Constructor("Nat")
+
+    class Tree(R.Data["A"]):
+        Rose = R.Constructor("A", "List[Tree[A]]")
+
+    class Box(R.Data):
+        Apply = R.Constructor(R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")))
+        Keep = R.Constructor()
+"""
+
+INT = 'R.Tensor((), "int32")'
+
+LISTS = f"""
+@I.ir_module
+class Module:
+{TYPES}
+    @R.function
+    def map(f: R.Callable(("A",), "B"), xs: List["A"]) -> List["B"]:
+        cls = Module
+        match xs:
+            case Nil():
+                r = Nil()
+            case Cons(x, rest):
+                r = Cons(f(x), cls.map(f, rest))
+        return r
+
+    @R.function
+    def foldl(f: R.Callable(("B", "A"), "B"), z: "B", xs: List["A"]) -> "B":
+        cls = Module
+        match xs:
+            case Nil():
+                r = z
+            case Cons(x, rest):
+                r = cls.foldl(f, f(z, x), rest)
+        return r
+
+    @R.function
+    def foldr(f: R.Callable(("A", "B"), "B"), z: "B", xs: List["A"]) -> "B":
+        cls = Module
+        match xs:
+            case Nil():
+                r = z
+            case Cons(x, rest):
+                r = f(x, cls.foldr(f, z, rest))
+        return r
+
+    @R.function
+    def reverse(xs: List["A"], onto: List["A"]) -> List["A"]:
+        cls = Module
+        match xs:
+            case Nil():
+                r = onto
+            case Cons(x, rest):
+                r = cls.reverse(rest, Cons(x, onto))
+        return r
+
+    @R.function
+    def zip(xs: List["A"], ys: List["B"]) -> List[R.Tuple("A", "B")]:
+        cls = Module
+        match (xs, ys):
+            case (Cons(x, more), Cons(y, rest)):
+                r = Cons((x, y), cls.zip(more, rest))
+            case _:
+                r = Nil()
+        return r
+
+    @R.function
+    def filter(keep: R.Callable(("A",), R.Tensor((), "bool")), xs: List["A"]) -> List["A"]:
+        cls = Module
+        match xs:
+            case Cons(x, rest) if keep(x):
+                r = Cons(x, cls.filter(keep, rest))
+            case Cons(_, rest):
+                r = cls.filter(keep, rest)
+            case Nil():
+                r = Nil()
+        return r
+
+    @R.function
+    def append(xs: List["A"], ys: List["A"]) -> List["A"]:
+        cls = Module
+        r = cls.foldr(Cons, ys, xs)
+        return r
+
+    @R.function
+    def flatten(xs: List[List["A"]]) -> List["A"]:
+        cls = Module
+        match xs:
+            case Nil():
+                r = Nil()
+            case Cons(x, rest):
+                r = cls.append(x, cls.flatten(rest))
+        return r
+
+    @R.function
+    def head(xs: List["A"]) -> Option["A"]:
+        match xs:
+            case Cons(x, _):
+                r = Option.Some(x)
+            case _:
+                r = Option.None_()
+        return r
+
+    @R.function
+    def double(x: {INT}) -> {INT}:
+        return R.add(x, x)
+
+    @R.function
+    def add(x: {INT}, y: {INT}) -> {INT}:
+        return R.add(x, y)
+
+    @R.function
+    def is_even(x: {INT}) -> R.Tensor((), "bool"):
+        return R.equal(R.mod(x, R.const(2, "int32")), R.const(0, "int32"))
+
+    @R.function
+    def doubled(xs: List[{INT}]) -> List[{INT}]:
+        cls = Module
+        r = cls.map(cls.double, xs)
+        return r
+
+    @R.function
+    def total(xs: List[{INT}]) -> {INT}:
+        cls = Module
+        r = cls.foldl(cls.add, R.const(0, "int32"), xs)
+        return r
+
+    @R.function
+    def evens(xs: List[{INT}]) -> List[{INT}]:
+        cls = Module
+        r = cls.filter(cls.is_even, xs)
+        return r
+
+    @R.function
+    def sum_of_head(xs: List[{INT}], y: {INT}) -> {INT}:
+        cls = Module
+        match cls.head(xs):
+            case Some(x):
+                r = R.add(x, y)
+            case None_():
+                r = y
+        return r
+
+    @R.function
+    def tree_sum(tree: Tree[{INT}]) -> {INT}:
+        cls = Module
+        match tree:
+            case Tree.Rose(x, children):
+                r = cls.foldl(cls.add, x, cls.map(cls.tree_sum, children))
+        return r
+
+    @R.function
+    def plus(a: "Nat", b: "Nat") -> "Nat":
+        cls = Module
+        match a:
+            case Z():
+                r = b
+            case S(m):
+                r = cls.plus(m, Nat.S(b))
+        return r
+
+    @R.function
+    def even(n: "Nat") -> R.Tensor((), "bool"):
+        cls = Module
+        match n:
+            case Z():
+                r = R.const(True, "bool")
+            case S(m):
+                r = cls.odd(m)
+        return r
+
+    @R.function
+    def odd(n: "Nat") -> R.Tensor((), "bool"):
+        cls = Module
+        match n:
+            case Z():
+                r = R.const(False, "bool")
+            case S(m):
+                r = cls.even(m)
+        return r
+
+    @R.function
+    def boxed(y: {INT}) -> "Box":
+        @R.function
+        def added(x: {INT}) -> {INT}:
+            return R.add(x, y)
+        return Box.Apply(added)
+
+    @R.function
+    def unbox(box: "Box", x: {INT}) -> {INT}:
+        match box:
+            case Box.Apply(f):
+                r = f(x)
+            case Box.Keep():
+                r = x
+        return r
+
+    @R.function
+    def third(xs: List["A"]) -> "A":
+        match R.incomplete(xs):
+            case Cons(_, Cons(_, Cons(x, _))):
+                r = x
+        return r
+
+    @R.function
+    def overlap(a: "Nat", b: "Nat") -> {INT}:
+        match (a, b):
+            case (Z(), Z()):
+                r = R.const(0, "int32")
+            case (S(_), Z()):
+                r = R.const(1, "int32")
+            case (Z(), S(_)):
+                r = R.const(2, "int32")
+            case (S(S(_)), _):
+                r = R.const(3, "int32")
+            case (_, S(S(_))):
+                r = R.const(4, "int32")
+            case _:
+                r = R.const(5, "int32")
+        return r
+
+    @R.function(pure=False)
+    def counted(n: "Nat", cell: R.Ref({INT})) -> {INT}:
+        cls = Module
+        match n:
+            case Z():
+                r = R.ref_read(cell)
+            case S(m):
+                R.ref_write(cell, R.add(R.ref_read(cell), R.const(1, "int32")))
+                r = cls.counted(m, cell)
+        return r
+
+    @R.function(pure=False)
+    def count(n: "Nat") -> {INT}:
+        cls = Module
+        cell = R.ref(R.const(0, "int32"))
+        r = cls.counted(n, cell)
+        return r
+"""
+
+
+@pytest.fixture(scope="module")
+def executable() -> Any:
+    return relaxvm.build(from_source(LISTS))
+
+
+@pytest.fixture(params=OPTIONS, scope="module")
+def vm(request: pytest.FixtureRequest, executable: Any) -> VirtualMachine:
+    return VirtualMachine(executable, optimize=OPTIONS[request.param])
+
+
+def to_list(items: Iterable[Any]) -> Adt:
+    value = Adt("List.Nil", 0)
+    for item in reversed(list(items)):
+        value = Adt("List.Cons", 1, (item, value))
+    return value
+
+
+def ints(*numbers: int) -> Adt:
+    return to_list(np.array(number, "int32") for number in numbers)
+
+
+def items(value: Adt) -> Iterator[Any]:
+    while value.tag:
+        head, value = value.fields
+        yield head
+
+
+def nat(number: int) -> Adt:
+    value = Adt("Nat.Z", 0)
+    for _ in range(number):
+        value = Adt("Nat.S", 1, (value,))
+    return value
+
+
+def i32(number: int) -> Any:
+    return np.array(number, "int32")
+
+
+def rose(number: int, *children: Adt) -> Adt:
+    return Adt("Tree.Rose", 0, (i32(number), to_list(children)))
+
+
+def test_lists(vm: VirtualMachine) -> None:
+    assert vm["doubled"](ints(1, 2, 3)) == ints(2, 4, 6)
+    assert vm["total"](ints(*range(100))) == 4950
+    assert vm["evens"](ints(1, 2, 3, 4)) == ints(2, 4)
+    assert vm["reverse"](ints(1, 2, 3), ints()) == ints(3, 2, 1)
+    assert vm["append"](ints(1), ints(2, 3)) == ints(1, 2, 3)
+    assert vm["flatten"](to_list([ints(1), ints(), ints(2, 3)])) == ints(1, 2, 3)
+    zipped = vm["zip"](ints(1, 2, 3), ints(4, 5))
+    assert [tuple(map(int, pair)) for pair in items(zipped)] == [(1, 4), (2, 5)]
+
+
+def test_options_trees_and_numbers(vm: VirtualMachine) -> None:
+    assert vm["head"](ints()) == Adt("Option.None_", 0)
+    assert vm["head"](ints(7)) == Adt("Option.Some", 1, (i32(7),))
+    assert vm["sum_of_head"](ints(3, 9), i32(4)) == 7
+    assert vm["sum_of_head"](ints(), i32(4)) == 4
+    assert vm["tree_sum"](rose(1, rose(2), rose(3, rose(4)))) == 10
+    assert vm["plus"](nat(3), nat(4)) == nat(7)
+    assert vm["even"](nat(10))
+    assert vm["odd"](nat(7))
+    assert not vm["odd"](nat(8))
+
+
+def test_closures_in_data_types_and_references(vm: VirtualMachine) -> None:
+    assert vm["unbox"](vm["boxed"](i32(3)), i32(4)) == 7
+    assert vm["unbox"](Adt("Box.Keep", 1), i32(4)) == 4
+    assert vm["count"](nat(20)) == 20
+
+
+def test_overlapping_patterns(vm: VirtualMachine) -> None:
+    def expected(a: int, b: int) -> int:
+        if not a or not b:
+            return 0 if not a and not b else 1 if a else 2
+        return 3 if a > 1 else 4 if b > 1 else 5
+
+    for a in range(4):
+        for b in range(4):
+            assert vm["overlap"](nat(a), nat(b)) == expected(a, b)
+
+
+def test_a_value_without_a_clause(vm: VirtualMachine) -> None:
+    assert vm["third"](ints(1, 2, 3)) == 3
+    with pytest.raises(MatchError) as error:
+        vm["third"](ints(1, 2))
+    assert "no clause of the match is for List.Cons(int32(1), List.Cons(int32(2), " in str(
+        error.value
+    )
+    assert error.value.missing == (
+        "List.Nil(), List.Cons(_, List.Nil()), List.Cons(_, List.Cons(_, List.Nil()))"
+    )
+    notes = "\n".join(error.value.__notes__)
+    assert "in third, pc " in notes
+    assert "at <script>:" in notes
+
+
+def test_a_wrong_value_in_a_list(vm: VirtualMachine) -> None:
+    with pytest.raises((TypeError, ValueError), match="expected"):
+        vm["total"](to_list([np.zeros(3, "int32")]))
+    with pytest.raises(TypeError, match="expected a value of a data type, got tuple of 2"):
+        vm["head"]((1, 2))
+
+
+def test_tail_calls_of_other_functions_take_no_frames(executable: Any) -> None:
+    number = nat(100_001)
+    for limits in (Limits(), Limits(fuel=10**7), Limits(live_bytes=1 << 26)):
+        assert VirtualMachine(executable, limits=limits)["odd"](number)
+    keeping = VirtualMachine(executable, optimize=NAMES - {"tail_calls"})
+    with pytest.raises(LimitError, match="calls are nested deeper than 10000 frames"):
+        keeping["odd"](number)
+
+
+def test_long_lists(executable: Any) -> None:
+    vm = VirtualMachine(executable, limits=Limits(call_depth=10**6))
+    numbers = ints(*range(100_000))
+    assert int(vm["total"](numbers)) == 704982704
+    assert sum(1 for _ in items(vm["doubled"](numbers))) == 100_000
+
+
+def test_limits_hold(executable: Any) -> None:
+    numbers = ints(*range(10_000))
+    with pytest.raises(LimitError, match="live_bytes"):
+        VirtualMachine(executable, limits=Limits(live_bytes=1 << 19))["reverse"](
+            to_list([1] * 200_000), ints()
+        )
+    with pytest.raises(LimitError, match="fuel"):
+        VirtualMachine(executable, limits=Limits(fuel=1000))["total"](numbers)
+
+
+def test_tags_are_read_once_on_each_path(executable: Any) -> None:
+    """Of the matched values and of their fields, as often as the decision needs."""
+    vm = VirtualMachine(executable)
+    for name in ("map", "foldl", "even", "head"):
+        rows = [row for row in vm[name].translated if not row.is_fallback]
+        assert [row.operation.name for row in rows].count("adt_tag") == 1
