@@ -1510,7 +1510,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
             elif op == OP_TAIL_INVOKE_CLOSURE:
                 count = ip[TAIL_INVOKE_CLOSURE_COUNT]
                 other = rvm_load(fp, pool_end, ip[TAIL_INVOKE_CLOSURE_CLOSURE])
-                func = _own_function(image, other, count)
+                func = _own_function(<PyObject*>machine, image.funcs, other, count)
                 if rvm_unlikely(func is NULL or func.frame_words > run.end - fp):
                     ip += ip[FALLBACK]
                     continue
