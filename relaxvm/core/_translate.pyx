@@ -181,7 +181,6 @@ cdef class Translator:
     cdef int64_t widest         # most arguments of a call of the function
     cdef bint hooked, fueled, enters
     cdef set heads              # pcs of the function that jumps lead back to, with `enters`
-    cdef int64_t index          # of the function
     cdef bint in_fallback
     cdef int64_t rewritings     # of the main part
     cdef bint keep_arrays       # whether sites may keep static arrays
@@ -322,7 +321,6 @@ cdef class Translator:
         name = info.name
         func.name = <PyObject*>name
         func.num_registers = registers
-        self.index = index
         if self.fueled:
             self._measure_blocks()
         if self.enters:
