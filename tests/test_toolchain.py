@@ -200,6 +200,19 @@ def test_ctrl_c_ends_the_compiler(
     assert children.ends(int((tmp_path / "pid").read_text()))
 
 
+@posix
+def test_ctrl_c_before_the_output_is_read(
+    fake_compiler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    fake_compiler("sleep 600")
+    monkeypatch.setattr(toolchain._Reader, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        toolchain.compile_c("", name="x")
+
+
 # Arithmetic
 
 FLOATS = """

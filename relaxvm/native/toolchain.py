@@ -393,7 +393,8 @@ def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tup
         raise
     finally:
         process.wait()
-        reader.join()
+        with contextlib.suppress(RuntimeError):  # Ctrl-C came before the thread had started
+            reader.join()
         if others is not None:
             others.discard(process)
     output = reader.output.decode("utf-8", "replace")
