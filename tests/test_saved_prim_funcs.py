@@ -215,6 +215,18 @@ def test_without_a_compiler_they_run_as_python(path: Path) -> None:
     assert run_child(RUN, path, CC="no-such-compiler") == "[1.0, 3.0, 5.0] {'double': 'python'}\n"
 
 
+@pytest.mark.parametrize("compiler", [pytest.param(None, marks=needs_compiler), "no-such-compiler"])
+def test_files_of_compiled_functions(compiler: str | None, tmp_path: Path) -> None:
+    executable = build(Program, exec_mode="compiled")
+    path = tmp_path / "compiled"
+    assert saving(executable, path) == []
+    assert relaxvm.load(path) == executable
+    assert relaxvm.load(path).exec_mode == "compiled"
+    env = {} if compiler is None else {"CC": compiler}
+    backend = "c" if compiler is None else "python"
+    assert run_child(RUN, path, **env) == f"[1.0, 3.0, 5.0] {{'double': '{backend}'}}\n"
+
+
 def test_programs_without_prim_funcs_do_not_import_the_compiler(tmp_path: Path) -> None:
     path = tmp_path / "plain"
     build(from_source("@R.function\ndef main(x: R.Tensor((3,), 'float32')):\n"
