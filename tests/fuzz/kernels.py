@@ -14,7 +14,6 @@ import os
 import random
 import shutil
 import tempfile
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ from relaxvm.executable.formats import binary
 from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.native import toolchain
 from relaxvm.native.functions import load_function
-from relaxvm.native.stored import FUNCTIONS, KERNELS, CheckedPart
+from relaxvm.native.stored import KERNELS, CheckedPart
 from relaxvm.verify.verified import ensure_verified
 
 from ..corpus import CORPUS
@@ -89,22 +88,12 @@ _STATE: Final = {
     "functions": {"f": {"symbol": "kernel_0", "writes": [1], "python": "def function(x): pass\n"},
                   "g": {"symbol": "kernel_1", "writes": [], "python": ""}},
 }  # fmt: skip
-_CODE: Final = {
-    "version": 1,
-    "text": "def main(x):\n    y = add(x, x)\n    return y\ndef other(x): return main(x)\n",
-    "functions": {"main": "main", "other": "other"},
-    "packed": {"add": "add"},
-    "tensors": {"main": [True, [False, True]], "other": [True]},
-    "debug": None,
-}
 
 
 @cache
 def _files() -> dict[str, bytes]:
     return {
         "kernels": _file({KERNELS: _json(_STATE), "native/linux-x86_64-64/0": bytes(64)}),
-        "functions": _file({FUNCTIONS: _json(_CODE)}),
-        "both": _file({KERNELS: _json(_STATE), FUNCTIONS: _json(_CODE)}),
     }
 
 
@@ -140,10 +129,9 @@ def mutant(index: int, seed: int = 0) -> Mutant:
     stored = binary.loads(data).kernels
     assert isinstance(stored, StoredKernels)
     parts = dict(stored.parts)
-    name = rng.choice(sorted(parts.keys() & {KERNELS, FUNCTIONS}))
-    value = json.loads(parts[name])
+    value = json.loads(parts[KERNELS])
     steps = [change_json(value, _STRINGS, rng) for _ in range(rng.choice((1, 1, 2, 3)))]
-    parts[name] = _json(value)
+    parts[KERNELS] = _json(value)
     return Mutant(base, tuple(steps), _file(parts))
 
 
@@ -200,10 +188,6 @@ def _run_file(mutant: Mutant) -> Ending:
     repr(stored)
     if KERNELS in stored.parts:
         CheckedPart(stored.parts, stored.source, KERNELS).library_state()
-    if FUNCTIONS in stored.parts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python's compiler, about the text
-            _ = CheckedPart(stored.parts, stored.source, FUNCTIONS).generated_code().code
     return Outcome.RESULT, "parts"
 
 
