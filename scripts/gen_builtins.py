@@ -21,7 +21,10 @@ from relaxvm.builtins import (
 )
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 
-FAMILIES = ("shape", "checks", "allocation", "data", "adt", "call", "run", "lm", "tensor_cache")
+FAMILIES = (
+    *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm", "tensor_cache"),
+    "relay",
+)
 """Modules of relaxvm.builtins, in the order of the page."""
 
 _PREFIXES = (PREFIX, OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX)

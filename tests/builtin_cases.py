@@ -28,6 +28,30 @@ def own_builtins() -> set[str]:
 
 
 CASES: dict[str, str] = {
+    # Relay's instruction set
+    "relaxvm.builtin.fatal": """
+("Fatal at pc 3",) | MatchError: Fatal at pc 3
+(3,) | TypeError: fatal: message
+""",
+    "relaxvm.builtin.int_from": """
+(7,) | 7
+(np.array(-3),) | -3
+(np.array(True),) | 1
+(zeros(1),) | TypeError: int_from: expected an int, or an integer or bool tensor of rank 0
+""",
+    "relaxvm.builtin.scalar_equal": """
+(np.array(2), 2) | True
+(2, np.array(3, np.int8)) | False
+("a", 2) | TypeError: scalar_equal: x
+(2, None) | TypeError: scalar_equal: y
+""",
+    "relaxvm.builtin.shape_from": """
+(np.array([2, 3]),) | Shape([2, 3])
+(np.array(16),) | Shape([16])
+(Shape([4]),) | Shape([4])
+(np.array([2, -3]),) | ValueError: shape_from: expected dimensions >= 0, got [2, -3]
+(zeros(1),) | TypeError: shape_from: expected an integer tensor of rank 1
+""",
     # Shapes and the heap
     "vm.builtin.alloc_heap": """
 (3,) | heap(0, 0, 0)

@@ -30,6 +30,7 @@ RUNTIME = (
     "_core",
     "builtins kernels",
     "verify",
+    "relay_isa",
     "vm",
     "native",
     "observe",

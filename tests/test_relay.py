@@ -16,10 +16,10 @@ import pytest
 
 import relaxvm
 from relaxvm.errors import FormatError, LimitError, NestingError, ParseError
+from relaxvm.executable.formats.stored_tensors import tensor_bytes
 from relaxvm.frontend.relay import from_text, read_params, save_params, syntax, to_text
 from relaxvm.frontend.relay.parser import parse_text
 from relaxvm.frontend.relay.source import Source
-from relaxvm.frontend.relay.tensors import tensor_bytes
 from relaxvm.limits import Limits
 
 from .relay_evaluator import evaluate

@@ -8,7 +8,16 @@ family; `docs/builtins.md` lists all builtins.
 
 from __future__ import annotations
 
-from . import adt, allocation, call, checks, data, run, shape  # noqa: F401  (they register builtins)
+from . import (  # noqa: F401  (they register builtins)
+    adt,
+    allocation,
+    call,
+    checks,
+    data,
+    relay,
+    run,
+    shape,
+)
 from .lm import AttentionKVCache
 from .registration import (
     OWN_PREFIX,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from ..errors import FormatError
+from ..errors import FormatError, ParseError, VerifyError
 from ..executable import VMExecutable
 from ..executable.formats import binary
 from ..limits import Limits
@@ -22,12 +22,15 @@ __all__ = ["add_commands"]
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     asm = commands.add_parser(
         "asm", parents=[common], help="assemble a listing",
-        description="Read the output of `relaxvm dis --complete`, verify it, and write the binary "
-        "form. Does not run any of its code.",
+        description="Read the output of `relaxvm dis --complete`, or a listing of Relay's virtual "
+        "machine, verify it, and write the binary form. Does not run any of its code.",
     )  # fmt: skip
     asm.add_argument("file", metavar="FILE", help="complete listing; - for stdin")
     asm.add_argument("-o", "--output", metavar="PATH", required=True,
                      help="file to write; - for stdout")  # fmt: skip
+    asm.add_argument("--isa", choices=("relaxvm", "relay"), default="relaxvm",
+                     help="relay: a listing in the register instruction set of Relay, which is "
+                     "translated")  # fmt: skip
     asm.add_argument("--no-verify", action="store_true", help="write it even if it is not valid")
     asm.add_argument("--strip", action="store_true", help="leave debug information out")
     asm.set_defaults(command=_asm)
@@ -40,7 +43,7 @@ def _asm(args: argparse.Namespace, console: Console) -> int:
                             else "got a terminal"))  # fmt: skip
     data, name = _read(args.file)
     with console.progress(f"assembling {name}"):
-        executable = parse_listing(data, name)
+        executable = parse_listing(data, name) if args.isa == "relaxvm" else _relay(data, name)
         if not args.no_verify:
             verify(executable).check()
         data = _dump(executable, debug=not args.strip)
@@ -52,6 +55,16 @@ def _asm(args: argparse.Namespace, console: Console) -> int:
     console.result({"file": args.output, "bytes": len(data),
                     "functions": len(executable.functions), "instructions": len(executable)})
     return Exit.OK
+
+
+def _relay(data: bytes, name: str) -> VMExecutable:
+    from ..relay_isa import assemble, translate
+
+    try:
+        return translate(assemble(data.decode(), file=name))
+    except (ParseError, VerifyError, UnicodeDecodeError) as error:
+        message = f"{name}: {error}" if not isinstance(error, ParseError) else str(error)
+        raise CommandError(message, Exit.MALFORMED) from error
 
 
 def _read(name: str) -> tuple[bytes, str]:

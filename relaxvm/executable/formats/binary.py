@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import mmap as _mmap
 import os
+import re
 import struct
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,6 +96,10 @@ _RUN: Final = 1 << 18
 # Header
 
 
+_RELAY_VERSION: Final = re.compile(rb"0\.\d{1,2}\.[\w.+-]{1,40}")
+"""The version in executables of the Relay VM, which have the same magic: that of TVM."""
+
+
 def _save_header(to: Writer) -> None:
     to.put(U64.pack(MAGIC) + U64.pack(len(VERSION)) + VERSION)
 
@@ -106,6 +111,11 @@ def _load_header(read: Reader) -> bool:
         raise FormatError(_unknown_magic(U64.pack(magic)))
     version = bytes(read.stream.take(read.count(1)))
     if version != VERSION:
+        if magic == MAGIC_WITHOUT_SCOPES and _RELAY_VERSION.fullmatch(version):
+            raise FormatError(
+                f"this is an executable of the Relay VM of TVM {version[:32].decode()}; "
+                "relaxvm.frontend.relay.load_executable reads those of TVM 0.7 and 0.8"
+            )
         raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
     return bool(magic == MAGIC)
 

@@ -6,8 +6,9 @@ grammar, and says what differs from Relay's own parser.
 
 from __future__ import annotations
 
+from ...relay_isa.stored import load_executable
+from .params import read_params, save_params
 from .printer import to_text
 from .program import SUFFIXES, from_text
-from .tensors import read_params, save_params
 
-__all__ = ["SUFFIXES", "from_text", "read_params", "save_params", "to_text"]
+__all__ = ["SUFFIXES", "from_text", "load_executable", "read_params", "save_params", "to_text"]

@@ -10,8 +10,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...errors import FormatError
+from ...executable.formats.stored_tensors import read_tensor
 from .source import Place
-from .tensors import read_tensor
 
 __all__ = ["CONSTANT", "read_metadata"]
 

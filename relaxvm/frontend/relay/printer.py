@@ -10,6 +10,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from ...dtypes import dtype_name
+from ...executable.formats.stored_tensors import tensor_bytes
 from ...ir import (
     AnyType,
     Call,
@@ -43,7 +44,6 @@ from ...ir import (
 from ...ir.nesting import headroom
 from ...op.registry import PREFIX
 from .metadata import CONSTANT
-from .tensors import tensor_bytes
 from .written import WRITTEN, CannotSay
 
 __all__ = ["to_text"]

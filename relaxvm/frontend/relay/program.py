@@ -14,10 +14,10 @@ from ...limits import Limits
 from . import syntax
 from .infer import infer_types
 from .lower import lower
+from .params import read_params
 from .parser import parse_text
 from .scopes import Definitions, resolve
 from .source import Source
-from .tensors import read_params
 
 __all__ = ["SUFFIXES", "from_text", "read_program"]
 
