@@ -67,6 +67,7 @@ from .types import DataTy, FuncTy, Param, RefTy, TensorTy, TupleTy, Ty, resolved
 __all__ = ["lower"]
 
 _NOT_IN_NAMES: Final = re.compile(r"\W")
+_NO_FIELDS: Final = re.compile(r"(\w)\(\)")
 
 
 def lower(
@@ -222,6 +223,20 @@ class _Lowering:
                 place.fail(str(error))
         return value
 
+    def _with_dims(self, value: Expr, ty: Ty, place: Place) -> Expr:
+        """An operand of an operator: if only the rank of a tensor is known, with dimensions that
+        have names, so that the operator can allocate its result."""
+        found = resolved(ty)
+        if isinstance(value, Tuple) and isinstance(found, TupleTy):
+            return Tuple([
+                self._with_dims(field, field_ty, place)
+                for field, field_ty in zip(value.fields, found.fields, strict=True)
+            ])  # fmt: skip
+        known = value.ty
+        if isinstance(found, TensorTy) and isinstance(known, TensorType) and known.dims is None:
+            return self._builder.match_cast(value, self._type(found, True), span=place.span)
+        return value
+
     # Functions
 
     def _params(self, func: syntax.FunctionDef) -> list[Var]:
@@ -323,8 +338,7 @@ class _Lowering:
         if isinstance(expr, syntax.Block):
             return self._block(expr, name)
         if isinstance(expr, syntax.RefOp):
-            made_ref: Expr = _REF_OPS[expr.name](*[self._leaf(arg) for arg in expr.args])
-            return made_ref
+            return self._ref_op(expr)
         if isinstance(expr, syntax.Match):
             return self._match(expr)
         assert isinstance(expr, syntax.If)
@@ -359,7 +373,11 @@ class _Lowering:
         assert isinstance(ty, FuncTy)
         params = [Var(f"x{i}", self._type(param)) for i, param in enumerate(ty.params)]
         self._builder.begin_scope(params)
-        result = self._fit(self._applied(expr, params, {}, expr.place), ty.ret, expr.place)
+        args = [
+            self._with_dims(param, param_ty, expr.place)
+            for param, param_ty in zip(params, ty.params, strict=True)
+        ]
+        result = self._fit(self._applied(expr, args, {}, expr.place), ty.ret, expr.place)
         body = self._builder.end_scope(result)
         return Function(params, body, self._type(ty.ret), self._is_pure, {}, expr.place.span)
 
@@ -374,7 +392,7 @@ class _Lowering:
     def _call(self, expr: syntax.Call) -> Expr:
         callee = expr.callee
         if isinstance(callee, syntax.Name) and callee.target is None:
-            args = [self._leaf(arg) for arg in expr.args]
+            args = [self._with_dims(self._leaf(arg), arg.ty, arg.place) for arg in expr.args]
             found = OPERATORS[callee.name]
             assert len(args) == found.arity
             value = self._applied(callee, args, expr.attrs, expr.place)
@@ -407,6 +425,25 @@ class _Lowering:
         then, orelse = branches
         return If(cond, then, orelse, span=expr.place.span)
 
+
+    def _ref_op(self, expr: syntax.RefOp) -> Expr:
+        args = [self._leaf(arg) for arg in expr.args]
+        if expr.name == "ref":
+            args = [self._as(args[0], expr.args[0])]
+        made: Expr = _REF_OPS[expr.name](*args)
+        return made
+
+    def _as(self, value: Expr, expr: syntax.Expr) -> Expr:
+        """A value as a variable of its type in Relay, if that is a supertype: a reference to an
+        empty list can hold other lists."""
+        wanted = self._type(expr.ty)
+        if value.ty is None:
+            value = self._emit(value, "", expr.place)
+        if is_base_of(value.ty, wanted) or not is_base_of(wanted, value.ty):
+            return value
+        var = Var(self._builder.get_unique_name("gv"), wanted, expr.place.span)
+        self._builder.emit_normalized(VarBinding(var, value, expr.place.span))
+        return var
 
     def _match(self, expr: syntax.Match) -> Expr:
         data = self._leaf(expr.value)
@@ -441,10 +478,11 @@ class _Lowering:
         return PatternWildcard(span)
 
     def _as_written(self, message: str) -> str:
-        """A message of relaxvm, with the constructors as in Relay: without their type."""
+        """A message of relaxvm, with the constructors as in Relay: without their type, and without
+        parentheses if they have no fields."""
         for name in self._types:
             message = message.replace(f"{name}.", "")
-        return message
+        return _NO_FIELDS.sub(r"\1", message)
 
 
 _REF_OPS: Final[dict[str, Any]] = {

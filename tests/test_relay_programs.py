@@ -1,0 +1,405 @@
+"""Relay programs with data types: lists, trees, options, numbers, recurrent networks.
+
+Each runs with all rewritings of the core, with each of them off in turn, and with none, and is
+compared with the evaluator of the syntax tree; the networks also with numpy.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import relaxvm
+from relaxvm.core.operations import REWRITINGS
+from relaxvm.errors import MatchError, ParseError, UnreachableClauseWarning
+from relaxvm.frontend import relay
+from relaxvm.frontend.relay import from_text
+from relaxvm.limits import Limits
+
+from .relay_evaluator import Data, NoClause, evaluate, to_list
+
+STD = Path(relay.__file__).parent / "std"
+PRELUDE = "".join(
+    (STD / name).read_text(encoding="utf-8").replace('#[version = "0.0.5"]', "")
+    for name in ("prelude.rly", "nat.rly")
+).replace('import "prelude.rly"', "")
+HEAD = '#[version = "0.0.5"]\nimport "nat.rly"\n'
+
+NAMES = [rewriting.name for rewriting in REWRITINGS]
+OPTIMIZE: list[Any] = [True, False, *[set(NAMES) - {name} for name in NAMES]]
+
+
+def run(text: str, *args: Any, optimize: Any = True, limits: Limits | None = None) -> Any:
+    executable = relaxvm.build(from_text(HEAD + text))
+    machine = relaxvm.VirtualMachine(executable, optimize=optimize, limits=limits)
+    return machine["main"](*args)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Compare a value with one of the evaluator."""
+    work = [(found, expected)]
+    while work:
+        a, b = work.pop()
+        if isinstance(b, Data):
+            assert a.constructor.rpartition(".")[2].rstrip("_") == b.name
+            work += zip(a.fields, b.fields, strict=True)
+        elif isinstance(b, tuple):
+            assert isinstance(a, tuple)
+            work += zip(a, b, strict=True)
+        else:
+            b = np.asarray(b)
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def check(text: str, *args: Any) -> Any:
+    expected = evaluate(text, *args, std=PRELUDE)
+    module = from_text(HEAD + text)
+    executable = relaxvm.build(module)
+    result = None
+    for optimize in OPTIMIZE:
+        result = relaxvm.VirtualMachine(executable, optimize=optimize)["main"](*args)
+        assert_same(result, expected)
+    compiled = relaxvm.build(module, exec_mode="compiled")
+    assert_same(relaxvm.VirtualMachine(compiled)["main"](*args), expected)
+    return result
+
+
+def int32(value: int) -> NDArray[Any]:
+    return np.array(value, np.int32)
+
+
+def tensors(*shape: int, seed: int = 1) -> NDArray[Any]:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+XS = "let %xs = Cons(3, Cons(1, Cons(4, Cons(1, Cons(5, Nil)))));"
+LOOP = """
+def @range(%n: int32, %acc: List[int32]) -> List[int32] {
+  if (%n == 0) { %acc } else { @range(%n - 1, Cons(%n, %acc)) }
+}
+"""
+
+PROGRAMS = {
+    "map": (
+        "def @main(%n: int32) { XS; @map(fn (%x) { %x * %n }, %xs) }"
+    ),
+    "folds": (
+        "def @main(%n: int32) { XS; let %f = fn (%a, %b) { %a * 2 - %b }; (@foldl(%f, %n, %xs), "
+        "@foldr(%f, %n, %xs), @foldr1(%f, %xs), @sum(%xs)) }"
+    ),
+    "zip": (
+        "def @main(%n: int32) { XS; @zip(%xs, Cons(1f, Cons(2f, Nil))) }"
+    ),
+    "filter": (
+        "def @main(%n: int32) { XS; @filter(fn (%x) { %x > %n }, %xs) }"
+    ),
+    "flatten": (
+        "def @main(%n: int32) { XS; @foldr(@concat, Nil, @map(fn (%x) { Cons(%x, Cons(%x + %n, "
+        "Nil)) }, %xs)) }"
+    ),
+    "positions": (
+        "def @main(%n: int32) { XS; (@length(%xs), @hd(%xs), @tl(%xs), @nth(%xs, %n), "
+        "@update(%xs, %n, 7)) }"
+    ),
+    "rev": (
+        "def @main(%n: int32) { XS; (@rev(%xs), @rev(@rev(%xs))) }"
+    ),
+    "accumulate": (
+        "def @main(%n: int32) { XS; let %f = fn (%a, %x) { (%a + %x, %a * %n) }; (@map_accumr(%f, "
+        "0, %xs), @map_accuml(%f, 0, %xs)) }"
+    ),
+    "unfold": (
+        "def @main(%n: int32) { let %f = fn (%s) { if (%s == 0) { None } else { Some((%s - 1, %s "
+        "* %s)) } }; (@unfoldr(%f, %n), @unfoldl(%f, %n)) }"
+    ),
+    "option": (
+        "def @half(%x: int32) -> Option[int32] { if (mod(%x, 2) == 0) { Some(%x / 2) } else { "
+        "None } } def @then[A, B](%o: Option[A], %f: fn (A) -> Option[B]) -> Option[B] { match "
+        "(%o) { Some(%v) => %f(%v), None => None } } def @main(%n: int32) { (@then(@half(%n), "
+        "@half), @then(@half(%n * 2), @half)) }"
+    ),
+    "tree": (
+        "def @fold[A, B](%f: fn (A, List[B]) -> B, %t: Tree[A]) -> B { match (%t) { Rose(%v, %ts) "
+        "=> %f(%v, @map(fn (%c) { @fold(%f, %c) }, %ts)) } } def @main(%n: int32) { let %t = "
+        "Rose(1, Cons(Rose(%n, Nil), Cons(Rose(3, Cons(Rose(4, Nil), Nil)), Nil))); (@fold(fn "
+        "(%v, %rs) { %v + @sum(%rs) }, %t), @size(%t), @tmap(fn (%v) { %v * 2 }, %t)) }"
+    ),
+    "numbers": (
+        "def @nat(%n: int32) -> nat { if (%n == 0) { zero } else { succ(@nat(%n - 1)) } } def "
+        "@int(%n: nat) -> int32 { match %n { zero => 0, succ(%m) => 1 + @int(%m) } } def "
+        "@main(%n: int32) { XS; let %m = @nat(%n); (@int(@nat_add(@nat_double(%m), %m)), "
+        "@nat_nth(%xs, %m), @nat_update(%xs, %m, 9), @nat_iterate(fn (%x) { %x * 3 }, %m)(1)) }"
+    ),
+    "even and odd": (
+        "def @even(%n: nat) -> bool { match (%n) { zero => True, succ(%m) => @odd(%m) } } def "
+        "@odd(%n: nat) -> bool { match (%n) { zero => False, succ(%m) => @even(%m) } } def "
+        "@main(%n: int32) { let %m = succ(succ(succ(zero))); (@even(%m), @odd(%m)) }"
+    ),
+    "functions": (
+        "def @main(%n: int32) { (@compose(negative, fn (%x) { %x + %n })(3), @flip(subtract)(%n, "
+        "5), @iterate(fn (%x) { %x * %n }, 3)(2), @id(@id)(%n)) }"
+    ),
+    "functions in data": (
+        "def @main(%n: int32) { XS; let %fs = @map(fn (%x) { fn (%y) { %x * %y + %n } }, %xs); "
+        "@map(fn (%f) { %f(10) }, %fs) }"
+    ),
+    "several types": (
+        "def @pair[A](%x: A) -> (A, List[A]) { (%x, Cons(%x, Nil)) } def @main(%n: int32) { let "
+        "%id = fn [A](%x: A) -> A { %x }; (@pair(%n), @pair(2f), @pair((%n, True)), "
+        "@pair(Cons(%n, Nil)), %id(1), %id(2f)) }"
+    ),
+    "nested patterns": (
+        "def @f(%a: List[int32], %b: Option[(int32, List[int32])]) -> int32 { match (%a, %b) "
+        "{(Cons(%x, Cons(%y, Nil)), None) => %x - %y,(Cons(%x, _), Some((%y, Cons(%z, _)))) => %x "
+        "* %y * %z,(_, Some((%y, Nil))) => %y,(Nil, _) => 100,_ => 200 } } def @main(%n: int32) { "
+        "let %l = Cons(%n, Nil); (@f(Cons(7, %l), None), @f(%l, Some((2, %l))), @f(Nil, Some((5, "
+        "Nil))), @f(Nil, None), @f(%l, None), @f(Nil, Some((1, %l)))) }"
+    ),
+    "mutual types": (
+        "type Even { Zero, AfterOdd(Odd) } type Odd { AfterEven(Even) } def @even(%e: Even) -> "
+        "int32 { match (%e) { Zero => 0, AfterOdd(%o) => 1 + @odd(%o) } } def @odd(%o: Odd) -> "
+        "int32 { match (%o) { AfterEven(%e) => 1 + @even(%e) } } def @main(%n: int32) { "
+        "@even(AfterOdd(AfterEven(AfterOdd(AfterEven(Zero))))) * %n }"
+    ),
+    "references": (
+        "def @main(%n: int32) { let %r = ref(Nil); let %push = fn (%x) { ref_write(%r, Cons(%x, "
+        "ref_read(%r))) }; %push(%n); %push(2); (ref_read(%r), @length(ref_read(%r))) }"
+    ),
+    "effects in order": (
+        "def @main(%n: int32) { let %r = ref(%n); let %next = fn () { ref_write(%r, ref_read(%r) "
+        "* 2); ref_read(%r) };let %a = %next(); let %b = %next(); (%a, %b, %next() - %a) }"
+    ),
+    "graph bindings in clauses": (
+        "def @main(%n: int32) { XS; match (%xs) { Cons(%x, _) => { %0 = %x + %n; %1 = %0 * %0; %1 "
+        "- %0 }, Nil => %n } }"
+    ),
+}
+"""``XS;`` stands for a list."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    check(PROGRAMS[name].replace("XS;", XS), int32(2))
+
+
+def test_every_function_of_the_prelude_is_used() -> None:
+    import re
+
+    texts = "".join(PROGRAMS.values())
+    for name in re.findall(r"def @(\w+)", PRELUDE):
+        assert f"@{name}(" in texts or f"@{name}," in texts or f"@{name})" in texts
+
+
+# Recurrent networks
+
+CELL = """
+def @cell(%x: Tensor[(1, 4), float32], %h: Tensor[(1, 3), float32], %c: Tensor[(1, 3), float32],
+          %w: Tensor[(12, 4), float32], %u: Tensor[(12, 3), float32], %b: Tensor[(12,), float32]) {
+  %0 = nn.dense(%x, %w, units=12);
+  %1 = nn.dense(%h, %u, units=12);
+  %2 = nn.bias_add(add(%0, %1), %b);
+  %3 = split(%2, indices_or_sections=4, axis=1);
+  %4 = sigmoid(%3.1) * %c + sigmoid(%3.0) * tanh(%3.2);
+  (sigmoid(%3.3) * tanh(%4), %4)
+}
+"""
+
+LSTM = CELL + """
+def @list[A](%t: (A, A, A, A, A)) -> List[A] {
+  Cons(%t.0, Cons(%t.1, Cons(%t.2, Cons(%t.3, Cons(%t.4, Nil)))))
+}
+def @main(%xs: Tensor[(5, 4), float32], %w: Tensor[(12, 4), float32],
+          %u: Tensor[(12, 3), float32], %b: Tensor[(12,), float32]) {
+  let %zero = zeros(shape=[1, 3], dtype="float32");
+  let %step = fn (%s, %x) { @cell(%x, %s.0, %s.1, %w, %u, %b) };
+  @foldl(%step, (%zero, %zero), @list(split(%xs, indices_or_sections=5)))
+}
+"""
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def cell(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any) -> Any:
+    i, f, g, o = np.split(x @ w.T + h @ u.T + b, 4, 1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def test_lstm_over_a_list() -> None:
+    xs, w, u, b = tensors(5, 4), tensors(12, 4), tensors(12, 3), tensors(12)
+    h, c = check(LSTM, xs, w, u, b)
+    state = np.zeros((1, 3)), np.zeros((1, 3))
+    for x in xs:
+        state = cell(x[None], *state, w, u, b)
+    np.testing.assert_allclose(h, state[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(c, state[1], rtol=1e-5, atol=1e-6)
+
+
+TREE_LSTM = """
+def @lstm(%t: Tree[Tensor[(1, 4), float32]], %w: Tensor[(9, 4), float32],
+          %u: Tensor[(9, 3), float32], %wf: Tensor[(3, 4), float32], %uf: Tensor[(3, 3), float32])
+    -> (Tensor[(1, 3), float32], Tensor[(1, 3), float32]) {
+  match (%t) {
+    Rose(%x, %children) => {
+      let %zero = zeros(shape=[1, 3], dtype="float32");
+      let %states = @map(fn (%child) { @lstm(%child, %w, %u, %wf, %uf) }, %children);
+      let %h = @foldl(fn (%a, %s) { %a + %s.0 }, %zero, %states);
+      %0 = split(nn.dense(%x, %w) + nn.dense(%h, %u), indices_or_sections=3, axis=1);
+      %1 = nn.dense(%x, %wf);
+      let %kept = @foldl(fn (%a, %s) { %a + sigmoid(%1 + nn.dense(%s.0, %uf)) * %s.1 }, %zero,
+                         %states);
+      let %c = sigmoid(%0.0) * tanh(%0.1) + %kept;
+      (sigmoid(%0.2) * tanh(%c), %c)
+    }
+  }
+}
+"""
+
+Shape = tuple[int, list["Shape"]]
+
+
+def random_tree(rng: random.Random, count: int) -> Shape:
+    """A tree of `count` nodes, numbered from 0."""
+    nodes: list[Shape] = [(i, []) for i in range(count)]
+    for i in range(1, count):
+        nodes[rng.randrange(i)][1].append(nodes[i])
+    return nodes[0]
+
+
+def tree_text(tree: Shape) -> str:
+    children = "Nil"
+    for child in reversed(tree[1]):
+        children = f"Cons({tree_text(child)}, {children})"
+    return f"Rose(%x.{tree[0]}, {children})"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tree_lstm(seed: int) -> None:
+    count = 9
+    tree = random_tree(random.Random(seed), count)
+    xs, w, u = tensors(count, 4, seed=seed), tensors(9, 4), tensors(9, 3)
+    wf, uf = tensors(3, 4), tensors(3, 3)
+    text = TREE_LSTM + f"""
+    def @main(%xs: Tensor[({count}, 4), float32], %w, %u, %wf, %uf) {{
+      let %x = split(%xs, indices_or_sections={count});
+      @lstm({tree_text(tree)}, %w, %u, %wf, %uf)
+    }}"""
+
+    def expected(node: Shape) -> Any:
+        states = [expected(child) for child in node[1]]
+        x = xs[node[0]][None]
+        h = sum([s[0] for s in states], np.zeros((1, 3)))
+        i, g, o = np.split(x @ w.T + h @ u.T, 3, 1)
+        kept = sum([sigmoid(x @ wf.T + a @ uf.T) * c for a, c in states], np.zeros((1, 3)))
+        c = sigmoid(i) * np.tanh(g) + kept
+        return sigmoid(o) * np.tanh(c), c
+
+    found = check(text, xs, w, u, wf, uf)
+    for a, b in zip(found, expected(tree), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_over_a_list_that_grows_a_tensor() -> None:
+    text = """
+    def @join(%xs: List[Tensor[(?, 2), float32]]) -> Tensor[(?, 2), float32] {
+      match? (%xs) {
+        Cons(%x, Nil) => %x,
+        Cons(%x, %rest) => concatenate((%x, @join(%rest))),
+      }
+    }
+    def @main(%a: Tensor[(1, 2), float32], %b: Tensor[(3, 2), float32]) {
+      let %first: Tensor[(?, 2), float32] = %a;
+      let %joined = @join(Cons(%a, Cons(%b, Cons(%first, Nil))));
+      let %f = fn (%x: Tensor[(?, 2), float32]) { nn.relu(%x) };
+      (%joined, @map(%f, Cons(%joined, Cons(%a, Nil))))
+    }"""
+    check(text, tensors(1, 2), tensors(3, 2))
+
+
+# Long lists
+
+
+def test_a_list_of_a_million_elements() -> None:
+    text = LOOP + """
+    def @count(%n: int32, %xs: List[int32]) -> int32 {
+      match (%xs) { Cons(_, %rest) => @count(%n + 1, %rest), Nil => %n }
+    }
+    def @main(%n: int32) {
+      let %xs = @range(%n, Nil);
+      (@count(0, @rev(%xs)), @hd(@rev(%xs)), %xs)
+    }"""
+    count, last, xs = run(text, int32(1_000_000))
+    assert (count, last) == (1_000_000, 1_000_000)
+    assert xs.fields[0] == 1
+
+
+def test_deep_recursion_over_a_list() -> None:
+    text = LOOP + "def @main(%n: int32) { @length(@map(negative, @range(%n, Nil))) }"
+    limits = Limits(call_depth=200_001)
+    assert run(text, int32(100_000), limits=limits) == 100_000
+
+
+# Matches
+
+
+def test_a_match_without_a_clause_for_a_value() -> None:
+    text = """
+    def @main(%n: int32) { let %xs = if (%n == 0) { Nil } else { Cons(%n, Nil) }; @hd(%xs) }"""
+    assert check(text, int32(3)) == 3
+    with pytest.raises(MatchError, match="Nil"):
+        run(text, int32(0))
+    with pytest.raises(NoClause, match="Nil"):
+        evaluate(text, int32(0), std=PRELUDE)
+
+
+def test_a_match_must_be_exhaustive() -> None:
+    with pytest.raises(ParseError) as caught:
+        from_text(HEAD + "def @main(%n: List[int32]) { match (%n) { Cons(%x, Nil) => %x } }")
+    message = "3:30: the match is not exhaustive; it has no clause for Cons(_, Cons(_, _)), Nil"
+    assert message in str(caught.value)
+
+
+def test_a_clause_that_is_never_reached() -> None:
+    text = "def @main(%n: List[int32]) { match (%n) { _ => 1, Nil => 2 } }"
+    with pytest.warns(UnreachableClauseWarning, match=r"the clause Nil.* is never") as caught:
+        from_text(HEAD + text, file="net.relay")
+    assert (caught[0].filename, caught[0].lineno) == ("net.relay", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("match (1) { Nil => 2 }", "pattern Nil: expected int32, got List[_]"),
+        ("match (Nil) { (%a, %b) => 2, _ => 3 }", "the pattern: expected List[_], got (_, _)"),
+        ("match (Nil) { Cons(%a) => 2 }", "constructor Cons has 2 fields, got 1 patterns"),
+        ("match (Nil) { Cons(%a, %a) => 2 }", "%a is defined twice in a pattern"),
+        ("match (Nil) { Cosn(%a, %b) => 2 }", "unknown constructor Cosn; did you mean 'Cons'"),
+        ("match (Nil) { x => 2 }", "unknown constructor x; a variable is %x"),
+        ("match (Nil) { Nil => 1, _ => 2f }", "the clause: expected int32, got float32"),
+        ("Cons(1, Cons(2f, Nil))", "argument 2: expected List[int32], got List[float32]"),
+        ("Cons(1)", "constructor Cons: expected 2 arguments, got 1"),
+        ("Nil(1)", "expected a function, got List[_]"),
+        ("let %x: List = Nil; 1", "type List: expected 1 type argument, got 0"),
+        ("let %x: nat[int32] = zero; 1", "type nat: expected 0 type arguments, got 1"),
+        ("ref_read(1)", "ref_read: expected int32, got ref(_)"),
+        ("ref_write(ref(1), 2f)", "the value in the ref: expected int32, got float32"),
+    ],
+)
+def test_errors(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        from_text(f"{HEAD}def @main() {{ {text} }}")
+    assert message in str(caught.value)
+
+
+def test_lists_of_the_evaluator() -> None:
+    """The oracle itself."""
+    found = evaluate("def @main() { @rev(Cons(1, Cons(2, Nil))) }", std=PRELUDE)
+    assert [int(x) for x in to_list(found)] == [2, 1]
