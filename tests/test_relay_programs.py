@@ -7,6 +7,7 @@ compared with the evaluator of the syntax tree; the networks also with numpy.
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 import relaxvm
 from relaxvm.core.operations import REWRITINGS
-from relaxvm.errors import MatchError, ParseError, UnreachableClauseWarning
+from relaxvm.errors import LimitError, MatchError, ParseError, UnreachableClauseWarning
 from relaxvm.frontend import relay
 from relaxvm.frontend.relay import from_text
 from relaxvm.limits import Limits
@@ -189,8 +190,6 @@ def test_programs(name: str) -> None:
 
 
 def test_every_function_of_the_prelude_is_used() -> None:
-    import re
-
     texts = "".join(PROGRAMS.values())
     for name in re.findall(r"def @(\w+)", PRELUDE):
         assert f"@{name}(" in texts or f"@{name}," in texts or f"@{name})" in texts
@@ -403,3 +402,28 @@ def test_lists_of_the_evaluator() -> None:
     """The oracle itself."""
     found = evaluate("def @main() { @rev(Cons(1, Cons(2, Nil))) }", std=PRELUDE)
     assert [int(x) for x in to_list(found)] == [2, 1]
+
+
+# Mutants
+
+
+_TOKEN = re.compile(r"\s+|[%@]?\w+|.")
+
+
+@pytest.mark.filterwarnings("ignore::relaxvm.errors.UnreachableClauseWarning")
+@pytest.mark.parametrize("seed", range(20))
+def test_mutants_are_refused_or_compile(seed: int) -> None:
+    """A text with a few tokens removed, doubled or exchanged ends in an error, or in an
+    executable."""
+    rng = random.Random(seed)
+    texts = [HEAD + text.replace("XS;", XS) for text in (*PROGRAMS.values(), LSTM, TREE_LSTM)]
+    for _ in range(15):
+        tokens = _TOKEN.findall(rng.choice(texts))
+        for _ in range(rng.randint(1, 3)):
+            i, j = rng.randrange(len(tokens)), rng.randrange(len(tokens))
+            tokens[i : i + 1] = rng.choice([[], [tokens[i]] * 2, [tokens[j]]])
+        try:
+            module = from_text("".join(tokens))
+        except (ParseError, LimitError):
+            continue
+        relaxvm.build(module)
