@@ -28,6 +28,7 @@ RUNTIME = (
     "core",
     "pieces",
     "_core",
+    "deep",
     "builtins kernels",
     "verify",
     "relay_isa",
@@ -74,6 +75,8 @@ UPWARD = {
     # Both register their operators when they are imported, which looking one up brings about.
     ("ir", "op"),
     ("ir", "tir"),
+    # A value of a data type prints itself.
+    ("_core", "deep"),
     # A node prints itself, and the builder of programs offers tensor expressions.
     ("ir", "script"),
     ("ir", "te"),
