@@ -134,6 +134,8 @@ cdef extern from "_header_impl.h" nogil:
 
     PyObject* rvm_new_array(PyObject*, char*, int, const cnp.npy_intp*, cnp.PyArray_Descr*,
                             bint) noexcept
+    bint rvm_renew_array(PyObject*, PyObject*, char*, int, const cnp.npy_intp*,
+                         cnp.PyArray_Descr*, bint) noexcept
 
 cdef extern from "_ufunc_impl.h" nogil:
     enum:
@@ -362,6 +364,7 @@ cdef class Closure:
     cdef vectorcallfunc _vectorcall
     cdef Machine _machine   # of a VM function, else None
     cdef int64_t _index     # of a VM function
+    # _renew_closure knows the order of these three.
     cdef object _func       # None if it is a VM function that nobody has asked for
     cdef object _captured   # the captured value if there is one, else a tuple of them
     cdef Py_ssize_t _count
@@ -471,8 +474,8 @@ cdef PyObject* _new_closure(PyObject* machine, int64_t index, PyObject** fp, PyO
     return <PyObject*>closure
 
 
-cdef bint _renew_closure(PyObject* old, PyObject* machine, int64_t index, PyObject** fp,
-                         PyObject** pool_end, const int64_t* words, int64_t count) noexcept:
+cdef inline bint _renew_closure(PyObject* old, PyObject* machine, int64_t index, PyObject** fp,
+                                PyObject** pool_end, const int64_t* words, int64_t count) noexcept:
     """Make a closure that is about to be released one of a VM function over operands, so that no new one
     need be made: True if `old` is a closure of this machine over as many values, to which there is no
     other reference, and that is none of the operands.  (Closures have no weak references.)"""
@@ -481,20 +484,26 @@ cdef bint _renew_closure(PyObject* old, PyObject* machine, int64_t index, PyObje
             or <PyObject*>(<Closure>old)._machine is not machine
             or rvm_is_among(old, fp, pool_end, words, count)):
         return False
-    cdef PyObject* captured
-    cdef object released = (<Closure>old)._captured  # what is here is released at the end
-    cdef object function = (<Closure>old)._func
-    if count == 1:
-        (<Closure>old)._captured = <object>rvm_load(fp, pool_end, words[0])
-    elif count > 1:
-        captured = rvm_gather_tuple(fp, pool_end, words, count)
-        if captured is NULL:
+    # The two fields before the count.  Cython would release what is there before it stores the new.
+    cdef PyObject** captured = <PyObject**>&(<Closure>old)._count - 1
+    cdef PyObject** function = captured - 1
+    cdef PyObject* value = NULL
+    if count > 1:
+        value = rvm_gather_tuple(fp, pool_end, words, count)
+        if value is NULL:
             PyErr_Clear()
             return False
-        (<Closure>old)._captured = <object>captured
-        Py_DECREF(<object>captured)
-    (<Closure>old)._func = None
     (<Closure>old)._index = index
+    if function[0] is not Py_None:
+        rvm_incref(Py_None)
+        rvm_store(function, Py_None)
+    if count == 1:
+        value = rvm_load(fp, pool_end, words[0])
+        if value is captured[0]:
+            return True
+        rvm_incref(value)
+    if count >= 1:
+        rvm_store(captured, value)
     return True
 
 
@@ -1393,7 +1402,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 ip += ALLOC_STORAGE_DYN_WORDS
 
             elif op == OP_ALLOC_TENSOR:
-                value = _view(rvm_load(fp, pool_end, ip[ALLOC_TENSOR_STORAGE]),
+                cell = fp + ip[ALLOC_TENSOR_DST]
+                value = _view(cell[0], rvm_load(fp, pool_end, ip[ALLOC_TENSOR_STORAGE]),
                               ip[ALLOC_TENSOR_OFFSET],
                               rvm_load(fp, pool_end, ip[ALLOC_TENSOR_SHAPE]),
                               <cnp.PyArray_Descr*>ip[ALLOC_TENSOR_DTYPE])
@@ -1401,12 +1411,14 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_store(fp + ip[ALLOC_TENSOR_DST], value)
+                if value is not cell[0]:
+                    rvm_store(cell, value)
                 ip += ALLOC_TENSOR_WORDS
 
             elif op == OP_ALLOC_TENSOR_OF:
                 count = ip[ALLOC_TENSOR_OF_COUNT]
-                value = _view_of(rvm_load(fp, pool_end, ip[ALLOC_TENSOR_OF_STORAGE]),
+                cell = fp + ip[ALLOC_TENSOR_OF_DST]
+                value = _view_of(cell[0], rvm_load(fp, pool_end, ip[ALLOC_TENSOR_OF_STORAGE]),
                                  ip[ALLOC_TENSOR_OF_OFFSET], ip[ALLOC_TENSOR_OF_END],
                                  <cnp.PyArray_Descr*>ip[ALLOC_TENSOR_OF_DTYPE], count,
                                  <const cnp.npy_intp*>ip + ALLOC_TENSOR_OF_DIMS)
@@ -1414,7 +1426,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_store(fp + ip[ALLOC_TENSOR_OF_DST], value)
+                if value is not cell[0]:
+                    rvm_store(cell, value)
                 ip += ALLOC_TENSOR_OF_DIMS + count
 
             elif op == OP_ALLOC_STATIC:
@@ -1678,12 +1691,12 @@ cdef PyObject* _compiled_storage_dyn(int64_t allocator, PyObject* shape, int64_t
 
 cdef PyObject* _compiled_tensor(PyObject* storage, int64_t offset, PyObject* shape,
                                 int64_t dtype) noexcept:
-    return _view(storage, offset, shape, <cnp.PyArray_Descr*>dtype)
+    return _view(NULL, storage, offset, shape, <cnp.PyArray_Descr*>dtype)
 
 
 cdef PyObject* _compiled_tensor_of(PyObject* storage, int64_t offset, int64_t end, int64_t dtype,
                                    int64_t count, const int64_t* dims) noexcept:
-    return _view_of(storage, offset, end, <cnp.PyArray_Descr*>dtype, count,
+    return _view_of(NULL, storage, offset, end, <cnp.PyArray_Descr*>dtype, count,
                     <const cnp.npy_intp*>dims)
 
 
@@ -1879,9 +1892,10 @@ cdef PyObject* _take_shape(PyObject* allocator, PyObject* shape, int64_t itemsiz
     return take_storage(allocator, nbytes)
 
 
-cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
+cdef PyObject* _view(PyObject* old, PyObject* storage, int64_t offset, PyObject* shape,
                      cnp.PyArray_Descr* descr) noexcept:
-    """An array over a storage."""
+    """An array over a storage: a new reference, or `old`, what the register of the result holds, if
+    that could be made the array."""
     cdef cnp.npy_intp dims[RVM_MAX_DIMS]
     cdef int64_t rank, nbytes
     if Py_TYPE(storage) is not <PyTypeObject*>Storage:
@@ -1892,15 +1906,24 @@ cdef PyObject* _view(PyObject* storage, int64_t offset, PyObject* shape,
         return NULL
     if offset > (<Storage>storage).nbytes or nbytes > (<Storage>storage).nbytes - offset:
         return NULL
-    return _array_at(storage, offset, <int>rank, dims, descr)
+    return _renewed_at(old, storage, offset, <int>rank, dims, descr)
 
 
-cdef PyObject* _view_of(PyObject* storage, int64_t offset, int64_t end, cnp.PyArray_Descr* descr,
-                        int64_t rank, const cnp.npy_intp* dims) noexcept:
-    """An array of known dimensions over the bytes from `offset` to `end` of a storage."""
+cdef PyObject* _view_of(PyObject* old, PyObject* storage, int64_t offset, int64_t end,
+                        cnp.PyArray_Descr* descr, int64_t rank,
+                        const cnp.npy_intp* dims) noexcept:
+    """The same, of known dimensions over the bytes from `offset` to `end` of a storage."""
     if Py_TYPE(storage) is not <PyTypeObject*>Storage or (<Storage>storage).nbytes < end:
         return NULL
-    return _array_at(storage, offset, <int>rank, dims, descr)
+    return _renewed_at(old, storage, offset, <int>rank, dims, descr)
+
+
+cdef inline PyObject* _renewed_at(PyObject* old, PyObject* storage, int64_t offset, int rank,
+                                  const cnp.npy_intp* dims, cnp.PyArray_Descr* descr) noexcept:
+    if rvm_renew_array(old, storage, (<Storage>storage).data + offset, rank, dims, descr,
+                       offset & (ALIGNMENT - 1) == 0):
+        return old
+    return _array_at(storage, offset, rank, dims, descr)
 
 
 cdef inline PyObject* _array_at(PyObject* storage, int64_t offset, int rank,

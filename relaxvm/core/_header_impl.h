@@ -80,19 +80,41 @@ static inline PyObject *rvm_new_array(PyObject *base, char *data, int nd, const 
     return made;
 }
 
-/* Whether a header may be kept, when its last reference is dropped. */
+/* Whether an array to which there is one reference is a header of the kind that `rvm_new_array` makes,
+ * and nothing else refers to its memory. */
 static inline int rvm_is_plain_header(const PyArrayObject_fields *array) {
     PyObject *base = array->base;
     return base != NULL && (Py_TYPE(base) == rvm_storage_type || PyArray_CheckExact(base)) &&
            array->weakreflist == NULL && array->_buffer_info == NULL && array->mem_handler == NULL &&
            !(array->flags & (NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEBACKIFCOPY)) &&
-           array->nd <= RVM_MAX_DIMS && rvm_num_kept_headers[array->nd] < RVM_KEPT_HEADERS;
+           array->nd <= RVM_MAX_DIMS && rvm_knows_headers();
+}
+
+/* Let an array that is about to be released be one over other memory, so that no new one need be made:
+ * true if `old` is a plain header of this rank and data type to which there is no other reference. */
+static inline int rvm_renew_array(PyObject *old, PyObject *base, char *data, int nd,
+                                  const npy_intp *dims, PyArray_Descr *descr, int is_aligned) {
+    PyArrayObject_fields *array = (PyArrayObject_fields *)old;
+    npy_intp size = PyDataType_ELSIZE(descr);
+    if (old == NULL || Py_REFCNT(old) != 1 || !PyArray_CheckExact(old) || array->nd != nd ||
+        array->descr != descr || size == 0 || !is_aligned || !rvm_is_plain_header(array))
+        return 0;
+    array->data = data;
+    rvm_lay_out(array, dims, size);
+    if (array->base != base) {
+        PyObject *before = array->base;
+        rvm_incref(base);
+        array->base = base;
+        Py_DECREF(before);
+    }
+    return 1;
 }
 
 /* Drop the last reference. */
 static RVM_NOINLINE void rvm_drop_last(PyObject *object) {
     PyArrayObject_fields *array = (PyArrayObject_fields *)object;
-    if (!PyArray_CheckExact(object) || !rvm_knows_headers() || !rvm_is_plain_header(array)) {
+    if (!PyArray_CheckExact(object) || !rvm_is_plain_header(array) ||
+        rvm_num_kept_headers[array->nd] >= RVM_KEPT_HEADERS) {
         Py_DECREF(object);
         return;
     }
