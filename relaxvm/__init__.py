@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .aliases import install
 
 if TYPE_CHECKING:
-    from . import analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
+    from . import adt, analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
     from ._core import Adt, Closure, Ref, Storage
     from .compiler import vm_build
     from .compiler.build import build, compile  # noqa: A004  (TVM's name)
@@ -146,6 +146,7 @@ __all__ = [
     "VarBinding",
     "VirtualMachine",
     "__version__",
+    "adt",
     "analysis",
     "build",
     "call_dps_packed",
@@ -291,6 +292,7 @@ _HOME: Final = {
 
 _SUBMODULES: Final = frozenset(
     {
+        "adt",
         "analysis",
         "errors",
         "ir",

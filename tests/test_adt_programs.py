@@ -279,6 +279,34 @@ def executable() -> Any:
     return relaxvm.build(from_source(LISTS))
 
 
+def test_data_types_from_python(executable: Any) -> None:
+    types = relaxvm.adt.data_types(from_source(LISTS))
+    lists = types["List"]
+    numbers = [i32(1), i32(2), i32(3)]
+    value = lists.from_list(numbers)
+    assert value == ints(1, 2, 3)
+    got = VirtualMachine(executable)["reverse"](value, lists.Nil())
+    assert [int(x) for x in lists.to_list(got)] == [3, 2, 1]
+    assert lists.Cons(i32(0), value) == ints(0, 1, 2, 3)
+    assert lists.Cons.matches(value)
+    assert repr(lists) == "<DataType List: Nil, Cons>"
+    with pytest.raises(TypeError, match=r"List.Cons: expected 2 fields, got 1"):
+        lists.Cons(1)
+    with pytest.raises(TypeError, match="Tree is no list"):
+        types["Tree"].from_list([])
+    with pytest.raises(TypeError, match=r"List: expected List.Nil or List.Cons, got tuple of 0"):
+        lists.to_list(lists.Cons(1, ()))
+    with pytest.raises(AttributeError, match="no constructor 'Con'; did you mean 'Cons'"):
+        lists.Con  # noqa: B018
+
+
+def test_the_optimizing_pipeline(executable: Any) -> None:
+    mod = relaxvm.get_pipeline("zero")(from_source(LISTS))
+    vm = VirtualMachine(relaxvm.build(mod))
+    assert vm["doubled"](ints(1, 2, 3)) == ints(2, 4, 6)
+    assert vm["tree_sum"](rose(1, rose(2), rose(3, rose(4)))) == 10
+
+
 @pytest.fixture(params=OPTIONS, scope="module")
 def vm(request: pytest.FixtureRequest, executable: Any) -> VirtualMachine:
     return VirtualMachine(executable, optimize=OPTIONS[request.param])
