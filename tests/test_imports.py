@@ -51,7 +51,7 @@ COMPILER = (
 )
 """Makes executables; the lowest layer first."""
 
-INTERFACES = "contrib", "cli", "__main__"
+INTERFACES = "adt", "contrib", "cli", "__main__"
 """Use the runtime and the compiler."""
 
 LAYERS: tuple[frozenset[str], ...] = tuple(
@@ -61,6 +61,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 own; modules of one unit may import each other, as long as there is no cycle."""
 
 UPWARD = {
+    # References print what they hold, to any depth.
+    ("_core", "deep"),
     # Methods of data that lead to what is done with it.
     ("executable", "verify"),
     ("executable", "native"),
