@@ -61,8 +61,6 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
 own; modules of one unit may import each other, as long as there is no cycle."""
 
 UPWARD = {
-    # References print what they hold, to any depth.
-    ("_core", "deep"),
     # Methods of data that lead to what is done with it.
     ("executable", "verify"),
     ("executable", "native"),
