@@ -113,19 +113,18 @@ VM_TIR(triple) {
 PARAMETERS = {"note": 1, "forget": 1, "outside": 1, "address": 0, "null": 0, "triple": 1}
 
 
-def library() -> Path:
+def _blob() -> bytes:
     builder = ExecBuilder()
     for name, num_inputs in PARAMETERS.items():
         builder.add_compiled(name, num_inputs, num_inputs + 2, [f"x{i}" for i in range(num_inputs)])
     builder.convert_constant(np.arange(3.0))
     builder.convert_constant("text")
-    blob = tree(("relax.VMExecutable", builder.get().to_bytes()), ("_lib", None))
-    return compiled(blob, source=SOURCE + CODE)
+    return tree(("relax.VMExecutable", builder.get().to_bytes()), ("_lib", None))
 
 
 @pytest.fixture(scope="module")
 def path() -> Path:
-    return library()
+    return compiled(_blob(), source=SOURCE + CODE)
 
 
 def machine(path: Path, note: Any = None) -> VirtualMachine:
@@ -262,6 +261,19 @@ def test_code_without_its_program(path: Path) -> None:
     blob = tree(("relax.VMExecutable", builder.get().to_bytes()), ("_lib", None))
     with pytest.raises(LinkError, match="no machine code of absent"):
         relaxvm.load_library(compiled(blob, source=SOURCE + CODE))
+
+
+def test_the_name_of_a_function_in_tvm_0_25(path: Path) -> None:
+    """Code that TVM 0.25 has compiled looks up functions under another name."""
+    code = (SOURCE + CODE).replace("__TVMFFIEnvModLookupFromImports", "__TVMBackendGetFuncFromEnv")
+    old = compiled(_blob(), source=code)
+    assert machine(old, lambda vm, x, *rest: x + 1).note(5) == 6
+
+
+def test_an_unknown_function_of_tvm_is_refused() -> None:
+    code = SOURCE + CODE + "SLOT int (*__TVMBackendOfTomorrow)(void);\n"
+    with pytest.raises(LinkError, match="calls TVMBackendOfTomorrow, which relaxvm does not have"):
+        relaxvm.load_library(compiled(_blob(), source=code))
 
 
 def test_data_of_such_a_library(path: Path, tmp_path: Path) -> None:

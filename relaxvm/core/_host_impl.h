@@ -482,6 +482,7 @@ static void *rvm_host_function(const char *name) {
     } functions[] = {
         {"TVMBackendAllocWorkspace", (void *)rvm_host_alloc},
         {"TVMBackendFreeWorkspace", (void *)rvm_host_free},
+        {"TVMBackendGetFuncFromEnv", (void *)rvm_host_lookup}, /* its name in TVM 0.25 */
         {"TVMBackendParallelBarrier", (void *)rvm_host_barrier},
         {"TVMBackendParallelLaunch", (void *)rvm_host_parallel},
         {"TVMFFIEnvModLookupFromImports", (void *)rvm_host_lookup},

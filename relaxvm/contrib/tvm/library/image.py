@@ -70,6 +70,7 @@ SLOTS: Final = (
     "__TVMBackendAnyListSetPackedArg",
     "__TVMBackendAllocWorkspace",
     "__TVMBackendFreeWorkspace",
+    "__TVMBackendGetFuncFromEnv",
     "__TVMBackendParallelBarrier",
     "__TVMBackendParallelLaunch",
     "__TVMFFIEnvModLookupFromImports",
@@ -301,6 +302,11 @@ def problems(image: LibraryImage, compiled: Sequence[str], kinds: Sequence[str])
     if lacking:
         found.append(f"the library has no machine code of {', '.join(map(readable, lacking))}")
     unknown = [name for name in image.host_symbols if "__" + name not in SLOTS]
+    unknown += [
+        name.removeprefix("__")
+        for name, symbol in image.elf.symbols.items()
+        if symbol.defined and name.startswith("__TVM") and name not in SLOTS
+    ]
     found += [f"its code calls {name}, which relaxvm does not have" for name in unknown]
     return found
 
