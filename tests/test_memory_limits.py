@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm._core import count_objects
 from relaxvm.core.operations import REWRITINGS
-from relaxvm.errors import CancelledError, LimitError
+from relaxvm.errors import LimitError
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.executable.formats._tensors import MAX_RANK
 from relaxvm.limits import Limits
@@ -424,49 +423,6 @@ def test_frames_do_not_count_once_they_are_gone() -> None:
     with pytest.raises(LimitError, match="frames"):
         vm.main(25)
 
-
-def test_a_census_can_be_interrupted() -> None:
-    shared = ((),)
-    many = (shared,) * 100_000
-    ended = []
-
-    def call(x: Any) -> Any:
-        vm.cancel()
-        with pytest.raises(CancelledError):
-            count_objects(vm, 0, (many,))
-        ended.append(x)
-        return x
-
-    vm = machine(call, live_bytes=64 * MIB)
-    with pytest.raises(CancelledError):
-        vm.main(1)
-    assert ended == [1]
-
-
-def test_a_census_of_lists_that_change() -> None:
-    """It lets other threads run, and they may change what it looks into."""
-    stop = threading.Event()
-    values: list[Any] = []
-
-    def change() -> None:
-        while not stop.is_set():
-            values.extend((i, str(i)) for i in range(1000))
-            if len(values) > 200_000:
-                values.clear()
-
-    def call(x: Any) -> Any:
-        for _ in range(10):
-            count_objects(vm, 0, (values, (values, values)))
-        return x
-
-    vm = machine(call, live_bytes=1024 * MIB)
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        assert vm.main(1) == 1
-    finally:
-        stop.set()
-        thread.join()
 
 
 SMALL = """
