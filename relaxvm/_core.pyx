@@ -1932,17 +1932,29 @@ cdef inline PyObject* _array_at(PyObject* storage, int64_t offset, int rank,
                          offset & (ALIGNMENT - 1) == 0)
 
 
-cdef PyObject* _static_array(const int64_t* ip) noexcept:
+ctypedef PyObject* (*static_maker)(const int64_t*) noexcept
+cdef static_maker _make_static = <static_maker>_new_static_array
+
+
+cdef inline PyObject* _static_array(const int64_t* ip) noexcept:
     """The array of alloc_storage + alloc_tensor, handed out again once nobody else has it."""
+    cdef rvm_site* site = <rvm_site*>ip[ALLOC_STATIC_SITE]
+    if rvm_likely(site.object is not NULL and rvm_is_idle(
+            site.object, <int>ip[ALLOC_STATIC_COUNT], <const cnp.npy_intp*>ip + ALLOC_STATIC_DIMS,
+            <cnp.PyArray_Descr*>ip[ALLOC_STATIC_DTYPE], site.data)):
+        rvm_incref(site.object)
+        return site.object
+    return _make_static(ip)
+
+
+cdef PyObject* _new_static_array(const int64_t* ip) noexcept:
+    """Make the array of a site.  Called by pointer, so that it does not become part of the loop."""
     cdef rvm_site* site = <rvm_site*>ip[ALLOC_STATIC_SITE]
     cdef cnp.PyArray_Descr* descr = <cnp.PyArray_Descr*>ip[ALLOC_STATIC_DTYPE]
     cdef int rank = <int>ip[ALLOC_STATIC_COUNT]
     cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>ip + ALLOC_STATIC_DIMS
     cdef PyObject* storage
-    cdef PyObject* array = site.object
-    if array is not NULL and rvm_is_idle(array, rank, dims, descr, site.data):
-        rvm_incref(array)
-        return array
+    cdef PyObject* array
     storage = take_storage(<PyObject*>ip[ALLOC_STATIC_ALLOCATOR], ip[ALLOC_STATIC_NBYTES])
     if storage is NULL:
         return NULL
