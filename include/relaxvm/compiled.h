@@ -85,7 +85,8 @@ typedef struct RvmServices {
     int (*match_prim)(RvmRef, RvmRef heap, int64_t code, int64_t value);
     int (*match_slots)(RvmRef, int64_t *slots, int64_t count, const int64_t *);
     int (*compute_shape)(RvmRef heap, int64_t last_slot, const int64_t *);
-    int (*load_heap)(RvmRef heap, int64_t *slots, int64_t count); /* whether it has just these */
+    /* whether it has just these, and nothing but a register refers to it */
+    int (*load_heap)(int64_t site, RvmRef heap, int64_t *slots, int64_t count);
     /* objects */
     RvmRef (*make_prim)(RvmRef heap, int64_t code, int64_t value);
     RvmRef (*shape_of)(int64_t site, RvmRef);

@@ -125,10 +125,12 @@ static int rvm_compiled_compute_shape(RvmRef heap, int64_t last_slot, const int6
     return rvm_compute_shape(heap, last_slot, steps);
 }
 
-static int rvm_load_heap(RvmRef heap_object, int64_t *slots, int64_t count) {
+static int rvm_load_heap(int64_t site, RvmRef heap_object, int64_t *slots, int64_t count) {
     if (heap_object == NULL || !rvm_is_heap(heap_object, count - 1) ||
         PyArray_SIZE((PyArrayObject *)heap_object) != count)
         return 0;
+    const int is_remembered = ((const rvm_site *)site)->object == heap_object;
+    if (Py_REFCNT(heap_object) != 1 + is_remembered) return 0; /* others would see its slots change */
     memcpy(slots, rvm_slots(heap_object), (size_t)count * sizeof *slots);
     return 1;
 }

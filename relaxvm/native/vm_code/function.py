@@ -95,6 +95,7 @@ class FunctionWriter:
         self.ops = {op.position: op for op in code.ops}
         self.results: set[Place] = set()
         self._starts = self._block_starts()
+        self._is_loop = any(op.target("distance") == 0 for op in code.ops if op.name == "goto_back")
         self._live = live_registers(code)
         self._into: dict[int, State] = {}
         self._lines: list[str] = []
@@ -197,8 +198,19 @@ class FunctionWriter:
             new = State(state)
         else:
             new = join(old, state, self._live[start])
+        if self.ops[start].name == "enter":
+            self._take_any(start, new)
         self._into[start] = new
         return new != old
+
+    def _take_any(self, head: int, state: State) -> None:
+        """Where the loop enters, a register that is empty on all paths of native code may hold a
+        value: that of an operation which is left to the loop."""
+        if head == 0 and not self._is_loop:  # only calls enter here
+            return
+        for register, place in state.items():
+            if place is EMPTY and self._live[head] >> register & 1:
+                state[register] = MEMORY
 
     def _block(self, start: int) -> list[tuple[int, State]]:
         """Write the operations of a block; returns the blocks that it leads to, with their states
@@ -292,12 +304,12 @@ class FunctionWriter:
                         emit(f"{name} = scalar_in;")
             elif isinstance(place, Heap):
                 moved.append(register)
-                emit(f"{{ int64_t slots[{max(place.slots, 1)}]; "
-                     f"if (!s->load_heap(fp[{register}], slots, {place.slots})) {leave}")
+                emit(f"{{ int64_t slots[{max(place.slots, 1)}]; if (!s->load_heap("
+                     f"code[{place.site}], fp[{register}], slots, {place.slots})) {leave}")
                 for i in range(place.slots):
                     emit(f"{self._slot(register, i)} = slots[{i}];")
                 emit("}")
-            elif place is EMPTY and not self._live[at] >> register & 1:
+            elif place is EMPTY:  # nobody reads it, see `_take_any`
                 moved.append(register)
         for register in moved:
             emit(f"rvm_clear(s, fp + {register});")
@@ -333,7 +345,10 @@ class FunctionWriter:
         last = code.num_registers  # the word after the registers, which calls from C may use
         lines += [f"int rvm_enter_{index}(RvmActivation *a, RvmRef *fp, int64_t position) {{",
                   f"    static const int64_t ret[] = {{RVM_OP_RET, {last}}};",
-                  f"    int status = rvm_call_{index}(a, fp, position);",
+                  "    const RvmServices *const s = a->services;",
+                  "    (void)s;",
+                  *self._cleared_at_start(),
+                  f"    const int status = rvm_call_{index}(a, fp, position);",
                   "    if (status != RVM_DONE) return status;",
                   f"    fp[{last}] = a->value;",
                   "    a->ip = ret;",
@@ -341,6 +356,16 @@ class FunctionWriter:
                   "    return RVM_EXITED;",
                   "}", ""]  # fmt: skip
         return "\n".join(lines)
+
+    def _cleared_at_start(self) -> Iterable[str]:
+        """Where the loop jumps back to the start, the frame may have values that nobody reads."""
+        if not self._is_loop:
+            return
+        yield "    if (position == 0) {"
+        for register, place in self._into[0].items():
+            if place is EMPTY:
+                yield f"        rvm_clear(s, fp + {register});"
+        yield "    }"
 
     # Paths
 
@@ -707,8 +732,8 @@ class FunctionWriter:
 
     def _op_match_shape(self, op: Op, state: State) -> None:
         word, count = op["heap"], len(op.items) // 2
-        heap = self._heap(state, word)
         x = self._ref(op, state, op["x"])
+        heap = self._heap(state, word)  # not before, since x may be the heap
         leave = self._leave(op, "X", state)
         pattern = f"code + {op.tail}"
         if heap is None or op["last_slot"] >= heap.slots:
