@@ -30,6 +30,7 @@ from .core.conversion import Converter
 from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError
 from .core.floating import report_status
+from .deep import set_types, show
 from .messages import readable
 from .values import Shape, add_kind, to_own_value, to_value
 
@@ -535,8 +536,10 @@ cdef class Ref:
         raise TypeError("a Ref is a place in this process: it cannot be pickled or copied")
 
     def __repr__(self):
-        from .deep import show
         return show(self)
+
+
+set_types(Adt, Ref)
 
 
 def reset_tuple_item(tuple items not None, Py_ssize_t index):

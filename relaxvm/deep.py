@@ -12,15 +12,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from ._core import Adt, Ref
 from .dtypes import dtype_name
 from .messages import describe
 from .nested import convert_nested
 from .values import Shape, to_own_value
 
-__all__ = ["equal", "hash_of", "own_fields", "rebuild", "reduce", "show"]
+__all__ = ["equal", "hash_of", "own_fields", "rebuild", "reduce", "set_types", "show"]
 
 _MOST_TEXT: Final = 400
+
+_adt: Any = None
+_ref: Any = None
+_with_parts: frozenset[type] = frozenset({tuple, list})
+
+
+def set_types(adt: type, ref: type) -> None:
+    """Tell this module the types of values of data types and of references.  The core, which is
+    above it, does so when it has made them."""
+    global _adt, _ref, _with_parts
+    _adt, _ref = adt, ref
+    _with_parts = frozenset({adt, tuple, list})
 
 
 def own_fields(fields: Iterable[Any]) -> tuple[Any, ...]:
@@ -32,16 +43,13 @@ def own_fields(fields: Iterable[Any]) -> tuple[Any, ...]:
 def _items(value: Any) -> Any:
     """The parts of a value; None if it has none."""
     kind = type(value)
-    if kind is Adt:
+    if kind is _adt:
         return value.fields
     return value if kind is tuple or kind is list else None
 
 
 def _has_parts(value: Any) -> bool:
-    return type(value) in _WITH_PARTS
-
-
-_WITH_PARTS: Final = frozenset({Adt, tuple, list})
+    return type(value) in _with_parts
 
 
 def _same_kind(a: Any, b: Any) -> bool:
@@ -49,7 +57,7 @@ def _same_kind(a: Any, b: Any) -> bool:
     kind = type(a)
     if kind is not type(b):
         return False
-    if kind is Adt:
+    if kind is _adt:
         return bool(a.tag == b.tag and a.constructor == b.constructor)
     return True
 
@@ -107,7 +115,7 @@ def hash_of(value: Any) -> int:
     """
 
     def join(outer: Any, results: list[Any]) -> int:
-        head = (outer.constructor, outer.tag) if type(outer) is Adt else _hashable(outer)
+        head = (outer.constructor, outer.tag) if type(outer) is _adt else _hashable(outer)
         return hash((head, *results))
 
     found: int = convert_nested(value, _has_parts, hash, join, items_of=_items)
@@ -137,13 +145,13 @@ def show(value: Any, most: int = _MOST_TEXT) -> str:
 
 def _shown(value: Any) -> tuple[str, list[tuple[Any, bool]]]:
     """The text of a value up to its first part, and what follows: parts and texts."""
-    if type(value) is Ref:
+    if type(value) is _ref:
         return "Ref(", [(value.value, False), (")", True)]
     parts = _items(value)
     if parts is None:
         return _shown_leaf(value), []
     begin, end = ("[", "]") if type(value) is list else ("(", ")")
-    if type(value) is Adt:
+    if type(value) is _adt:
         begin = f"{value.constructor}("
     rest: list[tuple[Any, bool]] = []
     for part in parts[:_MOST_TEXT]:
@@ -190,7 +198,7 @@ def reduce(value: Any) -> tuple[Any, ...]:
         return number()
 
     def join(outer: Any, results: list[int]) -> int:
-        if type(outer) is Adt:
+        if type(outer) is _adt:
             kind = names.setdefault((outer.constructor, outer.tag), len(names))
         else:
             kind = _TUPLE if type(outer) is tuple else _LIST
@@ -198,11 +206,16 @@ def reduce(value: Any) -> tuple[Any, ...]:
         return number()
 
     convert_nested(value, _has_parts, leaf, join, items_of=_items)
-    return rebuild, (codes.tobytes(), list(names), leaves)
+    return rebuild, (_adt, codes.tobytes(), list(names), leaves)
 
 
-def rebuild(codes: bytes, names: list[tuple[str, int]], leaves: list[Any]) -> Any:
-    """Make the value again that `reduce` was given."""
+def rebuild(adt: Any, codes: bytes, names: list[tuple[str, int]], leaves: list[Any]) -> Any:
+    """Make the value again that `reduce` was given.
+
+    Args:
+        adt: the type of values of data types.  Pickle imports its module, the core, for it.
+        codes, names, leaves: what `reduce` wrote.
+    """
     words = array("q")
     words.frombytes(codes)
     made: list[Any] = []
@@ -217,7 +230,7 @@ def rebuild(codes: bytes, names: list[tuple[str, int]], leaves: list[Any]) -> An
         end = at + 2 + words[at + 1]
         parts = [made[place] for place in words[at + 2 : end]]
         if kind >= 0:
-            made.append(Adt(*names[kind], tuple(parts)))
+            made.append(adt(*names[kind], tuple(parts)))
         else:
             made.append(tuple(parts) if kind == _TUPLE else parts)
         at = end

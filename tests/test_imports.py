@@ -27,8 +27,8 @@ RUNTIME = (
     "versions",
     "core",
     "pieces",
-    "_core",
     "deep",
+    "_core",
     "builtins kernels",
     "verify",
     "relay_isa",
@@ -75,8 +75,6 @@ UPWARD = {
     # Both register their operators when they are imported, which looking one up brings about.
     ("ir", "op"),
     ("ir", "tir"),
-    # A value of a data type prints itself.
-    ("_core", "deep"),
     # A node prints itself, and the builder of programs offers tensor expressions.
     ("ir", "script"),
     ("ir", "te"),
