@@ -906,29 +906,19 @@ cdef int _count_objects(Run* run, PyObject** fp, int64_t ahead) noexcept:
     """Find out what objects take, where a block will make at most `ahead` bytes more."""
     cdef rvm_census census
     cdef int done = 0
-    _begin_census(run, &census)
-    while fp is not NULL and done == 0:
-        done = rvm_census_registers(&census, fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
-        fp = rvm_calling_frame(fp)
-    return _end_census(run, &census, done, run.outer_objects + WORD_BYTES * run.words + ahead)
-
-
-cdef void _begin_census(Run* run, rvm_census* census) noexcept:
-    memset(census, 0, sizeof(rvm_census))
+    memset(&census, 0, sizeof(rvm_census))
     census.closure = <PyTypeObject*>Closure
     census.adt = _adt_type
     census.ref = <PyTypeObject*>Ref
     census.pause = _pause_census
     census.context = run
-
-
-cdef int _end_census(Run* run, rvm_census* census, int done, int64_t others) noexcept:
-    """Look into what a census has found, unless it failed; the bytes of all are those of the run, with
-    `others`."""
+    while fp is not NULL and done == 0:
+        done = rvm_census_registers(&census, fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
+        fp = rvm_calling_frame(fp)
     if done == 0:
-        done = rvm_census_finish(census)
-    run.objects = others + census.bytes
-    rvm_census_free(census)
+        done = rvm_census_finish(&census)
+    run.objects = run.outer_objects + WORD_BYTES * run.words + ahead + census.bytes
+    rvm_census_free(&census)
     if done < 0:
         _ensure_raised()
         return -1

@@ -118,7 +118,7 @@ static int rvm_census_push(rvm_census *census, PyObject *object) {
     return 0;
 }
 
-/* Only tuples, lists, closures, values of data types and references hold further values of a program: what
+/* Only tuples, closures, values of data types and references hold further values of a program: what
  * functions and machines refer to was there before. */
 static inline int rvm_is_traversed(const rvm_census *census, const PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
@@ -134,7 +134,7 @@ static int rvm_census_visit(PyObject *object, void *arg) {
         if (entered <= 0) return entered;
     }
     census->bytes += rvm_object_bytes(object);
-    if (PyTuple_CheckExact(object) || PyList_CheckExact(object) || rvm_is_traversed(census, object))
+    if (PyTuple_CheckExact(object) || rvm_is_traversed(census, object))
         return rvm_census_push(census, object);
     return 0;
 }
@@ -148,14 +148,12 @@ static int rvm_census_registers(rvm_census *census, PyObject **registers, int64_
     return 0;
 }
 
-/* Look into one object.  A pause may change a list, so that its size is read again each time. */
+/* Look into one object. */
 static int rvm_census_items(rvm_census *census, PyObject *object) {
     if (rvm_is_traversed(census, object))
         return Py_TYPE(object)->tp_traverse(object, rvm_census_visit, census) == 0 ? 0 : -1;
-    for (Py_ssize_t i = 0; i < Py_SIZE(object); i++) {
-        PyObject *item =
-            PyList_Check(object) ? PyList_GET_ITEM(object, i) : PyTuple_GET_ITEM(object, i);
-        if (rvm_census_visit(item, census) < 0) return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) {
+        if (rvm_census_visit(PyTuple_GET_ITEM(object, i), census) < 0) return -1;
         if (++census->steps % RVM_CENSUS_STEPS == 0 && census->pause(census->context) < 0) return -1;
     }
     return 0;
