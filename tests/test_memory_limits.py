@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 
 import relaxvm
 from relaxvm.core.operations import REWRITINGS
-from relaxvm.errors import LimitError
+from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.executable.formats._tensors import MAX_RANK
 from relaxvm.limits import Limits
@@ -423,6 +425,51 @@ def test_frames_do_not_count_once_they_are_gone() -> None:
     with pytest.raises(LimitError, match="frames"):
         vm.main(25)
 
+
+def census_program() -> relaxvm.VMExecutable:
+    """``main(x, values)`` calls a function on x and then makes so many tuples that a census is due.
+    It has no jump back, where the loop would look at signals as well."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=2):
+        b.emit_call("t.call", [b.r(0)], dst=b.r(2))
+        done = b.label()
+        b.emit_if(b.r(0), done)
+        for _ in range(150):
+            b.emit_call("vm.builtin.make_tuple", [b.r(0)] * 1000, dst=b.r(3))
+        b.bind(done)
+        b.emit_ret(b.r(1))
+    return b.get()
+
+
+MANY = (("shared",),) * 100_000
+
+
+def census_machine(call: Callable[..., Any]) -> VirtualMachine:
+    limits = Limits(live_bytes=4 * MIB)
+    return VirtualMachine(census_program(), limits=limits, functions={"t.call": call})
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_a_census_ends_with_ctrl_c_and_with_a_cancellation(cancels: bool) -> None:
+    """The signal is there when the function returns.  If the census did not handle it, Python would
+    do so after the run."""
+
+    def handle(*args: Any) -> None:
+        if cancels:
+            vm.cancel()
+        else:
+            raise KeyboardInterrupt
+
+    vm = census_machine(lambda x: None)
+    assert vm.main(signal.SIGINT, MANY) is MANY
+    vm = census_machine(_thread.interrupt_main)
+    old = signal.signal(signal.SIGINT, handle)
+    try:
+        with pytest.raises(CancelledError if cancels else KeyboardInterrupt) as caught:
+            vm.main(signal.SIGINT, MANY)
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert "main" in caught.value.__notes__[0], "in the run"
 
 
 SMALL = """
