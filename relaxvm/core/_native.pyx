@@ -922,7 +922,8 @@ cdef PyObject* _fail(PyObject* self, int code, rvm_call* call) except NULL:
         ignored = code == RVM_IGNORED and call.said & RVM_RAISED
         note = (f"in native function {readable(function.name)}"
                 f"{', which returned as if nothing had failed' if ignored else ''}")
-        if note not in getattr(error, "__notes__", ())[-1:]:  # of a function that calls itself
+        notes = getattr(error, "__notes__", None)
+        if not notes or notes[len(notes) - 1] != note:  # else of a function that calls itself
             error.add_note(note)
         raise
 
