@@ -191,7 +191,7 @@ INSTRUCTIONS: Final[tuple[InstructionSpec, ...]] = (
         {
             "proposal": (_DST, Operand("left", Kind.EITHER), Operand("right", Kind.EITHER)),
         },
-        "dst is the object in that one of two registers which is valid.",
+        "dst is the object in the one of two registers that is valid.",
     ),
     InstructionSpec("Goto", _everywhere(_offset("pc_offset")), "Jump."),
     InstructionSpec(
