@@ -445,6 +445,19 @@ def test_nothing_is_compiled_without_a_compiler(
     assert vm["total"](np.array(4)) == 10
 
 
+def test_a_thread_cannot_be_started(bytecode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    vm = machine(bytecode, jit=True)
+    assert vm["count_down"](np.array(2 * HOT), np.array(0)) == HOT * (2 * HOT + 1)
+    assert vm.native_code is not None
+    assert vm.native_code.wait(60)
+    assert vm.native_code.problem is not None
+    assert "can't start new thread" in vm.native_code.problem
+
+
 def test_a_pickled_machine_compiles_too(bytecode: Any) -> None:
     vm = VirtualMachine(build(Scalars), jit=True)
     assert pickle.loads(pickle.dumps(vm)).native_code is not None

@@ -77,7 +77,11 @@ class NativeCode:
             if not self._idle.is_set():
                 return
             self._idle.clear()
-        threading.Thread(target=self._work, name="relaxvm-compiler", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="relaxvm-compiler", daemon=True).start()
+        except RuntimeError as error:  # there are too many, or the interpreter ends
+            self.problem = f"cannot compile in the background: {error}"
+            self._idle.set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is compiled in the background; return whether that was in time.
