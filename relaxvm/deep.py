@@ -70,7 +70,7 @@ def equal(a: Any, b: Any) -> bool:
     object is equal to itself, even if it contains NaN.
     """
     work = [(a, b)]
-    seen: dict[int, int] = {}
+    joined: dict[int, int] = {}  # parts that are equal if the rest is: a forest, by identity
     kept: list[Any] = []
     while work:
         x, y = work.pop()
@@ -83,15 +83,23 @@ def equal(a: Any, b: Any) -> bool:
             continue
         if not _same_kind(x, y):
             return False
-        if seen.get(id(x)) == id(y):
+        root, other_root = _root(joined, id(x)), _root(joined, id(y))
+        if root == other_root:
             continue
         others = _items(y)
         if len(parts) != len(others):
             return False
-        seen[id(x)] = id(y)
-        kept.append(x)
+        joined[root] = other_root
+        kept += (x, y)
         work += zip(parts, others, strict=True)
     return True
+
+
+def _root(joined: dict[int, int], at: int) -> int:
+    """The root of the tree of a forest that has `at`; halves the way to it."""
+    while (parent := joined.get(at)) is not None:
+        joined[at] = at = joined.get(parent, parent)
+    return at
 
 
 def _equal_leaves(a: Any, b: Any) -> bool:
@@ -215,6 +223,9 @@ def rebuild(adt: Any, codes: bytes, names: list[tuple[str, int]], leaves: list[A
     Args:
         adt: the type of values of data types.  Pickle imports its module, the core, for it.
         codes, names, leaves: what `reduce` wrote.
+
+    Raises:
+        ValueError: `codes` are not what `reduce` made.
     """
     words = array("q")
     words.frombytes(codes)
@@ -227,8 +238,11 @@ def rebuild(adt: Any, codes: bytes, names: list[tuple[str, int]], leaves: list[A
             made.append(next(next_leaf))
             at += 1
             continue
-        end = at + 2 + words[at + 1]
+        count = words[at + 1]
+        end = at + 2 + count
         parts = [made[place] for place in words[at + 2 : end]]
+        if len(parts) != count:
+            raise ValueError(f"codes of a value: expected {count} parts, got {len(parts)}")
         if kind >= 0:
             made.append(adt(*names[kind], tuple(parts)))
         else:

@@ -6,12 +6,14 @@ import copy
 import gc
 import pickle
 import weakref
+from array import array
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxvm
+import relaxvm.deep
 from relaxvm import Adt, Closure, Ref, Shape, equal, show
 from relaxvm.values import kind_of
 
@@ -138,6 +140,20 @@ def test_shared_parts_are_looked_at_once() -> None:
     again = pickle.loads(pickle.dumps(a))
     assert again == a
     assert again.fields[0] is again.fields[1]
+
+
+def test_parts_that_are_shared_in_other_ways() -> None:
+    a, b, c = (Adt("P", 0, (1, 1)) for _ in range(3))
+    for _ in range(200):
+        a, b, c = Adt("P", 0, (a, a)), Adt("P", 0, (b, c)), Adt("P", 0, (b, c))
+    assert a == b
+    assert Adt("P", 0, (a, a)) != Adt("P", 0, (b, Adt("P", 0, (c, c))))
+
+
+def test_a_pickled_form_that_was_not_made_by_pickling() -> None:
+    codes = array("q", [0, 0, 0, -2]).tobytes()
+    with pytest.raises(ValueError, match="expected -2 parts, got 0"):
+        relaxvm.deep.rebuild(Adt, codes, [("A", 0)], [])
 
 
 def test_all_kinds_of_nesting_are_freed() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+import relaxvm
 from relaxvm import op
-from relaxvm.errors import DiagnosticError, UnreachableClauseWarning
+from relaxvm.errors import DiagnosticError, ExprSizeError, UnreachableClauseWarning
 from relaxvm.ir import (
     NEVER,
     BlockBuilder,
@@ -71,6 +72,28 @@ def cons(head: Any = ANYTHING, tail: Any = ANYTHING) -> PatternConstructor:
 
 def nil() -> PatternConstructor:
     return PatternConstructor(NIL)
+
+
+def color_type(count: int = 4) -> TypeData:
+    header = GlobalTypeVar("Color")
+    return TypeData(header, [], [Constructor(f"C{i}", [], header) for i in range(count)])
+
+
+COLOR = color_type()
+
+
+def color(tag: int, data: TypeData = COLOR) -> PatternConstructor:
+    return PatternConstructor(data.constructors[tag])
+
+
+def neighbours(count: int) -> list[Any]:
+    """Patterns of tuples in which two elements that follow each other are C0 and C1."""
+    found = []
+    for place in range(0, count, 2):
+        parts: list[Any] = [ANYTHING] * count
+        parts[place : place + 2] = color(0), color(1)
+        found.append(PatternTuple(parts))
+    return found
 
 
 def clause(pattern: Any, guard: Any = None) -> Clause:
@@ -189,6 +212,24 @@ def test_a_wrong_argument_of_a_polymorphic_function() -> None:
             ["(List.Nil(), List.Cons(_, _))", "(List.Cons(_, _), List.Nil())"],
         ),
         ([cons(cons(), ANYTHING)], ["List.Nil()", "List.Cons(List.Nil(), _)"]),
+        (
+            [PatternTuple([nil(), ANYTHING]), PatternTuple([ANYTHING, nil()])],
+            ["(List.Cons(_, _), List.Cons(_, _))"],
+        ),
+        ([color(0), color(2)], ["Color.C1()", "Color.C3()"]),
+        (
+            [PatternTuple([color(1), color(1)]), PatternTuple([ANYTHING, color(0)])],
+            [
+                "(Color.C0(), Color.C1())",
+                "(Color.C0(), Color.C2())",
+                "(Color.C0(), Color.C3())",
+                "(Color.C1(), Color.C2())",
+                "(Color.C1(), Color.C3())",
+                "(Color.C2(), Color.C1())",
+                "(Color.C2(), Color.C2())",
+                "(Color.C2(), Color.C3())",
+            ],
+        ),
     ],
 )
 def test_missing_patterns(patterns: list[Any], missing: list[str]) -> None:
@@ -208,6 +249,23 @@ def test_unreachable_clauses() -> None:
     pairs = [PatternTuple([nil(), ANYTHING]), PatternTuple([ANYTHING, nil()]),
              PatternTuple([nil(), nil()])]  # fmt: skip
     assert unreachable_clauses([clause(pattern) for pattern in pairs]) == [2]
+    colors = [color(0), color(1), color(0), ANYTHING, color(3)]
+    assert unreachable_clauses([clause(pattern) for pattern in colors]) == [2, 4]
+
+
+def test_a_last_clause_for_everything_ends_the_search() -> None:
+    clauses = [clause(pattern) for pattern in (*neighbours(60), PatternTuple([ANYTHING] * 60))]
+    assert missing_patterns(clauses) == []
+    assert unreachable_clauses([clauses[0], clauses[0], *clauses[1:]]) == [1]
+
+
+def test_constructors_without_a_clause_are_looked_at_together() -> None:
+    data = color_type(10_000)
+    pairs = [PatternTuple([color(i, data), color(i, data)]) for i in range(200)]
+    clauses = [clause(pattern) for pattern in (*pairs, PatternTuple([ANYTHING, ANYTHING]))]
+    assert missing_patterns(clauses) == []
+    last = clause(PatternTuple([color(9_999, data), ANYTHING]))
+    assert unreachable_clauses([*clauses[:-1], last, last]) == [201]
 
 
 # Script, JSON
@@ -370,6 +428,30 @@ class Module:
 """
     with pytest.warns(UnreachableClauseWarning, match=r"the case Bit.I\(\) is never reached"):
         from_source(source)
+
+
+def test_a_decision_tree_that_would_be_too_large() -> None:
+    names = [f"x{i}" for i in range(60)]
+    cases = ""
+    for place in range(0, 60, 2):
+        parts = ["_"] * 60
+        parts[place : place + 2] = "C0()", "C1()"
+        cases += f"            case ({', '.join(parts)}): r = x0\n"
+    source = f"""
+@I.ir_module
+class Module:
+    class Color(R.Data):
+        C0 = R.Constructor()
+        C1 = R.Constructor()
+
+    @R.function
+    def main({", ".join(f'{name}: "Color"' for name in names)}) -> "Color":
+        match ({", ".join(names)}):
+{cases}            case _: r = x1
+        return r
+"""
+    with pytest.raises(ExprSizeError, match="decision tree would have more than 50000 steps"):
+        relaxvm.build(from_source(source))
 
 
 def test_the_builder_normalizes_a_match() -> None:

@@ -42,16 +42,17 @@ def missing_patterns(clauses: Sequence[Clause], most: int = 8) -> list[Pattern]:
 
 def unreachable_clauses(clauses: Sequence[Clause]) -> list[int]:
     """Return the positions of the clauses that never match, since clauses before them match all
-    that they do.
-
-    Raises:
-        ExprSizeError: as `missing_patterns`.
+    that they do.  Where the search for them would not end, it stops: the rest count as reached.
     """
     steps = _Steps()
     rows: list[_Row] = []
-    found = []
+    found: list[int] = []
     for position, clause in enumerate(clauses):
-        if not _is_useful(rows, (clause.lhs,), steps):
+        try:
+            is_useful = _is_useful(rows, (clause.lhs,), steps)
+        except ExprSizeError:
+            return found
+        if not is_useful:
             found.append(position)
         elif clause.guard is None:
             rows.append((clause.lhs,))
@@ -119,13 +120,28 @@ def _head(rows: Sequence[_Row]) -> PatternConstructor | PatternTuple | None:
     return None
 
 
+def _matches_all(patterns: _Row) -> bool:
+    """Whether patterns match all values."""
+    return all(
+        _matches_all(pattern.patterns)
+        if isinstance(pattern, PatternTuple)
+        else not isinstance(pattern, PatternConstructor)
+        for pattern in patterns
+    )
+
+
+def _tags(rows: Sequence[_Row]) -> set[int]:
+    """The tags of the constructors in the first column."""
+    return {row[0].constructor.tag for row in rows if isinstance(row[0], PatternConstructor)}
+
+
 def _missing(rows: Sequence[_Row], width: int, steps: _Steps) -> Iterator[_Row]:
     """Yield rows of patterns of values that no row matches."""
     steps.take(len(rows))
     if not rows:
         yield (_ANY,) * width
         return
-    if not width:
+    if any(map(_matches_all, rows)):
         return
     head = _head(rows)
     if head is None:
@@ -136,16 +152,24 @@ def _missing(rows: Sequence[_Row], width: int, steps: _Steps) -> Iterator[_Row]:
         for found in _missing(_rows_of_tuple(rows, count), count + width - 1, steps):
             yield (PatternTuple(found[:count]), *found[count:])
     else:
+        tags = _tags(rows)
+        others_missing = True  # for the constructors that no row has
         for constructor in head.constructor.belong_to.definition.constructors:
             count = len(constructor.inputs)
-            for found in _missing(_rows_of(rows, constructor), count + width - 1, steps):
-                yield (PatternConstructor(constructor, found[:count]), *found[count:])
+            if constructor.tag in tags:
+                for found in _missing(_rows_of(rows, constructor), count + width - 1, steps):
+                    yield (PatternConstructor(constructor, found[:count]), *found[count:])
+            elif others_missing:
+                others_missing = False
+                for rest in _missing(_others(rows), width - 1, steps):
+                    others_missing = True
+                    yield (PatternConstructor(constructor, (_ANY,) * count), *rest)
 
 
 def _is_useful(rows: Sequence[_Row], row: _Row, steps: _Steps) -> bool:
     """Whether a row matches values that no row before it matches."""
     steps.take(len(rows))
-    if not row or not rows:
+    if not rows or any(map(_matches_all, rows)):
         return not rows
     first = row[0]
     if isinstance(first, PatternConstructor):
@@ -160,7 +184,10 @@ def _is_useful(rows: Sequence[_Row], row: _Row, steps: _Steps) -> bool:
         return _is_useful(_rows_of_tuple(rows, count), inner, steps)
     if head is None:
         return _is_useful(_others(rows), row[1:], steps)
+    constructors = head.constructor.belong_to.definition.constructors
+    if len(_tags(rows)) < len(constructors):
+        return _is_useful(_others(rows), row[1:], steps)
     return any(
         _is_useful(_rows_of(rows, constructor), _rows_of([row], constructor)[0], steps)
-        for constructor in head.constructor.belong_to.definition.constructors
+        for constructor in constructors
     )

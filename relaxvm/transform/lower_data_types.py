@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..core.checkpoints import checkpoint
+from ..errors import ExprSizeError
 from ..ir import (
     ANY,
     Binding,
@@ -208,10 +209,35 @@ class _Uses(ExprVisitor):
         self.found.add(var)
 
 
+_MOST_STEPS: Final = 50_000
+
+
+class _Steps:
+    """Counts the rows and the copied bindings of a decision tree, which may have a branch for each
+    combination of what clauses look at."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_STEPS
+
+    def take(self, count: int) -> None:
+        checkpoint()
+        self._left -= count
+        if self._left < 0:
+            raise ExprSizeError(
+                "the clauses of a match look at so many parts of the value that its decision tree "
+                f"would have more than {_MOST_STEPS} steps; divide it into several matches"
+            )
+
+
 class _Copier(Renamer):
     """Copies an expression, with new variables for those that it defines."""
 
+    def __init__(self, steps: _Steps) -> None:
+        super().__init__()
+        self._steps = steps
+
     def visit_var_def(self, var: Var) -> Var:
+        self._steps.take(1)
         new: Var = KINDS[type(var)](var.name, self.visit_type(var.ty), var.span)
         self.rename(var, new)
         return new
@@ -328,14 +354,16 @@ class _Lowerer(ExprMutator):
         self._before += out
         return value
 
-    def clause(self, clause: Clause, values: dict[Var, Expr], copy: bool) -> tuple[Any, SeqExpr]:
+    def clause(
+        self, clause: Clause, values: dict[Var, Expr], copier: _Copier | None
+    ) -> tuple[Any, SeqExpr]:
         """The guard, in normal form or None, and the result of a clause whose pattern variables
-        have values; with new variables if the clause has been used before."""
+        have values; copied if the clause has been used before."""
         self.var_map.update(values)
         guard = None if clause.guard is None else self._guard(clause.guard)
         rhs = self.visit(clause.rhs)
-        if copy:
-            rhs = _Copier().visit(rhs)
+        if copier is not None:
+            rhs = copier.visit(rhs)
         return guard, rhs
 
     def _guard(self, guard: Expr) -> SeqExpr:
@@ -361,10 +389,17 @@ class _Tree:
         self._ty = ty
         self._used = [_used(clause) for clause in match.clauses]
         self._emitted = [False] * len(match.clauses)
+        self._steps = _Steps()
+        self._missing: str | None = None
 
     def decide(self, rows: list[_Row], values: _Values, out: list[BindingBlock]) -> Expr:
         """Return the value of the match for what the rows are left for; `out` receives the blocks
-        before it."""
+        before it.
+
+        Raises:
+            ExprSizeError: the tree is too large.
+        """
+        self._steps.take(1 + len(rows))
         if not rows:
             return self._failure()
         place = next(iter(rows[0].tests), None)
@@ -408,9 +443,9 @@ class _Tree:
             for var, place in row.bound.items()
             if var in self._used[row.number]
         }
-        copy = self._emitted[row.number]
+        copier = _Copier(self._steps) if self._emitted[row.number] else None
         self._emitted[row.number] = True
-        guard, rhs = self._lowerer.clause(self._match.clauses[row.number], bound, copy)
+        guard, rhs = self._lowerer.clause(self._match.clauses[row.number], bound, copier)
         if guard is None:
             out += rhs.blocks
             return rhs.body
@@ -439,8 +474,13 @@ class _Tree:
 
     def _failure(self) -> Expr:
         """What happens to a value that no clause matches."""
-        missing = ", ".join(map(pattern_text, missing_patterns(self._match.clauses)))
-        args = [self._data, StringImm(missing or "its constructor")]
+        if self._missing is None:
+            try:
+                missing = missing_patterns(self._match.clauses)
+            except ExprSizeError:
+                missing = []
+            self._missing = ", ".join(map(pattern_text, missing)) or "its constructor"
+        args = [self._data, StringImm(self._missing)]
         return _pure_builtin("match_failure", args, self._ty, self._match.span)
 
 
