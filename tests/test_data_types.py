@@ -196,6 +196,14 @@ def test_a_wrong_argument_of_a_polymorphic_function() -> None:
         infer_type(Call(NIL, [], ty_args=[F3, F3]))
 
 
+def test_a_constructor_outside_of_the_definition() -> None:
+    other = Constructor("Other", [], list_type().header)
+    pattern = PatternConstructor(other)
+    match = Match(Var("xs", other.belong_to(F3)), [clause(pattern)])
+    with pytest.raises(TypeError, match=r"constructor List\.Other is not part of a TypeData"):
+        infer_type(match)
+
+
 # Coverage
 
 

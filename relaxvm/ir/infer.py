@@ -755,6 +755,8 @@ def field_types(constructor: Constructor, ty: Any) -> tuple[Type, ...]:
     Raises:
         TypeError: no value of this type is made by the constructor.
     """
+    if constructor.tag < 0:
+        raise TypeError(f"constructor {constructor.qualified_name} is not part of a TypeData")
     type_vars = constructor.belong_to.definition.type_vars
     if type(ty) is AnyType or type(ty) is NeverType:
         args: tuple[Type, ...] = (ty,) * len(type_vars)
