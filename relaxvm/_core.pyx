@@ -720,7 +720,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     run.words = chunk.words
     run.calls_left = machine._max_depth - 1
     rvm_begin_run(_runs, run, state, <PyObject*>machine)
-    if rvm_unlikely(run.older is not _runs) and not _nest(machine, run, func):
+    if rvm_unlikely(run.older is not _runs or run.calls_left < 0) and not _nest(machine, run, func):
         _leave(run, state)
         return NULL
     fp = chunk.memory + RVM_HEADER
@@ -761,9 +761,8 @@ cdef bint _nest(Machine machine, Run* run, const rvm_func* func) noexcept:
     """Count the frames of the runs around a new one, if there are any; False with an exception if it
     is too deep."""
     cdef Run* outer = rvm_caller(_runs, run)
-    if outer is NULL:
-        return True
-    run.calls_left = machine._max_depth - _depth(outer) - 1
+    if outer is not NULL:
+        run.calls_left = machine._max_depth - _depth(outer) - 1
     if run.calls_left >= 0:
         return True
     _fail_depth(func, machine._max_depth)

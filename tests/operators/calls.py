@@ -28,6 +28,7 @@ def viewed(x: Any, shape: Any = None, dtype: Any = None, offset: Any = None) -> 
 
 
 PASSES = "test_transform_lowering"
+DATA = "test_adt_programs"
 
 
 cases(
@@ -212,6 +213,43 @@ shape_to_tensor(shape_of(f()))
 shape_to_tensor(shape_of(f(2, 0, 3)))
 """,
     reference=lambda expr: np.array(expr, object),
+)
+cases(
+    "ref",
+    """
+ref(f(n, 3)) | R.Ref(R.Tensor((n, 3), "float32"))
+ref(cell(f(3))) | R.Ref(R.Ref(R.Tensor((3,), "float32")))
+""",
+    """
+ref() | TypeError: relax.ref: argument 'value' is missing
+""",
+    in_tvm=False,
+    elsewhere=DATA,
+)
+cases(
+    "ref_read",
+    """
+ref_read(cell(f(n, 3))) | R.Tensor((n, 3), "float32")
+ref_read(any()) | R.Any
+""",
+    """
+ref_read(f(3)) | TypeError: relax.ref_read: ref: expected a reference, got a of type R.Tensor
+""",
+    in_tvm=False,
+    elsewhere=DATA,
+)
+cases(
+    "ref_write",
+    """
+ref_write(cell(f(n, 3)), f(n, 3)) | R.Tuple()
+""",
+    """
+ref_write(f(3), f(3)) | TypeError: relax.ref_write: ref: expected a reference, got a of type
+ref_write(cell(f(3)), i(3)) | TypeError: relax.ref_write: value: expected R.Tensor((3,),
+    dtype="float32"), which the reference holds, got b of type R.Tensor((3,), dtype="int64")
+""",
+    in_tvm=False,
+    elsewhere=DATA,
 )
 cases(
     "print",

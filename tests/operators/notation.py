@@ -20,6 +20,7 @@ from relaxvm.ir import (
     ExternFunc,
     FuncType,
     GlobalVar,
+    RefType,
     ShapeExpr,
     ShapeType,
     TensorType,
@@ -60,6 +61,7 @@ class Namespace(dict[str, Any]):
         self["of_shape"] = lambda shape: self._var(TensorType(shape, "float32"))
         self["pair"] = lambda *types: self._var(TupleType([self._type_of(t) for t in types]))
         self["any"] = lambda: self._var(ANY)
+        self["cell"] = lambda of: self._var(RefType(self._type_of(of)))
         self["scalar"] = lambda dtype: self._var(Var("s", dtype).ty)
         self["func"] = lambda: GlobalVar("callee", FuncType.opaque_func())
         self["packed"] = ExternFunc("packed")
@@ -112,6 +114,10 @@ class Script:
         shape: Any = None, dtype: Any = None, ndim: int = -1, vdevice: Any = None
     ) -> TensorType:
         return TensorType(shape, dtype, vdevice, ndim)
+
+    @staticmethod
+    def Ref(value: Any) -> RefType:
+        return RefType(value)
 
     @staticmethod
     def Tuple(*fields: Any) -> TupleType:

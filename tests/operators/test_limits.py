@@ -47,6 +47,9 @@ SCRIPTS = {
     "shape_to_tensor": "R.shape_to_tensor(R.shape_of(x))",
     "size": "R.size(x)",
     "null_value": "R.null_value()",
+    "ref": "R.ref_read(R.ref(x))",
+    "ref_read": "R.ref_read(R.ref(R.add(x, x)))",
+    "ref_write": "R.ref_write(R.ref(x), R.add(x, x))",
     "assert_op": 'R.assert_op(R.const(True), x, format="{}")',
 }
 """Operator -> a call in a program with a tensor `x`, where the operator's cases have none."""
@@ -82,7 +85,7 @@ WITHOUT = {
 WITHOUT_MEMORY = {
     "make_closure", "shape_of", "null_value", "assert_op", "reshape", "expand_dims", "squeeze",
     "flatten", "memory.view", "memory.ensure_zero_offset", "hint_on_device",
-    "builtin.stop_lift_params",
+    "builtin.stop_lift_params", "ref", "ref_write",
 }  # fmt: skip
 """Operators whose results have no tensors, or only views of the operands."""
 
