@@ -173,6 +173,7 @@ def all_runs() -> Iterator[tuple[Case, Run]]:
 _VOID_CALL = "stores the result of a VM function in the void register"
 _CALLS_BACK = "its closures are not callable from Python"
 _CRASHES = "crashes the process"
+_NO_DATA_TYPES = "has no data types"
 _CLASSES = "raises another class"
 _CONVERTED = "kernels there see converted tensors, not the ones passed"
 _NO_HOST = "knows no device -1"
@@ -181,6 +182,23 @@ _LAZY = "hands out memory that it has not got"
 _BOUNDS = "goes outside the memory"
 
 # Moving values
+
+
+@case(
+    gives("main", (7,), lambda x: (1, x, False, True), no_tvm=_NO_DATA_TYPES),
+    gives("main", ("s",), lambda x: (1, x, False, True), no_tvm=_NO_DATA_TYPES),
+)
+def data_types(asm: Asm) -> None:
+    """A value of a data type, its tag and a field."""
+    own = "relaxvm.builtin."
+    with asm.func("main", 1):
+        asm.op(r1, f"{own}make_adt", "Pair.Both", 1, r0, 2)
+        asm.op(r2, f"{own}adt_tag", r1)
+        asm.op(r3, f"{own}adt_field", r1, 0)
+        asm.op(r4, f"{own}tag_is", r2, 0)
+        asm.op(r5, f"{own}tag_is", r2, 1)
+        asm.op(r6, ".make_tuple", r2, r3, r4, r5)
+        asm.ret(r6)
 
 
 @case(gives("main", [T((3, 4))], lambda x: x), gives("main", [7], 7), gives("main", ["s"], "s"))

@@ -336,7 +336,7 @@ class _Writer:
         for _ in range(size):
             options: list[Callable[[], None]] = [
                 self.arithmetic, self.arithmetic, self.tuples, self.shapes, self.checks,
-                self.allocate, self.move, self.call, self.closure, self.heap,
+                self.allocate, self.move, self.call, self.closure, self.heap, self.data,
             ]  # fmt: skip
             if depth < 2:
                 options += [lambda: self.branch(depth), lambda: self.loop(depth), self.skip_into]
@@ -441,6 +441,19 @@ class _Writer:
             dtype = np.dtype(self.choose(("int64", "float32", "bool")))
             x = self.register("int", "float", "bool")
             self.asm.op(None, ".check_prim_value_info", x, dtype, "check ")
+
+    def data(self) -> None:
+        """A value of a data type, its tag, and perhaps a field."""
+        own = "relaxvm.builtin."
+        value = self.private()
+        fields = [self.operand(self.choose(KINDS)) for _ in range(self.draw(st.integers(0, 3)))]
+        self.asm.op(value, f"{own}make_adt", "T.C", self.draw(st.integers(0, 2)), *fields)
+        self.emit("int", f"{own}adt_tag", value)
+        if not fields and not self.chance(12):
+            return
+        index = self.draw(st.integers(0, max(0, len(fields) - (not self.chance(12)))))
+        self.emit("any", f"{own}adt_field", value, index)
+        self.emit("bool", f"{own}tag_is", self.operand("int"), self.draw(st.integers(0, 2)))
 
     def allocate(self) -> None:
         """A tensor in its own memory, filled immediately; sometimes made in another way."""

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pytest
 
 import relaxvm
 from relaxvm import Limits, VirtualMachine
+from relaxvm.core.operations import REWRITINGS
 from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable import VMExecutable
 from relaxvm.executable.formats import binary
@@ -27,6 +28,8 @@ from relaxvm.values import Shape
 from . import children
 from .asm import VM, Asm, Func, r0, r1, r2, r3, r4
 from .corpus import CORPUS, registry
+
+KEEPING_FRAMES = frozenset(rewriting.name for rewriting in REWRITINGS) - {"tail_calls"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::relaxvm.errors.RelaxVMWarning")
 
@@ -155,13 +158,17 @@ def stops(
     assert vm["fine"](21) == 42
 
 
-def machine(optimize: bool = True, **limits: Any) -> VirtualMachine:
+def machine(optimize: bool | Set[str] = True, **limits: Any) -> VirtualMachine:
     return VirtualMachine(
         endless(), functions=registry(), optimize=optimize, limits=Limits(**limits)
     )
 
 
 both = pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "plain"])
+with_frames = pytest.mark.parametrize(
+    "optimize", [KEEPING_FRAMES, frozenset()], ids=["optimized", "plain"]
+)
+"""As `both`, but for calls that come last: they nest."""
 
 
 @pytest.fixture
@@ -231,15 +238,15 @@ def test_wall_time(function: str, optimize: bool) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 10, 5_000])
-@both
+@with_frames
 @pytest.mark.parametrize("function", ["forever", "bounce"])
-def test_call_depth(function: str, optimize: bool, depth: int) -> None:
+def test_call_depth(function: str, optimize: Set[str], depth: int) -> None:
     vm = machine(optimize, call_depth=depth)
     stops(vm, function, LimitError, "call_depth")
 
 
-@both
-def test_call_depth_by_default(optimize: bool) -> None:
+@with_frames
+def test_call_depth_by_default(optimize: Set[str]) -> None:
     """With default limits, recursion ends too, and the error names the function."""
     stops(machine(optimize), "forever", LimitError, r"forever.*call_depth")
     stops(machine(optimize), "bounce", LimitError, r"bounce.*call_depth")

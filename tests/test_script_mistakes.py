@@ -200,7 +200,7 @@ TEXTS = [
             "expected ':'; a script is Python"),
     Mistake("", "", "expected one class or function, got 0"),
     Mistake("@I.ir_module\nclass M:\n    x = 5", "x = 5",
-            "expected a function, I.module_attrs(...)"),
+            "expected a function, a data type, I.module_attrs(...)"),
     Mistake("@I.ir_module\nclass M:\n    class N: pass", "class N: pass", "expected a function"),
     Mistake(
         "@I.ir_module\nclass M:\n    @R.function\n    def f(x: R.Tensor):\n        return M.g(x)",
