@@ -196,15 +196,18 @@ BUILTINS: dict[str, list[Any]] = {
 WITHOUT: dict[str, str] = {
     "a view, or the value itself": """
 alloc_tensor ensure_zero_offset attention_kv_cache_view copy move null_value tuple_getitem
-=vm.move =runtime.TVMTensorCreateView""",
+=vm.move =runtime.TVMTensorCreateView =relaxvm.builtin.adt_field =relaxvm.builtin.ref_read""",
     "a value of bounded size, or none": """
 store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_upper_bound
 check_shape_info check_prim_value_info check_tuple_info check_func_info check_string_info
 tuple_reset_item
 free_storage free_tensor memory_manager.clear attention_kv_cache_array_popn
-attention_kv_cache_array_clear =time time""",
+attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.builtin.tag_is
+=relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
+=relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
     "as large as its arguments, which the census of objects counts": """
-make_tuple make_closure make_shape shape_of load_shape""",
+make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt
+=relaxvm.builtin.shape_from""",
     "what the function does that it calls": """
 invoke_closure call_tir_dyn""",
     "allowed by name only, for files that are trusted": """

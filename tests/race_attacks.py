@@ -94,6 +94,10 @@ CALLS: dict[str, list[Any]] = {
     "vm.builtin.tensor_to_shape": [lambda: [integers(1000)]],
     "vm.builtin.check_tensor_info": [lambda: [rows(), 2, np.dtype("f4"), ""]],
     "vm.builtin.read_if_cond": [lambda: [heap()]],
+    "relaxvm.builtin.int_from": [lambda: [integers(1).reshape(())]],
+    "relaxvm.builtin.scalar_equal": [
+        lambda: [integers(1).reshape(()), 3], lambda: [3, integers(1, "u1").reshape(())]],
+    "relaxvm.builtin.shape_from": [lambda: [integers(1000)]],
     "vm.builtin.reshape": [
         lambda: [rows(), Shape([32, 512])], lambda: [rows().T, Shape([512, 2])]],
     "vm.builtin.ensure_zero_offset": [lambda: [rows()], lambda: [rows()[1:]]],

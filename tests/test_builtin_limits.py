@@ -19,6 +19,8 @@ pytestmark = pytest.mark.usefixtures("no_builtin_state")
 LIMITS = Limits(fuel=10_000, call_depth=20, live_bytes=1 << 24, alloc_bytes=1 << 20)
 
 WITHOUT = {
+    "relaxvm.builtin.fatal": "always raises",
+    "relaxvm.builtin.match_failure": "always raises",
     "vm.builtin.invoke_debug_func": "calls a function that the user has registered",
     "vm.builtin.tensor_cache.load": "reads a folder: see test_tensor_cache",
 }

@@ -22,6 +22,8 @@ def test_bases(cls: type[Exception]) -> None:
         assert issubclass(cls, ImportError)
     elif cls is errors.RelaxVMWarning:
         assert issubclass(cls, UserWarning)
+    elif cls.__name__.endswith("Warning"):
+        assert issubclass(cls, errors.RelaxVMWarning)
     else:
         assert issubclass(cls, errors.RelaxVMError)
         assert issubclass(cls, RuntimeError)

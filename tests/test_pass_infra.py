@@ -327,7 +327,7 @@ def test_every_pass_is_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     pipeline = get_pipeline("default")
     pipeline(module(PROGRAM))
     names = sorted(path.name for path in folder.iterdir())
-    assert names[0] == "00-LambdaLift.py"
+    assert names[0] == "00-LowerDataTypes.py"
     assert names[-1].endswith("-default_build.py")
     assert len(names) == len(pipeline.passes) + 1  # type: ignore[attr-defined]
     assert_structural_equal(from_source((folder / names[0]).read_text()), module(PROGRAM))
