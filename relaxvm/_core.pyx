@@ -1590,7 +1590,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
             elif op == OP_ENTER:
                 if (<rvm_site*>ip[ENTER_SITE]).data is NULL:
-                    _count_entry(machine, <rvm_site*>ip[ENTER_SITE])
+                    if _count_entry(machine, <rvm_site*>ip[ENTER_SITE]) < 0:
+                        break
                     ip += ENTER_WORDS
                     continue
                 native.fp = fp
@@ -1648,11 +1649,18 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 # does not handle.  See ``docs/compiled-mode.md`` and ``relaxvm/compiled.h``.
 
 
-cdef void _count_entry(Machine machine, rvm_site* site) noexcept:
-    """Tell the machine of a function that has run often, once."""
+cdef int _count_entry(Machine machine, rvm_site* site) noexcept:
+    """Tell the machine of a function that has run often, once; -1 with an exception, such as one of a
+    signal handler."""
     site.dims[1] -= 1
-    if rvm_unlikely(site.dims[1] == 0):
-        machine._function_is_hot(site.dims[0])
+    if rvm_likely(site.dims[1] != 0):
+        return 0
+    return _call_on_hot(machine, site.dims[0])
+
+
+cdef int _tell_hot(Machine machine, int64_t index) except -1:
+    machine._on_hot(index)
+    return 0
 
 
 cdef int _compiled_poll(RvmActivation* a) noexcept:
@@ -1978,9 +1986,11 @@ ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
 ctypedef PyObject* (*loader)(PyObject*, int64_t) noexcept
 ctypedef int (*scalar_call)(PyObject*, const RvmAny*, Py_ssize_t, RvmAny*, PyObject**) noexcept
 cdef scalar_call _call_scalars = <scalar_call>call_scalars
+ctypedef int (*hot_hook)(Machine, int64_t) noexcept
 ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
 cdef run_hook _call_run_hook = <run_hook>_run_hook
+cdef hot_hook _call_on_hot = <hot_hook>_tell_hot
 cdef maker _new_exception = <maker>_make_exception
 cdef converter _convert_argument = <converter>_argument
 cdef loader _load_function = <loader>_new_function
@@ -2409,9 +2419,6 @@ cdef class Machine:
 
     def _on_hot(self, index):
         """Called when a function has run often, see `Image.count_entries`."""
-
-    cdef void _function_is_hot(self, int64_t index) noexcept:
-        self._on_hot(index)
 
     def _raise_arity(self, index, given, captured):
         raise BugError("Machine._raise_arity must be overridden")

@@ -433,6 +433,22 @@ def test_a_loop_goes_on_natively_in_the_same_run(bytecode: Any) -> None:
     assert code.functions == ("count_down",)
 
 
+def test_an_exception_while_a_compilation_begins_ends_the_run(
+    bytecode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a signal handler: it is not lost, and the machine works afterwards."""
+    vm = machine(bytecode, jit=True)
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(vm), "_on_hot", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            vm["count_down"](np.array(3 * HOT), np.array(0))
+    assert vm["count_down"](np.array(5), np.array(0)) == 15
+
+
 def test_nothing_is_compiled_without_a_compiler(
     bytecode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

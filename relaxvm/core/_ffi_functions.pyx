@@ -97,7 +97,7 @@ cdef class _Callee:
     """What a function of the FFI calls, and the arrays of its arguments between calls."""
 
     cdef object function
-    cdef uintptr_t handle
+    cdef object handle  # an int, so that it is forgotten without memory for another one
     cdef PyObject* kept[RVM_KEPT_ARGS]
 
     def __dealloc__(self):
@@ -180,8 +180,8 @@ def new_function(function):
     if rvm_ffi.function_create(<void*>callee, rvm_ffi_function, rvm_end_function, &handle) != 0:
         raise MemoryError("no memory for a function of TVM's FFI")
     Py_NewRef(callee)  # the FFI's
-    callee.handle = <uintptr_t>handle
     try:
+        callee.handle = <uintptr_t>handle
         _callees[callee.handle] = function
     except MemoryError:
         release(<RvmObject*>handle)

@@ -46,9 +46,6 @@ MAX_DEPTH = 1000
 cdef frozenset _VALUES = frozenset((np.ndarray, Shape, type(None), bool, int, float))
 """Classes of values that `to_value` returns as they are."""
 
-cdef extern from "Python.h":
-    void PyErr_SetObject(object, object) noexcept
-
 cdef extern from "_vm_tir_impl.h":
     enum:
         RVM_PYTHON_OBJECT
@@ -398,28 +395,38 @@ cdef int call_from_vm_tir(object function, const RvmAny* args, int32_t count, Rv
     return 0
 
 
-cdef void _raise_later(object error) noexcept:
-    """Let the run end with an exception, after the machine code has noticed."""
-    PyErr_SetObject(type(error), error)
-    set_raised()
+ctypedef int (*_maker)(PyObject*, int64_t) noexcept
+ctypedef int (*_refuser)(int64_t, int64_t) noexcept
+cdef _maker _try_item = <_maker>_new_item
+cdef _refuser _try_refusal = <_refuser>_refuse_index
+# As functions without exceptions: what they raise stays set, for `set_raised`.
+
+
+cdef int _new_item(PyObject* run, int64_t index) except -1:
+    cdef _Run self = <_Run>run
+    if self.functions.items is NULL:
+        _new_items(&self.functions, self.functions.size)
+    self.put(&self.functions.items[index], self.function(index))
+    return 0
+
+
+cdef int _refuse_index(int64_t index, int64_t size) except -1:
+    raise LinkError(f"machine code asks for item {index} of a list of {size}; its library is not for "
+                    f"this program")
 
 
 cdef int _make_item(PyObject* run, int64_t index) noexcept:
-    """Make the value of a function; a failure is found at the next call."""
-    cdef _Run self = <_Run>run
-    try:
-        if self.functions.items is NULL:
-            _new_items(&self.functions, self.functions.size)
-        self.put(&self.functions.items[index], self.function(index))
-    except BaseException as error:
-        _raise_later(error)
+    """Make the value of a function.  A failure is found at the next call, and the run ends with it after
+    the machine code has noticed."""
+    if _try_item(run, index) < 0:
+        set_raised()
         return -1
     return 0
 
 
 cdef void _wrong_index(int64_t index, int64_t size) noexcept:
-    _raise_later(LinkError(f"machine code asks for item {index} of a list of {size}; its library is "
-                           f"not for this program"))
+    _try_refusal(index, size)
+    set_raised()
 
 
 rvm_make_item = _make_item
