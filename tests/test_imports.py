@@ -86,7 +86,7 @@ UPWARD = {
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes", "tvm"}
+OPTIONAL = {"ml_dtypes", "pytest", "tvm"}
 """Of third-party packages: imported by anyone, and inside of functions only."""
 
 

@@ -59,7 +59,8 @@ _HEAD: Final = 24
 def is_function(value: object) -> bool:
     """Whether it is a ``tvm_ffi.Function``."""
     package = sys.modules.get("tvm_ffi")
-    return package is not None and isinstance(value, package.Function)
+    # Names of TVM on relaxvm (`relaxvm.contrib.as_tvm`) have no core.
+    return package is not None and hasattr(package, "core") and isinstance(value, package.Function)
 
 
 def address_of(function: Any) -> tuple[int, int]:

@@ -1,0 +1,229 @@
+"""The one table of TVM's names: which modules of relaxvm stand behind which module of TVM.
+
+The order of `MODULES` says where a name is looked up first.  An entry is the name of a module, for
+all of its public names, or ``module:name`` for one name of it, or ``module:theirs=ours`` if it has
+another name there.  Modules of TVM that are not in the table, such as ``tvm.relax.op.nn``, are
+found as attributes of the ones that are.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Final
+
+__all__ = ["DECLINED", "MODULES", "RENAMED", "ROOTS", "VERSION", "reason_of", "why_missing"]
+
+VERSION: Final = "0.27.0"
+"""The version of TVM whose names these are."""
+
+ROOTS: Final = ("tvm", "tvm_ffi")
+
+_HERE: Final = "relaxvm.contrib.as_tvm"
+_RUNTIME: Final = f"{_HERE}.runtime"
+_TARGET: Final = f"{_HERE}.target"
+_TESTING: Final = f"{_HERE}.testing"
+_SUPPORT: Final = f"{_HERE}.support"
+_FFI: Final = f"{_HERE}.ffi"
+
+
+def _only(module: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{module}:{name}" for name in names.split())
+
+
+MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "tvm": (
+        f"{_HERE}.names:__version__=VERSION",
+        *_only(_RUNTIME, "DataType cpu cuda device device_from_target get_global_func metal"),
+        *_only(_RUNTIME, "opencl register_global_func rocm vulkan"),
+        *_only(_TARGET, "build compile"),
+        "relaxvm.ir.module:IRModule",
+        "relaxvm.ir.node:Object=Node",
+    ),
+    "tvm.arith": ("relaxvm.ir.arith",),
+    "tvm.error": ("relaxvm.errors",),
+    "tvm.ir": (
+        f"{_FFI}:Array",
+        f"{_FFI}:Map",
+        f"{_HERE}.ir",
+        "relaxvm.ir",
+    ),
+    "tvm.ir.attrs": ("relaxvm.ir.node",),
+    "tvm.ir.base": (f"{_HERE}.ir", "relaxvm.ir"),
+    "tvm.ir.expr": (f"{_HERE}.ir", "relaxvm.ir"),
+    "tvm.ir.function": (f"{_HERE}.ir", "relaxvm.ir"),
+    "tvm.ir.global_info": ("relaxvm.ir.module",),
+    "tvm.ir.instrument": ("relaxvm.transform.instruments", "relaxvm.transform"),
+    "tvm.ir.module": ("relaxvm.ir.module",),
+    "tvm.ir.op": (f"{_HERE}.ir", "relaxvm.ir.op"),
+    "tvm.ir.prim": (f"{_HERE}.ir", "relaxvm.ir.prim"),
+    "tvm.ir.transform": ("relaxvm.transform",),
+    "tvm.ir.type": ("relaxvm.ir",),
+    "tvm.instrument": ("relaxvm.transform.instruments", "relaxvm.transform"),
+    "tvm.relax": (
+        *_only(_RUNTIME, "VirtualMachine VMInstrumentReturnKind"),
+        *_only(_TARGET, "build"),
+        f"{_HERE}.relax",
+        "relaxvm.ir",
+        *_only("relaxvm", "ExecBuilder VMExecutable call_dps_packed call_pure_packed call_tir"),
+        *_only("relaxvm", "call_tir_inplace get_pipeline register_pipeline"),
+        *_only("relaxvm", "Span"),
+    ),
+    "tvm.relax.analysis": ("relaxvm.analysis",),
+    "tvm.relax.analysis.analysis": ("relaxvm.analysis",),
+    "tvm.relax.binding_rewrite": ("relaxvm.ir",),
+    "tvm.relax.block_builder": ("relaxvm.ir.block_builder",),
+    "tvm.relax.exec_builder": ("relaxvm.executable.exec_builder",),
+    "tvm.relax.expr": (f"{_HERE}.relax", "relaxvm.ir"),
+    "tvm.relax.expr_functor": (f"{_HERE}.relax", "relaxvm.ir.visitor"),
+    "tvm.relax.frontend": (),
+    "tvm.relax.global_info": ("relaxvm.ir.module",),
+    "tvm.relax.op": ("relaxvm.op",),
+    "tvm.relax.op.base": ("relaxvm.op.base",),
+    "tvm.relax.pipeline": ("relaxvm.transform.pipelines",),
+    "tvm.relax.script": ("relaxvm.script.relax",),
+    "tvm.relax.testing": (_TESTING,),
+    "tvm.relax.testing.nn": (_TESTING,),
+    "tvm.relax.testing.runtime_builtin": ("relaxvm.executable.shape_codes",),
+    "tvm.relax.testing.transform": (_TESTING,),
+    "tvm.relax.testing.vm": (_TESTING,),
+    "tvm.relax.transform": ("relaxvm.transform",),
+    "tvm.relax.transform.legalize_ops": ("relaxvm.transform.legalize_ops",),
+    "tvm.relax.transform.legalize_ops.common": ("relaxvm.transform",),
+    "tvm.relax.transform.transform": ("relaxvm.transform",),
+    "tvm.relax.ty": ("relaxvm.ir",),
+    "tvm.relax.type": ("relaxvm.ir",),
+    "tvm.relax.utils": (f"{_HERE}.relax", "relaxvm.ir"),
+    "tvm.relax.vm": (_RUNTIME,),
+    "tvm.relax.vm_build": (
+        *_only(_TARGET, "build"),
+        "relaxvm.compiler.build:_vmcodegen=vmcodegen",
+        "relaxvm.compiler.build:_vmlink=vmlink",
+        "relaxvm.compiler.build:_filter_tir=filter_tir",
+        *_only("relaxvm", "VMExecutable"),
+    ),
+    "tvm.rpc": (),  # its names are declined, one by one
+    "tvm.runtime": (
+        _RUNTIME,
+        f"{_RUNTIME}:NDArray=Tensor",
+        "relaxvm.ir.node:Object=Node",
+        *_only("relaxvm", "VMExecutable"),
+    ),
+    "tvm.runtime.vm": (_RUNTIME,),
+    "tvm.script": ("relaxvm.script",),
+    "tvm.script.ir": ("relaxvm.script.ir",),
+    "tvm.script.parser": (
+        *_only("relaxvm.script", "from_source ir ir_module relax"),
+        "relaxvm.script:tirx=tir",
+        "relaxvm.script:tir",
+        "relaxvm.script:parse=from_source",
+    ),
+    "tvm.script.parser.ir": ("relaxvm.script.ir",),
+    "tvm.script.parser.relax": ("relaxvm.script.relax",),
+    "tvm.script.parser.tirx": ("relaxvm.script.tir",),
+    "tvm.script.relax": ("relaxvm.script.relax",),
+    "tvm.script.tir": ("relaxvm.script.tir",),
+    "tvm.script.tirx": ("relaxvm.script.tir",),
+    "tvm.support": (),
+    "tvm.support.cc": (_SUPPORT,),
+    "tvm.support.popen_pool": (),
+    "tvm.support.utils": (_SUPPORT,),
+    "tvm.contrib": (),
+    "tvm.contrib.cc": (_SUPPORT,),
+    "tvm.contrib.utils": (_SUPPORT,),
+    "tvm.target": (_TARGET,),
+    "tvm.te": ("relaxvm.te", "relaxvm.tir"),
+    "tvm.testing": (_TESTING,),
+    "tvm.testing.utils": (_TESTING,),
+    "tvm.tir": ("relaxvm.tir",),
+    "tvm.tirx": (f"{_HERE}.ir", "relaxvm.tir", "relaxvm.te:sum"),
+    "tvm.tirx.op": ("relaxvm.tir",),
+    "tvm.tirx.expr": ("relaxvm.tir",),
+    "tvm.topi": ("relaxvm.te.topi",),
+    "tvm.transform": ("relaxvm.transform",),
+    "tvm_ffi": (
+        _FFI,
+        *_only(_RUNTIME, "Device Function Module Shape Tensor device from_dlpack get_global_func"),
+        *_only(_RUNTIME, "load_module register_global_func remove_global_func system_lib"),
+        f"{_RUNTIME}:dtype=DataType",
+        "relaxvm.ir.node:Object=Node",
+        *_only("relaxvm.ir", "structural_equal structural_hash"),
+    ),
+}
+"""Module of TVM -> the modules of relaxvm with its names."""
+
+_GPU: Final = "relaxvm runs on the CPU"
+_TUNING: Final = "relaxvm's kernels are tuned when it is built, not per program"
+_TRAINING: Final = "relaxvm does not differentiate programs"
+_DISTRIBUTION: Final = "relaxvm runs on one machine; Ray and Dask distribute calls"
+
+DECLINED: Final[dict[str, str]] = {
+    "tvm.cuda.*": _GPU,
+    "tvm.relax.backend.cuda*": _GPU,
+    "tvm.relax.backend.gpu_generic*": _GPU,
+    "tvm.relax.backend.rocm*": _GPU,
+    "tvm.relax.backend.metal*": _GPU,
+    "tvm.relax.backend.adreno*": _GPU,
+    "tvm.relax.distributed*": _DISTRIBUTION,
+    "tvm.relax.call_tir_with_grad": _TRAINING,
+    "tvm.relax.training*": _TRAINING,
+    "tvm.relax.transform.Gradient": _TRAINING,
+    "tvm.relax.transform.DecomposeOpsForTraining": _TRAINING,
+    "tvm.relax.transform.MetaSchedule*": _TUNING,
+    "tvm.relax.transform.RewriteCUDAGraph": _GPU,
+    "tvm.relax.transform.IPCAllReduceRewrite": _GPU,
+    "tvm.relax.transform.ipc_allreduce_rewrite": _GPU,
+    "tvm.relax.transform.LowerGPUIPCAllocStorage": _GPU,
+    "tvm.relax.transform.lower_gpu_ipc_alloc_storage": _GPU,
+    "tvm.relax.transform.SplitLayoutRewritePreproc": _TUNING,
+    "tvm.relax.transform.AttachAttrLayoutFreeBuffers": _TUNING,
+    "*.grad": _TRAINING,
+    "*.grad.*": _TRAINING,
+    "*.ccl": _DISTRIBUTION,
+    "*.dist": _DISTRIBUTION,
+    "*.disco*": _DISTRIBUTION,
+    "tvm.rpc*": _DISTRIBUTION,
+    "tvm.support.popen_pool*": "concurrent.futures and multiprocessing of Python do this",
+    "tvm.s_tir.meta_schedule*": _TUNING,
+    "tvm.s_tir*": "relaxvm does not schedule loops by hand: kernels are C, and PrimFuncs are "
+    "compiled as they are written",
+    "*.Schedule": "relaxvm does not schedule loops by hand",
+    "*.hexagon": _GPU,
+    "*.ext_dev": _GPU,
+    "*.vpi": _GPU,
+    "*.webgpu": _GPU,
+    "tvm.support.nvcc": _GPU,
+    "tvm.support.rocm": _GPU,
+    "tvm.tirx.cuda": _GPU,
+    "tvm.tirx.tvm_*": "it is an intrinsic of TVM's own lowering",
+}
+"""Pattern of names of TVM -> why relaxvm does not have them.  The first that matches counts."""
+
+RENAMED: Final[dict[str, str]] = {
+    "tvm.runtime.TensorCache": "relaxvm.builtins.tensor_cache",
+    "tvm.relax.BasePyModule": "a class with relaxvm.VirtualMachine; see docs/coming-from-tvm.md",
+    "tvm.relax.transform.RunCodegen": "relaxvm.load_kernels",
+    "tvm.register_object": "relaxvm.ir.node.Node, whose subclasses register themselves",
+    "tvm.runtime.save_param_dict": "numpy.savez",
+    "tvm.runtime.load_param_dict": "numpy.load",
+}
+"""Name of TVM -> what to use instead."""
+
+
+def reason_of(name: str) -> str | None:
+    """Return why relaxvm declines a name of TVM, None if it does not."""
+    for pattern, reason in DECLINED.items():
+        if fnmatch.fnmatchcase(name, pattern):
+            return reason
+    return None
+
+
+def why_missing(module: str, name: str) -> str:
+    """Return the message for a name of a module that is not there."""
+    full = f"{module}.{name}"
+    start = f"module {module!r} has no attribute {name!r}"
+    if full in RENAMED:
+        return f"{start} here: use {RENAMED[full]}"
+    reason = reason_of(full)
+    if reason is not None:
+        return f"{start}: it is declined, since {reason}"
+    return f"{start}: relaxvm lacks it, or TVM {VERSION} does not have it either"

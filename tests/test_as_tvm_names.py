@@ -1,0 +1,250 @@
+"""`relaxvm.contrib.as_tvm`: the import of TVM's modules, and what programs get.
+
+Everything runs in processes of its own: TVM itself may be imported in this one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from . import children
+
+PROGRAM = '''
+import numpy as np
+import tvm
+import tvm.testing
+import tvm_ffi
+from tvm import relax, te, tirx, topi
+from tvm.ir import Op, assert_structural_equal
+from tvm.script import ir as I, relax as R, tirx as T
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        z = R.call_pure_packed("program.scaled", x, ty_args=R.Tensor(ndim=1, dtype="float32"))
+        return (R.add(z, y), x)
+
+@tvm.register_global_func("program.scaled")
+def scaled(x):
+    assert isinstance(x, tvm.runtime.Tensor), type(x)
+    return tvm.runtime.tensor(x.numpy() * 2)
+
+executable = relax.build(Module, target=tvm.target.Target("llvm", host="llvm"))
+vm = relax.VirtualMachine(executable, tvm.cpu())
+x = tvm.runtime.tensor(np.arange(3, dtype="float32"))
+total, same = vm["main"](x, x)
+assert same == x and total != x
+assert (total.dtype, total.shape, total.device) == ("float32", (3,), tvm.cpu())
+tvm.testing.assert_allclose(total.numpy(), [0, 3, 6])
+assert tvm.get_global_func("program.scaled")(x).numpy().tolist() == [0, 2, 4]
+assert tvm.get_global_func("no such function", allow_missing=True) is None
+vm.set_input("main", x, x)
+vm.invoke_stateful("main")
+assert vm.get_outputs("main")[1] == x
+print("ran", tvm.__version__)
+'''
+
+
+def run(*args: str, code: str | None = None) -> children.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])[1:]}
+    command = [sys.executable, *(["-c", code] if code is not None else args)]
+    return children.run(command, capture_output=True, text=True, env=env)
+
+
+def as_tvm(code: str) -> str:
+    """Run a program; return what it prints."""
+    with TemporaryDirectory() as folder:  # a file, since scripts need their source text
+        path = Path(folder) / "program.py"
+        path.write_text(f"import relaxvm.contrib.as_tvm\n{code}")
+        done = run(str(path))
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def test_a_program_for_tvm_runs(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    done = run("-m", "relaxvm.contrib.as_tvm", str(path))
+    assert done.stdout == "ran 0.27.0\n", done.stderr
+
+
+def test_arguments_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "arguments.py"
+    path.write_text("import sys, tvm\nprint(__name__, sys.argv[1:], tvm.__name__)\n")
+    done = run("-m", "relaxvm.contrib.as_tvm", str(path), "a", "--b")
+    assert done.stdout == "__main__ ['a', '--b'] tvm\n", done.stderr
+    done = run("-m", "relaxvm.contrib.as_tvm", "-c", "import tvm; print(tvm.cpu())")
+    assert done.stdout == "cpu(0)\n", done.stderr
+    done = run("-m", "relaxvm.contrib.as_tvm", "-m", "this")
+    assert done.stdout.startswith("The Zen"), done.stderr
+    done = run("-m", "relaxvm.contrib.as_tvm")
+    assert done.returncode == 2
+    assert "usage: " in done.stderr
+    done = run("-m", "relaxvm.contrib.as_tvm", "--fast")
+    assert done.returncode == 2
+    assert "unknown option --fast" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("tvm_ffi") is None, reason="TVM is not installed")
+def test_refused_where_tvm_is_imported() -> None:
+    done = run(code="import tvm_ffi\nimport relaxvm.contrib.as_tvm")
+    assert "ImportError: relaxvm.contrib.as_tvm: TVM's own package 'tvm_ffi' is imported" in (
+        done.stderr
+    )
+
+
+MISSING = [
+    ("tvm.relax.transform.Gradient", "declined, since relaxvm does not differentiate"),
+    ("tvm.relax.transform.MetaScheduleTuneTIR", "declined, since relaxvm's kernels are tuned"),
+    ("tvm.relax.distributed", "declined, since relaxvm runs on one machine"),
+    ("tvm.rpc.Server", "declined, since relaxvm runs on one machine"),
+    ("tvm.runtime.save_param_dict", "here: use numpy.savez"),
+    ("tvm.relax.NoSuchName", "relaxvm lacks it, or TVM 0.27.0 does not have it either"),
+]
+
+
+def test_missing_names_say_why() -> None:
+    names = [name for name, _ in MISSING]
+    code = f"""
+import tvm, tvm.testing
+for name in {names!r}:
+    owner, _, last = name.rpartition(".")
+    try:
+        getattr(eval(owner), last)
+    except AttributeError as error:
+        print(error)
+    else:
+        print("found")
+try:
+    import tvm.relax.backend.cuda
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    lines = as_tvm(code).splitlines()
+    assert len(lines) == len(MISSING) + 1
+    for line, (name, reason) in zip(lines, MISSING, strict=False):
+        owner, _, last = name.rpartition(".")
+        assert line.startswith(f"module {owner!r} has no attribute {last!r}")
+        assert line.endswith(reason) or reason in line
+    assert "relaxvm runs on the CPU" in lines[-1] or "no attribute 'backend'" in lines[-1]
+
+
+def test_every_entry_of_the_table_is_there() -> None:
+    code = """
+import importlib
+from relaxvm.contrib.as_tvm.names import MODULES
+for name in MODULES:
+    module = importlib.import_module(name)
+    assert module.__name__ == name
+    for public in dir(module):
+        getattr(module, public)
+print(len(MODULES))
+"""
+    assert int(as_tvm(code)) > 60
+
+
+def test_tensors() -> None:
+    code = """
+import copy, pickle
+import numpy as np
+import tvm, tvm_ffi
+t = tvm.runtime.tensor([[1, 2], [3, 4]])
+assert t.shape == (2, 2) and t.strides == (2, 1) and t.ndim == 2 and t.numel() == t.size == 4
+assert t.dtype == "int64" and (t.dtype.bits, t.dtype.itemsize, t.dtype.lanes) == (64, 8, 1)
+a = t.numpy()
+a[0, 0] = 9
+assert t.numpy()[0, 0] == 1 and np.asarray(t)[0, 0] == 1
+t.copyfrom(a)
+assert t.numpy()[0, 0] == 9
+other = tvm.runtime.empty((2, 2), "int64", tvm.cpu())
+assert t.copyto(other) == other and (np.asarray(other) == a).all()
+assert t.copyto(tvm.cpu()) != t
+assert (np.from_dlpack(t) == a).all() and (tvm.runtime.from_dlpack(a).numpy() == a).all()
+assert (pickle.loads(pickle.dumps(t)).numpy() == a).all()
+try:
+    t.copyfrom(np.zeros(3))
+except ValueError as error:
+    print(error)
+for make in (lambda: tvm.runtime.tensor([1], tvm.cuda()), lambda: t.copyto(tvm.cuda())):
+    try:
+        make()
+    except RuntimeError as error:
+        print(error)
+assert not tvm.cuda().exist
+"""
+    lines = as_tvm(code).splitlines()
+    assert lines[0] == "copyfrom: expected an array of shape (2, 2), got (3,)"
+    assert lines[1].startswith("cuda(0): relaxvm runs on the CPU: use tvm.cpu() and")
+    assert lines[2] == lines[1]
+
+
+def test_other_devices_are_refused_everywhere() -> None:
+    code = """
+import tvm
+from tvm import relax
+from tvm.script import relax as R
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    return x
+mod = tvm.IRModule.from_expr(main.with_attr("global_symbol", "main"))
+ex = tvm.compile(mod, "llvm")
+for make in (lambda: tvm.compile(mod, "cuda"), lambda: relax.VirtualMachine(ex, tvm.cuda()),
+             lambda: relax.build(mod, tvm.target.Target("cuda"))):
+    try:
+        make()
+    except ValueError as error:
+        print(error)
+"""
+    lines = as_tvm(code).splitlines()
+    assert len(lines) == 3
+    assert all("relaxvm" in line and "CPU" in line for line in lines)
+
+
+def test_targets() -> None:
+    code = """
+from tvm.target import Target
+target = Target({"kind": "llvm", "mcpu": "native"}, host="llvm")
+assert target.kind.name == "llvm" and target.attrs == {"mcpu": "native"}
+assert target.host == Target("llvm") and target.keys == ("cpu",)
+assert Target("llvm -mcpu=native").attrs == target.attrs
+assert Target.current() is None
+with target:
+    assert Target.current() is target
+try:
+    Target(3)
+except TypeError as error:
+    print(error)
+"""
+    assert as_tvm(code) == "Target: expected a name or a mapping with 'kind', got 3\n"
+
+
+def test_instruments_and_closures_take_tensors() -> None:
+    code = """
+import numpy as np, tvm
+from tvm import relax
+from tvm.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def make(x: R.Tensor((2,), "float32")):
+        @R.function
+        def inner(y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return R.add(x, y)
+        return inner
+vm = relax.VirtualMachine(relax.build(Module, "llvm"), tvm.cpu())
+x = tvm.runtime.tensor(np.ones(2, "float32"))
+seen = []
+vm.set_instrument(lambda func, name, before, ret, *args: seen.extend(args))
+closure = vm["make"](x)
+assert vm.invoke_closure(closure, x).numpy().tolist() == [2, 2]
+assert any(isinstance(arg, tvm.runtime.Tensor) for arg in seen)
+assert not any(isinstance(arg, np.ndarray) for arg in seen)
+"""
+    as_tvm(code)
