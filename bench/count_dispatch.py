@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rows
-from rows import ENTRIES, PYTHON_FUNCTION, ROWS
+from rows import DATA_TYPE_ROWS, ENTRIES, PYTHON_FUNCTION, ROWS
 
 REQUESTS = """
 #include <valgrind/callgrind.h>
@@ -122,7 +122,7 @@ def programs(only: list[str]) -> Iterator[Program]:
     """The rows whose names contain one of the texts."""
     import relaxvm
 
-    for row in ROWS:
+    for row in (*ROWS, *DATA_TYPE_ROWS):
         if any(text in row.name for text in only):
             yield (row.name, lambda row=row: relaxvm.VirtualMachine(  # type: ignore[misc]
                 row.executable(), optimize=row.optimize)["main"], row.args)  # fmt: skip
@@ -138,7 +138,7 @@ def run_rows(requests: ctypes.CDLL, only: list[str]) -> None:
     import relaxvm
 
     relaxvm.register_func(PYTHON_FUNCTION, rows.identity, override=True)
-    repetitions = {row.name: row.count for row in ROWS}
+    repetitions = {row.name: row.count for row in (*ROWS, *DATA_TYPE_ROWS)}
     for name, make, args in programs(only):
         call = make()
         for _ in range(3):

@@ -162,6 +162,25 @@ ROWS = (
     Row("Python function", call(PYTHON_FUNCTION, r(0), dst=1), 9),
 )  # fmt: skip
 
+OWN = "relaxvm.builtin."
+CELL = call(OWN + "make_adt", "List.Cons", imm(1), r(0), r(0), dst=1)
+
+DATA_TYPE_ROWS = (
+    Row("make_adt of two", CELL, 0),
+    Row("make_adt, chained", call(OWN + "make_adt", "List.Cons", imm(1), r(0), r(1), dst=1), 0,
+        prepare=call(B + "copy", r(0), dst=1)),
+    Row("make_tuple, chained", call(B + "make_tuple", r(0), r(1), dst=1), 0,
+        prepare=call(B + "copy", r(0), dst=1)),
+    Row("make_adt without fields", call(OWN + "make_adt", "List.Nil", imm(0), dst=1), 0),
+    Row("adt_tag", call(OWN + "adt_tag", r(1), dst=2), 0, prepare=CELL, count=10_000),
+    Row("adt_field", call(OWN + "adt_field", r(1), imm(1), dst=2), 0, prepare=CELL, count=10_000),
+    Row("tag_is + if", both(call(OWN + "tag_is", r(2), imm(1), dst=3),
+        both(lambda b: b.emit_if(b.r(3), 2), lambda b: b.emit_goto(1))), 0,
+        prepare=both(CELL, call(OWN + "adt_tag", r(1), dst=2)), count=10_000, words=2,
+        note="fused"),
+)  # fmt: skip
+"""Instructions that TVM does not have."""
+
 ENTRIES = {1: 8.0, 4: 9.0, 16: 9.0}
 """Number of arguments -> required ratio of a call from Python."""
 

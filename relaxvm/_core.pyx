@@ -113,6 +113,9 @@ cdef extern from "_adt_impl.h":
     PyObject* rvm_ready_adt() except NULL
     PyObject* rvm_new_adt(PyObject*, int64_t, PyObject**, PyObject**, const int64_t*,
                           int64_t) noexcept
+    bint rvm_renew_adt(PyObject*, PyObject*, int64_t, PyObject**, PyObject**, const int64_t*,
+                       int64_t) noexcept
+    PyObject* rvm_match_tag(PyObject*, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_adt_field(PyObject*, int64_t) noexcept
     PyObject* rvm_adt_tag(PyObject*) noexcept
     int rvm_tag_is(PyObject*, int64_t) noexcept
@@ -1193,6 +1196,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
 
             elif op == OP_MAKE_ADT:
                 count = ip[MAKE_ADT_COUNT]
+                if rvm_renew_adt(fp[ip[MAKE_ADT_DST]], pool_end[ip[MAKE_ADT_CONSTRUCTOR]],
+                                 ip[MAKE_ADT_TAG], fp, pool_end, ip + MAKE_ADT_FIELDS, count):
+                    ip += MAKE_ADT_FIELDS + count
+                    continue
                 value = rvm_new_adt(pool_end[ip[MAKE_ADT_CONSTRUCTOR]], ip[MAKE_ADT_TAG], fp, pool_end,
                                     ip + MAKE_ADT_FIELDS, count)
                 if rvm_unlikely(value is NULL):
@@ -1208,6 +1215,17 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                     continue
                 rvm_store(fp + ip[ADT_TAG_DST], value)
                 ip += ADT_TAG_WORDS
+
+            elif op == OP_MATCH_TAG:
+                count = ip[MATCH_TAG_COUNT]
+                value = rvm_match_tag(rvm_load(fp, pool_end, ip[MATCH_TAG_X]), pool_end,
+                                      ip + MATCH_TAG_CONSTRUCTORS, count)
+                if rvm_unlikely(value is NULL):
+                    PyErr_Clear()
+                    ip += ip[FALLBACK]
+                    continue
+                rvm_store(fp + ip[MATCH_TAG_DST], value)
+                ip += MATCH_TAG_CONSTRUCTORS + 2 * count
 
             elif op == OP_ADT_FIELD:
                 value = rvm_adt_field(rvm_load(fp, pool_end, ip[ADT_FIELD_X]), ip[ADT_FIELD_INDEX])

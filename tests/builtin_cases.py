@@ -168,6 +168,17 @@ CASES: dict[str, str] = {
 (Adt("A", 3),) | 3
 ((3,),) | TypeError: adt_tag: expected a value of a data type, got tuple of 1
 """,
+    "relaxvm.builtin.match_tag": """
+(Adt("B", 1, (3,)), "A", 0, "B", 1) | 1
+(Adt("B", 0, (3,)), "A", 0, "B", 1) | TypeError: B with tag 1 and 1 fields, got B(3) with tag 0
+(Adt("B", 1, ()), "A", 0, "B", 1) | TypeError: match: expected a value of A with tag 0 and 0 fields
+(Adt("C", 1, (3,)), "A", 0, "B", 1) | TypeError: got C(3) with tag 1
+(Adt("B", 2, (3,)), "A", 0, "B", 1) | TypeError: with tag 2
+(Adt("B", 0),) | TypeError: match: expected a value of a data type without constructors, got B()
+(Adt("B", 0), "B") | ValueError: match_tag: constructors: expected a number of fields
+(Adt("B", 0), 1, 0) | TypeError: match_tag: name of a constructor
+(3, "B", 0) | TypeError: match_tag: expected a value of a data type, got int 3
+""",
     "relaxvm.builtin.adt_field": """
 (Adt("A", 3, (4, 5)), 1) | 5
 (Adt("A", 3, (4, 5)), 2) | IndexError: adt_field: index 2: A has 2 fields

@@ -196,6 +196,7 @@ def data_types(asm: Asm) -> None:
         asm.op(r2, f"{own}adt_tag", r1)
         asm.op(r3, f"{own}adt_field", r1, 0)
         asm.op(r4, f"{own}tag_is", r2, 0)
+        asm.op(r2, f"{own}match_tag", r1, "Pair.None", 0, "Pair.Both", 2)
         asm.op(r5, f"{own}tag_is", r2, 1)
         asm.op(r6, ".make_tuple", r2, r3, r4, r5)
         asm.ret(r6)

@@ -203,6 +203,7 @@ check_shape_info check_prim_value_info check_tuple_info check_func_info check_st
 tuple_reset_item
 free_storage free_tensor memory_manager.clear attention_kv_cache_array_popn
 attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.builtin.tag_is
+=relaxvm.builtin.match_tag
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
 =relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
     "as large as its arguments, which the census of objects counts": """

@@ -449,6 +449,9 @@ class _Writer:
         fields = [self.operand(self.choose(KINDS)) for _ in range(self.draw(st.integers(0, 3)))]
         self.asm.op(value, f"{own}make_adt", "T.C", self.draw(st.integers(0, 2)), *fields)
         self.emit("int", f"{own}adt_tag", value)
+        if self.chance(3):
+            count = self.draw(st.integers(0, 3)) if self.chance(8) else len(fields)
+            self.emit("int", f"{own}match_tag", value, *("T.C", count) * 3)
         if not fields and not self.chance(12):
             return
         index = self.draw(st.integers(0, max(0, len(fields) - (not self.chance(12)))))

@@ -406,6 +406,41 @@ def test_a_wrong_value_in_a_list(vm: VirtualMachine) -> None:
         vm["head"]((1, 2))
 
 
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        ("total", (Adt("List.Cons", 7, (i32(1), Adt("List.Nil", 0))),)),  # no such tag
+        ("total", (Adt("List.Cons", 0, (i32(1), Adt("List.Nil", 0))),)),  # that of another one
+        ("total", (Adt("List.Nil", 1, (i32(1), Adt("List.Nil", 0))),)),
+        ("total", (Adt("List.Cons", 1, (i32(1),)),)),
+        ("total", (Adt("List.Cons", 1, (i32(1), Adt("List.Nil", 0), 3)),)),
+        ("total", (Adt("Tree.Cons", 1, (i32(1), Adt("List.Nil", 0))),)),  # of another type
+        ("total", (Adt("List.Cons", 1, (i32(1), Adt("Nat.Z", 0))),)),
+        ("flatten", (to_list([ints(1), Adt("Nat.Z", 0)]),)),
+        ("head", (Adt("Option.Some", 1, (i32(1),)),)),
+        ("tree_sum", (Adt("Nat.S", 0, (i32(1), ints())),)),  # the type has one constructor
+        ("even", (Adt("Nat.S", 1, (Adt("Option.None_", 0),)),)),
+        ("count", (Adt("Box.Keep", 1),)),
+    ],
+)
+def test_forged_values(vm: VirtualMachine, function: str, args: tuple[Any, ...]) -> None:
+    """Values that no program makes are refused where a match looks at them."""
+    with pytest.raises(TypeError, match=r"match: expected a value of \w+\.\w+ with tag 0 and"):
+        vm[function](*args)
+
+
+def test_forged_fields(vm: VirtualMachine) -> None:
+    """Fields that are of another type than the constructor has."""
+    with pytest.raises(TypeError, match="expected a value of a data type, got int 3"):
+        vm["total"](Adt("List.Cons", 1, (i32(1), 3)))
+    with pytest.raises(ValueError, match="expected a tensor of dtype int32, got dtype float32"):
+        vm["total"](Adt("List.Cons", 1, (np.zeros((), "float32"), ints())))
+    with pytest.raises(TypeError, match="expected"):
+        vm["unbox"](Adt("Box.Apply", 0, (3,)), i32(1))
+    with pytest.raises(TypeError, match="expected a reference, got int 3"):
+        vm["counted"](nat(0), 3)
+
+
 def test_tail_calls_of_other_functions_take_no_frames(executable: Any) -> None:
     number = nat(100_001)
     for limits in (Limits(), Limits(fuel=10**7), Limits(live_bytes=1 << 26)):
@@ -437,4 +472,4 @@ def test_tags_are_read_once_on_each_path(executable: Any) -> None:
     vm = VirtualMachine(executable)
     for name in ("map", "foldl", "even", "head"):
         rows = [row for row in vm[name].translated if not row.is_fallback]
-        assert [row.operation.name for row in rows].count("adt_tag") == 1
+        assert [row.operation.name for row in rows].count("match_tag") == 1

@@ -322,7 +322,7 @@ def test_tvm_names_the_builtins_of_data_types_that_it_lacks() -> None:
     pytest.importorskip("tvm")
     from . import tvm_side
 
-    with pytest.raises(Exception, match=r"relaxvm\.builtin\.(make_adt|adt_tag|adt_field|tag_is)"):
+    with pytest.raises(Exception, match=r"relaxvm\.builtin\.(make_adt|\w+_tag|adt_field|tag_is)"):
         tvm_side.load(binary.dumps(CORPUS["data_types"].executable))
 
 

@@ -566,6 +566,9 @@ PROGRAMS: dict[str, Program] = {
                              lambda: (Shape((3, 4)),)),
     "make_adt": Program(main(1, (r1, f"{OWN}make_adt", "List.Cons", 1, r0, 2)), lambda: (3,)),
     "adt_tag": Program(main(1, (r1, f"{OWN}adt_tag", r0)), lambda: (Adt("C", 5),), lambda: (5,)),
+    "match_tag": Program(
+        main(1, (r1, f"{OWN}match_tag", r0, "N", 0, "C", 1)), lambda: (Adt("C", 1, (5,)),),
+        lambda: (Adt("D", 1, (5,)),)),
     "adt_field": Program(main(1, (r1, f"{OWN}adt_field", r0, 1)), lambda: (Adt("C", 0, (3, 4)),),
                          lambda: (Adt("C", 0, (3,)),)),
     "tag_is": Program(main(1, (r1, f"{OWN}tag_is", r0, 7)), lambda: (7,), lambda: (1 << 40,)),

@@ -1,4 +1,5 @@
-"""Tuples, closures and storages that the loop rewrites in place: only the register held them."""
+"""Values that the loop rewrites in place, since only the register holds them: tuples, closures and
+others."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxvm import Closure, Limits, Shape, VirtualMachine
+from relaxvm import Adt, Closure, Limits, Shape, VirtualMachine
 
 from .asm import VM, Asm, Func, Reg, r0, r1, r2, r3
 
@@ -47,6 +48,10 @@ def pair(a: Asm, i: int) -> None:
     a.op(r1, ".make_tuple", i, r0)
 
 
+def cell(a: Asm, i: int) -> None:
+    a.op(r1, "relaxvm.builtin.make_adt", f"List.Cons{i % 2}", i, r0, i)
+
+
 def closure(a: Asm, i: int) -> None:
     a.op(r2, ".copy", i)
     a.op(r1, ".make_closure", Func("callee" if i % 2 == 0 else "other"), r2)
@@ -60,14 +65,14 @@ def storage(a: Asm, i: int) -> None:
     a.op(r1, ".alloc_storage", VM, Shape((96,)), 0, UINT8, "global")
 
 
-@pytest.mark.parametrize("make", [pair, closure, closure_over_two, storage])
+@pytest.mark.parametrize("make", [pair, cell, closure, closure_over_two, storage])
 def test_nobody_else_holds_it(make: Callable[[Asm, int], None]) -> None:
     seen = []
     machine(repeated(make), see=lambda x: seen.append(id(x)))["main"]("x")
     assert len(set(seen)) == 1
 
 
-@pytest.mark.parametrize("make", [pair, closure, closure_over_two, storage])
+@pytest.mark.parametrize("make", [pair, cell, closure, closure_over_two, storage])
 def test_somebody_else_holds_it(make: Callable[[Asm, int], None]) -> None:
     seen: list[Any] = []
     machine(repeated(make), see=seen.append)["main"]("x")
@@ -79,6 +84,43 @@ def test_tuples_that_are_held_do_not_change() -> None:
     found = machine(repeated(pair), see=seen.append)["main"]("x")
     assert seen == [(0, "x"), (1, "x"), (2, "x")]
     assert found == (2, "x")
+
+
+def test_values_of_data_types_that_are_held_do_not_change() -> None:
+    seen: list[Any] = []
+    found = machine(repeated(cell), see=seen.append)["main"]("x")
+    assert seen == [Adt(f"List.Cons{i % 2}", i, ("x", i)) for i in range(3)]
+    assert found == seen[2]
+
+
+def test_a_value_of_a_data_type_does_not_contain_itself() -> None:
+    make = "relaxvm.builtin.make_adt"
+
+    def emit(a: Asm) -> None:
+        with a.func("main", 1):
+            a.op(r1, make, "C", 0, 1, r0)
+            a.op(r1, make, "C", 1, r1, 2)
+            a.op(r1, make, "D", 2, 3, r1)
+            a.ret(r1)
+
+    given = Adt("C", 5, ("x", 7))
+    inner = Adt("C", 1, (Adt("C", 0, (1, given)), 2))
+    assert machine(emit)["main"](given) == Adt("D", 2, (3, inner))
+    assert given.fields == ("x", 7)
+
+
+def test_a_value_of_a_data_type_of_the_caller_does_not_change() -> None:
+    def emit(a: Asm) -> None:
+        with a.func("main", 1):
+            a.op(r0, "relaxvm.builtin.make_adt", "C", 1, 2)
+            a.ret(r0)
+
+    given = Adt("C", 0, (1,))
+    vm = machine(emit)
+    assert vm["main"](given) == Adt("C", 1, (2,))
+    assert given == Adt("C", 0, (1,))
+    held = [vm["main"](Adt("C", 0, (i,))) for i in range(3)]
+    assert len({id(x) for x in held}) == 3
 
 
 def test_a_tuple_of_the_caller_does_not_change() -> None:

@@ -11,8 +11,8 @@ from ..messages import describe
 from .arguments import as_int, as_str
 from .registration import OWN_PREFIX, builtin
 
-__all__ = ["adt_field", "adt_tag", "make_adt", "match_failure", "ref", "ref_read", "ref_write",
-           "tag_is"]  # fmt: skip
+__all__ = ["adt_field", "adt_tag", "make_adt", "match_failure", "match_tag", "ref", "ref_read",
+           "ref_write", "tag_is"]  # fmt: skip
 
 
 def _as_adt(x: Any, subject: str) -> Adt:
@@ -41,6 +41,40 @@ def adt_tag(x: Any) -> int:
         TypeError: not a value of a data type.
     """
     return _as_adt(x, "adt_tag").tag
+
+
+@builtin("match_tag", "x: adt, *constructors: any", result="int", prefix=OWN_PREFIX)
+def match_tag(x: Any, *constructors: Any) -> int:
+    """Return the tag of a value of a certain data type.
+
+    Args:
+        constructors: those of the data type, in the order of their tags, for each its name and its
+            number of fields.
+
+    Raises:
+        TypeError: the value has another constructor, or another number of fields.
+        ValueError: the constructors are not pairs.
+    """
+    value = _as_adt(x, "match_tag")
+    if len(constructors) % 2:
+        raise ValueError("match_tag: constructors: expected a number of fields for each name")
+    tag = value.tag
+    if 2 * tag < len(constructors):
+        name = as_str(constructors[2 * tag], "match_tag: name of a constructor")
+        count = as_int(constructors[2 * tag + 1], "match_tag: number of fields")
+        if (value.constructor, len(value.fields)) == (name, count):
+            return tag
+    known = ", ".join(
+        f"{name} with tag {i} and {count} fields"
+        for i, (name, count) in enumerate(
+            zip(constructors[:16:2], constructors[1:16:2], strict=True)
+        )
+    )
+    more = ", ..." if len(constructors) > 16 else ""
+    raise TypeError(
+        f"match: expected a value of {known or 'a data type without constructors'}{more}, got "
+        f"{show(value, 100)} with tag {tag} and {len(value.fields)} fields"
+    )
 
 
 @builtin("adt_field", "x: adt, index: int", prefix=OWN_PREFIX)

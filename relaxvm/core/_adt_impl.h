@@ -14,7 +14,7 @@
 
 typedef struct {
     PyObject_VAR_HEAD
-    PyObject *constructor; /* its name, a string */
+    PyObject *constructor; /* its name, an interned string */
     int64_t tag;
     PyObject *fields[1];
 } rvm_adt;
@@ -51,6 +51,35 @@ static inline rvm_adt *rvm_alloc_adt(PyObject *constructor, int64_t tag, Py_ssiz
     return adt;
 }
 
+static inline int rvm_is_adt(PyObject *value) { return Py_TYPE(value) == &rvm_adt_type; }
+
+/* Make a value that is about to be released into another one, so that no new one need be made: true if
+ * `old` is a value of as many fields, to which there is no other reference, and that is none of the
+ * operands.  See rvm_renew_tuple. */
+static inline int rvm_renew_adt(PyObject *old, PyObject *constructor, int64_t tag, PyObject **fp,
+                                PyObject **pool_end, const int64_t *words, int64_t count) {
+    if (old == NULL || Py_REFCNT(old) != 1 || !rvm_is_adt(old) || Py_SIZE(old) != count) return 0;
+    for (int64_t i = 0; i < count; i++)
+        if (rvm_load(fp, pool_end, words[i]) == old) return 0;
+    rvm_adt *adt = (rvm_adt *)old;
+    adt->tag = tag;
+    if (adt->constructor != constructor) {
+        PyObject *name = adt->constructor;
+        rvm_incref(constructor);
+        adt->constructor = constructor;
+        Py_DECREF(name); /* a string: no code runs */
+    }
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *value = rvm_load(fp, pool_end, words[i]);
+        PyObject *field = adt->fields[i];
+        if (value == field) continue;
+        rvm_incref(value);
+        adt->fields[i] = value;
+        rvm_drop(field);
+    }
+    return 1;
+}
+
 static inline PyObject *rvm_new_adt(PyObject *constructor, int64_t tag, PyObject **fp,
                                     PyObject **pool_end, const int64_t *words, int64_t count) {
     rvm_adt *adt = rvm_alloc_adt(constructor, tag, (Py_ssize_t)count);
@@ -64,7 +93,6 @@ static inline PyObject *rvm_new_adt(PyObject *constructor, int64_t tag, PyObject
     return (PyObject *)adt;
 }
 
-static inline int rvm_is_adt(PyObject *value) { return Py_TYPE(value) == &rvm_adt_type; }
 
 /* A borrowed field, or NULL where there is none. */
 static inline PyObject *rvm_adt_field(PyObject *value, int64_t index) {
@@ -72,9 +100,34 @@ static inline PyObject *rvm_adt_field(PyObject *value, int64_t index) {
     return ((rvm_adt *)value)->fields[index];
 }
 
+/* Small tags as ints, made when the core is imported. */
+#define RVM_SMALL_TAGS 64
+static PyObject *rvm_small_tags[RVM_SMALL_TAGS];
+
+/* A tag as an int; a new reference, or NULL with an exception. */
+static inline PyObject *rvm_tag_object(int64_t tag) {
+    PyObject *number = tag < RVM_SMALL_TAGS ? rvm_small_tags[tag] : NULL;
+    if (RVM_UNLIKELY(number == NULL)) return PyLong_FromLongLong(tag);
+    rvm_incref(number);
+    return number;
+}
+
 /* The tag as an int, or NULL, perhaps with an exception. */
 static inline PyObject *rvm_adt_tag(PyObject *value) {
-    return RVM_LIKELY(rvm_is_adt(value)) ? PyLong_FromLongLong(((rvm_adt *)value)->tag) : NULL;
+    return RVM_LIKELY(rvm_is_adt(value)) ? rvm_tag_object(((rvm_adt *)value)->tag) : NULL;
+}
+
+/* Its tag, if the value is made by one of the constructors that a match knows: per tag the operand of
+ * its name, which is interned, and its number of fields.  A new reference, or NULL. */
+static inline PyObject *rvm_match_tag(PyObject *value, PyObject **pool_end, const int64_t *words,
+                                      int64_t count) {
+    if (RVM_UNLIKELY(!rvm_is_adt(value))) return NULL;
+    rvm_adt *adt = (rvm_adt *)value;
+    if (RVM_UNLIKELY(adt->tag >= count)) return NULL;
+    words += 2 * adt->tag;
+    if (RVM_UNLIKELY(adt->constructor != pool_end[words[0]] || Py_SIZE(value) != words[1]))
+        return NULL;
+    return rvm_tag_object(adt->tag);
 }
 
 /* Whether a tag is a number: 1, 0, or -1 where it is not a small int. */
@@ -149,10 +202,17 @@ static PyObject *rvm_adt_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         values = rvm_call_deep("own_fields", fields, NULL);
     if (values == NULL) return NULL;
     PyObject *made = NULL;
+    PyObject *name = PyUnicode_FromObject(constructor); /* of a subclass, a string of its own */
+    if (name == NULL) {
+        Py_DECREF(values);
+        return NULL;
+    }
+    PyUnicode_InternInPlace(&name);
     if (PyTuple_CheckExact(values))
-        made = rvm_adt_from_fields(constructor, tag, values);
+        made = rvm_adt_from_fields(name, tag, values);
     else
         PyErr_SetString(PyExc_TypeError, "Adt: fields: expected a tuple");
+    Py_DECREF(name);
     Py_DECREF(values);
     return made;
 }
@@ -259,6 +319,10 @@ static PyTypeObject rvm_adt_type = {
 
 /* The type, a borrowed reference; NULL with an exception. */
 static PyObject *rvm_ready_adt(void) {
+    for (int64_t tag = 0; tag < RVM_SMALL_TAGS; tag++) {
+        rvm_small_tags[tag] = PyLong_FromLongLong(tag);
+        if (rvm_small_tags[tag] == NULL) return NULL;
+    }
     return PyType_Ready(&rvm_adt_type) < 0 ? NULL : (PyObject *)&rvm_adt_type;
 }
 

@@ -148,6 +148,16 @@ cdef inline int emit_adt_tag(Words* words, int64_t dst, int64_t x) except -1:
     return 0
 
 
+cdef inline int emit_match_tag(Words* words, int64_t dst, int64_t x, int64_t count) except -1:
+    cdef int64_t* at = extend(words, MATCH_TAG_CONSTRUCTORS)
+    at[OPCODE] = OP_MATCH_TAG
+    at[FALLBACK] = 0
+    at[MATCH_TAG_DST] = dst
+    at[MATCH_TAG_X] = x
+    at[MATCH_TAG_COUNT] = count
+    return 0
+
+
 cdef inline int emit_adt_field(Words* words, int64_t dst, int64_t x, int64_t index) except -1:
     cdef int64_t* at = extend(words, ADT_FIELD_WORDS)
     at[OPCODE] = OP_ADT_FIELD

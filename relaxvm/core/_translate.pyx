@@ -11,6 +11,8 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t
 
+from sys import intern
+
 import numpy as np
 
 cimport numpy as cnp
@@ -89,6 +91,8 @@ cdef enum:
 cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
     if kind in (AS_MAKE_TUPLE, AS_MAKE_ADT, AS_MAKE_CLOSURE, AS_MAKE_SHAPE, AS_ADT_TAG):
         return SMALL_BYTES + ARGUMENT_BYTES * num_args
+    if kind == AS_MATCH_TAG:
+        return SMALL_BYTES
     return 0 if kind == AS_VM or kind == AS_NULL_VALUE else RESULT_BYTES
 
 
@@ -750,11 +754,13 @@ cdef class Translator:
         elif kind == AS_MAKE_ADT and count >= 2 and (
                 type(self._constant(args[SRC_ADT_CONSTRUCTOR])) is str
                 and self._is_immediate(args[SRC_ADT_TAG], 0, INT32_MAX)):
-            emit_make_adt(&self.code, dst, self._operand(args[SRC_ADT_CONSTRUCTOR]),
+            emit_make_adt(&self.code, dst, self._name_operand(args[SRC_ADT_CONSTRUCTOR]),
                           ARG_VALUE(args[SRC_ADT_TAG]), count - SRC_ADT_FIELDS)
             self._operands(args + SRC_ADT_FIELDS, count - SRC_ADT_FIELDS)
         elif kind == AS_ADT_TAG and count == 1:
             emit_adt_tag(&self.code, dst, self._operand(args[0]))
+        elif kind == AS_MATCH_TAG:
+            return self._match_tag(dst, count, args)
         elif kind == AS_ADT_FIELD and count == 2 and (
                 self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX)):
             emit_adt_field(&self.code, dst, self._operand(args[0]),
@@ -806,6 +812,21 @@ cdef class Translator:
             return self._check(kind, count, args)
         else:
             return False
+        return True
+
+    cdef bint _match_tag(self, int64_t dst, int64_t count, const int64_t* args) except -1:
+        """A value, then per constructor its name and its number of fields."""
+        cdef int64_t i
+        if count % 2 == 0:
+            return False
+        for i in range(1, count, 2):
+            if type(self._constant(args[i])) is not str or not (
+                    self._is_immediate(args[i + 1], 0, INT32_MAX)):
+                return False
+        emit_match_tag(&self.code, dst, self._operand(args[0]), (count - 1) // 2)
+        for i in range(1, count, 2):
+            append(&self.code, self._name_operand(args[i]))
+            append(&self.code, ARG_VALUE(args[i + 1]))
         return True
 
     cdef bint _check(self, int kind, int64_t count, const int64_t* args) except -1:
@@ -1218,6 +1239,14 @@ cdef class Translator:
         if self.const_words[value] == 0:
             self.const_words[value] = self._pool_object(self.constants[value])
         return self.const_words[value]
+
+    cdef int64_t _name_operand(self, int64_t word) except? -1:
+        """Pool word of a constant string, which is interned: values have their names so."""
+        name = intern(self._constant(word))
+        found = self.immediates.get(name)
+        if found is None:
+            found = self.immediates[name] = self._pool_object(name)
+        return found
 
     cdef int64_t _register_operand(self, int64_t register) except? -1:
         if register == VM_REGISTER:

@@ -56,6 +56,7 @@ class OperandKind(Enum):
     UFUNC = "pointer to a numpy ufunc, and its inner loop for the data types of the last run"
     MATCH = "code of match_shape and its number"
     MAKE = "code of make_shape and its number"
+    CONSTRUCTOR = "position of a constructor's name among the constants, and its number of fields"
     STEP = "word of a shape program"
 
 
@@ -76,7 +77,8 @@ class Operand(NamedTuple):
         return _WORDS.get(self.kind, 1)
 
 
-_WORDS: Final = {OperandKind.UFUNC: 8, OperandKind.MATCH: 2, OperandKind.MAKE: 2}
+_WORDS: Final = {OperandKind.UFUNC: 8, OperandKind.MATCH: 2, OperandKind.MAKE: 2,
+                 OperandKind.CONSTRUCTOR: 2}
 
 
 class Operation(NamedTuple):
@@ -179,6 +181,10 @@ OPERATIONS: Final = (
                "R[dst] = Adt(constructor, tag, fields)", builtin="relaxvm.builtin.make_adt"),
     _operation("adt_tag", "dst x:value", "R[dst] = x.tag", fallback="x is not an Adt",
                builtin="relaxvm.builtin.adt_tag"),
+    _operation("match_tag", "dst x:value *constructors:constructor",
+               "R[dst] = x.tag, the position of its constructor among constructors",
+               fallback="x is not an Adt of the constructor that stands at the position of its tag",
+               builtin="relaxvm.builtin.match_tag"),
     _operation("adt_field", "dst x:value index:number", "R[dst] = x.fields[index]",
                fallback="x is not an Adt of more than index fields",
                builtin="relaxvm.builtin.adt_field"),

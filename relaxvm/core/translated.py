@@ -274,6 +274,8 @@ class _Reader:
                 return self.image.site_at(word)
             case OperandKind.MATCH:
                 return MatchShapeCode(word), self.words[at + 1]
+            case OperandKind.CONSTRUCTOR:
+                return self._constant(word), self.words[at + 1]
             case OperandKind.MAKE:
                 return MakeShapeCode(word), self.words[at + 1]
             case _:
@@ -325,6 +327,8 @@ def _text(kind: OperandKind, value: Any) -> str:
         return _MATCHES[value[0]].format(value[1])
     if kind is OperandKind.MAKE:
         return _MAKES[value[0]].format(value[1])
+    if kind is OperandKind.CONSTRUCTOR:
+        return readable(f"{value[0]}: {value[1]}")
     if kind is OperandKind.STEP:
         return str(value)
     if isinstance(value, (Register, _Loaded, FunctionName, _Special, bool)) or type(value) is int:

@@ -117,7 +117,9 @@ def _only_rearranges(binding: Binding) -> bool:
     )
 
 
-_OF_TAGS: Final = frozenset({"relaxvm.builtin.adt_tag", "relaxvm.builtin.tag_is"})
+_OF_TAGS: Final = frozenset(
+    f"relaxvm.builtin.{name}" for name in ("adt_tag", "match_tag", "tag_is")
+)
 
 _TENSOR, _STORAGE, _OBJECT = range(3)
 _KILLS: Final = (kill_tensor, kill_storage, kill_object)

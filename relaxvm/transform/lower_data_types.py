@@ -407,8 +407,11 @@ class _Tree:
             return self._result(rows, values, out)
         value = self._value(place, values, out)
         tag = Var("tag", ANY)
-        _emit(out, VarBinding(tag, _pure_builtin("adt_tag", [value], ANY)))
         constructors = rows[0].tests[place].constructor.belong_to.definition.constructors
+        known: list[Expr] = []
+        for constructor in constructors:
+            known += StringImm(constructor.qualified_name), int_imm(len(constructor.inputs))
+        _emit(out, VarBinding(tag, _pure_builtin("match_tag", [value, *known], ANY)))
         heads = {row.tests[place].constructor.tag for row in rows if place in row.tests}
         chosen = [constructor for constructor in constructors if constructor.tag in heads]
         # The last constructor needs no test where the others are excluded.
