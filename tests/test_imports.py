@@ -46,7 +46,9 @@ COMPILER = (
     "te",
     "script",
     "analysis",
+    "dpl",
     "transform",
+    "dpl.rewrite",
     "compiler",
 )
 """Makes executables; the lowest layer first."""
@@ -82,6 +84,10 @@ UPWARD = {
     ("op", "te"),
     # A script that is not well-formed is refused.
     ("script", "analysis"),
+    # A class of a script may be a rewriter.
+    ("script", "dpl.rewrite"),
+    # The package of the patterns offers rewriting, which ends with passes.
+    ("dpl", "dpl.rewrite"),
 }
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 

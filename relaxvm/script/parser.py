@@ -437,8 +437,13 @@ class _BodyParser:
 
     def _ret_type(self, node: ast.FunctionDef, signature: Signature, body: SeqExpr) -> Type:
         written = signature.ret
+        inferred: Type
         if written is None:
-            inferred: Type = function_ret_type(signature.params, body)
+            inferred = function_ret_type(signature.params, body)
+            return inferred
+        if isinstance(written, TupleType) and not written.fields and isinstance(body.ty, TupleType):
+            # ``-> R.Tuple`` is how programs for TVM say "a tuple".
+            inferred = function_ret_type(signature.params, body)
             return inferred
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
             self.error(

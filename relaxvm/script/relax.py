@@ -37,7 +37,7 @@ from ..values import device
 from . import type_forms
 from .constants import array_of_bytes
 from .data_types import Constructor, Data
-from .entry import decorated_function
+from .entry import decorated_class, decorated_function
 from .markers import Dataflow, FunctionAttrs, Incomplete, MatchCastPair, Output
 from .scope import CURRENT
 
@@ -72,6 +72,7 @@ __all__ = [
     "match_cast",
     "output",
     "prim_value",
+    "rewriter",
     "shape",
 ]
 
@@ -264,6 +265,14 @@ _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "emit_with_type": emit_with_ty,
 }
 """Attributes of ``R`` that have the name of a Python builtin, and aliases."""
+
+
+def rewriter(cls: type) -> typing.Any:
+    """Decorator: a class with the functions ``pattern`` and ``replacement`` as a rewriter; see
+    `relaxvm.dpl.PatternMatchingRewriter.from_module`."""
+    from ..dpl.rewrite import PatternMatchingRewriter
+
+    return PatternMatchingRewriter.from_module(decorated_class(cls, sys._getframe(1)))
 
 
 def __getattr__(name: builtins.str) -> typing.Any:

@@ -28,7 +28,7 @@ from ..ir.node import KINDS
 from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
-__all__ = ["EliminateCommonSubexpr"]
+__all__ = ["EliminateCommonSubexpr", "eliminate_common_subexpr"]
 
 _ALLOCATIONS: Final = frozenset(
     map(Op.get, ("relax.builtin.alloc_tensor", "relax.memory.alloc_storage",
@@ -82,6 +82,13 @@ def _is_shareable(value: Expr) -> bool:
     return value.op not in _ALLOCATIONS and not contains_impure_call(value)
 
 
+def eliminate_common_subexpr(func: Function, call_only: bool = False) -> Function:
+    """See `EliminateCommonSubexpr`."""
+    new = _Eliminator(func, call_only).visit(func)
+    assert isinstance(new, Function)
+    return new
+
+
 def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
     """Replace a pure call, tuple, tuple element or shape by the variable that an equal one was
     bound to before.  Values computed in a branch are not reused after it.  Allocations, and values
@@ -93,6 +100,6 @@ def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
 
     @function_pass(name="EliminateCommonSubexpr", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Eliminator(func, call_only).visit(func)
+        return eliminate_common_subexpr(func, call_only)
 
     return run
