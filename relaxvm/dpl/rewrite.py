@@ -298,7 +298,7 @@ def _values_of(func: Function) -> dict[Var, Expr]:
 def _pattern_of(func: Function) -> tuple[DFPattern, dict[Var, DFPattern]]:
     """The pattern of the result of a function, and those of its parameters."""
     params: dict[Var, DFPattern] = {p: WildcardPattern().has_ty(p.ty) for p in func.params}
-    found: dict[Expr, DFPattern] = {**params}
+    found: dict[Expr, DFPattern] = {param: part for param, part in params.items()}  # noqa: C416
 
     def of(expr: Any) -> DFPattern:
         if isinstance(expr, Var) and expr in found:
