@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import ExecBuilder, Limits, VirtualMachine
-from relaxvm.core._vm_tir import MAX_DEPTH
+from relaxvm import ExecBuilder, Limits, Shape, VirtualMachine, VMExecutable
+from relaxvm.core._vm_tir import FORMS, MAX_DEPTH
 from relaxvm.errors import ArityError, CopyWarning, LimitError, LinkError
 from relaxvm.native import toolchain
 
@@ -110,7 +110,32 @@ VM_TIR(triple) {
 }
 """
 
-PARAMETERS = {"note": 1, "forget": 1, "outside": 1, "address": 0, "null": 0, "triple": 1}
+FORM_ARGS = 8
+
+CODE += f"""
+/* builtin(k, count, machine, x, ...): what builtin k returns for the machine, if asked for, and the
+ * arguments x, ... */
+VM_TIR(builtin) {{
+  (void)self, (void)ret, (void)count;
+  static const char *const names[] = {{{', '.join(f'"{name}"' for name in FORMS)}}};
+  RvmAny room[{FORM_ARGS + 2}];
+  int64_t number[3];
+  for (int i = 0; i < 3; i++) {{
+    TVMBackendAnyListSetPackedArg(REGISTERS, i, room, 0);
+    number[i] = room[0].as_int;
+  }}
+  int used = 0;
+  if (number[2]) room[used++] = args[0];
+  for (int i = 0; i < number[1]; i++) TVMBackendAnyListSetPackedArg(REGISTERS, 3 + i, room, used++);
+  if (call(names[number[0]], room, used) != 0) return -1;
+  return TVMBackendAnyListMoveFromPackedReturn(REGISTERS, {FORM_ARGS + 3}, room, used);
+}}
+"""
+
+PARAMETERS = {
+    "note": 1, "forget": 1, "outside": 1, "address": 0, "null": 0, "triple": 1,
+    "builtin": FORM_ARGS + 3,
+}  # fmt: skip
 
 
 def _blob() -> bytes:
@@ -125,6 +150,11 @@ def _blob() -> bytes:
 @pytest.fixture(scope="module")
 def path() -> Path:
     return compiled(_blob(), source=SOURCE + CODE)
+
+
+@pytest.fixture(scope="module")
+def program(path: Path) -> VMExecutable:
+    return relaxvm.load_library(path)
 
 
 def machine(path: Path, note: Any = None) -> VirtualMachine:
@@ -147,6 +177,141 @@ def test_what_a_function_gets(path: Path) -> None:
         assert function == vm["note"]
     with pytest.raises(ArityError):
         vm.note()
+
+
+HEAP = np.array([8, 32, 4], np.int64)
+STORAGE = VirtualMachine(ExecBuilder().get()).allocators[0].alloc(64)
+PAIR = (X, Shape((4,)))
+F32 = np.dtype("float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("alloc_shape_heap", ("vm", 3)),
+        ("alloc_shape_heap", ("vm", 0)),
+        ("alloc_storage", ("vm", Shape((2, 4)), 0, F32)),
+        ("alloc_storage", ("vm", Shape((0, 1 << 62)), -1, F32, "global")),
+        ("alloc_tensor", (STORAGE, 0, Shape((4, 4)), F32)),
+        ("alloc_tensor", (STORAGE, 64, Shape((0,)), F32, "global")),
+        ("check_tensor_info", (X, 1, F32, "here")),
+        ("check_tensor_info", (X, -1, None)),
+        ("copy", (X,)),
+        ("copy", (3,)),
+        ("copy", (None,)),
+        ("copy", (PAIR,)),
+        ("make_shape", (HEAP, 3, 0, -5, 1, 1, 1, 0)),
+        ("make_shape", (None, 0)),
+        ("make_tuple", ()),
+        ("make_tuple", (X, Shape((1,)), None, "text")),
+        ("match_shape", (X, None, 1, 0, 4, "here")),
+        ("match_shape", (X, HEAP, 1, 3, 2)),
+        ("match_shape", (Shape((7, 7)), HEAP, 2, 1, 1, 3, 1)),
+        ("null_value", ()),
+        ("read_if_cond", (np.array(True),)),
+        ("read_if_cond", (False,)),
+        ("read_if_cond", (7,)),
+        ("reshape", (X, Shape((2, 1, 2)))),
+        ("reshape", (np.zeros((0, 3)), Shape((5, 0)))),
+        ("shape_of", (np.zeros((0, 3)),)),
+        ("tuple_getitem", (PAIR, 1)),
+        ("tuple_getitem", (PAIR, 0)),
+    ],
+)  # fmt: skip
+def test_builtins_that_run_in_c(
+    program: VMExecutable, name: str, args: tuple[Any, ...]
+) -> None:
+    expected, _ = outcome(program, name, args, own=False)
+    got, in_c = outcome(program, name, args, own=True)
+    assert in_c
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("alloc_shape_heap", ("vm", -1)),
+        ("alloc_shape_heap", (3,)),
+        ("alloc_storage", ("vm", Shape((-1,)), 0, F32)),
+        ("alloc_storage", ("vm", Shape((1 << 40, 1 << 40)), 0, F32)),
+        ("alloc_storage", ("vm", Shape((1,)), 1, F32)),
+        ("alloc_storage", ("vm", Shape((1,)), 0, F32, "texture")),
+        ("alloc_storage", ("vm", (1, 2), 0, "float32")),
+        ("alloc_tensor", (STORAGE, 4, Shape((16,)), F32)),
+        ("alloc_tensor", (STORAGE, -4, Shape((1,)), F32)),
+        ("alloc_tensor", (STORAGE, 4, Shape((1,)), F32)),
+        ("alloc_tensor", (X, 0, Shape((1,)), F32)),
+        ("check_tensor_info", (X, 2, F32, "here")),
+        ("check_tensor_info", (X, 1, np.dtype("int8"), "here")),
+        ("check_tensor_info", (PAIR, 1, F32, "here")),
+        ("make_shape", (HEAP, 1, 1, 3)),
+        ("make_shape", (None, 1, 1, 0)),
+        ("make_shape", (HEAP, 2, 0, 1)),
+        ("make_shape", (HEAP, 1, 2, 0)),
+        ("match_shape", (X, None, 1, 0, 5, "here")),
+        ("match_shape", (X, None, 2, 0, 5, 0, 5)),
+        ("match_shape", (X, HEAP, 1, 1, 3)),
+        ("match_shape", (X, X, 1, 1, 0)),
+        ("match_shape", (Shape((7, 8)), HEAP, 2, 1, 1, 3, 1)),
+        ("match_shape", (X, HEAP, 1, 4, 0)),
+        ("read_if_cond", (X,)),
+        ("read_if_cond", (np.zeros(0, bool),)),
+        ("read_if_cond", (np.array([3]),)),
+        ("reshape", (X, Shape((5,)))),
+        ("reshape", (X, Shape((3,)))),
+        ("shape_of", (3,)),
+        ("tuple_getitem", (PAIR, 2)),
+        ("tuple_getitem", (PAIR, -1)),
+        ("tuple_getitem", (Shape((1,)), 0)),
+    ],
+)  # fmt: skip
+def test_calls_that_c_leaves_to_builtins(
+    program: VMExecutable, name: str, args: tuple[Any, ...]
+) -> None:
+    expected, _ = outcome(program, name, args, own=False)
+    got, in_c = outcome(program, name, args, own=True)
+    assert not in_c
+    assert same(got, expected)
+
+
+def outcome(
+    program: VMExecutable, name: str, args: tuple[Any, ...], *, own: bool
+) -> tuple[Any, bool]:
+    """Return what a builtin returns to machine code, or its error, and the heap afterwards; and
+    whether it ran in C.  Unless it is `own`, the machine has a function of its own in its place."""
+    full = f"vm.builtin.{name}"
+    reference = relaxvm.get_func(full)
+    functions = {} if own else {full: lambda *args: reference(*args)}
+    vm = VirtualMachine(program, functions=functions)
+    HEAP[:] = [8, 32, 4]
+    wants_vm = bool(args) and isinstance(args[0], str)
+    given = args[wants_vm:]
+    called: list[Any] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
+    try:
+        result = vm["builtin"](FORMS.index(full), len(given), int(wants_vm), *given,
+                               *[None] * (FORM_ARGS - len(given)))  # fmt: skip
+        result = result.nbytes if isinstance(result, type(STORAGE)) else result
+    except Exception as error:
+        result = type(error).__name__, str(error)
+    finally:
+        sys.setprofile(None)
+    return (result, HEAP.copy()), reference.__code__ not in called
+
+
+def test_what_c_allocates_counts(path: Path) -> None:
+    limits = Limits(live_bytes=1 << 20)
+    vm = VirtualMachine(relaxvm.load_library(path), limits=limits)
+    alloc = FORMS.index("vm.builtin.alloc_storage")
+    rest = [None] * (FORM_ARGS - 3)
+    kept = vm["builtin"](alloc, 3, 1, Shape((1 << 19,)), 0, np.dtype("uint8"), *rest)
+    assert vm.allocators[0].stats()["live_bytes"] == 1 << 19
+    with pytest.raises(LimitError, match=r"allocation of 1048576 bytes: 524288 are live"):
+        vm["builtin"](alloc, 3, 1, Shape((1 << 20,)), 0, np.dtype("uint8"), *rest)
+    del kept
+    heap = FORMS.index("vm.builtin.alloc_shape_heap")
+    with pytest.raises(LimitError, match="live_bytes=1048576"):
+        vm["builtin"](heap, 1, 1, 1 << 20, *[None] * (FORM_ARGS - 1))
 
 
 def test_an_array_is_the_same_on_both_sides(path: Path) -> None:

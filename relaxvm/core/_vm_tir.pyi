@@ -1,10 +1,12 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from ..executable import FunctionInfo
 from ._native import NativeFunction
+from ._storage import Allocator
 
 MAX_DEPTH: Final[int]
+FORMS: Final[tuple[str, ...]]
 
 class VMTIRCode:
     info: Final[FunctionInfo]
@@ -23,6 +25,8 @@ class VMTIRProgram:
         invoke: Callable[..., Any] | None,
         function_class: type,
         max_depth: int,
+        allocators: tuple[Allocator, ...],
+        ours: Container[str],
     ) -> None: ...
 
 class FunctionByName:
@@ -36,6 +40,6 @@ def run_vm_tir(
     program: VMTIRProgram,
     code: VMTIRCode,
     machine: Any,
-    function: Callable[[int], Any],
+    function: Callable[[Any, int], Any],
     args: tuple[Any, ...],
 ) -> Any: ...

@@ -13,17 +13,20 @@ None, numbers      themselves
 any other          an object that only this module knows
 =================  ================================================================
 
+Builtins that every function calls have a form in C, in `_vm_tir_builtins_impl.h`, which is tried first.
+
 Tensors are contiguous and aligned.  Arrays that are not are copied when they enter the code, as are
 read-only ones; when the run ends, what it has written to copies is written back.
 """
 
 cimport cython
 cimport numpy as cnp
-from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc
 
 from ._deadlines cimport look
+from ._storage cimport Storage, storage_array, take_storage
 from ._native cimport (
     RVM_BOOL, RVM_INT, RVM_NONE, RVM_OBJECT, RVM_POINTER, RVM_REAL, RVM_TENSOR_OBJECT,
     RvmAny, RvmDtype, RvmObject,
@@ -60,11 +63,56 @@ cdef extern from "_vm_tir_impl.h":
     RvmObject* rvm_pending
     PyObject* rvm_current_run
     RvmObject* rvm_hold_value(PyObject*) noexcept
+    object rvm_own_value(PyObject*)
     RvmObject* rvm_hold_array(cnp.ndarray, RvmDtype) noexcept
     PyObject* rvm_held(const RvmObject*) noexcept
     void rvm_clear_list(rvm_list*) noexcept
     void rvm_drop_pending() noexcept
     void* rvm_list_function(const char*) noexcept
+
+
+cdef extern from "_vm_tir_builtins_impl.h":
+    enum:
+        RVM_FORM_FAILED, RVM_FORM_LEFT, RVM_FORM_DONE, RVM_FORM_VALUE, RVM_FORM_ARRAY
+        RVM_NUM_FORMS
+
+    ctypedef struct rvm_form_context:
+        PyObject* allocators
+        PyObject* shape_type
+        PyTypeObject* storage_type
+        uintptr_t misaligned
+
+    ctypedef int (*rvm_form)(const rvm_form_context*, const RvmAny*, int32_t, RvmAny*) except? -1
+
+    ctypedef struct _NamedForm:
+        const char* name
+        rvm_form form
+
+    ctypedef struct _Storages:
+        PyObject* (*take)(PyObject*, int64_t) noexcept
+        PyObject* (*array)(PyObject*, int64_t, int, const cnp.npy_intp*, cnp.PyArray_Descr*) noexcept
+        int64_t (*nbytes)(PyObject*) noexcept
+        uintptr_t (*data)(PyObject*) noexcept
+
+    const _NamedForm* rvm_forms
+    _Storages rvm_storages
+
+
+cdef int64_t _storage_nbytes(PyObject* storage) noexcept:
+    return (<Storage>storage).nbytes
+
+
+cdef uintptr_t _storage_data(PyObject* storage) noexcept:
+    return <uintptr_t>(<Storage>storage).data
+
+
+rvm_storages.take = take_storage
+rvm_storages.array = storage_array
+rvm_storages.nbytes = _storage_nbytes
+rvm_storages.data = _storage_data
+
+FORMS = tuple([rvm_forms[i].name.decode() for i in range(RVM_NUM_FORMS)])
+"""Builtins that have a form in C."""
 
 
 cdef void* vm_tir_function(const char* name) noexcept:
@@ -150,6 +198,8 @@ cdef class VMTIRProgram:
         invoke: that of them which calls a function with the arguments after it, if it is relaxvm's.
         function_class: of functions of a machine.
         max_depth: how many calls without `invoke` may be nested.
+        allocators: of the machine, one for each device.
+        ours: names of builtins that are relaxvm's, and may be called in C.
     """
 
     cdef rvm_list list
@@ -161,10 +211,21 @@ cdef class VMTIRProgram:
     cdef object invoke
     cdef type function_class
     cdef int64_t max_depth
+    cdef tuple allocators
+    cdef rvm_form_context context
+    cdef uint64_t forms    # bit i: form i may be called
 
     def __init__(self, constants, alignment, num_functions, codes, packed, invoke, function_class,
-                 max_depth):
+                 max_depth, tuple allocators not None, ours):
         self.tensors = {}
+        self.allocators = allocators
+        self.context.allocators = <PyObject*>allocators
+        self.context.shape_type = <PyObject*>Shape
+        self.context.storage_type = <PyTypeObject*>Storage
+        self.context.misaligned = <uintptr_t>(alignment - 1)
+        for i, name in enumerate(FORMS):
+            if name in ours:
+                self.forms |= <uint64_t>1 << <int>i
         self.alignment = alignment
         self.num_functions = num_functions
         self.codes, self.packed, self.invoke = codes, packed, invoke
@@ -195,10 +256,12 @@ cdef class FunctionByName:
 
     cdef readonly str name
     cdef object elsewhere
+    cdef int form  # the number of its form in C, or -1
 
     def __init__(self, name, elsewhere):
         self.name = name
         self.elsewhere = elsewhere
+        self.form = FORMS.index(name) if name in FORMS else -1
 
     def __call__(self, *args):
         function = self.elsewhere(self.name)
@@ -217,9 +280,9 @@ cdef class _Run:
     cdef rvm_list functions
     cdef VMTIRProgram program
     cdef object machine
-    cdef object function    # makes the value of a function by its position
+    cdef object function    # makes the value of a function of the machine by its position
     cdef int64_t depth
-    cdef dict copied        # id of an array -> its copy
+    cdef dict copied        # id of an array -> its copy; this and what follows is None without any
     cdef dict originals     # id of a copy -> (the array, the bytes of the copy at first)
     cdef list kept          # copies
 
@@ -243,6 +306,8 @@ cdef class _Run:
         return _put_array(item, value)
 
     cdef object copy_of(self, object array):
+        if self.kept is None:
+            self.copied, self.originals, self.kept = {}, {}, []
         copy = self.copied.get(id(array))
         if copy is not None:
             return copy
@@ -283,7 +348,7 @@ def run_vm_tir(VMTIRProgram program not None, VMTIRCode code not None, machine, 
         program: what it works on.
         code: of the function.
         machine: what functions that take the machine are called with.
-        function: makes the value of a function by its position.
+        function: makes the value of a function of a machine by its position.
         args: as many as the function has parameters.
     """
     return _call(program, code, machine, function, args, 1)
@@ -299,11 +364,10 @@ cdef object _call(VMTIRProgram program, VMTIRCode code, object machine, object f
     cdef RvmObject* outer_pending = rvm_pending
     cdef Py_ssize_t i
     run.program, run.machine, run.function, run.depth = program, machine, function, depth
-    run.copied, run.originals, run.kept = {}, {}, []
     _new_items(&run.registers, code.num_registers)
     for i in range(code.num_args):
         run.put(&run.registers.items[i], args[i])
-        if run.kept and id(args[i]) in run.copied:
+        if run.kept is not None and id(args[i]) in run.copied:
             report_copy(code.native, i, args[i], code.info, i)
     run.functions.size = program.num_functions
     run.functions.run = <PyObject*>run
@@ -320,7 +384,7 @@ cdef object _call(VMTIRProgram program, VMTIRCode code, object machine, object f
         rvm_drop_pending()
         rvm_current_run, rvm_pending = outer_run, outer_pending
     result = _read(&run.registers.items[code.num_args])
-    if run.kept:
+    if run.kept is not None:
         run.write_back(code.native.name)
         result = run.original(result)
     return result
@@ -365,8 +429,12 @@ cdef int call_from_vm_tir(object function, const RvmAny* args, int32_t count, Rv
     cdef PyObject* current = rvm_current_run
     cdef _Run run = <_Run>current
     cdef int32_t i
-    cdef list values = []
+    cdef list values
     look()
+    if type(function) is FunctionByName and _try_form(run, <FunctionByName>function, args, count,
+                                                      result):
+        return 0
+    values = []
     for i in range(count):
         if args[i].type == RVM_POINTER:
             if args[i].as_pointer is not NULL and args[i].as_pointer != <void*>current:
@@ -388,11 +456,38 @@ cdef int call_from_vm_tir(object function, const RvmAny* args, int32_t count, Rv
                 made = to_value(made)
     finally:
         rvm_current_run = current
-    rvm_drop_pending()
     run.put(result, made)
+    _set_pending(result)
+    return 0
+
+
+cdef void _set_pending(RvmAny* result) noexcept:
+    """Keep a result until machine code takes it, and let go of the one before."""
+    global rvm_pending
+    rvm_drop_pending()
     if result.type >= RVM_OBJECT:
         rvm_pending = result.as_object
-    return 0
+
+
+cdef bint _try_form(_Run run, FunctionByName function, const RvmAny* args, int32_t count,
+                    RvmAny* result) except -1:
+    """Call a builtin of relaxvm in C; false if it is to be called itself."""
+    cdef RvmAny made
+    cdef int done
+    if function.form < 0 or not run.program.forms >> function.form & 1:
+        return False
+    done = rvm_forms[function.form].form(&run.program.context, args, count, &made)
+    if done == RVM_FORM_LEFT:
+        return False
+    if done != RVM_FORM_DONE:
+        value = rvm_own_value(<PyObject*>made.as_pointer)
+        if done == RVM_FORM_VALUE:
+            run.put(&made, value)
+        else:
+            _put_array(&made, value)
+    result[0] = made
+    _set_pending(result)
+    return True
 
 
 ctypedef int (*_maker)(PyObject*, int64_t) noexcept
@@ -406,7 +501,7 @@ cdef int _new_item(PyObject* run, int64_t index) except -1:
     cdef _Run self = <_Run>run
     if self.functions.items is NULL:
         _new_items(&self.functions, self.functions.size)
-    self.put(&self.functions.items[index], self.function(index))
+    self.put(&self.functions.items[index], self.function(self.machine, index))
     return 0
 
 

@@ -91,6 +91,9 @@ static PyObject *rvm_held(const RvmObject *object) {
     return NULL;
 }
 
+/* A new reference for Cython. */
+static inline PyObject *rvm_own_value(PyObject *made) { return made; }
+
 /* ---- lists ------------------------------------------------------------------------------------ */
 
 /* Values by position.  The machine code has its address alone. */

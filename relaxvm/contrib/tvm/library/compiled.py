@@ -8,14 +8,13 @@ those that its program may call; one that is missing is noticed when it is calle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ...._core import VMFunction
 from ....builtins import is_reference
 from ....core._native import NativeFunction
-from ....core._vm_tir import FunctionByName, VMTIRCode, VMTIRProgram, run_vm_tir
+from ....core._vm_tir import FORMS, FunctionByName, VMTIRCode, VMTIRProgram, run_vm_tir
 from ....core.ffi import as_packed
 from ....errors import LinkError
 from ....isa import FuncKind
@@ -71,16 +70,22 @@ class _Program:
             if info.kind is FuncKind.COMPILED
         }
         self.codes: Final = {executable.functions[i].name: code for i, code in codes.items()}
-        invoke = vm._scope.lookup(_INVOKE)
+        ours = {
+            record.name: record.func
+            for record in map(vm._scope.lookup, (_INVOKE, *FORMS))
+            if record is not None and is_reference(record)
+        }
         self.inner: Final = VMTIRProgram(
             executable.constants,
             max(native.alignment for native in natives.values()),
             len(executable.functions),
             codes,
             self._packed,
-            invoke.func if invoke is not None and is_reference(invoke) else None,
+            ours.get(_INVOKE),
             VMFunction,
             vm.limits.call_depth,
+            vm.allocators,
+            ours,
         )
 
     def function(self, vm: VirtualMachine, index: int) -> Any:
@@ -102,11 +107,20 @@ class Programs:
         self._natives = natives
         self._by_vm: WeakKeyDictionary[VirtualMachine, _Program] = WeakKeyDictionary()
 
+        self._last: tuple[Callable[[], VirtualMachine | None], _Program | None] = _nothing, None
+
     def of(self, vm: VirtualMachine) -> _Program:
-        found = self._by_vm.get(vm)
-        if found is None:
-            found = self._by_vm[vm] = _Program(vm, self._natives)
+        machine, found = self._last
+        if found is None or machine() is not vm:
+            found = self._by_vm.get(vm)
+            if found is None:
+                found = self._by_vm[vm] = _Program(vm, self._natives)
+            self._last = ref(vm), found
         return found
+
+
+def _nothing() -> None:
+    """A reference to no machine."""
 
 
 class CompiledFunction:
@@ -121,7 +135,7 @@ class CompiledFunction:
     def __call__(self, vm: VirtualMachine, *args: Any) -> Any:
         program = self._programs.of(vm)
         code = program.codes[self._name]
-        return run_vm_tir(program.inner, code, vm, partial(program.function, vm), args)
+        return run_vm_tir(program.inner, code, vm, program.function, args)
 
     def __repr__(self) -> str:
         return f"<CompiledFunction {readable(self._name)}>"
