@@ -137,7 +137,7 @@ class _Evaluator:
             case syntax.Constant():
                 return expr.data
             case syntax.MetaRef():
-                return self._constants[expr.kind][expr.index]
+                return self._constants[expr.kind][expr.index].tensor
             case syntax.LocalName():
                 return env[expr.name]
             case syntax.GraphName():

@@ -375,6 +375,30 @@ def test_graph_bindings_in_functions_in_graph_bindings() -> None:
           "if (%0 == 3) { %1(2) } else { 0 }")  # fmt: skip
 
 
+def test_a_graph_variable_may_be_used_after_its_block() -> None:
+    """Relay prints a node where it is used first: in a branch, or in a function."""
+    text = "def @main(%c: bool, %x: int32) { if (%c) { %0 = %x + 1; %0 } else { %0 * 2 } }"
+    assert run(VERSION + text, np.bool_(True), np.int32(3)) == 4
+    assert run(VERSION + text, np.bool_(False), np.int32(3)) == 8
+    text = "def @main(%x: int32) { %1 = fn (%y: int32) { %0 = %x + 1; %0 * %y }; %1(%0) + %0 }"
+    assert run(VERSION + text, np.int32(3)) == 20
+    assert run("%1 = { %0 = 2 * 5; %0 }; %0 = 4; %0 + %1") == 14
+    assert run("%0 = 4; %1 = { %0 = 2 * 5; %0 }; %0 + %1") == 14
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if (True) { let %y = 2; %0 = %y + 1; %0 } else { %0 * 2 }",
+        "%1 = fn (%y: int32) { %0 = %y + 1; %0 * %y }; %1(%0)",
+        "%1 = match ((1, 2)) { (%x, %y) => { %0 = %x + %y; %0 } }; %1 + %0",
+        "%1 = { let %y = 3; %0 = fn () { %2 = %y; %2 }; %0() }; %1 + %0()",
+    ],
+)
+def test_a_graph_variable_is_used_where_its_value_has_no_meaning(text: str) -> None:
+    assert "which is in its value, is not defined" in refused(text)
+
+
 def test_an_unused_graph_binding_is_dropped() -> None:
     assert "R.add" not in str(from_text("%0 = 1 + 2; %1 = %0 + 1; 5"))
 
@@ -432,6 +456,66 @@ def test_wrong_references_to_metadata(ref: str, message: str) -> None:
 )
 def test_wrong_metadata(text: str, message: str) -> None:
     assert message in refused(VERSION + "def @main() { 1 }\n#[metadata]\n" + text)
+
+
+def _stored_attrs(nodes: list[Any]) -> str:
+    """A metadata section with the attributes of an operator: node 3, and those after it."""
+    head = [
+        {"type_key": ""},
+        {"type_key": "Map", "keys": ["relay.attrs.A", "Array"], "data": [2, 2]},
+        {"type_key": "Array", "data": [3]},
+    ]
+    return json.dumps({"root": 1, "nodes": [*head, *nodes], "b64ndarrays": []})
+
+
+def _int(value: int) -> dict[str, Any]:
+    return {"type_key": "IntImm", "attrs": {"dtype": "int32", "span": "0", "value": str(value)}}
+
+
+def test_attributes_of_operators_in_the_metadata_section() -> None:
+    """A number, bool or text is stored as it is, other attributes as numbers of nodes."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    head = VERSION + "def @main(%x: Tensor[(2, 3), float32]) {"
+    attrs = {"axis": "4", "exclude": "0", "keepdims": "1"}
+    nodes = [{"type_key": "A", "attrs": attrs}, {"type_key": "Array", "data": [5]}, _int(1)]
+    text = f"{head} sum(%x, meta[relay.attrs.A][0]) }}\n#[metadata]\n{_stored_attrs(nodes)}"
+    np.testing.assert_array_equal(run(text, x), x.sum(1, keepdims=True))
+    attrs = {"k": "4", "axis": "1", "ret_type": "5", "is_ascend": "1", "dtype": "int64"}
+    nodes = [{"type_key": "A", "attrs": attrs}, _int(2),
+             {"type_key": "runtime.String", "repr_str": "indices"}]  # fmt: skip
+    text = f"{head} topk(%x, meta[relay.attrs.A][0]) }}\n#[metadata]\n{_stored_attrs(nodes)}"
+    np.testing.assert_array_equal(run(text, x), [[0, 1], [0, 1]])
+    nodes = [{"type_key": "Array", "data": [4, 5]}, _int(3), _int(-1)]
+    text = f"{head} reshape(%x, newshape=meta[Array][0]) }}\n#[metadata]\n{_stored_attrs(nodes)}"
+    np.testing.assert_array_equal(run(text, x), x.reshape(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "nodes", "message"),
+    [
+        ({"axis": "9"}, [], "attribute 'axis': there are 4 nodes, got the number 9"),
+        ({"axis": "x"}, [], "attribute 'axis': invalid literal"),
+        ({"axis": "4"}, [{"type_key": "Other"}], "got an object 'Other'"),
+        ({"axis": "4"}, [7], "expected a node as TVM writes it"),
+        ({"axis": "4"}, [{"type_key": "Array", "data": [4]}], "at most 100 lists in each other"),
+        ({"axis": "4"}, [{"type_key": "Array", "data": [i, i]} for i in range(5, 70)],
+         "there are 69 nodes, got the number 69"),
+        ({"axes": "0"}, [], "there is no attribute 'axes'; did you mean 'axis'"),
+        (["axis"], [], "expected attributes"),
+    ],
+)  # fmt: skip
+def test_wrong_attributes_in_the_metadata_section(attrs: Any, nodes: Any, message: str) -> None:
+    text = "free_var %x: Tensor[(2, 3), float32]; sum(%x, meta[relay.attrs.A][0])"
+    stored = _stored_attrs([{"type_key": "A", "attrs": attrs}, *nodes])
+    assert message in refused(f"{text}\n#[metadata]\n{stored}")
+
+
+def test_attributes_that_double_end_in_an_error() -> None:
+    nodes: list[Any] = [{"type_key": "A", "attrs": {"axis": "4"}}]
+    nodes += [{"type_key": "Array", "data": [i, i]} for i in range(5, 70)]
+    text = "free_var %x: Tensor[(2, 3), float32]; sum(%x, meta[relay.attrs.A][0])"
+    stored = _stored_attrs([*nodes, _int(1), _int(1)])
+    assert "and 100000 numbers" in refused(f"{text}\n#[metadata]\n{stored}")
 
 
 PARAMS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.ones(3, np.float32)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ...errors import NestingError
 from ...ir.nesting import headroom
 from . import syntax
 from .lexer import Token, tokens_of
-from .metadata import read_metadata
+from .metadata import ATTRS, read_metadata
 from .source import MOST_LEVELS, Place, Source
 
 __all__ = ["INFIX", "VERSIONS", "parse_text"]
@@ -402,7 +402,11 @@ class _Parser:
         while True:
             if self._kind == "(":
                 args, attrs = self._args()
-                value = syntax.Call(self._place(start), value, args, attrs)
+                meta = None
+                if args and _is_attrs(args[-1]):
+                    meta = args[-1]
+                    args = args[:-1]
+                value = syntax.Call(self._place(start), value, args, attrs, meta)
             elif self._accept("."):
                 token = self._take("number", "the index of an element of a tuple")
                 if not token.text.isdigit() or len(token.text) > 9:
@@ -634,6 +638,11 @@ class _Parser:
             place.fail(f"number {'-' * negated}{shown} does not fit {wanted}: expected "
                        f"{bounds.min} to {bounds.max}")  # fmt: skip
         return syntax.Constant(place, np.array(value, wanted))
+
+
+def _is_attrs(expr: syntax.Expr) -> TypeGuard[syntax.MetaRef]:
+    """Whether an argument is an object with attributes: ``meta[relay.attrs.Conv2DAttrs][0]``."""
+    return isinstance(expr, syntax.MetaRef) and ATTRS in expr.kind.split(".")
 
 
 def _as_float(digits: str, negated: bool, dtype: Any, place: Place, shown: str) -> Any:

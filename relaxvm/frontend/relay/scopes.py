@@ -2,7 +2,8 @@
 
 ``%0 = value`` names a node of the program's graph, not a step: the node is evaluated where it is
 used.  So a binding moves to the innermost block that contains all its uses, in front of the first
-statement there with a use; in a branch, it is evaluated only if the branch is taken.
+statement there with a use; in a branch, it is evaluated only if the branch is taken.  Relay prints
+a node where it is first used, so one that is defined in a branch may be used after it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...core.checkpoints import checkpoint
-from ...errors import NestingError, did_you_mean
+from ...errors import FormatError, NestingError, did_you_mean
 from . import syntax
+from .metadata import StoredObject
+from .operators import IGNORED, OPERATORS
 from .source import MOST_LEVELS, Place
 
 __all__ = ["Definitions", "resolve"]
@@ -59,15 +62,17 @@ class _Level:
     Attributes:
         outer: the block around it, or the graph binding in whose value it is.
         position: of its statement in the outer block.
+        is_open: whether the names in it are being resolved.
     """
 
-    __slots__ = ("block", "depth", "moved", "outer", "position")
+    __slots__ = ("block", "depth", "is_open", "moved", "outer", "position")
 
     def __init__(self, block: syntax.Block, outer: _Level | _Moved | None, position: int) -> None:
         self.block = block
         self.outer = outer
         self.position = position
         self.depth = -1
+        self.is_open = True
         self.moved: list[_Moved] = []
 
 
@@ -75,15 +80,18 @@ class _Moved:
     """A graph binding.
 
     Attributes:
+        order: of bindings in one place; after those that its value uses.
+        home: the block where it stands.
         uses: the blocks and statements that use it directly, or the binding that does.
         level, position: its place, once known.
     """
 
-    __slots__ = ("bind", "level", "order", "position", "uses")
+    __slots__ = ("bind", "home", "level", "order", "position", "uses")
 
-    def __init__(self, bind: syntax.Bind, order: int) -> None:
+    def __init__(self, bind: syntax.Bind, home: _Level) -> None:
         self.bind = bind
-        self.order = order
+        self.order = 0
+        self.home = home
         self.uses: list[tuple[_Level | _Moved, int]] = []
         self.level: _Level | None = None
         self.position = 0
@@ -169,7 +177,7 @@ def _meet(a: tuple[_Level, int], b: tuple[_Level, int]) -> tuple[_Level, int]:
 def resolve(
     function: syntax.Function,
     definitions: Definitions,
-    constants: Mapping[str, Sequence[NDArray[Any] | None]],
+    constants: Mapping[str, Sequence[StoredObject]],
 ) -> None:
     """Set the targets of all names in a function, and move its graph bindings to their places.
 
@@ -184,28 +192,39 @@ def resolve(
 
 class _Resolver:
     def __init__(
-        self, definitions: Definitions, constants: Mapping[str, Sequence[NDArray[Any] | None]]
+        self, definitions: Definitions, constants: Mapping[str, Sequence[StoredObject]]
     ) -> None:
         self._definitions = definitions
         self._constants = constants
         self._locals: dict[str, syntax.Binder] = {}
         self._graph: dict[int, _Moved] = {}
-        self._order = 0
         self._all: list[_Moved] = []
         self._levels: list[_Level] = []
+        self._sites: dict[syntax.Binder, tuple[_Level, int]] = {}
+        """Where a variable can be used: in a block, from a statement on."""
+        self._params: list[syntax.Binder] = []
+        """Variables of the block that is entered next: parameters, or those of a pattern."""
+        self._is_outside = False
+        """Whether a graph binding is used outside of the block where it stands."""
 
     @contextmanager
     def _scope(self) -> Iterator[tuple[dict[str, syntax.Binder | None], dict[int, _Moved | None]]]:
-        """Names that are defined inside are undone at the end: what they were, by name."""
+        """Names that are defined inside are undone at the end: what they were, by name.  A graph
+        variable keeps its meaning if it had none before."""
         names: dict[str, syntax.Binder | None] = {}
         graph: dict[int, _Moved | None] = {}
         yield names, graph
         _undo(self._locals, names)
-        _undo(self._graph, graph)
+        _undo(self._graph, {number: old for number, old in graph.items() if old is not None})
 
     def _bind(self, var: syntax.Binder, names: dict[str, syntax.Binder | None]) -> None:
         names.setdefault(var.name, self._locals.get(var.name))
         self._locals[var.name] = var
+
+    def _bind_for_next(self, var: syntax.Binder, names: dict[str, syntax.Binder | None]) -> None:
+        """Define a variable of the block that is entered next."""
+        self._bind(var, names)
+        self._params.append(var)
 
     def function(
         self, func: syntax.Function, outer: _Level | _Moved | None, position: int
@@ -216,7 +235,7 @@ class _Resolver:
                 if param.name in seen and param.name != "_":
                     param.place.fail(f"parameter %{param.name} is defined twice")
                 seen.add(param.name)
-                self._bind(param, names)
+                self._bind_for_next(param, names)
             self._block(func.body, outer, position)
         if outer is None:
             self._move()
@@ -224,17 +243,21 @@ class _Resolver:
     def _block(self, block: syntax.Block, outer: _Level | _Moved | None, position: int) -> None:
         level = _Level(block, outer, position)
         self._levels.append(level)
+        params, self._params = self._params, []
+        for var in params:
+            self._sites[var] = level, 0
         with self._scope() as (names, graph):
             for var in block.free_vars:
                 self._bind(var, names)
+                self._sites[var] = level, 0
             for i, statement in enumerate(block.statements):
                 checkpoint()
                 if isinstance(statement, syntax.Bind):
                     if statement.number in graph:
                         statement.place.fail(f"%{statement.number} is defined twice in a block")
-                    moved = _Moved(statement, self._order)
-                    self._order += 1
+                    moved = _Moved(statement, level)
                     self._expr(statement.value, moved, i)
+                    moved.order = len(self._all)
                     self._all.append(moved)
                     graph[statement.number] = self._graph.get(statement.number)
                     self._graph[statement.number] = moved
@@ -245,9 +268,11 @@ class _Resolver:
                     else:
                         self._expr(statement.value, level, i)
                         self._bind(statement.var, names)
+                    self._sites[statement.var] = level, i + 1
                 else:
                     self._expr(statement.value, level, i)
             self._expr(block.result, level, len(block.statements))
+        level.is_open = False
 
     def _expr(self, expr: syntax.Expr, user: _Level | _Moved, at: int) -> None:
         if isinstance(expr, syntax.LocalName):
@@ -261,6 +286,7 @@ class _Resolver:
                 expr.place.fail(f"unknown graph variable %{expr.number}: it is not defined before")
             expr.target = moved.bind
             moved.uses.append((user, at))
+            self._is_outside = self._is_outside or not moved.home.is_open
         elif isinstance(expr, syntax.GlobalName):
             functions = self._definitions.functions
             expr.target = functions.get(expr.name)
@@ -287,6 +313,7 @@ class _Resolver:
                     self._block(clause.body, user, at)
         elif isinstance(expr, syntax.Call):
             self._expr(expr.callee, user, at)
+            self._attributes(expr)
             for arg in expr.args:
                 self._expr(arg, user, at)
         elif isinstance(expr, syntax.Tuple):
@@ -298,15 +325,41 @@ class _Resolver:
             for arg in expr.args:
                 self._expr(arg, user, at)
 
-    def _tensor(self, ref: syntax.MetaRef) -> NDArray[Any]:
+    def _attributes(self, call: syntax.Call) -> None:
+        """Replace references to the metadata section in the attributes of an operator's call."""
+        name = call.callee
+        found = isinstance(name, syntax.Name) and name.target is None and OPERATORS.get(name.name)
+        if not found:
+            return
+        if call.meta is not None:
+            stored = self._object(call.meta)
+            try:
+                call.attrs = stored.attributes(found.plain)
+            except FormatError as error:
+                call.meta.place.fail(f"meta[{call.meta.kind}][{call.meta.index}]: {error}")
+        elif any(isinstance(value, syntax.MetaRef) for value in call.attrs.values()):
+            call.attrs = {key: self._value(key, value) for key, value in call.attrs.items()}
+
+    def _value(self, key: str, value: Any) -> Any:
+        if not isinstance(value, syntax.MetaRef) or key in IGNORED or "device" in key:
+            return value
+        try:
+            return self._object(value).value()
+        except FormatError as error:
+            value.place.fail(f"attribute {key!r}: {error}")
+
+    def _object(self, ref: syntax.MetaRef) -> StoredObject:
         known = self._constants.get(ref.kind, ())
         if not known:
             kinds = ", ".join(self._constants) or "none"
             ref.place.fail(f"meta[{ref.kind}][{ref.index}]: the metadata section has no objects of "
                            f"this kind; its kinds are: {kinds}")  # fmt: skip
-        found = known[ref.index] if ref.index < len(known) else None
         if ref.index >= len(known):
             ref.place.fail(f"meta[{ref.kind}][{ref.index}]: expected an index below {len(known)}")
+        return known[ref.index]
+
+    def _tensor(self, ref: syntax.MetaRef) -> NDArray[Any]:
+        found = self._object(ref).tensor
         if found is None:
             ref.place.fail(f"meta[{ref.kind}][{ref.index}]: expected a tensor, relay.Constant")
         return found
@@ -321,7 +374,7 @@ class _Resolver:
             if pattern.var.name in seen and pattern.var.name != "_":
                 pattern.place.fail(f"%{pattern.var.name} is defined twice in a pattern")
             seen.add(pattern.var.name)
-            self._bind(pattern.var, names)
+            self._bind_for_next(pattern.var, names)
         elif isinstance(pattern, syntax.TuplePattern):
             for each in pattern.fields:
                 self._pattern(each, names, seen)
@@ -346,6 +399,9 @@ class _Resolver:
         for moved in reversed(self._all):
             checkpoint()
             _place(moved)
+        if self._is_outside:
+            for moved in self._all:
+                self._check_names(moved)
         for level in self._levels:
             statements = level.block.statements
             if not level.moved and not any(isinstance(s, syntax.Bind) for s in statements):
@@ -359,6 +415,47 @@ class _Resolver:
                 if i < len(statements) and not isinstance(statements[i], syntax.Bind):
                     new.append(statements[i])
             level.block.statements = new
+
+    def _check_names(self, moved: _Moved) -> None:
+        """Check that the variables in a graph binding can be used at its place."""
+        if moved.level is None:
+            return
+        work: list[Any] = [moved.bind.value]
+        while work:
+            node = work.pop()
+            if isinstance(node, syntax.LocalName) and node.target in self._sites:
+                site, first = self._sites[node.target]
+                if not _is_inside(site, moved) and not _is_known(site, first, moved):
+                    moved.bind.place.fail(
+                        f"%{moved.bind.number} is used where %{node.name}, which is in its value, "
+                        "is not defined"
+                    )
+            elif isinstance(node, syntax.Block):  # its graph bindings are checked for themselves
+                work += [s.value for s in node.statements if not isinstance(s, syntax.Bind)]
+                work.append(node.result)
+            else:
+                work += syntax.parts_of(node)
+
+
+def _is_inside(level: _Level, moved: _Moved) -> bool:
+    """Whether a block is in the value of a graph binding."""
+    at: _Level | None = level
+    while at is not None:
+        if at.outer is moved:
+            return True
+        at = at.outer.level if isinstance(at.outer, _Moved) else at.outer
+    return False
+
+
+def _is_known(site: _Level, first: int, moved: _Moved) -> bool:
+    """Whether a variable that is defined in a block can be used at the place of a binding."""
+    at: tuple[_Level, int] | None = (moved.level, moved.position) if moved.level else None
+    while at is not None:
+        level, position = at
+        if level is site:
+            return position >= first
+        at = _around(level)
+    return False
 
 
 def _undo(names: dict, old: Mapping) -> None:  # type: ignore[type-arg]

@@ -13,6 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .metadata import StoredObject
 from .source import Place
 
 __all__ = [
@@ -265,11 +266,13 @@ class Call(Expr):
 
     Attributes:
         attrs: the attributes as written.
+        meta: the object of the metadata section that has all of them, or None.
     """
 
     callee: Expr
     args: Sequence[Expr]
     attrs: Mapping[str, Any]
+    meta: MetaRef | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -418,7 +421,7 @@ class Module:
     types: list[TypeDef]
     functions: list[FunctionDef]
     expression: Block | None
-    constants: Mapping[str, Sequence[NDArray[Any] | None]]
+    constants: Mapping[str, Sequence[StoredObject]]
     """The metadata section: its objects by kind; None for those that are not tensors."""
 
 

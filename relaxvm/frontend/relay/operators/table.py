@@ -1,0 +1,91 @@
+"""The table of Relay's operators, and the application of one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ....errors import did_you_mean
+from ....ir import Expr
+
+__all__ = ["IGNORED", "OPERATORS", "Make", "RelayOperator", "apply", "relay"]
+
+Make = Callable[..., Any]
+
+
+class RelayOperator:
+    """An operator of Relay.
+
+    Attributes:
+        name: its name.
+        arity: the number of its operands.
+        attrs: its attributes and their defaults.
+        plain: the attributes that TVM keeps as a number, bool or text -> the name of that type; it
+            keeps the others as objects.  They are annotated as Any.
+        make: the function that translates a call.
+    """
+
+    __slots__ = ("arity", "attrs", "make", "name", "plain")
+
+    def __init__(self, name: str, make: Make) -> None:
+        self.name = name
+        self.make = make
+        params = inspect.signature(make).parameters.values()
+        self.arity = sum(p.kind is not p.KEYWORD_ONLY for p in params)
+        self.attrs = {p.name: p.default for p in params if p.kind is p.KEYWORD_ONLY}
+        self.plain = {
+            p.name: p.annotation.partition(" ")[0]
+            for p in params
+            if p.kind is p.KEYWORD_ONLY and p.annotation != "Any"
+        }
+
+
+OPERATORS: Final[dict[str, RelayOperator]] = {}
+"""All operators of Relay that have a counterpart, by name."""
+
+IGNORED: Final = frozenset(
+    {
+        "attrs_type_key",
+        "auto_scheduler_rewritten_layout",
+        "start",  # of arange, where they are operands too
+        "step",
+        "stop",
+        "meta_schedule_original_shape",
+    }
+)
+"""Attributes that do not change what is computed."""
+
+
+def apply(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:
+    """Return a call of an operator of Relay as an expression of relaxvm.
+
+    Raises:
+        TypeError, ValueError: an operand or attribute is wrong, or has no counterpart.
+    """
+    found = OPERATORS[name]
+    if len(args) != found.arity:
+        raise TypeError(f"expected {found.arity} argument{'s' * (found.arity != 1)}, "
+                        f"got {len(args)}")  # fmt: skip
+    given = {key: value for key, value in attrs.items() if key not in IGNORED}
+    for key in given:
+        if key not in found.attrs:
+            known = ", ".join(found.attrs) or "none"
+            raise TypeError(f"there is no attribute {key!r}{did_you_mean(key, found.attrs)}; the "
+                            f"attributes are: {known}")  # fmt: skip
+    for key, default in found.attrs.items():
+        if default is inspect.Parameter.empty and key not in given:
+            raise TypeError(f"attribute {key!r} is missing")
+    made: Expr = found.make(*args, **given)
+    return made
+
+
+def relay(*names: str) -> Callable[[Make], Make]:
+    """Decorator: enter a function in the table, under one or more names."""
+
+    def register(make: Make) -> Make:
+        for name in names:
+            OPERATORS[name] = RelayOperator(name, make)
+        return make
+
+    return register
