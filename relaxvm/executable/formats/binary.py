@@ -114,7 +114,7 @@ def _load_header(read: Reader) -> bool:
         if magic == MAGIC_WITHOUT_SCOPES and _RELAY_VERSION.fullmatch(version):
             raise FormatError(
                 f"this is an executable of the Relay VM of TVM {version[:32].decode()}; "
-                "relaxvm.frontend.relay.load_executable reads those of TVM 0.7 and 0.8"
+                "relaxvm.frontend.relay.load_executable reads those of TVM 0.7 to 0.19"
             )
         raise FormatError(f"expected version {VERSION!r}, got {version[:32]!r}")
     return bool(magic == MAGIC)
