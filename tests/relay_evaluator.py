@@ -17,7 +17,7 @@ from relaxvm.frontend.relay import syntax
 from relaxvm.frontend.relay.parser import parse_text
 from relaxvm.frontend.relay.source import Source
 
-__all__ = ["Data", "NoClause", "Ref", "evaluate", "from_list", "to_list"]
+__all__ = ["Data", "NoClause", "Ref", "assert_same", "evaluate", "from_list", "to_list"]
 
 
 class NoClause(Exception):
@@ -98,6 +98,23 @@ def evaluate(text: str, *args: Any, function: str = "main", std: str | None = No
     if failed:
         raise failed[0]
     return result[0]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Compare a value of a machine with one of the evaluator."""
+    work = [(found, expected)]
+    while work:
+        a, b = work.pop()
+        if isinstance(b, Data):
+            assert a.constructor.rpartition(".")[2].rstrip("_") == b.name
+            work += zip(a.fields, b.fields, strict=True)
+        elif isinstance(b, tuple):
+            assert isinstance(a, tuple)
+            work += zip(a, b, strict=True)
+        else:
+            b = np.asarray(b)
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 Env = Mapping[Any, Any]

@@ -42,6 +42,8 @@ LOADED = {
     "prim_funcs": {"RESULT", "KERNEL_ERROR"},
     "parameters": {"RESULT"},
     "library": {"RESULT"},
+    "relay": {"RESULT"},
+    "relay_vm": {"RESULT", "KERNEL_ERROR"},
 }
 """Outcomes of mutants that are read."""
 

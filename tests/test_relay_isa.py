@@ -364,12 +364,23 @@ def test_mutants_are_refused_or_run(seed: int) -> None:
         ("InvokePacked 9, 1, 0, $0\nRet $0", "packed function 9: there are 3"),
         ("Goto 5", "pc_offset: 5 leads out of the function"),
         ("Goto -1", "pc_offset: -1 leads out of the function"),
+        ("Goto 0", "Goto: expected an offset other than 0, which would jump to itself forever"),
         ("If $0, 1, 9\nRet $0", "false_offset: 9 leads out of the function"),
         ("Mov $0, $0\nRet $0", "$0 is written twice"),
         ("Mov $1, $0\nMov $1, $0\nRet $1", "$1 is written twice"),
         ("Mov $1, $0\nPhi $2, $0, $1\nRet $2", "Phi: expected exactly one of $0 and $1"),
         ("Phi $3, $1, $2\nRet $3", "Phi: expected exactly one of $1 and $2"),
         ("If $0, 1, 2\nMov $1, $0\nPhi $3, $1, $2\nRet $3", "Phi: expected exactly one of"),
+        ("AllocTensor $1, 0, int32\nIf $0, 1, 3\nMov $2, $1\nGoto 2\nLoadConst $3, 2\n"
+         "Phi $4, $2, $3\nRet $4", "Phi: expected two objects of one type, got a tensor of int32 "
+         "with 0 dimensions in $2 and a tensor of float32 with 2 dimensions in $3"),
+        ("If $0, 1, 3\nAllocDatatype $1, 0, 0\nGoto 2\nAllocClosure $2, 0, 0\n"
+         "Phi $3, $1, $2\nRet $3", "got a data type in $1 and a closure in $2"),
+        ("LoadConst $1, 0\nGetField $2, $1, 0\nRet $2", "object: expected a data type in $1, got a "
+         "tensor of int32 with 0 dimensions"),
+        ("AllocDatatype $1, 0, 0\nMov $2, $1\nInvokeClosure $3, $2, 0\nRet $3",
+         "closure: expected a closure in $2, got a data type"),
+        ("AllocClosure $1, 0, 0\nIf $1, 1, 1\nRet $1", "test: expected a tensor in $1, got a"),
         ("If $0, 1, 2\nMov $1, $0\nRet $1", "$1 may be read before it is written"),
         ("GetField $1, $0, -1\nRet $1", "field_index: expected 0 to 2147483647, got -1"),
         ("AllocTensor $1, 1, -1, int32\nRet $1", "shape: expected dimensions >= 0"),
@@ -387,6 +398,10 @@ def test_rules_of_the_later_dialects() -> None:
         ("KillRegister $0\nRet $0", "$0 may be read before it is written"),
         ("InvokePacked 0, 1, 2, $0\nRet $0", "output_size: expected 0 to 1, got 2"),
         ("DeviceCopy $1, $0, 0, 1\nRet $1", "device index: expected 0, the CPU"),
+        ("LoadConsti $1, 1\nAllocTensorReg $2, $1, $1, $1, int32\nRet $2",
+         "storage: expected a storage in $1, got a tensor of int64 with 0 dimensions"),
+        ("LoadConsti $1, 1\nAllocStorage $2, $1, 64, int8, 0\nShapeOf $3, $2\nRet $3",
+         "tensor: expected a tensor in $2, got a storage"),
         ("LoadConsti $1, 9223372036854775808\nRet $1", "does not fit int64"),
     ]:
         program = assemble(f".dialect final\n.packed add\n.function main(x)\n{code}")

@@ -366,6 +366,15 @@ def test_every_operator_of_relaxvm_has_a_name_in_relay_or_none() -> None:
         ("free_var %x: Tensor[(1, 1, 5, 5), float32]; "
          "nn.adaptive_avg_pool2d(%x, output_size=[2, 2])", "output_size: expected divisors of 5"),
         ("concatenate(1f)", "expected a tuple of tensors"),
+        ("cast(1f, dtype=None)", "attribute 'dtype': expected a string, got None"),
+        ("nn.softmax(1f, axis=True)", "attribute 'axis': expected an integer, got True"),
+        ("nn.dropout(1f, rate=[])", "attribute 'rate': expected a number, got []"),
+        ("sum(1f, keepdims=2f)", "attribute 'keepdims': expected True or False, got 2.0"),
+        ("sum(1f, axis=5)", "axis: the tensor has no dimensions, got 5"),
+        ("reshape(1f, newshape=[None])", "newshape: expected integers, got [None]"),
+        ("nn.pad(1f, 0f, pad_width=[[0, 1f]])", "pad_width: expected integers, got [0, 1.0]"),
+        ('strided_slice(1f, begin=[None], end="x")', "end: expected integers, got 'x'"),
+        ("nn.batch_flatten(1f)", "expected a tensor with at least one dimension"),
         ('strided_slice(1f, begin=[], end=[], slice_mode="x")', "slice_mode: expected 'end'"),
     ],
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,11 @@ from numpy.typing import NDArray
 import relaxvm
 from relaxvm.core.operations import REWRITINGS
 from relaxvm.errors import LimitError, MatchError, ParseError, UnreachableClauseWarning
-from relaxvm.frontend import relay
 from relaxvm.frontend.relay import from_text
 from relaxvm.limits import Limits
 
-from .relay_evaluator import Data, NoClause, evaluate, to_list
-
-STD = Path(relay.__file__).parent / "std"
-PRELUDE = "".join(
-    (STD / name).read_text(encoding="utf-8").replace('#[version = "0.0.5"]', "")
-    for name in ("prelude.rly", "nat.rly")
-).replace('import "prelude.rly"', "")
-HEAD = '#[version = "0.0.5"]\nimport "nat.rly"\n'
+from .relay_evaluator import NoClause, assert_same, evaluate, to_list
+from .relay_texts import HEAD, PRELUDE, PROGRAMS, XS
 
 NAMES = [rewriting.name for rewriting in REWRITINGS]
 OPTIMIZE: list[Any] = [True, False, *[set(NAMES) - {name} for name in NAMES]]
@@ -39,23 +31,6 @@ def run(text: str, *args: Any, optimize: Any = True, limits: Limits | None = Non
     executable = relaxvm.build(from_text(HEAD + text))
     machine = relaxvm.VirtualMachine(executable, optimize=optimize, limits=limits)
     return machine["main"](*args)
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    """Compare a value with one of the evaluator."""
-    work = [(found, expected)]
-    while work:
-        a, b = work.pop()
-        if isinstance(b, Data):
-            assert a.constructor.rpartition(".")[2].rstrip("_") == b.name
-            work += zip(a.fields, b.fields, strict=True)
-        elif isinstance(b, tuple):
-            assert isinstance(a, tuple)
-            work += zip(a, b, strict=True)
-        else:
-            b = np.asarray(b)
-            assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def check(text: str, *args: Any) -> Any:
@@ -79,109 +54,11 @@ def tensors(*shape: int, seed: int = 1) -> NDArray[Any]:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-XS = "let %xs = Cons(3, Cons(1, Cons(4, Cons(1, Cons(5, Nil)))));"
 LOOP = """
 def @range(%n: int32, %acc: List[int32]) -> List[int32] {
   if (%n == 0) { %acc } else { @range(%n - 1, Cons(%n, %acc)) }
 }
 """
-
-PROGRAMS = {
-    "map": (
-        "def @main(%n: int32) { XS; @map(fn (%x) { %x * %n }, %xs) }"
-    ),
-    "folds": (
-        "def @main(%n: int32) { XS; let %f = fn (%a, %b) { %a * 2 - %b }; (@foldl(%f, %n, %xs), "
-        "@foldr(%f, %n, %xs), @foldr1(%f, %xs), @sum(%xs)) }"
-    ),
-    "zip": (
-        "def @main(%n: int32) { XS; @zip(%xs, Cons(1f, Cons(2f, Nil))) }"
-    ),
-    "filter": (
-        "def @main(%n: int32) { XS; @filter(fn (%x) { %x > %n }, %xs) }"
-    ),
-    "flatten": (
-        "def @main(%n: int32) { XS; @foldr(@concat, Nil, @map(fn (%x) { Cons(%x, Cons(%x + %n, "
-        "Nil)) }, %xs)) }"
-    ),
-    "positions": (
-        "def @main(%n: int32) { XS; (@length(%xs), @hd(%xs), @tl(%xs), @nth(%xs, %n), "
-        "@update(%xs, %n, 7)) }"
-    ),
-    "rev": (
-        "def @main(%n: int32) { XS; (@rev(%xs), @rev(@rev(%xs))) }"
-    ),
-    "accumulate": (
-        "def @main(%n: int32) { XS; let %f = fn (%a, %x) { (%a + %x, %a * %n) }; (@map_accumr(%f, "
-        "0, %xs), @map_accuml(%f, 0, %xs)) }"
-    ),
-    "unfold": (
-        "def @main(%n: int32) { let %f = fn (%s) { if (%s == 0) { None } else { Some((%s - 1, %s "
-        "* %s)) } }; (@unfoldr(%f, %n), @unfoldl(%f, %n)) }"
-    ),
-    "option": (
-        "def @half(%x: int32) -> Option[int32] { if (mod(%x, 2) == 0) { Some(%x / 2) } else { "
-        "None } } def @then[A, B](%o: Option[A], %f: fn (A) -> Option[B]) -> Option[B] { match "
-        "(%o) { Some(%v) => %f(%v), None => None } } def @main(%n: int32) { (@then(@half(%n), "
-        "@half), @then(@half(%n * 2), @half)) }"
-    ),
-    "tree": (
-        "def @fold[A, B](%f: fn (A, List[B]) -> B, %t: Tree[A]) -> B { match (%t) { Rose(%v, %ts) "
-        "=> %f(%v, @map(fn (%c) { @fold(%f, %c) }, %ts)) } } def @main(%n: int32) { let %t = "
-        "Rose(1, Cons(Rose(%n, Nil), Cons(Rose(3, Cons(Rose(4, Nil), Nil)), Nil))); (@fold(fn "
-        "(%v, %rs) { %v + @sum(%rs) }, %t), @size(%t), @tmap(fn (%v) { %v * 2 }, %t)) }"
-    ),
-    "numbers": (
-        "def @nat(%n: int32) -> nat { if (%n == 0) { zero } else { succ(@nat(%n - 1)) } } def "
-        "@int(%n: nat) -> int32 { match %n { zero => 0, succ(%m) => 1 + @int(%m) } } def "
-        "@main(%n: int32) { XS; let %m = @nat(%n); (@int(@nat_add(@nat_double(%m), %m)), "
-        "@nat_nth(%xs, %m), @nat_update(%xs, %m, 9), @nat_iterate(fn (%x) { %x * 3 }, %m)(1)) }"
-    ),
-    "even and odd": (
-        "def @even(%n: nat) -> bool { match (%n) { zero => True, succ(%m) => @odd(%m) } } def "
-        "@odd(%n: nat) -> bool { match (%n) { zero => False, succ(%m) => @even(%m) } } def "
-        "@main(%n: int32) { let %m = succ(succ(succ(zero))); (@even(%m), @odd(%m)) }"
-    ),
-    "functions": (
-        "def @main(%n: int32) { (@compose(negative, fn (%x) { %x + %n })(3), @flip(subtract)(%n, "
-        "5), @iterate(fn (%x) { %x * %n }, 3)(2), @id(@id)(%n)) }"
-    ),
-    "functions in data": (
-        "def @main(%n: int32) { XS; let %fs = @map(fn (%x) { fn (%y) { %x * %y + %n } }, %xs); "
-        "@map(fn (%f) { %f(10) }, %fs) }"
-    ),
-    "several types": (
-        "def @pair[A](%x: A) -> (A, List[A]) { (%x, Cons(%x, Nil)) } def @main(%n: int32) { let "
-        "%id = fn [A](%x: A) -> A { %x }; (@pair(%n), @pair(2f), @pair((%n, True)), "
-        "@pair(Cons(%n, Nil)), %id(1), %id(2f)) }"
-    ),
-    "nested patterns": (
-        "def @f(%a: List[int32], %b: Option[(int32, List[int32])]) -> int32 { match (%a, %b) "
-        "{(Cons(%x, Cons(%y, Nil)), None) => %x - %y,(Cons(%x, _), Some((%y, Cons(%z, _)))) => %x "
-        "* %y * %z,(_, Some((%y, Nil))) => %y,(Nil, _) => 100,_ => 200 } } def @main(%n: int32) { "
-        "let %l = Cons(%n, Nil); (@f(Cons(7, %l), None), @f(%l, Some((2, %l))), @f(Nil, Some((5, "
-        "Nil))), @f(Nil, None), @f(%l, None), @f(Nil, Some((1, %l)))) }"
-    ),
-    "mutual types": (
-        "type Even { Zero, AfterOdd(Odd) } type Odd { AfterEven(Even) } def @even(%e: Even) -> "
-        "int32 { match (%e) { Zero => 0, AfterOdd(%o) => 1 + @odd(%o) } } def @odd(%o: Odd) -> "
-        "int32 { match (%o) { AfterEven(%e) => 1 + @even(%e) } } def @main(%n: int32) { "
-        "@even(AfterOdd(AfterEven(AfterOdd(AfterEven(Zero))))) * %n }"
-    ),
-    "references": (
-        "def @main(%n: int32) { let %r = ref(Nil); let %push = fn (%x) { ref_write(%r, Cons(%x, "
-        "ref_read(%r))) }; %push(%n); %push(2); (ref_read(%r), @length(ref_read(%r))) }"
-    ),
-    "effects in order": (
-        "def @main(%n: int32) { let %r = ref(%n); let %next = fn () { ref_write(%r, ref_read(%r) "
-        "* 2); ref_read(%r) };let %a = %next(); let %b = %next(); (%a, %b, %next() - %a) }"
-    ),
-    "graph bindings in clauses": (
-        "def @main(%n: int32) { XS; match (%xs) { Cons(%x, _) => { %0 = %x + %n; %1 = %0 * %0; %1 "
-        "- %0 }, Nil => %n } }"
-    ),
-}
-"""``XS;`` stands for a list."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -9,7 +9,8 @@ docs/relay-isa.md describes all of it.
 
 from __future__ import annotations
 
-from .check import Problem, verify
+from .check import verify
+from .problem import Problem
 from .program import Function, Instruction, Program
 from .table import DIALECTS, INSTRUCTIONS, InstructionSpec, Kind, Operand
 from .text import as_listing, assemble

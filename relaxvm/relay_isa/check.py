@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from .problem import Problem
 from .program import Function, Instruction, Program
 from .table import Kind
+from .types import type_problems
 
-__all__ = ["Problem", "verify"]
+__all__ = ["verify"]
 
 _READ: Final = (Kind.READ, Kind.READS)
 _MOST_STEPS: Final = 50_000_000
-
-
-class Problem(NamedTuple):
-    """A rule that a program breaks."""
-
-    function: str
-    pc: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"function {self.function!r}, pc {self.pc}: {self.message}"
 
 
 def verify(program: Program) -> list[Problem]:
     """Return all problems of a program; none if it can be translated.
 
     Registers, functions, packed functions and constants exist; numbers of arguments fit; jumps
-    stay in the function, and no path leaves it; a register is valid wherever it is read.  In the
-    proposal each register is written once, and of the two registers of a Phi exactly one is valid
-    on every path.
+    stay in the function, and no path leaves it; a register is valid wherever it is read, and has
+    an object of a type that the instruction takes.  In the proposal each register is written once,
+    and of the two registers of a Phi, which have the same type, exactly one is valid on every path.
     """
     problems: list[Problem] = []
     for func in program.functions:
@@ -39,6 +30,7 @@ def verify(program: Program) -> list[Problem]:
         problems += found
         if not found:
             problems += _flow(program, func)
+            problems += type_problems(program, func)
     return problems
 
 
@@ -72,6 +64,8 @@ def _of_operands(
         if operand.kind is Kind.OFFSET:
             if not 0 <= pc + value < len(func.code):
                 yield f"{operand.name}: {value} leads out of the function"
+            elif not value and instruction.spec.name == "Goto":
+                yield "Goto: expected an offset other than 0, which would jump to itself forever"
         elif operand.kind is Kind.CONSTANT:
             if not 0 <= value < len(program.constants):
                 yield f"constant {value}: there are {len(program.constants)}"

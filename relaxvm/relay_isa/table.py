@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["DIALECTS", "INSTRUCTIONS", "InstructionSpec", "Kind", "Operand"]
+__all__ = ["DIALECTS", "INSTRUCTIONS", "TYPES", "InstructionSpec", "Kind", "Operand"]
 
 DIALECTS: Final = ("proposal", "documented", "final")
 """The register machine as proposed, as documented, and its last version."""
+
+TYPES: Final = ("tensor", "data type", "closure", "storage")
+"""Of objects in registers."""
 
 
 class Kind(Enum):
@@ -40,11 +43,13 @@ class Operand(NamedTuple):
         name: its name in the documents.
         kind: what it is.
         counts: of a list, the operands whose sum is its length.
+        wants: of a register, the type of object that must be in it: one of `TYPES`, or "" for any.
     """
 
     name: str
     kind: Kind
     counts: tuple[str, ...] = ()
+    wants: str = ""
 
 
 class InstructionSpec(NamedTuple):
@@ -55,12 +60,14 @@ class InstructionSpec(NamedTuple):
         operands: dialect -> operands in order, for the dialects that have it.
         doc: what it does.
         names: dialect -> name.
+        makes: the type of object that it writes: one of `TYPES`, or "" if it can be any.
     """
 
     name: str
     operands: Mapping[str, tuple[Operand, ...]]
     doc: str
     names: Mapping[str, str] = {}
+    makes: str = ""
 
     def name_in(self, dialect: str) -> str:
         """Its name in a dialect."""
@@ -70,8 +77,12 @@ class InstructionSpec(NamedTuple):
 _DST: Final = Operand("dst", Kind.WRITTEN)
 
 
-def _read(name: str) -> Operand:
-    return Operand(name, Kind.READ)
+def _read(name: str, wants: str = "") -> Operand:
+    return Operand(name, Kind.READ, wants=wants)
+
+
+def _tensor(name: str) -> Operand:
+    return _read(name, "tensor")
 
 
 def _number(name: str) -> Operand:
@@ -106,7 +117,12 @@ def _final(*operands: Operand) -> Mapping[str, tuple[Operand, ...]]:
     return {"final": operands}
 
 
-_TESTED: Final = (_read("test"), _read("target"), _offset("true_offset"), _offset("false_offset"))
+_TESTED: Final = (
+    _tensor("test"),
+    _tensor("target"),
+    _offset("true_offset"),
+    _offset("false_offset"),
+)
 
 INSTRUCTIONS: Final[tuple[InstructionSpec, ...]] = (
     InstructionSpec(
@@ -140,21 +156,33 @@ INSTRUCTIONS: Final[tuple[InstructionSpec, ...]] = (
         "AllocTensor",
         {
             "proposal": (_DST, _count("ndim"), _SHAPE, _DTYPE),
-            "documented": (_DST, _read("shape_register"), _number("ndim"), _DTYPE),
-            "final": (_DST, _read("storage"), _read("offset"), _DTYPE, _count("ndim"), _SHAPE),
+            "documented": (_DST, _tensor("shape_register"), _number("ndim"), _DTYPE),
+            "final": (
+                _DST,
+                _read("storage", "storage"),
+                _tensor("offset"),
+                _DTYPE,
+                _count("ndim"),
+                _SHAPE,
+            ),
         },
         "dst is a new tensor; its elements are undefined.",
+        makes="tensor",
     ),
     InstructionSpec(
         "AllocTensorReg",
-        _final(_DST, _read("storage"), _read("offset"), _read("shape_register"), _DTYPE),
+        _final(
+            _DST, _read("storage", "storage"), _tensor("offset"), _tensor("shape_register"), _DTYPE
+        ),
         "dst is a new tensor whose shape is in a register.",
+        makes="tensor",
     ),
     InstructionSpec(
         "AllocDatatype",
         _everywhere(_DST, _number("tag"), _count("num_fields"), _reads("fields", "num_fields")),
         "dst is a value of a data type: a tag and fields.",
         {"final": "AllocADT"},
+        makes="data type",
     ),
     InstructionSpec(
         "AllocClosure",
@@ -165,22 +193,23 @@ INSTRUCTIONS: Final[tuple[InstructionSpec, ...]] = (
             _reads("free_vars", "num_freevars"),
         ),
         "dst is a closure: a function whose first parameters are the free variables.",
+        makes="closure",
     ),
     InstructionSpec(
         "GetField",
-        _everywhere(_DST, _read("object"), _number("field_index")),
+        _everywhere(_DST, _read("object", "data type"), _number("field_index")),
         "dst is a field of a value of a data type.",
     ),
     InstructionSpec(
         "GetTag",
-        _later(_DST, _read("object")),
+        _later(_DST, _read("object", "data type")),
         "dst is the tag of a value of a data type.",
         {"documented": "GetTagi"},
     ),
     InstructionSpec(
         "If",
         {
-            "proposal": (_read("test"), _offset("true_offset"), _offset("false_offset")),
+            "proposal": (_tensor("test"), _offset("true_offset"), _offset("false_offset")),
             **_later(*_TESTED),
         },
         "Jump by true_offset if test is true (in the proposal) or equal to target (later), else by "
@@ -203,33 +232,40 @@ INSTRUCTIONS: Final[tuple[InstructionSpec, ...]] = (
     ),
     InstructionSpec(
         "InvokeClosure",
-        _everywhere(_DST, _read("closure"), _count("arity"), _reads("args", "arity")),
+        _everywhere(_DST, _read("closure", "closure"), _count("arity"), _reads("args", "arity")),
         "dst is the result of a closure.",
     ),
     InstructionSpec(
         "LoadConst",
         _everywhere(_DST, Operand("const_index", Kind.CONSTANT)),
         "dst is a constant.",
+        makes="tensor",
     ),
     InstructionSpec(
         "LoadConsti",
         _later(_DST, _number("val")),
         "dst is an int64 tensor of rank 0.",
+        makes="tensor",
     ),
     InstructionSpec(
         "AllocStorage",
         _final(
-            _DST, _read("allocation_size"), _number("alignment"), _DTYPE, _number("device_index")
+            _DST, _tensor("allocation_size"), _number("alignment"), _DTYPE, _number("device_index")
         ),
         "dst is memory of a size in bytes.",
+        makes="storage",
     ),
     InstructionSpec(
-        "ShapeOf", _final(_DST, _read("tensor")), "dst is the shape of a tensor, as int64 tensor."
+        "ShapeOf",
+        _final(_DST, _tensor("tensor")),
+        "dst is the shape of a tensor, as int64 tensor.",
+        makes="tensor",
     ),
     InstructionSpec(
         "ReshapeTensor",
-        _final(_DST, _read("tensor"), _read("newshape")),
+        _final(_DST, _tensor("tensor"), _tensor("newshape")),
         "dst is a view of a tensor with another shape.",
+        makes="tensor",
     ),
     InstructionSpec(
         "DeviceCopy",

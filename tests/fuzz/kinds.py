@@ -8,7 +8,18 @@ from typing import Final
 
 from relaxvm.executable.formats import binary
 
-from . import ir_json, kernels, libraries, listings, mutate, parameters, prim_funcs, sections
+from . import (
+    ir_json,
+    kernels,
+    libraries,
+    listings,
+    mutate,
+    parameters,
+    prim_funcs,
+    relay_executables,
+    relay_texts,
+    sections,
+)
 from .changes import Mutant
 from .execute import LIMITS, execute
 from .outcomes import Ending
@@ -66,5 +77,13 @@ KINDS: Final = {
     "library": Kind(
         "shared libraries that contain executables", ".so", libraries.mutant, libraries.run,
         libraries.bases,
+    ),
+    "relay": Kind(
+        "Relay programs in text form", ".relay", relay_texts.mutant, relay_texts.run,
+        relay_texts.bases,
+    ),
+    "relay_vm": Kind(
+        "executables and listings of Relay's virtual machine", ".ro", relay_executables.mutant,
+        relay_executables.run, relay_executables.bases,
     ),
 }  # fmt: skip

@@ -37,6 +37,9 @@ INFIX: Final[dict[str, tuple[int, str]]] = {
 """Sign -> its precedence, the operator.  All are left-associative."""
 
 _SCALAR: Final = re.compile(r"(?:u?int|float|bfloat)\d+|bool|u?int|float")
+_TENSOR_DTYPE: Final = re.compile(
+    r"u?int(8|16|32|64)|float(16|32|64)|bool|bfloat16|float8_\w{1,12}"
+)
 _DTYPES: Final = {"uint1": "bool", "int": "int32", "uint": "uint32", "float": "float32"}
 _NUMBER: Final = re.compile(r"([\d.]+(?:[eE][+-]?\d+)?|inf|nan)(?:(f|i|u|bf)(\d*))?")
 _KINDS: Final = {"i": "int", "u": "uint", "f": "float", "bf": "bfloat"}
@@ -267,10 +270,11 @@ class _Parser:
     def _dtype(self, token: Token) -> str:
         name = _DTYPES.get(token.text, token.text)
         try:
-            return str(as_dtype(name))
+            return str(_dtype_of(name))
         except (TypeError, ValueError, ImportError) as error:
             reason = f" ({error})" if isinstance(error, ImportError) else ""
-            self._fail(token, f"expected a data type such as float32, got {token.text}{reason}")
+            self._fail(token, f"expected a data type such as float32, got "
+                       f"{token.text[:40]}{reason}")  # fmt: skip
 
     def _shape(self) -> tuple[int | None, ...]:
         def dim() -> int | None:
@@ -623,7 +627,7 @@ class _Parser:
             place.fail(f"number {shown}: expected at most {_MOST_DIGITS} digits")
         dtype = f"{_KINDS[kind or 'i']}{width}"
         try:
-            wanted = as_dtype(dtype)
+            wanted = _dtype_of(dtype)
         except (TypeError, ValueError, ImportError) as error:
             place.fail(f"number {shown}: there is no data type {dtype} ({error})")
         if kind in ("f", "bf"):
@@ -638,6 +642,18 @@ class _Parser:
             place.fail(f"number {'-' * negated}{shown} does not fit {wanted}: expected "
                        f"{bounds.min} to {bounds.max}")  # fmt: skip
         return syntax.Constant(place, np.array(value, wanted))
+
+
+def _dtype_of(name: str) -> np.dtype[Any]:
+    """The data type of a name.
+
+    Raises:
+        TypeError: tensors have no such data type.
+        ImportError: it needs ml_dtypes.
+    """
+    if not _TENSOR_DTYPE.fullmatch(name):
+        raise TypeError(f"{name!r} is not a data type of tensors")
+    return as_dtype(name)
 
 
 def _is_attrs(expr: syntax.Expr) -> TypeGuard[syntax.MetaRef]:

@@ -6,7 +6,16 @@ from typing import Any
 
 from .... import op
 from ....ir import Expr, IntImm
-from .operands import axes_of, axis_of, dims_of, number_of, or_none, rank_of, scalar_like
+from .operands import (
+    axes_of,
+    axis_of,
+    dims_of,
+    integers_of,
+    number_of,
+    or_none,
+    rank_of,
+    scalar_like,
+)
 from .table import Make, relay
 
 __all__: list[str] = []
@@ -242,11 +251,18 @@ def _pad(x: Expr, pad_value: Expr, *, pad_width: Any, pad_mode: str = "constant"
     modes = {"constant": "constant", "edge": "replicate", "reflect": "reflect"}
     if pad_mode not in modes:
         raise ValueError(f"pad_mode: expected one of {', '.join(modes)}, got {pad_mode!r}")
-    widths = [w for pair in pad_width for w in (pair if isinstance(pair, list) else [pair, pair])]
+    pairs = [integers_of(pair, "pad_width") for pair in _listed(pad_width)]
+    widths = [w for pair in pairs for w in (pair * 2 if len(pair) == 1 else pair)]
     value = number_of(pad_value, "pad_value") if pad_mode == "constant" else 0
     return op.nn.pad(x, widths, modes[pad_mode], float(value))
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 @relay("nn.batch_flatten")
 def _batch_flatten(x: Expr) -> Any:
+    if not rank_of(x):
+        raise ValueError("expected a tensor with at least one dimension")
     return op.reshape(x, [dims_of(x)[0], -1])

@@ -17,6 +17,7 @@ __all__ = [
     "axis_of",
     "dims_of",
     "dtype_of",
+    "integers_of",
     "items_of",
     "number_of",
     "or_none",
@@ -55,7 +56,9 @@ def dims_of(x: Expr) -> Sequence[Expr]:
 def axis_of(axis: Any, rank: int) -> int:
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise TypeError(f"axis: expected a number, got {axis!r}")
-    if not -rank <= axis < max(rank, 1):
+    if not rank and axis not in (0, -1):
+        raise ValueError(f"axis: the tensor has no dimensions, got {axis}")
+    if not -rank <= axis < max(rank, 1) and rank:
         raise ValueError(f"axis: expected {-rank} to {rank - 1}, got {axis}")
     return axis % rank if rank else 0
 
@@ -68,6 +71,14 @@ def axes_of(axis: Any, x: Expr, exclude: bool) -> list[int] | None:
         return None
     axes = [axis_of(a, rank) for a in (axis if isinstance(axis, list) else [axis])]
     return [a for a in range(rank) if a not in axes] if exclude else axes
+
+
+def integers_of(value: Any, what: str) -> list[int]:
+    """A list of integers that an attribute is; one integer is a list of it."""
+    items = value if isinstance(value, list) else [value]
+    if any(not isinstance(item, int) or isinstance(item, bool) for item in items):
+        raise TypeError(f"{what}: expected integers, got {value!r}")
+    return list(items)
 
 
 def number_of(x: Expr, what: str) -> Any:

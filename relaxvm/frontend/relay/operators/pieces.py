@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from .... import op
 from ....ir import Call, Expr, Tuple, TupleType
-from .operands import axis_of, dims_of, dtype_of, items_of, number_of, or_none, rank_of
+from .operands import axis_of, dims_of, dtype_of, integers_of, items_of, number_of, or_none, rank_of
 from .table import relay
 
 __all__: list[str] = []
@@ -68,10 +68,11 @@ def _strided_slice(
 ) -> Any:
     if slice_mode not in ("end", "size"):
         raise ValueError(f"slice_mode: expected 'end' or 'size', got {slice_mode!r}")
-    begin, end = list(begin), list(end)
+    begin, end = _bounds(begin, "begin"), _bounds(end, "end")
     count = max(len(begin), len(end))
-    axes = list(range(count)) if axes is None else [axis_of(a, rank_of(x)) for a in axes]
-    strides = [1] if not strides else list(strides)
+    axes = range(count) if axes is None else integers_of(axes, "axes")
+    axes = [axis_of(a, rank_of(x)) for a in axes]
+    strides = [1] if not strides else integers_of(strides, "strides")
     strides = strides * count if len(strides) == 1 else strides + [1] * (count - len(strides))
     begin += [0] * (count - len(begin))
     end += [_END] * (count - len(end))
@@ -81,6 +82,12 @@ def _strided_slice(
     begin = [0 if b is None else b for b in begin]
     end = [_END if e is None else e for e in end]
     return op.strided_slice(x, axes, begin, end, strides)
+
+
+def _bounds(value: Any, what: str) -> list[int | None]:
+    """Bounds of a slice; None is the end of the dimension."""
+    items = value if isinstance(value, list) else [value]
+    return [None if item is None else integers_of(item, what)[0] for item in items]
 
 
 _END: Final = 2**31 - 1

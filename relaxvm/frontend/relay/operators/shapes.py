@@ -7,7 +7,7 @@ from typing import Any
 
 from .... import op
 from ....ir import Expr, ShapeExpr, get_shape_of
-from .operands import dims_of, dtype_of, or_none, rank_of
+from .operands import dims_of, dtype_of, integers_of, or_none, rank_of
 from .table import relay
 
 __all__: list[str] = []
@@ -15,8 +15,7 @@ __all__: list[str] = []
 
 @relay("reshape")
 def _reshape(x: Expr, *, newshape: Any, allowzero: bool = False) -> Any:
-    if not isinstance(newshape, list):
-        newshape = [newshape]
+    newshape = integers_of(newshape, "newshape")
     if all(isinstance(d, int) and d >= -1 for d in newshape) and not (allowzero and 0 in newshape):
         return op.reshape(x, newshape)
     if allowzero:

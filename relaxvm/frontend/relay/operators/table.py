@@ -23,10 +23,11 @@ class RelayOperator:
         attrs: its attributes and their defaults.
         plain: the attributes that TVM keeps as a number, bool or text -> the name of that type; it
             keeps the others as objects.  They are annotated as Any.
+        optional: those of `plain` that can be None.
         make: the function that translates a call.
     """
 
-    __slots__ = ("arity", "attrs", "make", "name", "plain")
+    __slots__ = ("arity", "attrs", "make", "name", "optional", "plain")
 
     def __init__(self, name: str, make: Make) -> None:
         self.name = name
@@ -39,6 +40,7 @@ class RelayOperator:
             for p in params
             if p.kind is p.KEYWORD_ONLY and p.annotation != "Any"
         }
+        self.optional = {p.name for p in params if str(p.annotation).endswith("| None")}
 
 
 OPERATORS: Final[dict[str, RelayOperator]] = {}
@@ -73,11 +75,30 @@ def apply(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:
             known = ", ".join(found.attrs) or "none"
             raise TypeError(f"there is no attribute {key!r}{did_you_mean(key, found.attrs)}; the "
                             f"attributes are: {known}")  # fmt: skip
+        _check_attribute(found, key, given[key])
     for key, default in found.attrs.items():
         if default is inspect.Parameter.empty and key not in given:
             raise TypeError(f"attribute {key!r} is missing")
     made: Expr = found.make(*args, **given)
     return made
+
+
+_ACCEPTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "int": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool, int), "True or False"),
+    "str": ((str,), "a string"),
+}
+"""Types of attributes -> of values as written, and what the message says."""
+
+
+def _check_attribute(found: RelayOperator, key: str, value: Any) -> None:
+    kind = found.plain.get(key)
+    if kind is None or (value is None and key in found.optional):
+        return
+    types, wanted = _ACCEPTED[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        raise TypeError(f"attribute {key!r}: expected {wanted}, got {value!r}")
 
 
 def relay(*names: str) -> Callable[[Make], Make]:
