@@ -19,7 +19,7 @@ _MOST_SECONDS = 10**9
 class Limits:
     """Bounds for loading, running and compiling; None means no bound.
 
-    The fields up to `shape_dims` are checked when a file is read or verified, the others during a
+    The fields up to `data_parts` are checked when a file is read or verified, the others during a
     run.  A compilation is a run, too: `file_bytes`, `functions`, `wall_time`, `live_bytes` and
     `alloc_bytes` bound it.  Exceeding one raises `relaxvm.errors.LimitError`, which names the
     field.
@@ -35,6 +35,7 @@ class Limits:
             a file or variable.
         rank: dimensions of a tensor constant.
         shape_dims: dimensions of a shape constant, which may be a shape program.
+        data_parts: types in the definitions of data types, and parts of constants of data types.
         call_depth: VM frames that exist at once.  Frames are on the heap: this bounds memory, not
             the C stack.
         fuel: instructions per call from Python, counted by basic block.
@@ -56,6 +57,7 @@ class Limits:
     name_bytes: int | None = 64 * 1024
     rank: int | None = 64
     shape_dims: int | None = 4096
+    data_parts: int | None = 10_000_000
 
     call_depth: int = 10_000
     fuel: int | None = None
@@ -92,6 +94,7 @@ class Limits:
             name_bytes=1_024,
             rank=16,
             shape_dims=1024,
+            data_parts=100_000,
             call_depth=200,
             fuel=10_000_000,
             wall_time=10.0,

@@ -22,6 +22,7 @@ __all__ = [
     "Device",
     "Shape",
     "add_kind",
+    "adt_type",
     "cpu",
     "device",
     "is_own_tuple",
@@ -175,6 +176,13 @@ def kind_of(value: object) -> str:
 
 
 _OWN_KINDS: Final[dict[type, str]] = {}
+
+
+def adt_type() -> Any:
+    """The class of values of data types, which is part of the core."""
+    from ._core import Adt  # here: reading files and building programs mostly do without the core
+
+    return Adt
 
 
 def add_kind(cls: type, name: str) -> None:

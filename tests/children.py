@@ -18,7 +18,8 @@ from subprocess import PIPE, CalledProcessError, CompletedProcess, Popen, Timeou
 from typing import Any
 
 __all__ = ["DEADLINE", "PIPE", "CalledProcessError", "CompletedProcess", "Popen",
-           "TimeoutExpired", "ends", "left_behind", "run", "start", "take_signals"]  # fmt: skip
+           "TimeoutExpired", "ends", "left_behind", "run", "run_script", "start",
+           "take_signals"]  # fmt: skip
 
 DEADLINE = 1800.0
 """Seconds after which a process counts as hung: a hundred times the time of the slowest one."""
@@ -83,6 +84,19 @@ def run(
         error.add_note(err if isinstance(err, str) else (err or b"").decode(errors="replace"))
         raise error
     return done
+
+
+def run_script(script: str, *args: object, **env: str) -> str:
+    """Run a script in a process that has the installed package, and return its output.
+
+    Args:
+        args: arguments of the script.
+        env: further environment variables.
+    """
+    command = [sys.executable, "-P", "-c", script, *map(str, args)]
+    environment = {**os.environ, **env}
+    done = run(command, capture_output=True, text=True, check=True, env=environment)
+    return str(done.stdout)
 
 
 def _bound(process: Popen[Any]) -> None:

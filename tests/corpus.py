@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from relaxvm import isa
+from relaxvm.adt import DataType
 from relaxvm.errors import ArityError, InternalError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable, shape_program
 from relaxvm.isa import FuncKind
@@ -189,8 +190,12 @@ _BOUNDS = "goes outside the memory"
     gives("main", ("s",), lambda x: (1, x, False, True), no_tvm=_NO_DATA_TYPES),
 )
 def data_types(asm: Asm) -> None:
-    """A value of a data type, its tag and a field."""
+    """A value of a data type, its tag and a field; and the definition of the data type."""
     own = "relaxvm.builtin."
+    fields = ["A", "R.Tuple(A, Pair[R.Any])", 'R.Tensor((2,), dtype="int8")']
+    asm.add_data_type(DataType("Pair", ["A"], {"Nothing": [], "Both": ["A", "R.Any"]}))
+    asm.add_data_type(DataType("odd name", ["A", "B"], {"Here": fields}))
+    asm.add_signature("main", 'R.Callable((A,), R.Tuple(R.Any, Pair[A]), True, type_params=("A",))')
     with asm.func("main", 1):
         asm.op(r1, f"{own}make_adt", "Pair.Both", 1, r0, 2)
         asm.op(r2, f"{own}adt_tag", r1)

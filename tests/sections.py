@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+from relaxvm.adt import DataType, DataTypes
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo, Span
 from relaxvm.executable.formats._fields import Writer
@@ -61,6 +62,22 @@ def _prim_funcs(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, save_json(func, spans=False))
 
 
+def _data_types(*more: str) -> DataTypes:
+    """A list, a tree with fields of all kinds, and types without constructors."""
+    tree = {
+        "Leaf": ["A", 'R.Tensor((2, 3), dtype="float32")', 'R.Prim("int64")', "R.Shape(ndim=2)"],
+        "Node": ["List[Tree[A]]", "R.Tuple(A, R.Ref(A))", "R.Callable((A,), R.Any, True)"],
+        "odd name": ['R.Callable((B,), B, False, type_params=("B",))', "R.Tensor", "R.Never"],
+    }
+    types = [
+        DataType("List", ["A"], {"Nil": [], "Cons": ["A", "List[A]"]}),
+        DataType("Tree", ["A"], tree),
+        *map(DataType, more),
+    ]
+    signature = 'R.Callable((List[A],), Tree[A], True, type_params=("A",))'
+    return DataTypes(types, {"main": signature})
+
+
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
     "exec_mode": Example(lambda: "compiled"),
@@ -71,7 +88,11 @@ EXAMPLES: Final = {
         lambda: _prim_funcs("double"), {"functions": 2, "name_bytes": 20},
         lambda: _prim_funcs("double", "a", "the longest name of all"),
     ),
-}
+    "data_types": Example(
+        _data_types, {"data_parts": 60, "name_bytes": 20},
+        lambda: _data_types("the longest name of all", *map("type{}".format, range(12))),
+    ),
+}  # fmt: skip
 
 
 def plain() -> bytes:

@@ -17,7 +17,8 @@ PACKAGE = Path(__file__).parent.parent / "relaxvm"
 BASE = (
     "aliases errors hooks nested",
     "dtypes elementwise isa limits registry support values",
-    "messages",
+    "messages field_types",
+    "adt",
     "executable",
 )
 """Used by the runtime and by the compiler."""
@@ -53,7 +54,7 @@ COMPILER = (
 )
 """Makes executables; the lowest layer first."""
 
-INTERFACES = "adt", "contrib", "cli", "__main__"
+INTERFACES = "contrib", "cli", "__main__"
 """Use the runtime and the compiler."""
 
 LAYERS: tuple[frozenset[str], ...] = tuple(
@@ -67,6 +68,8 @@ UPWARD = {
     ("executable", "verify"),
     ("executable", "native"),
     ("executable", "contrib"),
+    # Values of data types are objects of the core.
+    ("values", "_core"),
     # A file may be a shared library of TVM.
     ("native", "contrib"),
     # TVM's module interface, which a VM and an executable offer.

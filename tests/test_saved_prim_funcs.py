@@ -44,6 +44,7 @@ from relaxvm.script import tir as T
 from relaxvm.tir import BufferStore, For, ForKind, IntImm, PrimFunc, Var, decl_buffer
 
 from . import children
+from .children import run_script
 from .sections import PROGRAM, with_sections
 
 needs_compiler = pytest.mark.skipif(toolchain.compiler() is None, reason="there is no C compiler")
@@ -185,14 +186,6 @@ def check(executable: VMExecutable, **options: Any) -> None:
     np.testing.assert_array_equal(VirtualMachine(executable, **options)["main"](X), Y)
 
 
-def run_child(script: str, *args: object, **env: str) -> str:
-    """Run a script in a process that has the installed package, and return its output."""
-    command = [sys.executable, "-P", "-c", script, *map(str, args)]
-    environment = {**os.environ, **env}
-    done = children.run(command, capture_output=True, text=True, check=True, env=environment)
-    return str(done.stdout)
-
-
 # In another process
 
 RUN = """
@@ -208,11 +201,11 @@ print(vm["main"](np.arange(3, dtype=np.float32)).tolist(), executable.kernels.ba
 
 @needs_compiler
 def test_another_process_compiles_the_kernels(path: Path) -> None:
-    assert run_child(RUN, path) == "[1.0, 3.0, 5.0] {'double': 'c'}\n"
+    assert run_script(RUN, path) == "[1.0, 3.0, 5.0] {'double': 'c'}\n"
 
 
 def test_without_a_compiler_they_run_as_python(path: Path) -> None:
-    assert run_child(RUN, path, CC="no-such-compiler") == "[1.0, 3.0, 5.0] {'double': 'python'}\n"
+    assert run_script(RUN, path, CC="no-such-compiler") == "[1.0, 3.0, 5.0] {'double': 'python'}\n"
 
 
 @pytest.mark.parametrize("compiler", [pytest.param(None, marks=needs_compiler), "no-such-compiler"])
@@ -224,7 +217,7 @@ def test_files_of_compiled_functions(compiler: str | None, tmp_path: Path) -> No
     assert relaxvm.load(path).exec_mode == "compiled"
     env = {} if compiler is None else {"CC": compiler}
     backend = "c" if compiler is None else "python"
-    assert run_child(RUN, path, **env) == f"[1.0, 3.0, 5.0] {{'double': '{backend}'}}\n"
+    assert run_script(RUN, path, **env) == f"[1.0, 3.0, 5.0] {{'double': '{backend}'}}\n"
 
 
 def test_programs_without_prim_funcs_do_not_import_the_compiler(tmp_path: Path) -> None:
@@ -234,7 +227,7 @@ def test_programs_without_prim_funcs_do_not_import_the_compiler(tmp_path: Path) 
     script = RUN.replace("executable.kernels.backends", "executable.kernels") + (
         "assert not any(name.startswith(('relaxvm.ir', 'relaxvm.tir')) for name in sys.modules)\n"
     )
-    assert run_child(script, path) == "[0.0, 2.0, 4.0] {}\n"
+    assert run_script(script, path) == "[0.0, 2.0, 4.0] {}\n"
 
 
 def test_hooks_lead_to_the_compiler() -> None:

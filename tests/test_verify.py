@@ -17,6 +17,7 @@ import pytest
 
 import relaxvm
 from relaxvm import isa
+from relaxvm.adt import DataTypes
 from relaxvm.errors import VerifyError
 from relaxvm.executable import FunctionInfo, SavedPrimFuncs, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo
@@ -145,6 +146,12 @@ CASES = {
     "prim-funcs": Broken(
         lambda: make(ret()).with_kernels(SavedPrimFuncs({"f": "{}", "main": "{}"})),
         "PrimFunc 'main': expected the name of a packed function",
+    ),
+    "data-types": Broken(
+        lambda: make(ret()).with_section(
+            "data_types", DataTypes([], {"other": "R.Callable((), R.Any, True)"})
+        ),
+        "signature of 'other': there is no such function",
     ),
     # Functions
     "function-types": Broken(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..adt import DataType
 from ..contrib.tvm.library.image import LibraryImage, compiled_functions, problems
 from ..core.translated import Row
 from ..errors import LinkError, did_you_mean
@@ -18,6 +19,7 @@ from ..executable.formats import binary
 from ..executable.formats.places import place_lines
 from ..executable.formats.sections import SECTIONS, SectionPlace
 from ..executable.formats.text import format_instruction, name_text
+from ..field_types import DataField, parts_of, quoted_name
 from ..isa import NO_ARITY, FuncKind, Opcode
 from ..messages import describe
 from ..registry import COMPILED_PREFIX, GLOBAL, Registry, list_funcs
@@ -94,6 +96,7 @@ def _inspect(args: argparse.Namespace, console: Console) -> int:
         "verified": report.ok,
         "debug": _debug(opened.executable),
         "sections": [_section(place) for place in opened.sections],
+        "data_types": [_data_type(data) for data in opened.executable.data_types.values()],
         "functions": _functions(opened.executable, report),
         "constants": _constants(opened.executable),
         "needs": _needs(opened.executable),
@@ -179,11 +182,37 @@ def _functions(executable: VMExecutable, report: Report) -> list[dict[str, Any]]
         }
         # Only after verification a range of instructions can be trusted.
         if report.ok and info.kind == FuncKind.BYTECODE:
+            types = _param_types(executable, info)
             row["parameters"] = [
-                {"name": spec.name, "type": str(spec)} for spec in params_of(executable, info)
+                {"name": spec.name, "type": types.get(i, str(spec))}
+                for i, spec in enumerate(params_of(executable, info))
             ]
         rows.append(row)
     return rows
+
+
+def _param_types(executable: VMExecutable, info: FunctionInfo) -> dict[int, str]:
+    """Return the types of the parameters that mention data types, by position."""
+    signature = executable.signatures.get(info.name)
+    if signature is None:
+        return {}
+    return {
+        i: str(ty)
+        for i, ty in enumerate(signature.params or ())
+        if any(isinstance(part, DataField) for part in parts_of(ty))
+    }
+
+
+def _data_type(data: DataType) -> dict[str, Any]:
+    constructors = [
+        {"name": name, "tag": constructor.tag, "fields": [*map(str, constructor.fields)]}
+        for name, constructor in data.constructors.items()
+    ]
+    return {
+        "name": data.name,
+        "parameters": [*data.params],
+        "constructors": constructors,
+    }
 
 
 def _constants(executable: VMExecutable) -> list[dict[str, Any]]:
@@ -241,6 +270,7 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
         "",
         f"functions ({len(own)}):",
         *_cut(map(_function_line, own), limit),
+        *(_data_type_lines(data["data_types"], limit) if data["data_types"] else ()),
         "",
         f"constants ({len(constants)}, tensors of {format_bytes(nbytes)}):",
         *_cut(map(_constant_line, constants), limit),
@@ -253,6 +283,22 @@ def _inspect_text(data: dict[str, Any], report: Report, limit: int | None) -> st
 
 def _section_lines(sections: Sequence[dict[str, Any]]) -> list[str]:
     return ["", f"sections ({len(sections)}):", *map(_section_line, sections)]
+
+
+def _data_type_lines(types: Sequence[dict[str, Any]], limit: int | None) -> list[str]:
+    return ["", f"data types ({len(types)}):", *_cut(map(_data_type_line, types), limit)]
+
+
+def _data_type_line(row: dict[str, Any]) -> str:
+    params = ", ".join(map(quoted_name, row["parameters"]))
+    constructors = row["constructors"]
+    shown = [
+        f"{quoted_name(c['name'])}({', '.join(c['fields'])})" for c in constructors[:_SHOWN]
+    ]
+    if len(constructors) > _SHOWN:
+        shown.append(f"... {len(constructors) - _SHOWN} more")
+    head = quoted_name(row["name"]) + (f"[{params}]" if params else "")
+    return f"  {head} = {' | '.join(shown) or 'no constructors'}"
 
 
 def _section_line(row: dict[str, Any]) -> str:

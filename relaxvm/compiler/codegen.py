@@ -17,6 +17,7 @@ from ..dtypes import as_dtype
 from ..errors import LimitError
 from ..executable.debug_info import Span
 from ..executable.exec_builder import ExecBuilder, Label
+from ..field_types import FunctionField, parse
 from ..ir import (
     BaseFunc,
     Binding,
@@ -43,6 +44,7 @@ from ..ir import (
     Var,
     VarBinding,
 )
+from ..ir.field_types import SIGNATURE_ATTR, data_types_of
 from ..ir.node import class_table
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
@@ -82,6 +84,8 @@ def generate_bytecode(
         TypeError: the module has an expression that is not lowered; a note names the function.
     """
     rest = mod.copy()
+    for data in data_types_of(mod.type_definitions):
+        builder.add_data_type(data)
     for var, func in mod.functions.items():
         if not isinstance(func, Function):
             continue
@@ -94,6 +98,7 @@ def generate_bytecode(
                 note_binding(error, emitter.current)
             error.add_note(f"in the code generator, function {symbol!r}")
             raise
+        _add_signature(builder, symbol, func)
         del rest[var]
     return rest
 
@@ -117,6 +122,16 @@ def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
             "rename the function"
         )
     return name
+
+
+def _add_signature(builder: ExecBuilder, symbol: str, func: Function) -> None:
+    """Keep the type that a function had before types were erased, if its parameters are those that
+    it had then."""
+    text = func.attrs.get(SIGNATURE_ATTR)
+    if isinstance(text, str):
+        ty = parse(text)
+        if isinstance(ty, FunctionField) and len(ty.params or ()) == len(func.params):
+            builder.add_signature(symbol, ty)
 
 
 def param_names(func: Function) -> list[str]:

@@ -20,6 +20,7 @@ from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
 from ..executable import FunctionInfo, VMExecutable, shape_program
 from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
+from ..field_types import quoted_name, script_text
 from ..isa import VM_REGISTER, VOID_REGISTER, Arg, ArgKind, FuncKind, Instruction, Opcode
 from ..limits import Limits
 from ..messages import describe, readable
@@ -88,7 +89,15 @@ class _Module:
 
     def __init__(self, executable: VMExecutable) -> None:
         self.executable = executable
-        self._names = Names()
+        types = executable.data_types.values()
+        self.types = [identifier(data.name) for data in types]
+        self.constructors = {
+            constructor.name: (constructor, f"{quoted_name(data.name)}.{quoted_name(key)}")
+            for data in types
+            for key, constructor in data.constructors.items()
+        }
+        """The constructors by their whole names, each with its name in the text."""
+        self._names = Names(self.types)
         self.names = [
             "" if info.kind == FuncKind.PACKED else self._names.define(i, info.name)
             for i, info in enumerate(executable.functions)
@@ -97,6 +106,8 @@ class _Module:
 
     def lines(self) -> list[str]:
         body: list[str] = []
+        for data in self.executable.data_types.values():
+            body += ["", *data.definition()]
         for index, info in enumerate(self.executable.functions):
             if info.kind != FuncKind.PACKED:
                 body += ["", *self.function(index)]
@@ -208,7 +219,7 @@ class _FunctionWriter:
         self._name = name
         self._executable = module.executable
         self._code = _Reads(module.executable, info)
-        self._names = Names(("ctx", "goto"))
+        self._names = Names(("ctx", "goto", *module.types))
         for register in range(info.num_args):
             hint = self._code.variables.get(register, f"arg{register}")
             self._names.define(register, hint or f"arg{register}")
@@ -250,6 +261,11 @@ class _FunctionWriter:
                 self._result = f" -> {match[3]}"
             elif args[0].is_register() and args[0].value == int(match[1]):
                 self._annotations.setdefault(int(match[1]), match[3])
+        signature = self._executable.signatures.get(self._info.name)
+        if signature is not None:
+            for number, ty in enumerate(signature.params or ()):
+                self._annotations.setdefault(number, script_text(ty))
+            self._result = self._result or f" -> {script_text(signature.result)}"
 
     # Statements
 
@@ -410,6 +426,21 @@ class _FunctionWriter:
             forms[code].format(value, name) for code, value in zip(codes, values, strict=True)
         )
 
+    def _make_adt(self, args: Sequence[Arg]) -> str | None:
+        """A call of a constructor, if the program defines it."""
+        if len(args) < 2 or args[0].kind != ArgKind.CONSTANT:
+            return None
+        name = self._executable.constants[args[0].value]
+        found = self.module.constructors.get(name) if isinstance(name, str) else None
+        if found is None:
+            return None
+        constructor, text = found
+        if args[1] != Arg(ArgKind.IMMEDIATE, constructor.tag) or (
+            len(args) - 2 != constructor.num_fields
+        ):
+            return None
+        return f"{text}({self._listed(args[2:])})"
+
     def _compute_shape(self, args: Sequence[Arg]) -> str | None:
         if len(args) != 2 or args[1].kind != ArgKind.CONSTANT:
             return None
@@ -463,6 +494,7 @@ _BUILTINS: Final[dict[str, _Rule]] = {
     "vm.builtin.make_prim_value": _FunctionWriter._make_prim_value,
     "vm.builtin.match_prim_value": _FunctionWriter._match_prim_value,
     "relaxvm.builtin.compute_shape": _FunctionWriter._compute_shape,
+    "relaxvm.builtin.make_adt": _FunctionWriter._make_adt,
     "vm.builtin.alloc_storage": _plain("R.vm.alloc_storage", 4, after_context=True),
     "vm.builtin.alloc_tensor": _plain("R.vm.alloc_tensor", 4),
     "vm.builtin.shape_of": _plain("R.shape_of", 1),

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 import numpy as np
 
@@ -43,6 +43,10 @@ from ..messages import describe, readable
 from ..values import Shape, is_sealed, to_value
 from .debug_info import DebugInfo, Span
 from .executable import FunctionInfo, VMExecutable, constant_key
+
+if TYPE_CHECKING:
+    from ..adt import DataType
+    from ..field_types import FunctionField
 
 __all__ = ["ExecBuilder", "Label"]
 
@@ -188,6 +192,8 @@ class ExecBuilder:
         self._bodies: dict[str, _Body] = {}
         self._compiled: dict[str, FunctionInfo] = {}
         self._sources: dict[str, str | Mapping[int, str]] = {}
+        self._data_types: dict[str, DataType] = {}
+        self._signatures: dict[str, FunctionField | str] = {}
         self._open: _OpenFunction | None = None
         self._num_instructions = 0
 
@@ -530,6 +536,32 @@ class ExecBuilder:
         """
         self._sources[_name("source file", file)] = source
 
+    # Data types
+
+    def add_data_type(self, data: DataType) -> None:
+        """Add the definition of a data type, so that the executable's users can make values of it.
+
+        Raises:
+            TypeError: it is not a `relaxvm.adt.DataType`.
+            InternalError: there is another data type of this name.
+        """
+        from ..adt import DataType  # here, since most programs have no data types
+
+        if not isinstance(data, DataType):
+            raise TypeError(f"add_data_type: expected a DataType, got {describe(data)}")
+        if self._data_types.setdefault(data.name, data) != data:
+            raise InternalError(f"data type {data.name!r}: there is another one of this name")
+
+    def add_signature(self, func_name: str, ty: FunctionField | str) -> None:
+        """Set the type of a function in the program, where it mentions data types.  The function
+        must be defined when `get` is called.
+
+        Args:
+            func_name: the function.
+            ty: its type, or the text of it: ``"R.Callable((List[A],), A, True, ...)"``.
+        """
+        self._signatures[_name("signature: function", func_name)] = ty
+
     # Result
 
     def get(self) -> VMExecutable:
@@ -538,6 +570,7 @@ class ExecBuilder:
         Raises:
             InternalError: a function is open, or declared as bytecode and not defined; an argument
                 refers to a constant or function that does not exist.
+            FormatError: a signature is not the type of a function.
         """
         if self._open is not None:
             raise InternalError(f"get: function {self._open.name!r} has not ended")
@@ -548,6 +581,9 @@ class ExecBuilder:
         for body in bodies:
             for arg in body.unresolved:
                 self._check_unresolved(arg)
+        for name in self._signatures:
+            if name not in self._bodies and name not in self._compiled:
+                raise InternalError(f"signature of {name!r}: there is no such function")
         debug = None
         if any(body.locations for body in bodies):
             debug = DebugInfo.of_bodies(
@@ -563,7 +599,15 @@ class ExecBuilder:
             _join([body.offsets + start for body, start in zip(bodies, starts, strict=False)]),
             _join([body.words for body in bodies]),
             debug=debug,
+            sections=self._sections(),
         )
+
+    def _sections(self) -> dict[str, Any]:
+        if not self._data_types and not self._signatures:
+            return {}
+        from ..adt import DataTypes
+
+        return {"data_types": DataTypes(self._data_types.values(), self._signatures)}
 
     def _info(self, name: str, kind: FuncKind) -> FunctionInfo:
         if name in self._bodies:

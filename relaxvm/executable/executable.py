@@ -23,8 +23,10 @@ from .portability import warn_of_missing
 from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
+    from ..adt import DataType, DataTypes
     from ..contrib.tvm.module import ExecutableModule
     from ..core._code import Image
+    from ..field_types import FunctionField
     from ..native.vm_code import NativeProgram
 
 __all__ = [
@@ -287,13 +289,30 @@ class VMExecutable:
         rest = {key: value for key, value in self.sections.items() if key != name}
         return self.but(sections=rest if content is None else {**rest, name: content})
 
-    # Native code
+    # What else is in a file
 
     @property
     def exec_mode(self) -> str:
         """How its functions run: "bytecode", or "compiled" to native code."""
         mode: str = self.sections.get("exec_mode", "bytecode")
         return mode
+
+    @property
+    def data_types(self) -> dict[str, DataType]:
+        """The data types of the program by name; their constructors are functions for Python."""
+        return dict(self._data_types.types)
+
+    @property
+    def signatures(self) -> dict[str, FunctionField]:
+        """The types that functions have in the program, of those that mention data types."""
+        return dict(self._data_types.signatures)
+
+    @property
+    def _data_types(self) -> DataTypes:
+        from ..adt import NO_DATA_TYPES  # here, since most programs have no data types
+
+        found: DataTypes = self.sections.get("data_types", NO_DATA_TYPES)
+        return found
 
     def native_program(
         self, image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import did_you_mean
 from ..messages import describe
 from .adt import Constructor, GlobalTypeVar, TypeData
 from .expr import BaseFunc, GlobalVar
 from .node import Attrs, Node
+
+if TYPE_CHECKING:
+    from ..adt import DataType
 
 __all__ = ["DummyGlobalInfo", "GlobalInfo", "IRModule", "VDevice"]
 
@@ -132,6 +135,13 @@ class IRModule(Node):
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
 
     # Data types
+
+    @property
+    def data_types(self) -> dict[str, DataType]:
+        """The data types by name, with their constructors as functions for Python."""
+        from .field_types import data_types_of
+
+        return {data.name: data for data in data_types_of(self.type_definitions)}
 
     def add_type(self, data: TypeData) -> None:
         """Add the definition of a data type.

@@ -53,6 +53,7 @@ from ..ir import (
     note_binding,
     pattern_text,
 )
+from ..ir.field_types import SIGNATURE_ATTR, signature_of
 from ..ir.infer import BaseCheckResult
 from ..ir.node import KINDS
 from ..op import base
@@ -561,7 +562,8 @@ def LowerDataTypes() -> Pass:
     data type, or returned by a function with type parameters, a match_cast checks it.
 
     Why: the code of a function with type parameters is shared by all its uses, and later passes
-    need not know data types.
+    need not know data types.  The attribute "relaxvm.signature" keeps the type that a function had,
+    as text for the executable.
     """
 
     @module_pass(name="LowerDataTypes")
@@ -581,7 +583,11 @@ def LowerDataTypes() -> Pass:
         constructors = _Constructors(result)
         for var, func in mod.functions.items():
             if isinstance(func, Function):
-                result[replaced[var]] = _Lowerer(replaced, constructors).visit(func)
+                lowered = _Lowerer(replaced, constructors).visit(func)
+                signature = signature_of(func.ty, mod.type_definitions)
+                if signature is not None:
+                    lowered = lowered.with_attr(SIGNATURE_ATTR, str(signature))
+                result[replaced[var]] = lowered
         return result
 
     return run

@@ -31,6 +31,7 @@ def check_limits(parts: Parts, limits: Limits) -> None:
         if parts.debug is not None:
             for name in (*parts.debug.files, *parts.debug.variables):
                 _check_name(name, name_bytes, limits)
+    _check_data_types(parts, limits)
     suspects = parts.odd
     if limits.rank is not None and parts.most_dims > limits.rank:
         suspects = list(enumerate(parts.constants))
@@ -39,6 +40,20 @@ def check_limits(parts: Parts, limits: Limits) -> None:
             limits.check("rank", value.ndim, f"constant {i}")
         elif isinstance(value, Shape):
             limits.check("shape_dims", len(value), f"constant {i}")
+
+
+def _check_data_types(parts: Parts, limits: Limits) -> None:
+    """Check the definitions of data types.  A rule reports those that are none."""
+    found = parts.sections.get("data_types")
+    if found is None:
+        return
+    from ..adt import DataTypes  # here, since most programs have no data types
+
+    if type(found) is DataTypes:
+        limits.check("data_parts", found.num_parts, "data types")
+        if limits.name_bytes is not None:
+            for name in found.names():
+                _check_name(name, limits.name_bytes, limits)
 
 
 def _check_name(name: str, bound: int, limits: Limits) -> None:

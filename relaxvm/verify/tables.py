@@ -58,6 +58,38 @@ def prim_funcs(parts: Parts) -> Iterator[Finding]:
             yield Finding(f"PrimFunc {quoted(name)}: expected the name of a packed function")
 
 
+@table_rule("parts")
+def data_types(parts: Parts) -> Iterator[Finding]:
+    """Types in definitions of data types name data types and type parameters; a signature is that
+    of a function of the program, with as many parameters."""
+    found = parts.sections.get("data_types")
+    if found is None:
+        return
+    from ..adt import DataTypes  # here, since most programs have no data types
+
+    if type(found) is not DataTypes:
+        yield Finding(f"data types: expected a DataTypes, got {type(found).__name__}")
+        return
+    for problem in found.problems():
+        yield Finding(problem)
+    if not found.signatures:
+        return
+    arities = {
+        info.name: info.num_args
+        for info in parts.functions.infos
+        if info.kind != FuncKind.PACKED
+    }
+    for name, ty in found.signatures.items():
+        expected = arities.get(name)
+        if expected is None:
+            yield Finding(f"signature of {quoted(name)}: there is no such function")
+        elif len(ty.params or ()) != expected:
+            yield Finding(
+                f"signature of {quoted(name)}: expected {expected} parameters, "
+                f"got {len(ty.params or ())}"
+            )
+
+
 # Functions
 
 

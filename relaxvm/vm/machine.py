@@ -42,6 +42,7 @@ from .native_code import HOT, NativeCode
 from .timing import Evaluator
 
 if TYPE_CHECKING:
+    from ..adt import DataType
     from ..contrib.tvm.module import ExecutableModule, VMModule
     from .entry_checks import Tensors
     from .error_notes import ErrorNotes, Frame
@@ -183,6 +184,11 @@ class VirtualMachine(Machine):
     def executable(self) -> VMExecutable:
         """The executable that this VM runs."""
         return self._executable
+
+    @property
+    def data_types(self) -> dict[str, DataType]:
+        """The data types of the program by name; their constructors make values for arguments."""
+        return self._executable.data_types
 
     @property
     def devices(self) -> tuple[Device, ...]:

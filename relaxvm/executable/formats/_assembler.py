@@ -8,10 +8,11 @@ as it has the necessary information.  A line holds one statement; the grammar is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from ._literals import (
     tensor_from,
 )
 from ._tensors import sealed, tensor_nbytes
+
+if TYPE_CHECKING:
+    from ...field_types import TypeReader
 
 __all__ = ["parse_text"]
 
@@ -185,6 +189,19 @@ class _Line:
         return values
 
 
+@contextmanager
+def _types_of(line: _Line) -> Iterator[TypeReader]:
+    """Context manager: reads names and types from a line."""
+    from ...field_types import TypeReader  # here, since most programs have no data types
+
+    reader = TypeReader(line.text, line.skip())
+    try:
+        yield reader
+    except FormatError as error:
+        line.fail(str(error), reader.at)
+    line.pos = reader.at
+
+
 @dataclass(slots=True)
 class _Function:
     """A function whose body is being read."""
@@ -210,6 +227,9 @@ class _Assembler:
         self.constants: list[Any] = []
         self.scopes: dict[int, str] = {}
         self.sources: dict[str, dict[int, str]] = {}
+        self.types: dict[str, tuple[list[str], dict[str, list[Any]]]] = {}
+        """Name of a data type -> its parameters, and name of a constructor -> types of fields."""
+        self.signatures: dict[str, Any] = {}
         self.next_line = 0
 
     def assemble(self) -> VMExecutable:
@@ -296,6 +316,12 @@ class _Assembler:
             self._read_scope(line)
         elif word == "source":
             self._read_source(line)
+        elif word == "type":
+            self._read_type(line)
+        elif word == "constructor":
+            self._read_constructor(line)
+        elif word == "signature":
+            self._read_signature(line)
         elif word == "c" and line.has("["):
             index = line.integer()
             line.need("]")
@@ -338,6 +364,52 @@ class _Assembler:
         if number in lines:
             line.fail(f"line {number} of {_short(file)} is given twice", at)
         lines[number] = line.string()
+
+    # Data types
+
+    def _read_type(self, line: _Line) -> None:
+        at = line.skip()
+        with _types_of(line) as reader:
+            name = reader.name()
+            params = reader.items(reader.name, "]") if reader.has("[") else []
+        if name in self.types:
+            line.fail(f"data type {_short(name)} is defined twice", at)
+        self.types[name] = params, {}
+
+    def _read_constructor(self, line: _Line) -> None:
+        at = line.skip()
+        if not self.types:
+            line.fail("a constructor before the first data type", at)
+        with _types_of(line) as reader:
+            name = reader.name()
+            reader.need("(")
+            fields = reader.types(")")
+        constructors = [*self.types.values()][-1][1]
+        if name in constructors:
+            line.fail(f"constructor {_short(name)} is defined twice", at)
+        constructors[name] = fields
+
+    def _read_signature(self, line: _Line) -> None:
+        at = line.skip()
+        name = line.name("a function name")
+        line.need("=")
+        with _types_of(line) as reader:
+            ty = reader.type()
+        if name in self.signatures:
+            line.fail(f"the signature of {_short(name)} is given twice", at)
+        self.signatures[name] = ty
+
+    def _data_types(self) -> dict[str, Any]:
+        """The sections of the executable."""
+        if not self.types and not self.signatures:
+            return {}
+        from ...adt import DataType, DataTypes  # here, since most programs have no data types
+
+        try:
+            types = [DataType(name, *rest) for name, rest in self.types.items()]
+            return {"data_types": DataTypes(types, self.signatures)}
+        except FormatError as error:
+            raise ParseError(f"{self.filename}: {error}", line=1, column=1) from None
 
     def _read_file(self, line: _Line) -> str:
         at = line.skip()
@@ -578,7 +650,9 @@ class _Assembler:
             ((info.start_instr, info.end_instr, function.locations) for info, function in bodies),
             self.sources,
         )
-        return VMExecutable(infos, self.constants, offsets, words, self.scopes, debug)
+        return VMExecutable(
+            infos, self.constants, offsets, words, self.scopes, debug, sections=self._data_types()
+        )
 
 
 _KIND_WORDS: Final = {"packed_func": FuncKind.PACKED, "vm_tir_func": FuncKind.COMPILED}

@@ -45,6 +45,11 @@ def as_html(ex: VMExecutable) -> str:
     if packed:
         names = ", ".join(f"<code>{_text(info.name)}</code>" for info in packed[:_ROWS])
         parts.append(_folded("packed functions", names + (", …" if len(packed) > _ROWS else "")))
+    definitions = [line for data in ex.data_types.values() for line in data.definition()]
+    if definitions:
+        lines = [_text(line, cut=2 * _TEXT) for line in definitions[:_ROWS]]
+        lines += ["…"] if len(definitions) > _ROWS else []
+        parts.append(_folded("data types", f"<pre>{'<br>'.join(lines)}</pre>"))
     if constants:
         parts.append(_folded("constants", _table(("constant", "value", "memory scope"), constants)))
     return f'<div class="relaxvm-executable">{"".join(parts)}</div>'

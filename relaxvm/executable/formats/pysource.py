@@ -15,7 +15,7 @@ import textwrap
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from ._layout import SPECIALS
 from ._literals import INLINE, NUMERIC_DTYPES, dtype_text
 from ._tensors import little_endian
 from .text import format_instruction
+
+if TYPE_CHECKING:
+    from ...adt import DataType
 
 __all__ = ["as_python"]
 
@@ -239,6 +242,10 @@ def _rebuilt(ex: VMExecutable, declared: Sequence[FunctionInfo]) -> VMExecutable
         ib.declare_function(info.name, info.kind)
     for value in ex.constants:
         ib.convert_constant(value)
+    for data in ex.data_types.values():
+        ib.add_data_type(data)
+    for name, signature in ex.signatures.items():
+        ib.add_signature(name, signature)
     for file, lines in _sources(ex).items():
         ib.add_source(file, lines)
     for info in _bodies(ex):
@@ -285,6 +292,11 @@ def _calls(
         yield f"ib.declare_function({_quoted(info.name)}, rx.FuncKind.{FuncKind(info.kind).name})"
     for i, expression in enumerate(constants):
         yield f"ib.convert_constant({expression})  # c[{i}]"
+    for data in ex.data_types.values():
+        first, *rest = _data_type(data)
+        yield from (f"ib.add_data_type({first}", *rest[:-1], f"{rest[-1]})")
+    for name, signature in ex.signatures.items():
+        yield f"ib.add_signature({_quoted(name)}, {str(signature)!r})"
     for file, lines in _sources(ex).items():
         yield f"ib.add_source({_quoted(file)}, {{"
         yield from _source_lines(lines, _INDENT)
@@ -361,7 +373,28 @@ def _plain_lines(ex: VMExecutable, constants: Sequence[str]) -> Iterator[str]:
     if ex.debug is not None:
         yield from _debug(ex)
         parts += ", debug"
+    if ex.data_types or ex.signatures:
+        yield "types = ["
+        for data in ex.data_types.values():
+            yield from (f"{_INDENT}{line}" for line in _data_type(data)[:-1])
+            yield f"{_INDENT}}}),"
+        yield "]"
+        yield "signatures = {"
+        for name, signature in ex.signatures.items():
+            yield f"{_INDENT}{_quoted(name)}: {str(signature)!r},"
+        yield "}"
+        parts += ', sections={"data_types": rx.adt.DataTypes(types, signatures)}'
     yield f"ex = rx.VMExecutable({parts})"
+
+
+def _data_type(data: DataType) -> list[str]:
+    """Return the lines of an expression for a data type; the last one closes it."""
+    params = ", ".join(map(_quoted, data.params))
+    lines = [f"rx.adt.DataType({_quoted(data.name)}, [{params}], {{"]
+    for name, constructor in data.constructors.items():
+        fields = ", ".join(_quoted(str(ty)) for ty in constructor.fields)
+        lines.append(f"{_INDENT}{_quoted(name)}: [{fields}],")
+    return [*lines, "})"]
 
 
 def _function(info: FunctionInfo) -> str:

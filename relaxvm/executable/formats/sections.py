@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMWarning
+from ._data_type_section import load_data_types, save_data_types
 from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
@@ -101,6 +102,11 @@ SECTIONS: Final = {
             "prim_funcs", "PrimFunc section", b"rvmprims", 1,
             "the program's PrimFuncs as IR, of which kernels are made", save_prim_funcs,
             load_prim_funcs, "prim-funcs", ("functions", "name_bytes"),
+        ),
+        Section(
+            "data_types", "section of data types", b"rvmtypes", 1,
+            "definitions of data types, and the types of the functions that use them",
+            save_data_types, load_data_types, "data-types", ("data_parts", "name_bytes"),
         ),
     )
 }  # fmt: skip

@@ -158,6 +158,7 @@ def _complete_listing(ex: VMExecutable) -> Iterator[str]:
             yield f"scope c[{i}] = {quote(ex.memory_scopes[i])}"
     if ex.constants:
         yield ""
+    yield from _data_type_lines(ex)
     yield from _source_lines(ex)
     names = [name_text(info.name) for info in ex.functions]
     words = ex.instr_data.tolist()
@@ -194,6 +195,21 @@ def _header(info: FunctionInfo, name: str, position: int) -> str:
         parts.append(f"end={info.end_instr}")
     parts.append("packed_func;" if info.kind == FuncKind.PACKED else "vm_tir_func;")
     return " ".join(parts)
+
+
+def _data_type_lines(ex: VMExecutable) -> Iterator[str]:
+    from ...field_types import quoted_name  # here, since most programs have no data types
+
+    for data in ex.data_types.values():
+        params = f"[{', '.join(map(quoted_name, data.params))}]" if data.params else ""
+        yield f"type {quoted_name(data.name)}{params}"
+        for name, constructor in data.constructors.items():
+            fields = ", ".join(map(str, constructor.fields))
+            yield f"  constructor {quoted_name(name)}({fields})"
+    for name, signature in ex.signatures.items():
+        yield f"signature {name_text(name)} = {signature}"
+    if ex.data_types or ex.signatures:
+        yield ""
 
 
 def _source_lines(ex: VMExecutable) -> Iterator[str]:
