@@ -9,7 +9,7 @@ from typing import Final
 from ...core._code import Image
 from ...core.operations import BY_CODE, OperandKind, Operation
 
-__all__ = ["ENDING", "FunctionCode", "Op", "live_registers"]
+__all__ = ["ENDING", "FunctionCode", "Op", "block_starts", "live_registers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,25 @@ def _ops(words: Sequence[int], end: int) -> Iterator[Op]:
         at = after
 
 
+def block_starts(code: FunctionCode) -> dict[int, int]:
+    """Position at which a block starts -> the number of paths that lead there."""
+    found = {op.position for op in code.ops}
+    starts = {0: 1}
+    for op in code.ops:
+        for name in ("distance", "otherwise"):
+            if name in op.words and op.target(name) in found:
+                target = op.target(name)
+                starts[target] = starts.get(target, 0) + 1
+        if op.name in BRANCHING:
+            starts[op.end] = starts.get(op.end, 0) + 1
+    for op in code.ops:
+        if op.end in starts and op.name not in ENDING | BRANCHING:
+            starts[op.end] += 1
+        if op.name == "enter":  # the loop may enter here
+            starts[op.position] = starts.get(op.position, 0) + 2
+    return starts
+
+
 def live_registers(code: FunctionCode) -> dict[int, int]:
     """The registers that may be read before they are written, as bits, from each operation on.  A
     jump into a fallback may lead to anything."""
@@ -125,6 +144,8 @@ _GAINING: Final = frozenset(
 
 ENDING: Final = frozenset({"ret", "goto", "goto_back"})
 """Operations that never continue after them."""
+BRANCHING: Final = frozenset({"if", "read_if"})
+"""Operations that continue after them, or elsewhere."""
 
 
 def _written(op: Op) -> int:

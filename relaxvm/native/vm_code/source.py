@@ -14,7 +14,8 @@ from ...core.operations import BY_NAME
 from ...executable.shape_codes import MatchShapeCode
 from ...versions import get_include
 from .code import FunctionCode
-from .function import FunctionWriter, Signature
+from .function import FunctionWriter
+from .registers import Signature
 from .states import MEMORY, Scalar
 
 __all__ = ["source_of"]

@@ -98,6 +98,24 @@ class Group:
             else:
                 yield item
 
+    def refers_to(self, register: int) -> bool:
+        """Whether an item is the value of a register."""
+        return any(leaf.kind is ItemKind.REGISTER and leaf.at == register for leaf in self.leaves())
+
+    def owned(self) -> list[str]:
+        """The local variables with references that belong to the group."""
+        return [leaf.name for leaf in self.leaves() if leaf.kind is ItemKind.OWNED]
+
+    def replaced(self, register: int, by: Item) -> Group:
+        """The group with another item in the place of a register's value."""
+
+        def replaced(item: Item | Group) -> Item | Group:
+            if isinstance(item, Group):
+                return item.replaced(register, by)
+            return by if item.kind is ItemKind.REGISTER and item.at == register else item
+
+        return Group(self.function, tuple(map(replaced, self.items)))
+
 
 Place = _Cell | Scalar | Heap | Group
 class State(dict[int, Place]):

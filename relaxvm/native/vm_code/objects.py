@@ -1,0 +1,70 @@
+"""Native code of one function: copies, tuples and closures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .code import Op
+from .registers import Paths, RegisterWriter, array
+from .states import EMPTY, MEMORY, Group, Place, Scalar, State
+
+__all__ = ["ObjectWriter"]
+
+MAX_ITEMS: Final = 16
+"""Larger tuples and closures are objects from the beginning."""
+
+
+class ObjectWriter(RegisterWriter):
+    """Writes the operations that make and take apart Python objects."""
+
+    def _op_copy(self, op: Op, state: State) -> None:
+        word, dst = op["value"], op["dst"]
+        if word == dst:
+            return
+        place: Place = MEMORY if word < 0 else state[word]
+        if isinstance(place, Scalar):
+            self._set_scalar(op, state, dst, place, self._scalar(word, place))
+        elif place is EMPTY:
+            self._empty(op, state, dst)
+        elif isinstance(place, Group) and not place.owned():
+            self._set_group(op, state, dst, place)
+        else:
+            self._set_ref(op, state, dst, f"rvm_new(s, {self._ref(op, state, word)})")
+
+    def _op_null(self, op: Op, state: State) -> None:
+        self._empty(op, state, op["dst"])
+
+    def _op_make_tuple(self, op: Op, state: State) -> None:
+        dst = op["dst"]
+        if self.groups and len(op.items) <= MAX_ITEMS:
+            self._set_group(op, state, dst, self._group_of(op, state, None, op.items))
+            return
+        self._in_memory(op, state, op.items)
+        items = array("RvmRef", [self._ref(op, state, word) for word in op.items])
+        made = f"s->tuple_of({items}, {len(op.items)})"
+        self._set_made(op, state, dst, made, self._leave(op, "E", state))
+
+    def _op_tuple_getitem(self, op: Op, state: State) -> None:
+        word, index, dst = op["tuple"], op["index"], op["dst"]
+        place: Place = MEMORY if word < 0 else state[word]
+        if isinstance(place, Group) and place.function is None and index < len(place.items):
+            self._set_item(op, state, dst, place.items[index])
+            return
+        made = f"s->item({self._ref(op, state, word)}, {index})"
+        self._set_made(op, state, dst, made, self._leave(op, "X", state))
+
+    def _op_make_closure_of(self, op: Op, state: State) -> Paths | None:
+        function = self.function_at(op["function"])
+        if function is None or len(op.items) > MAX_ITEMS:
+            return self._unknown(op, state)
+        group = self._group_of(op, state, function, op.items)
+        self._set_group(op, state, op["dst"], group)
+        return None
+
+    def _op_load_function(self, op: Op, state: State) -> Paths | None:
+        function = self.function_at(op["function"])
+        if function is None:
+            return self._unknown(op, state)
+        made = f"s->load_function(a, {function})"
+        self._set_made(op, state, op["dst"], made, self._leave(op, "E", state))
+        return None
