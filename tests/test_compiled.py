@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import runpy
+import signal
 import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -474,9 +477,211 @@ def test_a_thread_cannot_be_started(bytecode: Any, monkeypatch: pytest.MonkeyPat
     assert "can't start new thread" in vm.native_code.problem
 
 
+def test_an_unexpected_error_of_the_compiling_thread(
+    bytecode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever, and the program runs on as bytecode."""
+
+    def native_program(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("by the generator")
+
+    monkeypatch.setattr(relaxvm.VMExecutable, "native_program", native_program)
+    vm = machine(bytecode, jit=True)
+    code = vm.native_code
+    assert code is not None
+    assert vm["count_down"](np.array(2 * HOT), np.array(0)) == HOT * (2 * HOT + 1)
+    assert code.wait(60)
+    assert code.problem == (
+        "cannot compile in the background: ZeroDivisionError: by the generator"
+    )
+    assert vm["count_down"](np.array(2 * HOT), np.array(0)) == HOT * (2 * HOT + 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_functions_are_compiled(
+    bytecode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child has no thread that compiles: it starts its own when the function is hot again."""
+    begun, go_on = threading.Event(), threading.Event()
+    original = relaxvm.VMExecutable.native_program
+    parent = os.getpid()
+
+    def native_program(*args: Any, **options: Any) -> Any:
+        if os.getpid() == parent:
+            begun.set()
+            assert go_on.wait(60)
+        return original(*args, **options)
+
+    monkeypatch.setattr(relaxvm.VMExecutable, "native_program", native_program)
+    vm = machine(bytecode, jit=True)
+    code = vm.native_code
+    assert code is not None
+    vm["count_down"](np.array(2 * HOT), np.array(0))
+    assert begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            is_right = vm["count_down"](np.array(2 * HOT), np.array(0)) == HOT * (2 * HOT + 1)
+            in_time = code.wait(60)
+            status = 0 if is_right and in_time and code.functions == ("count_down",) else 2
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+    assert status == 0
+    assert code.wait(60)
+    assert code.functions == ("count_down",)
+
+
 def test_a_pickled_machine_compiles_too(bytecode: Any) -> None:
     vm = VirtualMachine(build(Scalars), jit=True)
     assert pickle.loads(pickle.dumps(vm)).native_code is not None
+
+
+# Tuples and closures of which no object is made
+
+
+@I.ir_module
+class Shared:
+    @R.function
+    def in_one(x: R.Any) -> R.Any:
+        t = (x, x)
+        return ((t, t), t)
+
+    @R.function
+    def taken_out(x: R.Any) -> R.Any:
+        t = (x, x)
+        u = (t, x)
+        v = u[0]
+        w = u[0]
+        return (u, v, w)
+
+    @R.function
+    def bound_again(x: R.Any) -> R.Any:
+        t = (x, x)
+        u = (t,)
+        v = u
+        return (v[0], u[0], v, u)
+
+    @R.function
+    def captured(x: R.Any) -> R.Any:
+        t = (x, x)
+
+        @R.function
+        def inner(y: R.Any) -> R.Any:
+            return (t, y)
+
+        a = inner(x)
+        b = inner(x)
+        return (a[0], b[0])
+
+
+def sharing(value: Any, seen: dict[int, int]) -> Any:
+    """A value with the number of the tuple, in order, in the place of each tuple seen before."""
+    if not isinstance(value, tuple):
+        return value
+    if id(value) in seen:
+        return f"tuple {seen[id(value)]}"
+    seen[id(value)] = len(seen)
+    return tuple(sharing(item, seen) for item in value)
+
+
+@pytest.mark.parametrize("name", ["in_one", "taken_out", "bound_again", "captured"])
+def test_one_tuple_becomes_one_object(name: str) -> None:
+    vms = [VirtualMachine(build(Shared, exec_mode=mode)) for mode in ("bytecode", "compiled")]
+    assert vms[1].native_code is not None
+    assert name in vms[1].native_code.functions
+    one, other = (vm[name]("x") for vm in vms)
+    assert sharing(other, {}) == sharing(one, {})
+    assert "tuple" in str(sharing(other, {}))
+
+
+# Endless loops
+
+
+@I.ir_module(s_tir=True)
+class Endless:
+    @R.function
+    def scalars(i: R.Prim("int64")) -> R.Prim("int64"):
+        if i == -1:
+            r: R.Prim("int64") = i
+        else:
+            r: R.Prim("int64") = Endless.scalars(i)
+        return r
+
+    @R.function
+    def tuples(i: R.Prim("int64"), x: R.Any, y: R.Any) -> R.Any:
+        if i == -1:
+            r = (x, y)
+        else:
+            t = (y, x)
+            r = Endless.tuples(i, t[0], t[1])
+        return r
+
+    @R.function
+    def kernels(x: R.Tensor((8,), "float32"), i: R.Prim("int64")) -> R.Tensor((8,), "float32"):
+        if i == -1:
+            r: R.Tensor((8,), "float32") = x
+        else:
+            y: R.Tensor((8,), "float32") = R.add(x, R.const(0, "float32"))
+            r: R.Tensor((8,), "float32") = Endless.kernels(y, i)
+        return r
+
+
+class TestEndlessLoops:
+    """They end within 100 ms.  That is processor time, so it does not depend on what else runs."""
+
+    WITHIN = 0.1
+    ARGS: Final = {"scalars": (1,), "tuples": (1, "a", "b"), "kernels": (np.zeros(8, F32), 1)}
+
+    @pytest.fixture(scope="class")
+    def program(self) -> relaxvm.VMExecutable:
+        return build(Endless, exec_mode="compiled")
+
+    @pytest.mark.parametrize("name", ARGS)
+    def test_cancel(self, program: Any, name: str) -> None:
+        vm = VirtualMachine(program)
+        assert vm.native_code is not None
+        assert name in vm.native_code.functions
+        cancelled: list[float] = []
+
+        def cancel() -> None:
+            time.sleep(0.1)
+            cancelled.append(time.process_time())
+            vm.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        with pytest.raises(CancelledError):
+            vm[name](*self.ARGS[name])
+        assert time.process_time() - cancelled[0] < self.WITHIN
+        canceller.join()
+
+    @pytest.mark.parametrize("name", ARGS)
+    def test_deadline(self, program: Any, name: str) -> None:
+        vm = VirtualMachine(program, limits=Limits(wall_time=0.1))
+        begin = time.process_time()
+        with pytest.raises(LimitError, match="wall_time"):
+            vm[name](*self.ARGS[name])
+        assert time.process_time() - begin < 0.1 + self.WITHIN
+
+    @pytest.mark.skipif(not hasattr(signal, "ITIMER_PROF"), reason="needs timers")
+    @pytest.mark.parametrize("name", ARGS)
+    def test_a_signal(self, program: Any, name: str) -> None:
+        """Its handler raises, as that of Ctrl-C does."""
+        vm = VirtualMachine(program)
+        before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+        begin = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, 0.1)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                vm[name](*self.ARGS[name])
+            assert time.process_time() - begin < 0.1 + self.WITHIN
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
 
 
 # Scalars

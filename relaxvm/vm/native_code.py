@@ -6,8 +6,10 @@ runs.  Where there is no compiler, or it fails, the functions run as bytecode, w
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -41,12 +43,13 @@ class NativeCode:
         self._executable = executable
         self._image = image
         self._timeout = _TIMEOUT if limits.wall_time is None else _LIMITED_TIMEOUT
-        self._lock = threading.Lock()
         self._compiled: set[int] = set()
         self._sources: list[str] = []
         self._waiting: set[int] = set()
-        self._idle = threading.Event()
-        self._idle.set()
+        self._is_working = False
+        self._changed = threading.Condition(threading.RLock())
+        """Guards the two before it, and tells when nothing is compiled any more."""
+        _all.add(self)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -70,18 +73,17 @@ class NativeCode:
 
     def compile_soon(self, index: int) -> None:
         """Compile a function, and those that it calls, in the background."""
-        with self._lock:
+        with self._changed:
             if index in self._compiled or self.problem is not None:
                 return
             self._waiting.add(index)
-            if not self._idle.is_set():
+            if self._is_working:
                 return
-            self._idle.clear()
+            self._is_working = True
         try:
             threading.Thread(target=self._work, name="relaxvm-compiler", daemon=True).start()
         except RuntimeError as error:  # there are too many, or the interpreter ends
-            self.problem = f"cannot compile in the background: {error}"
-            self._idle.set()
+            self._stop(f"cannot compile in the background: {error}")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is compiled in the background; return whether that was in time.
@@ -89,17 +91,33 @@ class NativeCode:
         Args:
             timeout: seconds to wait at most.
         """
-        return self._idle.wait(timeout)
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._is_working, timeout)
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                waiting = self._waiting - self._compiled
-                self._waiting.clear()
-                if not waiting or self.problem is not None:
-                    self._idle.set()
-                    return
-            self._compile(waiting)
+        problem: str | None = "the compilation in the background was interrupted"
+        try:
+            while True:
+                with self._changed:
+                    waiting = self._waiting - self._compiled
+                    self._waiting.clear()
+                    if not waiting or self.problem is not None:
+                        problem = None
+                        self._stop(None)
+                        return
+                self._compile(waiting)
+        except Exception as error:  # nobody would see it in a thread
+            problem = f"cannot compile in the background: {type(error).__name__}: {error}"
+        finally:
+            if problem is not None:
+                self._stop(problem)
+
+    def _stop(self, problem: str | None) -> None:
+        """Nothing is compiled any more."""
+        with self._changed:
+            self.problem = self.problem or problem
+            self._is_working = False
+            self._changed.notify_all()
 
     def _compile(self, indices: Iterable[int] | None) -> None:
         try:
@@ -113,7 +131,26 @@ class NativeCode:
         self._sources.append(program.source)
         self._compiled.update(program.indices)
 
+    def _after_fork(self) -> None:
+        """In a forked process, where the compiling thread is none: ask again for what it had."""
+        self._changed = threading.Condition(threading.RLock())
+        if self._is_working:
+            self._is_working = False
+            self._image.count_entries(HOT)
+
     def __repr__(self) -> str:
         if self.problem is not None:
             return f"<NativeCode: none, {self.problem}>"
         return f"<NativeCode of {len(self._compiled)} functions>"
+
+
+_all: Final[weakref.WeakSet[NativeCode]] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for code in list(_all):
+        code._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -205,8 +205,11 @@ class CallWriter(RegisterWriter):
     def _op_invoke_closure(self, op: Op, state: State) -> Paths | None:
         word = op["closure"]
         place: Place = MEMORY if word < 0 else state[word]
-        if isinstance(place, Group) and place.function in self.signatures and (
-            place.function is not None
+        if (
+            isinstance(place, Group)
+            and place.function is not None
+            and place.function in self.signatures
+            and not (self._lives_on(op, word) and any(isinstance(i, Group) for i in place.items))
         ):
             args: list[int | Item | Group] = [*op.items, *place.items]
             if len(args) != self.signatures[place.function].code.num_params:

@@ -26,7 +26,8 @@ class ObjectWriter(RegisterWriter):
             self._set_scalar(op, state, dst, place, self._scalar(word, place))
         elif place is EMPTY:
             self._empty(op, state, dst)
-        elif isinstance(place, Group) and not place.owned():
+        elif isinstance(place, Group) and not place.owned() and not self._lives_on(op, word):
+            state[word] = EMPTY
             self._set_group(op, state, dst, place)
         else:
             self._set_ref(op, state, dst, f"rvm_new(s, {self._ref(op, state, word)})")
@@ -48,8 +49,10 @@ class ObjectWriter(RegisterWriter):
         word, index, dst = op["tuple"], op["index"], op["dst"]
         place: Place = MEMORY if word < 0 else state[word]
         if isinstance(place, Group) and place.function is None and index < len(place.items):
-            self._set_item(op, state, dst, place.items[index])
-            return
+            item = place.items[index]
+            if not isinstance(item, Group) or not self._lives_on(op, word):
+                self._set_item(op, state, dst, item)
+                return
         made = f"s->item({self._ref(op, state, word)}, {index})"
         self._set_made(op, state, dst, made, self._leave(op, "X", state))
 

@@ -289,6 +289,11 @@ class RegisterWriter:
         self._empty(op, state, register)
         state[register] = group
 
+    def _lives_on(self, op: Op, register: int) -> bool:
+        """Whether the value of a register is read after an operation that writes ``dst``.  A group
+        has one place only, so that it becomes one object: others get the object."""
+        return register != op["dst"] and bool(self._live[op.end] >> register & 1)
+
     def _item_of(self, op: Op, state: State, word: int, number: int) -> Item | Group:
         """An operand as an item of a group."""
         if word < 0:
@@ -300,7 +305,9 @@ class RegisterWriter:
             name = self._local(f"{place.value}{op.position}_{number}", C_TYPES[place])
             self._emit(f"{name} = {self._scalar(word, place)};")
             return Item(_SCALAR_ITEMS[place], name=name)
-        if isinstance(place, Group) and not place.owned() and len([*place.leaves()]) < MAX_LEAVES:
+        if (isinstance(place, Group) and not place.owned() and not self._lives_on(op, word)
+                and len([*place.leaves()]) < MAX_LEAVES):  # fmt: skip
+            state[word] = EMPTY
             return place
         self._to_memory(op, state, word)
         return Item(ItemKind.REGISTER, word)
@@ -308,6 +315,9 @@ class RegisterWriter:
     def _group_of(
         self, op: Op, state: State, function: int | None, words: Sequence[int]
     ) -> Group:
+        for word in words:
+            if words.count(word) > 1:
+                self._in_memory(op, state, [word])
         return Group(function, tuple(
             self._item_of(op, state, word, i) for i, word in enumerate(words)
         ))  # fmt: skip
