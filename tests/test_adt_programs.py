@@ -1,6 +1,6 @@
 """Programs with data types, run: lists, trees, options, Peano numbers, closures in data types.
 
-Each program runs with all rewritings of the core, without any, and with each switched off in turn.
+Each program runs with all rewritings of the core, without any, and with each switched off in turn; and natively.
 """
 
 from __future__ import annotations
@@ -307,8 +307,10 @@ def test_the_optimizing_pipeline(executable: Any) -> None:
     assert vm["tree_sum"](rose(1, rose(2), rose(3, rose(4)))) == 10
 
 
-@pytest.fixture(params=OPTIONS, scope="module")
+@pytest.fixture(params=[*OPTIONS, "compiled"], scope="module")
 def vm(request: pytest.FixtureRequest, executable: Any) -> VirtualMachine:
+    if request.param == "compiled":
+        return VirtualMachine(executable.with_section("exec_mode", "compiled"))
     return VirtualMachine(executable, optimize=OPTIONS[request.param])
 
 

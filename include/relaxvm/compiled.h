@@ -29,8 +29,15 @@ enum { RVM_SCALAR_NONE = 0, RVM_SCALAR_INT = 1, RVM_SCALAR_BOOL = 2, RVM_SCALAR_
 enum {
     RVM_EXITED = 0,  /* the loop goes on at `ip` in the frame at `fp`; all frames are complete */
     RVM_DONE = 1,    /* it returned: the result is `value` or `number`, its registers are cleared */
+    RVM_TAIL = 2,    /* its frame has become that of another function: call `target` with it */
     RVM_FAILED_AT = -1  /* an exception is set, raised at `ip` in the frame at `fp` */
 };
+
+/* Parameters of a function that are passed as int64_t are no more than these. */
+enum { RVM_MAX_NUMBERS = 16 };
+
+struct RvmActivation;
+typedef int (*RvmCompiled)(struct RvmActivation *, RvmRef *fp, int64_t position);
 
 /* What runs now: made when the loop enters native code. */
 typedef struct RvmActivation {
@@ -49,9 +56,9 @@ typedef struct RvmActivation {
     uintptr_t stack;        /* the address below which C functions must not call others */
     void *run, *machine, *image;
     RvmRef error[3];        /* an exception that is put aside */
+    RvmCompiled target;     /* of a tail call, and its numbers */
+    int64_t numbers[RVM_MAX_NUMBERS];
 } RvmActivation;
-
-typedef int (*RvmCompiled)(RvmActivation *, RvmRef *fp, int64_t position);
 
 /* Functions that return RvmRef return a new reference, or NULL: perhaps with an exception where the
  * operation has a fallback, else with one. */
@@ -83,11 +90,15 @@ typedef struct RvmServices {
     int (*check_prim)(RvmRef, int64_t floats);
     int (*match_shape)(RvmRef, RvmRef heap, int64_t last_slot, int64_t count, const int64_t *);
     int (*match_prim)(RvmRef, RvmRef heap, int64_t code, int64_t value);
+    int (*tag_is)(RvmRef, int64_t number);     /* -1: no int */
     int (*match_slots)(RvmRef, int64_t *slots, int64_t count, const int64_t *);
     int (*compute_shape)(RvmRef heap, int64_t last_slot, const int64_t *);
     /* whether it has just these, and nothing but a register refers to it */
     int (*load_heap)(int64_t site, RvmRef heap, int64_t *slots, int64_t count);
     /* objects */
+    RvmRef (*make_adt)(RvmRef constructor, int64_t tag, RvmRef *, int64_t count);
+    int (*adt_tag)(RvmRef, int64_t *);         /* whether it is of a data type */
+    RvmRef (*adt_field)(RvmRef, int64_t index);
     RvmRef (*make_prim)(RvmRef heap, int64_t code, int64_t value);
     RvmRef (*shape_of)(int64_t site, RvmRef);
     RvmRef (*make_shape)(int64_t site, RvmRef heap, int64_t last_slot, int64_t count,
@@ -103,6 +114,12 @@ typedef struct RvmServices {
     RvmRef (*alloc_static)(const int64_t *ip);
     RvmRef (*reshape)(RvmRef, RvmRef shape);
     RvmRef (*load_function)(RvmActivation *, int64_t index);
+    /* The elements of a contiguous array of just this type, NULL if it is another; those of an
+     * array of one element and at most `ndim` dimensions. */
+    void *(*elements)(RvmRef, int64_t dtype, int64_t ndim, const int64_t *dims, int is_written);
+    void *(*single)(RvmRef, int64_t dtype, int64_t ndim);
+    void *(*data)(RvmRef array);
+    int (*float_status)(void);  /* whether something has happened; if so, it is cleared */
     /* calls */
     RvmRef (*call)(RvmActivation *, RvmRef callee, RvmRef *args, int64_t count);
     int (*call_void)(RvmActivation *, RvmRef callee, RvmRef *args, int64_t count);

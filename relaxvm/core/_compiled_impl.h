@@ -3,6 +3,7 @@
 #ifndef RELAXVM_COMPILED_IMPL_H
 #define RELAXVM_COMPILED_IMPL_H
 
+#include "_adt_impl.h"
 #include "_core_impl.h"
 #include "_ufunc_impl.h"
 
@@ -75,6 +76,25 @@ static RvmRef rvm_tuple_of(RvmRef *items, int64_t count) {
     }
     return tuple;
 }
+
+static RvmRef rvm_compiled_make_adt(RvmRef constructor, int64_t tag, RvmRef *items,
+                                    int64_t count) {
+    return rvm_new_adt(constructor, tag, items, NULL, rvm_item_words, count);
+}
+
+static int rvm_compiled_adt_tag(RvmRef x, int64_t *tag) {
+    if (!rvm_is_adt(x)) return 0;
+    *tag = ((rvm_adt *)x)->tag;
+    return 1;
+}
+
+static RvmRef rvm_compiled_adt_field(RvmRef x, int64_t index) {
+    RvmRef field = rvm_adt_field(x, index);
+    if (field != NULL) rvm_incref(field);
+    return field;
+}
+
+static int rvm_compiled_tag_is(RvmRef tag, int64_t number) { return rvm_tag_is(tag, number); }
 
 static RvmRef rvm_item(RvmRef tuple, int64_t index) {
     if (!PyTuple_CheckExact(tuple) || index >= PyTuple_GET_SIZE(tuple)) return NULL;
@@ -157,6 +177,33 @@ static RvmRef rvm_heap_from(int64_t site, const int64_t *slots, int64_t count) {
         memcpy(PyArray_DATA((PyArrayObject *)heap), slots, (size_t)count * sizeof *slots);
     return heap;
 }
+static void *rvm_elements(RvmRef x, int64_t dtype, int64_t ndim, const int64_t *dims,
+                          int is_written) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    if (!rvm_is_plain(x, is_written ? NPY_ARRAY_CARRAY : RVM_INPUT_FLAGS) ||
+        PyArray_DESCR(array) != (PyArray_Descr *)dtype || PyArray_NDIM(array) != ndim)
+        return NULL;
+    for (int64_t i = 0; i < ndim; i++)
+        if (PyArray_DIM(array, (int)i) != dims[i]) return NULL;
+    return PyArray_DATA(array);
+}
+
+static void *rvm_single(RvmRef x, int64_t dtype, int64_t ndim) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    if (!rvm_is_plain(x, RVM_INPUT_FLAGS) || PyArray_DESCR(array) != (PyArray_Descr *)dtype ||
+        PyArray_NDIM(array) > ndim || rvm_size(array) != 1)
+        return NULL;
+    return PyArray_DATA(array);
+}
+
+static void *rvm_data(RvmRef array) { return PyArray_DATA((PyArrayObject *)array); }
+
+static int rvm_take_float_status(void) {
+    if (RVM_LIKELY(!rvm_float_status())) return 0;
+    rvm_clear_float_status();
+    return 1;
+}
+
 static RvmRef rvm_compiled_reshape(RvmRef x, RvmRef shape) { return rvm_reshape(x, shape); }
 
 /* Those that are NULL are set when the core is imported. */
@@ -173,6 +220,10 @@ static RvmServices rvm_services = {
     .as_scalar = rvm_as_scalar,
     .tuple_of = rvm_tuple_of,
     .item = rvm_item,
+    .make_adt = rvm_compiled_make_adt,
+    .adt_tag = rvm_compiled_adt_tag,
+    .adt_field = rvm_compiled_adt_field,
+    .tag_is = rvm_compiled_tag_is,
     .truth = rvm_compiled_truth,
     .read_cond = rvm_compiled_read_cond,
     .check_tensor = rvm_compiled_check_tensor,
@@ -191,6 +242,10 @@ static RvmServices rvm_services = {
     .alloc_heap = rvm_compiled_alloc_heap,
     .heap_from = rvm_heap_from,
     .reshape = rvm_compiled_reshape,
+    .elements = rvm_elements,
+    .single = rvm_single,
+    .data = rvm_data,
+    .float_status = rvm_take_float_status,
 };
 
 /* Run the native code of a site, from `a->ip` on, with what the loop gives it.  Not inlined: the loop

@@ -60,7 +60,7 @@ class CallWriter(RegisterWriter):
     def _as_scalar(self, state: State, word: int) -> str | None:
         """An operand as the fields of an RvmScalar; None if it is not known to be one."""
         if word < 0:
-            value = self.constant(word)
+            value = self.code.constant(word)
             if type(value) is int and -(1 << 63) < value < 1 << 63:
                 return f"{{RVM_SCALAR_INT, 0, {{.as_int = INT64_C({value})}}}}"
             return None
@@ -87,20 +87,6 @@ class CallWriter(RegisterWriter):
         self._emit(self._leave(self.ops[op.end], "X", other))
         self._emit("}")
         self._set_scalar(op, state, dst, Scalar.ANY, result)
-        self._poll(op, state)
-
-    def _op_ufunc_1(self, op: Op, state: State) -> None:
-        self._ufunc(op, state, ("x", "out"))
-
-    def _op_ufunc_2(self, op: Op, state: State) -> None:
-        self._ufunc(op, state, ("a", "b", "out"))
-
-    def _ufunc(self, op: Op, state: State, names: Sequence[str]) -> None:
-        refs = ", ".join(self._ref(op, state, op[name]) for name in names)
-        answer = self._local("answer", "int")
-        self._emit(f"{answer} = s->{op.name}(a, code + {op.at('ufunc')}, {refs});")
-        self._emit(f"if (RARE({answer} == 0)) {self._leave(op, 'X', state)}")
-        self._emit(f"if (RARE({answer} < 0)) {self._leave(op, 'E', state)}")
         self._poll(op, state)
 
     def _room(self, op: Op, state: State, words: str) -> str:
@@ -132,6 +118,7 @@ class CallWriter(RegisterWriter):
                 self._ref(op, state, arg)
         self._room(op, state, str(signature.code.frame_words))
         self._emit(function)
+        self._emit("callee[-2] = (RvmRef)function;")
         for i, arg in enumerate(args):
             value = "0" if i in numbers else self._argument(state, arg)
             self._emit(f"callee[{i}] = {value};")
@@ -145,7 +132,8 @@ class CallWriter(RegisterWriter):
                 and may_fail(arg)]  # fmt: skip
         for i in made:
             others = " ".join(f"rvm_clear(s, callee + {j});" for j in range(len(args)))
-            self._emit(f"if (RARE(callee[{i}] == 0)) {{ {others} {self._leave(op, 'E', state)} }}")
+            leave = self._leave(op, "E", state)
+            self._emit(f"if (RARE(callee[{i}] == 0)) {{ {others} {leave} }}")
         passed = "".join(f", {numbers[p]}" for p in signature.numbers)
         self._emit("--*a->calls_left;")
         self._emit(f"status = f{index}(a, callee, *(const int64_t *const *)function, 0{passed});")
@@ -158,8 +146,9 @@ class CallWriter(RegisterWriter):
 
     def _returned(self, op: Op, state: State) -> None:
         """After a call: complete the frames if the callee has not returned."""
+        self._emit("while (RARE(status == RVM_TAIL)) status = a->target(a, callee, 0);")
         self._emit(f"if (RARE(status != RVM_DONE)) {{ rvm_header(callee, code + {op.end}, fp, "
-                   f"function, {op['dst']}); {self._leave(op, 'Y', state)} }}")
+                   f"{op['dst']}); {self._leave(op, 'Y', state)} }}")
         self._emit("++*a->calls_left;")
 
     def _passed_numbers(
@@ -204,28 +193,16 @@ class CallWriter(RegisterWriter):
 
     def _op_invoke_closure(self, op: Op, state: State) -> Paths | None:
         word = op["closure"]
-        place: Place = MEMORY if word < 0 else state[word]
-        if (
-            isinstance(place, Group)
-            and place.function is not None
-            and place.function in self.signatures
-            and not (self._lives_on(op, word) and any(isinstance(i, Group) for i in place.items))
-        ):
-            args: list[int | Item | Group] = [*op.items, *place.items]
-            if len(args) != self.signatures[place.function].code.num_params:
-                return self._unknown(op, state)
-            function = f"const int64_t function = s->func_address(a, {place.function});"
-            self._call(op, state, place.function, args, function)
+        known = self._known_closure(op, state, word, op["dst"])
+        if known is not None:
+            function = f"const int64_t function = s->func_address(a, {known});"
+            args = [*op.items, *self._group_at(state, word).items]
+            self._call(op, state, known, args, function)
             return None
         self._in_memory(op, state, (*op.items, word))
-        count, closure = len(op.items), self._ref(op, state, word)
-        self._emit("{ int64_t index, words, registers;")
-        self._emit(f"const RvmCompiled target = s->target(a, {closure}, {count}, &index, &words, "
-                   "&registers);")
-        self._emit(f"if (RARE(target == 0)) {self._leave(op, 'X', state)}")
+        count, closure = len(op.items), self._target(op, state, word)
         self._room(op, state, "words")
-        self._emit("const int64_t function = s->func_address(a, index);")
-        self._emit("const int64_t params = ((const int64_t *)function)[1];")
+        self._emit("callee[-2] = (RvmRef)function;")
         for i, arg in enumerate(op.items):
             self._emit(f"callee[{i}] = {self._argument(state, arg)};")
         self._emit(f"for (int64_t i = {count}; i < params; i++) "
@@ -238,3 +215,115 @@ class CallWriter(RegisterWriter):
         self._emit("} }")
         self._set_ref(op, state, op["dst"], "a->value")
         return None
+
+    def _known_closure(self, op: Op, state: State, word: int, dst: int | None) -> int | None:
+        """The index of the function of a closure that needs no object for this call.
+
+        Args:
+            dst: the register that the call writes; None if the frame ends with it.
+        """
+        place: Place = MEMORY if word < 0 else state[word]
+        if not isinstance(place, Group) or place.function not in self.signatures:
+            return None
+        has_groups = any(isinstance(item, Group) for item in place.items)
+        if place.function is None or (
+            has_groups and dst is not None and self._lives_on(op, word)
+        ):
+            return None
+        params = self.signatures[place.function].code.num_params
+        return place.function if len(op.items) + len(place.items) == params else None
+
+    def _target(self, op: Op, state: State, word: int) -> str:
+        """Begin a block that calls any closure; returns the closure.  Leaves if it has no native
+        code."""
+        closure = self._ref(op, state, word)
+        self._emit("{ int64_t index, words, registers;")
+        self._emit(f"const RvmRef closure = {closure};")
+        self._emit(f"const RvmCompiled target = s->target(a, closure, {len(op.items)}, &index, "
+                   "&words, &registers);")
+        self._emit(f"if (RARE(target == 0)) {self._leave(op, 'X', state)}")
+        self._emit("const int64_t function = s->func_address(a, index);")
+        self._emit("const int64_t params = ((const int64_t *)function)[1];")
+        return "closure"
+
+    # Calls in the last place: the frame becomes that of the callee, which whoever has called this
+    # function calls next, so that any number of them needs one frame, and no C stack.
+
+    def _op_tail_call_vm(self, op: Op, state: State) -> Paths:
+        index = self.function_at(op["callee"])
+        if index is None or index not in self.signatures:
+            return self._unknown(op, state)
+        function = f"const int64_t function = code[{op.at('callee')}];"
+        return self._tail_call(op, state, index, op.items, function)
+
+    def _op_tail_invoke_closure(self, op: Op, state: State) -> Paths:
+        word = op["closure"]
+        known = self._known_closure(op, state, word, None)
+        if known is not None:
+            function = f"const int64_t function = s->func_address(a, {known});"
+            args = [*op.items, *self._group_at(state, word).items]
+            return self._tail_call(op, state, known, args, function)
+        self.results.add(MEMORY)
+        self._in_memory(op, state, (*op.items, word))
+        count = len(op.items)
+        self._target(op, state, word)
+        self._before_tail_call(op, state, "words")
+        self._emit("rvm_up(s, closure);")
+        args_text = [self._argument(state, arg) for arg in op.items]
+        self._emit(f"const RvmRef args[] = {{{', '.join(args_text) or '0'}}};")
+        self._clear_frame(state)
+        self._emit(f"for (int64_t i = 0; i < {count}; i++) fp[i] = args[i];")
+        self._emit(f"for (int64_t i = {count}; i < params; i++) "
+                   f"fp[i] = rvm_new(s, s->captured(closure, i - {count}));")
+        self._emit("for (int64_t i = params; i < registers; i++) fp[i] = 0;")
+        self._emit("rvm_down(s, closure);")
+        self._emit("a->target = target;")
+        self._end_tail_call()
+        return []
+
+    def _tail_call(
+        self, op: Op, state: State, index: int, args: Sequence[int | Item | Group], function: str
+    ) -> Paths:
+        """A call of a function of the program in the last place."""
+        signature = self.signatures[index]
+        self.results.add(signature.result)
+        self.successors.add(index)
+        numbers = self._passed_numbers(op, state, signature, args)
+        for i, arg in enumerate(args):
+            if i not in numbers and isinstance(arg, int):
+                self._ref(op, state, arg)
+        self._emit("{")
+        self._before_tail_call(op, state, str(signature.code.frame_words))
+        self._emit(function)
+        values = ["0" if i in numbers else self._argument(state, arg) for i, arg in enumerate(args)]
+        self._emit(f"RvmRef args[] = {{{', '.join(values) or '0'}}};")
+        for i, arg in enumerate(args):
+            if i not in numbers and not isinstance(arg, int) and may_fail(arg):
+                others = " ".join(f"rvm_clear(s, args + {j});" for j in range(len(args)))
+                leave = self._leave(op, "E", state)
+                self._emit(f"if (RARE(args[{i}] == 0)) {{ {others} {leave} }}")
+        self._clear_frame(state)
+        for i in range(len(args)):
+            self._emit(f"fp[{i}] = args[{i}];")
+        empty = range(len(args), signature.code.num_registers)
+        if len(empty) > MANY_REGISTERS:
+            self._emit(f"for (int64_t i = {empty[0]}; i <= {empty[-1]}; i++) fp[i] = 0;")
+        else:
+            for i in empty:
+                self._emit(f"fp[{i}] = 0;")
+        for i, p in enumerate(signature.numbers):
+            self._emit(f"a->numbers[{i}] = {numbers[p]};")
+        self._emit(f"a->target = rvm_tail_{index};")
+        self._end_tail_call()
+        return []
+
+    def _before_tail_call(self, op: Op, state: State, words: str) -> None:
+        """Check that there is room for a frame of so many words in the place of this one."""
+        self._emit(f"if (RARE({words} > a->end - fp)) {self._leave(op, 'X', state)}")
+        self._emit("a->ticks--;")
+        self._poll(op, state)
+
+    def _end_tail_call(self) -> None:
+        self._emit("fp[-2] = (RvmRef)function;")
+        self._emit("a->ip = *(const int64_t *const *)function;")
+        self._emit("return RVM_TAIL; }")

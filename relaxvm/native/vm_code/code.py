@@ -9,7 +9,7 @@ from typing import Final
 from ...core._code import Image
 from ...core.operations import BY_CODE, OperandKind, Operation
 
-__all__ = ["ENDING", "FunctionCode", "Op", "block_starts", "live_registers"]
+__all__ = ["ENDING", "FunctionCode", "Op", "block_starts", "live_registers", "written_registers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ class FunctionCode:
         self.name = image.executable.functions[index].name
         self.ops = tuple(_ops(words, num_main - 1))
         self.num_params, self.num_registers, self.frame_words = image.frame_of(index)
+        self._constants = image.constants
+
+    def constant(self, word: int) -> object:
+        """The constant that a negative word stands for; None for the machine."""
+        return None if word == -1 else self._constants[-word - 1]
 
     @property
     def gains(self) -> bool:
@@ -75,7 +80,7 @@ class FunctionCode:
 
     def callees(self, image: Image) -> list[int]:
         """The indices of the functions that it calls, and of those of which it makes closures."""
-        names = {"call_vm": "callee", "make_closure_of": "function"}
+        names = {"call_vm": "callee", "tail_call_vm": "callee", "make_closure_of": "function"}
         found = [image.function_at(op[names[op.name]]) for op in self.ops if op.name in names]
         return [index for index in found if index is not None]
 
@@ -128,7 +133,7 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
                 if name in op.words:
                     target = op.target(name)
                     before |= live.get(target, everything)
-            before &= ~_written(op)
+            before &= ~written_registers(op)
             before |= _read(op)
             if live[op.position] != before:
                 live[op.position] = before
@@ -138,17 +143,19 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
 
 
 _GAINING: Final = frozenset(
-    ("call_vm", "goto_back", "if", "invoke_closure", "make_closure_of", "make_prim", "make_tuple",
-     "match_prim", "read_if", "tuple_getitem")
+    ("adt_field", "adt_tag", "call_vm", "goto_back", "if", "if_tag", "invoke_closure", "make_adt",
+     "make_closure_of", "make_prim", "make_tuple", "match_prim", "read_if", "tag_is",
+     "tail_call_vm", "tail_invoke_closure", "tuple_getitem")
 )  # fmt: skip
 
-ENDING: Final = frozenset({"ret", "goto", "goto_back"})
+ENDING: Final = frozenset({"ret", "goto", "goto_back", "tail_call_vm", "tail_invoke_closure"})
 """Operations that never continue after them."""
-BRANCHING: Final = frozenset({"if", "read_if"})
+BRANCHING: Final = frozenset({"if", "if_tag", "read_if"})
 """Operations that continue after them, or elsewhere."""
 
 
-def _written(op: Op) -> int:
+def written_registers(op: Op) -> int:
+    """The registers that an operation writes, as bits."""
     kinds = (OperandKind.DST, OperandKind.REGISTER)  # `alloc_static` clears a register
     return _bits(op.words[o.name] for o in op.operation.operands if o.kind in kinds)
 

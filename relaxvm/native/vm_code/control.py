@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .code import Op
-from .registers import MANY_REGISTERS, Paths, RegisterWriter
+from .registers import Paths, RegisterWriter
 from .states import EMPTY, MEMORY, Place, Scalar, State
 
 __all__ = ["ControlWriter"]
@@ -49,14 +49,7 @@ class ControlWriter(RegisterWriter):
             self._emit(f"a->value = fp[{word}]; fp[{word}] = 0;")
             self._emit("if (a->value == 0) a->value = rvm_new(s, s->none);")
             state[word] = EMPTY
-        used = [register for register, other in state.items() if other is MEMORY]
-        if len(used) > MANY_REGISTERS:
-            self._emit(f"for (int64_t i = {used[0]}; i <= {used[-1]}; i++) rvm_clear(s, fp + i);")
-        else:
-            for register in used:
-                self._emit(f"rvm_clear(s, fp + {register});")
-        for _, group in state.groups():
-            self._release(group)
+        self._clear_frame(state)
         self._emit("return RVM_DONE;")
         return []
 
@@ -98,6 +91,21 @@ class ControlWriter(RegisterWriter):
     def _op_read_if(self, op: Op, state: State) -> Paths:
         condition = self._condition(op, state, op["x"], "read_cond")
         self._set_scalar(op, state, op["dst"], Scalar.BOOL, condition)
+        return self._branch(op, state, self._scalar(op["dst"], Scalar.BOOL))
+
+    def _op_tag_is(self, op: Op, state: State) -> None:
+        word, number = op["tag"], op["number"]
+        if word >= 0 and state[word] is Scalar.INT:
+            condition = f"{self._scalar(word, Scalar.INT)} == {number}"
+        else:
+            truth = self._local("truth", "int")
+            self._emit(f"{truth} = s->tag_is({self._ref(op, state, word)}, {number});")
+            self._emit(f"if (RARE({truth} < 0)) {self._leave(op, 'X', state)}")
+            condition = f"{truth} != 0"
+        self._set_scalar(op, state, op["dst"], Scalar.BOOL, condition)
+
+    def _op_if_tag(self, op: Op, state: State) -> Paths:
+        self._op_tag_is(op, state)
         return self._branch(op, state, self._scalar(op["dst"], Scalar.BOOL))
 
     def _op_read_cond(self, op: Op, state: State) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from .calls import CallWriter
 from .control import ControlWriter
+from .elementwise import ElementwiseWriter
 from .objects import ObjectWriter
 from .registers import Exits, Paths
 from .states import EMPTY, MEMORY, Heap, Scalar, State, join
@@ -22,7 +23,9 @@ from .tensors import CheckWriter, MemoryWriter
 __all__ = ["FunctionWriter"]
 
 
-class FunctionWriter(ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, CallWriter):
+class FunctionWriter(
+    ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, ElementwiseWriter, CallWriter
+):
     """Writes one function; the arguments are those of `RegisterWriter`."""
 
     # The two passes
@@ -30,6 +33,7 @@ class FunctionWriter(ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, Cal
     def states(self) -> None:
         """Find the places of registers at the start of each block, and those of results."""
         self.results = set()
+        self.successors = set()
         self._into = {}
         waiting = [0]
         self._enter_block(0, self._first_state())
@@ -64,6 +68,7 @@ class FunctionWriter(ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, Cal
         declared = [f"    {kind} {name}{_zero(kind)};" for name, kind in names]
         cases = [f"        case {at}: goto R{at};" for at in entries]
         return "\n".join([
+            *(self.merged[start] for start in sorted(self.merged)),
             f"/* {_comment(self.code.name)} */",
             f"static int f{index}(RvmActivation *const a, RvmRef *const fp, "
             f"const int64_t *const code, int64_t at{numbers}) {{",
@@ -126,9 +131,13 @@ class FunctionWriter(ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, Cal
         while True:
             op = self.ops[at]
             self._drop_dead(op, state)
-            done = getattr(self, f"_op_{op.name}", self._unknown)(op, state)
-            if done is not None:
-                return list(done)
+            chain = self._chains.get(at)
+            if chain is not None and self._can_merge(chain, state):
+                op = self._merged(chain, op, state)
+            else:
+                done = getattr(self, f"_op_{op.name}", self._unknown)(op, state)
+                if done is not None:
+                    return list(done)
             at = op.end
             if at in self._starts:
                 self._jump(at, state, op)
@@ -211,19 +220,29 @@ class FunctionWriter(ControlWriter, ObjectWriter, CheckWriter, MemoryWriter, Cal
             lines.append("    }")
         lines.append(f"    status = f{index}(a, fp, code, position{passed});")
         if self.signature.result is Scalar.INT:
-            lines += ["    if (status == RVM_DONE) {",
+            lines += ["    while (status == RVM_TAIL) status = a->target(a, fp, 0);",
+                      "    if (status == RVM_DONE) {",
                       "        a->value = s->from_int(a->number);",
-                      f"        if (a->value == 0) {{ a->ip = code + {code.ops[-1].position}; "
-                      "a->fp = fp; return RVM_FAILED_AT; }",
+                      "        if (a->value == 0) {",
+                      f"            fp[-2] = (RvmRef)s->func_address(a, {index});",
+                      f"            a->ip = code + {code.ops[-1].position};",
+                      "            a->fp = fp;",
+                      "            return RVM_FAILED_AT;",
+                      "        }",
                       "    }"]  # fmt: skip
         lines += ["    return status;", "}"]
+        numbers = "".join(f", a->numbers[{i}]" for i in range(len(self.signature.numbers)))
+        lines += [f"static int rvm_tail_{index}(RvmActivation *a, RvmRef *fp, int64_t position) {{",
+                  f"    return f{index}(a, fp, a->ip - position, position{numbers});",
+                  "}"]  # fmt: skip
         last = code.num_registers  # the word after the registers, which calls from C may use
         lines += [f"int rvm_enter_{index}(RvmActivation *a, RvmRef *fp, int64_t position) {{",
                   f"    static const int64_t ret[] = {{RVM_OP_RET, {last}}};",
                   "    const RvmServices *const s = a->services;",
                   "    (void)s;",
                   *self._cleared_at_start(),
-                  f"    const int status = rvm_call_{index}(a, fp, position);",
+                  f"    int status = rvm_call_{index}(a, fp, position);",
+                  "    while (status == RVM_TAIL) status = a->target(a, fp, 0);",
                   "    if (status != RVM_DONE) return status;",
                   f"    fp[{last}] = a->value;",
                   "    a->ip = ret;",

@@ -1,4 +1,4 @@
-"""Native code of one function: copies, tuples and closures."""
+"""Native code of one function: copies, tuples, closures and values of data types."""
 
 from __future__ import annotations
 
@@ -55,6 +55,26 @@ class ObjectWriter(RegisterWriter):
                 return
         made = f"s->item({self._ref(op, state, word)}, {index})"
         self._set_made(op, state, dst, made, self._leave(op, "X", state))
+
+    def _op_make_adt(self, op: Op, state: State) -> Paths | None:
+        if len(op.items) > MAX_ITEMS:
+            return self._unknown(op, state)
+        self._in_memory(op, state, op.items)
+        fields = array("RvmRef", [self._ref(op, state, word) for word in op.items])
+        made = (f"s->make_adt(a->pool_end[{op['constructor']}], {op['tag']}, {fields}, "
+                f"{len(op.items)})")
+        self._set_made(op, state, op["dst"], made, self._leave(op, "E", state))
+        return None
+
+    def _op_adt_tag(self, op: Op, state: State) -> None:
+        tag = self._local("number", "int64_t")
+        x = self._ref(op, state, op["x"])
+        self._emit(f"if (RARE(!s->adt_tag({x}, &{tag}))) {self._leave(op, 'X', state)}")
+        self._set_scalar(op, state, op["dst"], Scalar.INT, tag)
+
+    def _op_adt_field(self, op: Op, state: State) -> None:
+        made = f"s->adt_field({self._ref(op, state, op['x'])}, {op['index']})"
+        self._set_made(op, state, op["dst"], made, self._leave(op, "X", state))
 
     def _op_make_closure_of(self, op: Op, state: State) -> Paths | None:
         function = self.function_at(op["function"])

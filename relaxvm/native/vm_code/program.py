@@ -11,6 +11,7 @@ from ...errors import NoCompilerError
 from ...isa import FuncKind
 from ..functions import addresses_of
 from ..toolchain import compile_c, compiler, for_this_machine, why_no_compiler
+from .chains import find_chains
 from .code import FunctionCode
 from .source import source_of
 
@@ -21,6 +22,9 @@ MAX_OPS: Final = 4_000
 _MANY_OPS: Final = 1_000
 """More are compiled with fewer optimizations, which takes half of the time."""
 _NAME: Final = "program"
+_EXACT_FLOATS: Final = ("-ffp-contract=off", "-fno-math-errno")
+"""Chains of kernels have the results of numpy's loops."""
+_VECTORS: Final = ("-ftree-vectorize", "-fvect-cost-model=dynamic")
 _WARNINGS: Final = "-w"
 """The code has variables and labels without use."""
 
@@ -81,9 +85,13 @@ def compile_program(
         return None
     source = source_of(image, chosen)
     level = "-O2" if sum(len(code.ops) for code in chosen.values()) <= _MANY_OPS else "-O1"
-    flags = [*for_this_machine(), level, _WARNINGS]
+    flags = [*for_this_machine(), level, *_EXACT_FLOATS, *_VECTORS, _WARNINGS]
     path = compile_c(source, name=_NAME, flags=flags, timeout=timeout)
     return NativeProgram(source, path, [*chosen])
+
+
+def _gains(code: FunctionCode) -> bool:
+    return code.gains or bool(find_chains(code))
 
 
 def _chosen(image: Image, indices: Iterable[int] | None) -> dict[int, FunctionCode]:
@@ -91,7 +99,7 @@ def _chosen(image: Image, indices: Iterable[int] | None) -> dict[int, FunctionCo
     if indices is None:
         table = image.executable.functions
         bytecode = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
-        indices = [index for index in bytecode if FunctionCode(image, index).gains]
+        indices = [index for index in bytecode if _gains(FunctionCode(image, index))]
     chosen: dict[int, FunctionCode] = {}
     waiting, total = [*indices], 0
     while waiting:

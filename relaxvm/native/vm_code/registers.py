@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from .chains import find_chains
 from .code import FunctionCode, Op, block_starts, live_registers
 from .states import EMPTY, MEMORY, Group, Heap, Item, ItemKind, Place, Scalar, State
 
@@ -67,16 +68,19 @@ class RegisterWriter:
     Args:
         code: the function.
         signatures: those of all functions of the program that are compiled, by index.
-        constant: the constant that a negative word stands for.
         function_at: the index of the function that a word points to.
         groups: whether tuples may do without an object; not if the program changes tuples in place.
+
+    Attributes:
+        results: the places of its results.
+        successors: the functions that it calls in its last place.
+        merged: the C functions of its chains of elementwise kernels, by position.
     """
 
     def __init__(
         self,
         code: FunctionCode,
         signatures: Mapping[int, Signature],
-        constant: Callable[[int], object],
         function_at: Callable[[int], int | None],
         *,
         groups: bool = True,
@@ -84,18 +88,20 @@ class RegisterWriter:
         self.code = code
         self.signatures = signatures
         self.signature = signatures[code.index]
-        self.constant = constant
         self.function_at = function_at
         self.groups = groups
         self.ops = {op.position: op for op in code.ops}
         self.results: set[Place] = set()
+        self.successors: set[int] = set()
         self._starts = block_starts(code)
         self._is_loop = any(op.target("distance") == 0 for op in code.ops if op.name == "goto_back")
         self._live = live_registers(code)
+        self._chains = find_chains(code)
         self._into: dict[int, State] = {}
         self._lines: list[str] = []
         self._locals: dict[str, str] = {}
         self._exits = Exits()
+        self.merged: dict[int, str] = {}
 
     # Text
 
@@ -262,6 +268,17 @@ class RegisterWriter:
         else:
             self._emit(f"fp[{register}] = {name};")
         state[register] = MEMORY
+
+    def _clear_frame(self, state: State) -> None:
+        """Release all registers, at the end of the function."""
+        used = [register for register, place in state.items() if place is MEMORY]
+        if len(used) > MANY_REGISTERS:
+            self._emit(f"for (int64_t i = {used[0]}; i <= {used[-1]}; i++) rvm_clear(s, fp + i);")
+        else:
+            for register in used:
+                self._emit(f"rvm_clear(s, fp + {register});")
+        for _, group in state.groups():
+            self._release(group)
 
     def _set_scalar(
         self, op: Op, state: State, register: int, kind: Scalar, value: str

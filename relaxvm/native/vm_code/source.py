@@ -20,6 +20,8 @@ from .states import MEMORY, Scalar
 
 __all__ = ["source_of"]
 
+MAX_NUMBERS: Final = 16
+"""Of a function, as ``RVM_MAX_NUMBERS`` in the header."""
 _RESETS_ITEMS: Final = "vm.builtin.tuple_reset_item"
 
 _COUNTED: Final = """
@@ -83,14 +85,17 @@ static RvmRef rvm_closure(RvmActivation *a, int64_t function, RvmRef *items, con
     for (int64_t i = 0; i < count; i++) rvm_clear(s, &items[i]);
     return closure;
 }
-/* Complete the frame of a function that was called and has not returned. */
-static inline void rvm_header(RvmRef *fp, const int64_t *ip, RvmRef *caller, int64_t function,
-                              int64_t dst) {
+/* Complete the frame of a function that was called and has not returned; it knows its function. */
+static inline void rvm_header(RvmRef *fp, const int64_t *ip, RvmRef *caller, int64_t dst) {
     fp[-4] = (RvmRef)ip;
     fp[-3] = (RvmRef)caller;
-    fp[-2] = (RvmRef)function;
     fp[-1] = (RvmRef)dst;
 }
+static inline int rvm_apart(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
+    return (uintptr_t)a + a_bytes <= (uintptr_t)b || (uintptr_t)b + b_bytes <= (uintptr_t)a;
+}
+/* All that is computed for memory is computed here, before the floating-point status is read. */
+#define KEEP(memory) __asm__ volatile("" : : "r"(memory) : "memory")
 static inline int64_t rvm_floordiv(int64_t a, int64_t b) {
     const int64_t quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
@@ -113,17 +118,15 @@ def source_of(image: Image, codes: Mapping[int, FunctionCode]) -> str:
     signatures = {index: Signature(code, _numbers(code)) for index, code in codes.items()}
     groups = all(info.name != _RESETS_ITEMS for info in table)
 
-    def constant(word: int) -> object:
-        return None if word == -1 else image.constants[-word - 1]
-
     writers = [
-        FunctionWriter(code, signatures, constant, image.function_at, groups=groups)
+        FunctionWriter(code, signatures, image.function_at, groups=groups)
         for code in codes.values()
     ]
     _find_results(writers)
     declared = [
         f"static int f{w.code.index}(RvmActivation *, RvmRef *, const int64_t *, int64_t"
-        f"{', int64_t' * len(w.signature.numbers)});"
+        f"{', int64_t' * len(w.signature.numbers)});\n"
+        f"static int rvm_tail_{w.code.index}(RvmActivation *, RvmRef *, int64_t);"
         for w in writers
     ]
     head = [_header(), f"enum {{ RVM_OP_RET = {BY_NAME['ret'].code} }};", _counting(), _HELPERS]
@@ -143,6 +146,11 @@ def _find_results(writers: Sequence[FunctionWriter]) -> None:
             if writer.signature.result is Scalar.INT and MEMORY in writer.results:
                 writer.signature.result = MEMORY
                 changed = True
+            if writer.signature.result is MEMORY:  # what it calls in its last place returns for it
+                for index in writer.successors:
+                    signature = writer.signatures[index]
+                    changed = changed or signature.result is not MEMORY
+                    signature.result = MEMORY
 
 
 def _numbers(code: FunctionCode) -> tuple[int, ...]:
@@ -154,7 +162,7 @@ def _numbers(code: FunctionCode) -> tuple[int, ...]:
                 found.add(op["x"])
         elif op.name not in _AT_THE_BEGINNING:
             break
-    return tuple(sorted(found))
+    return tuple(sorted(found))[:MAX_NUMBERS]
 
 
 _AT_THE_BEGINNING: Final = frozenset(
