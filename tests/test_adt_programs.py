@@ -1,6 +1,7 @@
 """Programs with data types, run: lists, trees, options, Peano numbers, closures in data types.
 
-Each program runs with all rewritings of the core, without any, and with each switched off in turn; and natively.
+Each program runs with all rewritings of the core, without any, and with each switched off in turn,
+and natively.
 """
 
 from __future__ import annotations

@@ -630,19 +630,20 @@ class Endless:
         return r
 
 
+@pytest.fixture(scope="module")
+def endless() -> relaxvm.VMExecutable:
+    return build(Endless, exec_mode="compiled")
+
+
 class TestEndlessLoops:
     """They end within 100 ms.  That is processor time, so it does not depend on what else runs."""
 
     WITHIN = 0.1
     ARGS: Final = {"scalars": (1,), "tuples": (1, "a", "b"), "kernels": (np.zeros(8, F32), 1)}
 
-    @pytest.fixture(scope="class")
-    def program(self) -> relaxvm.VMExecutable:
-        return build(Endless, exec_mode="compiled")
-
     @pytest.mark.parametrize("name", ARGS)
-    def test_cancel(self, program: Any, name: str) -> None:
-        vm = VirtualMachine(program)
+    def test_cancel(self, endless: Any, name: str) -> None:
+        vm = VirtualMachine(endless)
         assert vm.native_code is not None
         assert name in vm.native_code.functions
         cancelled: list[float] = []
@@ -660,8 +661,8 @@ class TestEndlessLoops:
         canceller.join()
 
     @pytest.mark.parametrize("name", ARGS)
-    def test_deadline(self, program: Any, name: str) -> None:
-        vm = VirtualMachine(program, limits=Limits(wall_time=0.1))
+    def test_deadline(self, endless: Any, name: str) -> None:
+        vm = VirtualMachine(endless, limits=Limits(wall_time=0.1))
         begin = time.process_time()
         with pytest.raises(LimitError, match="wall_time"):
             vm[name](*self.ARGS[name])
@@ -669,9 +670,9 @@ class TestEndlessLoops:
 
     @pytest.mark.skipif(not hasattr(signal, "ITIMER_PROF"), reason="needs timers")
     @pytest.mark.parametrize("name", ARGS)
-    def test_a_signal(self, program: Any, name: str) -> None:
+    def test_a_signal(self, endless: Any, name: str) -> None:
         """Its handler raises, as that of Ctrl-C does."""
-        vm = VirtualMachine(program)
+        vm = VirtualMachine(endless)
         before = signal.signal(signal.SIGPROF, signal.default_int_handler)
         begin = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, 0.1)

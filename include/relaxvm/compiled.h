@@ -96,8 +96,12 @@ typedef struct RvmServices {
     /* whether it has just these, and nothing but a register refers to it */
     int (*load_heap)(int64_t site, RvmRef heap, int64_t *slots, int64_t count);
     /* objects */
-    RvmRef (*make_adt)(RvmRef constructor, int64_t tag, RvmRef *, int64_t count);
+    /* `old` itself, of which no new reference is made, if it could become the value */
+    RvmRef (*make_adt)(RvmRef old, RvmRef constructor, int64_t tag, RvmRef *, int64_t count);
     int (*adt_tag)(RvmRef, int64_t *);         /* whether it is of a data type */
+    /* whether it is made by one of these constructors */
+    int (*match_tag)(RvmRef, RvmRef *pool_end, const int64_t *constructors, int64_t count,
+                     int64_t *);
     RvmRef (*adt_field)(RvmRef, int64_t index);
     RvmRef (*make_prim)(RvmRef heap, int64_t code, int64_t value);
     RvmRef (*shape_of)(int64_t site, RvmRef);

@@ -117,17 +117,22 @@ static inline PyObject *rvm_adt_tag(PyObject *value) {
     return RVM_LIKELY(rvm_is_adt(value)) ? rvm_tag_object(((rvm_adt *)value)->tag) : NULL;
 }
 
-/* Its tag, if the value is made by one of the constructors that a match knows: per tag the operand of
- * its name, which is interned, and its number of fields.  A new reference, or NULL. */
+/* Whether the value is made by one of the constructors that a match knows: per tag the operand of its
+ * name, which is interned, and its number of fields. */
+static inline int rvm_matches_tag(PyObject *value, PyObject **pool_end, const int64_t *words,
+                                  int64_t count) {
+    if (RVM_UNLIKELY(!rvm_is_adt(value))) return 0;
+    rvm_adt *adt = (rvm_adt *)value;
+    if (RVM_UNLIKELY(adt->tag >= count)) return 0;
+    words += 2 * adt->tag;
+    return RVM_LIKELY(adt->constructor == pool_end[words[0]] && Py_SIZE(value) == words[1]);
+}
+
+/* Its tag then; a new reference, or NULL. */
 static inline PyObject *rvm_match_tag(PyObject *value, PyObject **pool_end, const int64_t *words,
                                       int64_t count) {
-    if (RVM_UNLIKELY(!rvm_is_adt(value))) return NULL;
-    rvm_adt *adt = (rvm_adt *)value;
-    if (RVM_UNLIKELY(adt->tag >= count)) return NULL;
-    words += 2 * adt->tag;
-    if (RVM_UNLIKELY(adt->constructor != pool_end[words[0]] || Py_SIZE(value) != words[1]))
-        return NULL;
-    return rvm_tag_object(adt->tag);
+    if (RVM_UNLIKELY(!rvm_matches_tag(value, pool_end, words, count))) return NULL;
+    return rvm_tag_object(((rvm_adt *)value)->tag);
 }
 
 /* Whether a tag is a number: 1, 0, or -1 where it is not a small int. */

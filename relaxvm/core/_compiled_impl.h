@@ -77,8 +77,9 @@ static RvmRef rvm_tuple_of(RvmRef *items, int64_t count) {
     return tuple;
 }
 
-static RvmRef rvm_compiled_make_adt(RvmRef constructor, int64_t tag, RvmRef *items,
+static RvmRef rvm_compiled_make_adt(RvmRef old, RvmRef constructor, int64_t tag, RvmRef *items,
                                     int64_t count) {
+    if (rvm_renew_adt(old, constructor, tag, items, NULL, rvm_item_words, count)) return old;
     return rvm_new_adt(constructor, tag, items, NULL, rvm_item_words, count);
 }
 
@@ -86,6 +87,11 @@ static int rvm_compiled_adt_tag(RvmRef x, int64_t *tag) {
     if (!rvm_is_adt(x)) return 0;
     *tag = ((rvm_adt *)x)->tag;
     return 1;
+}
+
+static int rvm_compiled_match_tag(RvmRef x, RvmRef *pool_end, const int64_t *constructors,
+                                  int64_t count, int64_t *tag) {
+    return rvm_matches_tag(x, pool_end, constructors, count) && rvm_compiled_adt_tag(x, tag);
 }
 
 static RvmRef rvm_compiled_adt_field(RvmRef x, int64_t index) {
@@ -222,6 +228,7 @@ static RvmServices rvm_services = {
     .item = rvm_item,
     .make_adt = rvm_compiled_make_adt,
     .adt_tag = rvm_compiled_adt_tag,
+    .match_tag = rvm_compiled_match_tag,
     .adt_field = rvm_compiled_adt_field,
     .tag_is = rvm_compiled_tag_is,
     .truth = rvm_compiled_truth,

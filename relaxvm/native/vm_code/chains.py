@@ -183,6 +183,13 @@ class Chain:
     has_deadline: bool = False
 
     @property
+    def unused(self) -> list[int]:
+        """The steps whose results nobody uses; they may still set a floating-point status."""
+        used = {arg for step in self.steps for arg in step.args}
+        used |= {a.value for a in self.stored if a.value is not None}
+        return [number for number in range(len(self.steps)) if number not in used]
+
+    @property
     def entering(self) -> list[int]:
         """The registers that it takes arrays from."""
         found = {i.word for i in self.inputs if i.word >= 0}
@@ -217,19 +224,20 @@ class _Finder:
                 yield from self.finish()
             if not self.add(op):
                 yield from self.finish()
-                self.add(op)
+                if not self.add(op):
+                    self.reset()
             self.note(op)
         yield from self.finish()
 
     def finish(self) -> Iterator[Chain]:
-        chain, self.chain, self.closed = self.closed, None, None
+        chain = self.closed
+        self.reset()
+        if chain is not None and len(chain.steps) >= MIN_STEPS and chain.stored:
+            yield chain
+
+    def reset(self) -> None:
+        self.chain = self.closed = None
         self.owners, self.entered = {}, {}
-        if chain is not None and len(chain.steps) >= MIN_STEPS:
-            used = {arg for step in chain.steps for arg in step.args if arg >= 0}
-            used |= {a.value for a in chain.stored if a.value is not None}
-            # A kernel whose result nobody uses may still warn.
-            if len(used) == len(chain.steps):
-                yield chain
 
     def close(self, op: Op) -> None:
         """The chain may end after this operation."""

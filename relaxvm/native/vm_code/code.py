@@ -144,7 +144,7 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
 
 _GAINING: Final = frozenset(
     ("adt_field", "adt_tag", "call_vm", "goto_back", "if", "if_tag", "invoke_closure", "make_adt",
-     "make_closure_of", "make_prim", "make_tuple", "match_prim", "read_if", "tag_is",
+     "make_closure_of", "make_prim", "make_tuple", "match_prim", "match_tag", "read_if", "tag_is",
      "tail_call_vm", "tail_invoke_closure", "tuple_getitem")
 )  # fmt: skip
 

@@ -159,6 +159,10 @@ def _loop(name: str, chain: Chain) -> str:
             checks_floats = True
             body.append(f"nan |= v{stored.value} != v{stored.value};")
     kept = [f"KEEP(y{number});" for number in range(len(chain.stored))]
+    for number in chain.unused:
+        head.append(f"{C_TYPES[chain.steps[number].dtype]} u{number}[{size}];")
+        body.append(f"u{number}[i] = v{number};")
+        kept.append(f"KEEP(u{number});")
     is_exact = not any(i.type.is_float for i in chain.inputs)
     return "\n".join([
         f"static __attribute__((noinline)) int {name}({', '.join(params)}) {{",

@@ -61,16 +61,33 @@ class ObjectWriter(RegisterWriter):
             return self._unknown(op, state)
         self._in_memory(op, state, op.items)
         fields = array("RvmRef", [self._ref(op, state, word) for word in op.items])
-        made = (f"s->make_adt(a->pool_end[{op['constructor']}], {op['tag']}, {fields}, "
+        dst = op["dst"]
+        may_renew = state[dst] is MEMORY and not any(g.refers_to(dst) for _, g in state.groups())
+        old = f"fp[{dst}]" if may_renew else "0"
+        made = (f"s->make_adt({old}, a->pool_end[{op['constructor']}], {op['tag']}, {fields}, "
                 f"{len(op.items)})")
-        self._set_made(op, state, op["dst"], made, self._leave(op, "E", state))
+        leave = self._leave(op, "E", state)
+        if not may_renew:
+            self._set_made(op, state, dst, made, leave)
+            return None
+        name = self._local("made", "RvmRef")
+        self._emit(f"{name} = {made};")
+        self._emit(f"if (RARE({name} == 0)) {leave}")
+        self._emit(f"if ({name} != {old}) rvm_store(s, fp + {dst}, {name});")
         return None
 
+    def _op_match_tag(self, op: Op, state: State) -> None:
+        tag, x = self._local("number", "int64_t"), self._ref(op, state, op["x"])
+        self._check_tag(op, state, f"s->match_tag({x}, a->pool_end, code + {op.tail}, "
+                                   f"{len(op.items) // 2}, &{tag})")
+
+    def _check_tag(self, op: Op, state: State, check: str) -> None:
+        self._emit(f"if (RARE(!{check})) {self._leave(op, 'X', state)}")
+        self._set_scalar(op, state, op["dst"], Scalar.INT, self._local("number", "int64_t"))
+
     def _op_adt_tag(self, op: Op, state: State) -> None:
-        tag = self._local("number", "int64_t")
-        x = self._ref(op, state, op["x"])
-        self._emit(f"if (RARE(!s->adt_tag({x}, &{tag}))) {self._leave(op, 'X', state)}")
-        self._set_scalar(op, state, op["dst"], Scalar.INT, tag)
+        tag, x = self._local("number", "int64_t"), self._ref(op, state, op["x"])
+        self._check_tag(op, state, f"s->adt_tag({x}, &{tag})")
 
     def _op_adt_field(self, op: Op, state: State) -> None:
         made = f"s->adt_field({self._ref(op, state, op['x'])}, {op['index']})"
