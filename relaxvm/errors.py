@@ -8,6 +8,7 @@ InternalError, so that programs which catch it keep working.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = [
     "ArityError",
@@ -178,9 +179,22 @@ class UnreachableClauseWarning(RelaxVMWarning):
     """A clause of a `match` is never reached."""
 
 
+_LONGEST_NAME: Final = 200
+_MOST_NAMES: Final = 2000
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint to append to an error message: the nearest known names, or nothing."""
+    """Return a hint to append to an error message: the nearest known names, or nothing.
+
+    The time is bounded: long names have no hint, and of many known names those of another length
+    or with another beginning are left out.
+    """
     import difflib  # here, since it is only needed after an error
 
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    if len(name) > _LONGEST_NAME:
+        return ""
+    alike = [k for k in known if 5 * abs(len(k) - len(name)) <= 2 * (len(k) + len(name))]
+    if len(alike) > _MOST_NAMES:
+        alike = [k for k in alike if k[:1] == name[:1]][:_MOST_NAMES]
+    near = difflib.get_close_matches(name, alike, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -32,8 +32,8 @@ RUNTIME = (
     "_core",
     "builtins kernels",
     "verify",
-    "relay_isa",
     "vm",
+    "relay_isa",
     "native",
     "observe",
 )

@@ -143,7 +143,7 @@ def _build(
     try:
         with PassContext(instruments=instruments):
             return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits)
-    except (TypeError, ValueError, KeyError, NotImplementedError) as error:
+    except (TypeError, ValueError, KeyError, NotImplementedError, OverflowError) as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 
 

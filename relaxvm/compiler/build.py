@@ -60,6 +60,7 @@ def build(
             about types or side effects, such as that each variable is defined once.
         TypeError, ValueError: an argument or the program is invalid; notes name the pass, the
             function and the binding.
+        OverflowError: a size of constant dimensions does not fit 64 bits; notes as above.
         NestingError: the program is nested too deeply.
         LimitError: a limit is reached; notes name the pass, the function and the binding.
     """

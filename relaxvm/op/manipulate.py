@@ -11,6 +11,7 @@ import numpy as np
 from ..ir import prim
 from ..ir.arith import prove_equal, simplify
 from ..ir.expr import (
+    MOST_TYPE_PARTS,
     Call,
     Expr,
     IntImm,
@@ -190,7 +191,7 @@ def expand_dims(x: TensorType, axis: Ints) -> Type:
     if x.ndim == -1:
         return like(x, None)
     ndim = x.ndim + len(axis)
-    new = axes_of("axis", axis, ndim)
+    new = frozenset(axes_of("axis", axis, ndim))
     if x.dims is None:
         return like(x, None, ndim=ndim)
     old = iter(x.dims)
@@ -211,8 +212,8 @@ def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
         return like(x, [dim for dim in x.dims if dim.value != 1])  # type: ignore[attr-defined]
     if x.dims is None:
         return like(x, None, ndim=x.ndim - len(axis))
-    one = int_imm(1)
-    return like(x, [d for i, d in enumerate(x.dims) if i not in axis or differ(d, one)])
+    one, gone = int_imm(1), frozenset(axis)
+    return like(x, [d for i, d in enumerate(x.dims) if i not in gone or differ(d, one)])
 
 
 @operator("flatten", lower=_as_reshape)
@@ -345,6 +346,10 @@ def split(x: TensorType, indices_or_sections: Any, axis: Axis = 0) -> Type:
         if where == 1:
             return x
     count = where if isinstance(where, int) else len(where) + 1
+    if count > MOST_TYPE_PARTS:
+        raise IllValued(
+            f"indices_or_sections: expected at most {MOST_TYPE_PARTS} parts, got {count}"
+        )
     if x.dims is None:
         return TupleType([like(x, None, ndim=x.ndim)] * count)
     length = x.dims[axis]

@@ -21,13 +21,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import dtype_name
 from ..errors import FormatError, LimitError, MissingExtraError, VerifyError
 from ..executable import VMExecutable
+from ..executable.formats._files import read_all
 from ..executable.formats._tensors import dtype_from_stream
 from ..executable.formats.binary import MAGIC_WITHOUT_SCOPES
 from ..executable.formats.stored_tensors import read_tensor
 from ..limits import Limits
+from ..vm.limited import run_limited
 from .check import verify
 from .program import Function, Instruction, Program, find_spec
 from .translate import translate
@@ -114,7 +117,8 @@ def load_executable(
         source: a path, or the bytes.
         constants: those that are stored apart from the code ("late-bound"), by name:
             ``read_params`` reads the file that TVM wrote for them.
-        limits: bounds on the content; None: those of ``Limits()``.
+        limits: bounds on the content, and of the time and memory that reading it takes
+            (`wall_time`, `live_bytes`, `alloc_bytes`); None: those of ``Limits()``.
 
     Raises:
         OSError: the file cannot be read.
@@ -125,14 +129,20 @@ def load_executable(
         LimitError: a limit is exceeded.
         MissingExtraError: a tensor has a data type of ml_dtypes, and that is not installed.
     """
-    limits = limits or Limits()
+    name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else "<executable>"
+    return run_limited(
+        lambda: _load(source, constants, limits or Limits(), name), limits, name
+    )
+
+
+def _load(
+    source: Any, constants: Mapping[str, Any] | None, limits: Limits, name: str
+) -> VMExecutable:
+    data = source
     if isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
         with open(source, "rb") as file:
             limits.check("file_bytes", os.fstat(file.fileno()).st_size, name)
-            data: Any = file.read()
-    else:
-        name, data = "<executable>", source
+            data = read_all(file, name, limits)
     program = read_executable(data, constants, limits=limits, name=name)
     problems = verify(program)
     if problems:
@@ -354,6 +364,7 @@ class _Reader:
         return [found[name] for name in names]
 
     def _instruction(self) -> Instruction:
+        checkpoint()
         words = self._numbers("an instruction")
         if len(words) < 2 or not 0 <= words[1] < len(_FIELDS):
             raise self._fail("an instruction: expected a hash and a known opcode")

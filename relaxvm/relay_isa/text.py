@@ -22,10 +22,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import as_dtype, dtype_name
 from ..errors import ParseError, did_you_mean
 from ..executable.underline import underlined
 from ..limits import Limits
+from ..vm.limited import run_limited
 from .program import Function, Instruction, Program, find_spec
 from .table import DIALECTS, INSTRUCTIONS, Kind, Operand
 
@@ -35,6 +37,7 @@ _FUNCTION: Final = re.compile(r"([\w.$]+)\s*\(([^()]*)\)(?:\s+registers\s*=\s*(\
 _CONSTANT: Final = re.compile(r"(\w+)\s*\(([\d,\s]*)\)\s*(.*)")
 _WORD: Final = re.compile(r"[^\s,]+")
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
+_DIMENSION: Final = re.compile(r"\d{1,18}", re.ASCII)
 _REGISTERS: Final = frozenset({Kind.WRITTEN, Kind.READ, Kind.EITHER, Kind.KILLED, Kind.READS})
 _LISTS: Final = frozenset({Kind.READS, Kind.NUMBERS})
 
@@ -44,13 +47,14 @@ def assemble(text: str, *, file: str = "<listing>", limits: Limits | None = None
 
     Args:
         file: its name in messages.
-        limits: bounds on its content; None: those of ``Limits()``.
+        limits: bounds on its content, and of the time and memory that reading it takes
+            (`wall_time`, `live_bytes`, `alloc_bytes`); None: those of ``Limits()``.
 
     Raises:
         ParseError: the listing is wrong; the message has file, line, column and the line.
         LimitError: it is above a limit.
     """
-    return _Assembler(text, file, limits or Limits()).program()
+    return run_limited(lambda: _Assembler(text, file, limits or Limits()).program(), limits, file)
 
 
 class _Assembler:
@@ -62,6 +66,9 @@ class _Assembler:
         self._number = 0
         self._dialect = DIALECTS[0]
         self._packed: list[str] = []
+        self._packed_numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
+        """Of the functions, by name."""
         self._constants: list[NDArray[Any]] = []
         self._functions: list[Function] = []
         self._open: tuple[str, tuple[str, ...], int | None] | None = None
@@ -81,6 +88,7 @@ class _Assembler:
     def program(self) -> Program:
         """The program."""
         for number, line in enumerate(self._lines, 1):
+            checkpoint()
             self._number = number
             content = line.partition(";")[0].strip()
             if content.startswith("."):
@@ -106,6 +114,7 @@ class _Assembler:
             if not rest or " " in rest:
                 self._fail("expected the name of a packed function")
             self._limits.check("name_bytes", len(rest.encode()), "a packed function")
+            self._packed_numbers.setdefault(rest, len(self._packed))
             self._packed.append(rest)
             self._limits.check("functions", len(self._packed), self._file)
         elif word == ".constant":
@@ -119,8 +128,10 @@ class _Assembler:
             params = tuple(name.strip() for name in found[2].split(",") if name.strip())
             if len(set(params)) != len(params):
                 self._fail("two parameters have the same name")
-            if any(f.name == found[1] for f in self._functions):
+            self._limits.check("name_bytes", len(found[1].encode()), "a function")
+            if found[1] in self._numbers:
                 self._fail(f"function {found[1]} is defined twice")
+            self._numbers[found[1]] = len(self._functions)
             size = None if found[3] is None else int(found[3][:10])
             if size is not None:
                 self._limits.check("registers", size, f"function {found[1]}: registers")
@@ -140,7 +151,7 @@ class _Assembler:
             dtype = as_dtype(found[1])
         except (TypeError, ValueError) as error:
             self._fail(str(error))
-        shape = [int(d) for d in found[2].replace(" ", "").split(",") if d[:19] == d and d]
+        shape = self._shape(found[2])
         words = found[3].split()
         if math.prod(shape) != len(words):
             self._fail(f"expected {math.prod(shape)} elements for the shape {shape}, "
@@ -151,11 +162,22 @@ class _Assembler:
                 array = np.array(values, dtype)
             else:
                 array = np.array([float(word) for word in words]).astype(dtype)
+            array = array.reshape(shape)
         except (ValueError, OverflowError) as error:
             self._fail(f"expected elements of {dtype}: {error}")
-        array = array.reshape(shape)
         array.flags.writeable = False
         return array
+
+    def _shape(self, text: str) -> list[int]:
+        words = [word.strip() for word in text.split(",")]
+        if not words[-1]:  # a comma at the end, or no dimensions
+            words.pop()
+        for word in words:
+            if not _DIMENSION.fullmatch(word):
+                self._fail(f"expected dimensions below 10^18 with commas between them, "
+                           f"got {word[:40]!r}")  # fmt: skip
+        self._limits.check("rank", len(words), f"{self._file}:{self._number}: dimensions")
+        return list(map(int, words))
 
     def _close(self) -> None:
         if self._open is None:
@@ -221,24 +243,29 @@ class _Assembler:
         if operand.kind is Kind.FUNCTION and word.startswith("@"):
             self._calls.append((len(self._functions), len(self._code), word[1:]))
             return word[1:]
-        if operand.kind is Kind.PACKED and word in self._packed:
-            return self._packed.index(word)
+        if operand.kind is Kind.PACKED and word in self._packed_numbers:
+            return self._packed_numbers[word]
         if not _NUMBER.fullmatch(word):
             self._fail(f"expected {wanted}, got {word!r}", column, end)
         return int(word)
 
     def _resolve(self) -> None:
         """Replace names of functions by their numbers."""
-        numbers = {func.name: i for i, func in enumerate(self._functions)}
+        changed: dict[int, list[Instruction]] = {}
         for owner, at, name in self._calls:
-            func = self._functions[owner]
-            instruction = func.code[at]
+            checkpoint()
+            if owner not in changed:
+                changed[owner] = list(self._functions[owner].code)
+            code = changed[owner]
+            instruction = code[at]
             self._number = instruction.line
-            if name not in numbers:
-                self._fail(f"unknown function @{name}{did_you_mean(name, numbers)}")
-            values = tuple(numbers[name] if v == name else v for v in instruction.values)
-            code = list(func.code)
+            number = self._numbers.get(name)
+            if number is None:
+                self._fail(f"unknown function @{name}{did_you_mean(name, self._numbers)}")
+            values = tuple(number if v == name else v for v in instruction.values)
             code[at] = Instruction(instruction.spec, values, instruction.line)
+        for owner, code in changed.items():
+            func = self._functions[owner]
             self._functions[owner] = Function(func.name, func.params, func.registers, tuple(code))
 
 

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..core.checkpoints import checkpoint
 from ..dtypes import as_dtype
 from ..errors import VerifyError
 from ..executable import VMExecutable
 from ..executable.exec_builder import ExecBuilder, Label
 from ..isa import FuncKind
+from ..limits import Limits
 from ..values import Shape
+from ..vm.limited import run_limited
 from .check import verify
 from .program import Function, Instruction, Program
 from .table import Kind
@@ -22,9 +25,13 @@ __all__ = ["translate"]
 _MOST_SHOWN: Final = 20
 
 
-def translate(program: Program) -> VMExecutable:
+def translate(program: Program, *, limits: Limits | None = None) -> VMExecutable:
     """Return a program as an executable; packed functions are found by their names when a VM is
     made.
+
+    Args:
+        limits: bounds of the time and memory that it takes (`wall_time`, `live_bytes`,
+            `alloc_bytes`).
 
     Each instruction becomes calls of builtins, at the same place.  The registers of a Phi become
     one register.  A closure's function gets its free variables first, and relaxvm appends what a
@@ -33,7 +40,12 @@ def translate(program: Program) -> VMExecutable:
 
     Raises:
         VerifyError: the program breaks rules; the message lists them.
+        LimitError: a limit is reached.
     """
+    return run_limited(lambda: _translate(program), limits, "translate")
+
+
+def _translate(program: Program) -> VMExecutable:
     problems = verify(program)
     if problems:
         shown = [str(problem) for problem in problems[:_MOST_SHOWN]]
@@ -136,6 +148,7 @@ class _Translator:
             self._labels = {pc: builder.label(f"L{pc}") for pc in sorted(targets)}
             self._clear(func)
             for pc, instruction in enumerate(func.code):
+                checkpoint()
                 if pc in self._labels:
                     builder.bind(self._labels[pc])
                 _EMIT[instruction.spec.name](self, instruction, pc)

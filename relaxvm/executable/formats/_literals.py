@@ -44,7 +44,8 @@ __all__ = [
 
 BARE: Final = re.compile(r'[^\s"\\\[\],;#][^\s"\\\[\],;]*')
 """A name that needs no quotes."""
-STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Possessive (*+), or each repetition of the group would keep memory for a way back.
+STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*+"')
 INT: Final = re.compile(r"[+-]?(?:0x[0-9a-fA-F]+|[0-9]{1,20})(?![0-9a-zA-Z_.])")
 ELEMENT: Final = re.compile(r"[0-9a-zA-Z.+-]{1,400}")
 """A number or truth value inside the braces of a tensor; `read_elements` checks it."""

@@ -14,8 +14,18 @@ from typing import Any, Final
 
 from ...core.checkpoints import checkpoint
 from ...dtypes import dtype_name
-from ...errors import did_you_mean
-from ...ir import Constant, Expr, IntImm, TensorType, Tuple, TupleType, Var, infer_type
+from ...errors import TypeSizeError, did_you_mean
+from ...ir import (
+    MOST_TYPE_PARTS,
+    Constant,
+    Expr,
+    IntImm,
+    TensorType,
+    Tuple,
+    TupleType,
+    Var,
+    infer_type,
+)
 from . import syntax
 from .operators import OPERATORS, apply
 from .scopes import Definitions
@@ -33,7 +43,6 @@ from .types import (
     Ty,
     Unifier,
     Variable,
-    instantiate,
     resolved,
     show,
 )
@@ -270,7 +279,7 @@ class _Inference:
     def _generalize(self, func: syntax.FunctionDef, names: Iterator[str]) -> None:
         """Make type parameters of the types in a signature that could be any type."""
         new: list[Param] = []
-        while unknown := self._types.unknown(func.ty):
+        for unknown in self._types.all_unknown(func.ty):
             unknown.link = param = Param(next(names))
             new.append(param)
         if new:
@@ -340,7 +349,7 @@ class _Inference:
             return ty
         values = {param: Variable() for param in found.type_params}
         expr.instance = tuple(values.values())
-        new = instantiate(FuncTy(found.params, found.ret), values)
+        new = self._types.instantiate(FuncTy(found.params, found.ret), values)
         return new
 
     def _name(self, expr: syntax.Name) -> Ty:
@@ -412,13 +421,15 @@ class _Inference:
         found = self._function_type(expr)
         if found.type_params:
             values = {param: Variable() for param in found.type_params}
-            return instantiate(FuncTy(found.params, found.ret), values)
+            return self._types.instantiate(FuncTy(found.params, found.ret), values)
         return found
 
     def _function_type(self, expr: syntax.Function, var: syntax.Binder | None = None) -> FuncTy:
         """The type of a local function, with its type parameters; `var` is bound to it."""
         outer = self._params
-        self._params = {**outer, **{name: Param(name) for name in expr.type_params}}
+        if expr.type_params:
+            self._types.step(len(outer) + len(expr.type_params))
+            self._params = {**outer, **{name: Param(name) for name in expr.type_params}}
         ty = self._signature(expr)
         if var is not None:
             self._annotated(var, ty if expr.type_params else FuncTy(ty.params, ty.ret))
@@ -468,7 +479,7 @@ class _Inference:
             assert pattern.target is not None
             known = self._constructors[pattern.name]
             values = {param: Variable() for param in known.type_params}
-            found = instantiate(FuncTy(known.params, known.ret), values)
+            found = self._types.instantiate(FuncTy(known.params, known.ret), values)
             assert isinstance(found, FuncTy)
             pattern.ty = self._equal(ty, found.ret, pattern.place, f"pattern {pattern.name}")
             for inner, param in zip(pattern.fields, found.params, strict=True):
@@ -525,13 +536,15 @@ class _Inference:
         constants: Sequence[Constant | None],
     ) -> Ty:
         key = None
-        if not any(constants):
-            key = name, tuple(map(show, args)), repr(attrs)
+        operand_types = _keys_of(args)
+        if operand_types is not None and not any(constants):
+            key = name, operand_types, repr(attrs)
             if key in self._known_calls:
                 return self._known_calls[key]  # type: ignore[no-any-return]
         try:
+            parts = itertools.count(1)
             operands = [
-                const if const is not None else _operand(arg, i)
+                const if const is not None else _operand(arg, i, parts)
                 for i, (arg, const) in enumerate(zip(args, constants, strict=True), 1)
             ]
             found = _type_from(infer_type(apply(name, operands, attrs)).ty)
@@ -606,14 +619,33 @@ def _constant_of(expr: syntax.Expr) -> Constant | None:
     return None
 
 
-def _operand(ty: Ty, position: int) -> Expr:
-    """A variable of the type of an operand, for the rules of relaxvm's operators."""
+def _keys_of(types: Sequence[Ty]) -> tuple[Any, ...] | None:
+    """Tensors, and tuples of tensors, as keys that are equal for equal types; None for others."""
+    found: list[Any] = []
+    for ty in map(resolved, types):
+        parts = list(map(resolved, ty.fields)) if isinstance(ty, TupleTy) else [ty]
+        keys = [(p.dtype, p.shape) for p in parts if isinstance(p, TensorTy)]
+        if len(keys) < len(parts):
+            return None
+        found.append((isinstance(ty, TupleTy), *keys))
+    return tuple(found)
+
+
+def _operand(ty: Ty, position: int, parts: Iterator[int]) -> Expr:
+    """A variable of the type of an operand, for the rules of relaxvm's operators.
+
+    Raises:
+        TypeSizeError: it has too many parts, which `parts` counts.
+    """
+    if next(parts) > MOST_TYPE_PARTS:
+        raise TypeSizeError(f"the operands have types of more than {MOST_TYPE_PARTS} parts, where "
+                            "shared parts count once per use")  # fmt: skip
     found = resolved(ty)
     if isinstance(found, TensorTy):
         dims = [Var("n", "int64") if dim is None else dim for dim in found.shape]
         return Var(f"x{position}", TensorType(dims, found.dtype))
     if isinstance(found, TupleTy):
-        return Tuple([_operand(field, position) for field in found.fields])
+        return Tuple([_operand(field, position, parts) for field in found.fields])
     raise TypeError(f"argument {position}: expected a tensor, got {show(found)}")
 
 

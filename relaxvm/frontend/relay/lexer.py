@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple, NoReturn
 
+from ...core.checkpoints import checkpoint
 from ...executable.debug_info import Span
 from .source import Source
 
@@ -33,7 +34,8 @@ class Token(NamedTuple):
     end: int
 
 
-_NAME: Final = r"[A-Za-z_](?:[A-Za-z_0-9]|/(?=[A-Za-z_0-9]))*"
+# Repetitions of groups are possessive (*+): otherwise each turn keeps memory for a way back.
+_NAME: Final = r"[A-Za-z_][A-Za-z_0-9]*(?:/[A-Za-z_0-9]+)*+"
 _TOKEN: Final = re.compile(
     rf"""
       (?P<space>[ \t\r\n\f\v]+ | //[^\n]*)
@@ -47,7 +49,7 @@ _TOKEN: Final = re.compile(
     | %(?P<graph>\d+)(?![A-Za-z_])
     | %(?P<local>{_NAME})
     | @(?P<global>{_NAME})
-    | "(?P<string>(?:[^"\\\n]|\\.)*)"
+    | "(?P<string>[^"\\\n]*(?:\\.[^"\\\n]*)*+)"
     | (?P<sign>->|=>|==|!=|<=|>=|[-+*/<>=.,;:(){{}}\[\]?])
     """,
     re.VERBOSE,
@@ -71,6 +73,7 @@ def tokens_of(source: Source) -> tuple[list[Token], dict[int, Span]]:
     origins: dict[int, Span] = {}
     at, match = 0, _TOKEN.match
     while at < len(text):
+        checkpoint()
         if tokens and tokens[-1].kind == "." and (found := _INDEX.match(text, at)):
             # So that %x.0.1 is not %x and the number 0.1.
             tokens.append(Token("number", found[1], found.start(1), found.end()))
@@ -113,6 +116,7 @@ def tokens_of(source: Source) -> tuple[list[Token], dict[int, Span]]:
 def _end_of_comment(source: Source, start: int) -> int:
     depth, at = 0, start
     while edge := _COMMENT_EDGE.search(source.text, at):
+        checkpoint()
         at = edge.end()
         depth += 1 if edge[0] == "/*" else -1
         if not depth:

@@ -92,16 +92,20 @@ class _Names:
     """Names as a script can have them; each is unique."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        """Name -> the number to try next for one that is equal."""
 
     def of(self, name: str) -> str:
         """A name for one of Relay, the same where possible."""
-        plain = plain_name(name)
-        found, number = plain, 1
-        while found in self._taken:
-            found = f"{plain}_{number}"
+        checkpoint()
+        found = plain = plain_name(name)
+        number = self._next.get(plain, 0)
+        while found in self._next:
             number += 1
-        self._taken.add(found)
+            found = f"{plain}_{number}"
+        if number:
+            self._next[plain] = number
+        self._next[found] = 0
         return found
 
 

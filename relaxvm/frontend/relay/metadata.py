@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from ...core.checkpoints import BYTES_PER_BLOCK, check_objects, checkpoint
 from ...errors import FormatError
 from ...executable.formats.stored_tensors import read_tensor
 from .source import Place
@@ -138,6 +139,9 @@ def read_metadata(text: str, place: Place) -> dict[str, list[StoredObject]]:
     Raises:
         ParseError: it is not the JSON that TVM writes.
     """
+    # Each value, key and element is one object or two.
+    objects = sum(map(text.count, ",:[{")) + 1
+    check_objects(len(text) + 2 * BYTES_PER_BLOCK * objects, "metadata: parsing the text")
     try:
         graph = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -146,15 +150,17 @@ def read_metadata(text: str, place: Place) -> dict[str, list[StoredObject]]:
         return _objects(graph)
     except FormatError as error:
         place.fail(f"metadata: {error}")
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         place.fail(f"metadata: expected a graph of nodes as TVM writes it ({error!r})")
 
 
 def _objects(graph: Any) -> dict[str, list[StoredObject]]:
     nodes, blobs = graph["nodes"], graph.get("b64ndarrays", [])
     arrays: dict[int, NDArray[Any]] = {}
+    lists: dict[int, list[StoredObject]] = {}
 
     def stored(index: Any) -> StoredObject:
+        checkpoint()
         found = _node(nodes, index)
         if found["type_key"] != CONSTANT:
             return StoredObject(nodes, found, None)
@@ -173,7 +179,10 @@ def _objects(graph: Any) -> dict[str, list[StoredObject]]:
         return StoredObject(nodes, found, arrays[number])
 
     root = _node(nodes, graph["root"])
-    return {
-        str(key): [stored(item) for item in _node(nodes, value).get("data", ())]
-        for key, value in zip(root.get("keys", ()), root.get("data", ()), strict=True)
-    }
+    found: dict[str, list[StoredObject]] = {}
+    for key, value in zip(root.get("keys", ()), root.get("data", ()), strict=True):
+        number = int(value)
+        if number not in lists:  # once, since many keys can have the same list
+            lists[number] = [stored(item) for item in _node(nodes, number).get("data", ())]
+        found[str(key)] = lists[number]
+    return found

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError
+from ...executable.formats._files import read_all
 from ...executable.formats.stored_tensors import read_tensor, take, tensor_bytes
 from ...limits import Limits
 
@@ -46,7 +47,7 @@ def read_params(
         name = os.fspath(source)
         with open(source, "rb") as file:
             limits.check("file_bytes", os.fstat(file.fileno()).st_size, name)
-            data = memoryview(file.read())
+            data = memoryview(read_all(file, name, limits))
     else:
         name, data = "<params>", memoryview(source).cast("B")
     limits.check("file_bytes", len(data), name)

@@ -137,6 +137,7 @@ class _Parser:
         self._take(opening)
         items: list[T] = []
         while not self._accept(closing):
+            checkpoint()
             items.append(item())
             if self._kind != closing:
                 self._take(",", f"',' or {closing!r}")
@@ -222,16 +223,16 @@ class _Parser:
     def _type_params(self) -> list[str]:
         if self._kind != "[":
             return []
-        names: list[str] = []
+        names: dict[str, None] = {}
 
         def param() -> None:
             token = self._take("name", "the name of a type parameter")
             if token.text in names:
                 self._fail(token, f"type parameter {token.text} is defined twice")
-            names.append(token.text)
+            names[token.text] = None
 
         self._listed("[", "]", param)
-        return names
+        return list(names)
 
     # Types
 
@@ -299,6 +300,7 @@ class _Parser:
         items: list[T] = []
         comma = False
         while not self._accept(")"):
+            checkpoint()
             items.append(item())
             comma = self._accept(",")
             if not comma and self._kind != ")":
@@ -576,6 +578,7 @@ class _Parser:
         """Attributes up to the closing bracket."""
         attrs: dict[str, Any] = {}
         while not self._accept(closing):
+            checkpoint()
             token = self._tokens[self._at]
             if not self._is_attr():
                 self._unexpected("an attribute, name=value")

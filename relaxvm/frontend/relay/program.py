@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from ...core.checkpoints import checkpoint
-from ...errors import LimitError, ParseError
+from ...errors import FormatError, LimitError, NestingError, ParseError
+from ...executable.formats._files import read_all
 from ...ir import IRModule
 from ...ir.nesting import headroom
 from ...limits import Limits
+from ...vm.limited import run_limited
 from . import syntax
 from .infer import infer_types
 from .lower import lower
@@ -43,7 +49,8 @@ def from_text(
         params: values of parameters of ``@main`` by name, which become constants; or the path of a
             ``.npz`` or ``.params`` file with them.
         file: the name of the text in messages.
-        limits: bounds of files and definitions; None: those of ``Limits()``.
+        limits: bounds of files and definitions, and of the time and memory that reading takes
+            (`wall_time`, `live_bytes`, `alloc_bytes`); None: those of ``Limits()``.
 
     A text without definitions is an expression; it becomes the function ``main``, with its
     ``free_var`` as parameters.
@@ -52,17 +59,30 @@ def from_text(
         ParseError: the text or the program is wrong; the message has file, line, column, the line,
             what was expected and what was found.
         NestingError: the program is nested too deeply.
-        LimitError: a file is larger than ``limits.file_bytes``, or there are more definitions than
-            ``limits.functions``.
+        LimitError: a limit is reached: a file is larger than ``limits.file_bytes``, say, or there
+            are more definitions than ``limits.functions``.
         FormatError: the file of parameters is malformed.
         ValueError: ``@main`` has no parameter of a name in `params`.
         OSError: a file cannot be read.
     """
-    limits = limits or Limits()
-    values = _read_values(params, limits)
-    with headroom("reading a Relay program"):
-        definitions, public = read_program(source, file, limits)
-        return lower(definitions, public, values)
+    bounds = limits or Limits()
+
+    def work() -> IRModule:
+        values = _read_values(params, bounds)
+        try:
+            with headroom("reading a Relay program"):
+                definitions, public = read_program(source, file, bounds)
+                return lower(definitions, public, values)
+        except NestingError:
+            raise
+        except RecursionError:
+            # The text is nested at most `MOST_LEVELS` deep, but types that are inferred are not.
+            raise NestingError(
+                "reading a Relay program: its types are nested too deeply: a type of thousands of "
+                "tuples or functions in each other was inferred; annotate the functions"
+            ) from None
+
+    return run_limited(work, limits, "from_text")
 
 
 def _read_values(params: Any, limits: Limits) -> Mapping[str, Any]:
@@ -71,11 +91,31 @@ def _read_values(params: Any, limits: Limits) -> Mapping[str, Any]:
     if isinstance(params, Mapping):
         return params
     if os.fspath(params).endswith(".npz"):
-        import numpy as np  # here, as for every use of a file of arrays
-
-        with np.load(params, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        return _read_npz(params, limits)
     return read_params(params, limits=limits)
+
+
+def _read_npz(path: str | os.PathLike[str], limits: Limits) -> dict[str, Any]:
+    """The arrays of a file; those that it has compressed count with their size in memory."""
+    values: dict[str, Any] = {}
+    with open(path, "rb") as file:
+        try:
+            arrays = np.load(file, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array, without a name")
+            limits.check("constants", len(arrays.files), f"{os.fspath(path)}: arrays")
+            total = 0
+            for name in arrays.files:
+                checkpoint()
+                total += arrays.zip.getinfo(f"{name}.npy").file_size
+                limits.check("file_bytes", total, f"{os.fspath(path)}: arrays")
+                values[name] = arrays[name]
+        except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            if isinstance(error, LimitError):
+                raise
+            raise FormatError(f"{os.fspath(path)}: expected arrays by name, as numpy.savez writes "
+                              f"them: {error}") from None  # fmt: skip
+    return values
 
 
 def read_program(
@@ -130,7 +170,7 @@ def _text_of(
 def _read_file(path: str, limits: Limits) -> str:
     with open(path, "rb") as stream:
         limits.check("file_bytes", os.fstat(stream.fileno()).st_size, path)
-        data = stream.read()
+        data = read_all(stream, path, limits)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

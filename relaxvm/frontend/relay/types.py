@@ -6,7 +6,7 @@ A `Variable` stands for a type that is not known yet.  A dimension is a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...core.checkpoints import checkpoint
@@ -26,7 +26,6 @@ __all__ = [
     "Ty",
     "Unifier",
     "Variable",
-    "instantiate",
     "parts_of",
     "resolved",
     "rewrite",
@@ -144,8 +143,16 @@ def parts_of(ty: Ty) -> tuple[Ty, ...]:
     return (ty.value,) if isinstance(ty, RefTy) else ()
 
 
-def rewrite(ty: Ty, leaf: Callable[[Ty], Ty], done: dict[int, tuple[Ty, Ty]]) -> Ty:
-    """Return a type with its tensors, parameters and unknown variables replaced; each part once."""
+def rewrite(
+    ty: Ty, leaf: Callable[[Ty], Ty], done: dict[int, tuple[Ty, Ty]], step: Callable[[], None]
+) -> Ty:
+    """Return a type with its tensors, parameters and unknown variables replaced; each part once.
+
+    Args:
+        done: what is replaced already.
+        step: is called for each part.
+    """
+    step()
     ty = resolved(ty)
     found = done.get(id(ty))
     if found is not None:
@@ -153,29 +160,18 @@ def rewrite(ty: Ty, leaf: Callable[[Ty], Ty], done: dict[int, tuple[Ty, Ty]]) ->
     kind = type(ty)
     new: Ty
     if kind is TupleTy:
-        new = TupleTy([rewrite(f, leaf, done) for f in ty.fields])  # type: ignore[attr-defined]
+        new = TupleTy([rewrite(f, leaf, done, step) for f in ty.fields])  # type: ignore[attr-defined]
     elif isinstance(ty, FuncTy):
-        params = [rewrite(p, leaf, done) for p in ty.params]
-        new = FuncTy(params, rewrite(ty.ret, leaf, done), ty.type_params)
+        params = [rewrite(p, leaf, done, step) for p in ty.params]
+        new = FuncTy(params, rewrite(ty.ret, leaf, done, step), ty.type_params)
     elif isinstance(ty, DataTy):
-        new = DataTy(ty.definition, [rewrite(a, leaf, done) for a in ty.args])
+        new = DataTy(ty.definition, [rewrite(a, leaf, done, step) for a in ty.args])
     elif isinstance(ty, RefTy):
-        new = RefTy(rewrite(ty.value, leaf, done))
+        new = RefTy(rewrite(ty.value, leaf, done, step))
     else:
         new = leaf(ty)
     done[id(ty)] = ty, new
     return new
-
-
-def instantiate(ty: Ty, values: Mapping[Param, Ty]) -> Ty:
-    """Return a type with parameters replaced."""
-    if not values:
-        return ty
-
-    def leaf(part: Ty) -> Ty:
-        return values.get(part, part) if type(part) is Param else part
-
-    return rewrite(ty, leaf, {})
 
 
 class Unifier:
@@ -194,7 +190,7 @@ class Unifier:
             Mismatch: they cannot be equal.
             TypeSizeError: they are too large.
         """
-        self._step()
+        self.step()
         x, y = resolved(a), resolved(b)
         if x is y:
             return x
@@ -212,9 +208,25 @@ class Unifier:
                 side.link = merged
         return merged
 
-    def _step(self) -> None:
-        self._steps += 1
-        if not self._steps % 4096:
+    def instantiate(self, ty: Ty, values: Mapping[Param, Ty]) -> Ty:
+        """Return a type with parameters replaced."""
+        if not values:
+            return ty
+
+        def leaf(part: Ty) -> Ty:
+            return values.get(part, part) if type(part) is Param else part
+
+        self.step(len(values))
+        return rewrite(ty, leaf, {}, self.step)
+
+    def step(self, count: int = 1) -> None:
+        """Count work on types.
+
+        Raises:
+            TypeSizeError: it is too much.
+        """
+        self._steps += count
+        if self._steps % 4096 < count:
             checkpoint()
         if self._steps > _MOST_STEPS:
             raise TypeSizeError(
@@ -264,23 +276,28 @@ class Unifier:
                 seen.add(id(part))
                 inner = parts_of(part)
                 if inner:
-                    self._step()
+                    self.step(len(inner))
                     work += inner
         return False
 
     def unknown(self, ty: Ty) -> Variable | None:
         """Return a variable in a type that is not known yet, or None."""
+        return next(self.all_unknown(ty), None)
+
+    def all_unknown(self, ty: Ty) -> Iterator[Variable]:
+        """Yield the variables in a type that are not known yet, in order.  They may become known
+        meanwhile."""
         work, seen = [ty], set()
         while work:
             part = resolved(work.pop())
             if type(part) is Variable:
-                return part
+                yield part
+                continue
             inner = parts_of(part)
             if inner and id(part) not in seen:
-                self._step()
+                self.step(len(inner))
                 seen.add(id(part))
                 work += reversed(inner)
-        return None
 
     def later(self, work: Callable[[], None]) -> None:
         """Call a function now, or after the one that runs now."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....ir import Expr, ShapeExpr, get_shape_of
+from ....ir import MOST_TYPE_PARTS, Expr, ShapeExpr, get_shape_of
 from .operands import dims_of, dtype_of, integers_of, or_none, rank_of
 from .table import relay
 
@@ -97,6 +97,8 @@ def _layout_transform(x: Expr, *, src_layout: str, dst_layout: str) -> Any:
 
 @relay("expand_dims")
 def _expand_dims(x: Expr, *, axis: int, num_newaxis: int = 1) -> Any:
+    if not 0 <= num_newaxis <= MOST_TYPE_PARTS:
+        raise ValueError(f"num_newaxis: expected 0 to {MOST_TYPE_PARTS}, got {num_newaxis}")
     first = axis if axis >= 0 else axis + rank_of(x) + 1
     return op.expand_dims(x, list(range(first, first + num_newaxis))) if num_newaxis else x
 
