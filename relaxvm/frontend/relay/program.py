@@ -104,10 +104,11 @@ def _read_npz(path: str | os.PathLike[str], limits: Limits) -> dict[str, Any]:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array, without a name")
             limits.check("constants", len(arrays.files), f"{os.fspath(path)}: arrays")
-            total = 0
+            archive, total = arrays.zip, 0
+            assert archive is not None
             for name in arrays.files:
                 checkpoint()
-                total += arrays.zip.getinfo(f"{name}.npy").file_size
+                total += archive.getinfo(f"{name}.npy").file_size
                 limits.check("file_bytes", total, f"{os.fspath(path)}: arrays")
                 values[name] = arrays[name]
         except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
