@@ -12,6 +12,7 @@ from typing import Final
 
 __all__ = [
     "ArityError",
+    "BindError",
     "BugError",
     "CancelledError",
     "CompilerError",
@@ -120,6 +121,11 @@ class TypeSizeError(LimitError, ValueError):
 class ExprSizeError(LimitError, ValueError):
     """A scalar, a statement or a program has too many parts, where shared parts count once per use;
     see `relaxvm.ir.MOST_EXPR_PARTS`."""
+
+
+class BindError(RelaxVMError, ValueError):
+    """A parameter or a symbolic variable of a function cannot be bound: there is none of the name,
+    or several, or it is bound twice."""
 
 
 class MatchError(RelaxVMError):

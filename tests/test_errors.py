@@ -34,7 +34,7 @@ def test_bases_that_programs_for_tvm_rely_on() -> None:
     assert issubclass(errors.ArityError, errors.InternalError)
     assert issubclass(errors.ParseError, errors.DiagnosticError)
     assert not issubclass(errors.BugError, errors.InternalError)
-    for cls in (errors.ParseError, errors.FormatError):
+    for cls in (errors.ParseError, errors.FormatError, errors.BindError):
         assert issubclass(cls, ValueError)
 
 

@@ -85,6 +85,8 @@ UPWARD = {
     ("ir", "te"),
     # The record of an operator finds its formula for loops.
     ("op", "te"),
+    # A function offers what passes do with the functions of a module.
+    ("ir", "transform"),
     # A script that is not well-formed is refused.
     ("script", "analysis"),
     # A class of a script may be a rewriter.

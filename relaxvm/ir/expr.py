@@ -1048,6 +1048,44 @@ class Function(BaseFunc):
             type_params=self.type_params,
         )
 
+    def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
+        """Return the function with symbolic variables replaced by values; see
+        `relaxvm.transform.BindSymbolicVars`.
+
+        Raises:
+            BindError: the parameters mention no such variable, or several of the name; a variable
+                is bound twice; a value mentions a variable that no parameter defines.
+        """
+        from ..transform.bind_params import bind_symbolic_vars
+
+        return bind_symbolic_vars(self, binding_map)
+
+    def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
+        """Return the function with parameters replaced by values; see
+        `relaxvm.transform.BindParams`.
+
+        Raises:
+            BindError: there is no such parameter, or several of the name.
+            TypeError: a value does not have the type of the parameter.
+        """
+        from ..transform.bind_params import bind_params
+
+        return bind_params(self, binding_map)
+
+    def inline_functions(self, function_map: Mapping[Any, Function]) -> Function:
+        """Return the function with calls of other functions of its module replaced by their
+        bodies.
+
+        Args:
+            function_map: `GlobalVar` or its name -> the function.
+
+        Raises:
+            ValueError: a function is given twice, or calls itself.
+        """
+        from ..transform.inline_private_functions import inline_functions
+
+        return inline_functions(self, function_map)
+
 
 # Expressions from Python values
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .arith import substitute
-from .expr import Call, Expr, ShapeExpr, Var
-from .infer import substitute_type
+from .expr import Call, Expr, Function, ShapeExpr, Var
+from .infer import substitute_type, type_free_vars
 from .node import KINDS
 from .visitor import ExprMutator
 
-__all__ = ["bind", "substitute_vars"]
+__all__ = ["bind", "copy_with_new_vars", "substitute_vars"]
 
 
 class _Substituter(ExprMutator):
@@ -54,3 +54,31 @@ def substitute_vars(expr: Any, variables: Mapping[Var, Any]) -> Any:
 
 bind = substitute_vars
 """TVM's name for `substitute_vars`."""
+
+
+class _Renewer(_Substituter):
+    """Replaces every variable that is defined by a new one."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def visit_type(self, ty: Any) -> Any:
+        for var in type_free_vars(ty):
+            if var not in self.var_map:
+                self.var_map[var] = Var(var.name, var.ty, var.span)
+        return super().visit_type(ty)
+
+    def visit_var_def(self, var: Var) -> Var:
+        known = self.var_map.get(var)
+        if known is None:
+            ty = substitute_type(var.ty, self.var_map)
+            known = self.var_map[var] = KINDS[type(var)](var.name, ty, var.span)
+        assert isinstance(known, Var)
+        return known
+
+
+def copy_with_new_vars(func: Function) -> Function:
+    """Return a copy of a function of a module with variables of its own: parameters, bindings and
+    symbolic variables."""
+    new: Function = _Renewer().visit(func)
+    return new

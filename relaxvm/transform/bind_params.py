@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis import free_symbolic_vars
 from ..dtypes import as_dtype
-from ..errors import did_you_mean
+from ..errors import BindError, did_you_mean
 from ..ir import (
     BaseCheckResult,
     Constant,
@@ -28,7 +29,7 @@ from ..ir.node import MOST_ELEMENTS, check_nested
 from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
-__all__ = ["BindParams", "BindSymbolicVars"]
+__all__ = ["BindParams", "BindSymbolicVars", "bind_params", "bind_symbolic_vars"]
 
 
 def _function(mod: IRModule, name: str) -> Function:
@@ -42,13 +43,13 @@ def _param(func: Function, name: str, key: Any) -> Var:
     if isinstance(key, Var):
         if key in func.params:
             return key
-        raise ValueError(f"{key} is not a parameter of function {name!r}")
+        raise BindError(f"{key} is not a parameter of function {name!r}")
     found = [param for param in func.params if param.name == key]
     if len(found) != 1:
         names = [param.name for param in func.params]
         if found:
-            raise ValueError(f"function {name!r} has {len(found)} parameters named {key!r}")
-        raise ValueError(
+            raise BindError(f"function {name!r} has {len(found)} parameters named {key!r}")
+        raise BindError(
             f"function {name!r} has no parameter {key!r}{did_you_mean(str(key), names)}"
         )
     return found[0]
@@ -78,43 +79,42 @@ def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
             converted to the parameter's data type.
 
     Raises:
-        ValueError: there is no such function or parameter.
+        ValueError: there is no such function.
+        BindError: there is no such parameter.
         TypeError: a value does not have the type of the parameter.
         ExprSizeError: nested lists have more than 2^24 elements.
     """
 
     @module_pass(name="BindParams")
     def run(mod: IRModule, ctx: PassContext) -> Any:
-        func = _function(mod, func_name)
-        values: dict[Var, Expr] = {}
-        symbolic: dict[Var, Expr] = {}
-        for key, value in params.items():
-            param = _param(func, func_name, key)
-            expr = _as_expr(value, param)
-            if bind_type(param.ty, expr.ty, symbolic) is not BaseCheckResult.PASS:
-                raise TypeError(
-                    f"BindParams: parameter {param.name!r} of function {func_name!r} is of type "
-                    f"{param.ty}, the value of type {expr.ty}"
-                )
-            values[param] = expr
-        return _bound(mod, func_name, func, values, symbolic)
+        new = bind_params(_function(mod, func_name), params, func_name)
+        return replace_functions(mod, {mod.get_global_var(func_name): new})
 
     return run
 
 
-def _bound(
-    mod: IRModule,
-    name: str,
-    func: Function,
-    values: Mapping[Var, Expr],
-    symbolic: Mapping[Var, Expr],
-) -> IRModule:
-    params = [param for param in func.params if param not in values]
+def bind_params(func: Function, params: Mapping[Any, Any], name: str | None = None) -> Function:
+    """See `BindParams`."""
+    name = _name_of(func) if name is None else name
+    values: dict[Var, Expr] = {}
+    symbolic: dict[Var, Expr] = {}
+    for key, value in params.items():
+        param = _param(func, name, key)
+        expr = _as_expr(value, param)
+        if bind_type(param.ty, expr.ty, symbolic) is not BaseCheckResult.PASS:
+            raise TypeError(
+                f"BindParams: parameter {param.name!r} of function {name!r} is of type "
+                f"{param.ty}, the value of type {expr.ty}"
+            )
+        values[param] = expr
     if values:
-        func = Function(params, func.body, func.ret_ty, func.is_pure, func.attrs, func.span,
-                        type_params=func.type_params)  # fmt: skip
-    new = substitute_vars(func, {**values, **symbolic})
-    return replace_functions(mod, {mod.get_global_var(name): new})
+        func = func.replace(params=[param for param in func.params if param not in values])
+    new: Function = substitute_vars(func, {**values, **symbolic})
+    return new
+
+
+def _name_of(func: Function) -> str:
+    return str(func.attrs.get("global_symbol", "main"))
 
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
@@ -125,7 +125,7 @@ def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = Non
         func_name: the function; None for all functions that mention one of the variables.
 
     Raises:
-        ValueError: the parameters of the function mention no such variable, or several.
+        BindError: the parameters of the function mention no such variable, or several.
     """
 
     @module_pass(name="BindSymbolicVars")
@@ -135,20 +135,47 @@ def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = Non
         ]  # fmt: skip
         for name in names:
             func = _function(mod, name)
-            known: dict[Var, None] = {}
-            for param in func.params:
-                known.update(dict.fromkeys(type_free_vars(param.ty)))
-            bound: dict[Var, Expr] = {}
-            for key, value in binding_map.items():
-                found = [v for v in known if v is key or v.name == key]
-                if len(found) > 1 or (not found and func_name is not None):
-                    raise ValueError(
-                        f"BindSymbolicVars: function {name!r} has {len(found) or 'no'} symbolic "
-                        f"variable{'s' * (len(found) > 1)} {key!s}"
-                    )
-                bound.update((v, prim_value(value)) for v in found)
-            if bound:
-                mod = _bound(mod, name, func, {}, bound)
+            new = _with_symbolic_vars(func, binding_map, name, all_keys=func_name is not None)
+            if new is not func:
+                mod = replace_functions(mod, {mod.get_global_var(name): new})
         return mod
 
     return run
+
+
+def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """See `BindSymbolicVars`; every key has to be a variable of the function."""
+    new = _with_symbolic_vars(func, binding_map, _name_of(func), all_keys=True)
+    undefined = [v for v in free_symbolic_vars(new) if v not in free_symbolic_vars(func)]
+    if undefined:
+        raise BindError(
+            f"BindSymbolicVars: function {_name_of(func)!r}: {undefined[0].name!r} is not defined "
+            "by the type of a parameter after the replacement"
+        )
+    return new
+
+
+def _with_symbolic_vars(
+    func: Function, binding_map: Mapping[Any, Any], name: str, all_keys: bool
+) -> Function:
+    known: dict[Var, None] = {}
+    for param in func.params:
+        known.update(dict.fromkeys(type_free_vars(param.ty)))
+    bound: dict[Var, Expr] = {}
+    for key, value in binding_map.items():
+        found = [v for v in known if v is key or v.name == key]
+        if len(found) > 1 or (not found and all_keys):
+            raise BindError(
+                f"BindSymbolicVars: function {name!r} has {len(found) or 'no'} symbolic "
+                f"variable{'s' * (len(found) > 1)} {key!s}"
+            )
+        for var in found:
+            if var in bound:
+                raise BindError(
+                    f"BindSymbolicVars: function {name!r}: variable {var.name!r} is bound twice"
+                )
+            bound[var] = prim_value(value)
+    if not bound:
+        return func
+    new: Function = substitute_vars(func, bound)
+    return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..analysis import definable_tir_vars_in_type
@@ -30,9 +31,10 @@ from ..ir import (
     substitute_vars,
     type_free_vars,
 )
+from .canonicalize_bindings import canonicalize_bindings
 from .pass_infra import Pass, PassContext, module_pass
 
-__all__ = ["InlinePrivateFunctions"]
+__all__ = ["InlinePrivateFunctions", "inline_functions"]
 
 
 class _FreshVariables(ExprMutator):
@@ -199,6 +201,36 @@ def InlinePrivateFunctions() -> Pass:
         return _without_unused(new, bodies)
 
     return run
+
+
+def inline_functions(func: Function, functions: Mapping[Any, Function]) -> Function:
+    """See `Function.inline_functions`."""
+    by_name: dict[str, Function] = {}
+    for key, given in functions.items():
+        name = key if isinstance(key, str) else key.name_hint
+        if name in by_name:
+            raise ValueError(f"inline_functions: function {name!r} is given twice")
+        by_name[name] = given
+    called: dict[GlobalVar, None] = {}
+    pending = [func]
+    while pending:
+        found = _Facts()
+        found.visit(pending.pop())
+        for var in found.called:
+            if var.name_hint in by_name and var not in called:
+                called[var] = None
+                pending.append(by_name[var.name_hint])
+    facts = {var: _Facts() for var in called}
+    for var in called:
+        facts[var].visit(by_name[var.name_hint])
+    for var in called:
+        if _reaches(var, var, facts):
+            raise ValueError(f"inline_functions: function {var.name_hint!r} calls itself")
+    bodies: dict[GlobalVar, tuple[Function, bool]] = {}
+    for var in _callees_first(list(called), facts):
+        body = _Inliner(bodies).visit(by_name[var.name_hint])
+        bodies[var] = (body, facts[var].has_control_flow or not body.is_pure)
+    return canonicalize_bindings(_Inliner(bodies).visit(func))
 
 
 def _reaches(start: GlobalVar, goal: GlobalVar, facts: dict[GlobalVar, _Facts]) -> bool:
