@@ -10,6 +10,7 @@ Source: ``relax.BlockBuilder`` of apache-tvm 0.27.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final
 
@@ -68,6 +69,10 @@ def is_leaf(expr: Expr) -> bool:
     if type(expr) in _LEAVES:
         return True
     return is_scalar(expr) and not isinstance(expr, (Call, If, Match, TupleGetItem, SeqExpr))
+
+
+_CURRENT: Final[ContextVar[tuple[BlockBuilder, ...]]] = ContextVar("builders", default=())
+"""The builders whose functions are being defined, the innermost last."""
 
 
 class _Names:
@@ -198,6 +203,17 @@ class BlockBuilder:
         self._function: tuple[Any, ...] | None = None
         self._finished = False
 
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """Return the builder whose function is being defined, the innermost if there are several;
+        None if there is none."""
+        builders = _CURRENT.get()
+        return builders[-1] if builders else None
+
+    def current_block_is_dataflow(self) -> bool:
+        """Whether bindings are emitted into a dataflow block now."""
+        return self._current("current_block_is_dataflow").is_dataflow
+
     # The module
 
     def get(self) -> IRModule:
@@ -263,12 +279,14 @@ class BlockBuilder:
             )
         self._function = (name, params, dict(attrs or {}), private, pure, type_params)
         self._finished = False
+        _CURRENT.set((*_CURRENT.get(), self))
         self.begin_scope(params or ())
 
     def _end_function(self, failed: bool) -> None:
         assert self._function is not None
         name = self._function[0]
         self._function = None
+        _CURRENT.set(tuple(builder for builder in _CURRENT.get() if builder is not self))
         if failed or not self._finished:
             self._scopes.clear()
         if not failed and not self._finished:

@@ -1,0 +1,794 @@
+"""Operations on `nn.Tensor`: each emits operators of Relax and returns the result as a tensor.
+
+`name` is the name of the variable that the result is bound to.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ... import op as relax
+from ...ir import ANY, Expr, ShapeExpr, StringImm, Tuple, const, is_scalar, prim_value
+from ...messages import describe
+from .core import OPERATIONS, Tensor, builder, expr_of, get_default_dtype, wrap_nested
+
+__all__ = [
+    "add",
+    "arange",
+    "argsort",
+    "astype",
+    "broadcast_to",
+    "chunk",
+    "concat",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv3d",
+    "cumsum",
+    "debug_func",
+    "divide",
+    "empty",
+    "equal",
+    "exp",
+    "extern",
+    "floor",
+    "full",
+    "gelu",
+    "get_timestep_embedding",
+    "greater",
+    "greater_equal",
+    "group_norm",
+    "interpolate",
+    "layer_norm",
+    "less",
+    "less_equal",
+    "log",
+    "matmul",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "multinomial_from_uniform",
+    "multiply",
+    "negative",
+    "not_equal",
+    "ones",
+    "pad",
+    "permute",
+    "permute_dims",
+    "prelu",
+    "print_",
+    "relu",
+    "relu6",
+    "repeat",
+    "reshape",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "sort",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "subtract",
+    "sum",
+    "take",
+    "tanh",
+    "tensor_expr_op",
+    "tensor_ir_inplace_op",
+    "tensor_ir_op",
+    "topk",
+    "triu",
+    "unsqueeze",
+    "where",
+    "wrap_nested",
+    "zeros",
+]
+
+Operation = Callable[..., Tensor]
+
+
+def _unary(operator: str, name: str | None = None) -> Operation:
+    """The operation of an operator of one tensor."""
+    label = operator.rpartition(".")[2] if name is None else name
+
+    def apply(x: Tensor, name: str = label) -> Tensor:
+        return wrap_nested(_operator(operator)(x._expr), name)  # type: ignore[no-any-return]
+
+    apply.__name__ = apply.__qualname__ = operator.rpartition(".")[2]
+    apply.__doc__ = f"``relax.{operator}`` of a tensor."
+    return apply
+
+
+def _binary(operator: str, name: str | None = None) -> Operation:
+    """The operation of an operator of two tensors, which are broadcast."""
+    label = operator if name is None else name
+
+    def apply(a: Tensor, b: Tensor, name: str = label) -> Tensor:
+        return wrap_nested(_operator(operator)(expr_of(a), expr_of(b)), name)  # type: ignore[no-any-return]
+
+    apply.__name__ = apply.__qualname__ = operator
+    apply.__doc__ = f"``relax.{operator}`` of two tensors."
+    return apply
+
+
+def _operator(name: str) -> Callable[..., Expr]:
+    found: Any = relax
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+exp = _unary("exp")
+floor = _unary("floor")
+log = _unary("log")
+negative = _unary("negative", "neg")
+relu = _unary("nn.relu")
+relu6 = _unary("nn.relu6")
+sigmoid = _unary("sigmoid")
+silu = _unary("nn.silu")
+sqrt = _unary("sqrt")
+square = _unary("square")
+tanh = _unary("tanh")
+
+add = _binary("add")
+divide = _binary("divide")
+equal = _binary("equal")
+greater = _binary("greater")
+greater_equal = _binary("greater_equal")
+less = _binary("less")
+less_equal = _binary("less_equal")
+maximum = _binary("maximum")
+minimum = _binary("minimum")
+multiply = _binary("multiply", "mul")
+not_equal = _binary("not_equal")
+subtract = _binary("subtract")
+
+# Shapes
+
+
+def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:
+    """Return the tensor with a dimension of size 1 inserted."""
+    return wrap_nested(relax.expand_dims(x._expr, dim), name)  # type: ignore[no-any-return]
+
+
+def squeeze(x: Tensor, axis: int = -1, name: str = "squeeze") -> Tensor:
+    """Return the tensor without a dimension of size 1."""
+    return wrap_nested(relax.squeeze(x._expr, axis), name)  # type: ignore[no-any-return]
+
+
+def concat(x: Sequence[Tensor], dim: int, name: str = "concat") -> Tensor:
+    """Return tensors one after the other along a dimension."""
+    return wrap_nested(relax.concat([t._expr for t in x], dim), name)  # type: ignore[no-any-return]
+
+
+def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> Any:
+    """Return the tensor split into parts of the same size."""
+    return wrap_nested(relax.split(x._expr, chunks, dim), name)
+
+
+def split(
+    ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, name: str = "split"
+) -> Any:
+    """Return the tensor split into parts of the same size, or at indices."""
+    return wrap_nested(relax.split(ary._expr, indices_or_sections, axis), name)
+
+
+def broadcast_to(x: Tensor, shape: Sequence[Any], name: str = "broadcast_to") -> Tensor:
+    """Return the tensor broadcast to a shape."""
+    return wrap_nested(relax.broadcast_to(x._expr, shape), name)  # type: ignore[no-any-return]
+
+
+def reshape(x: Tensor, shape: Sequence[Any], name: str = "reshape") -> Tensor:
+    """Return the tensor in another shape; -1 is what is left, 0 the dimension of the input."""
+    return wrap_nested(relax.reshape(x._expr, shape), name)  # type: ignore[no-any-return]
+
+
+def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    """Return the tensor with its axes in another order; None reverses them."""
+    if name is None:
+        of = getattr(x._expr, "name", "")
+        name = of.replace("linear", "matmul") if "linear" in of else "permute_dims"
+    return wrap_nested(relax.permute_dims(x._expr, axes), name)  # type: ignore[no-any-return]
+
+
+def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Tensor:
+    """The same as `permute_dims`."""
+    return permute_dims(x, axes, name)
+
+
+def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat") -> Tensor:
+    """Return the tensor with every element repeated."""
+    return wrap_nested(relax.repeat(x._expr, repeats, axis), name)  # type: ignore[no-any-return]
+
+
+def pad(
+    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad"
+) -> Tensor:
+    """Return the tensor with elements added: two counts per dimension, before and after."""
+    return wrap_nested(relax.nn.pad(x._expr, pad, mode, value), name)  # type: ignore[no-any-return]
+
+
+def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take") -> Tensor:
+    """Return the elements at indices along an axis."""
+    return wrap_nested(relax.take(x._expr, indices._expr, axis), name)  # type: ignore[no-any-return]
+
+
+def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
+    """Return the upper triangle of matrices."""
+    return wrap_nested(relax.triu(x._expr, diagonal), name)  # type: ignore[no-any-return]
+
+
+def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
+    """Return the tensor in a data type; the tensor itself if it has it."""
+    if x.dtype == dtype:
+        return x
+    return wrap_nested(relax.astype(x._expr, dtype), name)  # type: ignore[no-any-return]
+
+
+# Reductions and orders
+
+
+def sum(  # noqa: A001
+    x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "sum"
+) -> Tensor:
+    """Return sums over axes; None: over all."""
+    return wrap_nested(relax.sum(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+
+
+def max(  # noqa: A001
+    x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "max"
+) -> Tensor:
+    """Return maxima over axes; None: over all."""
+    return wrap_nested(relax.max(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+
+
+def min(  # noqa: A001
+    x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "min"
+) -> Tensor:
+    """Return minima over axes; None: over all."""
+    return wrap_nested(relax.min(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+
+
+def cumsum(
+    data: Tensor,
+    axis: int | None = None,
+    dtype: str | None = None,
+    exclusive: bool | None = None,
+    name: str = "cumsum",
+) -> Tensor:
+    """Return the sums of all elements up to each; `exclusive`: without it."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.cumsum(data._expr, axis, dtype, bool(exclusive)), name
+    )
+
+
+def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
+    """Return the elements in order."""
+    return wrap_nested(relax.sort(x._expr, axis, descending), name)  # type: ignore[no-any-return]
+
+
+def argsort(
+    data: Tensor,
+    axis: int = -1,
+    descending: bool = False,
+    dtype: str = "int32",
+    name: str = "argsort",
+) -> Tensor:
+    """Return the indices that put the elements in order."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.argsort(data._expr, axis, descending, dtype), name
+    )
+
+
+def topk(
+    data: Tensor,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: str = "int32",
+    name: str = "topk",
+) -> Any:
+    """Return the largest elements, their indices, or both."""
+    return wrap_nested(relax.topk(data._expr, k, axis, ret_type, largest, dtype), name)
+
+
+def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:
+    """Return elements of the first tensor where the condition holds, else of the second."""
+    chosen = astype(condition, "bool")
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.where(chosen._expr, x1._expr, x2._expr), name
+    )
+
+
+# New tensors
+
+
+def arange(
+    start: int,
+    end: int | None = None,
+    step: int = 1,
+    dtype: str | None = "float32",
+    name: str = "arange",
+) -> Tensor:
+    """Return the numbers from `start` to `end` in steps; with one argument, from 0."""
+    return wrap_nested(relax.arange(start, end, step, dtype), name)  # type: ignore[no-any-return]
+
+
+def full(
+    shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full"
+) -> Tensor:
+    """Return a tensor of one value, a number or a tensor without dimensions."""
+    value = (
+        fill_value._expr if isinstance(fill_value, Tensor) else const(_number(fill_value), dtype)
+    )
+    return wrap_nested(relax.full(shape, value, dtype), name)  # type: ignore[no-any-return]
+
+
+def _number(value: Any) -> Any:
+    return getattr(value, "value", value)
+
+
+def zeros(shape: Sequence[Any], dtype: str = "float32", name: str = "zeros") -> Tensor:
+    """Return a tensor of zeros."""
+    return wrap_nested(relax.zeros(shape, dtype), name)  # type: ignore[no-any-return]
+
+
+def ones(shape: Sequence[Any], dtype: str = "float32", name: str = "ones") -> Tensor:
+    """Return a tensor of ones."""
+    return wrap_nested(relax.ones(shape, dtype), name)  # type: ignore[no-any-return]
+
+
+def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> Tensor:
+    """Return a tensor whose values are not set."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.builtin.alloc_tensor(ShapeExpr(shape), dtype, 0), name
+    )
+
+
+# Layers
+
+
+def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:
+    """Return the product of matrices; further dimensions are broadcast."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.matmul(a._expr, b._expr, out_dtype), name
+    )
+
+
+def _with_bias(out: Expr, bias: Tensor | None, layout: str, name: str) -> Tensor:
+    if bias is not None:
+        shape = [-1 if axis == "C" else 1 for axis in layout]
+        out = relax.add(out, relax.reshape(bias._expr, shape))
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    name: str = "conv1d",
+) -> Tensor:
+    """Return the convolution of x: [n, c, w] with weight: [o, c, k], plus a bias."""
+    out = relax.nn.conv1d(
+        x._expr, weight._expr, strides=stride, padding=padding, dilation=dilation, groups=groups
+    )
+    return _with_bias(out, bias, "NCW", name)
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    name: str = "conv2d",
+) -> Tensor:
+    """Return the convolution of x, in `data_layout`, with weight: [o, c, h, w], plus a bias."""
+    out = relax.nn.conv2d(
+        x._expr,
+        weight._expr,
+        strides=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        data_layout=data_layout,
+    )
+    return _with_bias(out, bias, data_layout, name)
+
+
+def conv3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str = "NCDHW",
+    name: str = "conv3d",
+) -> Tensor:
+    """Return the convolution of x, in `data_layout`, with weight: [o, c, d, h, w], plus a bias."""
+    out = relax.nn.conv3d(
+        x._expr,
+        weight._expr,
+        strides=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        data_layout=data_layout,
+    )
+    return _with_bias(out, bias, data_layout, name)
+
+
+def conv1d_transpose(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    name: str = "conv1d_transpose",
+) -> Tensor:
+    """Return the transposed convolution of x: [n, c, w] with weight: [c, o, k], plus a bias."""
+    out = relax.nn.conv1d_transpose(
+        x._expr,
+        weight._expr,
+        strides=stride,
+        padding=padding,
+        output_padding=output_padding,
+        dilation=dilation,
+        groups=groups,
+    )
+    return _with_bias(out, bias, "NCW", name)
+
+
+def gelu(x: Tensor, approximate: str | None = None, name: str = "gelu") -> Tensor:
+    """Return the Gaussian error linear unit; `approximate` may be "tanh"."""
+    if approximate not in (None, "none", "tanh"):
+        raise ValueError(f'gelu: approximate: expected None or "tanh", got {approximate!r}')
+    function = relax.nn.gelu_tanh if approximate == "tanh" else relax.nn.gelu
+    return wrap_nested(function(x._expr), name)  # type: ignore[no-any-return]
+
+
+def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
+    """Return the softmax along an axis."""
+    return wrap_nested(relax.nn.softmax(x._expr, axis), name)  # type: ignore[no-any-return]
+
+
+def softplus(
+    x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus"
+) -> Tensor:
+    """Return ``log(1 + exp(beta x)) / beta``, and `x` where ``beta x`` is over the threshold."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.nn.softplus(x._expr, beta=beta, threshold=threshold), name
+    )
+
+
+def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
+    """Return `x`, and ``alpha x`` where it is negative."""
+    return wrap_nested(relax.nn.prelu(x._expr, alpha._expr), name)  # type: ignore[no-any-return]
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    name: str = "layer_norm",
+) -> Tensor:
+    """Return the tensor normalized over its last dimensions, those of `normalized_shape`."""
+    shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    gamma = const(np.ones(shape), x.dtype) if weight is None else weight._expr
+    beta = const(np.zeros(shape), x.dtype) if bias is None else bias._expr
+    axes = list(range(-len(shape), 0))
+    out = relax.nn.layer_norm(x._expr, gamma, beta, axes=axes, epsilon=eps)
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+def rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    axes: int | Sequence[int],
+    epsilon: float = 1e-5,
+    name: str = "rms_norm",
+) -> Tensor:
+    """Return the tensor divided by its root mean square over axes, times a weight."""
+    return wrap_nested(  # type: ignore[no-any-return]
+        relax.nn.rms_norm(x._expr, weight._expr, axes, epsilon), name
+    )
+
+
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float = 1e-5,
+    channel_axis: int = 1,
+    axes: Sequence[int] | None = None,
+    name: str = "group_norm",
+) -> Tensor:
+    """Return the tensor normalized in groups of channels, over axes; None: all from the third."""
+    channels = x.shape[channel_axis]
+    gamma = const(np.ones(channels), x.dtype) if weight is None else weight._expr
+    beta = const(np.zeros(channels), x.dtype) if bias is None else bias._expr
+    over = list(range(2, x.ndim)) if axes is None else list(axes)
+    out = relax.nn.group_norm(
+        x._expr, gamma, beta, num_groups, channel_axis=channel_axis, axes=over, epsilon=eps
+    )
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    name: str = "scaled_dot_product_attention",
+) -> Tensor:
+    """Return the attention of query, key, value: [batch, length, heads, size].
+
+    Raises:
+        ValueError: there is a mask, and `is_causal`.
+    """
+    if attn_mask is not None and is_causal:
+        raise ValueError("scaled_dot_product_attention: attn_mask and is_causal are exclusive")
+    out = relax.nn.attention(
+        query._expr,
+        key._expr,
+        value._expr,
+        **({} if attn_mask is None else {"bias": attn_mask._expr}),
+        causal_mask="TopLeft" if is_causal else None,
+        scale=scale,
+    )
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+def interpolate(
+    x: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool | None = None,
+    data_layout: str = "NCHW",
+    name: str = "interpolate",
+) -> Tensor:
+    """Return images in another size, or scaled by a factor.
+
+    Raises:
+        ValueError: `recompute_scale_factor` or `antialias` is set; there is no size and no factor.
+    """
+    if recompute_scale_factor is not None or antialias is not None:
+        raise ValueError("interpolate: recompute_scale_factor and antialias are not supported")
+    if size is None:
+        if scale_factor is None:
+            raise ValueError("interpolate: expected size or scale_factor")
+        dims = [x.shape[i] for i, axis in enumerate(data_layout) if axis not in "NC"]
+        factors = scale_factor if isinstance(scale_factor, Sequence) else [scale_factor] * len(dims)
+        size = [int(dim * factor) for dim, factor in zip(dims, factors, strict=True)]
+    method = "nearest_neighbor" if mode.startswith("nearest") else mode.removeprefix("bi")
+    if method == "nearest_neighbor":
+        coordinates = "asymmetric"
+    else:
+        coordinates = "align_corners" if align_corners else "half_pixel"
+    out = relax.image.resize2d(
+        x._expr,
+        size,
+        layout=data_layout,
+        method=method,
+        coordinate_transformation_mode=coordinates,
+    )
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+def get_timestep_embedding(
+    x: Tensor,
+    embedding_dim: int,
+    flip_sin_to_cos: bool = False,
+    downscale_freq_shift: float = 1,
+    scale: float = 1,
+    max_period: int = 10000,
+    name: str = "get_timestep_embedding",
+) -> Tensor:
+    """Return sinusoidal embeddings of steps: x: [n] -> [n, embedding_dim].  The first half are
+    sines, or cosines with `flip_sin_to_cos`."""
+    half = embedding_dim // 2
+    exponent = relax.multiply(
+        const(-math.log(max_period), "float32"), relax.arange(0, half, 1, "float32")
+    )
+    exponent = relax.divide(exponent, const(half - downscale_freq_shift, "float32"))
+    steps = relax.expand_dims(relax.astype(x._expr, "float32"), 1)
+    angles = relax.multiply(steps, relax.expand_dims(relax.exp(exponent), 0))
+    if scale != 1:
+        angles = relax.multiply(const(scale, "float32"), angles)
+    parts = [relax.sin(angles), relax.cos(angles)]
+    out = relax.concat(parts[::-1] if flip_sin_to_cos else parts, -1)
+    if embedding_dim % 2 == 1:
+        out = relax.nn.pad(out, [0, 0, 0, 1])
+    return wrap_nested(relax.astype(out, get_default_dtype()), name)  # type: ignore[no-any-return]
+
+
+def multinomial_from_uniform(
+    prob: Tensor,
+    uniform_sample: Tensor,
+    sample_indices: Tensor | None = None,
+    dtype: str = "int64",
+    name: str = "multinomial_from_uniform",
+) -> Tensor:
+    """Return indices drawn with the probabilities prob: [b, v], from numbers between 0 and 1
+    uniform_sample: [n, 1]; `sample_indices`: [n, 1] has the rows of `prob`; None: each its own."""
+    if sample_indices is None:
+        rows = uniform_sample.shape[0]
+        sample_indices = Tensor.from_const(np.arange(rows, dtype=np.int64).reshape(rows, 1))
+    out = relax.multinomial_from_uniform(
+        prob._expr, uniform_sample._expr, sample_indices._expr, dtype
+    )
+    return wrap_nested(out, name)  # type: ignore[no-any-return]
+
+
+# Functions of the program's own
+
+
+def tensor_expr_op(
+    tensor_expr_func: Callable[..., Any],
+    name_hint: str,
+    args: Sequence[Any],
+    *,
+    attrs: dict[str, Any] | None = None,
+) -> Any:
+    """Emit a function that is written as a tensor expression; see `relaxvm.te`.
+
+    Args:
+        tensor_expr_func: takes te tensors for the tensors in `args`; returns one or several.
+        name_hint: the name of the PrimFunc.
+        attrs: attributes of the PrimFunc.
+    """
+    call = builder().call_te(
+        tensor_expr_func,
+        *map(expr_of, args),
+        primfunc_name_hint=name_hint,
+        primfunc_attrs=attrs,
+    )
+    return wrap_nested(call, name_hint)
+
+
+def _prim_func_args(args: Any, subject: str) -> list[Any]:
+    found: list[Any] = []
+    for arg in args if isinstance(args, (tuple, list)) else [args]:
+        if isinstance(arg, Tensor):
+            found.append(arg._expr)
+        elif isinstance(arg, ShapeExpr):
+            found += arg.values
+        elif isinstance(arg, Expr) and is_scalar(arg):
+            found.append(arg)
+        else:
+            raise TypeError(f"{subject}: expected tensors, shapes and scalars, got {describe(arg)}")
+    return found
+
+
+def _types_of(out: Any) -> Any:
+    return out._expr.ty if isinstance(out, Tensor) else [each._expr.ty for each in out]
+
+
+def tensor_ir_op(func: Any, name_hint: str, args: Any, out: Any) -> Any:
+    """Add a PrimFunc to the program and emit a call of it.
+
+    Args:
+        args: tensors, shapes (whose dimensions are arguments) and scalars.
+        out: `nn.Tensor` of the type of the result, or several.
+    """
+    var = builder().add_func(func, name_hint)
+    call = relax.call_tir(var, _prim_func_args(args, "tensor_ir_op"), _types_of(out))
+    return wrap_nested(call, name_hint)
+
+
+def tensor_ir_inplace_op(
+    func: Any, name_hint: str, args: Any, inplace_indices: int | Sequence[int], out: Any
+) -> Any:
+    """Like `tensor_ir_op`, for a PrimFunc that writes its results into arguments.
+
+    Args:
+        inplace_indices: for each result, the position of the argument, or -1 for a new tensor.
+    """
+    var = builder().add_func(func, name_hint)
+    indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
+    given = _prim_func_args(args, "tensor_ir_inplace_op")
+    call = relax.call_tir_inplace(var, given, indices, _types_of(out))
+    return wrap_nested(call, name_hint)
+
+
+def argument_of(value: Any) -> Any:
+    """A Python value as the argument of a packed function.
+
+    Raises:
+        TypeError: it has no such form.
+    """
+    if isinstance(value, Tensor):
+        return value._expr
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, (int, float)) or (isinstance(value, Expr) and is_scalar(value)):
+        return prim_value(value)
+    if isinstance(value, (tuple, list)):
+        return Tuple([argument_of(each) for each in value])
+    raise TypeError(
+        f"expected a tensor, a number, a string or a tuple of these, got {describe(value)}"
+    )
+
+
+def extern(name: str, args: Sequence[Any], out: Any) -> Any:
+    """Emit a call of a packed function in destination-passing style.
+
+    Args:
+        out: `nn.Tensor` of the type of the result, or several.
+    """
+    call = relax.call_dps_packed(name, argument_of(args), argument_of(out).ty)
+    return wrap_nested(call, name)
+
+
+def debug_func(name: str, *args: Any, _line_info: str | None = None) -> None:
+    """Emit a call of a packed function for its effect: ``name(line, *args)``.
+
+    Raises:
+        RuntimeError: the module is not exported with ``debug=True``.
+    """
+    from .exporter import Exporter
+
+    effect = Exporter.current().io_effect
+    if effect is None or effect.effect is None:
+        raise RuntimeError("debug_func and print_ need export_tvm(..., debug=True)")
+    if _line_info is None:
+        frame = inspect.currentframe()
+        assert frame is not None
+        caller = inspect.getframeinfo(frame.f_back)  # type: ignore[arg-type]
+        _line_info = f"{caller.filename}:{caller.lineno}"
+    call = relax.call_pure_packed(
+        "vm.builtin.invoke_debug_func",
+        effect.effect,
+        StringImm(name),
+        StringImm(_line_info),
+        *map(argument_of, args),
+        ty_args=[ANY],
+    )
+    effect.effect = builder().emit(call, effect.effect.name)
+
+
+def print_(tensor: Tensor) -> None:
+    """Print a tensor when the program runs; see `debug_func`."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    caller = inspect.getframeinfo(frame.f_back)  # type: ignore[arg-type]
+    line = f"{caller.filename}:{caller.lineno}"
+    debug_func("vm.builtin.debug_print", tensor, _line_info=line)
+
+
+_METHODS: Final = (
+    add, subtract, multiply, divide, negative, less, less_equal, greater, greater_equal, maximum,
+    minimum, astype, reshape, permute_dims, repeat,
+)  # fmt: skip
+
+OPERATIONS.update((operation.__name__, operation) for operation in _METHODS)
