@@ -102,6 +102,7 @@ CASES: dict[str, str] = {
     "relaxvm.builtin.check_upper_bound": """
 (heap(3), 0, 3, "n", None) | None
 (heap(4), 0, 3, "n", None) | ValueError: 4
+(heap(4), 0, 3, (1,), None) | TypeError: check_upper_bound: name
 """,
     # Checks
     "vm.builtin.check_tensor_info": """

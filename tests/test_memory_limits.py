@@ -472,6 +472,22 @@ def test_a_census_ends_with_ctrl_c_and_with_a_cancellation(cancels: bool) -> Non
     assert "main" in caught.value.__notes__[0], "in the run"
 
 
+def test_a_census_ends_with_the_time_of_its_run() -> None:
+    """The program calls no function and does not jump back, so nothing else looks at the clock."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=2):
+        for _ in range(150):
+            b.emit_call("vm.builtin.make_tuple", [b.r(0)] * 1000, dst=b.r(2))
+        b.emit_ret(b.r(1))
+    limits = Limits(live_bytes=4 * MIB, wall_time=1e-6)
+    vm = VirtualMachine(b.get(), limits=limits, functions={})
+    assert vm.main(1, ()) == ()
+    with pytest.raises(LimitError, match="took longer than 1e-06 s") as caught:
+        vm.main(1, MANY)
+    assert caught.value.limit == "wall_time"
+    assert "main" in caught.value.__notes__[0], "in the run"
+
+
 SMALL = """
 import resource, sys
 import numpy as np

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from . import children
+from .shared_attacks import MAKERS, calls
 
 BEGIN = """
 import numpy as np
@@ -197,3 +199,23 @@ def test_shared_tuples(case: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(done.stdout) < 20_000
+
+
+RUN = """
+import runpy, sys
+sys.path.append(sys.argv[1])
+runpy.run_module("tests.shared_attacks", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an alarm ends calls that do not end")
+def test_every_builtin_and_kernel_with_shared_values() -> None:
+    """They may refuse such arguments, but neither they nor their messages walk through them."""
+    # Not by -m, which would import the relaxvm of the checkout instead of the installed one.
+    done = children.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", RUN, str(Path(__file__).parents[1])],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    made = done.stdout.splitlines()
+    assert done.returncode == 0, (made[-1:], done.stderr[-3000:])
+    assert len(made) == sum(len(MAKERS) * len(args) for _, args in calls())

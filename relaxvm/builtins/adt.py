@@ -7,7 +7,7 @@ from typing import Any
 from .._core import Adt, Ref
 from ..deep import show
 from ..errors import MatchError
-from ..messages import describe
+from ..messages import describe, readable
 from .arguments import as_int, as_str
 from .registration import OWN_PREFIX, builtin
 
@@ -65,7 +65,8 @@ def match_tag(x: Any, *constructors: Any) -> int:
         if (value.constructor, len(value.fields)) == (name, count):
             return tag
     known = ", ".join(
-        f"{name} with tag {i} and {count} fields"
+        f"{readable(as_str(name, 'match_tag: name of a constructor'))} with tag {i} and "
+        f"{as_int(count, 'match_tag: number of fields')} fields"
         for i, (name, count) in enumerate(
             zip(constructors[:16:2], constructors[1:16:2], strict=True)
         )

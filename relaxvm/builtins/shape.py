@@ -29,7 +29,7 @@ from .._core import charge_objects
 from ..errors import InternalError
 from ..executable import shape_program
 from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
-from ..messages import describe
+from ..messages import describe, readable
 from ..pieces.cut import PIECE, copied, pieces
 from ..registry import StaticArg
 from ..values import Shape
@@ -39,6 +39,7 @@ from .arguments import (
     as_int,
     as_machine,
     as_shape,
+    as_str,
     size_of,
     static_int,
 )
@@ -408,7 +409,8 @@ def check_upper_bound(heap: Any, slot: Any, bound: Any, name: Any, err: Any) -> 
     most = as_int(bound, "check_upper_bound: bound")
     if value > most:
         raise ValueError(
-            f"{as_context(err)}dimension {name}: expected at most {most}, the upper bound that the "
+            f"{as_context(err)}dimension {readable(as_str(name, 'check_upper_bound: name'))}: "
+            f"expected at most {most}, the upper bound that the "
             f"function declares, got {value}"
         )
 
