@@ -10,6 +10,7 @@ import pytest
 import relaxvm
 from relaxvm import transform
 from relaxvm.ir import Constant, IRModule, Var, const, prim_value
+from relaxvm.script import from_source
 from relaxvm.transform import (
     BindParams,
     BindSymbolicVars,
@@ -281,10 +282,63 @@ def main(x: R.Tensor((), "float32")):
 """,
     )
     (b, d) = run(mod, np.zeros((), np.float32))
-    values = {binding.var.name: binding.value for binding in mod["main"].body.blocks[0].bindings}
-    assert type(values["b"]) is Constant
-    assert type(values["d"]) is Constant
+    assert [type(field) for field in mod["main"].body.body.fields] == [Constant, Constant]
     assert (b.tolist(), int(d)) == ([1], 7)
+
+
+ADD_ONE = """
+from relaxvm.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def add_one(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(EXTENT):
+            B[i] = A[i] + T.float32(1)
+            EFFECT
+
+    @R.function
+    def main() -> R.Tensor((4,), "float32"):
+        c = R.const([0, 1, 2, 3], "float32")
+        y = R.call_tir(Module.add_one, (c,), R.Tensor((4,), "float32"))
+        z = R.call_tir(Module.add_one, (y,), R.Tensor((4,), "float32"))
+        return z
+"""
+
+
+def test_prim_funcs_of_constants_are_run() -> None:
+    mod = from_source(ADD_ONE.replace("EXTENT", "4").replace("EFFECT", ""))
+    result = FoldConstant()(mod)["main"].body.body
+    assert isinstance(result, Constant)
+    assert result.data.tolist() == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("extent", "effect"),
+    [("4", 'T.evaluate(T.call_extern("int32", "puts"))'), ("4 * 10**9", "")],
+    ids=["effect", "long"],
+)
+def test_prim_funcs_with_effects_or_long_loops_are_left(extent: str, effect: str) -> None:
+    mod = from_source(ADD_ONE.replace("EXTENT", extent).replace("EFFECT", effect))
+    assert isinstance(FoldConstant()(mod)["main"].body.body, Var)
+
+
+def test_shapes_of_constants_are_folded() -> None:
+    mod = apply(
+        FoldConstant(),
+        """
+@R.function
+def main(x: R.Tensor((256,), "float32")):
+    s = R.tensor_to_shape(R.const([16, 16], "int64"))
+    t = R.expand_dims(R.shape_to_tensor(R.shape([5, 4])), axis=0)
+    y = R.reshape(x, s)
+    return (y, t)
+""",
+    )
+    assert mod["main"].ret_ty.fields[0].dims[0].value == 16
+    (y, t) = run(mod, np.zeros(256, np.float32))
+    assert (y.shape, t.tolist()) == ((16, 16), [[5, 4]])
+    assert isinstance(mod["main"].body.body.fields[1], Constant)
 
 
 def test_large_results_and_errors_are_left() -> None:

@@ -56,6 +56,7 @@ from ..ir.expr import (
     Tuple,
     TupleGetItem,
     TupleType,
+    Type,
     TypeVar,
     Var,
 )
@@ -63,6 +64,7 @@ from ..ir.infer import (
     BaseCheckResult,
     base_check,
     bind_pattern,
+    bind_type,
     check_exhaustive,
     is_condition,
     type_free_vars,
@@ -143,6 +145,7 @@ def well_formed(
     Args:
         check_ty: whether to check the rules about types.
         check_effects: whether to check that side effects occur only where they are declared.
+            With neither, types may also mention symbolic variables that are not defined.
 
     Returns:
         True.
@@ -250,13 +253,15 @@ def symbol_is_unique(walk: _Walk, func: Any) -> _Answer:
 
 @rule("function", about_types=True)
 def function_has_type(walk: _Walk, func: Any) -> _Answer:
-    """The type of a global variable is that of its function."""
+    """The type of a global variable is that of its function, or says less about it."""
     if walk.variable is None or not isinstance(func, Function):
         return None
     ty = walk.variable.ty
     if type(ty) is not FuncType:
         return f"its GlobalVar has the type {ty}, expected a function type"
-    if ty is func.ty or structural_equal(ty, func.ty, map_free_vars=True):
+    if ty is func.ty or structural_equal(ty, func.ty, map_free_vars=True) or (
+        base_check(ty, func.ty) is BaseCheckResult.PASS
+    ):
         return None
     return f"its GlobalVar has the type {ty}, but the function has {func.ty}"
 
@@ -420,7 +425,7 @@ def no_control_flow_in_dataflow(walk: _Walk, value: Any) -> _Answer:
 @rule("dataflow", about_effects=True)
 def no_impure_call_in_dataflow(walk: _Walk, value: Any) -> _Answer:
     """Dataflow blocks have no calls with side effects."""
-    if isinstance(value, Call) and not walk.forced and is_impure_call(value):
+    if isinstance(value, Call) and is_impure_call(value):
         return f"there is an impure call of {_text(value.op)} in a dataflow block", (
             "move it out of the block, or use R.call_pure_packed for a packed function that is pure"
         )
@@ -595,10 +600,22 @@ def _mismatch(call: Call, func: PrimFunc) -> _Answer:
         return f"the PrimFunc takes {len(func.params)} arguments, got {len(given)}", (
             "counting operands, results and tir_vars"
         )
+    dims: dict[Var, Expr] = {}
     for position, (ty, param) in enumerate(zip(given, func.params, strict=True)):
-        if not _takes(param, ty):
+        if not _takes(param, ty) or not _fits(func.ty.params[position], ty, dims):
             return f"parameter {position} of the PrimFunc is {_parameter(param)}, got {ty}"
     return None
+
+
+def _fits(param: Type, ty: Any, dims: dict[Var, Expr]) -> bool:
+    """Whether the dimensions of an argument may be those of a parameter; `dims` has the values of
+    the variables in the shapes of the parameters before it."""
+    if type(param) is not TensorType or type(ty) is not TensorType:
+        return True
+    try:
+        return bind_type(param, ty, dims) is not BaseCheckResult.FAIL_L0
+    except TypeError:
+        return True  # dimensions of different data types, which cannot be compared
 
 
 def _leaf_types(ty: Any) -> Iterable[Any]:
@@ -611,7 +628,9 @@ def _leaf_types(ty: Any) -> Iterable[Any]:
 
 def _takes(param: Var, ty: Any) -> bool:
     if not isinstance(param, Buffer):
-        return type(ty) is not TensorType
+        if type(ty) is PrimType:
+            return bool(ty.dtype == param.ty.dtype)
+        return type(ty) is not TensorType or param.ty.dtype == "handle"
     if type(ty) is not TensorType:
         return type(ty) is AnyType
     return ty.dtype in (None, param.dtype) and ty.ndim in (-1, len(param.shape))
@@ -619,7 +638,9 @@ def _takes(param: Var, ty: Any) -> bool:
 
 def _parameter(param: Var) -> str:
     if isinstance(param, Buffer):
-        return f"the buffer {param.name} of {len(param.shape)} dimensions, {param.dtype}"
+        sizes = [dim.value if type(dim) is IntImm else dim for dim in param.shape]
+        shape = ", ".join(map(str, sizes))
+        return f"the buffer {param.name} of shape [{shape}] and dtype {param.dtype}"
     return f"the scalar {param.name}: {param.ty.dtype}"
 
 
@@ -669,6 +690,7 @@ class _Walk:
         forced: whether it has relax.force_pure.
         symbols: global_symbol -> name of the function that has it.
         type_params: the type parameters in scope.
+        checks_symbols: whether symbolic variables in types must be defined.
         is_module: true for a module; false for a single function, whose module is not known.
     """
 
@@ -693,6 +715,7 @@ class _Walk:
         self.scope: list[Var] = []
         self.check_ty = check_ty
         self.typed = check_ty
+        self.checks_symbols = True
         self.check_effects = check_effects
         self.rules = _TABLES[check_ty, check_effects]
 
@@ -750,7 +773,7 @@ class _Walk:
 
     def type_(self, ty: Any) -> None:
         """Check that the symbolic variables of a type are defined."""
-        if not self.typed:
+        if not self.checks_symbols:
             return
         kind = type(ty)
         if kind is TensorType:
@@ -806,7 +829,9 @@ class _Walk:
     def module_(self) -> None:
         for var, func in self.module.functions.items():
             self.function, self.variable, self.binding = var.name_hint, var, None
-            self.expect_types(not _has_shape_heap(func))
+            has_heap = _has_shape_heap(func)
+            self.checks_symbols = not has_heap and (self.check_ty or self.check_effects)
+            self.expect_types(not has_heap)
             self.ask("function", func)
             if isinstance(func, Function):
                 self.function_(func)

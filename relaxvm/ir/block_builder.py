@@ -478,10 +478,11 @@ class BlockBuilder:
             value = self._argument(expr.tuple_value)
             if value is not expr.tuple_value:
                 expr = TupleGetItem(value, expr.index, expr.span)
-        elif kind is If:
-            return self._if(expr)
-        elif kind is Match:
-            return self._match(expr)
+        elif kind is If or kind is Match:
+            if self._scopes and self._current(kind.__name__).is_dataflow:
+                article = "an If" if kind is If else "a Match"
+                raise TypeError(f"{article} cannot be in a dataflow block")
+            return self._if(expr) if kind is If else self._match(expr)
         elif kind is SeqExpr:
             return self._seq(expr)
         elif kind is Function:
@@ -546,8 +547,6 @@ class BlockBuilder:
         return call if call.ty is not None else self.infer(call)
 
     def _if(self, expr: Any) -> Expr:
-        if self._scopes and self._current("If").is_dataflow:
-            raise TypeError("an If cannot be in a dataflow block")
         cond = self._argument(expr.cond)
         then = self._branch(expr.true_branch)
         orelse = self._branch(expr.false_branch)
@@ -556,8 +555,6 @@ class BlockBuilder:
         return self.infer(expr)
 
     def _match(self, expr: Any) -> Expr:
-        if self._scopes and self._current("Match").is_dataflow:
-            raise TypeError("a Match cannot be in a dataflow block")
         data = self._argument(expr.data)
         self.infer(data)
         clauses = []
@@ -603,12 +600,19 @@ class BlockBuilder:
             if value is not binding.value:
                 binding = MatchCast(binding.var, value, binding.ty, binding.span)
         else:
-            value = self.normalize(binding.value)
+            value = self._bound_value(binding.value)
             if value is not binding.value:
                 binding = VarBinding(binding.var, value, binding.span)
         if binding.var.ty is None:
             binding.var.ty = binding.ty if isinstance(binding, MatchCast) else binding.value.ty
         self.emit_normalized(binding)
+
+    def _bound_value(self, value: Expr) -> Expr:
+        # An If in a dataflow block is reported by `relaxvm.analysis.well_formed`.
+        kind = KINDS[type(value)]
+        if kind is If:
+            return self._if(value)
+        return self._match(value) if kind is Match else self.normalize(value)
 
     def _local_function(self, func: Any) -> Expr:
         self.begin_scope(func.params)

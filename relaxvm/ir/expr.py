@@ -87,9 +87,24 @@ that many arguments is its limit."""
 
 
 class Type(Node):
-    """What is known about a value at compile time."""
+    """What is known about a value at compile time.  ``==`` is structural equality; a symbolic
+    variable is only equal to itself."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Type):
+            return NotImplemented
+        from .equality import structural_equal  # here, since it needs the classes of this module
+
+        return structural_equal(self, other)
+
+    def __hash__(self) -> int:
+        from .equality import structural_hash
+
+        return structural_hash(self)
 
 
 def _count_parts(types: Iterable[Type]) -> int:
@@ -179,7 +194,7 @@ class TensorType(Type):
 
     Attributes:
         shape: `ShapeExpr`, a `Var` of `ShapeType`, or None where at most the rank is known.
-        dtype: name of the data type, or None if unknown.
+        dtype: name of the data type, or None if unknown, which may be written as "", too.
         ndim: rank, -1 if unknown.
         vdevice: the `VDevice` it lives on, or None.
 
@@ -205,7 +220,7 @@ class TensorType(Type):
         span: Any = None,
     ) -> None:
         self.span = span
-        self.dtype = dtype if dtype is None else element_dtype(dtype)
+        self.dtype = None if dtype is None or dtype == "" else element_dtype(dtype)
         self.vdevice = vdevice
         if shape is not None and not isinstance(shape, Expr):
             shape = ShapeExpr(shape)
@@ -265,6 +280,9 @@ class TypeVar(Type):
     def __init__(self, name_hint: str, span: Any = None) -> None:
         self.name_hint = name_hint
         self.span = span
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def name(self) -> str:
@@ -514,8 +532,6 @@ class Expr(Operators, Node):
         if not 0 <= position < len(ty.fields):
             # Python's tuple unpacking relies on this being an IndexError.
             raise IndexError(f"tuple {self} has {len(ty.fields)} elements, index is {position}")
-        if isinstance(self, Tuple):
-            return self.fields[position]
         return TupleGetItem(self, position)
 
     def __iter__(self) -> Iterator[Expr]:
@@ -710,7 +726,12 @@ class ShapeExpr(Expr):
         return _dims(self.values)[1]
 
     def __getitem__(self, index: Any) -> Any:
-        return self.values[index]
+        try:
+            return self.values[index]
+        except IndexError:
+            raise IndexError(
+                f"ShapeExpr index out of range: {index}, of {len(self.values)} dimensions"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -735,6 +756,17 @@ class Tuple(Expr):
 
     def __len__(self) -> int:
         return len(self.fields)
+
+    def __getitem__(self, index: Any) -> Expr:
+        try:
+            return self.fields[operator.index(index)]
+        except TypeError:
+            raise TypeError(f"index of tuple {self}: expected an int, got {index!r}") from None
+        except IndexError:
+            # Python's tuple unpacking relies on this being an IndexError.
+            raise IndexError(
+                f"Tuple index out of range: {index}, of {len(self.fields)} elements"
+            ) from None
 
 
 class TupleGetItem(Expr):
@@ -789,6 +821,8 @@ class Call(Expr):
         ty: Type | None = None,
         span: Any = None,
     ) -> None:
+        if op is None:
+            raise ValueError("Call: expected a defined operator or function, got None")
         self.op = op
         self.args = tuple(args)
         self.attrs = NO_ATTRS if attrs is None else _attrs(attrs)
@@ -920,14 +954,15 @@ class SeqExpr(Expr):
 
 
 def joined_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
-    """Drop empty blocks and join adjacent plain blocks."""
+    """Drop empty blocks and join adjacent blocks of one kind."""
     joined: list[BindingBlock] = []
     for block in blocks:
         if not block.bindings:
             continue
-        last = joined[-1] if joined and not isinstance(joined[-1], DataflowBlock) else None
-        if last is not None and not isinstance(block, DataflowBlock):
-            joined[-1] = BindingBlock((*last.bindings, *block.bindings), last.span)
+        kind = DataflowBlock if isinstance(block, DataflowBlock) else BindingBlock
+        if joined and isinstance(joined[-1], DataflowBlock) == (kind is DataflowBlock):
+            last = joined[-1]
+            joined[-1] = kind((*last.bindings, *block.bindings), last.span)
         else:
             joined.append(block)
     return joined
@@ -1099,7 +1134,7 @@ def prim_value(value: Any) -> Expr:
     if isinstance(value, Expr):
         if is_scalar(value):
             return value
-        raise TypeError(f"prim_value: expected a scalar, got {value} of type {value.ty}")
+        raise TypeError(f"prim_value: Cannot convert {value} of type {value.ty} to a scalar")
     if isinstance(value, (bool, np.bool_)):
         return IntImm("bool", int(value))
     if isinstance(value, np.generic):

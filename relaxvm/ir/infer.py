@@ -234,7 +234,9 @@ def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResu
     if type(arg) is AnyType:
         return _FAIL_L1
     if kind is not type(arg):
-        return _FAIL_L0
+        # A PrimFunc may take a tensor by its handle.
+        is_handle = kind is PrimType and param.dtype == "handle" and type(arg) is TensorType
+        return _PASS if is_handle else _FAIL_L0
     if kind is TensorType:
         dims = param.dims
         if dims is None:

@@ -46,7 +46,9 @@ def decorated_function(
         return func
     source = Source.of_file(func.__code__.co_filename, func.__globals__)
     node = source.function_at(func.__code__)
-    parsed = parse_function(source, node, _enclosing_names(frame, [func]))
+    parsed = parse_function(
+        source, node, _enclosing_names(frame, [func]), trusting=not check_well_formed
+    )
     return _checked(parsed, source, check_well_formed)
 
 
@@ -67,7 +69,9 @@ def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) 
     source = Source.of_file(file, frame.f_globals)
     line = vars(cls).get("__firstlineno__", frame.f_lineno)
     node = source.class_at(cls.__name__, line, [code.co_firstlineno for code in inner])
-    parsed = parse_module(source, node, _enclosing_names(frame, functions))
+    parsed = parse_module(
+        source, node, _enclosing_names(frame, functions), trusting=not check_well_formed
+    )
     return _checked(parsed, source, check_well_formed)
 
 
@@ -107,7 +111,8 @@ def from_source(
 
     Args:
         extra_vars: the values of other names.
-        check_well_formed: whether to reject a program that is not well-formed.
+        check_well_formed: whether to reject a program that is not well-formed; if not, types that
+            are written are trusted, too.
         path: name of the file, for messages.
         limits: bounds of a text: `file_bytes`, and the `wall_time` and memory of parsing it.  They
             do not make it safe to parse a text of unknown origin, which may run any Python code;
@@ -129,7 +134,8 @@ def from_source(
             limits.check("file_bytes", len(text), "from_source")
             check_objects(BYTES_PER_CHARACTER * len(text), "from_source: parsing the text")
         source = Source(text, path)
-        return _checked(_of_text(source, dict(extra_vars or {})), source, check_well_formed)
+        program = _of_text(source, dict(extra_vars or {}), trusting=not check_well_formed)
+        return _checked(program, source, check_well_formed)
 
     return run_limited(work, limits, "from_source")
 
@@ -153,7 +159,7 @@ def _checked(program: _Program, source: Source, check_well_formed: bool) -> _Pro
 _MOST_SHOWN: Final = 10
 
 
-def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:
+def _of_text(source: Source, extra_vars: dict[str, Any], *, trusting: bool) -> Program:
     from .parser import parse_function, parse_module
 
     names = {**_namespaces(), **extra_vars}
@@ -170,12 +176,12 @@ def _of_text(source: Source, extra_vars: dict[str, Any]) -> Program:
         source.fail(place, f"expected one class or function, got {len(found)}")
     (node,) = found
     if isinstance(node, ast.FunctionDef):
-        return parse_function(source, node, names)
+        return parse_function(source, node, names, trusting=trusting)
     for decorator in node.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if ast.unparse(called).rpartition(".")[2] != "ir_module":
             source.error(decorator, f"class {node.name!r}: expected the decorator @I.ir_module")
-    return parse_module(source, node, names)
+    return parse_module(source, node, names, trusting=trusting)
 
 
 def _namespaces() -> dict[str, Any]:

@@ -89,16 +89,26 @@ _FUNCTION_OPTIONS: Final = ("private", "pure", "check_well_formed", "type_params
 _MATCH_CAST_ALONE: Final = "assign the result of R.match_cast to a variable"
 
 
-def parse_module(source: Source, node: ast.ClassDef, outside: Mapping[str, Any]) -> IRModule:
-    """Parse a class as a module."""
+def parse_module(
+    source: Source, node: ast.ClassDef, outside: Mapping[str, Any], *, trusting: bool = False
+) -> IRModule:
+    """Parse a class as a module.
+
+    Args:
+        trusting: whether types that are written are believed where they are not proved.
+    """
     parser = _ModuleParser(source, node, outside)
+    parser.trusting = trusting
     with _reading(parser, node):
         return parser.parse()
 
 
-def parse_function(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any]) -> BaseFunc:
-    """Parse a decorated function as a Relax function or a PrimFunc."""
+def parse_function(
+    source: Source, node: ast.FunctionDef, outside: Mapping[str, Any], *, trusting: bool = False
+) -> BaseFunc:
+    """Parse a decorated function as a Relax function or a PrimFunc; see `parse_module`."""
     parser = _Parser(source, Scope(outside))
+    parser.trusting = trusting
     with _reading(parser, node):
         return parser.top_function(node)
 
@@ -140,6 +150,7 @@ class _Parser:
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
         self.scope = scope
+        self.trusting = False
         self.foreign_global_vars: dict[str, GlobalVar] = {}
         self.evaluator = Evaluator(source, scope)
 
@@ -445,6 +456,8 @@ class _BodyParser:
             # ``-> R.Tuple`` is how programs for TVM say "a tuple".
             inferred = function_ret_type(signature.params, body)
             return inferred
+        if self._parser.trusting:
+            return written
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
             self.error(
                 node.returns,
@@ -635,7 +648,9 @@ class _BodyParser:
     def _annotate(self, node: Any, written: Type, value: Expr) -> Type:
         """The type of an annotated variable."""
         inferred: Any = value.ty
-        if is_base_of(written, inferred) or structural_equal(written, inferred):
+        if self._parser.trusting or is_base_of(written, inferred):
+            return written
+        if structural_equal(written, inferred):
             return written
         operands = value.args if isinstance(value, Call) else ()
         found = self._type_by_bounds(written, inferred, [operand.ty for operand in operands])

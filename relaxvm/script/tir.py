@@ -24,6 +24,7 @@ from ..tir.buffer import as_index as _as_index
 from ..tir.stmt import ForKind as _ForKind
 from . import tir_forms as _forms
 from .entry import decorated_function as _decorated_function
+from .ir import meta_var as meta_var
 from .markers import FunctionAttrs as _FunctionAttrs
 from .type_forms import DTypeMaker
 

@@ -505,9 +505,13 @@ def _set_item(op: Op, list_handle: Expr, index: Any, name: str, args: Sequence[A
 def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
     """A call of an intrinsic by its operator's name.
 
+    "tirx.tvm_thread_invariant" is the value itself: a PrimFunc runs on one thread.
+
     Raises:
         ValueError: there is no such operator.
     """
+    if name == "tirx.tvm_thread_invariant" and len(args) == 1:
+        return args[0] if isinstance(args[0], Expr) else const(args[0], dtype)
     return Call(Op.get(name), [a if isinstance(a, Expr) else _number(a) for a in args],
                 ty=prim_type(dtype), span=span)  # fmt: skip
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Final
 
 import numpy as np
 
 from ..analysis import overwritten_vars
 from ..dtypes import as_dtype
+from ..errors import InternalError
 from ..ir import (
     Binding,
     Call,
     Constant,
     DataTypeImm,
     Expr,
-    ExprMutator,
     ExternFunc,
     FloatImm,
     Function,
+    GlobalVar,
     IntImm,
     IRModule,
     Op,
@@ -35,7 +36,10 @@ from ..ir import (
 from ..op.lowering import KERNEL_PREFIX, is_allocatable, lower_call
 from ..op.registry import Operator
 from ..registry import get_func
+from ..tir import PrimFunc
+from ..tir.at_compile_time import runner
 from ..values import Shape
+from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FoldConstant"]
@@ -44,16 +48,25 @@ _MAX_BYTES: Final = 1 << 26
 _GROWTH: Final = 16
 """The greatest ratio of the sizes of a result and of its constants, unless the result is small."""
 _SMALL: Final = 1 << 16
+_MOST_CREATED: Final = 1024
+"""The most elements of a constant that is computed from none, such as ``R.zeros((4, 4))``."""
+
+
+_RESHAPES: Final = frozenset(
+    {"relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeeze"}
+)
+"""Operators that only change the shape."""
 
 
 class _Unknown(Exception):
     """An argument is not known at compile time."""
 
 
-class _Folder(ExprMutator):
-    def __init__(self, overwritten: Set[Var]) -> None:
+class _Folder(Renamer):
+    def __init__(self, overwritten: Set[Var], mod: IRModule) -> None:
         super().__init__()
         self._overwritten = overwritten
+        self._mod = mod
         self._constants: dict[Any, Constant] = {}
         self._tuples: dict[Any, Tuple] = {}
 
@@ -63,13 +76,18 @@ class _Folder(ExprMutator):
             return new
         value = new.value
         if isinstance(value, Call):
-            folded = _fold(value)
+            folded = _fold(value, self._mod)
         elif isinstance(value, TupleGetItem) and value.tuple_value in self._tuples:
             folded = self._tuples[value.tuple_value].fields[value.index]
         else:
             folded = value if isinstance(value, Constant) else None
         if folded is None:
             return new
+        if isinstance(folded, (Constant, ShapeExpr)) and folded is not value:
+            self.rename(binding.var, folded)
+            if isinstance(folded, Constant):
+                self._constants[binding.var] = folded
+            return []
         new = self.rebind(new, folded)
         for var in (binding.var, new.var):
             if isinstance(folded, Constant):
@@ -94,14 +112,25 @@ class _Folder(ExprMutator):
         return self._constants.get(arg, arg)
 
 
-def _fold(call: Call) -> Expr | None:
-    """The value of a call of a kernel, or of an operator that has a kernel; None if not known."""
-    if not isinstance(call.op, Op) or not is_allocatable(call.ty):
+def _fold(call: Call, mod: IRModule) -> Expr | None:
+    """The value of a call of a kernel, of a PrimFunc, or of an operator that has a kernel; None if
+    not known."""
+    if not isinstance(call.op, Op):
+        return None
+    known = call.args[0] if call.args else None
+    if call.op.name == "relax.tensor_to_shape":
+        return ShapeExpr(known.data.tolist()) if isinstance(known, Constant) else None
+    if call.op.name == "relax.shape_to_tensor":
+        is_known = isinstance(known, ShapeExpr) and all(type(dim) is IntImm for dim in known)
+        return Constant(np.array(_value(known), np.int64)) if is_known else None  # type: ignore[arg-type]
+    if not is_allocatable(call.ty):
         return None
     record = call.op.record
     try:
+        if call.op.name == "relax.call_tir":
+            return _fold_call_tir(call, mod)
         args = [_value(arg) for arg in call.args]
-        if call.op.name == "relax.reshape":
+        if call.op.name in _RESHAPES:
             return Constant(args[0].reshape(_outputs(call.ty, args[0].nbytes).shape))
         if type(record) is Operator and record.kernel is not None and call.op.is_pure:
             lowered: Any = lower_call(record, call)
@@ -116,12 +145,29 @@ def _fold(call: Call) -> Expr | None:
         outputs = _outputs(call.ty, _num_bytes([*args, *operands]))
     except _Unknown:
         return None
-    kernel = get_func(callee.global_symbol)
+    return _results(get_func(callee.global_symbol), operands, outputs)
+
+
+def _fold_call_tir(call: Call, mod: IRModule) -> Expr | None:
+    callee, packed, *symbols = call.args
+    func = mod.functions.get(callee) if isinstance(callee, GlobalVar) else None
+    if symbols or not isinstance(func, PrimFunc) or not isinstance(packed, Tuple):
+        return None
+    operands = [_value(arg) for arg in packed.fields]
+    if not all(isinstance(operand, np.ndarray) for operand in operands):
+        return None
+    outputs = _outputs(call.ty, _num_bytes(operands))
+    flat = outputs if isinstance(outputs, list) else [outputs]
+    kernel = runner(func, sum(array.size for array in (*operands, *flat)))
+    return None if kernel is None else _results(kernel, operands, outputs)
+
+
+def _results(kernel: Callable[..., Any], operands: list[Any], outputs: Any) -> Expr | None:
     flat = outputs if isinstance(outputs, list) else [outputs]
     try:
         with np.errstate(all="ignore"):
             kernel(*operands, *flat)
-    except (TypeError, ValueError, IndexError, ArithmeticError):
+    except (TypeError, ValueError, IndexError, ArithmeticError, InternalError):
         return None  # to be raised at run time
     if isinstance(outputs, list):
         return Tuple([Constant(array) for array in outputs])
@@ -172,11 +218,15 @@ def _outputs(ty: Any, known: int) -> Any:
     nbytes = math.prod(shape) * as_dtype(ty.dtype).itemsize
     if nbytes > _MAX_BYTES or nbytes > max(_SMALL, _GROWTH * known):
         raise _Unknown
+    if known == 0 and math.prod(shape) > _MOST_CREATED:
+        raise _Unknown
     return np.empty(shape, as_dtype(ty.dtype))
 
 
 def FoldConstant() -> Pass:
-    """Replace calls of operators and kernels whose arguments are constants by their results.
+    """Replace calls of operators, kernels and PrimFuncs whose arguments are constants by their
+    results.  A PrimFunc is compiled and run, if it has no effects but on its results, and its loops
+    have few iterations.
 
     Calls with results much larger than their arguments (`R.zeros` of a large shape) are kept, so
     that the executable stays small.  Calls that raise an error are kept too, to raise it at run
@@ -185,6 +235,6 @@ def FoldConstant() -> Pass:
 
     @function_pass(name="FoldConstant", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Folder(overwritten_vars(func)).visit(func)
+        return _Folder(overwritten_vars(func), mod).visit(func)
 
     return run

@@ -53,6 +53,7 @@ from .pass_infra import Pass, PassContext, function_pass
 __all__ = ["StaticPlanBlockMemory"]
 
 _ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
+_CALL_TIR_DYN: Final = Op.get("relax.vm.call_tir_dyn")
 _VIEWS: Final = frozenset({"relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset"})
 _PACKED_VIEWS: Final = frozenset({"vm.builtin.reshape"})
 _RANGE: Final = 16
@@ -262,8 +263,10 @@ class _Liveness:
             return self._seen(call.args[0])
         if isinstance(op, ExternFunc) and op.global_symbol in _PACKED_VIEWS:
             return self._seen(call.args[0])
-        counted = (isinstance(op, ExternFunc) and var not in self._used) or (
-            isinstance(op, GlobalVar) and isinstance(self._mod.functions.get(op), PrimFunc)
+        counted = (
+            (isinstance(op, ExternFunc) and var not in self._used)
+            or (isinstance(op, GlobalVar) and isinstance(self._mod.functions.get(op), PrimFunc))
+            or op is _CALL_TIR_DYN
         )
         for arg in call.args:
             if not counted:

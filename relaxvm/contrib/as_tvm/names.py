@@ -77,7 +77,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.dpl.pattern": ("relaxvm.dpl.pattern",),
     "tvm.relax.dpl.rewrite": ("relaxvm.dpl.rewrite",),
     "tvm.relax.exec_builder": ("relaxvm.executable.exec_builder",),
-    "tvm.relax.expr": (f"{_HERE}.relax", "relaxvm.ir"),
+    "tvm.relax.expr": (
+        f"{_HERE}.relax:_update_type=update_type",
+        f"{_HERE}.relax",
+        "relaxvm.ir",
+    ),
     "tvm.relax.expr_functor": (f"{_HERE}.relax", "relaxvm.ir.visitor"),
     "tvm.relax.frontend": (),
     "tvm.relax.frontend.nn": ("relaxvm.frontend.nn",),
@@ -108,8 +112,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.vm": (_RUNTIME,),
     "tvm.relax.vm_build": (
         *_only(_TARGET, "build"),
-        "relaxvm.compiler.build:_vmcodegen=vmcodegen",
-        "relaxvm.compiler.build:_vmlink=vmlink",
+        f"{_TARGET}:_vmcodegen=codegen",
+        f"{_TARGET}:_vmlink=link",
         "relaxvm.compiler.build:_filter_tir=filter_tir",
         *_only("relaxvm", "VMExecutable"),
     ),

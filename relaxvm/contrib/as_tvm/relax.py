@@ -6,7 +6,12 @@ from typing import Any
 
 from ...ir import Expr, ShapeExpr
 
-__all__ = ["make_shape"]
+__all__ = ["make_shape", "update_type"]
+
+
+def update_type(expr: Expr, ty: Any) -> None:
+    """Set the type of an expression that is under construction."""
+    expr.ty = ty
 
 
 def make_shape(shape: Any) -> Expr:

@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from ...compiler import build as _build
 from ...executable import VMExecutable
+from ...executable.exec_builder import ExecBuilder
+from ...ir import IRModule
 from ...values import Device
 
 __all__ = ["Target", "TargetKind", "build", "compile", "detect_target"]
@@ -177,6 +179,43 @@ def build(
         first = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
         relax_pipeline = Sequential([step for step in (first, tir_pipeline) if step is not None])
     return _build.build(mod, target, params, relax_pipeline, exec_mode)
+
+
+def codegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+    """Generate code for the functions of a lowered module; return the module without them.
+
+    With "compiled" the machine compiles the bytecode, see `relaxvm.build`: there is no TIR of it.
+    """
+    if exec_mode not in _build.EXEC_MODES:
+        raise ValueError(f"exec_mode: expected one of {', '.join(_build.EXEC_MODES)}, got "
+                         f"{exec_mode!r}")
+    rest = _build.vmcodegen(builder, mod)
+    return rest.with_attr(_MODE, exec_mode)
+
+
+def link(
+    builder: ExecBuilder,
+    target: Any = None,
+    tir_mod: IRModule | None = None,
+    tir_pipeline: Any = None,
+    ext_libs: Any = None,
+    params: Any = None,
+    *,
+    system_lib: bool | None = None,
+) -> VMExecutable:
+    """Compile the PrimFuncs, and return the executable with them and the generated code.
+
+    Raises:
+        ValueError: there are external libraries, which `relaxvm.load_kernels` reads.
+    """
+    if ext_libs:
+        raise ValueError("link: expected no ext_libs: relaxvm.load_kernels reads libraries")
+    mode = None if tir_mod is None else tir_mod.get_attr(_MODE)
+    executable = _build.vmlink(builder, target, tir_mod)
+    return executable.with_section("exec_mode", mode) if mode == "compiled" else executable
+
+
+_MODE: Final = "relaxvm.exec_mode"
 
 
 def compile(  # noqa: A001  (TVM's name)

@@ -153,13 +153,9 @@ env = SimpleNamespace(
 # tvm.relax.testing
 
 
-class Placeholder(Var):
-    """A variable for a tensor of a shape and data type, the model of which is built by hand."""
-
-    __slots__ = ()
-
-    def __init__(self, shape: Any, dtype: str = "float32", name: str = "data") -> None:
-        super().__init__(name, TensorType(shape, dtype))
+def Placeholder(shape: Any, dtype: str = "float32", name: str = "data") -> Var:
+    """Return a variable for a tensor of a shape and data type."""
+    return Var(name, TensorType(shape, dtype))
 
 
 def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: Any) -> Any:
@@ -237,6 +233,11 @@ def _subtract_one(value: Any) -> Any:
 @register_global_func("test.vm.tile", override=True)
 def _tile(source: Any, target: Any) -> None:
     target.copyfrom(np.tile(source.numpy(), (1, 2)))
+
+
+@register_global_func("test.vm.check_if_defined", override=True)
+def _check_if_defined(value: Any) -> bool:
+    return value is not None
 
 
 @register_global_func("test.vm.add_scalar", override=True)
