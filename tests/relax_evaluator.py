@@ -63,6 +63,28 @@ class Closure:
         self.captured = tuple(captured)
 
 
+class Data:
+    """A value of a data type."""
+
+    def __init__(self, constructor: Any, fields: Sequence[Any]) -> None:
+        self.constructor = constructor
+        self.fields = tuple(fields)
+
+    def __repr__(self) -> str:
+        return f"{self.constructor.qualified_name}({', '.join(map(repr, self.fields))})"
+
+
+class Cell:
+    """A reference."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class NoClause(EvaluationError):
+    """No clause of a match fits the value."""
+
+
 class _Killed:
     """The value of a variable after its kill."""
 
@@ -134,6 +156,8 @@ class Evaluator:
 
     def invoke(self, callee: Any, args: list[Any]) -> Any:
         """Call a value."""
+        if isinstance(callee, ir.Constructor):
+            return Data(callee, args)
         if not isinstance(callee, Closure):
             raise KindError(f"{callee!r} is no function")
         return self.apply(callee.func, callee.env, [*args, *callee.captured])
@@ -185,7 +209,15 @@ class Evaluator:
             expected = {"b": bool, "i": int, "u": int, "f": float}[np.dtype(ty.dtype).kind]
             if type(value) is not expected:
                 raise KindError(f"expected a scalar of {ty.dtype}, got {value!r}")
-        elif kind is ir.FuncType and not isinstance(value, Closure):
+        elif kind is ir.TypeCall:
+            if not isinstance(value, Data) or value.constructor.belong_to.name != ty.func.name:
+                raise KindError(f"expected a value of {ty}, got {value!r}")
+        elif kind is ir.RefType:
+            if not isinstance(value, Cell):
+                raise KindError(f"expected a reference, got {value!r}")
+        elif kind is ir.NeverType:
+            raise KindError(f"expected no value, got {value!r}")
+        elif kind is ir.FuncType and not isinstance(value, (Closure, ir.Constructor)):
             raise KindError(f"expected a function, got {value!r}")
 
     def bind(self, var: Any, value: Any, env: Env) -> None:
@@ -249,6 +281,18 @@ class Evaluator:
             raise EvaluationError(f"the condition is a tensor of rank {condition.ndim}")
         branch = expr.true_branch if condition else expr.false_branch
         return self.seq(branch, env)
+
+    def match(self, expr: Any, env: Env) -> Any:
+        """The clauses one after the other, each against the whole value."""
+        value = self.value(expr.data, env)
+        for clause in expr.clauses:
+            bound = _matched(clause.lhs, value)
+            if bound is None:
+                continue
+            inner = {**env, **bound}
+            if clause.guard is None or self.value(clause.guard, inner):
+                return self.value(clause.rhs, inner)
+        raise NoClause(f"no clause for {value!r}")
 
     def call(self, call: Any, env: Env) -> Any:
         callee = call.op
@@ -343,6 +387,27 @@ def _outputs_of(kernel: str, args: list[Any]) -> int:
     return where if isinstance(where, int) else len(where) + 1
 
 
+def _matched(pattern: Any, value: Any) -> Env | None:
+    """The variables of a pattern that a value matches; None if it does not."""
+    if isinstance(pattern, ir.PatternWildcard):
+        return {}
+    if isinstance(pattern, ir.PatternVar):
+        return {pattern.var: value}
+    if isinstance(pattern, ir.PatternTuple):
+        parts = value
+    elif value.constructor.name_hint != pattern.constructor.name_hint:
+        return None
+    else:
+        parts = value.fields
+    bound: Env = {}
+    for inner, part in zip(pattern.patterns, parts, strict=True):
+        found = _matched(inner, part)
+        if found is None:
+            return None
+        bound.update(found)
+    return bound
+
+
 # Rules by class of expression
 
 Rule = Callable[[Evaluator, Any, Env], Any]
@@ -374,6 +439,8 @@ _RULES: dict[type, Rule] = {
     ir.Tuple: _tuple,
     ir.TupleGetItem: _tuple_getitem,
     ir.If: Evaluator.if_,
+    ir.Match: Evaluator.match,
+    ir.Constructor: lambda self, expr, env: expr,
     ir.Call: Evaluator.call,
     ir.Function: _function,
     ir.GlobalVar: _global_var,
@@ -426,6 +493,12 @@ def _kill(self: Evaluator, call: Any, env: Env) -> Any:
     return ()
 
 
+def _ref_write(self: Evaluator, call: Any, env: Env) -> Any:
+    cell, value = self.values(call.args, env)
+    cell.value = value
+    return ()
+
+
 def _call_tir_dyn(self: Evaluator, call: Any, env: Env) -> Any:
     func, args = call.args
     *tensors, shape = self.value(args, env)
@@ -441,6 +514,9 @@ def _assert(self: Evaluator, call: Any, env: Env) -> Any:
 
 
 _SPECIAL: dict[str, Rule] = {
+    "ref": lambda self, call, env: Cell(self.value(call.args[0], env)),
+    "ref_read": lambda self, call, env: self.value(call.args[0], env).value,
+    "ref_write": _ref_write,
     "call_tir": Evaluator.call_dps,
     "call_tir_inplace": Evaluator.call_dps,
     "call_dps_packed": Evaluator.call_dps,

@@ -6,6 +6,7 @@ and natively.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -476,3 +477,94 @@ def test_tags_are_read_once_on_each_path(executable: Any) -> None:
     for name in ("map", "foldl", "even", "head"):
         rows = [row for row in vm[name].translated if not row.is_fallback]
         assert [row.operation.name for row in rows].count("match_tag") == 1
+
+
+# Results of clauses that stand at many leaves
+
+CODES = """
+@I.ir_module
+class Module:
+    class T(R.Data):
+        A = R.Constructor()
+        B = R.Constructor()
+        C = R.Constructor(R.Tensor((), "int32"))
+
+    @R.function
+    def main(a: "T", b: "T", c: "T", x: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+        match (a, b, c):
+            case (A(), B(), C(v)) if R.less(v, x):
+                y = R.add(x, v)
+                {long}
+                r = y
+            case (_, A(), C(w)):
+                y = R.add(x, R.const(2, "int32"))
+                {long}
+                r = R.add(y, w)
+            case (C(u), _, A()):
+                y = R.add(x, u)
+                {long}
+                r = y
+            case (A(), _, _):
+                y = R.add(x, R.const(4, "int32"))
+                {long}
+                r = y
+            case (_, p, q):
+                y = R.add(x, R.const(5, "int32"))
+                {long}
+                r = y
+        return r
+"""
+
+
+def codes(additions: int) -> Any:
+    lines = "; ".join(["y = R.add(y, y)"] * additions) or "z = y"
+    return from_source(CODES.format(long=lines))
+
+
+def test_long_results_of_overlapping_patterns_stand_once() -> None:
+    sizes = []
+    values = [Adt("T.A", 0), Adt("T.B", 1), *(Adt("T.C", 2, (i32(n),)) for n in (3, 30))]
+    for additions in (0, 10, 20, 21):
+        executable = relaxvm.build(codes(additions))
+        sizes.append(len(executable.instr_offset))
+        vm = VirtualMachine(executable)
+        for a, b, c in itertools.product(values, repeat=3):
+            x, times = 7, 2**additions
+            if (a.tag, b.tag, c.tag) == (0, 1, 2) and c.fields[0] < x:
+                expected = (x + c.fields[0]) * times
+            elif (b.tag, c.tag) == (0, 2):
+                expected = (x + 2) * times + c.fields[0]
+            elif (a.tag, c.tag) == (2, 0):
+                expected = (x + a.fields[0]) * times
+            else:
+                expected = (x + (5 if a.tag else 4)) * times
+            assert vm["main"](a, b, c, i32(x)) == expected
+    assert sizes[3] - sizes[2] <= 5 * 2  # once for each clause: an addition and its tensor
+    assert sizes[2] < 2 * sizes[0]
+
+
+def test_a_loop_with_results_that_stand_once() -> None:
+    """A clause that calls its function last is a loop there, too."""
+    lines = "; ".join(["acc = R.add(acc, R.const(1, 'int32'))"] * 40)
+    module = from_source(f"""
+@I.ir_module
+class Module:
+    class Nat(R.Data):
+        Z = R.Constructor()
+        S = R.Constructor("Nat")
+
+    @R.function
+    def main(a: "Nat", b: "Nat", acc: {INT}) -> {INT}:
+        cls = Module
+        match (a, b):
+            case (S(m), S(S(n))):
+                r = cls.main(m, Nat.S(n), acc)
+            case (S(m), _):
+                {lines}
+                r = cls.main(m, b, acc)
+            case (Z(), _):
+                r = acc
+        return r
+""")
+    vm = VirtualMachine(relaxvm.build(module), limits=Limits(call_depth=10))
+    assert vm["main"](nat(30_000), nat(10_001), i32(0)) == 40 * 20_000

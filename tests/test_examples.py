@@ -50,25 +50,28 @@ def test_every_example_is_listed() -> None:
     assert sorted(listed) == sorted([*SCRIPTS, "charmodel", "digits", "native_kernel"])
 
 
-# The tour
+# Pages whose blocks continue each other
 
 SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 """A block of Python, and of what it prints if there is one right below."""
 
 RUN_BLOCKS = """
-import contextlib, io, json, sys
+import contextlib, io, json, linecache, sys
 scope = {"__name__": "__main__"}
 printed = []
-for block in json.load(sys.stdin):
+for i, block in enumerate(json.load(sys.stdin)):
+    file = f"<block {i}>"  # scripts are read from their source
+    linecache.cache[file] = len(block), None, block.splitlines(True), file
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(block, scope)
+        exec(compile(block, file, "exec"), scope)
     printed.append(out.getvalue())
 json.dump(printed, sys.stdout)
 """
 
 
-def test_the_tour_prints_what_it_says(tmp_path: Path) -> None:
-    page = (EXAMPLES.parent / "docs" / "tour.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["tour.md", "data-types.md"])
+def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / name).read_text(encoding="utf-8")
     blocks = SHOWN.findall(page)
     assert len(blocks) == page.count("```python\n")
     assert sum(bool(expected) for _, expected in blocks) == page.count("```text\n")

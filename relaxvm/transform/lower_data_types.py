@@ -349,28 +349,29 @@ class _Lowerer(ExprMutator):
         root = _Place(expr.data.ty)
         data = self.visit(expr.data)
         rows = [_Row.of(i, root, clause.lhs) for i, clause in enumerate(expr.clauses)]
-        tree = _Tree(self, expr, data, _erase(expr.ty))
         out: list[BindingBlock] = []
-        value = tree.decide(rows, {root: data}, out)
+        if _copied_bindings(expr.clauses, rows) > _MOST_COPIED:
+            value = _two_steps(self, expr, data, root, rows, out)
+        else:
+            value = _Tree(self, expr, data, _erase(expr.ty)).decide(rows, {root: data}, out)
         self._before += out
         return value
 
-    def clause(
-        self, clause: Clause, values: dict[Var, Expr], copier: _Copier | None
-    ) -> tuple[Any, SeqExpr]:
-        """The guard, in normal form or None, and the result of a clause whose pattern variables
-        have values; copied if the clause has been used before."""
+    def guard(self, clause: Clause, values: dict[Var, Expr]) -> SeqExpr | None:
+        """The guard of a clause whose pattern variables have values, in normal form; None if it has
+        none."""
         self.var_map.update(values)
-        guard = None if clause.guard is None else self._guard(clause.guard)
-        rhs = self.visit(clause.rhs)
-        if copier is not None:
-            rhs = copier.visit(rhs)
-        return guard, rhs
-
-    def _guard(self, guard: Expr) -> SeqExpr:
+        if clause.guard is None:
+            return None
         builder = BlockBuilder()
         builder.begin_scope()
-        return builder.end_scope(self.visit(guard))
+        return builder.end_scope(self.visit(clause.guard))
+
+    def result(self, clause: Clause, copier: _Copier | None) -> SeqExpr:
+        """The result of a clause whose guard has been asked for with the same values; copied if the
+        clause has been used before."""
+        rhs: SeqExpr = self.visit(clause.rhs)
+        return rhs if copier is None else copier.visit(rhs)
 
     def element(self, value: Expr, index: int) -> Expr:
         """An element of a tuple: what it was made of if that is known."""
@@ -388,10 +389,14 @@ class _Tree:
         self._match = match
         self._data = data
         self._ty = ty
-        self._used = [_used(clause) for clause in match.clauses]
+        self._used = [self.variables_of(clause) for clause in match.clauses]
         self._emitted = [False] * len(match.clauses)
         self._steps = _Steps()
         self._missing: str | None = None
+
+    def variables_of(self, clause: Clause) -> set[Var]:
+        """The pattern variables whose values a leaf needs, and perhaps other variables."""
+        return _used(clause.rhs, clause.guard)
 
     def decide(self, rows: list[_Row], values: _Values, out: list[BindingBlock]) -> Expr:
         """Return the value of the match for what the rows are left for; `out` receives the blocks
@@ -434,6 +439,44 @@ class _Tree:
         out += otherwise.blocks
         return otherwise.body
 
+    def choose(
+        self, chosen: Var, rows: list[_Row], root: _Place, out: list[BindingBlock]
+    ) -> Expr:
+        """Return the value of the match where the number of the clause is known."""
+        otherwise: SeqExpr | None = None
+        for row in reversed(rows):
+            blocks: list[BindingBlock] = []
+            value = self._known(row, {root: self._data}, blocks)
+            branch = _sequence(blocks, value, self._ty)
+            if otherwise is None:
+                otherwise = branch
+                continue
+            test = Var(f"is_clause{row.number}", ANY)
+            call = _pure_builtin("tag_is", [chosen, int_imm(row.number)], ANY)
+            expr = infer_type(If(test, branch, otherwise, span=self._match.span))
+            blocks = []
+            _emit(blocks, VarBinding(test, call))
+            otherwise = _sequence(blocks, expr, self._ty)
+        assert otherwise is not None
+        out += otherwise.blocks
+        return otherwise.body
+
+    def _known(self, row: _Row, values: _Values, out: list[BindingBlock]) -> Expr:
+        """The result of a clause that matches."""
+        while row.tests:
+            place, pattern = next(iter(row.tests.items()))
+            found = row.where(place, pattern.constructor)
+            assert found is not None
+            row = found
+        used = _used(self._match.clauses[row.number].rhs)
+        bound = {
+            var: self._value(place, values, out) for var, place in row.bound.items() if var in used
+        }
+        self._lowerer.var_map.update(bound)
+        rhs = self._clause(row.number)
+        out += rhs.blocks
+        return rhs.body
+
     def _branch(self, rows: list[_Row], values: _Values) -> SeqExpr:
         out: list[BindingBlock] = []
         value = self.decide(rows, dict(values), out)
@@ -442,14 +485,14 @@ class _Tree:
     def _result(self, rows: list[_Row], values: _Values, out: list[BindingBlock]) -> Expr:
         """The result of the first row, which matches unless its guard does not hold."""
         row, *rest = rows
+        clause = self._match.clauses[row.number]
         bound = {
             var: self._value(place, values, out)
             for var, place in row.bound.items()
             if var in self._used[row.number]
         }
-        copier = _Copier(self._steps) if self._emitted[row.number] else None
-        self._emitted[row.number] = True
-        guard, rhs = self._lowerer.clause(self._match.clauses[row.number], bound, copier)
+        guard = self._lowerer.guard(clause, bound)
+        rhs = self._clause(row.number)
         if guard is None:
             out += rhs.blocks
             return rhs.body
@@ -457,6 +500,12 @@ class _Tree:
         otherwise = self._branch(rest, values)
         expr: Expr = infer_type(If(guard.body, rhs, otherwise, span=self._match.span))
         return expr
+
+    def _clause(self, number: int) -> SeqExpr:
+        """The result of a clause; its pattern variables have their values."""
+        copier = _Copier(self._steps) if self._emitted[number] else None
+        self._emitted[number] = True
+        return self._lowerer.result(self._match.clauses[number], copier)
 
     def _value(self, place: _Place, values: _Values, out: list[BindingBlock]) -> Expr:
         """The value at a place, read if it has not been read on this path."""
@@ -515,12 +564,94 @@ def _sequence(blocks: list[BindingBlock], value: Expr, ty: Any) -> SeqExpr:
     return SeqExpr(joined_blocks(blocks), value)
 
 
-def _used(clause: Clause) -> set[Var]:
+def _used(*exprs: Expr | None) -> set[Var]:
+    """The variables that expressions use."""
     uses = _Uses()
-    uses.visit(clause.rhs)
-    if clause.guard is not None:
-        uses.visit(clause.guard)
+    for expr in exprs:
+        if expr is not None:
+            uses.visit(expr)
     return uses.found
+
+
+# Results that stand at many leaves
+
+_MOST_COPIED: Final = 64
+
+
+class _Bindings(ExprVisitor):
+    """Counts the bindings of an expression."""
+
+    count = 0
+
+    def visit_binding(self, binding: Binding) -> None:
+        self.count += 1
+        super().visit_binding(binding)
+
+
+def _copied_bindings(clauses: Sequence[Clause], rows: list[_Row]) -> int:
+    """How many bindings are copies, if the result of a clause stands at each leaf of the decision
+    tree that has it."""
+    leaves = _leaves(clauses, rows, [0] * len(clauses), _Steps())
+    total = 0
+    for clause, count in zip(clauses, leaves, strict=True):
+        if count > 1:
+            bindings = _Bindings()
+            bindings.visit(clause.rhs)
+            total += (count - 1) * bindings.count
+    return total
+
+
+def _leaves(
+    clauses: Sequence[Clause], rows: list[_Row], counts: list[int], steps: _Steps
+) -> list[int]:
+    """Per clause, at how many leaves of the decision tree it stands; see `_Tree.decide`."""
+    steps.take(1 + len(rows))
+    if not rows:
+        return counts
+    place = next(iter(rows[0].tests), None)
+    if place is None:
+        counts[rows[0].number] += 1
+        if clauses[rows[0].number].guard is not None:
+            _leaves(clauses, rows[1:], counts, steps)
+        return counts
+    constructors = rows[0].tests[place].constructor.belong_to.definition.constructors
+    heads = {row.tests[place].constructor.tag for row in rows if place in row.tests}
+    for constructor in constructors:
+        if constructor.tag in heads:
+            _leaves(clauses, _where(rows, place, constructor), counts, steps)
+    if len(heads) < len(constructors):
+        _leaves(clauses, [row for row in rows if place not in row.tests], counts, steps)
+    return counts
+
+
+class _ClauseNumbers(_Tree):
+    """A decision tree whose value is the number of a clause."""
+
+    def variables_of(self, clause: Clause) -> set[Var]:
+        return _used(clause.guard)
+
+    def _clause(self, number: int) -> SeqExpr:
+        self._emitted[number] = True
+        return SeqExpr([], int_imm(number))
+
+    def reached(self, rows: list[_Row]) -> list[_Row]:
+        """The rows whose numbers are at a leaf."""
+        return [row for row in rows if self._emitted[row.number]]
+
+
+def _two_steps(
+    lowerer: _Lowerer, match: Match, data: Expr, root: _Place, rows: list[_Row],
+    out: list[BindingBlock],
+) -> Expr:  # fmt: skip
+    """Return the value of a match by a decision tree that finds the number of the clause, and then
+    a choice between the clauses, each of which stands there once."""
+    numbers = _ClauseNumbers(lowerer, match, data, ANY)
+    chosen = Var("clause", ANY)
+    tree = numbers.decide(rows, {root: data}, out)
+    _emit(out, VarBinding(chosen, tree))
+    return _Tree(lowerer, match, data, _erase(match.ty)).choose(
+        chosen, numbers.reached(rows), root, out
+    )
 
 
 class _Constructors:
