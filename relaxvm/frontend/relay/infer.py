@@ -547,7 +547,7 @@ class _Inference:
                 const if const is not None else _operand(arg, i, parts)
                 for i, (arg, const) in enumerate(zip(args, constants, strict=True), 1)
             ]
-            found = _type_from(infer_type(apply(name, operands, attrs)).ty)
+            found = _type_from(infer_type(apply(name, operands, attrs, _cast)).ty)
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             given = f"; the operands are: {', '.join(map(show, args))}" if args else ""
             place.fail(f"operator {name}: {error}{given}")
@@ -629,6 +629,10 @@ def _keys_of(types: Sequence[Ty]) -> tuple[Any, ...] | None:
             return None
         found.append((isinstance(ty, TupleTy), *keys))
     return tuple(found)
+
+
+def _cast(x: Expr, ty: TensorType) -> Expr:
+    return Var("x", ty)
 
 
 def _operand(ty: Ty, position: int, parts: Iterator[int]) -> Expr:

@@ -33,6 +33,7 @@ from ...ir import (
     GlobalTypeVar,
     GlobalVar,
     If,
+    IntImm,
     IRModule,
     Match,
     Pattern,
@@ -219,8 +220,11 @@ class _Lowering:
         wanted = self._type(ty)
         if value.ty is None:
             value = self._emit(value, "", place)
-        if _is_cast(wanted) and not is_base_of(wanted, value.ty):
-            symbolic = self._type(ty, True) if isinstance(wanted, TensorType) else wanted
+        checked = _has_unchecked_dims(ty, value.ty)
+        if checked or (_is_cast(wanted) and not is_base_of(wanted, value.ty)):
+            symbolic = self._type(ty, True) if checked or isinstance(wanted, TensorType) else wanted
+            if isinstance(symbolic, TensorType) and isinstance(value.ty, TensorType):
+                symbolic = _with_known_dims(symbolic, value.ty)
             try:
                 return self._builder.match_cast(value, symbolic, span=place.span)
             except TypeError as error:
@@ -237,9 +241,22 @@ class _Lowering:
                 for field, field_ty in zip(value.fields, found.fields, strict=True)
             ])  # fmt: skip
         known = value.ty
+        if isinstance(found, TupleTy) and isinstance(known, TupleType) and any(
+            isinstance(field, TensorType) and field.dims is None for field in known.fields
+        ):  # fmt: skip
+            return Tuple([
+                self._with_dims(self._emit(TupleGetItem(value, i), "", place), field, place)
+                for i, field in enumerate(found.fields)
+            ])  # fmt: skip
         if isinstance(found, TensorTy) and isinstance(known, TensorType) and known.dims is None:
             return self._builder.match_cast(value, self._type(found, True), span=place.span)
         return value
+
+    def _cast(self, value: Expr, ty: TensorType, place: Place) -> Expr:
+        """A tensor with other dimensions, which are checked when the program runs."""
+        if not isinstance(value, Var):
+            value = self._emit(value, "", place)
+        return self._builder.match_cast(value, ty, span=place.span)
 
     # Functions
 
@@ -389,7 +406,7 @@ class _Lowering:
         self, name: syntax.Name, args: Sequence[Expr], attrs: Mapping[str, Any], place: Place
     ) -> Expr:
         try:
-            return apply(name.name, args, attrs)
+            return apply(name.name, args, attrs, lambda x, ty: self._cast(x, ty, place))
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             place.fail(f"operator {name.name}: {error}")
 
@@ -494,6 +511,33 @@ _REF_OPS: Final[dict[str, Any]] = {
     "ref_read": op.ref_read,
     "ref_write": op.ref_write,
 }
+
+
+def _has_unchecked_dims(ty: Ty, known: Any) -> bool:
+    """Whether a type of Relay has dimensions that do not follow from a value's type, beside some
+    that are ``?``: the types of relaxvm have all dimensions or none."""
+    found = resolved(ty)
+    if isinstance(found, TupleTy) and isinstance(known, TupleType):
+        parts = zip(found.fields, known.fields, strict=False)
+        return _is_cast(known) and any(_has_unchecked_dims(a, b) for a, b in parts)
+    if not isinstance(found, TensorTy) or not isinstance(known, TensorType):
+        return False
+    if None not in found.shape or known.ndim != len(found.shape):
+        return False
+    if known.dims is None:
+        return any(dim is not None for dim in found.shape)
+    return any(
+        wanted is not None and not (isinstance(dim, IntImm) and dim.value == wanted)
+        for wanted, dim in zip(found.shape, known.dims, strict=True)
+    )
+
+
+def _with_known_dims(ty: TensorType, known: TensorType) -> TensorType:
+    """A type whose symbols are the dimensions of another one of its rank."""
+    if ty.dims is None or known.dims is None or len(ty.dims) != len(known.dims):
+        return ty
+    pairs = zip(ty.dims, known.dims, strict=True)
+    return TensorType([a if isinstance(a, IntImm) else b for a, b in pairs], ty.dtype)
 
 
 def _is_cast(ty: Any) -> bool:

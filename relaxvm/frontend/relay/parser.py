@@ -612,9 +612,13 @@ class _Parser:
             start, sign = self._here(), 1
             while self._accept("-"):
                 sign = -sign
+            if self._kind == "name" and self._tokens[self._at].text in ("inf", "nan"):
+                return sign * float(self._next().text)
             token = self._take("number", "a value: a number, a string, True, False, None or [...]")
             found = _NUMBER.fullmatch(token.text)
-            if found is not None and found[2] in ("f", "bf") and len(found[1]) <= _MOST_DIGITS:
+            assert found is not None
+            is_float = found[2] in ("f", "bf") or (found[2] is None and not found[1].isdigit())
+            if is_float and len(found[1]) <= _MOST_DIGITS:
                 return sign * float(found[1])  # as written: not rounded to float32
             return self._number(token, sign < 0, start).data.item()
 

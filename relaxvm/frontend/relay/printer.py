@@ -61,9 +61,9 @@ def to_text(mod: IRModule) -> str:
     """Return a module as Relay text, version 0.0.5.
 
     Variables and operations keep their order; every operation is a ``let``.  Symbolic dimensions
-    become ``?``.  A module that `from_text` has made is read back to an equal one, in which all
-    functions can be called from outside; but `argmax` and `argmin` get casts, since their results
-    are int64 here and int32 in Relay.
+    become ``?``.  Else a module that `from_text` has made is read back to an equal one, in which
+    all functions can be called from outside; but `argmax` and `argmin` get casts, since their
+    results are int64 here and int32 in Relay.
 
     Raises:
         ValueError: the module has parts that Relay cannot say; the message lists them.

@@ -6,6 +6,8 @@ from typing import Any
 
 from .... import op
 from ....ir import Expr, IntImm
+from .elementwise import along
+from .equal_dims import channels
 from .operands import (
     axes_of,
     axis_of,
@@ -173,7 +175,7 @@ def _adaptive_max(
     return _adaptive(x, _max_pool2d, op.max, output_size, layout)
 
 
-@relay("nn.batch_norm")
+@relay("nn.batch_norm", equal=channels)
 def _batch_norm(
     x: Expr,
     gamma: Expr,
@@ -190,7 +192,7 @@ def _batch_norm(
                             bool(scale), training=False)  # fmt: skip
 
 
-@relay("nn.layer_norm")
+@relay("nn.layer_norm", equal=channels)
 def _layer_norm(
     x: Expr,
     gamma: Expr,
@@ -204,7 +206,7 @@ def _layer_norm(
     return op.nn.layer_norm(x, gamma, beta, [axis], float(epsilon), bool(center), bool(scale))
 
 
-@relay("nn.group_norm")
+@relay("nn.group_norm", equal=channels)
 def _group_norm(
     x: Expr,
     gamma: Expr,
@@ -222,7 +224,7 @@ def _group_norm(
                             bool(scale))  # fmt: skip
 
 
-@relay("nn.instance_norm")
+@relay("nn.instance_norm", equal=channels)
 def _instance_norm(
     x: Expr,
     gamma: Expr,
@@ -233,11 +235,13 @@ def _instance_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Any:
-    channels = dims_of(x)[axis_of(axis, rank_of(x))]
-    if not isinstance(channels, IntImm):
-        raise ValueError("expected a known number of channels")
-    return _group_norm(x, gamma, beta, num_groups=channels.value, axis=axis, epsilon=epsilon,
-                       center=center, scale=scale)  # fmt: skip
+    channel = axis_of(axis, rank_of(x))
+    axes = [a for a in range(1, rank_of(x)) if a != channel]
+    off = op.subtract(x, op.mean(x, axes, True))
+    variance = op.mean(op.multiply(off, off), axes, True)
+    made = op.divide(off, op.sqrt(op.add(variance, scalar_like(x, epsilon))))
+    made = op.multiply(made, along(gamma, axis, x)) if scale else made
+    return op.add(made, along(beta, axis, x)) if center else made
 
 
 @relay("nn.l2_normalize")

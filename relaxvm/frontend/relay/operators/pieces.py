@@ -6,18 +6,19 @@ from typing import Any, Final
 
 from .... import op
 from ....ir import Call, Expr, Tuple, TupleType
+from .equal_dims import all_but_axis, all_dims
 from .operands import axis_of, dims_of, dtype_of, integers_of, items_of, number_of, or_none, rank_of
 from .table import relay
 
 __all__: list[str] = []
 
 
-@relay("concatenate")
+@relay("concatenate", equal=all_but_axis)
 def _concatenate(tensors: Expr, *, axis: int = 0) -> Any:
     return op.concat(items_of(tensors), axis)
 
 
-@relay("stack")
+@relay("stack", equal=all_dims)
 def _stack(tensors: Expr, *, axis: Any = 0) -> Any:
     return op.stack(items_of(tensors), axis)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .... import op
 from ....ir import Expr
+from .equal_dims import batch_dims
 from .operands import items_of, or_none, rank_of
 from .table import relay
 
@@ -24,7 +25,7 @@ def _transposed(x: Expr, wanted: bool) -> Any:
     return op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-@relay("nn.matmul")
+@relay("nn.matmul", equal=batch_dims)
 def _matmul(
     x: Expr,
     y: Expr,
@@ -37,7 +38,7 @@ def _matmul(
     return op.matmul(_transposed(x, transpose_a), _transposed(y, transpose_b), or_none(out_dtype))
 
 
-@relay("nn.batch_matmul")
+@relay("nn.batch_matmul", equal=batch_dims)
 def _batch_matmul(
     x: Expr,
     y: Expr,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ....errors import did_you_mean
-from ....ir import Expr
+from ....ir import Expr, TensorType
+from .equal_dims import Cast, Equal, with_equal_dims
 
 __all__ = ["IGNORED", "OPERATORS", "Make", "RelayOperator", "apply", "relay"]
 
@@ -25,13 +26,15 @@ class RelayOperator:
             keeps the others as objects.  They are annotated as Any.
         optional: those of `plain` that can be None.
         make: the function that translates a call.
+        equal: the function that tells which dimensions of the operands must be equal, or None.
     """
 
-    __slots__ = ("arity", "attrs", "make", "name", "optional", "plain")
+    __slots__ = ("arity", "attrs", "equal", "make", "name", "optional", "plain")
 
-    def __init__(self, name: str, make: Make) -> None:
+    def __init__(self, name: str, make: Make, equal: Equal | None = None) -> None:
         self.name = name
         self.make = make
+        self.equal = equal
         params = inspect.signature(make).parameters.values()
         self.arity = sum(p.kind is not p.KEYWORD_ONLY for p in params)
         self.attrs = {p.name: p.default for p in params if p.kind is p.KEYWORD_ONLY}
@@ -59,8 +62,19 @@ IGNORED: Final = frozenset(
 """Attributes that do not change what is computed."""
 
 
-def apply(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:
+def _unchecked(x: Expr, ty: TensorType) -> Expr:
+    return x
+
+
+def apply(
+    name: str, args: Sequence[Expr], attrs: Mapping[str, Any], cast: Cast = _unchecked
+) -> Expr:
     """Return a call of an operator of Relay as an expression of relaxvm.
+
+    Args:
+        cast: returns a tensor as one of a type with other dimensions, which are checked when the
+            program runs.  Where operands must have equal dimensions of which some are ``?``, this
+            makes them equal.
 
     Raises:
         TypeError, ValueError: an operand or attribute is wrong, or has no counterpart.
@@ -79,6 +93,8 @@ def apply(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:
     for key, default in found.attrs.items():
         if default is inspect.Parameter.empty and key not in given:
             raise TypeError(f"attribute {key!r} is missing")
+    if found.equal is not None:
+        args = with_equal_dims(args, found.equal(args, {**found.attrs, **given}), cast)
     made: Expr = found.make(*args, **given)
     return made
 
@@ -101,12 +117,16 @@ def _check_attribute(found: RelayOperator, key: str, value: Any) -> None:
         raise TypeError(f"attribute {key!r}: expected {wanted}, got {value!r}")
 
 
-def relay(*names: str) -> Callable[[Make], Make]:
-    """Decorator: enter a function in the table, under one or more names."""
+def relay(*names: str, equal: Equal | None = None) -> Callable[[Make], Make]:
+    """Decorator: enter a function in the table, under one or more names.
+
+    Args:
+        equal: as of `RelayOperator`.
+    """
 
     def register(make: Make) -> Make:
         for name in names:
-            OPERATORS[name] = RelayOperator(name, make)
+            OPERATORS[name] = RelayOperator(name, make, equal)
         return make
 
     return register
