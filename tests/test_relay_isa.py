@@ -425,6 +425,11 @@ def test_rules_of_the_later_dialects() -> None:
         (".function f(x)\nAllocTensor $1, 0, int7", "expected dtype, a data type, such as float32"),
         (".function f(x)\nInvoke $1, @g, 0", "unknown function @g"),
         (".function f(x)\nFatal", "unknown instruction 'Fatal' in the dialect 'proposal'"),
+        (".function f(x)\n, ,", "2:1: expected an instruction"),
+        (".packed", "expected the name of a packed function"),
+        ('.packed "\\x"', "expected a name: Invalid"),
+        ('.packed "\ud800"', "expected a name that is valid Unicode"),
+        (".function f(x y)\nRet $0", "expected .function name(parameters)"),
         (".function f(x, x)\nRet $0", "two parameters have the same name"),
         (".function f()\nRet $0\n.function f()\nRet $0", "function f is defined twice"),
         (".function f(x) registers=0", "expected at least 1 registers"),
@@ -432,6 +437,7 @@ def test_rules_of_the_later_dialects() -> None:
         (".dialect old", "expected a dialect: proposal, documented, final, got 'old'"),
         (".pakced f", "unknown directive .pakced; did you mean '.packed'"),
         (".constant int32 (2) 1", "expected 2 elements for the shape [2], got 1"),
+        (".constant int32 (99999999999999999999, 2) 1 2", "expected dimensions below 10^18"),
         (".constant int8 () 300", "expected elements of int8"),
         (".constant int33 () 1", "int33"),
     ],
@@ -440,6 +446,21 @@ def test_wrong_listings(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         assemble(text)
     assert message in str(caught.value)
+
+
+def test_names_with_any_characters() -> None:
+    """A name that is not a word is a string."""
+    text = """.packed "a; b"
+    .packed fused_nn.dense_1
+    .function "odd \\"name\\""("x, y", z.1) registers=2 ; "a comment"
+      Ret $0 ; "another
+    """
+    program = assemble(text)
+    assert program.packed == ("a; b", "fused_nn.dense_1")
+    assert program.functions[0].name == 'odd "name"'
+    assert program.functions[0].params == ("x, y", "z.1")
+    assert as_listing(assemble(as_listing(program))) == as_listing(program)
+    assert translate(program).functions[0].name == 'odd "name"'
 
 
 def test_limits_of_listings() -> None:

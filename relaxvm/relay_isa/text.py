@@ -15,6 +15,7 @@ comment::
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, Final, NoReturn
@@ -33,7 +34,14 @@ from .table import DIALECTS, INSTRUCTIONS, Kind, Operand
 
 __all__ = ["as_listing", "assemble"]
 
-_FUNCTION: Final = re.compile(r"([\w.$]+)\s*\(([^()]*)\)(?:\s+registers\s*=\s*(\d+))?")
+_NAME: Final = r'(?:[\w.$/:-]+|"(?:[^"\\]|\\.)*")'
+"""A name; one with other characters is a string of JSON."""
+_BARE: Final = re.compile(r"[\w.$/:-]+")
+_FUNCTION: Final = re.compile(
+    rf"({_NAME})\s*\(\s*((?:{_NAME}\s*(?:,\s*|(?=\))))*)\)(?:\s+registers\s*=\s*(\d+))?"
+)
+_NAMES: Final = re.compile(_NAME)
+_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(;)')
 _CONSTANT: Final = re.compile(r"(\w+)\s*\(([\d,\s]*)\)\s*(.*)")
 _WORD: Final = re.compile(r"[^\s,]+")
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
@@ -90,18 +98,34 @@ class _Assembler:
         for number, line in enumerate(self._lines, 1):
             checkpoint()
             self._number = number
-            content = line.partition(";")[0].strip()
+            code = _without_comment(line)
+            content = code.strip()
             if content.startswith("."):
                 word, _, rest = content.partition(" ")
                 self._directive(word, rest.strip())
             elif content:
-                self._instruction(line.partition(";")[0])
+                self._instruction(code)
         self._close()
         if not self._functions:
             self._fail("expected at least one function")
         self._resolve()
         return Program(self._dialect, tuple(self._functions), tuple(self._constants),
                        tuple(self._packed))  # fmt: skip
+
+    def _name(self, word: str) -> str:
+        """The name that a word, or a string of JSON, is."""
+        name: str = word
+        if word.startswith('"'):
+            try:
+                name = json.loads(word)
+            except ValueError as error:
+                self._fail(f"expected a name: {error}")
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            self._fail("expected a name that is valid Unicode")
+        self._limits.check("name_bytes", size, f"{self._file}:{self._number}: a name")
+        return name
 
     def _directive(self, word: str, rest: str) -> None:
         if word == ".dialect":
@@ -111,11 +135,11 @@ class _Assembler:
                 self._fail("the dialect stands before the functions")
             self._dialect = rest
         elif word == ".packed":
-            if not rest or " " in rest:
+            if not _NAMES.fullmatch(rest):
                 self._fail("expected the name of a packed function")
-            self._limits.check("name_bytes", len(rest.encode()), "a packed function")
-            self._packed_numbers.setdefault(rest, len(self._packed))
-            self._packed.append(rest)
+            name = self._name(rest)
+            self._packed_numbers.setdefault(name, len(self._packed))
+            self._packed.append(name)
             self._limits.check("functions", len(self._packed), self._file)
         elif word == ".constant":
             self._constants.append(self._constant(rest))
@@ -125,19 +149,19 @@ class _Assembler:
             found = _FUNCTION.fullmatch(rest)
             if found is None:
                 self._fail("expected .function name(parameters) registers=number")
-            params = tuple(name.strip() for name in found[2].split(",") if name.strip())
+            name = self._name(found[1])
+            params = tuple(self._name(each) for each in _NAMES.findall(found[2]))
             if len(set(params)) != len(params):
                 self._fail("two parameters have the same name")
-            self._limits.check("name_bytes", len(found[1].encode()), "a function")
-            if found[1] in self._numbers:
-                self._fail(f"function {found[1]} is defined twice")
-            self._numbers[found[1]] = len(self._functions)
+            if name in self._numbers:
+                self._fail(f"function {name} is defined twice")
+            self._numbers[name] = len(self._functions)
             size = None if found[3] is None else int(found[3][:10])
             if size is not None:
-                self._limits.check("registers", size, f"function {found[1]}: registers")
+                self._limits.check("registers", size, f"function {name}: registers")
                 if size < len(params):
                     self._fail(f"expected at least {len(params)} registers, one for each parameter")
-            self._open = found[1], params, size
+            self._open = name, params, size
             self._limits.check("functions", len(self._functions) + 1, self._file)
         else:
             known = (".dialect", ".packed", ".constant", ".function")
@@ -192,6 +216,8 @@ class _Assembler:
 
     def _instruction(self, line: str) -> None:
         words = [(m[0], m.start() + 1) for m in _WORD.finditer(line)]
+        if not words:
+            self._fail("expected an instruction")
         name, column = words[0]
         if self._open is None:
             self._fail("an instruction outside of a function", column)
@@ -272,13 +298,14 @@ class _Assembler:
 def as_listing(program: Program) -> str:
     """Return a program as a listing, which `assemble` reads back."""
     lines = [f".dialect {program.dialect}"]
-    lines += [f".packed {name}" for name in program.packed]
+    lines += [f".packed {_shown(name)}" for name in program.packed]
     for array in program.constants:
         elements = " ".join(_element(value) for value in array.reshape(-1))
         shape = ", ".join(map(str, array.shape))
         lines.append(f".constant {dtype_name(array.dtype)} ({shape}) {elements}".rstrip())
     for func in program.functions:
-        lines.append(f".function {func.name}({', '.join(func.params)}) registers={func.registers}")
+        params = ", ".join(map(_shown, func.params))
+        lines.append(f".function {_shown(func.name)}({params}) registers={func.registers}")
         for instruction in func.code:
             words = []
             for operand, value in instruction.operands(program.dialect):
@@ -287,6 +314,17 @@ def as_listing(program: Program) -> str:
             name = instruction.spec.name_in(program.dialect)
             lines.append(f"  {name} {', '.join(words)}".rstrip())
     return "\n".join(lines) + "\n"
+
+
+def _without_comment(line: str) -> str:
+    for found in _COMMENT.finditer(line):
+        if found[1]:
+            return line[: found.start()]
+    return line
+
+
+def _shown(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
 
 
 def _element(value: Any) -> str:

@@ -456,7 +456,7 @@ class _Lowering:
 
     def _as(self, value: Expr, expr: syntax.Expr) -> Expr:
         """A value as a variable of its type in Relay, if that is a supertype: a reference to an
-        empty list can hold other lists."""
+        empty list can hold other lists, and the patterns of a match are of this type."""
         wanted = self._type(expr.ty)
         if value.ty is None:
             value = self._emit(value, "", expr.place)
@@ -467,7 +467,7 @@ class _Lowering:
         return var
 
     def _match(self, expr: syntax.Match) -> Expr:
-        data = self._leaf(expr.value)
+        data = self._as(self._leaf(expr.value), expr.value)
         clauses = []
         for clause in expr.clauses:
             pattern = self._pattern(clause.pattern)

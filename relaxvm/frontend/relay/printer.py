@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ from .written import WRITTEN, CannotSay
 __all__ = ["to_text"]
 
 _INDENT: Final = "  "
+_WORDS: Final = re.compile(r"\w+")
 _SUFFIXES: Final = {
     "int32": "", "float32": "f", "int8": "i8", "int16": "i16", "int64": "i64", "uint8": "u8",
     "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "f16", "float64": "f64",
@@ -172,7 +174,7 @@ class _Printer:
         type_params = self._type_params(func.type_params)
         params = [f"%{self._define(p)}: {self._type(p.ty)}" for p in func.params]
         ret = self._type(func.ret_ty)
-        shown = f" -> {ret}" if "_" not in ret.replace(",", " ").split() else ""
+        shown = f" -> {ret}" if _is_known(ret) else ""
         return f"{type_params}({', '.join(params)}){shown} {self._body(func.body, indent)}"
 
     def _body(self, body: Expr, indent: str) -> str:
@@ -236,7 +238,8 @@ class _Printer:
 
     def _pattern(self, pattern: Pattern) -> str:
         if isinstance(pattern, PatternVar):
-            return f"%{self._define(pattern.var)}"
+            name, ty = self._define(pattern.var), self._type(pattern.var.ty)
+            return f"%{name}: {ty}" if _is_known(ty) else f"%{name}"
         if isinstance(pattern, PatternConstructor):
             name = pattern.constructor.name_hint
             fields = ", ".join(map(self._pattern, pattern.patterns))
@@ -302,6 +305,11 @@ class _Printer:
         blobs = [base64.b64encode(tensor_bytes(array)).decode() for array in self._constants]
         return json.dumps({"root": 1, "nodes": nodes, "b64ndarrays": blobs,
                            "attrs": {"tvm_version": "0.9.0"}}, indent=2)  # fmt: skip
+
+
+def _is_known(ty: str) -> bool:
+    """Whether a type as text has no part that is to be inferred."""
+    return "_" not in _WORDS.findall(ty)
 
 
 def _listed(items: Iterable[str]) -> str:
