@@ -140,7 +140,7 @@ def compile_c(
         CompilerError: the compiler reports errors, crashes or takes too long; `output` has its
             output.  Or the cache directory is not safe, or cannot be written to.
     """
-    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
+    options = [*FLAGS, _SHARED, *flags, *_own_flags()]
     return _compiled(source, name, ".so", options, objects, timeout)
 
 
@@ -149,7 +149,7 @@ def compile_object(
 ) -> Path:
     """Compile C source to an object file, for a library that runs on other machines: like
     `compile_c`, but without options of ``$RELAXVM_CFLAGS`` that are only for this machine."""
-    options = [*FLAGS, _OBJECT, *(f for f in _own_flags() if "native" not in f), *flags]
+    options = [*FLAGS, _OBJECT, *flags, *(f for f in _own_flags() if "native" not in f)]
     return _compiled(source, name, ".o", options, (), timeout)
 
 
@@ -182,7 +182,7 @@ def compile_pieces(
     command = _command()
     if command is None:
         raise NoCompilerError(why_no_compiler())
-    options = [*FLAGS, _SHARED, *_own_flags(), *flags]
+    options = [*FLAGS, _SHARED, *flags, *_own_flags()]
     cache = cache_dir()
     with _working_in(cache, name):
         key = _key(command, options, objects, head, name)

@@ -17,7 +17,7 @@ from .control import ControlWriter
 from .elementwise import ElementwiseWriter
 from .objects import ObjectWriter
 from .registers import Exits, Paths
-from .states import EMPTY, MEMORY, Heap, Scalar, State, join
+from .states import EMPTY, MEMORY, Heap, Place, Scalar, State, join
 from .tensors import CheckWriter, MemoryWriter
 
 __all__ = ["FunctionWriter"]
@@ -59,8 +59,7 @@ class FunctionWriter(
         heads, self._lines = self._lines, []
         self._jump(0, first, self.code.ops[0])
         enter, self._lines = self._lines, []
-        for (position, kind, kept), label in list(self._exits.labels.items()):
-            self._exit(position, kind, State(kept), label)
+        self._write_exits()
         exits, self._lines = self._lines, []
         index = self.code.index
         numbers = "".join(f", int64_t n{p}" for p in self.signature.numbers)
@@ -145,7 +144,16 @@ class FunctionWriter(
 
     # Ways in and out
 
-    def _exit(self, position: int, kind: str, state: State, label: str) -> None:
+    def _write_exits(self) -> None:
+        """The exits, of which those with the same state share the code that fills the frame."""
+        shared: dict[tuple[str, tuple[tuple[int, Place], ...]], str] = {}
+        for (position, kind, kept), label in self._exits.labels.items():
+            body = shared.setdefault((kind, kept), f"S{len(shared)}")
+            self._emit(f"{label}: at = {position}; goto {body};")
+        for (kind, kept), body in shared.items():
+            self._write_exit(kind, State(kept), body)
+
+    def _write_exit(self, kind: str, state: State, label: str) -> None:
         emit = self._emit
         emit(f"{label}: {{ int bad = 0; (void)bad;")
         failed = {"X": "0", "E": "1", "Y": "status < 0"}[kind]
@@ -159,7 +167,7 @@ class FunctionWriter(
         if kind == "Y":
             emit("return bad ? RVM_FAILED_AT : status; }")
         else:
-            emit(f"a->ip = code + {position}; a->fp = fp;")
+            emit("a->ip = code + at; a->fp = fp;")
             emit("return bad ? RVM_FAILED_AT : RVM_EXITED; }" if kind == "X"
                  else "return RVM_FAILED_AT; }")  # fmt: skip
 
