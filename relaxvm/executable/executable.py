@@ -322,8 +322,8 @@ class VMExecutable:
 
         Args:
             image: the translated program.
-            indices: of the functions in the function table, which are compiled with those that they
-                call; None for all that gain by it.
+            indices: of functions in the function table; None for all.  Those that gain by it are
+                compiled, with those that they call.
             timeout: seconds for the compiler to run.
 
         Raises:
@@ -332,7 +332,7 @@ class VMExecutable:
         """
         from ..native.vm_code import compile_program
 
-        return compile_program(image, indices, timeout=timeout)
+        return compile_program(image, indices, all_of_them=False, timeout=timeout)
 
     # Text forms.  The design document of the Relax VM spells two of them without an underscore.
 

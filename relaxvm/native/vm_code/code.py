@@ -73,10 +73,10 @@ class FunctionCode:
         return None if word == -1 else self._constants[-word - 1]
 
     @property
-    def gains(self) -> bool:
-        """Whether it has operations that native code does faster than the loop.  Where all time
-        goes into calls of kernels and memory for their results, entering it only costs."""
-        return any(op.name in _GAINING for op in self.ops)
+    def gain(self) -> int:
+        """An estimate of the nanoseconds that native code saves in a call, without chains of
+        kernels and what it takes to enter it."""
+        return sum(_GAINS.get(op.name, 0) for op in self.ops)
 
     def callees(self, image: Image) -> list[int]:
         """The indices of the functions that it calls, and of those of which it makes closures."""
@@ -142,11 +142,15 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
     return live
 
 
-_GAINING: Final = frozenset(
-    ("adt_field", "adt_tag", "call_vm", "goto_back", "if", "if_tag", "invoke_closure", "make_adt",
-     "make_closure_of", "make_prim", "make_tuple", "match_prim", "match_tag", "read_if", "tag_is",
-     "tail_call_vm", "tail_invoke_closure", "tuple_getitem")
-)  # fmt: skip
+_GAINS: Final = {
+    "goto_back": 1000,
+    "invoke_closure": 12, "tail_invoke_closure": 12, "make_closure_of": 8,
+    "call_vm": 8, "tail_call_vm": 8,
+    "if": 5, "read_if": 5, "if_tag": 5, "match_prim": 5, "make_prim": 5, "compute_shape": 5,
+    "tuple_getitem": 4, "adt_tag": 3, "match_tag": 3, "make_adt": 2, "tag_is": 2, "adt_field": 1,
+}  # fmt: skip
+"""Nanoseconds that an operation gains, from rows of ``bench/compare_exec_modes.py``.  Others,
+such as calls of kernels and the memory for their results, gain nothing."""
 
 ENDING: Final = frozenset({"ret", "goto", "goto_back", "tail_call_vm", "tail_invoke_closure"})
 """Operations that never continue after them."""

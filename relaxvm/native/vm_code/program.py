@@ -19,6 +19,10 @@ __all__ = ["MAX_OPS", "NativeProgram", "compile_program"]
 
 MAX_OPS: Final = 4_000
 """The most operations of all functions that are compiled together."""
+ENTRY_COST: Final = 12
+"""Nanoseconds to enter native code; functions that gain less run as bytecode."""
+STEP_GAIN: Final = 10
+"""Nanoseconds that an operation of a chain of kernels gains."""
 _MANY_OPS: Final = 1_000
 """More are compiled with fewer optimizations, which takes half of the time."""
 _NAME: Final = "program"
@@ -58,7 +62,11 @@ class NativeProgram:
 
 
 def compile_program(
-    image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0
+    image: Image,
+    indices: Iterable[int] | None = None,
+    *,
+    all_of_them: bool = True,
+    timeout: float = 60.0,
 ) -> NativeProgram | None:
     """Compile functions of a translated program with the C compiler.
 
@@ -68,7 +76,8 @@ def compile_program(
     Args:
         image: translated with `enter` operations.
         indices: of the functions in the function table, which are compiled with those that they
-            call; None for all that gain by it, see `FunctionCode.gains`.
+            call; None for all that gain by it, see `FunctionCode.gain`.
+        all_of_them: whether to compile the functions of `indices` that gain nothing, too.
         timeout: seconds for the compiler to run.
 
     Returns:
@@ -80,7 +89,7 @@ def compile_program(
     """
     if compiler() is None:
         raise NoCompilerError(why_no_compiler())
-    chosen = _chosen(image, indices)
+    chosen = _chosen(image, indices, all_of_them=all_of_them)
     if not chosen:
         return None
     source = source_of(image, chosen)
@@ -91,15 +100,20 @@ def compile_program(
 
 
 def _gains(code: FunctionCode) -> bool:
-    return code.gains or bool(find_chains(code))
+    chains = find_chains(code).values()
+    return code.gain + STEP_GAIN * sum(len(chain.steps) for chain in chains) > ENTRY_COST
 
 
-def _chosen(image: Image, indices: Iterable[int] | None) -> dict[int, FunctionCode]:
+def _chosen(
+    image: Image, indices: Iterable[int] | None, *, all_of_them: bool
+) -> dict[int, FunctionCode]:
     """The functions to compile, by index."""
     if indices is None:
         table = image.executable.functions
-        bytecode = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
-        indices = [index for index in bytecode if _gains(FunctionCode(image, index))]
+        indices = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
+        all_of_them = False
+    if not all_of_them:
+        indices = [index for index in indices if _gains(FunctionCode(image, index))]
     chosen: dict[int, FunctionCode] = {}
     waiting, total = [*indices], 0
     while waiting:
