@@ -22,6 +22,7 @@ __all__ = [
     "COMPILED_PREFIX",
     "GLOBAL",
     "KERNEL_PREFIX",
+    "RESULT_PREFIX",
     "PackedFunc",
     "Param",
     "Registry",
@@ -38,6 +39,9 @@ ANY: Final = frozenset({"any"})
 
 KERNEL_PREFIX: Final = "relaxvm.kernel."
 """Prefix of the names of relaxvm's own kernels."""
+
+RESULT_PREFIX: Final = "relaxvm.result."
+"""Prefix of the names of kernels that return their results."""
 
 COMPILED_PREFIX: Final = "__vmtir__"
 """Prefix of the packed function with the code of a compiled function."""
@@ -277,7 +281,7 @@ class _Global(Registry):
     def _import_kernels(self, name: str = KERNEL_PREFIX) -> None:
         # No flag is needed: the import system knows what is loaded.  It makes other threads wait
         # during the import, but not the kernels that register themselves in it.
-        if name.startswith(KERNEL_PREFIX):
+        if name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
             from . import kernels  # noqa: F401
 
     def register(self, name: str, func: Callable[..., Any], **kwargs: Any) -> PackedFunc:
@@ -291,7 +295,7 @@ class _Global(Registry):
 
     def lookup(self, name: str) -> PackedFunc | None:
         record = self._own.get(name)
-        if record is None and name.startswith(KERNEL_PREFIX):
+        if record is None and name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
             self._import_kernels(name)
             record = self._own.get(name)
         return record

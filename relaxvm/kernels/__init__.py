@@ -39,6 +39,7 @@ from . import (  # noqa: F401
     products,
     reductions,
     search,
+    views,
 )
 from ._kernel import PREFIX, ChainStep, KernelRecord, is_kernel, kernel, record_of, ufunc_of
 

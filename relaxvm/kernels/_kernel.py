@@ -8,11 +8,19 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..registry import GLOBAL, KERNEL_PREFIX, PackedFunc, Signature, StaticCheck
+from ..registry import (
+    GLOBAL,
+    KERNEL_PREFIX,
+    RESULT_PREFIX,
+    PackedFunc,
+    Signature,
+    StaticCheck,
+)
 from ..support import Unsupported
 from ._table import DispatchedKernel
 from .implementations import Impl, implementations_of
 from .kinds import checked, parameters_of, signature_of
+from .results import result_form, result_signature
 
 __all__ = [
     "PREFIX",
@@ -92,6 +100,12 @@ class KernelRecord(NamedTuple):
 _records: Final[dict[str, KernelRecord]] = {}
 
 
+_VIEWS: Final = frozenset(
+    RESULT_PREFIX + name for name in ("reshape", "expand_dims", "squeeze", "flatten")
+)
+"""Result forms that need no kernel; see `relaxvm.kernels.views`."""
+
+
 def kernel(
     name: str,
     *aliases: str,
@@ -102,7 +116,8 @@ def kernel(
     step: ChainStep | Unsupported | None = None,
     in_place: Literal[True] | Unsupported | None = None,
 ) -> Callable[[F], F]:
-    """Decorator: register a function as ``relaxvm.kernel.<name>``.
+    """Decorator: register a function as ``relaxvm.kernel.<name>``, and its result form (see
+    `relaxvm.kernels.results`) as ``relaxvm.result.<name>``.
 
     The annotations of the function are kinds of parameters (see `relaxvm.kernels.kinds`).  What is
     registered checks and converts the arguments as they say, and then calls the function; before
@@ -132,12 +147,15 @@ def kernel(
 
     def register(func: F) -> F:
         run: Callable[..., None] = func
+        returning: Signature | None = None
         if signature is None:
             parameters = parameters_of(func)
             takes = signature_of(parameters, check)
+            returning = result_signature(takes, parameters)
             run = checked(name, func, parameters)
         else:
             takes = Signature.parse(signature, result="none", check=check)
+        with_checks = run
         if wrap is not None:
             run = wrap(run)
         found = implementations_of(name)
@@ -148,6 +166,9 @@ def kernel(
         for each in (name, *aliases):
             GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
             _records[PREFIX + each] = record
+            if returning is not None and RESULT_PREFIX + each not in _VIEWS:
+                compute = result_form(name, run, with_checks)
+                GLOBAL.register(RESULT_PREFIX + each, compute, signature=returning, doc=doc)
         return func
 
     return register

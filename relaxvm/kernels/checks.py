@@ -6,7 +6,7 @@ puts it before the message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +19,8 @@ from ..registry import KERNEL_PREFIX
 
 __all__ = [
     "Dims",
+    "Found",
+    "Wanted",
     "WrongType",
     "WrongValue",
     "as_operand",
@@ -59,6 +61,40 @@ def named(kernel: str) -> Iterator[None]:
         raise ValueError(f"{kernel}: {error}") from None
 
 
+_UNKNOWN: Final = np.dtype("V1")
+"""The data type of a `Wanted` that the kernel is to determine."""
+
+
+class Wanted(np.ndarray[Any, Any]):
+    """In place of an output that is yet to be allocated: an array without axes or memory of its
+    own, of the data type of the result.  `check_out` raises `Found` for it."""
+
+    keepdims: bool
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any] | None, keepdims: bool = False) -> Wanted:
+        """A placeholder of a data type; None if the kernel decides."""
+        wanted = np.empty((), _UNKNOWN if dtype is None else dtype).view(cls)
+        wanted.keepdims = keepdims
+        return wanted
+
+
+class Found(Exception):
+    """The data type and shape of an output that is yet to be allocated.
+
+    Attributes:
+        out: the placeholder.
+        dtype: the data type; None if neither caller nor kernel determine it.
+        shape: the shape.
+    """
+
+    def __init__(self, out: Wanted, dtype: np.dtype[Any], shapes: Sequence[Dims]) -> None:
+        super().__init__(out, dtype, shapes)
+        self.out = out
+        self.dtype = None if dtype == _UNKNOWN else native(dtype)
+        self.shape = shapes[-1] if out.keepdims else shapes[0]
+
+
 def check_out(out: NDArray[Any], dtype: np.dtype[Any], *shapes: Dims, name: str = "out") -> None:
     """Check that a result can be written to `out`.
 
@@ -70,6 +106,7 @@ def check_out(out: NDArray[Any], dtype: np.dtype[Any], *shapes: Dims, name: str 
 
     Raises:
         WrongValue: `out` has another shape or data type, or is read-only.
+        Found: `out` is a `Wanted`.
     """
     if (
         type(out) is np.ndarray
@@ -78,6 +115,8 @@ def check_out(out: NDArray[Any], dtype: np.dtype[Any], *shapes: Dims, name: str 
         and out.flags.writeable
     ):
         return  # nearly always
+    if type(out) is Wanted:
+        raise Found(out, dtype, shapes)
     if out.shape not in shapes or native(out.dtype) != native(dtype):
         expected = " or ".join(_tensor_text(dtype, shape) for shape in dict.fromkeys(shapes))
         raise WrongValue(f"{name}: expected {expected}, got {describe(out)}")

@@ -38,6 +38,7 @@ from .checks import (
     FLOAT32,
     FLOAT64,
     Dims,
+    Wanted,
     WrongType,
     WrongValue,
     as_operand,
@@ -317,6 +318,8 @@ class _OutAny(_TensorKind):
 
         def check(arguments: list[Any]) -> None:
             out = arguments[position]
+            if type(out) is Wanted:
+                raise WrongValue("shape: expected the shape of the result, got None")
             check_out(out, out.dtype, out.shape, name=name)
 
         return check
@@ -727,13 +730,13 @@ def signature_of(
 
 
 def checked(
-    name: str, body: Callable[..., None], parameters: Sequence[Parameter]
-) -> Callable[..., None]:
+    name: str, body: Callable[..., Any], parameters: Sequence[Parameter]
+) -> Callable[..., Any]:
     """A kernel: checks its arguments and calls the body.
 
     Args:
         name: of the kernel, with which its messages begin.
-        body: gets the arguments as the kinds convert them.
+        body: gets the arguments as the kinds convert them; what it returns is returned.
         parameters: of the body.
     """
     checks = _checks(parameters)
@@ -784,13 +787,13 @@ def _tensor_check(tensors: Sequence[Parameter]) -> Check:
 
 def _fixed(
     name: str,
-    body: Callable[..., None],
+    body: Callable[..., Any],
     parameters: Sequence[Parameter],
     checks: tuple[Check, ...],
-) -> Callable[..., None]:
+) -> Callable[..., Any]:
     count = len(parameters)
 
-    def run(*args: Any, **keywords: Any) -> None:
+    def run(*args: Any, **keywords: Any) -> Any:
         if keywords:
             args = _with_keywords(body, parameters, args, keywords)
         if len(args) != count:
@@ -799,7 +802,7 @@ def _fixed(
         try:
             for check in checks:
                 check(arguments)
-            body(*arguments)
+            return body(*arguments)
         except WrongType as error:
             raise TypeError(f"{name}: {error}") from None
         except WrongValue as error:
@@ -810,18 +813,18 @@ def _fixed(
 
 def _variadic(
     name: str,
-    body: Callable[..., None],
+    body: Callable[..., Any],
     parameters: Sequence[Parameter],
     checks: tuple[Check, ...],
     variadic: Parameter,
-) -> Callable[..., None]:
+) -> Callable[..., Any]:
     before = variadic.position
     last = tuple([each.name for each in parameters[before + 1 :]])
     after = len(last)
     # Tensors without a number are inputs or outputs: there is at least one.
     least = before + after + isinstance(variadic.kind, _TensorKind)
 
-    def run(*args: Any, **keywords: Any) -> None:
+    def run(*args: Any, **keywords: Any) -> Any:
         if keywords:
             args = _with_keywords(body, parameters, args, keywords)
         count = len(args)
@@ -832,7 +835,7 @@ def _variadic(
         try:
             for check in checks:
                 check(arguments)
-            body(
+            return body(
                 *arguments[:before],
                 *arguments[before],
                 **dict(zip(last, arguments[before + 1 :], strict=True)),
@@ -846,7 +849,7 @@ def _variadic(
 
 
 def _with_keywords(
-    body: Callable[..., None],
+    body: Callable[..., Any],
     parameters: Sequence[Parameter],
     args: tuple[Any, ...],
     keywords: dict[str, Any],

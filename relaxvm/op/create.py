@@ -9,8 +9,10 @@ from typing import Any
 from ..ir.arith import simplify
 from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type, int_imm
 from ..ir.prim import is_float
+from .base import shape_of
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
-from .registry import operator
+from .lowering import results_text
+from .registry import Returns, operator
 from .rules import like, product
 
 __all__ = ["arange", "full", "full_like", "ones", "ones_like", "size", "zeros", "zeros_like"]
@@ -22,6 +24,16 @@ def _value(call: Call) -> Sequence[Expr]:
 
 def _nothing(call: Call) -> Sequence[Expr]:
     return ()
+
+
+def _of_same_shape(kernel: str) -> Returns:
+    """The result form of a kernel whose result has the shape of the first operand."""
+
+    def returns(call: Call) -> tuple[str, list[Any]]:
+        x, *values = call.args
+        return kernel, [*values, shape_of(x), results_text(call)]
+
+    return returns
 
 
 def _check_fill(fill_value: TensorType | PrimType) -> None:
@@ -36,7 +48,13 @@ def full(shape: ShapeLike, fill_value: Operand, dtype: DType | None = None) -> T
     return TensorType(shape, fill_value.dtype if dtype is None else dtype)
 
 
-@operator("full_like", loops="full_like", kernel="full", takes=_value)
+@operator(
+    "full_like",
+    loops="full_like",
+    kernel="full",
+    takes=_value,
+    returns=_of_same_shape("full"),
+)
 def full_like(x: TensorType, fill_value: Operand, dtype: DType | None = None) -> Type:
     """A tensor of x's shape filled with one value; of x's data type if none is given."""
     _check_fill(fill_value)
@@ -49,7 +67,13 @@ def ones(shape: ShapeLike, dtype: DType) -> Type:
     return TensorType(shape, dtype)
 
 
-@operator("ones_like", loops="ones_like", kernel="ones", takes=_nothing)
+@operator(
+    "ones_like",
+    loops="ones_like",
+    kernel="ones",
+    takes=_nothing,
+    returns=_of_same_shape("ones"),
+)
 def ones_like(x: TensorType, dtype: DType | None = None) -> Type:
     """A tensor of ones, of x's shape, and of x's data type if none is given."""
     return like(x, dtype=x.dtype if dtype is None else dtype)
@@ -61,7 +85,13 @@ def zeros(shape: ShapeLike, dtype: DType) -> Type:
     return TensorType(shape, dtype)
 
 
-@operator("zeros_like", loops="zeros_like", kernel="zeros", takes=_nothing)
+@operator(
+    "zeros_like",
+    loops="zeros_like",
+    kernel="zeros",
+    takes=_nothing,
+    returns=_of_same_shape("zeros"),
+)
 def zeros_like(x: TensorType, dtype: DType | None = None) -> Type:
     """A tensor of zeros, of x's shape, and of x's data type if none is given."""
     return like(x, dtype=x.dtype if dtype is None else dtype)

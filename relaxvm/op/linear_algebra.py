@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..ir.expr import Call, Expr, IntImm, TensorType, Type, Var
 from . import manipulate
 from .elementwise import astype
 from .kinds import DType, IllTyped, IllValued, Tensors, axes_of
-from .lowering import is_allocatable, kernel_call
+from .lowering import is_allocatable, kernel_call, results_text
 from .registry import CONSTRUCTORS, OPERATORS, Unsupported, composite, operator
 from .rules import (
     broadcast,
@@ -27,9 +28,8 @@ def _lower_matmul(builder: Any, call: Call) -> Expr:
     operand is a transposition, the kernel for transposed matrices is called, without a copy."""
     if not is_allocatable(call.ty):
         return call
-    dtype = call.attrs["out_dtype"]
-    if any(dtype not in (None, arg.dtype) for arg in call.args):
-        operands = [arg if arg.dtype == dtype else astype(arg, dtype) for arg in call.args]
+    operands = _converted(call)
+    if operands is not call.args:
         return kernel_call("matmul", operands, call.ty)
     x1, x2 = call.args
     matrix = None
@@ -38,6 +38,18 @@ def _lower_matmul(builder: Any, call: Call) -> Expr:
     if matrix is None:
         return kernel_call("matmul", (x1, x2), call.ty)
     return kernel_call("matmul_nt", (x1, matrix), call.ty)
+
+
+def _converted(call: Call) -> Sequence[Expr]:
+    """The operands of a product, converted to `out_dtype`."""
+    dtype = call.attrs["out_dtype"]
+    if dtype is None or all(arg.dtype == dtype for arg in call.args):
+        return call.args
+    return [arg if arg.dtype == dtype else astype(arg, dtype) for arg in call.args]
+
+
+def _returned_product(call: Call) -> tuple[str, list[Any]]:
+    return "matmul", [*_converted(call), None, results_text(call)]
 
 
 def _transposed(value: Expr | None) -> Expr | None:
@@ -51,7 +63,13 @@ def _transposed(value: Expr | None) -> Expr | None:
     return value.args[0] if ndim >= 2 and axes_of("axes", axes, ndim) == swapped else None
 
 
-@operator("matmul", loops="matmul", kernel="matmul", lower=_lower_matmul)
+@operator(
+    "matmul",
+    loops="matmul",
+    kernel="matmul",
+    lower=_lower_matmul,
+    returns=_returned_product,
+)
 def matmul(x1: TensorType, x2: TensorType, out_dtype: DType | None = None) -> Type:
     """The product of matrices, which are the last two dimensions; those before broadcast.
 

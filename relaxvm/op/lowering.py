@@ -8,8 +8,10 @@ from typing import Any
 from ..ir.expr import (
     Call,
     Expr,
+    ExternFunc,
     ShapeExpr,
     ShapeType,
+    StringImm,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -18,12 +20,14 @@ from ..ir.expr import (
     convert_to_expr,
 )
 from ..ir.infer import infer_type
-from ..registry import KERNEL_PREFIX
+from ..ir.op import Op
+from ..registry import KERNEL_PREFIX, RESULT_PREFIX
 from .base import call_dps_packed, null_value
-from .registry import Operator
+from .registry import PREFIX, Operator
 from .rules import broadcast_dims, like
 
-__all__ = ["KERNEL_PREFIX", "is_allocatable", "kernel_call", "lower_call"]
+__all__ = ["KERNEL_PREFIX", "has_result_form", "is_allocatable", "kernel_call",
+           "lower_call", "result_call", "results_text"]  # fmt: skip
 
 
 def is_allocatable(ty: Type) -> bool:
@@ -31,7 +35,10 @@ def is_allocatable(ty: Type) -> bool:
     data type are known."""
     if type(ty) is TupleType:
         return all(map(is_allocatable, ty.fields))
-    return getattr(ty, "shape", None) is not None and getattr(ty, "dtype", None) is not None
+    shape = getattr(ty, "shape", None)
+    if shape is None or getattr(ty, "dtype", None) is None:
+        return False
+    return type(shape) is ShapeExpr or shape.ty.ndim != -1
 
 
 def kernel_call(name: str, inputs: Iterable[Any], out_ty: Type) -> Call:
@@ -71,6 +78,41 @@ def _attribute(value: Any) -> Expr:
     if isinstance(value, bool):
         value = int(value)  # executables have no bools: kernels take 0 and 1
     return convert_to_expr(value)
+
+
+def has_result_form(record: Operator) -> bool:
+    """Whether calls of an operator can be replaced by a call that returns the result."""
+    return record.returns is not None or (record.kernel is not None and record.lower is None)
+
+
+def result_call(record: Operator, call: Call) -> Call:
+    """The call of a result form (see `relaxvm.kernels.results`) that replaces a call of an operator
+    whose result cannot be allocated before it is computed.
+
+    Args:
+        record: the operator, which has a result form.
+        call: the call.
+    """
+    if record.returns is not None:
+        name, inputs = record.returns(call)
+    else:
+        assert record.kernel is not None
+        name = record.kernel
+        inputs = _inputs(record, call) if record.takes is None else record.takes(call)
+        shapes = [arg for arg in call.args if type(arg.ty) is ShapeType]
+        inputs = [*inputs, shapes[0] if shapes else None, results_text(call)]
+    args: list[Expr] = [ExternFunc(RESULT_PREFIX + name)]
+    for value in inputs:
+        args.extend(_elements(value) if isinstance(value, Expr) else [_attribute(value)])
+    return Call(Op.get(f"{PREFIX}call_pure_packed"), args, None, [call.ty], call.ty, call.span)
+
+
+def results_text(call: Call) -> str:
+    """What a result form is told about the results of a call: data types, and whether axes are
+    kept."""
+    fields = call.ty.fields if type(call.ty) is TupleType else [call.ty]
+    dtypes = [getattr(field, "dtype", None) or "?" for field in fields]
+    return ",".join(dtypes) + " keepdims" * bool(call.attrs.get("keepdims"))
 
 
 def lower_call(record: Operator, call: Call) -> Call:

@@ -157,7 +157,14 @@ def _checked(builder: Any, call: Call) -> Expr:
     return kernel_call("reshape", (x,), ty)
 
 
-@operator("reshape", loops="reshape", kernel=False, arguments=_reshape_arguments, lower=_checked)
+@operator(
+    "reshape",
+    loops="reshape",
+    kernel=False,
+    arguments=_reshape_arguments,
+    lower=_checked,
+    returns=lambda call: ("reshape", [*call.args, True]),
+)
 def reshape(x: TensorType, shape: ShapeLike) -> Type:
     """The elements of x, in order, as a tensor of another shape.
 
@@ -185,7 +192,11 @@ def _as_reshape(builder: Any, call: Call) -> Expr:
     return lowered
 
 
-@operator("expand_dims", lower=_as_reshape)
+@operator(
+    "expand_dims",
+    lower=_as_reshape,
+    returns=lambda call: ("expand_dims", [*call.args, call.attrs["axis"]]),
+)
 def expand_dims(x: TensorType, axis: Ints) -> Type:
     """x with additional dimensions of length 1, which are these axes of the result."""
     if x.ndim == -1:
@@ -198,7 +209,11 @@ def expand_dims(x: TensorType, axis: Ints) -> Type:
     return like(x, [int_imm(1) if i in new else next(old) for i in range(ndim)])
 
 
-@operator("squeeze", lower=_as_reshape)
+@operator(
+    "squeeze",
+    lower=_as_reshape,
+    returns=lambda call: ("squeeze", [*call.args, call.attrs["axis"]]),
+)
 def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
     """x without these axes, which have length 1; if none are given, without all axes of length 1.
 
@@ -216,7 +231,11 @@ def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
     return like(x, [d for i, d in enumerate(x.dims) if i not in gone or differ(d, one)])
 
 
-@operator("flatten", lower=_as_reshape)
+@operator(
+    "flatten",
+    lower=_as_reshape,
+    returns=lambda call: ("flatten", [*call.args, None]),
+)
 def flatten(x: TensorType) -> Type:
     """The elements of x, in order, as a vector."""
     if x.dims is None:
@@ -230,7 +249,9 @@ def flatten(x: TensorType) -> Type:
 def _permuted(call: Call) -> list[Any]:
     x, axes = call.args[0], call.attrs["axes"]
     ndim = x.ty.ndim
-    return [x, tuple(reversed(range(ndim))) if axes is None else axes_of("axes", axes, ndim)]
+    if axes is None:
+        return [x, None if ndim == -1 else tuple(reversed(range(ndim)))]
+    return [x, axes_of("axes", axes, ndim)]
 
 
 @operator("permute_dims", loops="permute_dims", takes=_permuted)

@@ -47,6 +47,7 @@ __all__ = [
     "Namespace",
     "Operator",
     "Parameter",
+    "Returns",
     "Unsupported",
     "attributes_of",
     "composite",
@@ -63,6 +64,7 @@ PREFIX: Final = "relax."
 Constructor = Callable[..., Any]
 Rule = Callable[..., Type]
 Takes = Callable[[Call], Sequence[Any]]
+Returns = Callable[[Call], tuple[str, Sequence[Any]]]
 Lower = Callable[[Any, Call], Expr]
 """A legalization: takes a `BlockBuilder` and a call, returns what replaces the call."""
 
@@ -130,6 +132,9 @@ class Operator:
         takes: returns the arguments of the kernel before the outputs; None if these are the
             operands (tuples element by element, shapes left out) and then the attributes, with axes
             counted from the front.
+        returns: returns the name of the result form, and its inputs, for calls whose result cannot
+            be allocated before it is computed; None if that is the form of `kernel` with the
+            arguments that `takes` returns.
         is_elementwise: whether each element of the result depends only on the elements of the
             operands at the same place.
         attribute_names: names of the parameters that are attributes of the call.
@@ -147,6 +152,7 @@ class Operator:
         "name",
         "op",
         "parameters",
+        "returns",
         "takes",
     )
 
@@ -163,6 +169,7 @@ class Operator:
         lower: Lower | None = None,
         kernel: str | None = None,
         takes: Takes | None = None,
+        returns: Returns | None = None,
         is_elementwise: bool = False,
         loops: str | Loops | Unsupported = NO_LOOPS,
     ) -> None:
@@ -173,6 +180,7 @@ class Operator:
         self.lower = lower
         self.kernel = kernel
         self.takes = takes
+        self.returns = returns
         self.is_elementwise = is_elementwise
         self._loops = loops
         self._axes = [(p.name, p.kind.from_front) for p in parameters if p.kind.from_front]
@@ -258,6 +266,7 @@ def operator(
     pure: bool = True,
     kernel: str | bool = True,
     takes: Takes | None = None,
+    returns: Returns | None = None,
     lower: Lower | None = None,
     arguments: Callable[..., tuple[Any, ...]] | None = None,
     elementwise: bool = False,
@@ -274,6 +283,7 @@ def operator(
         takes: returns the arguments of the kernel before the outputs, if these are not the operands
             (tuples element by element, shapes left out) followed by the attributes, with axes
             counted from the front (see `attributes_of`).
+        returns: see `Operator`.
         lower: the legalization, if it is not a call of the kernel.
         arguments: a function with the constructor's parameters, if these are not the rule's;
             returns values for the rule's parameters.
@@ -297,6 +307,7 @@ def operator(
             lower=lower,
             kernel=None if kernel is False else str(kernel),
             takes=takes,
+            returns=returns,
             is_elementwise=elementwise,
             loops=loops,
         )

@@ -39,7 +39,7 @@ def _chosen(call: Call) -> list[object]:
     attrs = attributes_of(call)
     values: Any = call.ty.fields[0] if type(call.ty) is TupleType else call.ty
     # The number as it is known from the type: k, or all there are.
-    count = values.dims[attrs["axis"]]
+    count = values.dims[attrs["axis"]] if values.dims is not None else attrs["k"]
     return [call.args[0], count, attrs["axis"], attrs["ret_type"], attrs["largest"]]
 
 

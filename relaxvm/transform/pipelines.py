@@ -24,6 +24,7 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerDataTypes, "values of data types and matches become calls of builtins and ifs"),
     (transform.LambdaLift, "the VM has only top-level functions"),
     (transform.LegalizeOps, "operators are replaced by calls of kernels that write their outputs"),
+    (transform.ReturnResults, "kernels allocate results whose shape only they find"),
     (transform.RewriteDataflowReshape, "reshapes inside a dataflow block become views"),
     (transform.ToNonDataflow, "later passes add side effects"),
     (transform.RemovePurityChecking, "from here on, pure functions may have side effects inside"),

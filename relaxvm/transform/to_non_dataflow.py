@@ -8,19 +8,20 @@ from ..ir import (
     BindingBlock,
     DataflowBlock,
     DataflowVar,
-    ExprMutator,
     Function,
     IRModule,
     SeqExpr,
     Var,
 )
+from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["ToNonDataflow"]
 
 
-class _Rewriter(ExprMutator):
+class _Rewriter(Renamer):
     def visit_var_def(self, var: Var) -> Var:
+        var = super().visit_var_def(var)
         return Var(var.name, var.ty, var.span) if isinstance(var, DataflowVar) else var
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:

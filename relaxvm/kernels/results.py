@@ -1,0 +1,130 @@
+"""Kernels that return their results: ``relaxvm.result.*``.
+
+A kernel writes to tensors that its caller has allocated.  Where the shape of a result is known only
+when the program runs, the compiler calls the result form of the kernel: it finds data type and
+shape with the kernel's own checks, allocates the tensors, and calls the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dtypes import as_dtype
+from ..messages import describe
+from ..registry import Param, Signature
+from .checks import Found, Wanted, WrongType, WrongValue, named
+from .kinds import Parameter, to_ints
+
+__all__ = ["Results", "result_form", "result_signature"]
+
+_ARGUMENTS: Final = (
+    Param("shape", frozenset({"shape", "none"})),
+    Param("results", frozenset({"str"})),
+)
+"""What a result form takes after the inputs of its kernel."""
+
+
+class Results(NamedTuple):
+    """What is known of the results before the call.
+
+    Its text is the last argument of a result form: the data types, separated by commas, "?" for one
+    that the kernel decides; then " keepdims", where a reduction keeps the axes.
+    """
+
+    dtypes: tuple[str, ...]
+    keepdims: bool = False
+
+    def __str__(self) -> str:
+        return ",".join(self.dtypes) + " keepdims" * self.keepdims
+
+    @classmethod
+    def parse(cls, text: str) -> Results:
+        """The inverse of `str`."""
+        dtypes, _, suffix = text.partition(" ")
+        if suffix not in ("", "keepdims") or not all(names := dtypes.split(",")):
+            raise WrongValue(
+                f"results: expected data types separated by commas, got {describe(text)}"
+            )
+        return cls(tuple(names), bool(suffix))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> tuple[tuple[np.dtype[Any] | None, ...], bool]:
+    results = Results.parse(text)
+    return tuple([None if d == "?" else as_dtype(d) for d in results.dtypes]), results.keepdims
+
+
+def result_signature(signature: Signature, parameters: Sequence[Parameter]) -> Signature | None:
+    """What the verifier knows of the result form of a kernel; None if there is no such form, since
+    the kernel has no parameter for an output."""
+    if parameters[-1].name == "outs" and parameters[-1].is_variadic:
+        return Signature((*signature.params, *_ARGUMENTS))
+    if parameters[-1].name != "out":
+        return None
+    if signature.variadic is None:
+        return Signature((*signature.params[:-1], *_ARGUMENTS))
+    return Signature(signature.params, signature.variadic, (*signature.last[:-1], *_ARGUMENTS))
+
+
+def result_form(
+    name: str, run: Callable[..., None], check: Callable[..., None]
+) -> Callable[..., Any]:
+    """The function that returns the results of a kernel.
+
+    Args:
+        name: of the kernel, with which messages begin.
+        run: the kernel.
+        check: the same without implementations that skip its checks.
+    """
+
+    def compute(*args: Any) -> Any:
+        """The results of a kernel: takes its inputs, then the shape of the result or None, and a
+        text about the results (see `Results`).  Returns a tensor, or a tuple of several."""
+        if len(args) < 2:
+            raise TypeError(f"{name}: expected inputs, shape and results, got {len(args)} arguments")
+        *inputs, shape, text = args
+        with named(name):
+            dtypes, keepdims = _known(text)
+            outs = [_allocated(shape, dtype) for dtype in dtypes] if shape is not None else [
+                Wanted.of(dtype, keepdims) for dtype in dtypes
+            ]  # fmt: skip
+        for _ in outs if shape is None else ():
+            try:
+                check(*inputs, *outs)
+            except Found as found:
+                at = next(i for i, out in enumerate(outs) if out is found.out)
+                with named(name):
+                    outs[at] = _allocated(found.shape, found.dtype)
+            else:
+                break  # the kernel has no check of this output
+        with named(name):
+            for out in outs:
+                if isinstance(out, Wanted):
+                    raise WrongValue("shape: expected a shape, since the inputs have none")
+        run(*inputs, *outs)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    compute.__name__ = compute.__qualname__ = run.__name__
+    return compute
+
+
+def _known(text: Any) -> tuple[tuple[np.dtype[Any] | None, ...], bool]:
+    if type(text) is not str:
+        raise WrongType(f"results: expected a string, got {describe(text)}")
+    try:
+        return _parsed(text)
+    except TypeError as error:
+        raise WrongValue(f"results: {error}") from None
+
+
+def _allocated(shape: Any, dtype: np.dtype[Any] | None) -> NDArray[Any]:
+    if dtype is None:
+        raise WrongValue("results: expected a data type, since the inputs do not determine it")
+    if dtype.hasobject or not dtype.itemsize:
+        raise WrongValue(f"results: expected a data type of numbers, got {dtype}")
+    return np.empty(to_ints("shape", shape, least=0), dtype)
