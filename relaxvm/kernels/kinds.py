@@ -78,6 +78,7 @@ __all__ = [
     "floats_over",
     "int_or_ints",
     "ints",
+    "is_output",
     "operand_like",
     "parameters_of",
     "passed",
@@ -323,6 +324,11 @@ class _OutAny(_TensorKind):
             check_out(out, out.dtype, out.shape, name=name)
 
         return check
+
+
+def is_output(kind: Kind) -> bool:
+    """Whether a kind is only for outputs."""
+    return isinstance(kind, (_OutLike, _OutAny))
 
 
 def _first_tensor(parameters: Sequence[Parameter]) -> Callable[[list[Any]], Any]:

@@ -18,7 +18,7 @@ from ..dtypes import as_dtype
 from ..messages import describe
 from ..registry import Param, Signature
 from .checks import Found, Wanted, WrongType, WrongValue, named
-from .kinds import Parameter, to_ints
+from .kinds import Parameter, is_output, to_ints
 
 __all__ = ["Results", "result_form", "result_signature"]
 
@@ -64,11 +64,14 @@ def result_signature(signature: Signature, parameters: Sequence[Parameter]) -> S
     the kernel has no parameter for an output."""
     if parameters[-1].name == "outs" and parameters[-1].is_variadic:
         return Signature((*signature.params, *_ARGUMENTS))
-    if parameters[-1].name != "out":
+    is_out = [each.name == "out" or is_output(each.kind) for each in parameters]
+    count = len(is_out) if all(is_out) else is_out[::-1].index(False)
+    if not count:
         return None
     if signature.variadic is None:
-        return Signature((*signature.params[:-1], *_ARGUMENTS))
-    return Signature(signature.params, signature.variadic, (*signature.last[:-1], *_ARGUMENTS))
+        return Signature((*signature.params[:-count], *_ARGUMENTS))
+    last = (*signature.last[:-count], *_ARGUMENTS)
+    return Signature(signature.params, signature.variadic, last)
 
 
 def result_form(
@@ -86,19 +89,26 @@ def result_form(
         """The results of a kernel: takes its inputs, then the shape of the result or None, and a
         text about the results (see `Results`).  Returns a tensor, or a tuple of several."""
         if len(args) < 2:
-            raise TypeError(f"{name}: expected inputs, shape and results, got {len(args)} arguments")
+            raise TypeError(
+                f"{name}: expected inputs, shape and results, got {len(args)} arguments"
+            )
         *inputs, shape, text = args
         with named(name):
             dtypes, keepdims = _known(text)
-            outs = [_allocated(shape, dtype) for dtype in dtypes] if shape is not None else [
-                Wanted.of(dtype, keepdims) for dtype in dtypes
-            ]  # fmt: skip
+            outs: list[NDArray[Any]] = [
+                Wanted.of(dtype, keepdims) if shape is None else _allocated(shape, dtype)
+                for dtype in dtypes
+            ]
         for _ in outs if shape is None else ():
             try:
                 check(*inputs, *outs)
             except Found as found:
                 at = next(i for i, out in enumerate(outs) if out is found.out)
                 with named(name):
+                    if dtypes[at] is not None and dtypes[at] != found.dtype:
+                        raise WrongValue(
+                            f"results: expected {found.dtype} at place {at}, got {dtypes[at]}"
+                        )
                     outs[at] = _allocated(found.shape, found.dtype)
             else:
                 break  # the kernel has no check of this output

@@ -1,4 +1,5 @@
-"""The same elements in another shape, where the shape is known only at run time."""
+"""Result forms without a kernel: the same elements in another shape that is known only at run time,
+and sizes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
@@ -92,6 +94,12 @@ def flatten(x: Tensor, axis: Annotated[int, an_int()] | None) -> NDArray[Any]:
     axis += x.ndim if axis < 0 else 0
     rows = math.prod(x.shape[:axis])
     return flat(x).reshape(rows, math.prod(x.shape[axis:]))
+
+
+@view("size")
+def size(x: Tensor) -> NDArray[Any]:
+    """The number of elements of x."""
+    return np.array(x.size, np.int64)
 
 
 def _axes(axes: Dims, ndim: int, subject: str) -> Dims:

@@ -11,7 +11,7 @@ from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type, 
 from ..ir.prim import is_float
 from .base import shape_of
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
-from .lowering import results_text
+from .lowering import call_result_form, results_text
 from .registry import Returns, operator
 from .rules import like, product
 
@@ -152,7 +152,7 @@ def _number(value: Expr) -> int | float | None:
 def _count_as_tensor(builder: Any, call: Call) -> Expr:
     dims = call.args[0].ty.dims
     if dims is None:
-        return call
+        return call_result_form("size", call.args, call.ty)
     count: Expr = full((), product(dims), "int64")
     return count
 

@@ -11,7 +11,6 @@ from ..ir.expr import (
     ExternFunc,
     ShapeExpr,
     ShapeType,
-    StringImm,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -26,8 +25,8 @@ from .base import call_dps_packed, null_value
 from .registry import PREFIX, Operator
 from .rules import broadcast_dims, like
 
-__all__ = ["KERNEL_PREFIX", "has_result_form", "is_allocatable", "kernel_call",
-           "lower_call", "result_call", "results_text"]  # fmt: skip
+__all__ = ["KERNEL_PREFIX", "call_result_form", "has_result_form", "is_allocatable", "kernel_call",
+           "lower_call", "result_call", "results_text", "returning_call"]  # fmt: skip
 
 
 def is_allocatable(ty: Type) -> bool:
@@ -101,18 +100,32 @@ def result_call(record: Operator, call: Call) -> Call:
         inputs = _inputs(record, call) if record.takes is None else record.takes(call)
         shapes = [arg for arg in call.args if type(arg.ty) is ShapeType]
         inputs = [*inputs, shapes[0] if shapes else None, results_text(call)]
+    return call_result_form(name, inputs, call.ty, call.span)
+
+
+def returning_call(name: str, inputs: Iterable[Any], ty: Type) -> Call:
+    """As `kernel_call`, of the result form of the kernel: for a type that cannot be allocated
+    before the result is computed."""
+    return call_result_form(name, [*inputs, None, _results_text(ty)], ty)
+
+
+def call_result_form(name: str, inputs: Iterable[Any], ty: Type, span: Any = None) -> Call:
+    """A call of the function "relaxvm.result.*" of a name."""
     args: list[Expr] = [ExternFunc(RESULT_PREFIX + name)]
     for value in inputs:
         args.extend(_elements(value) if isinstance(value, Expr) else [_attribute(value)])
-    return Call(Op.get(f"{PREFIX}call_pure_packed"), args, None, [call.ty], call.ty, call.span)
+    return Call(Op.get(f"{PREFIX}call_pure_packed"), args, None, [ty], ty, span)
 
 
 def results_text(call: Call) -> str:
     """What a result form is told about the results of a call: data types, and whether axes are
     kept."""
-    fields = call.ty.fields if type(call.ty) is TupleType else [call.ty]
-    dtypes = [getattr(field, "dtype", None) or "?" for field in fields]
-    return ",".join(dtypes) + " keepdims" * bool(call.attrs.get("keepdims"))
+    return _results_text(call.ty) + " keepdims" * bool(call.attrs.get("keepdims"))
+
+
+def _results_text(ty: Type) -> str:
+    fields = ty.fields if type(ty) is TupleType else [ty]
+    return ",".join([getattr(field, "dtype", None) or "?" for field in fields])
 
 
 def lower_call(record: Operator, call: Call) -> Call:

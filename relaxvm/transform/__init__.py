@@ -30,7 +30,7 @@ from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *
 from .remove_purity_checking import *
-from .return_results import ReturnResults
+from .return_results import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
 from .static_plan_block_memory import *

@@ -169,7 +169,13 @@ class _Legalizer(ExprMutator):
         """Handle a call whose result cannot be allocated: name the dimensions of operands of which
         only the rank is known, which may give the result a shape."""
         casts: list[Binding] = []
-        args = tuple([self.with_named_dims(arg, casts, binding) for arg in call.args])
+        ranks = _ranks_by_layout(call)
+        args = tuple(
+            [
+                self.with_named_dims(arg, casts, binding, ranks.get(i, -1))
+                for i, arg in enumerate(call.args)
+            ]
+        )
         if casts or any(a is not b for a, b in zip(args, call.args, strict=True)):
             better = Call(call.op, args, call.attrs, call.ty_args, span=call.span)
             self.infer(better)
@@ -190,22 +196,32 @@ class _Legalizer(ExprMutator):
             return True
         return call.op.record.lower is None and lower_call(call.op.record, call) is not call
 
-    def with_named_dims(self, arg: Expr, casts: list[Binding], binding: Binding) -> Expr:
+    def with_named_dims(
+        self, arg: Expr, casts: list[Binding], binding: Binding, rank: int = -1
+    ) -> Expr:
         ty = arg.ty
         if isinstance(arg, Tuple):
             fields = [self.with_named_dims(field, casts, binding) for field in arg.fields]
             return Tuple(fields, span=arg.span)
         if not isinstance(arg, Var) or type(ty) is not TensorType or ty.dims is not None:
             return arg
-        if ty.ndim == -1:
+        rank = rank if ty.ndim == -1 else ty.ndim
+        if rank == -1:
             return arg
         if arg not in self.with_dims:
-            dims = [Var(f"{arg.name}_{i}", "int64") for i in range(ty.ndim)]
+            dims = [Var(f"{arg.name}_{i}", "int64") for i in range(rank)]
             known = TensorType(dims, ty.dtype, ty.vdevice)
             var = (DataflowVar if self.in_dataflow else Var)(arg.name, known)
             self.with_dims[arg] = var
             casts.append(MatchCast(var, arg, known, binding.span))
         return self.with_dims[arg]
+
+
+def _ranks_by_layout(call: Call) -> dict[int, int]:
+    """The ranks of operands that layouts among the attributes determine, by position."""
+    attrs = call.attrs
+    layouts = (attrs.get("data_layout") or attrs.get("layout"), attrs.get("kernel_layout"))
+    return {i: len(layout) for i, layout in enumerate(layouts) if layout}
 
 
 def _is_legalized(record: Any) -> bool:

@@ -10,12 +10,10 @@ from ..ir import (
     DataflowVar,
     Expr,
     ExprMutator,
-    ExternFunc,
     Function,
     IRModule,
     MatchCast,
     Op,
-    Tuple,
     Var,
     VarBinding,
 )

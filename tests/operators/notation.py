@@ -45,8 +45,9 @@ class Namespace(dict[str, Any]):
     """Names that a case may use: makers of tensors, symbols, and the operators.  Collects the
     variables that are made, in order."""
 
-    def __init__(self, symbolic: bool = False) -> None:
+    def __init__(self, symbolic: bool = False, unknown: str = "") -> None:
         super().__init__(SYMBOLS)
+        self.unknown = unknown
         self.symbols: dict[int, Var] | None = {} if symbolic else None
         self.made: list[Var] = []
         for name, dtype in DTYPES.items():
@@ -70,7 +71,14 @@ class Namespace(dict[str, Any]):
         self["array"] = Constant
 
     def _maker(self, dtype: str | None) -> Any:
-        return lambda *dims: self._var(TensorType([self._dim(dim) for dim in dims], dtype))
+        def make(*dims: Any) -> Var:
+            if self.unknown == "rank":
+                return self._var(TensorType(None, dtype))
+            if self.unknown == "dims":
+                return self._var(TensorType(None, dtype, ndim=len(dims)))
+            return self._var(TensorType([self._dim(dim) for dim in dims], dtype))
+
+        return make
 
     def _dim(self, dim: Any) -> Any:
         if self.symbols is None or not isinstance(dim, int) or dim < 2:
@@ -93,10 +101,13 @@ class Namespace(dict[str, Any]):
             raise KeyError(name) from None
 
 
-def evaluate(case: str, symbolic: bool = False) -> tuple[Expr, list[Var]]:
+def evaluate(
+    case: str, symbolic: bool = False, unknown: str = ""
+) -> tuple[Expr, list[Var]]:
     """Return the call of a case and its variables.  With `symbolic`, dimensions greater than 1 are
-    symbols, one for each length."""
-    names = Namespace(symbolic)
+    symbols, one for each length; with `unknown` "dims" only the ranks of tensors are known, with
+    "rank" not even these."""
+    names = Namespace(symbolic, unknown)
     # Locals come before builtins, so that ``max`` is the operator.
     call = eval(case, {}, names)
     assert isinstance(call, (Call, Tuple))

@@ -53,6 +53,42 @@ def run_cases(found: Cases, calls: list[str], symbolic: bool) -> None:
         compare(got, exact(expr, operands), expr.ty, found, f"{call} (seed {seed_of(call)})")
 
 
+NOT_WITHOUT_DIMS = {
+    "reshape": "-1 stands for a number that is computed when the program is built",
+    "topk": NOT_SYMBOLIC["topk"],
+}
+NOT_WITHOUT_RANK = {
+    **NOT_WITHOUT_DIMS,
+    "nn.batch_norm": "in training, all axes but one are reduced",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_VALUES if name not in NOT_WITHOUT_DIMS])
+def test_ranks_alone(name: str) -> None:
+    """The dimensions of the operands are not known when the program is compiled."""
+    run_unknown(name, "dims")
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_VALUES if name not in NOT_WITHOUT_RANK])
+def test_unknown_ranks(name: str) -> None:
+    """Nothing is known of the shapes of the operands when the program is compiled."""
+    run_unknown(name, "rank")
+
+
+def run_unknown(name: str, unknown: str) -> None:
+    found = OPERATORS[name]
+    for call in found.calls():
+        expr, made = evaluate(call)
+        machine = relaxvm.VirtualMachine(
+            build(module_of_results({"main": evaluate(call, unknown=unknown)}))
+        )
+        operands = operands_of(call, made, found)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = machine["main"](*operands.values())
+        compare(got, exact(expr, operands), expr.ty, found, f"{call} (seed {seed_of(call)})")
+
+
 def compare(got: Any, want: Any, ty: Any, found: Cases, where: str, factor: float = 1) -> None:
     types = ty.fields if isinstance(ty, TupleType) else [ty]
     results, wanted = leaves(got), leaves(want)
@@ -137,7 +173,7 @@ def test_failures(name: str) -> None:
         assert str(raised.value).startswith(message), f"{line}: {raised.value}"
 
 
-def test_ranks_alone() -> None:
+def test_dimensions_computed_at_run_time() -> None:
     """If only ranks are known, LegalizeOps computes the dimensions at run time."""
     x, y = Var("x", TensorType(None, "float32", ndim=2)), Var("y", TensorType((3,), "float32"))
     module = module_of_results({"main": (op.nn.softmax(op.add(op.exp(x), y)), [x, y])})

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type
 from ..kinds import Axes, Axis, IllValued
-from ..lowering import is_allocatable, kernel_call
-from ..manipulate import reshape
+from ..lowering import is_allocatable, kernel_call, returning_call
+from ..manipulate import squeeze
 from ..registry import CONSTRUCTORS, attributes_of, operator
 from ..rules import (
     common_dtype,
@@ -102,22 +102,22 @@ def _lower_batch_norm(builder: Any, call: Call) -> Expr:
     """The kernel takes means and variances; in training they are computed from the batch."""
     data, gamma, beta, mean, variance = call.args
     attrs, normal_ty = attributes_of(call), call.ty.fields[0]
-    if not is_allocatable(normal_ty):
-        return call
     axis = attrs["axis"]
     settings = (axis, attrs["epsilon"], attrs["center"], attrs["scale"])
 
     def normalized(mean: Expr, variance: Expr) -> Expr:
-        return kernel_call(
-            "nn.batch_norm", [data, gamma, beta, mean, variance, *settings], normal_ty
-        )
+        inputs = [data, gamma, beta, mean, variance, *settings]
+        normal = kernel_call if is_allocatable(normal_ty) else returning_call
+        return normal("nn.batch_norm", inputs, normal_ty)
 
     if not attrs["training"]:
         return Tuple((normalized(mean, variance), mean, variance))
+    if data.ty.ndim == -1:
+        return call
     others = [i for i in range(data.ty.ndim) if i != axis]
-    along = [dim if i == axis else 1 for i, dim in enumerate(data.ty.dims)]
-    batch_mean = builder.emit(CONSTRUCTORS["mean"](data, others))
-    distance = builder.emit(data - reshape(batch_mean, along))
+    kept_mean = builder.emit(CONSTRUCTORS["mean"](data, others, keepdims=True))
+    batch_mean = builder.emit(squeeze(kept_mean, others))
+    distance = builder.emit(data - kept_mean)
     batch_variance = builder.emit(CONSTRUCTORS["mean"](distance * distance, others))
     momentum = attrs["momentum"]
     return Tuple(
