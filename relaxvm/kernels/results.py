@@ -102,16 +102,16 @@ def result_form(
         for _ in outs if shape is None else ():
             try:
                 check(*inputs, *outs)
-            except Found as found:
-                at = next(i for i, out in enumerate(outs) if out is found.out)
-                with named(name):
-                    if dtypes[at] is not None and dtypes[at] != found.dtype:
-                        raise WrongValue(
-                            f"results: expected {found.dtype} at place {at}, got {dtypes[at]}"
-                        )
-                    outs[at] = _allocated(found.shape, found.dtype)
-            else:
                 break  # the kernel has no check of this output
+            except Found as error:
+                found = error
+            with named(name):
+                at = next(i for i, out in enumerate(outs) if out is found.out)
+                if dtypes[at] is not None and dtypes[at] != found.dtype:
+                    raise WrongValue(
+                        f"results: expected {found.dtype} at place {at}, got {dtypes[at]}"
+                    )
+                outs[at] = _allocated(found.shape, found.dtype)
         with named(name):
             for out in outs:
                 if isinstance(out, Wanted):

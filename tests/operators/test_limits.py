@@ -28,7 +28,11 @@ from .table import OPERATORS
 OF_FILES = ("file_bytes", "functions", "instructions", "registers", "call_args", "constants",
             "name_bytes", "rank", "shape_dims")  # fmt: skip
 OF_RUNS = ("fuel", "call_depth", "live_bytes", "alloc_bytes")
-OTHERS = {"wall_time": "test_deadlines", "unproved_accesses": "test_saved_prim_funcs"}
+OTHERS = {
+    "wall_time": "test_deadlines",
+    "unproved_accesses": "test_saved_prim_funcs",
+    "data_parts": "test_data_types_in_files",
+}
 
 WIDE = Limits(fuel=1_000_000, alloc_bytes=1 << 24, live_bytes=1 << 24)
 

@@ -170,7 +170,8 @@ def to_array(tensor: Tensor, external: ExternalData, subject: str) -> NDArray[An
         return found.reshape(dims)
     dtype = as_dtype(name)
     if tensor.data_location == 1:
-        return _from_bytes(external.read(tensor, subject), name, dtype, count, subject).reshape(dims)
+        data = external.read(tensor, subject)
+        return _from_bytes(data, name, dtype, count, subject).reshape(dims)
     if tensor.has("raw_data"):
         return _from_bytes(tensor.raw_data, name, dtype, count, subject).reshape(dims)
     values: NDArray[Any] = getattr(tensor, _FIELDS.get(name, "int32_data"))
