@@ -329,6 +329,22 @@ class DataTypes:
         types += self.signatures.values()
         return sum(1 for ty in types for _ in parts_of(ty)) + sum(1 for _ in self.names())
 
+    def fault_of(self, name: str, tag: int, num_fields: int) -> str | None:
+        """Return what is wrong with a value of some constructor; None if nothing is, or the data
+        type is not known."""
+        data = self.types.get(name.rpartition(".")[0])
+        if data is None:
+            return None
+        found = data.constructors.get(name.removeprefix(f"{data.name}."))
+        if found is None:
+            return f"{readable(data.name)} has no constructor {readable(name)}"
+        if (found.tag, found.num_fields) != (tag, num_fields):
+            return (
+                f"{readable(name)}: expected tag {found.tag} and {found.num_fields} fields, got "
+                f"tag {tag} and {num_fields} fields"
+            )
+        return None
+
     def problems(self) -> Iterable[str]:
         """Yield what is wrong with the types: a name that is neither a data type nor a type
         parameter, or a wrong number of type arguments."""

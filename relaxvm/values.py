@@ -25,6 +25,7 @@ __all__ = [
     "adt_type",
     "cpu",
     "device",
+    "is_adt",
     "is_own_tuple",
     "is_sealed",
     "is_tuple_of_values",
@@ -176,6 +177,11 @@ def kind_of(value: object) -> str:
 
 
 _OWN_KINDS: Final[dict[type, str]] = {}
+
+
+def is_adt(x: object) -> bool:
+    """Check whether a value is one of a data type.  Where the core is not loaded, none is."""
+    return _OWN_KINDS.get(type(x)) == "adt"
 
 
 def adt_type() -> Any:

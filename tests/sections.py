@@ -7,26 +7,30 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
+
+from relaxvm import Adt, Shape
 from relaxvm.adt import DataType, DataTypes
 from relaxvm.executable import FunctionInfo, VMExecutable
 from relaxvm.executable.debug_info import DebugInfo, Span
 from relaxvm.executable.formats._fields import Writer
+from relaxvm.executable.formats._tensors import sealed
 from relaxvm.executable.formats.sections import save_sections
 from relaxvm.ir.expr import int_imm
 from relaxvm.ir.json import save_json
 from relaxvm.isa import FuncKind
 from relaxvm.tir import BufferStore, For, ForKind, PrimFunc, Var, decl_buffer
 
-__all__ = ["EXAMPLES", "Example", "plain", "with_sections"]
+__all__ = ["EXAMPLES", "Example", "alone", "plain", "with_sections"]
 
 PROGRAM: Final = VMExecutable(
     [
         FunctionInfo(FuncKind.BYTECODE, "main", 0, 2, 1, 2, ("x",)),
         FunctionInfo(FuncKind.PACKED, "double"),
     ],
-    [], [0, 5], [1, 1, 1, 1, 0, 2, 1],
+    ["List.Cons", "List.Cons"], [0, 5], [1, 1, 1, 1, 0, 2, 1],
 )  # fmt: skip
-"""Calls ``double`` with its argument."""
+"""Calls ``double`` with its argument.  Its constants may be replaced by values."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,16 @@ def _data_types(*more: str) -> DataTypes:
     return DataTypes(types, {"main": signature})
 
 
+def _values(*more: object) -> dict[int, Any]:
+    """Two lists with elements of all kinds, which share their end."""
+    items = [None, True, 1, -0.0, "text", np.dtype("int8"), Shape((2, 3)), (1, (2, 1)),
+             sealed(np.arange(4, dtype=np.float32).reshape(2, 2)), *more]  # fmt: skip
+    value = Adt("List.Nil", 0)
+    for item in items:
+        value = Adt("List.Cons", 1, (item, value))
+    return {0: value, 1: Adt("List.Cons", 1, (value, value))}
+
+
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
     "exec_mode": Example(lambda: "compiled"),
@@ -92,12 +106,23 @@ EXAMPLES: Final = {
         _data_types, {"data_parts": 60, "name_bytes": 20},
         lambda: _data_types("the longest name of all", *map("type{}".format, range(12))),
     ),
+    "values": Example(
+        _values, {"data_parts": 20, "rank": 2, "shape_dims": 3},
+        lambda: _values(*range(10), np.zeros((1, 1, 1), np.int8), Shape((1, 2, 3, 4))),
+    ),
 }  # fmt: skip
 
 
 def plain() -> bytes:
     """The program without sections."""
     return PROGRAM.to_bytes()
+
+
+def alone(name: str) -> bytes:
+    """A program with the example of one section, and with constants only if the section needs
+    them."""
+    program = PROGRAM if name == "values" else PROGRAM.but(constants=[])
+    return program.to_bytes() + with_sections(name)[len(plain()) :]
 
 
 @cache

@@ -463,3 +463,181 @@ def test_constructors_are_values() -> None:
     assert hash(one) == hash(other)
     assert one != Constructor("T.C", 1, [ANY])
     assert pickle.loads(pickle.dumps(one)) == one
+
+
+# Constants
+
+
+def list_of(*items: Any) -> Any:
+    value = relaxvm.Adt("List.Nil", 0)
+    for item in reversed(items):
+        value = relaxvm.Adt("List.Cons", 1, (item, value))
+    return value
+
+
+LEAVES = (
+    None, True, 1, 1.0, -0.0, float("nan"), -(2**63), "text", "", np.dtype("float16"),
+    relaxvm.Shape(()), relaxvm.Shape((2, 3)), (), (1,), (1, ("a", (None,))),
+    np.arange(3, dtype=np.float32), np.array(True), np.zeros((0, 2), np.int8),
+)  # fmt: skip
+
+
+def constants(*values: Any, types: tuple[DataType, ...] = ()) -> VMExecutable:
+    """A program whose functions return the constants."""
+    builder = ExecBuilder()
+    for data in types:
+        builder.add_data_type(data)
+    for i, value in enumerate(values):
+        with builder.function(f"f{i}"):
+            builder.emit_call("vm.builtin.copy", [builder.convert_constant(value)], builder.r(0))
+            builder.emit_ret(builder.r(0))
+    return builder.get()
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Equality of kinds and bits."""
+    from relaxvm.executable import constant_key
+
+    return constant_key(a) == constant_key(b)
+
+
+def test_constants_of_data_types_in_all_forms(tmp_path: Path) -> None:
+    nested = list_of(list_of(*LEAVES), list_of(), relaxvm.Adt("Pair", 7, (1, 1)))
+    program = constants(list_of(*LEAVES), nested, "text", list_of(*LEAVES))
+    assert len(program.constants) == 3  # equal ones are one constant
+    for other in (program, *forms(program, tmp_path)):
+        assert other == program
+        assert other.to_bytes() == program.to_bytes()
+        assert other.as_text(complete=True) == program.as_text(complete=True)
+        assert other.as_python() == program.as_python()
+        vm = VirtualMachine(other)
+        assert same_value(vm["f0"](), list_of(*LEAVES))
+        assert same_value(vm["f1"](), nested)
+        assert vm["f2"]() == "text"
+
+
+def test_the_python_form_of_constants_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pysource, "_builder_lines", lambda *args: None)
+    names: dict[str, Any] = {}
+    program = constants(list_of(*LEAVES))
+    exec(program.as_python(), names)
+    assert names["ex"] == program
+
+
+def test_large_tensors_of_constants_are_in_the_archive(tmp_path: Path) -> None:
+    program = constants(list_of(np.arange(100.0)))
+    names: dict[str, Any] = {}
+    exec(program.as_python(npz=tmp_path / "weights.npz"), names)
+    assert names["ex"] == program
+    assert (tmp_path / "weights.npz").exists()
+
+
+def test_deep_and_shared_constants() -> None:
+    """Nothing recurses, and a part is written once."""
+    long = list_of(*range(20_000))
+    wide: Any = (1, "x")
+    for _ in range(100):
+        wide = (wide, wide)
+    program = constants(long, relaxvm.Adt("Box", 0, (wide,)))
+    data = program.to_bytes()
+    assert len(data) < 1_500_000
+    again = relaxvm.loads(data)
+    assert again == program
+    assert again.to_bytes() == data
+    assert relaxvm.equal(VirtualMachine(again)["f0"](), long)
+    assert relaxvm.parse_text(again.as_text(complete=True)) == program
+    assert "Box" in decompile(again)
+    assert "Box" in again.stats()
+
+
+def test_the_pool_owns_what_is_in_its_constants() -> None:
+    array = np.zeros(3, np.float32)
+    program = constants(list_of(array))
+    array[:] = 7
+    inner = VirtualMachine(program)["f0"]().fields[0]
+    assert inner.tolist() == [0, 0, 0]
+    assert not inner.flags.writeable
+    by_hand = program.but(constants=[list_of(np.zeros(3, np.float32))])
+    assert by_hand == program
+    assert not by_hand.constants[0].fields[0].flags.writeable
+
+
+def test_tensors_in_constants_of_a_mapped_file_are_aligned(tmp_path: Path) -> None:
+    program = constants("odd", list_of("x", np.arange(5, dtype=np.float64)))
+    program.save(tmp_path / "it")
+    loaded = relaxvm.load(tmp_path / "it", mmap=True)
+    assert loaded == program
+    array = loaded.constants[1].fields[1].fields[0]
+    assert array.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize(
+    "item", [relaxvm.Ref(1), object(), 2**70, np.array([object()]), print, {"a": 1}]
+)
+def test_what_a_constant_cannot_contain(item: Any) -> None:
+    with pytest.raises(TypeError, match=r"constant: List.Cons contains .*; expected arrays"):
+        constants(list_of(1, item))
+    program = constants("x", list_of(2))
+    program = program.but(constants=["x", list_of(item)])
+    with pytest.raises(FormatError):
+        program.to_bytes()
+    if not isinstance(item, int):
+        with pytest.raises(FormatError):
+            program.as_text(complete=True)
+    if not isinstance(item, (int, np.ndarray)):  # which may be constants in memory
+        with pytest.raises(VerifyError, match="constant 1: expected an array, Shape, str"):
+            VirtualMachine(program)
+
+
+LIST = DataType("List", ["A"], {"Nil": [], "Cons": ["A", "List[A]"]})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (relaxvm.Adt("List.Cone", 1, (1,)), "List has no constructor List.Cone"),
+        (relaxvm.Adt("List.Cons", 0, (1, 2)), "expected tag 1 and 2 fields, got tag 0 and 2"),
+        (list_of(relaxvm.Adt("List.Nil", 0, (1,))), "expected tag 0 and 0 fields, got tag 0 and 1"),
+    ],
+)
+def test_constants_fit_the_definitions(value: Any, message: str) -> None:
+    assert VirtualMachine(constants(value))["f0"]() == value
+    with pytest.raises(VerifyError, match=f"constant 0: .*{message}"):
+        VirtualMachine(constants(value, types=(LIST,)))
+
+
+def test_a_program_with_constants_names_a_builtin() -> None:
+    program = constants(list_of(1))
+    code = ExecBuilder()
+    with code.function("f0"):
+        code.emit_ret(code.void_arg())
+    without = code.get().but(constants=program.constants)
+    with pytest.raises(VerifyError, match=r"the packed function relaxvm\.builtin\.make_adt"):
+        VirtualMachine(without)
+
+
+def test_tvm_refuses_programs_with_constants() -> None:
+    tvm = pytest.importorskip("tvm")
+    pytest.importorskip("tvm.relax")
+    read = tvm.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")
+    found = read(constants(list_of(1)).to_bytes())
+    with pytest.raises(Exception, match=r"relaxvm\.builtin\.make_adt"):
+        tvm.relax.VirtualMachine(tvm.relax.VMExecutable(found), tvm.cpu())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("v[0] =", "v[1] =", r"expected v\[0\], got v\[1\]"),
+        ("[v[0], v[1]]", "[v[0], v[2]]", r"v\[2\] is not defined before this line"),
+        ("c[0] = v[2]", "c[0] = v[0]", r"expected a value of a data type, got int 1"),
+        ('"List.Cons" 1', '"List.Cons" -1', "tag"),
+        ('data "List.Nil" 0 []', 'dato "List.Nil" 0 []', "unknown kind of constant 'dato'"),
+        ("c[0] = v[2]", "c[0] = v[9]", r"v\[9\] is not defined"),
+    ],
+)
+def test_wrong_lines_of_constants(old: str, new: str, message: str) -> None:
+    text = constants(list_of(1)).as_text(complete=True)
+    assert old in text
+    with pytest.raises(ParseError, match=message):
+        relaxvm.parse_text(text.replace(old, new, 1))

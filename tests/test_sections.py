@@ -21,7 +21,7 @@ from relaxvm.executable.formats import binary, sections
 from relaxvm.executable.formats.sections import SECTIONS, Section
 from relaxvm.verify import RULES
 
-from .sections import EXAMPLES, PROGRAM, plain, with_sections
+from .sections import EXAMPLES, PROGRAM, alone, plain, with_sections
 
 NAMES = sorted(SECTIONS, key=list(SECTIONS).index)
 FRAME = 24
@@ -85,7 +85,7 @@ def test_round_trip(names: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_bytes(name: str, golden: Callable[[str, bytes], None]) -> None:
-    golden(f"section_{name}.bin", with_sections(name))
+    golden(f"section_{name}.bin", alone(name))
 
 
 def test_tvm_reads_the_stream_in_front(tmp_path: Path) -> None:

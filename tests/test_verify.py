@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import isa
+from relaxvm import Adt, isa
 from relaxvm.adt import DataTypes
 from relaxvm.errors import VerifyError
 from relaxvm.executable import FunctionInfo, SavedPrimFuncs, VMExecutable
@@ -146,6 +146,10 @@ CASES = {
     "prim-funcs": Broken(
         lambda: make(ret()).with_kernels(SavedPrimFuncs({"f": "{}", "main": "{}"})),
         "PrimFunc 'main': expected the name of a packed function",
+    ),
+    "constant-data": Broken(
+        lambda: constant(Adt("List.Nil", 0)),
+        r"constant 0: expected the packed function relaxvm\.builtin\.make_adt in the table",
     ),
     "data-types": Broken(
         lambda: make(ret()).with_section(

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..core.checkpoints import checkpoint
+from ..deep import show
 from ..dtypes import dtype_name
 from ..executable import FunctionInfo, VMExecutable, shape_program
 from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
@@ -25,7 +26,7 @@ from ..isa import VM_REGISTER, VOID_REGISTER, Arg, ArgKind, FuncKind, Instructio
 from ..limits import Limits
 from ..messages import describe, readable
 from ..script.names import Names, identifier, quoted
-from ..values import Shape
+from ..values import Shape, is_adt
 from ..verify.verified import ensure_verified
 from ..vm.limited import run_limited
 from .structure import Branch, Jump, Line, Loop, Node, labels_of, structure_of
@@ -142,6 +143,8 @@ class _Module:
 
 
 def _is_short(value: Any) -> bool:
+    if is_adt(value):
+        return len(show(value, _SHORT_TEXT)) <= _SHORT_TEXT
     if isinstance(value, str):
         return len(value) <= _SHORT_TEXT
     if isinstance(value, Shape):
@@ -165,6 +168,8 @@ def _constant_text(value: Any) -> str:
         if _is_small(value):
             return f'R.const({_items_text(value.tolist())}, "{name}")'
         return f"R.const(..., {describe(value)})"
+    if is_adt(value):
+        return show(value, _LONGEST)
     return _items_text(value)
 
 

@@ -2,6 +2,7 @@
 
 from .executable import (
     LIBRARY_PART,
+    MAKE_ADT,
     FunctionInfo,
     Located,
     StoredKernels,
@@ -13,6 +14,7 @@ from .prim_funcs import SavedPrimFuncs
 
 __all__ = [
     "LIBRARY_PART",
+    "MAKE_ADT",
     "FunctionInfo",
     "Located",
     "SavedPrimFuncs",

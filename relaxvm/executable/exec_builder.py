@@ -40,9 +40,9 @@ from ..isa import (
     encode_arg,
 )
 from ..messages import describe, readable
-from ..values import Shape, is_sealed, to_value
+from ..values import Shape, is_adt, is_sealed, to_value
 from .debug_info import DebugInfo, Span
-from .executable import FunctionInfo, VMExecutable, constant_key
+from .executable import MAKE_ADT, FunctionInfo, VMExecutable, constant_key
 
 if TYPE_CHECKING:
     from ..adt import DataType
@@ -251,8 +251,8 @@ class ExecBuilder:
 
         An int within ±(2**55 - 1) becomes an immediate.  Anything else is added to the pool, which
         keeps equal constants of the same kind once: None, bool, float, larger ints, str, dtypes,
-        shapes (also tuples and lists of ints), arrays and anything that converts to an array.  A
-        writable array is copied; a read-only one is kept as it is.
+        shapes (also tuples and lists of ints), arrays and anything that converts to an array, and
+        values of data types.  A writable array is copied; a read-only one is kept as it is.
 
         Raises:
             TypeError: the pool cannot hold such a value.
@@ -264,6 +264,8 @@ class ExecBuilder:
         is_array = isinstance(value, np.ndarray)
         if is_array and value.dtype.hasobject:
             value = _sealed_copy(value)  # its key is its id, which must not be reused
+        if is_adt(value):
+            self.declare_function(MAKE_ADT)  # which TVM does not have, so it refuses the program
         key = constant_key(value)
         index = self._constant_index.get(key)
         if index is None:
@@ -862,12 +864,31 @@ def _constant(const: Any) -> Any:
         return float(value)
     if isinstance(value, str):
         return str(value)
+    if is_adt(value):
+        return _constant_of_data(value)
     if isinstance(value, tuple) and all(type(dim) is int for dim in value):
         return Shape(value)
     raise TypeError(
         f"constant: expected an array, dtype, shape (tuple of ints), str, int, float, bool "
         f"or None, got {describe(const)}"
     )
+
+
+def _constant_of_data(value: Any) -> Any:
+    """Return a value of a data type in the form that the pool keeps: no one can write to it."""
+    from .flat_values import convert_leaves, is_leaf
+
+    def sealed(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+            return leaf if is_sealed(leaf) else _sealed_copy(leaf)
+        if not is_leaf(leaf):
+            raise TypeError(
+                f"constant: {value.constructor} contains {describe(leaf)}; expected arrays, "
+                "shapes, numbers of 64 bits, strings, dtypes, None and tuples of them"
+            )
+        return leaf
+
+    return convert_leaves(value, sealed)
 
 
 def _sealed_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

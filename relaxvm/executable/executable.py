@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .. import isa
 from ..isa import FuncKind, Instruction
 from ..messages import readable
-from ..values import Shape
+from ..values import Shape, is_adt
 from ._pool import frozen_pool
 from .debug_info import DebugInfo
 from .portability import warn_of_missing
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..native.vm_code import NativeProgram
 
 __all__ = [
-    "LIBRARY_PART", "FunctionInfo", "Located", "StoredKernels", "VMExecutable", "constant_key",
-    "prim_funcs_of",
+    "LIBRARY_PART", "MAKE_ADT", "FunctionInfo", "Located", "StoredKernels", "VMExecutable",
+    "constant_key", "prim_funcs_of",
 ]  # fmt: skip
 
 
@@ -63,6 +63,10 @@ class Located(NamedTuple):
     pc: int
     instruction: Instruction
 
+
+MAKE_ADT: Final = "relaxvm.builtin.make_adt"
+"""The builtin that a program with constants of data types names, even if it does not call it: TVM,
+which reads other constants in their place, does not have it and so refuses the program."""
 
 LIBRARY_PART: Final = "tvm_library"
 """Key of a shared library among the parts of `StoredKernels`; its pieces follow as
@@ -143,7 +147,8 @@ class VMExecutable:
 
     Args:
         functions: the function table.
-        constants: the pool: arrays, `Shape`, str, int, float, bool, None, dtypes.
+        constants: the pool: arrays, `Shape`, str, int, float, bool, None, dtypes, and values of
+            data types made of these.
         instr_offset: int64[n], the word at which each instruction starts.
         instr_data: int64[words], the code.
         memory_scopes: constant index -> memory scope, for constants that have one.
@@ -522,6 +527,12 @@ def constant_key(value: Any) -> tuple[Any, ...]:
         return "float", struct.pack("<d", value)
     if isinstance(value, np.dtype):
         return "dtype", value.name, value.str
+    if is_adt(value):
+        from .flat_values import FlatValues  # here, since most programs have none
+
+        flat = FlatValues()
+        flat.add(value)
+        return "adt", *flat.key()
     return type(value).__name__, value
 
 
@@ -541,6 +552,10 @@ def _frozen(value: Any) -> Any:
         return view
     if isinstance(value, tuple) and not isinstance(value, Shape):
         return Shape(value)
+    if is_adt(value):
+        from .flat_values import convert_leaves
+
+        return convert_leaves(value, _frozen)
     return value
 
 

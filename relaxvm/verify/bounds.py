@@ -32,9 +32,9 @@ def check_limits(parts: Parts, limits: Limits) -> None:
             for name in (*parts.debug.files, *parts.debug.variables):
                 _check_name(name, name_bytes, limits)
     _check_data_types(parts, limits)
-    suspects = parts.odd
+    suspects = parts.values
     if limits.rank is not None and parts.most_dims > limits.rank:
-        suspects = list(enumerate(parts.constants))
+        suspects = [*enumerate(parts.constants), *parts.values]
     for i, value in suspects:
         if isinstance(value, np.ndarray):
             limits.check("rank", value.ndim, f"constant {i}")

@@ -7,6 +7,7 @@ can read everything, in any order and whether or not other rules have failed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..executable.debug_info import DebugInfo
 from ..isa import ArgKind, FuncKind
 from ..messages import readable
 from ..registry import Registry
+from ..values import is_adt
 from .functions import FunctionTable
 from .signatures import SignatureTable
 
@@ -78,6 +80,16 @@ class Bodies:
         return start[start < end], end[start < end]
 
 
+def _values(odd: list[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    for index, value in odd:
+        if is_adt(value):
+            from ..executable.flat_values import leaves_of  # here, since most programs have none
+
+            yield from ((index, leaf) for leaf in leaves_of(value))
+        else:
+            yield index, value
+
+
 class Parts:
     """An executable, split into typed tables once for all rules.
 
@@ -87,6 +99,7 @@ class Parts:
         functions: the function table.
         odd: the constants that are not ordinary, with their indices; rules on single constants look
             only at these.
+        values: the same, but for constants of data types what is in them: arrays and so on.
         most_dims: the largest rank of the ordinary ones, -1 if there are none.
         constants, scopes, offsets, words, debug, sections: the other parts.
         reached: int64[n + 1], the running maximum of the offsets; equal to the offsets where these
@@ -103,6 +116,7 @@ class Parts:
         self.constants: tuple[Any, ...] = self._part("constants", tuple, ())
         odd, self.most_dims = odd_constants(self.constants)
         self.odd = [(i, self.constants[i]) for i in odd]
+        self.values = [*_values(self.odd)]
         self.scopes: dict[Any, Any] = self._part("memory_scopes", dict, {})
         self.debug: DebugInfo | None = None
         if executable.debug is not None:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import isa
-from ..executable import SavedPrimFuncs, StoredKernels
+from ..executable import MAKE_ADT, SavedPrimFuncs, StoredKernels
 from ..isa import FuncKind
-from ..values import Shape
+from ..values import Shape, is_adt
 from .functions import FunctionTable, entry_faults
 from .parts import Parts, Words
 from .rule import Finding, table_rule
@@ -270,8 +270,9 @@ _CONSTANT_TYPES: Final = frozenset({np.ndarray, Shape, str, int, float, bool, ty
 
 @table_rule("constants")
 def constant_type(parts: Parts) -> Iterator[Finding]:
-    """A constant is an array, Shape, str, int, float, bool, None or dtype, and no subclass."""
-    for i, value in parts.odd:
+    """A constant is an array, Shape, str, int, float, bool, None or dtype, and no subclass; or a
+    value of a data type made of these."""
+    for i, value in parts.values:
         if type(value) not in _CONSTANT_TYPES and not isinstance(value, np.dtype):
             yield Finding(
                 f"constant {i}: expected an array, Shape, str, int, float, bool, None or dtype, "
@@ -279,9 +280,43 @@ def constant_type(parts: Parts) -> Iterator[Finding]:
             )
 
 
+@table_rule("constants")
+def constant_data(parts: Parts) -> Iterator[Finding]:
+    """A constant of a data type is made by a constructor of the program's definitions if they have
+    its data type.  The function table names `relaxvm.builtin.make_adt`, so TVM refuses it."""
+    found = [(i, value) for i, value in parts.odd if is_adt(value)]
+    if not found:
+        return
+    if not any(
+        info.name == MAKE_ADT and info.kind == FuncKind.PACKED for info in parts.functions.infos
+    ):
+        yield Finding(
+            f"constant {found[0][0]}: expected the packed function {MAKE_ADT} in the table, which "
+            "constants of data types need"
+        )
+    from ..adt import DataTypes  # here, since most programs have no data types
+    from ..executable.flat_values import FlatValues
+
+    types = parts.sections.get("data_types")
+    if type(types) is not DataTypes:
+        return
+    flat = FlatValues()
+    for i, value in found:
+        before = len(flat.rows)
+        try:
+            flat.add(value)
+        except TypeError:
+            return  # what the rule of the types of constants reports
+        names = [*flat.constructors]
+        for row in flat.rows[before:]:
+            fault = types.fault_of(*names[row[0]], len(row) - 1) if row[0] >= 0 else None
+            if fault is not None:
+                yield Finding(f"constant {i}: {fault}")
+
+
 def _arrays(parts: Parts) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
     """Yield the arrays among the constants that are not ordinary."""
-    return ((i, v) for i, v in parts.odd if type(v) is np.ndarray)
+    return ((i, v) for i, v in parts.values if type(v) is np.ndarray)
 
 
 @table_rule("constants")
@@ -305,7 +340,7 @@ def constant_bool(parts: Parts) -> Iterator[Finding]:
 @table_rule("constants")
 def constant_shape(parts: Parts) -> Iterator[Finding]:
     """The dimensions of a Shape constant are 64-bit ints."""
-    for i, value in parts.odd:
+    for i, value in parts.values:
         if type(value) is not Shape:
             continue
         for k, dim in enumerate(tuple.__iter__(value)):
@@ -317,7 +352,7 @@ def constant_shape(parts: Parts) -> Iterator[Finding]:
 @table_rule("constants")
 def constant_text(parts: Parts) -> Iterator[Finding]:
     """A string constant is valid Unicode."""
-    for i, value in parts.odd:
+    for i, value in parts.values:
         if type(value) is str and not _encodable(value):
             yield Finding(f"constant {i}: expected valid Unicode, got a lone surrogate")
 

@@ -19,7 +19,8 @@ import numpy as np
 from ... import isa
 from ...errors import FormatError, ParseError, did_you_mean
 from ...isa import Arg, ArgKind, FieldKind, FuncKind, Instruction
-from ...values import Shape
+from ...messages import describe
+from ...values import Shape, adt_type, is_adt
 from ..debug_info import MAX_NUMBER, DebugInfo, Span
 from ..executable import FunctionInfo, VMExecutable
 from ._layout import LAYOUTS, MNEMONICS, SPECIALS, FieldLook
@@ -49,6 +50,8 @@ _BLANK: Final = re.compile(r"\s*")
 _COMMENT: Final = re.compile(r"\s*(?:#.*)?$")
 _REGISTER: Final = re.compile(rf"%(?:({INT.pattern})|(void|vm)\b)")
 _NAME: Final = re.compile(f"{STRING.pattern}|{BARE.pattern}")
+_TUPLE: Final = re.compile(r"tuple\b")
+_DATA: Final = re.compile(r"data\b")
 _VAR: Final = re.compile(r"var\b")
 _DTYPE: Final = re.compile(rf"{STRING.pattern}|{_WORD.pattern}")
 _BASE64_LINE: Final = re.compile(r"\s*\|\s*(\S*)\s*$")
@@ -227,6 +230,8 @@ class _Assembler:
         self.constants: list[Any] = []
         self.scopes: dict[int, str] = {}
         self.sources: dict[str, dict[int, str]] = {}
+        self.values: list[Any] = []
+        """Parts of constants of data types."""
         self.types: dict[str, tuple[list[str], dict[str, list[Any]]]] = {}
         """Name of a data type -> its parameters, and name of a constructor -> types of fields."""
         self.signatures: dict[str, Any] = {}
@@ -329,6 +334,13 @@ class _Assembler:
                 line.fail(f"expected c[{len(self.constants)}], got c[{index}]", at)
             line.need("=")
             self.constants.append(self._read_constant(line))
+        elif word == "v" and line.has("["):
+            index = line.integer()
+            line.need("]")
+            if index != len(self.values):
+                line.fail(f"expected v[{len(self.values)}], got v[{index}]", at)
+            line.need("=")
+            self.values.append(self._read_value(line))
         else:
             line.fail("an instruction outside of a function" if word in _OPS_BY_MNEMONIC
                       else f"expected a constant or a function, got {_short(word)}", at)
@@ -426,6 +438,12 @@ class _Assembler:
     def _read_constant(self, line: _Line) -> Any:
         at = line.skip()
         kind = line.expect(_WORD, "the kind of a constant")
+        if kind == "v":
+            line.pos = at
+            value = self._value_at(line)
+            if not is_adt(value):
+                line.fail(f"expected a value of a data type, got {describe(value)}", at)
+            return value
         if kind == "tensor":
             return self._read_tensor(line)
         if kind == "shape":
@@ -449,6 +467,38 @@ class _Assembler:
         if kind == "none":
             return None
         line.fail(f"unknown kind of constant {_short(kind)}{_hint(kind, _CONSTANT_KINDS)}", at)
+
+    def _read_value(self, line: _Line) -> Any:
+        """Read a part of constants of data types: a constant, a tuple or a value of a data type."""
+        at = line.skip()
+        if line.accept(_TUPLE):
+            return self._value_list(line)
+        if not line.accept(_DATA):
+            return self._read_constant(line)
+        name = line.string()
+        tag = line.integer("a tag")
+        try:
+            return adt_type()(name, tag, self._value_list(line))
+        except (TypeError, ValueError, OverflowError) as error:
+            line.fail(str(error), at)
+
+    def _value_list(self, line: _Line) -> tuple[Any, ...]:
+        line.need("[")
+        parts: list[Any] = []
+        while not line.has("]"):
+            if parts:
+                line.need(",")
+            parts.append(self._value_at(line))
+        return tuple(parts)
+
+    def _value_at(self, line: _Line) -> Any:
+        at = line.skip()
+        line.need("v[")
+        index = line.integer()
+        line.need("]")
+        if not 0 <= index < len(self.values):
+            line.fail(f"v[{index}] is not defined before this line", at)
+        return self.values[index]
 
     def _read_dtype(self, line: _Line) -> tuple[np.dtype[Any], str]:
         at = line.skip()

@@ -38,12 +38,14 @@ from numpy.typing import NDArray
 from ...errors import FormatError, RelaxVMWarning
 from ...isa import WORD_MAX, WORD_MIN, FuncKind
 from ...limits import Limits
-from ...values import Shape
+from ...messages import readable
+from ...values import is_adt
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
+from ._constants import LEAST, PREFIX, STRING, load_constant, save_constant
 from ._fields import I64, U64, Reader, Writer
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream
-from ._tensors import MAX_RANK, dtype_from_stream, dtype_to_stream, on_disk, tensor_nbytes
+from ._tensors import MAX_RANK
 from .sections import SectionPlace, load_sections, save_sections
 
 __all__ = ["Decoded", "Source", "dumps", "load", "loads", "read", "read_buffer", "save"]
@@ -54,40 +56,17 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | I
 MAGIC: Final = 0xD225DE2F4214151E
 MAGIC_WITHOUT_SCOPES: Final = 0xD225DE2F4214151D
 VERSION: Final = b"0.14"
-TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
-CPU: Final = (1, 0)
-"""Device type and index of stored tensors."""
-
-UNKNOWN_DTYPE: Final = (3, 0, 0)
-"""Code, bits and lanes that apache-tvm 0.25 writes for a data type that may be any.  It is read as
-None, which later versions pass."""
-
-# Constant types: the type indices of TVM's FFI.
-INT: Final = 1
-FLOAT: Final = 3
-DTYPE: Final = 5
-STRING: Final = 65
-SHAPE: Final = 69
-TENSOR: Final = 70
 
 _KINDS: Final = {int(kind): kind for kind in FuncKind}
 
-_F64: Final = struct.Struct("<d")
 _I32: Final = struct.Struct("<i")
 _I32_U64: Final = struct.Struct("<iQ")
-_I32_I64: Final = struct.Struct("<iq")
-_I32_F64: Final = struct.Struct("<id")
 _I64_U64: Final = struct.Struct("<qQ")
 _FUNCTION: Final = struct.Struct("<qqqqQ")
-_DTYPE: Final = struct.Struct("<BBH")
-_TENSOR: Final = struct.Struct("<QQiiiBBH")
-_TENSOR_PREFIX: Final = struct.pack("<iQQii", TENSOR, TENSOR_MAGIC, 0, *CPU)
-"""A tensor constant up to its rank."""
 
 # The minimal size of an entry in each section, to refuse early a count that cannot fit.
 _LEAST_FUNCTION: Final = _I32_U64.size + _FUNCTION.size
 _LEAST_SCOPE: Final = _I64_U64.size
-_LEAST_CONSTANT: Final = _I32.size + _DTYPE.size
 
 _RUN: Final = 1 << 18
 """Small pieces are joined and written in runs of about this many bytes."""
@@ -205,12 +184,16 @@ def _save_constants(to: Writer, constants: Sequence[Any]) -> None:
     to.put(U64.pack(len(constants)))
     for i, value in enumerate(constants):
         to.place = f"constant {i}"
-        _save_constant(to, value)
+        if is_adt(value):
+            to.put(_I32.pack(STRING))
+            to.string(value.constructor, "name of a constructor")
+        else:
+            save_constant(to, value)
 
 
 def _load_constants(read: Reader, scopes: Mapping[int, str]) -> list[Any]:
     read.section = "constant pool"
-    count = read.count(_LEAST_CONSTANT, "constants")
+    count = read.count(LEAST, "constants")
     for index in scopes:
         _check_scope(index, count)
     rank = MAX_RANK if read.limits.rank is None else min(read.limits.rank, MAX_RANK)
@@ -218,94 +201,12 @@ def _load_constants(read: Reader, scopes: Mapping[int, str]) -> list[Any]:
     constants: list[Any] = []
     while len(constants) < count:
         read.index = len(constants)
-        constants += read.stream.tensors(count - len(constants), _TENSOR_PREFIX, rank)
+        constants += read.stream.tensors(count - len(constants), PREFIX, rank)
         if len(constants) < count:  # not an ordinary tensor
             read.index = len(constants)
-            constants.append(_load_constant(read))
+            constants.append(load_constant(read))
     read.index = -1
     return constants
-
-
-def _save_constant(to: Writer, value: Any) -> None:
-    if isinstance(value, np.ndarray):
-        to.put(_I32.pack(TENSOR))
-        _save_tensor(to, value)
-    elif isinstance(value, Shape):
-        to.put(_I32_U64.pack(SHAPE, len(value)) + struct.pack(f"<{len(value)}q", *value))
-    elif isinstance(value, str):
-        to.put(_I32.pack(STRING))
-        to.string(value, "string")
-    elif isinstance(value, np.dtype):
-        to.put(_I32.pack(DTYPE) + _DTYPE.pack(*dtype_to_stream(value)))
-    elif type(value) is int:
-        if not WORD_MIN <= value <= WORD_MAX:
-            raise FormatError("expected an int of 64 bits, got a larger one")
-        to.put(_I32_I64.pack(INT, value))
-    elif type(value) is float:
-        to.put(_I32_F64.pack(FLOAT, value))
-    else:
-        kind = "None" if value is None else f"a {type(value).__name__}"
-        raise FormatError(
-            f"{kind} cannot be stored in TVM's stream, which has tensors, shapes, strings, ints, "
-            f"floats and dtypes; the complete text form also has None and bool"
-        )
-
-
-def _load_constant(read: Reader) -> Any:
-    (kind,) = read.unpack(_I32)
-    if kind == TENSOR:
-        return _load_tensor(read)
-    if kind == SHAPE:
-        dims = read.count(I64.size)
-        read.within("shape_dims", dims, "dimensions of a shape")
-        return Shape(read.integers(dims))
-    if kind == STRING:
-        return read.string(read.count(1))
-    if kind == DTYPE:
-        dtype = read.unpack(_DTYPE)
-        return None if dtype == UNKNOWN_DTYPE else dtype_from_stream(*dtype)
-    if kind == INT:
-        return read.unpack(I64)[0]
-    if kind == FLOAT:
-        return read.unpack(_F64)[0]
-    raise FormatError(
-        f"unknown type {kind}, expected {TENSOR} (tensor), {SHAPE} (shape), {STRING} (string), "
-        f"{DTYPE} (dtype), {INT} (int) or {FLOAT} (float)"
-    )
-
-
-def _save_tensor(to: Writer, array: NDArray[Any]) -> None:
-    _check_bool(array)
-    to.put(_TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype)))
-    to.put(struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes))
-    to.array(array)
-
-
-def _load_tensor(read: Reader) -> NDArray[Any]:
-    magic, reserved, *device, rank, code, bits, lanes = read.unpack(_TENSOR)
-    if magic != TENSOR_MAGIC:
-        raise FormatError(f"expected the magic {TENSOR_MAGIC:#x} of a tensor, got {magic:#x}")
-    if reserved:
-        raise FormatError(f"expected 0 in the reserved field, got {reserved}")
-    if tuple(device) != CPU:
-        raise FormatError(f"expected a tensor on device {CPU}, got {tuple(device)}")
-    if rank < 0:
-        raise FormatError(f"expected a rank >= 0, got {rank}")
-    *shape, stored = read.integers(rank + 1)
-    read.within("rank", rank, "rank of a tensor")
-    dtype = dtype_from_stream(code, bits, lanes)
-    nbytes = tensor_nbytes(dtype, shape)
-    if stored != nbytes:
-        raise FormatError(f"{dtype.name}{shape} takes {nbytes} bytes, the file says {stored}")
-    array = read.stream.tensor(on_disk(dtype), shape, nbytes)
-    _check_bool(array)
-    return array
-
-
-def _check_bool(array: NDArray[Any]) -> None:
-    """Check that all bytes are 0 or 1: anything else is undefined behaviour in numpy's C code."""
-    if array.dtype.kind == "b" and array.size and int(array.view(np.uint8).max()) > 1:
-        raise FormatError("bool tensor: expected bytes 0 and 1, got a larger one")
 
 
 # Code
@@ -337,6 +238,7 @@ def _encode(
         "debug": ex.debug if debug else None,
         "kernels": kernels or None,
         "prim_funcs": (ex.prim_funcs or None) if prim_funcs else None,
+        "values": {i: value for i, value in enumerate(ex.constants) if is_adt(value)} or None,
     }
     try:
         _save_header(to)
@@ -372,6 +274,7 @@ def decode(
         offsets = _load_words(read, "instruction offsets", "instructions")
         words = _load_words(read, "instruction words")
         contents, places = load_sections(read, strict)
+        _put_values(read, constants, contents.pop("values", {}))
         _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
@@ -383,6 +286,21 @@ def decode(
         kernels = StoredKernels(kernels.parts, kernels.source, saved)
     ex = VMExecutable(functions, constants, offsets, words, scopes, debug, kernels, contents)
     return Decoded(ex, places)
+
+
+def _put_values(read: Reader, constants: list[Any], values: Mapping[int, Any]) -> None:
+    """Put constants of data types into the pool, where the stream has the names of their
+    constructors."""
+    read.section = "section of values"
+    for index, value in values.items():
+        if index >= len(constants):
+            raise FormatError(f"constant {index}: there are {len(constants)} constants")
+        if constants[index] != value.constructor or type(constants[index]) is not str:
+            raise FormatError(
+                f"constant {index}: expected the string {readable(value.constructor)!r} in its "
+                "place in the stream"
+            )
+        constants[index] = value
 
 
 def _check_end(read: Reader, strict: bool) -> None:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ...errors import FormatError
 from ...limits import Limits
+from ._constants import load_tensor
 from ._fields import U64, Reader
 from ._streams import BufferStream
-from .binary import _load_tensor
 
 __all__ = ["load_constants"]
 
@@ -44,7 +44,7 @@ def load_constants(
         read.section = "names of constants"
         names = _strings(read)
         read.section = "constants"
-        tensors = [_load_tensor(read) for _ in read.entries("constant", read.count(U64.size))]
+        tensors = [load_tensor(read) for _ in read.entries("constant", read.count(U64.size))]
         read.section = "functions"
         functions = _strings(read)
         used = [_strings(read) for _ in read.entries("function", read.count(U64.size))]

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from ... import isa
 from ...errors import FormatError, RelaxVMError, RelaxVMWarning
 from ...isa import Arg, ArgKind, FuncKind, Instruction
-from ...values import Shape
+from ...values import Shape, is_adt
 from ..debug_info import Location
 from ..exec_builder import ExecBuilder
 from ..executable import FunctionInfo, VMExecutable, constant_key
+from ..flat_values import LEAF, TUPLE, FlatValues
 from ._files import replacing
 from ._layout import SPECIALS
 from ._literals import INLINE, NUMERIC_DTYPES, dtype_text
@@ -66,11 +67,13 @@ def as_python(ex: VMExecutable, *, npz: str | os.PathLike[str] | None = None) ->
     constants = []
     for i, value in enumerate(ex.constants):
         try:
-            constants.append(program.constant(i, value))
+            constants.append(
+                program.data(value) if is_adt(value) else program.constant(f"c{i}", value)
+            )
         except FormatError as fault:
             raise FormatError(f"constant {i}: {fault}") from None
     built = _builder_lines(ex, constants)
-    body = list(_plain_lines(ex, constants) if built is None else built)
+    body = [*program.values, *(_plain_lines(ex, constants) if built is None else built)]
     if npz is not None and program.saved:
         with replacing(npz) as file:
             _write_npz(file, program.saved)
@@ -94,6 +97,9 @@ class _Program:
         self.npz = npz
         self.saved: dict[str, NDArray[Any]] = {}
         self.imports: set[str] = set()
+        self.values: list[str] = []
+        """Statements that make the parts of constants of data types."""
+        self._flat = FlatValues()
 
     def head(self, uses_numpy: bool) -> str:
         lines = [f"import {name}\n" for name in sorted(self.imports & {"base64", "struct"})]
@@ -107,10 +113,31 @@ class _Program:
             lines += [f"\nweights = np.load({os.fspath(self.npz)!r})\n"]
         return "".join(lines) + "\n"
 
-    def constant(self, index: int, value: Any) -> str:
-        """Return an expression for a constant."""
+    def data(self, value: Any) -> str:
+        """Return an expression for a constant of a data type."""
+        start = len(self._flat.rows)
+        try:
+            root = self._flat.add(value)
+        except TypeError as error:
+            raise FormatError(str(error)) from None
+        constructors = [*self._flat.constructors]
+        for number in range(start, len(self._flat.rows)):
+            kind, *parts = self._flat.rows[number]
+            listed = ", ".join(f"v{part}" for part in parts)
+            if kind == LEAF:
+                text = self.constant(f"v{number}", self._flat.leaves[parts[0]])
+            elif kind == TUPLE:
+                text = f"({listed},)" if len(parts) == 1 else f"({listed})"
+            else:
+                name, tag = constructors[kind]
+                text = f"rx.Adt({_quoted(name)}, {tag}, [{listed}])"
+            self.values.append(f"v{number} = {text}")
+        return f"v{root}"
+
+    def constant(self, key: str, value: Any) -> str:
+        """Return an expression for a constant; `key` is its name in the archive of tensors."""
         if isinstance(value, np.ndarray):
-            return self.tensor(index, value)
+            return self.tensor(key, value)
         if isinstance(value, Shape):
             return f"rx.Shape({tuple(value)})"
         if isinstance(value, np.dtype):
@@ -138,7 +165,7 @@ class _Program:
             return f"ml_dtypes.{text}"
         return f'"{text}"' if text in NUMERIC_DTYPES else text
 
-    def tensor(self, index: int, array: NDArray[Any]) -> str:
+    def tensor(self, key: str, array: NDArray[Any]) -> str:
         dtype = self.dtype(array.dtype)
         if array.size == 0:
             return f"np.zeros({array.shape}, {dtype})"
@@ -147,7 +174,7 @@ class _Program:
             if literal is not None:
                 return f"np.array({literal}, {dtype})"
         elif self.npz is not None:
-            return self.saved_tensor(f"c{index}", array, dtype)
+            return self.saved_tensor(key, array, dtype)
         self.imports.add("base64")
         data = base64.b64encode(little_endian(array).tobytes()).decode()
         starts = range(0, len(data), _BASE64_COLUMNS)
@@ -219,6 +246,8 @@ def _to_declare(ex: VMExecutable) -> int:
     """Return how many functions at the start of the table the program must declare.  The builder's
     table is in order of first mention, and a function that is used as a value must be in it."""
     index_of = {info.name: i for i, info in enumerate(ex.functions)}
+    if any(map(is_adt, ex.constants)):
+        return len(ex.functions)  # the constants name a function before the code does
     declared = 0
     known = 0  # entries of the table that are declared or mentioned so far
     for info in _bodies(ex):

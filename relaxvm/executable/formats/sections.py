@@ -31,6 +31,7 @@ from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
 from ._mode_section import load_mode, save_mode
 from ._prim_func_section import load_prim_funcs, save_prim_funcs
+from ._value_section import load_values, save_values
 
 __all__ = ["SECTIONS", "Section", "SectionPlace", "load_sections", "save_sections"]
 
@@ -107,6 +108,11 @@ SECTIONS: Final = {
             "data_types", "section of data types", b"rvmtypes", 1,
             "definitions of data types, and the types of the functions that use them",
             save_data_types, load_data_types, "data-types", ("data_parts", "name_bytes"),
+        ),
+        Section(
+            "values", "section of values", b"rvmvalue", 1, "constants of data types",
+            save_values, load_values, "constant-data", ("data_parts", "rank", "shape_dims"),
+            required=True,
         ),
     )
 }  # fmt: skip
@@ -277,6 +283,7 @@ def _load(read: Reader, frame: _Frame, section: Section) -> Any:
     if digest:
         # A copy: what is checked is what is read, even if the memory is changed meanwhile.
         content.data = memoryview(bytes(content.data))
+        content.share = False
         if _digest(content.data) != digest:
             raise FormatError(
                 f"its content has changed: the checksum of bytes {content.position} to "

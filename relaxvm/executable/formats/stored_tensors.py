@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FormatError
+from ._constants import TENSOR_MAGIC
 from ._tensors import (
     MAX_RANK,
     dtype_from_stream,
@@ -23,7 +24,6 @@ from ._tensors import (
     on_disk,
     tensor_nbytes,
 )
-from .binary import TENSOR_MAGIC
 
 __all__ = ["read_tensor", "take", "tensor_bytes"]
 

@@ -16,9 +16,10 @@ from ... import isa
 from ...dtypes import dtype_name
 from ...errors import FormatError
 from ...isa import ArgKind, FieldKind, FuncKind, Instruction
-from ...values import Shape
+from ...values import Shape, is_adt
 from ..debug_info import Location
 from ..executable import FunctionInfo, VMExecutable
+from ..flat_values import LEAF, TUPLE, FlatValues
 from ._assembler import parse_text
 from ._layout import LAYOUTS, MNEMONIC_WIDTH, MNEMONICS, SPECIALS, FieldLook, padded
 from ._literals import constant_lines, name_text, quote
@@ -147,8 +148,14 @@ def _complete_listing(ex: VMExecutable) -> Iterator[str]:
     _check_expressible(ex)
     yield VERSION_LINE
     yield ""
+    yield from _data_type_lines(ex)
+    flat = FlatValues() if any(map(is_adt, ex.constants)) else None
     for i, value in enumerate(ex.constants):
         try:
+            if flat is not None and is_adt(value):
+                yield from _rows(flat, value)
+                yield f"c[{i}] = v[{flat.add(value)}]"
+                continue
             first, *rest = constant_lines(value)
         except FormatError as fault:
             raise FormatError(f"constant {i}: {fault}") from None
@@ -158,7 +165,6 @@ def _complete_listing(ex: VMExecutable) -> Iterator[str]:
             yield f"scope c[{i}] = {quote(ex.memory_scopes[i])}"
     if ex.constants:
         yield ""
-    yield from _data_type_lines(ex)
     yield from _source_lines(ex)
     names = [name_text(info.name) for info in ex.functions]
     words = ex.instr_data.tolist()
@@ -210,6 +216,29 @@ def _data_type_lines(ex: VMExecutable) -> Iterator[str]:
         yield f"signature {name_text(name)} = {signature}"
     if ex.data_types or ex.signatures:
         yield ""
+
+
+def _rows(flat: FlatValues, value: Any) -> Iterator[str]:
+    """Yield the lines of the parts of a constant of a data type that have not been printed."""
+    start = len(flat.rows)
+    try:
+        flat.add(value)
+    except TypeError as error:
+        raise FormatError(str(error)) from None
+    constructors = [*flat.constructors]
+    for number in range(start, len(flat.rows)):
+        kind, *parts = flat.rows[number]
+        if kind == LEAF:
+            first, *rest = constant_lines(flat.leaves[parts[0]])
+            yield f"v[{number}] = {first}"
+            yield from rest
+            continue
+        listed = ", ".join(f"v[{part}]" for part in parts)
+        if kind == TUPLE:
+            yield f"v[{number}] = tuple [{listed}]"
+        else:
+            name, tag = constructors[kind]
+            yield f"v[{number}] = data {quote(name)} {tag} [{listed}]"
 
 
 def _source_lines(ex: VMExecutable) -> Iterator[str]:
