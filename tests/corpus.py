@@ -20,7 +20,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxvm import isa
+from relaxvm import Adt, isa
 from relaxvm.adt import DataType
 from relaxvm.errors import ArityError, InternalError, RelaxVMWarning
 from relaxvm.executable import FunctionInfo, VMExecutable, shape_program
@@ -190,7 +190,7 @@ _BOUNDS = "goes outside the memory"
     gives("main", ("s",), lambda x: (1, x, False, True), no_tvm=_NO_DATA_TYPES),
 )
 def data_types(asm: Asm) -> None:
-    """A value of a data type, its tag and a field; and the definition of the data type."""
+    """A value of a data type, its tag and a field, a constant, and the definition of the type."""
     own = "relaxvm.builtin."
     fields = ["A", "R.Tuple(A, Pair[R.Any])", 'R.Tensor((2,), dtype="int8")']
     asm.add_data_type(DataType("Pair", ["A"], {"Nothing": [], "Both": ["A", "R.Any"]}))
@@ -204,6 +204,7 @@ def data_types(asm: Asm) -> None:
         asm.op(r2, f"{own}match_tag", r1, "Pair.None", 0, "Pair.Both", 2)
         asm.op(r5, f"{own}tag_is", r2, 1)
         asm.op(r6, ".make_tuple", r2, r3, r4, r5)
+        asm.op(r1, ".copy", Adt("Pair.Both", 1, ((2.5, "x"), Adt("Pair.Nothing", 0))))
         asm.ret(r6)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxvm import Adt
 from relaxvm.executable import VMExecutable
 from relaxvm.executable.formats.sections import SECTIONS
 from relaxvm.executable.formats.text import as_text, parse_text
@@ -43,6 +44,7 @@ def check_reader(read: Any, ex: VMExecutable) -> None:
     assert got["offsets"] == ex.instr_offset.tolist()
     assert got["words"] == ex.instr_data.tolist()
     constants = [tuple(c) if isinstance(c, Shape) else c for c in ex.constants]
+    constants = [c.constructor if isinstance(c, Adt) else c for c in constants]
     assert len(got["constants"]) == len(constants)
     assert all(map(same, got["constants"], constants))
 
