@@ -54,8 +54,6 @@ QUICK = 5e-6
 CPU_TIME = "RELAXVM_BENCH_CPU_TIME"
 """Environment variable for child processes: measure processor time."""
 
-NOT_MEASURED = (math.nan, math.nan)
-
 Row = dict[str, Any]
 
 START = """
@@ -145,17 +143,16 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     print(
         f"{'':20}{'------------------ time per call, us -------------------':>62}"
         f"{'--- overhead ---':>18}"
-        f"{'---- start, ms ----':>25}{'- memory, MiB -':>17}"
+        + (f"{'---- start, ms ----':>25}{'- memory, MiB -':>17}" if options.starts else "")
     )
     print(f"{'model':20}{'relaxvm':>11}{'TVM':>11}{'ratio':>8}{'drop-in':>11}{'ratio':>8}"
-          f"{'kernels':>11}{'relaxvm':>11}{'TVM':>7}{'relaxvm':>11}{'TVM':>7}{'ratio':>7}"
-          f"{'relaxvm':>10}{'TVM':>7}")  # fmt: skip
+          f"{'kernels':>11}{'relaxvm':>11}{'TVM':>7}"
+          + (f"{'relaxvm':>11}{'TVM':>7}{'ratio':>7}{'relaxvm':>10}{'TVM':>7}"
+             if options.starts else ""))  # fmt: skip
     table = []
     for name in functions:
         ours, theirs, inside = calls["relaxvm"][name], calls["TVM"][name], kernels[name]["seconds"]
         drop_in = calls["drop-in"][name]
-        start, memory = starts["relaxvm"].get(name, NOT_MEASURED)
-        their_start, their_memory = starts["TVM"].get(name, NOT_MEASURED)
         goal = REQUIRED_RATIO if inside < DISPATCH * theirs else 1.0
         few = kernels[name]["calls"] < FEW_CALLS
         goal_drop_in = REQUIRED_DROP_IN if few else REQUIRED_DROP_IN_CALLS
@@ -166,19 +163,28 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
             "required ratio": goal, "drop-in": drop_in, "drop-in ratio": theirs / drop_in,
             "required drop-in ratio": goal_drop_in, "kernels": inside,
             "drop-in kernels": kernels_of_drop_in[name]["seconds"],
-            "kernel calls": kernels[name]["calls"], "start": start, "TVM start": their_start,
-            "start ratio": their_start / start, "memory": memory, "TVM memory": their_memory,
+            "kernel calls": kernels[name]["calls"],
         }  # fmt: skip
+        begun = ""
+        if options.starts:
+            start, memory = starts["relaxvm"][name]
+            their_start, their_memory = starts["TVM"][name]
+            row |= {
+                "start": start, "TVM start": their_start, "start ratio": their_start / start,
+                "memory": memory, "TVM memory": their_memory,
+            }  # fmt: skip
+            begun = (f"{start * 1e3:11.0f}{their_start * 1e3:7.0f}{row['start ratio']:7.1f}"
+                     f"{memory:10.0f}{their_memory:7.0f}")  # fmt: skip
         table.append(row)
         marks = f"   below {goal:g}" if row["ratio"] < goal else ""
         if row["drop-in ratio"] < goal_drop_in:
             marks += f"   drop-in below {goal_drop_in:g}"
-        marks += f"   start below {REQUIRED_START:g}" if row["start ratio"] < REQUIRED_START else ""
+        if row.get("start ratio", REQUIRED_START) < REQUIRED_START:
+            marks += f"   start below {REQUIRED_START:g}"
         print(f"{name:20}{ours * 1e6:11.2f}{theirs * 1e6:11.2f}{row['ratio']:8.2f}"
               f"{drop_in * 1e6:11.2f}{row['drop-in ratio']:8.2f}"
               f"{inside * 1e6:11.2f}{share(ours, inside):11.0%}{share(theirs, inside):7.0%}"
-              f"{start * 1e3:11.0f}{their_start * 1e3:7.0f}{row['start ratio']:7.1f}"
-              f"{memory:10.0f}{their_memory:7.0f}{marks}")  # fmt: skip
+              f"{begun}{marks}")  # fmt: skip
     bound = [row for row in table if row["required ratio"] == REQUIRED_RATIO]
     for what, of in (("all", table), ("where dispatch dominates", bound)):
         if of:
@@ -191,7 +197,8 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
           f"{noop['TVM']:.1f} ns, {noop['TVM'] / noop['relaxvm']:.1f} times as much; a plain "
           f"instruction of relaxvm: {noop['instruction']:.1f} ns")  # fmt: skip
     missed = [row["name"] for row in table
-              if row["ratio"] < row["required ratio"] or row["start ratio"] < REQUIRED_START
+              if row["ratio"] < row["required ratio"]
+              or row.get("start ratio", REQUIRED_START) < REQUIRED_START
               or row["drop-in ratio"] < row["required drop-in ratio"]]  # fmt: skip
     if noop["TVM"] / noop["relaxvm"] < REQUIRED_NOOP:
         missed.append("no-op kernel, compared with TVM")

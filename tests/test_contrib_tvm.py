@@ -8,6 +8,7 @@ import ctypes
 import gc
 import pickle
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,8 @@ import pytest
 import relaxvm
 from relaxvm import Shape
 from relaxvm.contrib.tvm import drop_in as bridge
-from relaxvm.errors import LinkError, MissingExtraError, RelaxVMError
+from relaxvm.core._native import LARGE_COPY
+from relaxvm.errors import CopyWarning, LinkError, MissingExtraError, RelaxVMError
 from relaxvm.native import toolchain
 from relaxvm.native.functions import NativeFunction, native_function
 
@@ -463,6 +465,21 @@ def test_python_functions_write_to_copies(make: Any, calls: Any, register: Any) 
     x = make(numbers(6))
     relaxvm.from_tvm(calls).main(x)
     assert x.tolist() == [5] * 6
+
+
+def test_large_copies_for_functions_of_tvm_are_reported_once(calls: Any, register: Any) -> None:
+    register(lambda _: None)
+    vm = relaxvm.from_tvm(calls)
+    large = np.zeros((2, LARGE_COPY // 4), np.float32)
+    with pytest.warns(CopyWarning) as caught:
+        vm.main(at(4, large[0]))
+    (message,) = [str(each.message) for each in caught]
+    assert "relaxvm.test.f: argument 0, float32[16384]" in message
+    assert "copied for relaxvm.test.f in every call: its address is not a multiple" in message
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vm.main(at(4, large[0]))  # the second time
+        vm.main(at(4, large[0, :8]))  # small
 
 
 def test_a_function_as_a_value(calls: Any, register: Any) -> None:

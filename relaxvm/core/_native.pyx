@@ -579,15 +579,26 @@ cdef int report_copy(NativeFunction function, Py_ssize_t position, object array,
         what = f"{name}: argument {position}"
         if caller is not None:
             what = f"{readable(caller.name)}: {what}"
+    warn_of_copy(what, name, array, function.alignment)
+    return 0
+
+
+def warn_of_copy(what, name, array, alignment):
+    """Warn that a function copies an argument in every call.
+
+    Args:
+        what: which argument of what.
+        name: of the function that is given the copy.
+        alignment: in bytes, that it requires.
+    """
     if not is_contiguous(array, 1):
         why = "it is not contiguous"
-    elif not is_contiguous(array, function.alignment):
-        why = f"its address is not a multiple of {function.alignment}"
+    elif not is_contiguous(array, alignment):
+        why = f"its address is not a multiple of {alignment}"
     else:
         why = "it is read-only, and the kernel may write to it"
     warnings.warn(f"{what}, {describe(array)}, is copied for {name} in every call: {why}",
                   CopyWarning, 2)
-    return 0
 
 
 cdef object _before(cnp.ndarray array, cnp.ndarray copy):

@@ -27,10 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dtypes import dtype_from_dl, dtype_name
+from ..messages import readable
 from ..nested import convert_nested
 from ..values import Device, Shape, take_from
 from ._deadlines import check_time
-from ._native import array_of, copy_aligned, is_contiguous, set_error_source, to_dlpack
+from ._native import (
+    LARGE_COPY,
+    array_of,
+    copy_aligned,
+    is_contiguous,
+    set_error_source,
+    to_dlpack,
+    warn_of_copy,
+)
 
 __all__ = [
     "ALIGNMENT",
@@ -123,10 +132,10 @@ def listen() -> None:
     set_error_source(move, exception_of)
 
 
-def as_packed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a program calls for a function: a ``tvm_ffi.Function`` as `Function`, any other as it
-    is."""
-    return Function(function) if is_function(function) else function
+def as_packed(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What a program calls for a function with a name: a ``tvm_ffi.Function`` as `Function`, any
+    other as it is."""
+    return Function(function, name) if is_function(function) else function
 
 
 def as_function(value: Any) -> Any:
@@ -142,23 +151,45 @@ class Function:
 
     An array is passed as a tensor over the same memory; over a copy if it is not contiguous, or not
     aligned as TVM's tensors are.  What the function writes to a copy is written back, if the array
-    is writable.
+    is writable.  Large arguments that are copied are reported by name, each of them once.
     """
 
-    __slots__ = ("function",)
+    __slots__ = ("_reported", "function", "name")
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, name: str) -> None:
         self.function = function
+        self.name = name
+        self._reported: set[int | None] = set()
 
     def __call__(self, *args: Any) -> Any:
         copies: list[_Copy] = []
         done: dict[int, tuple[Any, Any]] = {}
-        lend = partial(_lend, copies=copies)
+        lend = partial(self._lend, args, copies)
         result = self.function(*[_converted(arg, lend, done) for arg in args])
         for array, copy, before in copies:
             if copy.tobytes() != before:
                 np.copyto(array, copy)
         return None if result is None else from_ffi(result)
+
+    def _lend(self, args: tuple[Any, ...], copies: list[_Copy], value: Any) -> Any:
+        if type(value) is np.ndarray:
+            if not is_contiguous(value, ALIGNMENT):
+                if value.nbytes >= LARGE_COPY:
+                    self._report(args, value)
+                copy = copy_aligned(value, ALIGNMENT)
+                if value.flags.writeable:
+                    copies.append((value, copy, copy.tobytes()))
+                value = copy
+            return _exported(value)
+        return _to_ffi(value)
+
+    def _report(self, args: tuple[Any, ...], array: NDArray[Any]) -> None:
+        position = next((i for i, arg in enumerate(args) if arg is array), None)
+        if position not in self._reported:
+            self._reported.add(position)
+            name = readable(self.name)
+            item = "an array in a tuple" if position is None else f"argument {position}"
+            warn_of_copy(f"{name}: {item}", name, array, ALIGNMENT)
 
     def __repr__(self) -> str:
         return f"<Function of TVM: {self.function!r}>"
@@ -169,17 +200,6 @@ _OBJECT: Final = np.dtype(object).num
 
 _Copy = tuple[NDArray[Any], NDArray[Any], bytes]
 """An array, the copy that is passed in its place, and the bytes that the copy had at first."""
-
-
-def _lend(value: Any, copies: list[_Copy]) -> Any:
-    if type(value) is np.ndarray:
-        if not is_contiguous(value, ALIGNMENT):
-            copy = copy_aligned(value, ALIGNMENT)
-            if value.flags.writeable:
-                copies.append((value, copy, copy.tobytes()))
-            value = copy
-        return _exported(value)
-    return _to_ffi(value)
 
 
 def _exported(array: NDArray[Any]) -> Any:
@@ -344,7 +364,7 @@ def _from_ffi(value: Any) -> Any:
     if isinstance(value, package.Device):
         return Device(value.dlpack_device_type(), value.index)
     if isinstance(value, package.Function):
-        return Function(value)
+        return Function(value, "a function of TVM")
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bytes):

@@ -181,7 +181,7 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
         record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
         if record is None and info.kind != FuncKind.BYTECODE:
             missing.append(index)
-        callables.append(as_packed(record.func) if record is not None else None)
+        callables.append(as_packed(record.func, record.name) if record is not None else None)
         quick.append(None if record is None else _quick(record))
     if missing:
         raise _link_error(executable, scope, missing)

@@ -194,7 +194,7 @@ class _Kernels:
         for info in program.functions:
             if info.kind == FuncKind.COMPILED:
                 machine = machine or _tvm().relax.VirtualMachine(self._module, _tvm().cpu())
-                found[VM_TIR + info.name] = _OnTVM(machine[info.name])
+                found[VM_TIR + info.name] = _OnTVM(machine[info.name], info.name)
             if info.kind != FuncKind.PACKED:
                 continue
             function = self._compiled(info.name)
@@ -210,7 +210,7 @@ class _Kernels:
                 function = module.get_function(name)
                 if module.kind in _COMPILED:
                     return native_function(function, name, writes=None, alignment=alignment)
-                return ffi.Function(function)
+                return ffi.Function(function, name)
         return None
 
 
@@ -219,8 +219,8 @@ class _OnTVM:
 
     __slots__ = ("_function",)
 
-    def __init__(self, function: Any) -> None:
-        self._function = ffi.Function(function)
+    def __init__(self, function: Any, name: str) -> None:
+        self._function = ffi.Function(function, name)
 
     def __call__(self, vm: _VirtualMachine, *args: Any) -> Any:
         return self._function(*args)
@@ -253,7 +253,7 @@ def _alignment(module: Any) -> int:
 
 def _registered(name: str) -> Callable[..., Any] | None:
     function = _tvm().get_global_func(name, allow_missing=True)
-    return None if function is None else ffi.Function(function)
+    return None if function is None else ffi.Function(function, name)
 
 
 class VirtualMachine:

@@ -53,7 +53,7 @@ class _Packed(dict[str, Callable[..., Any]]):
                 f"it with relaxvm.register_func(name, func), or pass it to the VM: "
                 f"VirtualMachine(..., functions={{name: func}})", (name,)
             )  # fmt: skip
-        found = self[name] = as_packed(record.func)
+        found = self[name] = as_packed(record.func, name)
         return found
 
 
