@@ -61,6 +61,7 @@ IN_ONE_PROCESS = (
     "tests/test_contrib_tvm.py",
     "tests/test_ffi_functions.py",
     "tests/test_tvm_compiled.py",
+    "tests/test_tvm_ir_modules.py",
     "tests/test_tvm_library.py",
     "tests/test_vm_tvm.py",
 )

@@ -750,8 +750,13 @@ def test_the_module(vm: Any, model: Any) -> None:
         vm["nothing"]
 
 
-def test_it_passes_for_a_machine_of_tvm(vm: Any) -> None:
+def test_it_passes_for_a_machine_of_tvm(vm: Any, model: Any) -> None:
     assert isinstance(vm, relax.VirtualMachine)
+    theirs = relax.VirtualMachine(model, tvm.cpu())
+    assert [name for name in vars(theirs) if not hasattr(vm, name)] == []
+    assert vm._get_function_arity("main") == 2
+    with pytest.raises(AttributeError, match="no attribute '_nothing'"):
+        vm._nothing  # noqa: B018
     assert isinstance(vm["main"], tvm_ffi.Function)
     assert vm["main"] is vm["main"]
     with relaxvm.profile(vm) as profile:

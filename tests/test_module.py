@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxvm import VirtualMachine, cpu
+from relaxvm import Limits, VirtualMachine, cpu
 from relaxvm.errors import ArityError, InternalError
 
 from .vm_programs import FUNCTIONS, X, Y, add, program
@@ -111,6 +111,24 @@ def test_module_interface(vm: VirtualMachine) -> None:
     assert module.implements_function("t.add", query_imports=True)
     assert len(module.time_evaluator("five", cpu())().results) == 1
     assert "functions" in repr(module)
+
+
+def test_initialization_by_a_program(vm: VirtualMachine) -> None:
+    module = VirtualMachine(program(), functions=FUNCTIONS, limits=Limits(call_depth=9)).module
+    module["save_function"]("main", "saved", 1, X, Y)
+    assert module["vm_initialization"](1, 0, 1, 1, 1, 2) is None
+    np.testing.assert_array_equal(module["main"](X, Y), X + Y)
+    assert not module.implements_function("saved")
+    assert [type(each).__name__ for each in module._vm.allocators] == [
+        "NaiveAllocator", "PooledAllocator",
+    ]  # fmt: skip
+    assert module._vm.limits.call_depth == 9
+    with pytest.raises(ValueError, match=r"three numbers for each device .* got 2"):
+        module["vm_initialization"](1, 0)
+    with pytest.raises(ValueError, match="expected three numbers"):
+        module["vm_initialization"]()
+    with pytest.raises(ValueError, match="expected 'naive' or 'pooled'"):
+        module["vm_initialization"](1, 0, 3)
 
 
 def test_module_imports_give_the_kernels(vm: VirtualMachine) -> None:

@@ -321,7 +321,7 @@ class Scalars:
     @R.function
     def main(n: R.Prim("int64"), x: R.Tensor((4,), "float32")):
         cls = Scalars
-        y = R.call_tir(cls.scale, (x, n), out_ty=R.Tensor((4,), "float32"))
+        y = R.call_tir(cls.scale, (x, n), R.Tensor((4,), "float32"))
         return (y, n, R.prim_value(7))
 
 
@@ -361,7 +361,7 @@ class HostFunction:
     @R.function
     def main(x: R.Tensor((2, 3), "float32")):
         y = R.add(x, x)
-        z = R.call_dps_packed("tests.models.half", (y,), out_ty=R.Tensor((2, 3), "float32"))
+        z = R.call_dps_packed("tests.models.half", (y,), R.Tensor((2, 3), "float32"))
         return R.add(z, x)
 
 
@@ -380,7 +380,7 @@ class InPlace:
         cls = InPlace
         z = R.add(x, y)
         return R.call_tir_inplace(
-            cls.accumulate, (z, y), out_ty=R.Tensor((2, 3), "float32"), inplace_indices=[0]
+            cls.accumulate, (z, y), R.Tensor((2, 3), "float32"), inplace_indices=[0]
         )
 
 
@@ -399,7 +399,7 @@ class InPlaceArgument:
     def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
         cls = InPlaceArgument
         return R.call_tir_inplace(
-            cls.accumulate, (x, y), out_ty=R.Tensor((2, 3), "float32"), inplace_indices=[0]
+            cls.accumulate, (x, y), R.Tensor((2, 3), "float32"), inplace_indices=[0]
         )
 
 
@@ -719,7 +719,7 @@ class Parallel:
     def main(x: R.Tensor(("n", 256), "float32")):
         n = T.int64()
         cls = Parallel
-        return R.call_tir(cls.kernel, (x,), out_ty=R.Tensor((n, 256), "float32"))
+        return R.call_tir(cls.kernel, (x,), R.Tensor((n, 256), "float32"))
 
 
 def scheduled_parallel() -> Any:
@@ -764,4 +764,4 @@ class Workspace:
     @R.function
     def main(x: R.Tensor((64, 256), "float32")):
         cls = Workspace
-        return R.call_tir(cls.kernel, (x,), out_ty=R.Tensor((64, 256), "float32"))
+        return R.call_tir(cls.kernel, (x,), R.Tensor((64, 256), "float32"))

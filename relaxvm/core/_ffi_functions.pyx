@@ -8,6 +8,7 @@ tensor becomes an array without Python's part of the FFI:
   refers to it after the call; otherwise the array keeps the tensor.
 * A result that is an argument, or an array over a whole tensor, is that tensor; any other array
   becomes a tensor that keeps the array.
+* A tuple that an array or list of the FFI has become is that object as a result, also in other tuples.
 """
 
 cimport cython
@@ -73,6 +74,7 @@ cdef extern from "Python.h":
     void PyTuple_SET_ITEM(PyObject*, Py_ssize_t, PyObject*) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     int64_t PyLong_AsLongLong(PyObject*) except? -1
+    int64_t PyLong_AsLongLongAndOverflow(PyObject*, int*) except? -1
     double PyFloat_AS_DOUBLE(PyObject*) noexcept
     Py_ssize_t Py_REFCNT(PyObject*) noexcept
     PyTypeObject* Py_TYPE(PyObject*) noexcept
@@ -372,6 +374,7 @@ cdef int _hand_over(RvmObject* object, int kind, RvmAny* result) noexcept:
 
 cdef int _give_value(PyObject* value, RvmAny* result) except -1:
     """Write a result that is not a tuple."""
+    cdef int overflow
     result.short_size = 0
     if Py_TYPE(value) is _array:
         return _give_array(<object>value, result)
@@ -379,7 +382,9 @@ cdef int _give_value(PyObject* value, RvmAny* result) except -1:
         result.type = RVM_NONE
         result.as_int = 0
     elif PyLong_CheckExact(value):
-        result.as_int = PyLong_AsLongLong(value)
+        result.as_int = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow:
+            return _give_other(<object>value, result)
         result.type = RVM_INT
     elif PyFloat_CheckExact(value):
         result.as_float = PyFloat_AS_DOUBLE(value)
@@ -490,7 +495,11 @@ cdef int _give_tuple(PyObject* value, RvmAny* result, const rvm_given* given, di
     cdef Py_ssize_t i, size = PyTuple_GET_SIZE(value)
     cdef PyObject* item
     cdef _Owned owned
-    cdef RvmArray* made = _new_array(size)
+    cdef RvmArray* made
+    for i in range(given.count if size else 0):  # there is only one tuple without items
+        if given.values[i] is value and _is_sequence(&given.args[i]):
+            return _give_object(given.args[i].as_object, given.args[i].type, result)
+    made = _new_array(size)
     try:
         enter_recursion(b" in a result of relaxvm")
         try:

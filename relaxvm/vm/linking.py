@@ -62,6 +62,11 @@ class Scope(Registry):
         self.allowed = allowed
 
     @property
+    def given(self) -> Registry | frozenset[str] | None:
+        """What another VM takes as `functions` to have the same ones."""
+        return self.allowed if self._functions is None else self._functions
+
+    @property
     def has_own(self) -> bool:
         """Whether it contains functions that are not in the global registry."""
         return self._functions is not None

@@ -41,7 +41,7 @@ from ...vm.machine import VirtualMachine as _VirtualMachine
 from .functions import ffi_function, object_of, values_of
 from .ir_modules import is_module_of_tvm, module_of_tvm
 from .library.image import VM_TIR
-from .module import ExecutableModule
+from .module import INTERFACE, ExecutableModule
 from .vm_members import executable_of
 
 __all__ = ["VMModule", "VirtualMachine", "from_tvm"]
@@ -310,6 +310,12 @@ class VirtualMachine:
         """
         raise TypeError("cannot pickle a VirtualMachine of TVM's interface; export its executable "
                         "by export_library and create the VM where it is needed")
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return one of the functions that TVM's VM keeps as attributes, such as `_set_input`."""
+        if name.startswith("_") and name[1:] in INTERFACE:
+            return self.module.get_function(name[1:])
+        raise AttributeError(f"VirtualMachine has no attribute {name!r}")
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
         """Return the function with a name, a ``tvm_ffi.Function``.

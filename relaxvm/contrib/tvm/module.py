@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ...builtins.registration import PREFIX
 from ...errors import InternalError, did_you_mean
 from ...messages import describe
-from ...values import Shape
+from ...values import Device, Shape
 from ...vm.timing import Evaluator
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...executable import VMExecutable
     from ...vm.machine import VirtualMachine
 
-__all__ = ["ExecutableModule", "KernelModule", "LibraryModule", "VMModule"]
+__all__ = ["INTERFACE", "ExecutableModule", "KernelModule", "LibraryModule", "VMModule"]
 
 
 class _Module:
@@ -152,7 +152,7 @@ class VMModule(_Module):
         self._vm = vm
 
     def _find(self, name: str) -> Callable[..., Any] | None:
-        if name in _INTERFACE:
+        if name in INTERFACE:
             method: Callable[..., Any] = getattr(self, f"_{name}")
             return method
         if name in self._vm:
@@ -160,7 +160,7 @@ class VMModule(_Module):
         return None
 
     def _names(self) -> list[str]:
-        return [*_INTERFACE, *self._vm.functions]
+        return [*INTERFACE, *self._vm.functions]
 
     @property
     def imports(self) -> tuple[_Module, ...]:
@@ -243,11 +243,34 @@ class VMModule(_Module):
     def _invoke_closure(self, closure: Closure | VMFunction, *args: Any) -> Any:
         return self._vm.invoke_closure(closure, *args)
 
+    def _vm_initialization(self, *args: int) -> None:
+        """Let the module run its program on other devices: the type, the index and the kind of
+        allocator of each.
+
+        What was set before (inputs, saved functions, an instrument) is forgotten, as in TVM.
+
+        Raises:
+            ValueError: not three numbers for each device, or an unknown kind of allocator.
+        """
+        from ...vm.machine import VirtualMachine
+
+        if not args or len(args) % 3:
+            raise ValueError(f"vm_initialization: expected three numbers for each device (its "
+                             f"type, its index, the kind of its allocator), got {len(args)}")
+        devices = [Device(kind, index) for kind, index in zip(args[::3], args[1::3], strict=True)]
+        self._vm = VirtualMachine(
+            self._vm.executable,
+            devices,
+            dict(zip(devices, args[2::3], strict=True)),
+            limits=self._vm.limits,
+            functions=self._vm._scope.given,
+        )
+
     def _set_instrument(self, instrument: Any) -> None:
         self._vm.set_instrument(instrument)
 
 
-_INTERFACE: Final = frozenset(
+INTERFACE: Final = frozenset(
     {
         "get_function_arity",
         "get_function_param_name",
@@ -258,6 +281,7 @@ _INTERFACE: Final = frozenset(
         "save_function",
         "set_input",
         "set_instrument",
+        "vm_initialization",
     }
 )
 """Names of the functions that are methods of `VMModule`; the methods have an underscore."""
