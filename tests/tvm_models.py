@@ -380,7 +380,7 @@ class InPlace:
         cls = InPlace
         z = R.add(x, y)
         return R.call_tir_inplace(
-            cls.accumulate, (z, y), R.Tensor((2, 3), "float32"), inplace_indices=[0]
+            cls.accumulate, (z, y), [0], R.Tensor((2, 3), "float32")
         )
 
 
@@ -399,7 +399,7 @@ class InPlaceArgument:
     def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
         cls = InPlaceArgument
         return R.call_tir_inplace(
-            cls.accumulate, (x, y), R.Tensor((2, 3), "float32"), inplace_indices=[0]
+            cls.accumulate, (x, y), [0], R.Tensor((2, 3), "float32")
         )
 
 
