@@ -1,11 +1,15 @@
 """Programs as bytecode and as native code: the same functions, in one process, alternating.
 
     python bench/compare_exec_modes.py [--only TEXT] [--models] [--repeats N] [--json FILE]
+    python bench/compare_exec_modes.py --break-even [--only TEXT]
 
 *Scalars*, *objects* and *chains* are functions without large kernels.  *Programs* are those of
 ``compare_programs.py``, with kernels in C.  With ``--models`` the models of
 ``compare_tvm_models.py`` follow, which need the extra ``tvm``.  Results are compared before times;
 the minimum time of each side counts.  Needs a C compiler.
+
+With ``--break-even`` the table has the processor time that the generator and the C compiler take
+for each program, in an empty cache, and after how many calls native code has saved that time.
 
 The exit status is 1 if a ratio is below the required one: 2 for functions without large kernels,
 else `LEVEL`.
@@ -14,8 +18,10 @@ else `LEVEL`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import sys
 import tempfile
 import time
@@ -124,22 +130,32 @@ def main() -> int:
     parser.add_argument("--only", default="", help="functions whose name contains this text")
     parser.add_argument("--models", action="store_true", help="also models compiled by TVM")
     parser.add_argument("--repeats", type=int, default=60, help="timings of each side")
+    parser.add_argument(
+        "--break-even", action="store_true", help="after how many calls compiling has paid off"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
     options = parser.parse_args()
     rows = []
     print(clean.machine())
-    print(f"{'function':34}{'bytecode':>12}{'native':>12}{'ratio':>9}")
+    last = f"{'compiling':>14}{'calls':>12}" if options.break_even else f"{'ratio':>9}"
+    print(f"{'function':34}{'bytecode':>12}{'native':>12}{last}")
     for name, executable, functions, entry, args, required in cases(options.models):
         if options.only not in name:
             continue
         compiled = executable.with_section("exec_mode", "compiled")
-        vms = [relaxvm.VirtualMachine(ex, functions=functions) for ex in (executable, compiled)]
-        code = vms[1].native_code
+        one = relaxvm.VirtualMachine(executable, functions=functions)
+        other, seconds = made_natively(compiled, functions, afresh=options.break_even)
+        code = other.native_code
         assert code is not None
         assert code.problem is None, code.problem
-        runs = [vm[entry] for vm in vms]
+        runs = [one[entry], other[entry]]
         np.testing.assert_equal(runs[1](*args), runs[0](*args))
         ours, theirs = alternate(runs, args, options.repeats)
+        if options.break_even:
+            if ours > theirs and code.functions:
+                print(f"{name:34}{ours * 1e6:9.2f} us{theirs * 1e6:9.2f} us{seconds * 1e3:11.0f} ms"
+                      f"{seconds / (ours - theirs):12,.0f}", flush=True)  # fmt: skip
+            continue
         ratio = ours / theirs
         mark = "" if ratio >= required else f"   below {required:g}"
         rows.append({"name": name, "bytecode": ours, "native": theirs, "required": required})
@@ -147,6 +163,35 @@ def main() -> int:
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return int(any(row["bytecode"] / row["native"] < row["required"] for row in rows))
+
+
+def made_natively(
+    executable: VMExecutable, functions: Any, *, afresh: bool
+) -> tuple[relaxvm.VirtualMachine, float]:
+    """A machine with native code, and the processor time that it took to make it.
+
+    Args:
+        afresh: whether to compile what is in the cache.
+    """
+    with tempfile.TemporaryDirectory() as cache, cache_of(afresh, cache):
+        before = os.times()
+        vm = relaxvm.VirtualMachine(executable, functions=functions)
+        return vm, sum(os.times()[:4]) - sum(before[:4])
+
+
+@contextlib.contextmanager
+def cache_of(afresh: bool, cache: str) -> Iterator[None]:
+    """Use an empty cache of compiled libraries, if `afresh`."""
+    given = os.environ.get("RELAXVM_CACHE_DIR")
+    if afresh:
+        os.environ["RELAXVM_CACHE_DIR"] = cache
+    try:
+        yield
+    finally:
+        if given is None:
+            os.environ.pop("RELAXVM_CACHE_DIR", None)
+        else:
+            os.environ["RELAXVM_CACHE_DIR"] = given
 
 
 Case = tuple[str, VMExecutable, Any, str, tuple[Any, ...], float]

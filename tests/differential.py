@@ -153,6 +153,7 @@ def execute(executable: Any, args: list[Any], *, optimize: bool) -> Outcome:
     """Run a program with the VM."""
     log: list[Any] = []
     vm = VirtualMachine(executable, functions=packed_functions(log), optimize=optimize)
+    assert vm.native_code is None or vm.native_code.problem is None, vm.native_code.problem
     return run(vm["main"], args, log)
 
 

@@ -230,6 +230,44 @@ def test_results_outlive_the_next_run() -> None:
     assert len({a.ctypes.data for pair in kept for a in pair}) == 8
 
 
+def test_a_chain_in_a_function_of_numbers() -> None:
+    """The names of its variables are not those of others."""
+    text = """
+    @R.function
+    def main(x: R.Tensor((8,), "float32"), n: R.Prim("int64")) -> R.Tuple(
+        R.Tensor((8,), "float32"), R.Prim("int64")
+    ):
+        if n > 0:
+            a = R.multiply(x, x)
+            b = R.add(a, x)
+            c = R.subtract(b, x)
+            r = Module.main(c, n - 1)
+        else:
+            r = (x, n)
+        return r
+
+    @R.function
+    def turned(n: R.Prim("int64"), x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        if n > 0:
+            a = R.multiply(x, x)
+            b = R.add(a, x)
+            r = Module.turned(n - 1, b)
+        else:
+            c = R.multiply(x, x)
+            r = R.add(c, c)
+        return r
+"""
+    one, other = both(relaxvm.build(from_source(HEADER + text)))
+    assert other.native_code is not None
+    assert other.native_code.functions == ("main", "turned")
+    x = np.linspace(0, 0.5, 8, dtype=F32)
+    for n in (0, 1, 5):
+        got, expected = (vm["main"](x, n) for vm in (other, one))
+        assert got[0].tobytes() == expected[0].tobytes()
+        assert got[1] == expected[1]
+        assert other["turned"](n, x).tobytes() == one["turned"](n, x).tobytes()
+
+
 def test_a_loop_over_a_chain() -> None:
     """Other values of the frame, polls and the loop's own arrays."""
     text = """

@@ -70,16 +70,16 @@ class ElementwiseWriter(RegisterWriter):
                      f"{leave}")  # fmt: skip
         made = sorted(chain.arrays.items())
         for register, result in made:
-            name = self._local(f"n{register}", "RvmRef")
+            name = self._local(f"w{register}", "RvmRef")
             emit(f"{name} = s->alloc_static(code + {result.allocation});")
-        failed = " || ".join(f"n{register} == 0" for register, _ in made)
-        drop = " ".join(f"rvm_clear(s, &n{register});" for register, _ in made)
+        failed = " || ".join(f"w{register} == 0" for register, _ in made)
+        drop = " ".join(f"rvm_clear(s, &w{register});" for register, _ in made)
         if failed:
             emit(f"if (RARE({failed})) {{ s->clear_error(); {drop} {leave} }}")
         allocated = {result.allocation: register for register, result in made}
         args = [f"x{number}" for number in range(len(chain.inputs))]
         args += [f"y{number}" if stored.register is not None
-                 else f"s->data(n{allocated[stored.allocation]})"
+                 else f"s->data(w{allocated[stored.allocation]})"
                  for number, stored in enumerate(chain.stored)]  # fmt: skip
         emit(f"if (RARE(m{self.code.index}_{chain.start}({', '.join(['s', *args])}))) "
              f"{{ {drop} {leave} }}")  # fmt: skip
@@ -88,8 +88,8 @@ class ElementwiseWriter(RegisterWriter):
         for register in chain.released:
             self._empty(last, state, register)
         for register, _ in made:
-            self._set_ref(last, state, register, f"n{register}")
-            emit(f"n{register} = 0;")
+            self._set_ref(last, state, register, f"w{register}")
+            emit(f"w{register} = 0;")
         emit(f"a->ticks -= {len(chain.steps)};")
         self._poll(last, state)
         if chain.has_deadline:
