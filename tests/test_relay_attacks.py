@@ -25,6 +25,7 @@ from relaxvm.errors import (
     LimitError,
     NestingError,
     ParseError,
+    TypeSizeError,
     VerifyError,
     did_you_mean,
 )
@@ -158,6 +159,51 @@ def test_the_types_of_long_tuples_are_told_apart() -> None:
     arrays = [np.ones((rows, 3), np.float32) for rows in [2] * 12 + [5, 7]]
     found = relaxvm.VirtualMachine(relaxvm.build(module))["main"](*arrays)
     assert [x.shape for x in found] == [(29, 3), (31, 3)]
+
+
+# Types
+
+NESTED: dict[str, tuple[str, str]] = {
+    "results": ("fn () -> ", ""),
+    "parameters": ("fn (", ") -> int32"),
+    "tuples": ("(", ",)"),
+    "references": ("ref(", ")"),
+    "lists": ("L[", "]"),
+    "lists of functions": ("L[fn () -> ", "]"),
+    "references and lists": ("ref(L[(", ",)])"),
+}
+BODIES = (
+    "%x", "(%x, %x)", "C(%x, N)", "@id(%x)", "if (True) { %x } else { %x }",
+    "match (C(%x, N)) { C(%y, N) => %y, _ => %x }", "let %f = fn (%z) { %z }; %f(%x)",
+    "let %f = fn () { %x }; %f()", "let %r = ref(%x); ref_write(%r, %x); ref_read(%r)",
+)  # fmt: skip
+
+
+def of_type(ty: str, body: str) -> str:
+    return ("type L[A] { N, C(A, L[A]) } def @id[A](%a: A) -> A { %a } "
+            f"def @main(%x: {ty}) {{ {body} }}")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_types_take_linear_time(kind: str) -> None:
+    """What looks at each level twice would take 2^60 steps."""
+    before, after = NESTED[kind]
+    for body in BODIES:
+        module = from_text(of_type(before * 60 + "int32" + after * 60, body))
+        assert not relaxvm.analysis.violations(module)
+        again = relaxvm.ir.load_json(relaxvm.ir.save_json(module))
+        assert relaxvm.ir.structural_equal(module, again)
+        assert relaxvm.ir.structural_hash(module) == relaxvm.ir.structural_hash(again)
+        assert isinstance(relaxvm.build(module), relaxvm.VMExecutable)
+
+
+@pytest.mark.parametrize(("before", "after"), [("ref(fn () -> ", ")"), ("ref(fn (", ") -> int32)")])
+def test_references_to_functions_of_references_are_bounded(before: str, after: str) -> None:
+    body = "let %r = ref(%x); ref_write(%r, %x); ref_read(%r)"
+    few = from_text(of_type(before * 5 + "int32" + after * 5, body))
+    assert isinstance(relaxvm.build(few), relaxvm.VMExecutable)
+    with pytest.raises(TypeSizeError, match="expected at most 10 functions in each other"):
+        from_text(of_type(before * 60 + "int32" + after * 60, body))
 
 
 # Limits

@@ -10,10 +10,12 @@ EraseToWellDefined).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
+from ..errors import TypeSizeError
 from .adt import (
     NEVER,
     Constructor,
@@ -147,8 +149,50 @@ def _check_type_call(base: TypeCall, derived: TypeCall, prove: Prove) -> BaseChe
 
 
 def _check_same(base: Any, derived: Any, prove: Prove) -> BaseCheckResult:
-    """Check the type of what is both read and written: each must be a subtype of the other."""
-    return min(base_check(base, derived, prove), base_check(derived, base, prove))
+    """Check the type of what is both read and written: each must be a subtype of the other.
+
+    That is checked of the parts, since two checks at each level would take exponential time.  The
+    parameters and the result of a function are not compared alone, so functions in references in
+    functions are bounded.
+
+    Raises:
+        TypeSizeError: there are too many of these in each other.
+    """
+    kind = type(base)
+    if base is derived:
+        return _PASS
+    if kind is type(derived):
+        if kind is RefType:
+            return _check_same(base.value, derived.value, prove)
+        if kind is TupleType or kind is TypeCall:
+            pairs = (base.fields, derived.fields) if kind is TupleType else (
+                base.args, derived.args)  # fmt: skip
+            known = kind is TupleType or base.func.name_hint == derived.func.name_hint
+            if not known or len(pairs[0]) != len(pairs[1]):
+                return _FAIL_L0
+            return _weakest([_check_same(b, d, prove) for b, d in zip(*pairs, strict=True)])
+    if kind is not FuncType:
+        return min(base_check(base, derived, prove), base_check(derived, base, prove))
+    if _SPLIT.levels >= _MOST_SPLITS:
+        raise TypeSizeError(
+            f"a type of references to functions of references and so on: expected at most "
+            f"{_MOST_SPLITS} functions in each other"
+        )
+    _SPLIT.levels += 1
+    try:
+        return min(base_check(base, derived, prove), base_check(derived, base, prove))
+    finally:
+        _SPLIT.levels -= 1
+
+
+class _Split(threading.local):
+    """The checks of functions in both directions that are under way in this thread."""
+
+    levels = 0
+
+
+_SPLIT: Final = _Split()
+_MOST_SPLITS: Final = 10
 
 
 def is_base_of(base: Type, derived: Type) -> bool:

@@ -85,13 +85,12 @@ def _erase(ty: Any) -> Any:
         fields = [_erase(field) for field in ty.fields]
         same = all(a is b for a, b in zip(fields, ty.fields, strict=True))
         return ty if same else TupleType(fields, ty.span)
-    if kind is FuncType and ty.params is not None:
-        parts = (*ty.params, ty.ret)
-        if ty.type_params or any(_erase(part) is not part for part in parts):
-            return FuncType.opaque_func(ret=_erase(ty.ret), purity=ty.purity)
     if kind is FuncType:
-        ret = _erase(ty.ret)
-        return ty if ret is ty.ret else FuncType.opaque_func(ret=ret, purity=ty.purity)
+        ret = _erase(ty.ret)  # once, or nested functions would take exponential time
+        same = ret is ty.ret and not (ty.params is not None and ty.type_params)
+        if same and all(_erase(param) is param for param in ty.params or ()):
+            return ty
+        return FuncType.opaque_func(ret=ret, purity=ty.purity)
     return ty
 
 
