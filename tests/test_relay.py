@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -840,3 +841,24 @@ def test_what_relay_cannot_say_is_listed() -> None:
     for reason in ("the type R.Tensor(dtype=", "the operator nn.gelu",
                    "the operator expand_dims: the axes are not next to each other"):  # fmt: skip
         assert f"function 'main': {reason}" in str(caught.value)
+
+
+# The pages
+
+DOCS = Path(__file__).parent.parent / "docs"
+SHOWN = re.compile(r"^```python\n(.*?)^```\n(?:\n*^```text\n(.*?)^```$)?", re.M | re.S)
+EXAMPLES = [
+    pytest.param(code, output, id=f"{page}-{i}")
+    for page in ("relay", "relay-isa")
+    for i, (code, output) in enumerate(SHOWN.findall((DOCS / f"{page}.md").read_text("utf-8")))
+]
+
+
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_examples_of_the_pages(code: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, "page", "exec"), {})
+    assert capsys.readouterr().out.rstrip() == output.rstrip()
+
+
+def test_the_pages_have_examples() -> None:
+    assert len(EXAMPLES) == 4

@@ -234,3 +234,19 @@ def @main(%a: Tensor[(?), float32], %b: Tensor[(2), float32]) {
     np.testing.assert_array_equal(found.fields[0], X[:2])
     with pytest.raises(RuntimeError, match=r"expected 4 .*, got 2"):
         run(text, Y[0], X[1])
+
+
+def test_dimensions_that_are_long_expressions_get_names() -> None:
+    """Else they would double with every operation."""
+    lines = "".join(
+        f"let %x = concatenate((%x, strided_slice(%x, begin=[{i}], end=[99], strides=[{i + 1}])));"
+        for i in range(1, 41)
+    )
+    text = f"def @main(%x: Tensor[(?), float32]) {{ {lines} %x }}"
+    assert len(str(from_text(text))) < 40_000
+    lines = lines[: lines.index("begin=[4]")].rpartition("let")[0]
+    text = f"def @main(%x: Tensor[(?), float32]) {{ {lines} %x }}"
+    expected = Y[0]
+    for i in range(1, 4):
+        expected = np.concatenate([expected, expected[i : 99 : i + 1]])
+    np.testing.assert_array_equal(run(text, Y[0]), expected)

@@ -145,6 +145,20 @@ def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
     )
 
 
+def test_a_cast_to_a_dimension_that_an_earlier_cast_found_stays() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=1, dtype="float32")):
+    n = T.int64()
+    m = T.int64()
+    a = R.match_cast(x, R.Tensor((n,), "float32"))
+    b = R.match_cast(y, R.Tensor((m,), "float32"))
+    c = R.match_cast(b, R.Tensor((n,), "float32"))
+    return (a, c)
+"""
+    check(CanonicalizeBindings(), text, text, again=True)
+
+
 # EliminateCommonSubexpr
 
 

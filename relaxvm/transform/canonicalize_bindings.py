@@ -152,7 +152,9 @@ class _Canonicalizer(Renamer):
         result = bind_type(new.ty, value.ty, dims)  # type: ignore[arg-type]
         fresh = {v: dim for v, dim in dims.items() if v not in self._symbols}
         if result is not BaseCheckResult.PASS or not isinstance(value, Var):
-            self._symbols.update(dict.fromkeys(fresh))
+            # All of them are defined here, also those of which nothing is known.
+            for symbol in type_free_vars(new.ty):
+                self._symbols.setdefault(symbol, None)
             if isinstance(value, (Var, Constant)) and is_base_of(new.ty, value.ty):
                 return self._replace(binding, VarBinding(new.var, value, new.span), value)
             return new

@@ -67,6 +67,8 @@ from .types import DataTy, FuncTy, Param, RefTy, TensorTy, TupleTy, Ty, resolved
 
 __all__ = ["lower"]
 
+_LONG: Final = 16
+"""The most parts of a dimension that is not named."""
 _NOT_IN_NAMES: Final = re.compile(r"\W")
 _NO_FIELDS: Final = re.compile(r"(\w)\(\)")
 
@@ -233,7 +235,9 @@ class _Lowering:
 
     def _with_dims(self, value: Expr, ty: Ty, place: Place) -> Expr:
         """An operand of an operator: if only the rank of a tensor is known, with dimensions that
-        have names, so that the operator can allocate its result."""
+        have names, so that the operator can allocate its result.  A dimension that is computed by a
+        long expression gets a name, too: in Relay it is ``?``, and such expressions can double with
+        every operation."""
         found = resolved(ty)
         if isinstance(value, Tuple) and isinstance(found, TupleTy):
             return Tuple([
@@ -242,14 +246,20 @@ class _Lowering:
             ])  # fmt: skip
         known = value.ty
         if isinstance(found, TupleTy) and isinstance(known, TupleType) and any(
-            isinstance(field, TensorType) and field.dims is None for field in known.fields
+            isinstance(field, TensorType) and (field.dims is None or any(map(_is_long, field.dims)))
+            for field in known.fields
         ):  # fmt: skip
             return Tuple([
                 self._with_dims(self._emit(TupleGetItem(value, i), "", place), field, place)
                 for i, field in enumerate(found.fields)
             ])  # fmt: skip
-        if isinstance(found, TensorTy) and isinstance(known, TensorType) and known.dims is None:
+        if not isinstance(found, TensorTy) or not isinstance(known, TensorType):
+            return value
+        if known.dims is None:
             return self._builder.match_cast(value, self._type(found, True), span=place.span)
+        if any(map(_is_long, known.dims)):
+            dims = [Var(f"d{i}", "int64") if _is_long(d) else d for i, d in enumerate(known.dims)]
+            return self._cast(value, TensorType(dims, known.dtype), place)
         return value
 
     def _cast(self, value: Expr, ty: TensorType, place: Place) -> Expr:
@@ -538,6 +548,10 @@ def _with_known_dims(ty: TensorType, known: TensorType) -> TensorType:
         return ty
     pairs = zip(ty.dims, known.dims, strict=True)
     return TensorType([a if isinstance(a, IntImm) else b for a, b in pairs], ty.dtype)
+
+
+def _is_long(dim: Expr) -> bool:
+    return dim.sum_of_parts() > _LONG
 
 
 def _is_cast(ty: Any) -> bool:
