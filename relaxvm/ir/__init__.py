@@ -12,6 +12,7 @@ from .block_builder import *
 from .coverage import *
 from .equality import *
 from .expr import *
+from .expr_functor import *
 from .infer import *
 from .instantiate import *
 from .json import *

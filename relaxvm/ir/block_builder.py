@@ -344,6 +344,22 @@ class BlockBuilder:
         self._close(scope)
         return SeqExpr(scope.blocks, value)
 
+    @property
+    def in_scope(self) -> bool:
+        """Whether bindings can be emitted now."""
+        return bool(self._scopes)
+
+    def leave_scope(self) -> list[BindingBlock]:
+        """End the innermost function body or branch without a value; returns its blocks."""
+        scope = self._scopes.pop()
+        self._close(scope)
+        if self._scopes:
+            for block in scope.blocks:
+                for binding in block.bindings:
+                    if isinstance(binding, MatchCast):
+                        self._scopes[-1].know(binding.ty)
+        return scope.blocks
+
     def _result(self, result: Expr) -> Expr:
         """Normalize the value of a body to a leaf or a tuple of leaves."""
         normalized = self.normalize(result)

@@ -82,7 +82,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         f"{_HERE}.relax",
         "relaxvm.ir",
     ),
-    "tvm.relax.expr_functor": (f"{_HERE}.relax", "relaxvm.ir.visitor"),
+    "tvm.relax.expr_functor": (f"{_HERE}.relax", "relaxvm.ir.expr_functor", "relaxvm.ir.visitor"),
     "tvm.relax.frontend": (),
     "tvm.relax.frontend.nn": ("relaxvm.frontend.nn",),
     "tvm.relax.frontend.nn.core": ("relaxvm.frontend.nn.core",),
