@@ -212,9 +212,9 @@ def test_matches_of_data_types() -> None:
         @R.function
         def main(x: List) -> R.Tensor((2,), "float32"):
             match x:
-                case Nil():
+                case Nil():  # noqa: F821
                     y = R.const([0.0, 1.0], "float32")
-                case Cons(head, _):
+                case Cons(head, _):  # noqa: F821
                     y = R.exp(head)
             return y
 

@@ -2,8 +2,8 @@
 
 They have TVM's names of methods and its way of working: a mutator emits what it visits into a
 `BlockBuilder`, ``self.builder_``, so that a method may emit further bindings, or calls of
-PrimFuncs, in front of the expression that it returns.  `ExprVisitor` and `ExprMutator` of `visitor` are what
-relaxvm's own passes use; they are faster, and need no builder.
+PrimFuncs, in front of the expression that it returns.  `ExprVisitor` and `ExprMutator` of `visitor`
+are what relaxvm's own passes use; they are faster, and need no builder.
 
 Source: ``tvm.relax.expr_functor`` of apache-tvm 0.27.
 """
