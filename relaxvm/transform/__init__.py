@@ -16,6 +16,7 @@ from .dead_code_elimination import *
 from .eliminate_common_subexpr import *
 from .fold_constant import *
 from .fuse_ops import *
+from .fuse_ops_by_pattern import *
 from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *
@@ -25,6 +26,7 @@ from .legalize_to_loops import *
 from .lower_alloc_tensor import *
 from .lower_data_types import *
 from .lower_runtime_builtin import *
+from .merge_composite_functions import *
 from .normalize import *
 from .pass_infra import *
 from .plan_memory import *

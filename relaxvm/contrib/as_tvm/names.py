@@ -70,6 +70,14 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tvm.relax.analysis": ("relaxvm.analysis",),
     "tvm.relax.analysis.analysis": ("relaxvm.analysis",),
+    "tvm.relax.backend": (),
+    "tvm.relax.backend.cuda": (),
+    "tvm.relax.backend.cuda.cublas": (f"{_HERE}.gpu:partition_for_cublas",),
+    "tvm.relax.backend.cuda.cudnn": (f"{_HERE}.gpu:partition_for_cudnn",),
+    "tvm.relax.backend.cuda.cutlass": (f"{_HERE}.gpu:partition_for_cutlass",),
+    "tvm.relax.backend.pattern_registry": _only(
+        "relaxvm.transform", "get_pattern get_patterns_with_prefix register_patterns"
+    ),
     "tvm.relax.binding_rewrite": ("relaxvm.ir",),
     "tvm.relax.block_builder": ("relaxvm.ir.block_builder",),
     "tvm.relax.dpl": ("relaxvm.dpl",),
