@@ -23,6 +23,7 @@ from .kill_after_last_use import *
 from .lambda_lift import *
 from .legalize_ops import *
 from .legalize_to_loops import *
+from .lift_transform_params import *
 from .lower_alloc_tensor import *
 from .lower_data_types import *
 from .lower_runtime_builtin import *

@@ -14,7 +14,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "relax.FuseOps.max_depth",
         "relax.backend.use_cuda_graph",
         "relax.fallback_device_type",
-        "relax.lift_transform_params.consume_params",
         "relax.transform.apply_legalize_ops",
         "s_tir.HoistExpression",
         "s_tir.HoistIfThenElse",

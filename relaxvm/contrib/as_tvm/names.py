@@ -163,6 +163,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.tirx.op": ("relaxvm.tir",),
     "tvm.tirx.expr": ("relaxvm.tir",),
     "tvm.topi": ("relaxvm.te.topi",),
+    "tvm.topi.testing": (),
     "tvm.transform": ("relaxvm.transform",),
     "tvm_ffi": (
         _FFI,
