@@ -33,6 +33,8 @@ from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *
 from .remove_purity_checking import *
+from .remove_unused_outputs import *
+from .reorder_permute_dims_after_concat import *
 from .return_results import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *

@@ -1,5 +1,5 @@
-"""Making functions of groups of bindings: what `FuseOpsByPattern` and `MergeCompositeFunctions` do with
-the groups that they have found."""
+"""Making functions of groups of bindings: what `FuseOpsByPattern` and `MergeCompositeFunctions` do
+with the groups that they have found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from ..analysis.variables import free_symbolic_vars, uses_of_binding
 from ..ir import (
     Binding,
-    BindingBlock,
     Call,
     Constant,
     DataflowBlock,
@@ -244,8 +243,8 @@ def _call_of(
         arguments = [*arguments, Var("tir_vars", ShapeType(missing))]
         args.append(ShapeExpr(missing))
         func = func.replace(params=arguments)
-    var = functions.add(copy_with_new_vars(func), _name(group.bindings))
-    call = Call(var, args, ty=body.ty)
+    callee = functions.add(copy_with_new_vars(func), _name(group.bindings))
+    call = Call(callee, args, ty=body.ty)
     last = group.bindings[-1]
     if len(outputs) == 1:
         return [VarBinding(outputs[0], call, last.span)]
@@ -267,5 +266,3 @@ class _Renamed(ExprMutator):
         new = self.var_map.get(var, var)
         assert isinstance(new, Var)
         return new
-
-

@@ -130,6 +130,18 @@ class _Eliminator:
         return VarBinding(binding.var, value, binding.span)
 
 
+def _has_effect(value: Expr) -> bool:
+    from ..analysis import contains_impure_call
+
+    name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
+    return name == "relax.call_pure_packed" or bool(contains_impure_call(value))
+
+
+def eliminate_dead_code(func: Function) -> Function:
+    """Return a function without bindings whose value is unused and has no side effects."""
+    return _Eliminator(_has_effect).function(func)
+
+
 def _called(func: Function) -> set[GlobalVar]:
     found: set[GlobalVar] = set()
 
@@ -165,17 +177,10 @@ def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
 
     @module_pass(name="DeadCodeElimination", opt_level=1)
     def run(mod: IRModule, ctx: PassContext) -> Any:
-        from ..analysis import contains_impure_call
-
-        def has_effect(value: Expr) -> bool:
-            name = getattr(value.op, "name", "") if isinstance(value, Call) else ""
-            return name == "relax.call_pure_packed" or bool(contains_impure_call(value))
-
         new = mod.copy()
-        eliminator = _Eliminator(has_effect)
         for var, func in mod.functions.items():
             if isinstance(func, Function):
-                new[var] = eliminator.function(func)
+                new[var] = eliminate_dead_code(func)
         if entry_functions is None:
             entries = [v for v, f in new.functions.items() if "global_symbol" in f.attrs]
         else:

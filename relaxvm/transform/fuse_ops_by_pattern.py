@@ -107,15 +107,15 @@ _REGISTERED: dict[str, FusionPattern] = {}
 
 
 def register_patterns(patterns: Iterable[Any]) -> None:
-    """Register patterns for `get_patterns_with_prefix`; those of a name that is taken replace it."""
+    """Register patterns for `get_patterns_with_prefix`; one of a name that is taken replaces it."""
     for given in patterns:
         pattern = _as_pattern(given)
         _REGISTERED[pattern.name] = pattern
 
 
 def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
-    """Return the registered patterns whose names begin with a prefix, the last one first: it has the
-    highest priority."""
+    """Return the registered patterns whose names begin with a prefix, the last one first: it has
+    the highest priority."""
     return [p for name, p in reversed(_REGISTERED.items()) if name.startswith(prefix)]
 
 
@@ -151,9 +151,7 @@ class _Fuser(ExprMutator):
         groups = self._groups(visited)
         if not groups:
             return visited
-        return grouped_block(
-            visited, groups, self._functions, self._leaves, self._bind_constants
-        )
+        return grouped_block(visited, groups, self._functions, self._leaves, self._bind_constants)
 
     def _groups(self, block: DataflowBlock) -> list[Group]:
         variables = {id(b.value): b.var for b in block.bindings if isinstance(b, VarBinding)}
@@ -183,9 +181,7 @@ class _Fuser(ExprMutator):
             if self._pattern.check is not None and not self._pattern.check(context):
                 continue
             group = Group(self._attrs(context))
-            group.bindings = [
-                block.bindings[i] for i in sorted(position[var] for var in members)
-            ]
+            group.bindings = [block.bindings[i] for i in sorted(position[var] for var in members)]
             taken |= members
             groups.append(group)
         return groups
@@ -217,9 +213,14 @@ def _check_definitions(mod: IRModule) -> None:
         ValueError: one is.
     """
 
-    class Definitions(ExprVisitor):
-        def visit_var_def(self, var: Var) -> None:
-            if var in seen and seen[var] is not owner:
+    seen: dict[Var, GlobalVar] = {}
+    for owner, func in mod.items():
+        if not isinstance(func, Function):
+            continue
+        definitions = _Definitions()
+        definitions.visit(func)
+        for var in definitions.found:
+            if var in seen:
                 raise ValueError(
                     f"FuseOpsByPattern: variable {var.name!r} is defined in the functions "
                     f"{seen[var].name_hint!r} and {owner.name_hint!r}; ir.copy_with_new_vars "
@@ -227,10 +228,13 @@ def _check_definitions(mod: IRModule) -> None:
                 )
             seen[var] = owner
 
-    seen: dict[Var, GlobalVar] = {}
-    for owner, func in mod.items():
-        if isinstance(func, Function):
-            Definitions().visit(func)
+
+class _Definitions(ExprVisitor):
+    def __init__(self) -> None:
+        self.found: dict[Var, None] = {}
+
+    def visit_var_def(self, var: Var) -> None:
+        self.found[var] = None
 
 
 def FuseOpsByPattern(

@@ -116,8 +116,8 @@ def _may_be_lifted(binding: Binding) -> bool:
 
 
 def _common(functions: Sequence[_Lifted]) -> tuple[set[Var], list[dict[Var, Var]]]:
-    """The variables of the first function whose values all functions compute, and for every function
-    the variables of the first that its own stand for."""
+    """The variables of the first function whose values all functions compute, and for every
+    function the variables of the first that its own stand for."""
     first = functions[0]
     keys: dict[Any, Var] = {}
     for var, binding in first.bindings.items():
@@ -281,7 +281,8 @@ def _composed(before: Function, after: Function) -> Function:
     if not after.body.blocks and after.body.body is after.params[0]:
         return before
     if not before.body.blocks and before.body.body is before.params[0]:
-        return after.with_attrs(before.attrs)
+        renamed: Function = after.with_attrs(before.attrs)
+        return renamed
     after = copy_with_new_vars(after)
     packed = Var("packed", before.body.body.ty)
     link = BindingBlock([VarBinding(packed, before.body.body)])
@@ -292,9 +293,10 @@ def _composed(before: Function, after: Function) -> Function:
 
 
 def LiftTransformParams(shared_transform: bool | Sequence[str] = False) -> Pass:
-    """Move what depends on weights alone out of public functions with the attribute "num_input", the
-    number of parameters that are inputs: the others are weights.  A function ``NAME_transform_params``
-    takes a tuple of the weights, and returns a tuple of what the function takes in their place.
+    """Move what depends on weights alone out of public functions with the attribute "num_input",
+    the number of parameters that are inputs: the others are weights.  A function
+    ``NAME_transform_params`` takes a tuple of the weights, and returns a tuple of what the function
+    takes in their place.
 
     Bindings after ``R.builtin.stop_lift_params`` stay.  With the option
     "relax.lift_transform_params.consume_params", each weight is dropped from the tuple once it has

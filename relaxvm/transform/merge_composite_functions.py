@@ -41,8 +41,8 @@ class _Regions:
         self.home: dict[Var, int] = {}
 
     def add(self, binding: Binding, codegen: str | None) -> None:
-        """Add a binding to the region of an operand for the same code generator, where nothing between
-        the two prevents it; else as a region of its own."""
+        """Add a binding to the region of an operand for the same code generator, where nothing
+        between the two prevents it; else as a region of its own."""
         operands = {self.home[v] for v in uses_of_binding(binding) if v in self.home}
         region = len(self.members)
         self.members[region] = [binding]
@@ -144,9 +144,9 @@ class _Plain(ExprMutator):
 
 
 def MergeCompositeFunctions() -> Pass:
-    """Join calls of composite functions, as `FuseOpsByPattern` makes them, for the same code generator
-    that are neighbours in the graph: each becomes a local function of a function with the attribute
-    "Codegen".  Where a value between two of them is computed elsewhere, they stay apart.
+    """Join calls of composite functions, as `FuseOpsByPattern` makes them, for the same code
+    generator that are neighbours in the graph: each becomes a local function of a function with the
+    attribute "Codegen".  Where a value between two of them is computed elsewhere, they stay apart.
 
     Requires: FuseOpsByPattern.  Ensures: no function of the module has the attribute "Composite".
     """
@@ -155,9 +155,8 @@ def MergeCompositeFunctions() -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> Any:
         functions = Functions(mod)
         for var, func in mod.items():
-            if isinstance(func, Function) and "Composite" not in func.attrs:
-                if "Codegen" not in func.attrs:
-                    functions.mod[var] = _Merger(mod, functions).visit(func)
+            if isinstance(func, Function) and not {"Composite", "Codegen"} & set(func.attrs):
+                functions.mod[var] = _Merger(mod, functions).visit(func)
         result = IRModule(None, mod.attrs, mod.global_infos, mod.type_definitions)
         names: dict[GlobalVar, GlobalVar] = {}
         made: dict[GlobalVar, Function] = {}
