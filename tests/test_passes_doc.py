@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from relaxvm import ir, transform
+from relaxvm import dpl, ir, transform
 from relaxvm.script import from_source
 from relaxvm.transform.pipelines import LOWERING
 
@@ -63,7 +63,8 @@ def test_every_pass_has_an_example() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example(name: str) -> None:
     example = EXAMPLES[name]
-    check(eval(example.call, {**vars(ir), **vars(transform)}), example.before, example.after)
+    names = {**vars(ir), **vars(transform), **vars(dpl)}
+    check(eval(example.call, names), example.before, example.after)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

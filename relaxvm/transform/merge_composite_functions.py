@@ -39,12 +39,14 @@ class _Regions:
         self.codegen: dict[int, str | None] = {}
         self.before: dict[int, set[int]] = {}
         self.home: dict[Var, int] = {}
+        self._count = 0
 
     def add(self, binding: Binding, codegen: str | None) -> None:
         """Add a binding to the region of an operand for the same code generator, where nothing
         between the two prevents it; else as a region of its own."""
         operands = {self.home[v] for v in uses_of_binding(binding) if v in self.home}
-        region = len(self.members)
+        region = self._count
+        self._count += 1
         self.members[region] = [binding]
         self.codegen[region] = codegen
         self.before[region] = operands.union(*[self.before[o] for o in operands])
