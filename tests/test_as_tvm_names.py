@@ -123,7 +123,7 @@ for name in {names!r}:
     else:
         print("found")
 try:
-    import tvm.relax.backend.cuda
+    import tvm.relax.backend.rocm
 except ModuleNotFoundError as error:
     print(error)
 """
@@ -248,3 +248,23 @@ assert any(isinstance(arg, tvm.runtime.Tensor) for arg in seen)
 assert not any(isinstance(arg, np.ndarray) for arg in seen)
 """
     as_tvm(code)
+
+
+def test_partitions_for_a_gpu_are_declined_when_they_are_called() -> None:
+    code = """
+from tvm.relax.backend.cuda.cublas import partition_for_cublas
+from tvm.relax.backend.cuda.cudnn import partition_for_cudnn
+from tvm.relax.backend.cuda.cutlass import partition_for_cutlass
+for partition in (partition_for_cublas, partition_for_cudnn, partition_for_cutlass):
+    try:
+        partition(None)
+    except NotImplementedError as error:
+        print(error)
+"""
+    lines = as_tvm(code).splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "partition_for_cublas",
+        "partition_for_cudnn",
+        "partition_for_cutlass",
+    ]
+    assert all("is declined: relaxvm runs on the CPU" in line for line in lines)
