@@ -191,10 +191,10 @@ def test_types_of_functions() -> None:
     n = ir.Var("n", "int64")
     A = tir.decl_buffer((n, 4), "int8", "A")
     s = ir.Var("s", "float32")
-    func = tir.PrimFunc([A, s], tir.Evaluate(0))
+    func = tir.PrimFunc([A, s], tir.Evaluate(0))  # it does nothing, so it is pure
     assert (
         str(func.ty)
-        == 'R.Callable((R.Tensor((n, 4), dtype="int8"), R.Prim("float32")), R.Tuple, False)'
+        == 'R.Callable((R.Tensor((n, 4), dtype="int8"), R.Prim("float32")), R.Tuple, True)'
     )
     assert func.buffer_map == {A: A}
     with pytest.raises(TypeError, match="is a buffer or a scalar"):

@@ -142,6 +142,8 @@ class PrimType(Type):
     dtype: str
 
     def __init__(self, dtype: str, span: Any = None) -> None:
+        if not isinstance(dtype, str):
+            raise TypeError(f"PrimType: expected the name of a data type, got {describe(dtype)}")
         self.dtype = dtype
         self.span = span
 
@@ -331,6 +333,11 @@ class FuncType(Type):
         self.ret = ret
         self.purity = purity
         self.span = span
+
+    @property
+    def derive_func(self) -> None:
+        """None: TVM's functions that compute the type of a result are not supported."""
+        return None
 
     @classmethod
     def opaque_func(cls, *, ret: Type | None = None, purity: bool = False) -> FuncType:

@@ -104,16 +104,20 @@ class Node:
         """Check whether both are the same object."""
         return self is other
 
-    def script(self, *, show_meta: bool = True) -> str:
+    def script(
+        self, *, show_meta: bool = True, show_all_ty: bool = True, extra_config: Any = None
+    ) -> str:
         """Return the node as script; see `relaxvm.script`.
 
         Args:
             show_meta: whether to include the bytes of large constants; ``str(node)`` does not.
+            show_all_ty, extra_config: accepted for programs of TVM, without effect: a type is shown
+                where the parser would not infer it.
         """
         return _PRINTER[0](self, show_meta)
 
-    def show(self, *, show_meta: bool = False) -> None:
-        """Print the node as script."""
+    def show(self, *, show_meta: bool = False, **options: Any) -> None:
+        """Print the node as script; the options are those of `script`."""
         print(self.script(show_meta=show_meta))
 
     def __str__(self) -> str:

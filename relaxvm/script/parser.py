@@ -160,6 +160,19 @@ class _Parser:
         var.ty = var.ty or ty
         return var
 
+    def add_prim_func(self, func: BaseFunc, name: str) -> GlobalVar:
+        """Add a function that the script makes (`R.emit_te`) to the module.
+
+        Raises:
+            TypeError: there is no module.
+        """
+        raise TypeError("R.emit_te: a function alone has no place for the loops that it makes; "
+                        "write it in a module")
+
+    def prim_funcs(self) -> Iterable[tuple[GlobalVar, BaseFunc]]:
+        """The functions of the module that are known already."""
+        return ()
+
     def dimension(self, text: str) -> Expr:
         """Return the scalar for a dimension in quotes."""
         return dimension(self.evaluator, text)
@@ -275,6 +288,19 @@ class _ModuleParser(_Parser):
             module[var] = self._done[name]
         module.span = self.source.span(self._node)
         return module
+
+    def add_prim_func(self, func: BaseFunc, name: str) -> GlobalVar:
+        taken = {var.name_hint for var in self._vars.values()}.union(self._vars)
+        unique, number = name, 0
+        while unique in taken:
+            number += 1
+            unique = f"{name}{number}"
+        var = self._vars[unique] = GlobalVar(unique, func.ty)
+        self._done[unique] = func
+        return var
+
+    def prim_funcs(self) -> Iterable[tuple[GlobalVar, BaseFunc]]:
+        return [(self._vars[name], func) for name, func in self._done.items()]
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Pass):
@@ -420,6 +446,9 @@ class _BodyParser:
         ret = self._ret_type(node, signature, body)
         self._forget_dimensions(known)
         self._scope.pop(f"in function {node.name!r}")
+        if name is None and "global_symbol" in self._attrs:
+            self.error(node, f"function {node.name!r} is private, or local: it cannot have the "
+                             "attribute global_symbol")  # fmt: skip
         attrs = {} if name is None else {"global_symbol": name}
         attrs.update(self._attrs)
         self._attrs, self._declared, self._outputs = outer
@@ -428,7 +457,7 @@ class _BodyParser:
                         type_params=signature.type_params)  # fmt: skip
 
     def _function_body(self, node: ast.FunctionDef) -> SeqExpr:
-        statements = node.body
+        statements = _return_after_block(node.body)
         last = statements[-1]
         if not isinstance(last, ast.Return):
             for inner in _returns(statements):
@@ -761,6 +790,8 @@ class _BodyParser:
     def _dataflow(self, node: ast.With) -> list[str]:
         """Parse a dataflow block; returns the names of its outputs."""
         body, names = self._output_names(node.body)
+        returned: list[str] = getattr(node, "returned", [])
+        names += [name for name in _last_targets(body, returned) if name not in names]
         outputs = _last_targets(body, names)
         self._outputs = set(map(id, outputs.values()))
         scope = self._scope
@@ -781,7 +812,7 @@ class _BodyParser:
 
     def _output_names(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
         """The statements before ``R.output(...)``, and the names of its arguments."""
-        last = body[-1]
+        last = body[-1] if body else None
         if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
             return body, []
         func = last.value.func
@@ -1003,6 +1034,20 @@ class _BodyParser:
         if plain and (ty is None or (is_base_of(ty, value.ty) and is_base_of(value.ty, ty))):
             return value
         return self._emit(hint, target, value, ty, node)
+
+
+def _return_after_block(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """A return at the end of the last dataflow block is one after it: what it mentions is an output
+    of the block."""
+    last = statements[-1]
+    if not isinstance(last, ast.With) or not isinstance(last.body[-1], ast.Return):
+        return statements
+    returned = last.body[-1]
+    block = ast.With(last.items, last.body[:-1])
+    ast.copy_location(block, last)
+    names = [node.id for node in ast.walk(returned) if isinstance(node, ast.Name)]
+    block.returned = list(dict.fromkeys(names))  # type: ignore[attr-defined]
+    return [*statements[:-1], block, returned]
 
 
 def _returns(statements: Sequence[ast.stmt]) -> Iterator[ast.Return]:

@@ -65,6 +65,7 @@ __all__ = [
     "dataflow",
     "device",
     "dtype",
+    "emit_te",
     "emit_with_ty",
     "func_attr",
     "function",
@@ -265,6 +266,35 @@ _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "emit_with_type": emit_with_ty,
 }
 """Attributes of ``R`` that have the name of a Python builtin, and aliases."""
+
+
+class _Builder:
+    """What `relaxvm.te.call_of_te` needs of a builder: the module that is being parsed."""
+
+    def __init__(self, parser: typing.Any) -> None:
+        self._parser = parser
+
+    def get(self) -> typing.Any:
+        return dict(self._parser.prim_funcs())
+
+    def add_func(self, func: typing.Any, name: builtins.str) -> typing.Any:
+        return self._parser.add_prim_func(func, name)
+
+
+def emit_te(func: _Callable[..., typing.Any], *args: typing.Any, **kwargs: typing.Any) -> Call:
+    """Call a function on tensor expressions, add the PrimFunc that computes its result to the
+    module, and return a call of it; see `relaxvm.BlockBuilder.call_te`.
+
+    Raises:
+        TypeError: it is not in a module.
+    """
+    from ..te import call_of_te
+
+    parser = CURRENT.get()
+    if parser is None:
+        raise TypeError("R.emit_te: expected to be in a script; use BlockBuilder.emit_te")
+    call: Call = call_of_te(_Builder(parser), func, *args, **kwargs)
+    return call
 
 
 def rewriter(cls: type) -> typing.Any:

@@ -85,14 +85,16 @@ class Scope:
 
     def vdevice(self, text: str) -> VDevice:
         """Return the module's device named "llvm" or "llvm:1": the first one of that target, or the
-        one with that index among them.
+        one with that index among them; "vdevice:3" is the one with that index among all.
 
         Raises:
             ValueError: there is no such device.
         """
         target, _, place = text.partition(":")
         place = place.partition(":")[0]
-        candidates = [device for device in self.vdevices if device.target == target]
+        candidates = [
+            device for device in self.vdevices if target in ("vdevice", device.target)
+        ]
         index = int(place) if place else 0
         if index < len(candidates):
             return candidates[index]

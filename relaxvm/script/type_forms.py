@@ -224,7 +224,7 @@ def shape(values: Any = None, ndim: int = -1) -> Type | PendingType:
     return _finished(PendingType(strings, lambda dim: ShapeType(_resolved(dims, dim), ndim)))
 
 
-def prim(dtype: Any = None) -> Type:
+def prim(dtype: Any) -> Type:
     """``R.Prim``: the type of the scalars of a data type."""
     if isinstance(dtype, DTypeMaker):
         dtype = dtype.dtype

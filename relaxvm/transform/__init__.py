@@ -21,6 +21,7 @@ from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *
 from .lambda_lift import *
+from .lazy_params import *
 from .legalize_ops import *
 from .legalize_to_loops import *
 from .lift_transform_params import *

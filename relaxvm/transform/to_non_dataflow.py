@@ -37,6 +37,13 @@ class _Rewriter(Renamer):
         return SeqExpr([BindingBlock(bindings, seq.blocks[0].span)], seq.body, span=seq.span)
 
 
+def to_non_dataflow(func: Function) -> Function:
+    """See `ToNonDataflow`."""
+    new = _Rewriter().visit(func)
+    assert isinstance(new, Function)
+    return new
+
+
 def ToNonDataflow() -> Pass:
     """Replace each DataflowVar by a plain variable; parameters and outputs stay the same objects.
     The blocks of a sequence are joined.
@@ -46,6 +53,6 @@ def ToNonDataflow() -> Pass:
 
     @function_pass(name="ToNonDataflow")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Rewriter().visit(func)
+        return to_non_dataflow(func)
 
     return run
