@@ -27,6 +27,7 @@ C23 = np.array([[True, True, False], [False, True, True]])
 IMAGE = RANDOM.normal(size=(2, 4, 6, 6)).astype(np.float32)
 WEIGHT = RANDOM.normal(size=(5, 4, 3, 3)).astype(np.float32)
 SIGNAL = RANDOM.normal(size=(2, 4, 9)).astype(np.float32)
+VOLUME = RANDOM.normal(size=(1, 2, 3, 2, 2)).astype(np.float32)
 F4 = RANDOM.normal(size=4).astype(np.float32)
 V4 = np.abs(RANDOM.normal(size=4)).astype(np.float32)
 M43 = RANDOM.normal(size=(4, 3)).astype(np.float32)
@@ -55,6 +56,18 @@ def conv(x: Any, w: Any, strides: int = 1, pad: int = 0) -> Any:
 def pool(x: Any, size: int, reduce: Any) -> Any:
     windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))
     return reduce(windows[:, :, ::size, ::size], axis=(4, 5))
+
+
+def depth_to_space(x: Any) -> Any:
+    n, c, h, w = x.shape
+    found = np.empty((n, c // 4, h * 2, w * 2), x.dtype)
+    for i, j in np.ndindex(2, 2):
+        found[:, :, i::2, j::2] = x[:, (2 * i + j) * (c // 4) :][:, : c // 4]
+    return found
+
+
+def space_to_depth(x: Any) -> Any:
+    return np.concatenate([x[:, :, i::2, j::2] for i, j in np.ndindex(2, 2)], 1)
 
 
 def normalized(x: Any, axes: Any, eps: float = 1e-5) -> Any:
@@ -193,6 +206,32 @@ CASES: list[Case] = [
     ("nn.global_avg_pool2d(%x0)", [IMAGE], lambda x: x.mean((2, 3), keepdims=True)),
     ('nn.global_avg_pool2d(%x0, layout="NHWC")', [IMAGE],
      lambda x: x.mean((1, 2), keepdims=True)),
+    ("nn.global_avg_pool1d(%x0)", [SIGNAL], lambda x: x.mean(2, keepdims=True)),
+    ('nn.global_max_pool1d(%x0, layout="NWC")', [SIGNAL], lambda x: x.max(1, keepdims=True)),
+    ("nn.global_avg_pool3d(%x0)", [VOLUME], lambda x: x.mean((2, 3, 4), keepdims=True)),
+    ("nn.global_max_pool3d(%x0)", [VOLUME], lambda x: x.max((2, 3, 4), keepdims=True)),
+    ("nn.max_pool1d(%x0, pool_size=[3], strides=[3])", [SIGNAL],
+     lambda x: x.reshape(2, 4, 3, 3).max(3)),
+    ('nn.avg_pool1d(%x0, pool_size=3, strides=3, layout="NWC")', [SIGNAL.transpose(0, 2, 1)],
+     lambda x: x.transpose(0, 2, 1).reshape(2, 4, 3, 3).mean(3).transpose(0, 2, 1)),
+    ("nn.avg_pool1d(%x0, pool_size=[3], strides=[3], padding=[3, 0], count_include_pad=True)",
+     [SIGNAL], lambda x: np.pad(x.reshape(2, 4, 3, 3).mean(3), ((0, 0), (0, 0), (1, 0)))),
+    ("nn.depth_to_space(%x0, block_size=2)", [IMAGE], depth_to_space),
+    ('nn.depth_to_space(%x0, block_size=2, mode="CDR", layout="NHWC")',
+     [IMAGE.transpose(0, 2, 3, 1)],
+     lambda x: x.reshape(2, 6, 6, 1, 2, 2).transpose(0, 1, 4, 2, 5, 3).reshape(2, 12, 12, 1)),
+    ("nn.space_to_depth(%x0, block_size=2)", [IMAGE], space_to_depth),
+    ("nn.upsampling(%x0, scale_h=2, scale_w=3f)", [IMAGE], lambda x: x.repeat(2, 2).repeat(3, 3)),
+    ('nn.mirror_pad(%x0, mode="REFLECT", pad_width=[[1, 0], [2, 1]])', [M34],
+     lambda x: np.pad(x, ((1, 0), (2, 1)), "reflect")),
+    ("stack(meshgrid((%x0, %x1)))", [F3, F4],
+     lambda x, y: np.stack(np.meshgrid(x, y, indexing="ij"))),
+    ('stack(meshgrid((%x0, %x1), indexing="xy"))', [F3, F4],
+     lambda x, y: np.stack(np.meshgrid(x, y))),
+    ("sequence_mask(%x0, %x1, mask_value=-1f)", [BATCH, np.array([1, 0, 2], np.int32)],
+     lambda x, n: np.where((np.arange(2)[:, None] < n)[:, :, None], x, np.float32(-1))),
+    ("sequence_mask(%x0, %x1, axis=1)", [M34, np.array([1, 0, 4], np.int32)],
+     lambda x, n: np.where(np.arange(4) < n[:, None], x, np.float32(0))),
     ("nn.adaptive_avg_pool2d(%x0, output_size=[3, 3])", [IMAGE], lambda x: pool(x, 2, np.mean)),
     ("nn.adaptive_avg_pool2d(%x0, output_size=[1, 1])", [IMAGE],
      lambda x: x.mean((2, 3), keepdims=True)),
@@ -366,6 +405,12 @@ def test_every_operator_of_relaxvm_has_a_name_in_relay_or_none() -> None:
         ("free_var %x: Tensor[(1, 1, 5, 5), float32]; "
          "nn.adaptive_avg_pool2d(%x, output_size=[2, 2])", "output_size: expected divisors of 5"),
         ("concatenate(1f)", "expected a tuple of tensors"),
+        ("nn.global_avg_pool1d(1f)", "layout: expected an order of the letters NCW"),
+        ('nn.upsampling(1f, method="bilinear")', "method: expected 'nearest_neighbor'"),
+        ("nn.mirror_pad(1f, pad_width=[])", "mode: expected 'REFLECT', got 'SYMMETRIC'"),
+        ("nn.depth_to_space(1f, block_size=0)", "block_size: expected 1 or more, got 0"),
+        ("nn.space_to_depth(1f, block_size=2)", "layout: expected 'NCHW' or 'NHWC'"),
+        ("sequence_mask(1f, 1)", "axis: expected 0 or 1 of at least two dimensions"),
         ("cast(1f, dtype=None)", "attribute 'dtype': expected a string, got None"),
         ("nn.softmax(1f, axis=True)", "attribute 'axis': expected an integer, got True"),
         ("nn.dropout(1f, rate=[])", "attribute 'rate': expected a number, got []"),

@@ -8,11 +8,11 @@ rules.  A module has the functions of one family.
 
 from __future__ import annotations
 
-from . import elementwise, nn, pieces, products, reductions, shapes
+from . import elementwise, nn, pieces, products, reductions, shapes, spatial
 from .elementwise import RENAMED
 from .table import IGNORED, OPERATORS, RelayOperator, apply
 
 __all__ = ["IGNORED", "OPERATORS", "RENAMED", "RelayOperator", "apply"]
 
-_FAMILIES = (elementwise, nn, pieces, products, reductions, shapes)
+_FAMILIES = (elementwise, nn, pieces, products, reductions, shapes, spatial)
 """Each enters its operators into the table when it is imported."""

@@ -20,7 +20,7 @@ from .operands import (
 )
 from .table import Make, relay
 
-__all__: list[str] = []
+__all__ = ["pool2d"]
 
 
 @relay("nn.softmax", "nn.fast_softmax")
@@ -114,6 +114,11 @@ def _avg_pool2d(
 ) -> Any:
     return op.nn.avg_pool2d(x, pool_size, strides, padding, dilation, bool(ceil_mode),
                             bool(count_include_pad), layout, or_none(out_layout))  # fmt: skip
+
+
+def pool2d(kind: str) -> Make:
+    """The function for ``nn.max_pool2d`` or ``nn.avg_pool2d``: `kind` is "max" or "avg"."""
+    return _max_pool2d if kind == "max" else _avg_pool2d
 
 
 def _spatial(layout: str, x: Expr) -> list[int]:
