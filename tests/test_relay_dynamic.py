@@ -1,7 +1,8 @@
-"""Relay programs with ``?`` dimensions, and programs in the form in which Relay printed them."""
+"""Relay programs with ``?`` dimensions, and programs as Relay printed or people wrote them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -250,3 +251,133 @@ def test_dimensions_that_are_long_expressions_get_names() -> None:
     for i in range(1, 4):
         expected = np.concatenate([expected, expected[i : 99 : i + 1]])
     np.testing.assert_array_equal(run(text, Y[0]), expected)
+
+
+# Files in the style of Relay's own
+
+CHAIN = """/*
+ * A comment stands before the version.
+ */
+#[version = "0.0.5"]
+
+def @twice[A, B](%f: fn(A) -> B, %g: fn(B) -> A) {
+  fn (%x: A) -> A {
+    %g(%f(%x))
+  }
+}
+
+/*
+ * `Link(x, c)` puts `x` in front of `c`.
+ */
+type Chain[A] {
+  Link(A, Chain[A]),
+  End,
+}
+
+/* No result type, a match without all constructors. */
+def @front[A](%c: Chain[A]) {
+  match? (%c) {
+    Link(%x, _) => %x,
+  }
+}
+
+ // A line comment that is indented.
+def @total(%c: Chain[Tensor[(), int32]]) -> int32 {
+  let %plus = fn(%x: Tensor[(), int32], %y: Tensor[(), int32]) -> Tensor[(), int32] {
+    %x + %y
+  };
+  @collect(%plus, 0, %c)
+}
+
+def @collect[A, B](%f: fn(A, B) -> B, %start: B, %c: Chain[A]) -> B {
+  match(%c) {
+    Link(%x, %rest) => {
+      let %more = @collect(%f, %start, %rest);
+      %f(%x, %more)
+    },
+    End => %start
+  }
+}
+
+def @pairs[A, B](%a: Chain[A], %b: Chain[B]) -> Chain[(A, B)] {
+  match (%a, %b) {
+    (Link(%x, %a_rest), Link(%y, %b_rest)) => Link((%x, %y), @pairs(%a_rest, %b_rest)),
+    _ => End,
+  }
+}
+
+def @again[A](%f: fn(A) -> A, %n: Tensor[(), int32]) -> (fn(A) -> A) {
+  if (%n == 0) {
+    fn (%x) { %x }
+  } else {
+    fn (%x: A) { %f(@again(%f, %n - 1)(%x)) }
+  }
+}
+"""
+
+COUNT = """// The names of the other file are known where both are imported.
+v0.0.4
+
+type count {
+    none_,
+    more(count),
+}
+
+type Cell[T] {
+  Full(T),
+  Later(fn() -> T)
+}
+
+extern type Handle
+
+def @count_of[A](%c: Chain[A]) -> count {
+    match %c {
+        End => none_,
+        Link(_, %rest) => more(@count_of(%rest))
+    }
+}
+
+def @number(%n: count) -> int32 {
+    match %n {
+        none_ => 0,
+        more(%m) => 1 + @number(%m)
+    }
+}
+
+def @joined[T](%add: fn(T, T) -> T, %l: Cell[T], %r: Cell[T]) -> Cell[T] {
+  match ((%l, %r)) {
+    (Later(%f), _) => Full(%add(%f(), @content(%r))),
+    (_, Later(%f)) => Full(%add(@content(%l), %f())),
+    _ => Full(%add(@content(%l), @content(%r)))
+  }
+}
+
+def @content[T](%c: Cell[T]) -> T {
+  match (%c) {
+    Full(%x) => %x,
+    Later(%x) => %x()
+  }
+}
+"""
+
+
+def test_files_in_the_style_of_relays_own(tmp_path: Path) -> None:
+    (tmp_path / "chain.rly").write_text(CHAIN)
+    (tmp_path / "count.rly").write_text(COUNT)
+    (tmp_path / "main.rly").write_text(VERSION + """
+import "chain.rly"
+import "count.rly"
+def @main(%n: int32) {
+  let %c = Link(%n, Link(2, Link(3, End)));
+  let %later = Later(fn () { %n * 10 });
+  (@total(%c), @front(%c), @number(@count_of(%c)), @number(@count_of(@pairs(%c, Link(1f, End)))),
+   @again(fn (%x) { %x * 2 }, 3)(%n), @twice(negative, fn (%x) { %x - %n })(%n),
+   @content(@joined(add, %later, Full(1))), @content(@joined(add, Full(1), Full(2))))
+}
+""")
+    module = from_text(tmp_path / "main.rly")
+    results = relaxvm.VirtualMachine(relaxvm.build(module))["main"](np.int32(7))
+    assert [int(x) for x in results] == [12, 7, 3, 1, 56, -14, 71, 3]
+    assert len(from_text(tmp_path / "chain.rly").functions) == 6
+    with pytest.raises(ParseError, match="unknown constructor End"):
+        from_text(tmp_path / "count.rly")
