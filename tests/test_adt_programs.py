@@ -17,6 +17,7 @@ import relaxvm
 from relaxvm import Adt, Limits, VirtualMachine
 from relaxvm.core.operations import REWRITINGS
 from relaxvm.errors import LimitError, MatchError
+from relaxvm.ir import assert_structural_equal
 from relaxvm.script import from_source
 
 NAMES = frozenset(rewriting.name for rewriting in REWRITINGS)
@@ -568,3 +569,113 @@ class Module:
 """)
     vm = VirtualMachine(relaxvm.build(module), limits=Limits(call_depth=10))
     assert vm["main"](nat(30_000), nat(10_001), i32(0)) == 40 * 20_000
+
+
+# Alternatives and values in patterns
+
+CASES = """
+@I.ir_module
+class Module:
+    class Color(R.Data):
+        Red = R.Constructor()
+        Green = R.Constructor()
+        Blue = R.Constructor(R.Tensor((), "int32"))
+        Gray = R.Constructor(R.Tensor((), "int32"))
+
+    class List(R.Data["A"]):
+        Nil = R.Constructor()
+        Cons = R.Constructor("A", "List[A]")
+
+    @R.function
+    def fib(n: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+        cls = Module
+        match n:
+            case 0 | 1:
+                r = n
+            case _:
+                a = cls.fib(R.subtract(n, R.const(1, "int32")))
+                b = cls.fib(R.subtract(n, R.const(2, "int32")))
+                r = R.add(a, b)
+        return r
+
+    @R.function
+    def code(c: "Color") -> R.Tensor((), "int32"):
+        match c:
+            case Red() | Green():
+                r = R.const(1, "int32")
+            case Blue(-7 | 7):
+                r = R.const(-1, "int32")
+            case Blue(n) | Gray(n):
+                r = n
+        return r
+
+    @R.function
+    def start(
+        xs: List[R.Tensor((), "int32")], flag: R.Tensor((), "bool")
+    ) -> R.Tensor((), "int32"):
+        match (xs, flag):
+            case (Cons(1, Cons(2 | 3, _)), True):
+                r = R.const(10, "int32")
+            case (Cons(x, Nil() | Cons(_, Nil())), _) | (Cons(x, Cons(_, Cons(_, Nil()))), False):
+                r = x
+            case _:
+                r = R.const(-1, "int32")
+        return r
+"""
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_alternatives_and_values(option: str) -> None:
+    module = from_source(CASES)
+    vm = VirtualMachine(relaxvm.build(module), optimize=OPTIONS[option])
+    assert [int(vm["fib"](i32(n))) for n in range(8)] == [0, 1, 1, 2, 3, 5, 8, 13]
+    types = relaxvm.adt.data_types(module)
+    color, lists = types["Color"], types["List"]
+    assert [int(vm["code"](made())) for made in (color.Red, color.Green)] == [1, 1]
+    assert [int(vm["code"](color.Blue(i32(n)))) for n in (7, -7, 8)] == [-1, -1, 8]
+    assert int(vm["code"](color.Gray(i32(7)))) == 7
+    for numbers, flag, expected in (
+        ([1, 2], True, 10), ([1, 3, 4, 5], True, 10), ([1, 2], False, 1), ([9], True, 9),
+        ([9, 8, 7], False, 9), ([9, 8, 7], True, -1), ([], True, -1),
+    ):  # fmt: skip
+        xs = lists.from_list(map(i32, numbers))
+        assert int(vm["start"](xs, np.array(flag))) == expected
+
+
+def test_alternatives_are_printed_as_cases() -> None:
+    module = from_source(CASES)
+    assert "case List.Cons(x, List.Nil()), _" in module.script().replace("(List", "List")
+    assert_structural_equal(from_source(module.script()), module)
+
+
+def test_calls_without_end_take_no_memory() -> None:
+    """Functions that call each other for ever end at a limit, in one frame."""
+    module = from_source("""
+@I.ir_module
+class Module:
+    class Nat(R.Data):
+        Z = R.Constructor()
+        S = R.Constructor("Nat")
+
+    @R.function
+    def ping(n: "Nat") -> "Nat":
+        cls = Module
+        match n:
+            case Z() | S(_):
+                r = cls.pong(n)
+        return r
+
+    @R.function
+    def pong(n: "Nat") -> "Nat":
+        cls = Module
+        r = cls.ping(n)
+        return r
+""")
+    executable = relaxvm.build(module)
+    for limits, kind in (
+        (Limits(fuel=2_000_000, call_depth=3), "fuel"),
+        (Limits(wall_time=0.2, call_depth=3), "wall_time"),
+        (Limits(fuel=2_000_000, call_depth=3, live_bytes=1 << 16), "fuel"),
+    ):
+        with pytest.raises(LimitError, match=kind):
+            VirtualMachine(executable, limits=limits)["ping"](nat(1))

@@ -407,8 +407,8 @@ def test_mistakes_in_matches() -> None:
     fails("match xs:\n    case Conz(): r = x\nreturn r", "undefined variable 'Conz'", "'Cons'")
     fails("match xs:\n    case Cons(y): r = y\nreturn r", "expected 2 patterns", "got 1")
     fails("match x:\n    case Nil(): r = x\nreturn r", "List.Nil never makes a value of type")
-    fails("match xs:\n    case 3: r = x\nreturn r", "values are not patterns", "in a guard")
-    fails("match xs:\n    case Nil() | Cons(): r = x\nreturn r", "write a case for each")
+    fails("match xs:\n    case 'a': r = x\nreturn r", "only numbers are patterns", "in a guard")
+    fails("match xs:\n    case None: r = x\nreturn r", "None is not a pattern")
     fails("match xs:\n    case Nil(): r = x\n    case _: q = x\nreturn r",
           "all cases must end with an assignment of the same variable", "'r'", "'q'")  # fmt: skip
     fails("match xs:\n    case (a, b): r = x\nreturn r", "never matches a value of type List[")
@@ -416,6 +416,69 @@ def test_mistakes_in_matches() -> None:
           "the guard x of a clause is of type", "expected a bool")  # fmt: skip
     fails("y = List.Con(x, xs)\nreturn y", "data type 'List' has no constructor 'Con'", "'Cons'")
     fails("y: List = xs\nreturn y", "List: expected 1 type arguments", "List[R.Any]")
+
+
+def test_mistakes_in_alternatives() -> None:
+    fails("match xs:\n    case Nil() | Cons(h, _): r = x\nreturn r", "the same variables")
+    fails("match xs:\n    case Nil() | Cons(_, Nil()): r = x\nreturn r",
+          "no clause for List.Cons(_, List.Cons(_, _))")  # fmt: skip
+    text = "(Nil() | Cons(_, _))"
+    fails(f"match ({', '.join(['xs'] * 7)}):\n    case ({', '.join([text] * 7)}): r = x\nreturn r",
+          "the alternatives of a case stand for more than 64 patterns")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "problem"),
+    [
+        ("300", "int8", "the value 300 is not one of data type int8"),
+        ("-1", "uint8", "the value -1 is not one of data type uint8"),
+        ("0.5", "int32", "the value 0.5 is not one of data type int32"),
+        ("16777217", "float32", "the value 16777217 is not one of data type float32"),
+        ("1e39", "float32", "is not one of data type float32"),
+        (f"1{'0' * 400}", "float64", "is not one of data type float64"),
+        ("True", "int32", "the value True is not one of data type int32"),
+        ("1", "bool", "the value 1 is not one of data type bool"),
+    ],
+)
+def test_values_of_another_data_type_in_patterns(value: str, dtype: str, problem: str) -> None:
+    with pytest.raises(DiagnosticError, match=problem):
+        from_source(f"""
+@R.function
+def main(x: R.Tensor((), "{dtype}")) -> R.Tensor((), "{dtype}"):
+    match x:
+        case {value}: r = x
+        case _: r = x
+    return r
+""")
+
+
+def test_values_are_compared_with_scalars_alone() -> None:
+    fails("match x:\n    case 0: r = x\n    case _: r = x\nreturn r",
+          "the value 0 is compared with one of type", "a tensor without dimensions")  # fmt: skip
+    fails("match xs:\n    case 0: r = x\n    case _: r = x\nreturn r", "of type List[")
+    fails("y = R.sum(x)\nmatch y:\n    case 0 if R.equal(y, y): r = x\n    case _: r = x\nreturn r",
+          "a case with values in its pattern has no other guard")  # fmt: skip
+    fails("y = R.sum(x)\nmatch y:\n    case 0: r = x\n    case 1: r = x\nreturn r",
+          "the match is not exhaustive; it has no clause for _")  # fmt: skip
+
+
+def test_an_unreachable_alternative_is_warned_about() -> None:
+    source = """
+@I.ir_module
+class Module:
+    class Bit(R.Data):
+        O = R.Constructor()
+        I = R.Constructor()
+
+    @R.function
+    def main(b: "Bit") -> "Bit":
+        match b:
+            case Bit.O(): r = Bit.I()
+            case Bit.I() | Bit.O(): r = b
+        return r
+"""
+    with pytest.warns(UnreachableClauseWarning, match=r"the case Bit.O\(\) is never reached"):
+        from_source(source)
 
 
 def test_an_unreachable_case_is_warned_about() -> None:

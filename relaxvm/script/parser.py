@@ -78,6 +78,7 @@ from .markers import (
     Output,
 )
 from .names import is_function_name
+from .patterns import alternatives, comparison, literal_of
 from .scope import CURRENT, MISSING, Scope
 from .signature import Signature, dimension, read_signature, type_text
 from .source import Source
@@ -421,6 +422,8 @@ class _BodyParser:
         self._outputs: set[int] | None = None
         self._attrs: dict[str, Any] = {}
         self._declared: tuple[str, Type, ast.stmt] | None = None
+        self._compared: list[tuple[Var, Any]] = []
+        """Values in the pattern that is being parsed, with the variables that stand for them."""
         self._dimensions: dict[Var, None] = {}
         """Variables that are dimensions of tensors, and so not negative."""
 
@@ -881,15 +884,26 @@ class _BodyParser:
         data = self._leaf(self._converted(node.subject, value), node.subject)
         name = ""
         clauses: list[Clause] = []
-        for number, case in enumerate(node.cases):
+        cases = [
+            (written, case)
+            for case in node.cases
+            for written in alternatives(self._source, case.pattern)
+        ]
+        for number, (written, case) in enumerate(cases):
             self._scope.push()
-            pattern = self._pattern(case.pattern, data)
+            self._compared = []
+            pattern = self._pattern(written, data)
+            guard = None
             try:
                 bind_pattern(pattern, data.ty)
+                if self._compared:
+                    guard = comparison(self._compared)
             except TypeError as error:
-                self._evaluator.failed(case.pattern, error)
-            guard = None
+                self._evaluator.failed(written, error)
             if case.guard is not None:
+                if guard is not None:
+                    self.error(case.guard, "a case with values in its pattern has no other guard; "
+                                           "match variables, and compare them in the guard")
                 guard = self._converted(case.guard, self._value(case.guard))
             bound = pattern_vars(pattern)
             found, rhs = self._branch(case.body, f"case{number}", node, bound)
@@ -901,19 +915,19 @@ class _BodyParser:
                     f"{name!r}, this one {found!r}",
                 )
             name = found
-            clauses.append(Clause(pattern, rhs, guard, self._source.span(case.pattern)))
+            clauses.append(Clause(pattern, rhs, guard, self._source.span(written)))
         expr = Match(data, clauses, complete, span=self._source.span(node))
         try:
             self._builder.infer(expr)
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node.subject, error)
-        self._warn_unreachable(node, clauses)
+        self._warn_unreachable(clauses)
         return name, expr
 
-    def _warn_unreachable(self, node: ast.Match, clauses: list[Clause]) -> None:
+    def _warn_unreachable(self, clauses: list[Clause]) -> None:
         for position in unreachable_clauses(clauses):
-            case = node.cases[position]
-            span = self._source.span(case.pattern)
+            span = clauses[position].span
+            assert span is not None
             warnings.warn_explicit(
                 f"the case {pattern_text(clauses[position].lhs)} is never reached: the cases "
                 "before it match all that it does",
@@ -951,7 +965,12 @@ class _BodyParser:
                 return PatternConstructor(constructor, patterns, span)
             except TypeError as error:
                 self._evaluator.failed(node, error)
-        expected = "expected a constructor, a tuple, a variable or _ as a pattern"
+        value = literal_of(node)
+        if value is not None:
+            var = Var("value", None, span)
+            self._compared.append((var, value))
+            return PatternVar(var, span)
+        expected = "expected a constructor, a tuple, a number, a variable or _ as a pattern"
         self.error(node, _PATTERN_HINTS.get(type(node), expected))
 
     def _branch(
@@ -1100,10 +1119,9 @@ _STATEMENTS: Final[dict[type, Callable[[_BodyParser, Any], None]]] = {
 }
 
 _PATTERN_HINTS: Final[dict[type, str]] = {
-    ast.MatchValue: "values are not patterns; match a variable and compare it in a guard, "
-                    "case x if x == 0",
-    ast.MatchSingleton: "values are not patterns; match a variable and compare it in a guard",
-    ast.MatchOr: "patterns cannot be alternatives; write a case for each",
+    ast.MatchValue: "of values, only numbers are patterns; match a variable and compare it in a "
+                    "guard, case x if R.equal(x, y)",
+    ast.MatchSingleton: "None is not a pattern",
     ast.MatchStar: "a starred pattern is not supported",
     ast.MatchMapping: "mappings are not patterns",
 }  # fmt: skip
