@@ -19,7 +19,7 @@ __all__ = ["MAX_OPS", "NativeProgram", "compile_program"]
 
 MAX_OPS: Final = 4_000
 """The most operations of all functions that are compiled together."""
-ENTRY_COST: Final = 12
+ENTRY_COST: Final = 9
 """Nanoseconds to enter native code; functions that gain less run as bytecode."""
 STEP_GAIN: Final = 10
 """Nanoseconds that an operation of a chain of kernels gains."""
