@@ -44,8 +44,8 @@ class Limits:
         live_bytes: bytes of storages and arrays that runs have allocated and that are still
             referenced, and of the other objects of a run.
         alloc_bytes: bytes of one storage or array.
-        unproved_accesses: accesses in a PrimFunc of a file that are not proved to be in bounds;
-            these are checked whenever the kernel runs.
+        unproved_accesses: accesses in a PrimFunc of a file that are not proved to be in bounds, and
+            so are checked whenever the kernel runs: gathers, for example.  0 demands proofs.
     """
 
     file_bytes: int | None = 4096 * _MIB
@@ -100,7 +100,6 @@ class Limits:
             wall_time=10.0,
             live_bytes=1024 * _MIB,
             alloc_bytes=256 * _MIB,
-            unproved_accesses=0,
         )
 
     def but(self, **changes: Any) -> Limits:

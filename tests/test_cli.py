@@ -655,7 +655,7 @@ class TestInspect:
         assert data["file"]["version"] == "0.14"
         assert data["needs"] == [
             {"name": f"nowhere.{name}", "calls": 1, "available": False, "in_file": False,
-             "prim_func": False}
+             "prim_func": False, "code": False}
             for name in ("add", "multiply")
         ]  # fmt: skip
         (main,) = data["functions"]
@@ -725,7 +725,7 @@ class TestInspect:
         (files / "prim_funcs.vmexec").write_bytes(data)
         (row,) = run("inspect", "prim_funcs.vmexec", "--json").json["needs"]
         assert row == {"name": "double", "calls": 1, "available": False, "in_file": True,
-                       "prim_func": True}  # fmt: skip
+                       "prim_func": True, "code": False}  # fmt: skip
         text = run("inspect", "prim_funcs.vmexec").out
         assert "needs (1, 0 missing):\n  double  1 call  in this file, a PrimFunc\n" in text
         assert run("verify", "prim_funcs.vmexec", "--json").json["ok"] is True

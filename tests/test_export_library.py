@@ -27,6 +27,7 @@ from relaxvm.errors import (
     VerifyError,
 )
 from relaxvm.executable import StoredKernels
+from relaxvm.executable.formats import binary
 from relaxvm.ir import BlockBuilder, TensorType, Var
 from relaxvm.native import export, stored, toolchain
 from relaxvm.op import call_tir
@@ -119,13 +120,42 @@ def test_loading_a_file_runs_nothing(path: Path, monkeypatch: Any) -> None:
 
     monkeypatch.setattr(stored, "load_stored", forbidden)
     loaded = relaxvm.load(path)
-    assert not loaded.kernels
     assert isinstance(loaded.kernels, StoredKernels)
     assert loaded.kernels.names == {"double"}
-    with pytest.raises(LinkError, match=r"native=True"):
-        VirtualMachine(loaded)
     with pytest.raises(AssertionError, match="were loaded"):
         relaxvm.load(path, native=True)
+
+
+def test_without_its_code_a_file_runs_by_its_ir(
+    executable: Any, path: Path, monkeypatch: Any
+) -> None:
+    """As a file of `save`: also where its machine code cannot run, or must not."""
+    monkeypatch.setattr(stored, "load_stored", None)
+    for limits in (None, Limits.untrusted()):
+        loaded = relaxvm.load(path, limits=limits)
+        assert loaded.prim_funcs == executable.prim_funcs
+        np.testing.assert_array_equal(VirtualMachine(loaded, limits=limits)["main"](X), Y)
+        assert loaded.kernels.backends.keys() == {"double"}  # type: ignore[attr-defined]
+
+
+def test_a_file_without_ir_needs_its_code(executable: Any, tmp_path: Path) -> None:
+    """Such as older ones, and those with machine code only."""
+    parts = export.parts_of(executable.kernels)
+    binary.save(executable, tmp_path / "old", kernels=parts, prim_funcs=False)
+    loaded = relaxvm.load(tmp_path / "old")
+    assert not loaded.kernels
+    assert loaded.kernels.backends == {}  # type: ignore[attr-defined]
+    with pytest.raises(LinkError, match=r"native=True"):
+        VirtualMachine(loaded)
+    native = relaxvm.load(tmp_path / "old", native=True)
+    np.testing.assert_array_equal(VirtualMachine(native)["main"](X), Y)
+
+
+def test_the_ir_stays_when_the_code_is_loaded(executable: Any, path: Path, tmp_path: Path) -> None:
+    native = relaxvm.load(path, native=True)
+    assert native.prim_funcs == executable.prim_funcs
+    native.save(tmp_path / "again")
+    np.testing.assert_array_equal(VirtualMachine(relaxvm.load(tmp_path / "again"))["main"](X), Y)
 
 
 def test_kernels_can_be_replaced(tmp_path: Path) -> None:
@@ -263,7 +293,7 @@ def test_every_changed_byte_is_refused(executable: Any, plain: Path) -> None:
         refused(bytes(changed))
     changed = bytearray(data)
     changed[-1] ^= 1
-    assert "kernel section: its content has changed" in refused(bytes(changed))
+    assert "PrimFunc section: its content has changed" in refused(bytes(changed))
     assert "bytes follow" in refused(data + b"\0")
 
 

@@ -424,25 +424,61 @@ def test_complete_files_are_saved_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_accesses_that_are_not_proved(tmp_path: Path) -> None:
-    """They are checked when the kernel runs, and refused from an unknown origin."""
+    """They are checked when the kernel runs, and refused where proofs are demanded."""
     gather().save(tmp_path / "it")
     inside, outside = np.array([3, 0, 1]), np.array([0, 4, 1])
     loaded = relaxvm.load(tmp_path / "it", limits=UNTRUSTED)
+    proved = UNTRUSTED.but(unproved_accesses=0)
     with pytest.raises(LimitError, match=(
         r"^[^:]*it: PrimFunc 'kernel' at byte \d+: accesses that are not proved to be in bounds "
         r"\(kernel: buffer table, dimension 0\): 1 is above the limit unproved_accesses=0"
     )) as caught:  # fmt: skip
-        VirtualMachine(loaded, limits=UNTRUSTED)
+        VirtualMachine(loaded, limits=proved)
     assert caught.value.limit == "unproved_accesses"
-    for limits in (None, UNTRUSTED.but(unproved_accesses=1), UNTRUSTED.but(unproved_accesses=None)):
+    for limits in (None, UNTRUSTED, UNTRUSTED.but(unproved_accesses=1)):
         vm = VirtualMachine(loaded, limits=limits)
         assert vm["main"](inside).tolist() == [30, 0, 10]
         with pytest.raises(IndexError, match="buffer table, dimension 0: index 4 is out of bounds"):
             vm["main"](outside)
     with pytest.raises(LimitError, match="not proved"):  # also where it has been compiled
-        VirtualMachine(loaded, limits=UNTRUSTED)
+        VirtualMachine(loaded, limits=proved)
     with pytest.raises(LimitError, match="not proved"):
-        loaded.kernels.check(UNTRUSTED)  # type: ignore[attr-defined]
+        loaded.kernels.check(proved)  # type: ignore[attr-defined]
+    loaded.kernels.check(UNTRUSTED)  # type: ignore[attr-defined]
+
+
+GUARDED = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def kernel(table: T.Buffer((4,), "float32"), at: T.Buffer((3,), "int64"),
+               y: T.Buffer((3,), "float32")):
+        for k in range(3):
+            if at[k] >= 0 and at[k] < 4:
+                y[k] = table[at[k]]
+            else:
+                y[k] = T.float32(-1)
+
+    @R.function
+    def main(table: R.Tensor((4,), "float32"), at: R.Tensor((3,), "int64")):
+        return R.call_tir(Module.kernel, (table, at), out_ty=R.Tensor((3,), "float32"))
+"""
+
+
+@pytest.mark.parametrize("backend", [pytest.param("c", marks=needs_compiler), "python"])
+@pytest.mark.filterwarnings("ignore:no C compiler")
+def test_a_gather_from_an_unknown_origin_that_guards_its_index(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(from_source(GUARDED)).save(tmp_path / "it")
+    if backend == "python":
+        monkeypatch.setenv("CC", "no-such-compiler")
+    loaded = relaxvm.load(tmp_path / "it", limits=UNTRUSTED)
+    vm = VirtualMachine(loaded, limits=UNTRUSTED)
+    assert loaded.kernels.backends == {"kernel": backend}  # type: ignore[attr-defined]
+    table = np.arange(4, dtype=np.float32)
+    for at, expected in (([3, 0, 1], [3, 0, 1]), ([-1, 4, 2**62], [-1, -1, -1])):
+        assert vm["main"](table, np.array(at)).tolist() == expected
 
 
 def test_accesses_that_are_not_proved_in_python(
@@ -452,9 +488,9 @@ def test_accesses_that_are_not_proved_in_python(
     monkeypatch.setenv("CC", "no-such-compiler")
     loaded = relaxvm.load(tmp_path / "it")
     with pytest.raises(LimitError, match="not proved"):
-        VirtualMachine(loaded, limits=UNTRUSTED)
+        VirtualMachine(loaded, limits=UNTRUSTED.but(unproved_accesses=0))
     with pytest.warns(RelaxVMWarning, match="no C compiler: .*; kernel will run as Python"):
-        vm = VirtualMachine(loaded, limits=UNTRUSTED.but(unproved_accesses=None))
+        vm = VirtualMachine(loaded, limits=UNTRUSTED)
     with pytest.raises(IndexError, match="buffer table, dimension 0: index 4 is out of bounds"):
         vm["main"](np.array([0, 4, 1]))
 
@@ -536,7 +572,7 @@ def test_local_buffers_of_known_size_are_limited(tmp_path: Path) -> None:
     with_local("1 << 27").save(tmp_path / "it")
     loaded = relaxvm.load(tmp_path / "it")
     for limits, limit in (
-        (UNTRUSTED.but(unproved_accesses=None), "alloc_bytes"),
+        (UNTRUSTED, "alloc_bytes"),
         (Limits(live_bytes=1 << 28), "live_bytes"),
     ):
         with pytest.raises(

@@ -239,6 +239,7 @@ def _needs(executable: VMExecutable) -> list[dict[str, Any]]:
             "available": info.kind == FuncKind.PACKED and info.name in GLOBAL,
             "in_file": info.name in stored or info.name in saved,
             "prim_func": info.name in saved,
+            "code": info.name in stored,
         }
         for index, info in enumerate(executable.functions)
         if info.kind == FuncKind.PACKED
@@ -358,7 +359,7 @@ def _constant_line(row: dict[str, Any]) -> str:
 def _need_line(row: dict[str, Any]) -> str:
     in_file = "  in this file, for --native" if row["in_file"] else "  MISSING"
     if row["prim_func"]:
-        in_file = "  in this file, a PrimFunc"
+        in_file = f"  in this file, a PrimFunc{', and code for --native' * row['code']}"
     state = "" if row["available"] else in_file
     return f"  {name_text(row['name'])}  {row['calls']} call{'s' * (row['calls'] != 1)}{state}"
 

@@ -114,6 +114,11 @@ class StoredKernels(Mapping[str, Callable[..., Any]]):
         """The IR of the PrimFuncs in the file, by name."""
         return {} if self.saved is None else self.saved.prim_funcs
 
+    @property
+    def backends(self) -> dict[str, str]:
+        """Name -> "c" or "python", of the PrimFuncs of which kernels have been made."""
+        return {} if self.saved is None else self.saved.backends
+
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if self.saved is None:
             raise KeyError(name)
@@ -424,9 +429,10 @@ class VMExecutable:
     ) -> None:
         """Write the executable together with its kernels to one file.
 
-        `relaxvm.load` reads it like any other file; ``relaxvm.load(path, native=True)`` also loads
-        the kernels.  They are stored as C and Python source, and as machine code of this platform,
-        so that loading them needs no compiler.
+        `relaxvm.load` reads it like a file of `save`, which it is, too: its PrimFuncs are there as
+        IR.  ``relaxvm.load(path, native=True)`` loads the kernels instead.  They are stored as C
+        and Python source, and as machine code of this platform, so that loading them needs no
+        compiler.
 
         On Linux and the BSDs, a path that ends in ``.so`` makes a shared library, which the C
         compiler links.  TVM loads it (``tvm.runtime.load_module``), and runs it if it has all

@@ -44,7 +44,8 @@ def load(
         strict: whether bytes after the end are an error or a `RelaxVMWarning`.
         native: whether to load the kernels that ``VMExecutable.export_library`` has stored in the
             file.  Their code runs with all rights of the process: only for files that you trust.
-            Without it only the program is read, and a VM of it reports which kernels are missing.
+            Without it a VM makes kernels of the PrimFuncs in the file, and reports which kernels
+            are missing.
 
     Raises:
         OSError: the file cannot be read.

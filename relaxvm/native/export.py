@@ -54,12 +54,12 @@ def export_library(
                              f"compiled, which is not linked again; it is in {of_tvm.source}")
         _check_for_tvm(executable, parts, for_tvm, path, is_linked)
     if not is_linked:
-        binary.save(executable, path, debug=debug, prim_funcs=False, kernels=parts)
+        binary.save(executable, path, debug=debug, kernels=parts)
         return
     state = _library_state(parts)
     with replacing(path) as file:
         write_library(
-            lambda to: binary.save(executable, to, debug=debug, prim_funcs=False, kernels=parts),
+            lambda to: binary.save(executable, to, debug=debug, kernels=parts),
             state,
             file,
         )

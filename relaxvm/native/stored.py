@@ -72,7 +72,7 @@ def load_stored(stored: StoredKernels) -> Mapping[str, Callable[..., Any]]:
         return LibraryKernels(stored)
     if KERNELS in stored.parts:
         state = CheckedPart(stored.parts, stored.source, KERNELS).library_state()
-        kernels = _native(stored, state) or KernelLibrary(state)
+        kernels = _native(stored, state) or KernelLibrary(state, None, stored.prim_funcs)
     return kernels
 
 
@@ -87,7 +87,9 @@ def _native(stored: StoredKernels, state: LibraryState) -> KernelLibrary | None:
             if not paths:
                 return None
             is_linked = LIBRARY_PART in stored.parts
-            library = (LinkedLibrary if is_linked else KernelLibrary)(state, paths)
+            library = (LinkedLibrary if is_linked else KernelLibrary)(
+                state, paths, stored.prim_funcs
+            )
         except LinkError as error:
             warnings.warn(
                 f"{stored.source}: its machine code cannot be loaded here, so it is compiled "

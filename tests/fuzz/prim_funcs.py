@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxvm.dtypes import as_dtype
-from relaxvm.errors import LimitError, RelaxVMError
+from relaxvm.errors import RelaxVMError
 from relaxvm.executable import FunctionInfo, SavedPrimFuncs, VMExecutable
 from relaxvm.executable.formats import binary
 from relaxvm.ir import IntImm, Var
@@ -38,7 +38,6 @@ __all__ = ["bases", "mutant", "run"]
 
 COMPILED_EVERY: Final = 40
 LIMITS: Final = Limits.untrusted().but(wall_time=3.0, live_bytes=256 << 20, alloc_bytes=64 << 20)
-CHECKED: Final = LIMITS.but(unproved_accesses=None)
 MARGIN: Final = 256
 """Bytes before and after the elements of an argument."""
 _FILL: Final = 0x5A
@@ -125,12 +124,7 @@ def _run(executable: VMExecutable, base: str, compiler: str | None) -> Ending:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                try:
-                    vm = VirtualMachine(executable, limits=LIMITS, functions={})
-                except LimitError as error:
-                    if error.limit != "unproved_accesses":
-                        raise
-                    vm = VirtualMachine(executable, limits=CHECKED, functions={})
+                vm = VirtualMachine(executable, limits=LIMITS, functions={})
             return _call(vm, base)
         finally:
             for name, value in before.items():
