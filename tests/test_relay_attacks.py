@@ -361,13 +361,26 @@ def test_paths_that_are_too_many_are_refused() -> None:
         ("float32 (,) 1", "expected dimensions below 10^18 with commas between them, got ''"),
         ("float32 (1000000, 1000000) 1", "expected 1000000000000 elements"),
         ("float32 (999999999999999999, 999999999999999999, 0)", "expected elements of float32"),
-        (f"int32 () {'9' * 10_000}", "expected elements of int32"),
+        (f"int32 () {'9' * 10_000}", "expected elements of int32: got '9999"),
+        ("uint8 () 1_0", "expected elements of uint8: got '1_0'"),
+        ("float32 () 1_0", "expected elements of float32: got '1_0'"),
+        ("bool () 2", "expected elements of bool: got '2'"),
+        ("bool () -1", "expected elements of bool: got '-1'"),
+        ("float16 () 1e6", "expected elements of float16: got '1e6'"),
+        ("object () 1", "expected bool, an integer or a float, got 'object'"),
+        ("str () 1", "expected bool, an integer or a float, got 'str'"),
     ],
 )
 def test_wrong_constants_of_listings(constant: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         assemble(f".constant {constant}\n.function main(x)\n Ret $0")
     assert message in str(caught.value)
+
+
+def test_listings_have_no_tensors_of_objects() -> None:
+    """The elements of a new tensor are undefined; those of objects would be addresses."""
+    with pytest.raises(ParseError, match="expected dtype, a data type, such as float32"):
+        assemble(".function main(x)\n AllocTensor $1, 1, 4, object\n Ret $1")
 
 
 def test_ranks_of_constants_are_bounded() -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checkpoints import checkpoint
-from ..dtypes import as_dtype, dtype_name
+from ..dtypes import as_dtype, dtype_name, element_dtype
 from ..errors import ParseError, did_you_mean
 from ..executable.underline import underlined
 from ..limits import Limits
@@ -45,6 +45,7 @@ _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(;)')
 _CONSTANT: Final = re.compile(r"(\w+)\s*\(([\d,\s]*)\)\s*(.*)")
 _WORD: Final = re.compile(r"[^\s,]+")
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
+_ELEMENT: Final = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _DIMENSION: Final = re.compile(r"\d{1,18}", re.ASCII)
 _REGISTERS: Final = frozenset({Kind.WRITTEN, Kind.READ, Kind.EITHER, Kind.KILLED, Kind.READS})
 _LISTS: Final = frozenset({Kind.READS, Kind.NUMBERS})
@@ -172,7 +173,7 @@ class _Assembler:
         if found is None:
             self._fail("expected .constant dtype (shape) elements")
         try:
-            dtype = as_dtype(found[1])
+            dtype = as_dtype(element_dtype(found[1]))
         except (TypeError, ValueError) as error:
             self._fail(str(error))
         shape = self._shape(found[2])
@@ -181,12 +182,7 @@ class _Assembler:
             self._fail(f"expected {math.prod(shape)} elements for the shape {shape}, "
                        f"got {len(words)}")  # fmt: skip
         try:
-            if dtype.kind in "iub":
-                values = [int(word) for word in words]
-                array = np.array(values, dtype)
-            else:
-                array = np.array([float(word) for word in words]).astype(dtype)
-            array = array.reshape(shape)
+            array = _array(words, dtype).reshape(shape)
         except (ValueError, OverflowError) as error:
             self._fail(f"expected elements of {dtype}: {error}")
         array.flags.writeable = False
@@ -263,7 +259,7 @@ class _Assembler:
             return register
         if operand.kind is Kind.DTYPE:
             try:
-                return dtype_name(as_dtype(word))
+                return element_dtype(word)
             except (TypeError, ValueError):
                 self._fail(f"expected {wanted}, such as float32, got {word!r}", column, end)
         if operand.kind is Kind.FUNCTION and word.startswith("@"):
@@ -293,6 +289,29 @@ class _Assembler:
         for owner, code in changed.items():
             func = self._functions[owner]
             self._functions[owner] = Function(func.name, func.params, func.registers, tuple(code))
+
+
+def _array(words: list[str], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Elements as an array.
+
+    Raises:
+        ValueError, OverflowError: a word is not an element of the data type.
+    """
+    if dtype.kind in "iub":
+        most = 1 if dtype.kind == "b" else 2**64
+        for word in words:
+            if not _ELEMENT.fullmatch(word) or int(word) > most or (dtype.kind == "b" and
+                                                                    int(word) < 0):  # fmt: skip
+                raise ValueError(f"got {word[:40]!r}")
+        return np.array([int(word) for word in words], dtype)
+    values = np.array([float(word) for word in words], np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = values.astype(dtype)
+        fits = np.isfinite(array.astype(np.float64)) == np.isfinite(values)
+    if "_" in "".join(words) or not fits.all():
+        at = next(i for i, word in enumerate(words) if "_" in word or not fits[i])
+        raise ValueError(f"got {words[at][:40]!r}")
+    return array
 
 
 def as_listing(program: Program) -> str:
