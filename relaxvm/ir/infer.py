@@ -356,6 +356,8 @@ def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
         fields = tuple([substitute_type(f, variables) for f in ty.fields])
         return ty if _all_same(fields, ty.fields) else TupleType(fields, ty.span)
     if kind is FuncType and ty.params is not None:
+        if variables.keys().isdisjoint(type_free_vars(ty)):
+            return ty
         own = {v for p in ty.params for v in type_free_vars(p)}
         outer = {v: e for v, e in variables.items() if v not in own}
         ret = substitute_type(ty.ret, outer)
