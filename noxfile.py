@@ -63,6 +63,7 @@ IN_ONE_PROCESS = (
     "tests/test_tvm_compiled.py",
     "tests/test_tvm_ir_modules.py",
     "tests/test_tvm_library.py",
+    "tests/test_tvm_models.py",
     "tests/test_vm_tvm.py",
 )
 """Tests that import TVM, or load what it has exported."""

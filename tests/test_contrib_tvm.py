@@ -714,9 +714,11 @@ def test_saved_functions_and_timing(vm: Any) -> None:
 
 def test_instruments(vm: Any) -> None:
     seen: list[Any] = []
+    functions: dict[str, Any] = {}
 
     def instrument(func: Any, name: str, before: bool, ret: Any, *args: Any) -> int:
         seen.append((name, before, ret, args))
+        assert functions.setdefault(name, func) is func
         return 0
 
     vm.set_instrument(instrument)
@@ -725,6 +727,10 @@ def test_instruments(vm: Any) -> None:
     added = [args for name, before, _, args in seen if name == "add" and not before]
     assert [type(arg) for arg in added[0]] == [tvm.runtime.Tensor] * 3
     np.testing.assert_array_equal(added[0][2].numpy(), x + y)
+    assert {type(func) for func in functions.values()} == {tvm_ffi.Function}
+    out = tvm.runtime.tensor(np.zeros((3, 4), np.float32))
+    functions["add"](*added[0][:2], out)
+    np.testing.assert_array_equal(out.numpy(), x + y)
     vm.set_instrument(None)
     count = len(seen)
     vm["main"](x, y)

@@ -198,8 +198,14 @@ def test_numbers_beyond_64_bits_are_as_without_a_machine() -> None:
     echo = tvm_ffi.convert(lambda x: x)
     function = ffi_function(lambda x: x)
     for number in (1 << 63, -(1 << 63) - 1, 1 << 200):
-        assert function(number) == echo(number) == number
-        assert function((number, 1))[0] == number
+        try:
+            assert echo(number) == number
+        except OverflowError:  # apache-tvm-ffi 0.1.12 has no such numbers
+            with pytest.raises((OverflowError, RuntimeError), match="too large"):
+                ffi_function(lambda number=number: number)()
+        else:
+            assert function(number) == number
+            assert function((number, 1))[0] == number
 
 
 def test_a_function_of_a_machine_comes_back_as_itself() -> None:

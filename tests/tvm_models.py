@@ -23,6 +23,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 from tvm.target import Target
 
+from . import tvm_names  # also for names that TVM 0.25 does not have
+
 __all__ = ["MODELS", "Model", "export"]
 
 MODELS: Final[dict[str, Model]] = {}
@@ -70,7 +72,7 @@ class Model:
         """Return arguments that the first function must reject, with words of the error message:
         too few and too many arguments, and tensors with a wrong data type, rank or dimension."""
         function, args = self.arguments()[0]
-        types = [var.ty for var in self.module[function].params][: len(args)]
+        types = [tvm_names.type_of(var) for var in self.module[function].params][: len(args)]
         wrong = [(args[:-1], (f"expects {len(args)} argument", f"got {len(args) - 1}")),
                  ((*args, args[-1]), (f"expects {len(args)} argument", f"got {len(args) + 1}")),
                  *self.mistakes]  # fmt: skip

@@ -17,6 +17,11 @@ def address(tensor: Any) -> int:
     return data or 0
 
 
+def type_of(expr: Any) -> Any:
+    """Return the type of an expression of Relax."""
+    return expr.ty if hasattr(expr, "ty") else expr.struct_info
+
+
 def _renamed(function: Any, **names: str) -> Any:
     """Return a function that takes keywords by other names."""
 

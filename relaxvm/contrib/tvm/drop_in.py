@@ -426,8 +426,14 @@ _FUNCTIONS: Final = (Closure, VMFunction)
 
 
 def _instrument(instrument: Callable[..., Any]) -> Callable[..., Any]:
+    made: dict[int, tuple[Any, Any]] = {}
+    """Functions of TVM's FFI by the ``id`` of those that they call, which stay alive here."""
+
     def hook(func: Any, name: str, before: bool, ret: Any, *args: Any) -> Any:
-        return instrument(func, name, before, *map(object_of, (ret, *args)))
+        known = made.get(id(func))
+        if known is None:
+            known = made[id(func)] = func, ffi_function(func)
+        return instrument(known[1], name, before, *map(object_of, (ret, *args)))
 
     return hook
 

@@ -35,6 +35,12 @@ _CONSTANT_CLASSES: Final = frozenset({"Constant", "GenericConst"})
 _OLD_NAME: Final = re.compile(r"\b(|out_)sinfo(|_args)=")
 """Parameters as TVM 0.25 calls them: today ``out_ty`` and ``ty_args``."""
 
+_NO_DTYPE: Final = re.compile(r'dtype="void"')
+"""A data type that is not given, in TVM 0.25; None today."""
+
+_VALUE: Final = re.compile(r"\bR\.Prim\(value=(?:T\.(\w+)\([^()]*\)|(?:[^()]|\([^()]*\))*)\)")
+"""The type of a scalar of known value, as TVM 0.25 has it; today the value is an expression."""
+
 _DEFINITION: Final = re.compile(r"^ *def (\w+)\(", re.MULTILINE)
 _REFERENCE: Final = re.compile(r'\bmetadata\["([^"]*)"\]\[(\d+)\]')
 
@@ -57,7 +63,7 @@ def module_of_tvm(module: Any, limits: Limits | None = None) -> IRModule:
             that TVM does not write as a PrimFunc.
     """
     module = _with_known_operators(module)
-    text = _OLD_NAME.sub(r"\1ty\2=", module.script())
+    text = _as_today(module.script())
     kinds = {kind for kind, _ in _REFERENCE.findall(text)}
     if kinds - _CONSTANTS:
         raise LinkError(f"from_tvm: the module has parts that TVM's text leaves out: "
@@ -76,6 +82,13 @@ def module_of_tvm(module: Any, limits: Limits | None = None) -> IRModule:
             raise BugError(f"from_tvm: the constants of {name!r} are not in the order in which TVM "
                            f"has printed them")
     return made
+
+
+def _as_today(text: str) -> str:
+    """Return what TVM 0.25 has printed as later versions print it."""
+    text = _OLD_NAME.sub(r"\1ty\2=", text)
+    text = _NO_DTYPE.sub("dtype=None", text)
+    return _VALUE.sub(lambda found: f'R.Prim("{found[1] or "int64"}")', text)
 
 
 def _with_known_operators(module: Any) -> Any:
