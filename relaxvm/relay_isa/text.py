@@ -298,10 +298,10 @@ def _array(words: list[str], dtype: np.dtype[Any]) -> NDArray[Any]:
         ValueError, OverflowError: a word is not an element of the data type.
     """
     if dtype.kind in "iub":
-        most = 1 if dtype.kind == "b" else 2**64
+        # numpy before 2.0 wraps integers that do not fit.
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         for word in words:
-            if not _ELEMENT.fullmatch(word) or int(word) > most or (dtype.kind == "b" and
-                                                                    int(word) < 0):  # fmt: skip
+            if not _ELEMENT.fullmatch(word) or not low <= int(word) <= high:
                 raise ValueError(f"got {word[:40]!r}")
         return np.array([int(word) for word in words], dtype)
     values = np.array([float(word) for word in words], np.float64)
