@@ -331,6 +331,127 @@ def test_random_programs(seed: int) -> None:
         check(text, int32(rng.randint(-9, 9)), int32(rng.randint(-9, 9)))
 
 
+class _Final:
+    """A random function of the final version: storages, values of data types, closures, loops, and
+    registers that are written several times."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.lines = ["LoadConst $2, 0", "LoadConst $3, 1", "LoadConsti $4, 0"]
+        self.count = 5
+        self.fields: dict[str, list[str]] = {}
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"${self.count - 1}"
+
+    def add(self, x: str, y: str) -> str:
+        storage, out = self.fresh(), self.fresh()
+        name = self.rng.choice(["add", "subtract"])
+        self.lines += [f"AllocStorage {storage}, $2, 64, int64, 0",
+                       f"AllocTensor {out}, {storage}, $3, int64, 0",
+                       f"InvokePacked {name}, 3, 1, {x}, {y}, {out}"]  # fmt: skip
+        return out
+
+    def branch(self, values: list[str], depth: int) -> str:
+        """The result of both branches is in one register."""
+        result = self.fresh()
+        test, target = self.rng.choice(values), self.rng.choice([*values, "$4"])
+        at = len(self.lines)
+        self.lines.append("")
+        self.lines.append(f"Move {result}, {self.block(values, depth)}")
+        end = len(self.lines)
+        self.lines.append("")
+        self.lines[at] = f"If {test}, {target}, 1, {len(self.lines) - at}"
+        self.lines.append(f"Move {result}, {self.block(values, depth)}")
+        self.lines[end] = f"Goto {len(self.lines) - end}"
+        return result
+
+    def loop(self, values: list[str]) -> str:
+        """A register that changes a few times, until a counter is zero."""
+        total, left, one = self.fresh(), self.fresh(), self.fresh()
+        self.lines += [f"Move {total}, {self.rng.choice(values)}",
+                       f"LoadConsti {left}, {self.rng.randrange(4)}",
+                       f"LoadConsti {one}, -1"]  # fmt: skip
+        at = len(self.lines)
+        self.lines.append("")
+        changed = self.add(total, self.rng.choice(values))
+        self.lines.append(f"Move {total}, {changed}")
+        storage, less = self.fresh(), self.fresh()
+        self.lines += [f"AllocStorage {storage}, $2, 64, int64, 0",
+                       f"AllocTensor {less}, {storage}, $3, int64, 0",
+                       f"InvokePacked add, 3, 1, {left}, {one}, {less}", f"Move {left}, {less}",
+                       f"KillRegister {less}"]  # fmt: skip
+        self.lines.append(f"Goto {at - len(self.lines)}")
+        self.lines[at] = f"If {left}, $4, {len(self.lines) - at}, 1"
+        return total
+
+    def block(self, values: list[str], depth: int) -> str:
+        values, rng = list(values), self.rng
+        for _ in range(rng.randint(1, 4)):
+            kind = rng.randrange(7)
+            if kind == 0:
+                values.append(number := self.fresh())
+                self.lines.append(f"LoadConsti {number}, {rng.randrange(-2, 3)}")
+            elif kind == 1 and depth:
+                values.append(self.branch(values, depth - 1))
+            elif kind == 2:
+                values.append(self.loop(values))
+            elif kind == 3:
+                data, field = self.fresh(), self.fresh()
+                picked = [rng.choice(values) for _ in range(rng.randint(1, 3))]
+                tag, index = rng.randrange(3), rng.randrange(len(picked))
+                self.lines += [f"AllocADT {data}, {tag}, {len(picked)}, {', '.join(picked)}",
+                               f"GetField {field}, {data}, {index}"]  # fmt: skip
+                values.append(field)
+                if rng.random() < 0.5:
+                    tag_of, wanted, chosen = self.fresh(), self.fresh(), self.fresh()
+                    x, y = rng.choice(values), rng.choice(values)
+                    self.lines += [f"GetTag {tag_of}, {data}", f"LoadConsti {wanted}, 1",
+                                   f"If {tag_of}, {wanted}, 1, 3", f"Move {chosen}, {x}", "Goto 2",
+                                   f"Move {chosen}, {y}"]  # fmt: skip
+                    values.append(chosen)
+            elif kind == 4:
+                closure, result, free = self.fresh(), self.fresh(), rng.randrange(3)
+                picked = [rng.choice(values) for _ in range(2)]
+                first, own = ", ".join(picked[:free]), ", ".join(picked[free:])
+                self.lines.append(f"AllocClosure {closure}, 1, {free}, {first}".rstrip(", "))
+                self.lines.append(
+                    f"InvokeClosure {result}, {closure}, {2 - free}, {own}".rstrip(", ")
+                )
+                values.append(result)
+            else:
+                values.append(self.add(rng.choice(values), rng.choice(values)))
+        return values[-1]
+
+
+def random_final_program(rng: random.Random) -> str:
+    parts = []
+    for name in ("main", "other"):
+        function = _Final(rng)
+        if name == "other":
+            function.lines.append(f"Ret {function.add('$0', '$1')}")
+        else:
+            function.lines.append(f"Ret {function.block(['$0', '$1'], 3)}")
+        body = "\n".join(f"  {line}" for line in function.lines)
+        parts.append(f".function {name}(x, y)\n{body}")
+    head = HEAD.replace("proposal", "final").replace(".constant int32 () 0", ".constant int64 () 8")
+    return head.replace(".constant int32 () 1", ".constant int64 () 0") + "\n".join(parts)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_of_the_final_version(seed: int) -> None:
+    rng = random.Random(seed)
+    text = random_final_program(rng)
+    for _ in range(3):
+        check(text, *(np.array(rng.randint(-2, 2), np.int64) for _ in range(2)))
+    program = assemble(text)
+    version = rng.choice(VERSIONS[1:])
+    assert as_listing(read_executable(stored(program, version), limits=Limits())) == (
+        as_listing(program)
+    )
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_mutants_are_refused_or_run(seed: int) -> None:
     """A change of one operand gives a program that is refused, fails, or ends."""
