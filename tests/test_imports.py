@@ -54,7 +54,7 @@ COMPILER = (
 )
 """Makes executables; the lowest layer first."""
 
-INTERFACES = "contrib", "cli", "__main__"
+INTERFACES = "backend", "contrib", "cli", "__main__"
 """Use the runtime and the compiler."""
 
 LAYERS: tuple[frozenset[str], ...] = tuple(
@@ -97,7 +97,7 @@ UPWARD = {
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes", "pytest", "tvm"}
+OPTIONAL = {"ml_dtypes", "onnx", "pytest", "tvm"}
 """Of third-party packages: imported by anyone, and inside of functions only."""
 
 

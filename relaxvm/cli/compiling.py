@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import DiagnosticError, did_you_mean
+from ..errors import DiagnosticError, RelaxVMError, did_you_mean
 from ..executable import VMExecutable
 from ..isa import FuncKind
 from ..limits import Limits
@@ -35,12 +35,13 @@ _ENTRY: Final = "Module"
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make = commands.add_parser(
-        "compile", parents=[common], help="compile a script or a Relay program",
+        "compile", parents=[common], help="compile a script, an ONNX model or a Relay program",
         description="Compile a module of a Python script to an executable with its kernels. This "
-        "runs the script; compiling a module in JSON, or a Relay program, runs no code.",
+        "runs the script; compiling an ONNX model, a module in JSON, or a Relay program, runs no "
+        "code.",
     )  # fmt: skip
     make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, "
-                      "a .json file with one, or a .relay file")  # fmt: skip
+                      "a .json file with one, an .onnx file, or a .relay file")  # fmt: skip
     make.add_argument("-o", "--output", metavar="PATH", required=True, help="file to write")
     make.add_argument("--entry", metavar="NAME",
                       help=f"the IRModule (default: {_ENTRY}, or the only one)")  # fmt: skip
@@ -183,11 +184,13 @@ def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
     from ..frontend.relay import SUFFIXES
     from ..ir import IRModule
 
+    if name.endswith(".onnx"):
+        return _read_onnx(name, limits)
     if name.endswith(SUFFIXES):
         return _read_relay(name, limits)
     if limits == Limits.untrusted():
-        raise UsageError(f"{name}: --limits untrusted is for .json and .relay files: reading a "
-                         "script runs it")  # fmt: skip
+        raise UsageError(f"{name}: --limits untrusted is for .onnx, .json and .relay files: "
+                         "reading a script runs it")  # fmt: skip
     found = {
         key: value
         for key, value in _run_script(name).items()
@@ -229,6 +232,17 @@ def _read_relay(name: str, limits: Limits) -> Any:
     except OSError as error:
         raise read_error(name, error) from error
     except ValueError as error:
+        raise CommandError(str(error), Exit.MALFORMED) from error
+
+
+def _read_onnx(name: str, limits: Limits) -> Any:
+    from ..frontend.onnx import from_onnx
+
+    try:
+        return run_limited(lambda: from_onnx(name), limits, name)
+    except OSError as error:
+        raise read_error(name, error) from error
+    except (RelaxVMError, ValueError) as error:
         raise CommandError(str(error), Exit.MALFORMED) from error
 
 

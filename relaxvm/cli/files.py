@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from ..contrib.tvm.library.image import LibraryImage, library_in
+from ..errors import FormatError, RelaxVMError
 from ..executable import VMExecutable
 from ..executable.formats import binary, text
 from ..executable.formats.sections import SectionPlace
@@ -52,7 +53,7 @@ class OpenedFile:
 
     Attributes:
         name: path, or ``<stdin>``.
-        form: "binary", "text" or "library".
+        form: "binary", "text", "library", or "model" for one that was compiled from a model.
         size: bytes of the file.
         head: its first bytes.
         library: the shared library that contains it, if any.
@@ -70,7 +71,7 @@ class OpenedFile:
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
     """Add the argument FILE and the options for the limits under which it is read."""
-    what = "executable, binary or a complete listing; - for stdin"
+    what = "executable, binary or a complete listing; or an ONNX model; - for stdin"
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
@@ -111,6 +112,8 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     """
     if name == STDIO:
         return _from_stream(standard_input(), "<stdin>", limits)
+    if name.endswith(".onnx"):
+        return _compiled(name, limits)
     mapped = mapped and limits.file_bytes == Limits().file_bytes  # which maps do not count for
     try:
         with open(name, "rb") as file:
@@ -130,6 +133,21 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
             return OpenedFile(name, executable, "binary", size, head, None, sections)
     except OSError as error:
         raise read_error(name, error) from error
+
+
+def _compiled(name: str, limits: Limits) -> OpenedFile:
+    """Compile an ONNX model."""
+    from ..compiler.build import build
+
+    try:
+        size = os.path.getsize(name)
+        return OpenedFile(name, build(name, limits=limits), "model", size, b"")
+    except OSError as error:
+        raise read_error(name, error) from error
+    except FormatError:
+        raise
+    except RelaxVMError as error:
+        raise CommandError(str(error), Exit.MALFORMED) from error
 
 
 def _from_stream(file: IO[bytes], name: str, limits: Limits) -> OpenedFile:

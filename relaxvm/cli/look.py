@@ -333,6 +333,8 @@ def _form_text(data: dict[str, Any]) -> str:
     if file["form"] == "library":
         modules = ", ".join(map(name_text, data["library"]["modules"])) or "none"
         return f"a shared library for {data['library']['machine']}, modules {modules}"
+    if file["form"] == "model":
+        return "compiled from an ONNX model"
     return f"magic {file['magic']} ({file['magic_kind']}), version {file['version']}"
 
 

@@ -42,7 +42,8 @@ def build(
     """Compile a program.
 
     Args:
-        mod: the program, or a single function; or the path of a Relay text, ".relay" or ".rly".
+        mod: the program, or a single function; or the path of an ONNX model, ".onnx", or of a Relay
+            text, ".relay" or ".rly".
         target: None or "llvm"; programs run on the CPU.
         params: values of parameters such as weights, by name; they become constants (`BindParams`).
             For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
@@ -78,13 +79,18 @@ def build(
     return run_limited(work, limits, "build")
 
 
-def _read(path: str | os.PathLike[str], params: Any, limits: Limits | None) -> tuple[Any, None]:
-    """The program in a file, with its parameters bound."""
+def _read(path: str | os.PathLike[str], params: Any, limits: Limits | None) -> tuple[Any, Any]:
+    """The program in a file, with its parameters bound, and those that are yet to be bound."""
+    name = os.fspath(path)
+    if name.endswith(".onnx"):
+        from ..frontend import onnx
+
+        return onnx.from_onnx(path), params
     from ..frontend import relay
 
-    if not os.fspath(path).endswith(relay.SUFFIXES):
-        raise ValueError(f"build: {os.fspath(path)}: expected a program, or the path of a Relay "
-                         f"text ({' or '.join(relay.SUFFIXES)})")  # fmt: skip
+    if not name.endswith(relay.SUFFIXES):
+        raise ValueError(f"build: {name}: expected a program, or the path of an ONNX model (.onnx) "
+                         f"or a Relay text ({' or '.join(relay.SUFFIXES)})")  # fmt: skip
     return relay.from_text(Path(path), params, limits=limits), None
 
 

@@ -241,6 +241,13 @@ def _take_pieces(
         )
 
 
+def _fill(value: Any, dtype: np.dtype[Any]) -> float:
+    """The value of padding, which may be infinite in a tensor of floats."""
+    if isinstance(value, float) and math.isinf(value) and dtype.kind not in "biu":
+        return value
+    return to_float("pad_value", value)
+
+
 @kernel("nn.pad")
 def pad(
     x: Tensor,
@@ -255,7 +262,7 @@ def pad(
     it has; "replicate", the last element of x at that end; "circular", the elements of x at the
     other end."""
     to_ints("pad_width", pad_width, count=2 * x.ndim)
-    value = to_float("pad_value", pad_value) if pad_mode == "constant" else 0
+    value = _fill(pad_value, x.dtype) if pad_mode == "constant" else 0
     before, after = pad_width[::2], pad_width[1::2]
     shape: list[int] = []
     source: list[Any] = [...]  # so that tensors without axes give tensors

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..messages import describe
 from ..pieces.cut import flat
 from ..registry import GLOBAL, RESULT_PREFIX, Signature
+from ..values import Shape
 from .checks import Dims, WrongValue
 from .kinds import Flag, Ints, Tensor, an_int, checked, parameters_of, signature_of
 
@@ -21,13 +22,13 @@ __all__: list[str] = []
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def view(name: str) -> Callable[[F], F]:
+def view(name: str, result: str = "tensor") -> Callable[[F], F]:
     """Decorator: register a function as ``relaxvm.result.<name>``.  Its annotations are kinds of
     parameters; it returns a view of its first argument, or a copy if that is not contiguous."""
 
     def register(func: F) -> F:
         parameters = parameters_of(func)
-        takes: Signature = signature_of(parameters)._replace(result="tensor")
+        takes: Signature = signature_of(parameters)._replace(result=result)
         run = checked(name, func, parameters)
         GLOBAL.register(RESULT_PREFIX + name, run, signature=takes, doc=func.__doc__)
         return func
@@ -100,6 +101,12 @@ def flatten(x: Tensor, axis: Annotated[int, an_int()] | None) -> NDArray[Any]:
 def size(x: Tensor) -> NDArray[Any]:
     """The number of elements of x."""
     return np.array(x.size, np.int64)
+
+
+@view("axes_or_all", result="shape")
+def axes_or_all(x: Tensor, axes: Ints) -> Shape:
+    """The axes, or all axes of x if there are none."""
+    return Shape(axes or range(x.ndim))
 
 
 def _axes(axes: Dims, ndim: int, subject: str) -> Dims:

@@ -1,0 +1,13 @@
+"""The ONNX operators, one file for each family; importing them registers them."""
+
+from . import control, creation, elementwise, movement, neural, products, reductions
+
+__all__ = [
+    "control",
+    "creation",
+    "elementwise",
+    "movement",
+    "neural",
+    "products",
+    "reductions",
+]

@@ -1,0 +1,111 @@
+"""Constants, ranges and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....ir import Expr, TensorType
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..values import MOST_FOLDED, Value, elements_of
+
+__all__: list[str] = []
+
+
+@onnx("Constant", since=1)
+def constant(
+    g: Graph,
+    *,
+    value: Any = None,
+    sparse_value: Any = None,
+    value_float: float | None = None,
+    value_floats: Any = None,
+    value_int: int | None = None,
+    value_ints: Any = None,
+    value_string: str | None = None,
+    value_strings: Any = None,
+) -> Value:
+    """The constant."""
+    floats = value_float if value_floats is None else value_floats
+    ints = value_int if value_ints is None else value_ints
+    texts = value_string if value_strings is None else value_strings
+    for dense in (value, sparse_value):
+        if dense is not None:
+            return Value(known=dense)
+    if floats is not None:
+        return Value(known=np.array(floats, np.float32))
+    if ints is not None:
+        return Value(known=np.array(ints, np.int64))
+    if texts is not None:
+        return Value(known=np.array(texts, object), dtype="str")
+    raise Problem("expected a value, got none")
+
+
+@onnx("ConstantOfShape", since=9)
+def constant_of_shape(g: Graph, shape: Value, *, value: NDArray[Any] | None = None) -> Any:
+    """R.full."""
+    number = np.zeros(1, np.float32) if value is None else value
+    dims = g.shape_in(shape)
+    if isinstance(dims, list) and all(isinstance(dim, int) for dim in dims):
+        count = int(np.prod(dims, dtype=object)) if dims else 1
+        if count <= MOST_FOLDED and min(dims, default=0) >= 0:
+            return np.full(dims, number.reshape(-1)[0], number.dtype)
+    return g.op("full", dims, number.reshape(()), number.dtype.name)
+
+
+def _fold_range(start: NDArray[Any], limit: NDArray[Any], delta: NDArray[Any]) -> Any:
+    if any(each.dtype == object for each in (start, limit, delta)):
+        return None
+    count = -((start - limit) // delta) if delta else 0
+    if not delta or count > MOST_FOLDED:
+        return None
+    return (np.arange(max(0, int(np.ceil((limit - start) / delta)))) * delta + start).astype(
+        start.dtype
+    )
+
+
+@onnx("Range", since=11, fold=_fold_range)
+def range_(g: Graph, start: Value, limit: Value, delta: Value) -> Expr:
+    """R.arange."""
+    bounds = [value.ints() for value in (start, limit, delta)]
+    if any(each is None for each in bounds) or start.dtype not in ("int64", "int32"):
+        raise Problem("bounds that are known only when the model runs are not supported")
+    return g.op("arange", *[each[0] for each in bounds if each is not None], start.dtype)
+
+
+def _sliced(count: int, start: int, end: int | None) -> slice:
+    first, last, _ = slice(start, end).indices(count)
+    return slice(first, max(first, last))
+
+
+@onnx("Shape", since=1)
+def shape(g: Graph, x: Value, *, start: int = 0, end: int | None = None) -> Any:
+    """The dimensions, as elements that are known."""
+    dims = x.dims
+    if dims is not None:
+        found = np.empty(len(dims), object)
+        found[:] = elements_of(np.array([*dims, None], object)[:-1])
+        return found[_sliced(len(dims), start, end)]
+    whole = g.op("shape_to_tensor", g.op("shape_of", x))
+    if start == 0 and end is None:
+        return whole
+    bound = 2**62 if end is None else end
+    ty = TensorType(None, "int64", ndim=1)
+    return g.run("strided_slice", [whole, (0,), (start,), (bound,), None], ty, "int64")
+
+
+@onnx("Size", since=1)
+def size(g: Graph, x: Value) -> Any:
+    """The number of elements."""
+    dims = x.dims
+    if dims is not None:
+        total: Any = 1
+        for dim in elements_of(np.array([*dims, None], object)[:-1]):
+            total = total * dim
+        found = np.empty((), object)
+        found[()] = total
+        return found
+    return g.op("size", x)

@@ -1,0 +1,381 @@
+"""Rearranging and selecting elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....ir import Constant, Expr, TensorType, TupleGetItem
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..values import Value, elements_of
+
+__all__: list[str] = []
+
+
+def _rank(*values: Any) -> int:
+    """The sum of ranks; -1 if one is not known."""
+    return -1 if -1 in values else sum(values)
+
+
+def _unknown(x: Value, ndim: int) -> TensorType:
+    return TensorType(None, x.dtype, ndim=ndim)
+
+
+# The same elements
+
+
+def _fold_reshape(x: NDArray[Any], shape: NDArray[Any], *, allowzero: int = 0) -> Any:
+    dims = elements_of(shape)
+    if not all(isinstance(dim, int) for dim in dims):
+        return None
+    dims = [x.shape[i] if d == 0 and not allowzero and i < x.ndim else d
+            for i, d in enumerate(dims)]  # fmt: skip
+    return x.reshape(dims)
+
+
+@onnx("Reshape", since=5, fold=_fold_reshape)
+def reshape(g: Graph, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
+    """R.reshape; 0 stands for the dimension of x at the same place."""
+    dims = g.shape_in(shape)
+    if isinstance(dims, list) and x.dims is not None:
+        old = x.dims
+        if not allowzero:
+            for i, dim in enumerate(dims):
+                if isinstance(dim, int) and dim == 0:
+                    if i >= len(old):
+                        raise Problem(f"shape: 0 at place {i}, but x has {len(old)} dimensions")
+                    dims[i] = old[i]
+        elif 0 in [dim for dim in dims if isinstance(dim, int)]:
+            return g.run("reshape", [x, dims, 1], TensorType(dims, x.dtype))
+        return g.op("reshape", x, dims)
+    ndim = len(dims) if isinstance(dims, list) else (-1 if shape.length is None else shape.length)
+    return g.run("reshape", [x, dims, allowzero], _unknown(x, ndim))
+
+
+@onnx("Reshape", since=1)
+def reshape_by_attribute(g: Graph, x: Value, *, shape: list[int]) -> Expr:
+    """R.reshape."""
+    return reshape(g, x, Value(known=np.array(shape, np.int64)))
+
+
+@onnx("Flatten", since=1)
+def flatten(g: Graph, x: Value, *, axis: int = 1) -> Expr:
+    """A matrix: the axes before `axis`, and the others."""
+    dims = x.dims
+    if dims is None:
+        return g.run("flatten", [x, axis], _unknown(x, 2))
+    if not -len(dims) <= axis <= len(dims):
+        raise Problem(f"axis: expected one of {len(dims)} axes, got {axis}")
+    at = axis + len(dims) if axis < 0 else axis
+    rows: Any = 1
+    columns: Any = 1
+    for i, dim in enumerate(elements_of(np.array([*dims, None], object)[:-1])):
+        if i < at:
+            rows = rows * dim
+        else:
+            columns = columns * dim
+    return g.op("reshape", x, [rows, columns])
+
+
+def _axes_of(g: Graph, axes: Value | None) -> list[int] | None:
+    if axes is None:
+        return None
+    found = g.sized(axes, "axes")
+    return [int(axis) for axis in found]
+
+
+def _fold_squeeze(x: NDArray[Any], axes: NDArray[Any] | None = None) -> Any:
+    return np.squeeze(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
+
+
+@onnx("Squeeze", since=13, fold=_fold_squeeze)
+def squeeze(g: Graph, x: Value, axes: Value | None = None) -> Expr:
+    """R.squeeze."""
+    if axes is not None and axes.known is None:
+        return g.run("squeeze", [x, g.shape_in(axes)], _unknown(x, -1))
+    found = _axes_of(g, axes)
+    return g.op("squeeze", x, found)
+
+
+@onnx("Squeeze", since=1, fold=lambda x, axes: np.squeeze(x, None if axes is None else tuple(axes)))
+def squeeze_by_attribute(g: Graph, x: Value, *, axes: list[int] | None = None) -> Expr:
+    """R.squeeze."""
+    return g.op("squeeze", x, axes)
+
+
+def _fold_unsqueeze(x: NDArray[Any], axes: NDArray[Any]) -> Any:
+    return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
+
+
+@onnx("Unsqueeze", since=13, fold=_fold_unsqueeze)
+def unsqueeze(g: Graph, x: Value, axes: Value) -> Expr:
+    """R.expand_dims."""
+    if axes.known is None:
+        count = axes.length
+        ndim = _rank(x.ndim, -1 if count is None else count)
+        return g.run("expand_dims", [x, g.shape_in(axes)], _unknown(x, ndim))
+    return g.op("expand_dims", x, _axes_of(g, axes))
+
+
+@onnx("Unsqueeze", since=1, fold=lambda x, axes: np.expand_dims(x, tuple(axes)))
+def unsqueeze_by_attribute(g: Graph, x: Value, *, axes: list[int]) -> Expr:
+    """R.expand_dims."""
+    return g.op("expand_dims", x, axes)
+
+
+@onnx("Transpose", since=1, fold=lambda x, perm: np.transpose(x, perm))
+def transpose(g: Graph, x: Value, *, perm: list[int] | None = None) -> Expr:
+    """R.permute_dims."""
+    return g.op("permute_dims", x, perm)
+
+
+# Several tensors
+
+
+def _fold_concat(*xs: NDArray[Any], axis: int) -> Any:
+    return np.concatenate(xs, axis)
+
+
+@onnx("Concat", since=4, fold=_fold_concat)
+def concat(g: Graph, *xs: Value, axis: int) -> Any:
+    """R.concat."""
+    if len(xs) == 1:
+        return xs[0]
+    return g.op("concat", list(xs), axis)
+
+
+def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -> Any:
+    dims = x.dims
+    if sizes is None:
+        if dims is None or count < 1:
+            raise Problem("the lengths of the parts are not known")
+        length = elements_of(np.array([dims[axis], None], object)[:-1])[0]
+        if not isinstance(length, int):
+            call = g.op("split", x, count, axis)
+            return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
+        step = -(-length // count)
+        sizes = [step] * (count - 1) + [length - step * (count - 1)]
+    if len(sizes) == 1:
+        return (x,)
+    bounds: list[Any] = []
+    total: Any = 0
+    for each in sizes[:-1]:
+        total = total + each
+        bounds.append(total)
+    if not all(isinstance(bound, int) for bound in bounds):
+        raise Problem("parts whose lengths are known only when the model runs are not supported")
+    call = g.op("split", x, bounds, axis)
+    return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(len(sizes))])
+
+
+@onnx("Split", since=13)
+def split(
+    g: Graph, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int = 0
+) -> Any:
+    """R.split."""
+    assert g.node is not None
+    given = None if sizes is None else g.sized(sizes, "split")
+    return _parts(g, x, given, num_outputs or len(g.node.output), axis)
+
+
+@onnx("Split", since=1)
+def split_by_attribute(
+    g: Graph, x: Value, *, axis: int = 0, split: list[int] | None = None
+) -> Any:
+    """R.split."""
+    assert g.node is not None
+    return _parts(g, x, split, len(g.node.output), axis)
+
+
+# Selections
+
+
+def _fold_slice(
+    x: NDArray[Any],
+    starts: NDArray[Any],
+    ends: NDArray[Any],
+    axes: NDArray[Any] | None = None,
+    steps: NDArray[Any] | None = None,
+) -> Any:
+    given = [starts, ends, axes, steps]
+    if any(each is not None and each.dtype == object for each in given):
+        return None
+    places = range(len(starts)) if axes is None else axes.tolist()
+    strides = [1] * len(starts) if steps is None else steps.tolist()
+    index = [slice(None)] * x.ndim
+    for axis, *bounds in zip(places, starts.tolist(), ends.tolist(), strides, strict=True):
+        index[axis] = slice(*bounds)
+    return x[tuple(index)]
+
+
+@onnx("Slice", since=10, fold=_fold_slice)
+def slice_(
+    g: Graph,
+    x: Value,
+    starts: Value,
+    ends: Value,
+    axes: Value | None = None,
+    steps: Value | None = None,
+) -> Expr:
+    """R.strided_slice."""
+    count = starts.length
+    places: Any = list(range(count or 0)) if axes is None else g.shape_in(axes)
+    if axes is None and count is None:
+        raise Problem("axes: expected them where the number of starts is not known")
+    begin, end = g.shape_in(starts), g.shape_in(ends)
+    strides = [1] * (count or 0) if steps is None else g.shape_in(steps)
+    parts = [places, begin, end, strides]
+    are_known = all(isinstance(part, list) for part in parts)
+    if are_known and all(isinstance(each, int) for each in [*places, *strides]):
+        bounds = [_within(each) for each in (begin, end)]
+        return g.op("strided_slice", x, places, *bounds, strides)
+    ty = _unknown(x, x.ndim)
+    given = [places, begin, end, None if steps is None else strides]
+    return g.run("strided_slice", [x, *given], ty, x.dtype or "?")
+
+
+def _within(bounds: list[Any]) -> list[Any]:
+    """Bounds within the range of 48 bits, which stands for the end of an axis."""
+    limit = 1 << 48
+    return [max(-limit, min(limit, b)) if isinstance(b, int) else b for b in bounds]
+
+
+@onnx("Slice", since=1)
+def slice_by_attributes(
+    g: Graph, x: Value, *, starts: list[int], ends: list[int], axes: list[int] | None = None
+) -> Any:
+    """R.strided_slice."""
+    begin, end = np.array(starts, np.int64), np.array(ends, np.int64)
+    places = None if axes is None else np.array(axes, np.int64)
+    if x.known is not None:
+        return _fold_slice(x.known, begin, end, places)
+    along = None if places is None else Value(known=places)
+    return slice_(g, x, Value(known=begin), Value(known=end), along)
+
+
+def _fold_gather(x: NDArray[Any], indices: NDArray[Any], *, axis: int = 0) -> Any:
+    return None if indices.dtype == object else np.take(x, indices, axis)
+
+
+@onnx("Gather", since=1, fold=_fold_gather)
+def gather(g: Graph, x: Value, indices: Value, *, axis: int = 0) -> Expr:
+    """R.take; negative indices count from the end."""
+    return g.op("take", x, _from_front(g, x, indices, axis), axis)
+
+
+def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
+    """Indices counted from the front."""
+    known = indices.constant()
+    if known is not None and (known.size == 0 or known.min() >= 0):
+        return indices
+    length = None if x.dims is None else elements_of(
+        np.array([x.dims[axis], None], object)[:-1]
+    )[0]  # fmt: skip
+    if known is not None and isinstance(length, int):
+        return Constant(np.where(known < 0, known + length, known).astype(known.dtype))
+    if isinstance(length, int):
+        total: Any = np.array(length, indices.dtype)
+    else:
+        whole = g.op("shape_to_tensor", g.op("shape_of", x))
+        at = np.array(axis if axis >= 0 or x.ndim < 0 else axis + x.ndim)
+        total = g.op("take", whole, at, 0)
+        if indices.dtype != "int64":
+            total = g.op("astype", total, indices.dtype)
+    zero = np.zeros((), indices.dtype)
+    return g.op("where", g.op("less", indices, zero), g.op("add", indices, total), indices)
+
+
+@onnx("Expand", since=8)
+def expand(g: Graph, x: Value, shape: Value) -> Expr:
+    """x, broadcast in both directions with a shape."""
+    dims = g.shape_in(shape)
+    dtype = x.dtype
+    if dtype is None or dtype == "str":
+        raise Problem("the data type is not supported")
+    # The sum with zeros broadcasts in both directions; numbers stay as they are, -0.0 included.
+    if isinstance(dims, list):
+        zeros = g.op("zeros", dims, "bool")
+    else:
+        ndim = -1 if shape.length is None else shape.length
+        ty = TensorType(None, "bool", ndim=ndim)
+        args = [dims]
+        zeros = g.emit(_zeros_of(g, args[0], ty))
+    return g.op("where", zeros, x, x)
+
+
+def _zeros_of(g: Graph, shape: Any, ty: TensorType) -> Expr:
+    from ....op.registry import CONSTRUCTORS
+
+    made: Expr = CONSTRUCTORS["zeros"](shape, "bool")
+    return made
+
+
+@onnx("Tile", since=6)
+def tile(g: Graph, x: Value, repeats: Value) -> Expr:
+    """R.tile."""
+    counts = g.shape_in(repeats)
+    if isinstance(counts, list) and all(isinstance(each, int) for each in counts):
+        return g.op("tile", x, counts)
+    return g.run("tile", [x, counts], _unknown(x, x.ndim), x.dtype or "?")
+
+
+@onnx("Dropout", since=1)
+def dropout(
+    g: Graph,
+    x: Value,
+    ratio: Value | None = None,
+    training: Value | None = None,
+    *,
+    seed: int = 0,
+    is_test: int = 0,
+    consumed_inputs: Any = None,
+) -> Any:
+    """x itself, as inference has it, and a mask of ones."""
+    if training is not None:
+        mode = training.constant()
+        if mode is None or mode.any():
+            raise Problem("training_mode: dropout in training is not supported")
+    assert g.node is not None
+    if len(g.node.output) < 2 or not g.node.output[1]:
+        return x
+    return x, Value(g.op("ones_like", x, "bool"))
+
+
+@onnx("Dropout", since=7)
+def dropout_since_7(
+    g: Graph,
+    x: Value,
+    ratio_input: Value | None = None,
+    training: Value | None = None,
+    *,
+    ratio: float = 0.5,
+    seed: int = 0,
+) -> Any:
+    """x itself, as inference has it, and a mask of ones."""
+    return dropout(g, x, ratio_input, training)
+
+
+@onnx("TopK", since=10)
+def top_k(
+    g: Graph, x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1  # noqa: A002
+) -> Any:
+    """R.topk."""
+    (count,) = g.sized(k, "k")
+    if not isinstance(count, int):
+        raise Problem("k: expected a number that is known before the model runs")
+    call = g.op("topk", x, count, axis, "both", bool(largest), "int64")
+    return Value(g.emit(TupleGetItem(call, 0))), Value(g.emit(TupleGetItem(call, 1)))
+
+
+@onnx("CumSum", since=11)
+def cum_sum(g: Graph, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+    """R.cumsum, from the end if reversed."""
+    (along,) = g.sized(axis, "axis")
+    found: Any = g.op("flip", x, along) if reverse else x
+    found = g.op("cumsum", found, along, exclusive=bool(exclusive))
+    return g.op("flip", found, along) if reverse else found
+
+

@@ -1,0 +1,189 @@
+"""Models as modules."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import FormatError, RelaxVMError
+from ...ir import BlockBuilder, Expr, IRModule, TensorType, Tuple, Type, Var, int_imm
+from ...limits import Limits
+from ...messages import readable
+from . import messages
+from . import operators as _operators  # noqa: F401  (they register themselves)
+from .graph import Context, Graph, Problem, identifier, type_of
+from .tensors import ExternalData
+from .values import Value
+from .wire import read
+
+__all__ = ["from_onnx", "read_model"]
+
+_UNNAMED: Final = frozenset({"", "?", "None", "-1", "0", "*"})
+"""Names of dimensions that mean nothing."""
+
+
+def read_model(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview | Any,
+    limits: Limits | None = None,
+) -> tuple[messages.Model, str, Path | None]:
+    """Read the messages of a model; its name for messages of errors, and its folder.
+
+    Args:
+        source: a path, which is mapped into memory; the bytes; or an ``onnx.ModelProto``.
+        limits: bounds of bytes and of a file; None: those of ``Limits()``.
+
+    Raises:
+        OSError: the file cannot be read.
+        FormatError: it is not an ONNX model.
+        LimitError: it is larger than `limits` allow.
+    """
+    limits = limits or Limits()
+    folder: Path | None = None
+    data: Any
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        folder = Path(source).resolve().parent
+        with open(source, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        name, data = "<model>", source
+        limits.check("file_bytes", memoryview(data).nbytes, name)
+    elif hasattr(source, "SerializeToString"):
+        name, data = "<model>", source.SerializeToString()
+    else:
+        raise TypeError(
+            f"from_onnx: expected a path, bytes or a ModelProto, got {type(source).__name__}"
+        )
+    model = read(messages.Model, data, name)
+    if model.graph is None or not (model.ir_version or model.opset_import):
+        raise FormatError(f"{name}: expected an ONNX model, got something else")
+    return model, name, folder
+
+
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | bytearray | memoryview | Any,
+    shape_dict: Mapping[str, Sequence[Any]] | None = None,
+    dtype_dict: str | Mapping[str, str] | None = None,
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+    *,
+    operators: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
+) -> IRModule:
+    """Import an ONNX model.
+
+    Args:
+        model: a path, the bytes, or an ``onnx.ModelProto``.
+        shape_dict: name of an input -> its shape, in place of the model's; dimensions are ints, or
+            names of symbolic ones.
+        dtype_dict: data type of all inputs, or name of an input -> its data type, in place of the
+            model's.
+        opset: version of the operators, in place of the model's.
+        keep_params_in_input: whether constants become parameters, after the inputs; their values
+            are the attribute "params" of the function.
+        sanitize_input_names: whether names of inputs become identifiers.
+        operators: (domain, name) -> function for operators, in place of relaxvm's own; see
+            `relaxvm.frontend.onnx.registry`.
+
+    Returns:
+        A module with a function "main", whose parameters are the inputs and whose result is the
+        output, or a tuple of the outputs.  Its attributes "input_names" and "output_names" have the
+        names in the model.
+
+    Raises:
+        OSError: a file cannot be read.
+        FormatError: the file is not a model, or is malformed.
+        RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
+
+    Source: ``tvm.relax.frontend.onnx.from_onnx`` of apache-tvm 0.27.
+    """
+    found, name, folder = read_model(model)
+    assert found.graph is not None
+    graph = found.graph
+    versions = {("" if v.domain == "ai.onnx" else v.domain): v.version for v in found.opset_import}
+    versions.setdefault("", 1)
+    if opset is not None:
+        versions[""] = opset
+    builder = BlockBuilder()
+    context = Context(builder, name, found, versions, ExternalData(folder), operators or {})
+    _refuse_unknown(context, found, graph)
+    top = Graph(context)
+    top.add_constants(graph)
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [each for each in graph.input if each.name not in constants]
+    params: list[Var] = []
+    for each in inputs:
+        try:
+            ty = _input_type(context, each, shape_dict, dtype_dict)
+        except Problem as problem:
+            raise RelaxVMError(str(problem)) from None
+        params.append(Var(identifier(each.name) if sanitize_input_names else each.name, ty))
+        top[each.name] = Value(params[-1])
+    kept: list[Any] = []
+    if keep_params_in_input:
+        for tensor in graph.initializer:
+            known = top[tensor.name].known
+            assert known is not None
+            if known.ndim and known.dtype.kind != "O":
+                ty = TensorType(known.shape, known.dtype.name)
+                params.append(Var(identifier(tensor.name), ty))
+                top[tensor.name] = Value(params[-1], known)
+                kept.append(known)
+    attrs: dict[str, Any] = {
+        "num_input": len(inputs),
+        "input_names": [each.name for each in inputs],
+        "output_names": [each.name for each in graph.output],
+    }
+    if kept:
+        attrs["params"] = kept
+    with builder.function("main", params, attrs):
+        try:
+            top.add_nodes(graph.node)
+            results: list[Expr] = [top.expr(top[output.name]) for output in graph.output]
+        except Problem as problem:
+            raise RelaxVMError(f"{name}: {problem}") from problem.__cause__
+        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
+    return builder.get()
+
+
+def _input_type(
+    context: Context,
+    value: messages.Value,
+    shapes: Mapping[str, Sequence[Any]] | None,
+    dtypes: str | Mapping[str, str] | None,
+) -> Type:
+    name = value.name
+
+    def dim(dimension: messages.Dimension, place: int) -> Expr:
+        if dimension.has("value") and dimension.value >= 0 and not dimension.name:
+            return int_imm(dimension.value)
+        text = dimension.name.strip()
+        unnamed = text in _UNNAMED or text.startswith("unk__") or dimension.value < 0
+        return context.symbol(f"{name}_{place}" if unnamed else text)
+
+    ty = type_of(value.type, dim, f"{context.name}: input {readable(name)!r}")
+    dtype = dtypes if isinstance(dtypes, str) else (dtypes or {}).get(name)
+    if type(ty) is not TensorType:
+        return ty
+    dims: Any = None if ty.dims is None else list(ty.dims)
+    if shapes is not None and name in shapes:
+        dims = [context.symbol(d) if isinstance(d, str) else d for d in shapes[name]]
+    return TensorType(dims, dtype or ty.dtype)
+
+
+def _refuse_unknown(context: Context, model: messages.Model, graph: messages.Graph) -> None:
+    """Raise an error that lists all nodes whose operators are unknown."""
+    from .check import unsupported_nodes
+
+    problems = unsupported_nodes(context, model, graph)
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise RelaxVMError(
+            f"{context.name}: {len(problems)} nodes have operators that are not supported:\n"
+            f"{lines}\n"
+            f"pass functions for them: from_onnx(..., operators={{(domain, name): function}})"
+        )

@@ -1,0 +1,143 @@
+"""Values of a graph while it is imported.
+
+Much of a model computes shapes: `Shape`, `Gather`, `Concat`, `Slice` and arithmetic on a few
+integers.  So a value knows its elements where it can: numbers, or expressions of symbolic
+dimensions, in an array.  Operators that have a `fold` compute such elements while the model is
+imported; what is left over is what runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, int_imm
+from ...ir.arith import simplify
+from ...ir.infer import infer_type
+
+__all__ = ["MOST_FOLDED", "Value", "elements_of", "is_symbolic"]
+
+MOST_FOLDED: Final = 4096
+"""The most elements that are computed while a model is imported."""
+
+
+class Value:
+    """A tensor, sequence or optional value of a graph.
+
+    Attributes:
+        expr: the expression of the program; None for one that is only known by its elements, until
+            it is needed.
+        known: the elements, if they are known: an array of numbers; or an int64 array of objects
+            if some are expressions of dimensions; or strings.
+        dtype: the data type of the elements by name; "str" for strings; None if it is no tensor.
+    """
+
+    __slots__ = ("dtype", "expr", "known")
+
+    def __init__(
+        self,
+        expr: Expr | None = None,
+        known: NDArray[Any] | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        self.expr = expr
+        self.known = known
+        if dtype is None:
+            if known is not None:
+                dtype = "int64" if known.dtype == object else known.dtype.name
+            elif type(self.type) is TensorType:
+                dtype = self.type.dtype
+        self.dtype = dtype
+
+    @property
+    def type(self) -> Type:
+        """The type of the value."""
+        if self.expr is None:
+            assert self.known is not None
+            return TensorType(self.known.shape, self.dtype)
+        if self.expr.ty is None:
+            infer_type(self.expr)
+        ty: Type = self.expr.ty
+        return ty
+
+    @property
+    def ndim(self) -> int:
+        """The rank; -1 if it is not known."""
+        ty = self.type
+        return ty.ndim if type(ty) is TensorType else -1
+
+    @property
+    def dims(self) -> tuple[Expr, ...] | None:
+        """The dimensions; None if they are not known."""
+        ty = self.type
+        return None if type(ty) is not TensorType or ty.dims is None else tuple(ty.dims)
+
+    @property
+    def length(self) -> int | None:
+        """The number of elements of a vector; None if it is not known."""
+        if self.known is not None:
+            return int(self.known.size)
+        dims = self.dims
+        return dims[0].value if dims and isinstance(dims[0], IntImm) else None
+
+    @property
+    def fields(self) -> tuple[Type, ...] | None:
+        """The types of the elements of a sequence; None if their number is not known."""
+        ty = self.type
+        return tuple(ty.fields) if type(ty) is TupleType else None
+
+    def shape(self) -> ShapeExpr | None:
+        """The shape as an expression."""
+        dims = self.dims
+        return None if dims is None else ShapeExpr(dims)
+
+    def ints(self) -> list[Any] | None:
+        """The elements as a list of ints and expressions; None if they are not known."""
+        return None if self.known is None else elements_of(self.known)
+
+    def constant(self) -> NDArray[Any] | None:
+        """The elements as an array of numbers; None if they are not known."""
+        if self.known is not None and self.known.dtype != object:
+            return self.known
+        if self.known is None and isinstance(self.expr, Constant):
+            data: NDArray[Any] = self.expr.data
+            return data
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Value {self.known if self.expr is None else self.expr}: {self.type}>"
+
+
+def is_symbolic(array: NDArray[Any]) -> bool:
+    """Whether elements are expressions rather than numbers."""
+    return array.dtype == object and any(isinstance(each, Expr) for each in array.flat)
+
+
+def elements_of(array: NDArray[Any]) -> list[Any]:
+    """The elements as ints and expressions; expressions that are numbers become ints."""
+    return [_plain(each) for each in array.reshape(-1).tolist()]
+
+
+def _plain(element: Any) -> Any:
+    if isinstance(element, Expr):
+        element = simplify(element)
+        return element.value if isinstance(element, IntImm) else element
+    return element
+
+
+def normalized(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of objects with simplified elements; of int64 if all of them are numbers."""
+    if array.dtype != object:
+        return array
+    found = np.empty(array.shape, object)
+    found.reshape(-1)[:] = elements_of(array)
+    if all(isinstance(each, int) for each in found.flat):
+        return found.astype(np.int64)
+    return found
+
+
+def as_expr(element: Any) -> Expr:
+    """An element of a shape as an expression."""
+    return element if isinstance(element, Expr) else int_imm(int(element))
