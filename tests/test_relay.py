@@ -404,6 +404,19 @@ def test_a_graph_variable_is_used_where_its_value_has_no_meaning(text: str) -> N
     assert "which is in its value, is not defined" in refused(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main() { free_var %x: int32; %x }",
+        "(free_var %x: int32; %x)",
+        "let %f = fn () { free_var %x: int32; 1 }; %f()",
+        "if (True) { free_var %x: int32; %x } else { 1 }",
+    ],
+)
+def test_a_free_variable_in_a_block(text: str) -> None:
+    assert "free_var %x: expected in an expression without definitions" in refused(text)
+
+
 def test_an_unused_graph_binding_is_dropped() -> None:
     assert "R.add" not in str(from_text("%0 = 1 + 2; %1 = %0 + 1; 5"))
 

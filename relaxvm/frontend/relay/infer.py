@@ -497,9 +497,6 @@ class _Inference:
         return UNIT
 
     def _block(self, block: syntax.Block) -> Ty:
-        for var in block.free_vars:
-            if var.ty is None:
-                var.ty = Annotations(self._definitions, self._params).read(var.annotation)
         for statement in block.statements:
             checkpoint()
             value = statement.value

@@ -247,9 +247,10 @@ class _Resolver:
         for var in params:
             self._sites[var] = level, 0
         with self._scope() as (names, graph):
-            for var in block.free_vars:
-                self._bind(var, names)
-                self._sites[var] = level, 0
+            for var in block.free_vars:  # those of an expression have become parameters
+                var.place.fail(f"free_var %{var.name}: expected in an expression without "
+                               "definitions, outside of its blocks; it has no value here"
+                               )  # fmt: skip
             for i, statement in enumerate(block.statements):
                 checkpoint()
                 if isinstance(statement, syntax.Bind):
