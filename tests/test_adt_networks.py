@@ -7,6 +7,7 @@ compared with an evaluator of the program or with numpy.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +17,12 @@ import pytest
 
 import relaxvm
 from relaxvm import Adt, Limits, VirtualMachine
+from relaxvm.errors import MatchError
 from relaxvm.script import from_source
+from relaxvm.transform import lower_data_types
 
 from . import test_relay_programs
-from .relax_evaluator import Closure, Data, Evaluator, NoClause
+from .relax_evaluator import Cell, Closure, Data, Evaluator, NoClause
 from .test_adt_programs import INT, LISTS, OPTIONS, TYPES, i32, ints, items, nat, rose, to_list
 from .test_relay_programs import TREE_LSTM, random_tree, sigmoid, tensors, tree_text
 
@@ -317,6 +320,14 @@ BASIC: dict[str, Sequence[tuple[Any, ...]]] = {
 }
 
 
+@pytest.fixture(params=["results are copied", "results stand once"])
+def leaves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How decision trees have results that stand at many leaves, whatever their length."""
+    most = -1 if request.param == "results stand once" else 10**6
+    monkeypatch.setattr(lower_data_types, "_MOST_COPIED", most)
+
+
+@pytest.mark.usefixtures("leaves")
 @pytest.mark.parametrize("name", BASIC)
 def test_basic_programs(name: str) -> None:
     """The programs of `test_adt_programs`, which run there with each rewriting off."""
@@ -325,6 +336,70 @@ def test_basic_programs(name: str) -> None:
     for args in BASIC[name]:
         expected = Evaluator(module)(name, *(to_evaluator(module, arg) for arg in args))
         assert_same(vm[name](*args), expected)
+
+
+MIXED = """
+@I.ir_module
+class Module:
+    class Chain(R.Data):
+        A = R.Constructor()
+        B = R.Constructor()
+        C = R.Constructor(R.Tensor(ndim=1, dtype="float32"), "Chain")
+
+    @R.function(pure=False)
+    def main(
+        a: "Chain", b: "Chain", x: R.Tensor(("n",), "float32"), cell: R.Ref(R.Tensor((), "int32"))
+    ) -> R.Tensor(ndim=1, dtype="float32"):
+        cls = Module
+        match R.incomplete((a, b)):
+            case (C(u, A() | B()), C(_, rest)):
+                m = T.int64()
+                v = R.match_cast(u, R.Tensor((m,), "float32"))
+                R.ref_write(cell, R.add(R.ref_read(cell), R.const(1, "int32")))
+                @R.function
+                def twice(z: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
+                    return R.add(z, z)
+                r = cls.main(rest, rest, twice(v), cell)
+            case (_, C(v, A())):
+                p = T.int64()
+                y = R.match_cast(v, R.Tensor((p,), "float32"))
+                match b:
+                    case C(w, _):
+                        q = w
+                    case _:
+                        q = y
+                r = q
+            case (A(), _) | (_, A()):
+                y = R.add(x, x)
+                r = y
+        return r
+"""
+
+
+@pytest.mark.usefixtures("leaves")
+def test_results_with_functions_references_and_matches() -> None:
+    module = from_source(MIXED)
+    vm = VirtualMachine(relaxvm.build(module))
+    a, b = Adt("Chain.A", 0), Adt("Chain.B", 1)
+
+    def cell(value: Any, rest: Adt) -> Adt:
+        return Adt("Chain.C", 2, (np.array([value], "float32"), rest))
+
+    values = [a, b, cell(1, a), cell(2, b), cell(3, cell(4, a)), cell(5, cell(6, cell(7, b)))]
+    failed = 0
+    for given in itertools.product(values, repeat=2):
+        steps, ref = Cell(i32(0)), relaxvm.Ref(i32(0))
+        args = tuple(to_evaluator(module, value) for value in given)
+        try:
+            expected = Evaluator(module)("main", *args, floats(3), steps)
+        except NoClause:
+            failed += 1
+            with pytest.raises(MatchError, match="no clause of the match is for"):
+                vm["main"](*given, floats(3), ref)
+        else:
+            assert_same(vm["main"](*given, floats(3), ref), expected)
+        assert ref.value == steps.value
+    assert 0 < failed < 36
 
 
 def test_the_evaluator_refuses_a_value_without_a_clause() -> None:
