@@ -233,7 +233,7 @@ class Graph:
         if value is None:
             null: Expr = self.emit(CONSTRUCTORS["null_value"](), "none")
             return null
-        if isinstance(value, (Value, np.ndarray)):
+        if isinstance(value, (Value, Var, np.ndarray)):
             return self.expr(value)
         if isinstance(value, (list, tuple)):
             return ShapeExpr([as_expr(each) for each in value])

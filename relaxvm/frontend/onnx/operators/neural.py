@@ -9,6 +9,7 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from ..values import Value
 from .elementwise import scalar
+from .movement import flatten
 
 __all__: list[str] = []
 
@@ -277,15 +278,13 @@ def _softmax(name: str, target: str) -> None:
         return g.op(target, x, axis)
 
     def flattened(g: Graph, x: Value, *, axis: int = 1) -> Expr:
-        dims = x.dims
-        if dims is None:
-            raise Problem("the shape of x is not known")
-        if axis % len(dims) == len(dims) - 1:
+        if x.ndim > 0 and axis % x.ndim == x.ndim - 1:
             return g.op(target, x, -1)
-        from .movement import flatten
-
-        flat = g.emit(flatten(g, x, axis=axis))
-        return g.op("reshape", g.op(target, flat, -1), list(dims))
+        rows = g.op(target, g.emit(flatten(g, x, axis=axis)), -1)
+        dims = x.dims
+        if dims is not None:
+            return g.op("reshape", rows, list(dims))
+        return g.run("reshape", [rows, g.op("shape_of", x), 1], x.type)
 
     convert.__doc__ = f"R.{target}."
     flattened.__doc__ = f"R.{target} of rows that reach from the axis to the end."
