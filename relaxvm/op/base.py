@@ -287,6 +287,11 @@ def _extern(func: str | Expr) -> Expr:
 
 def _prim_func(gvar: Any) -> Expr:
     hint = "; R.call_dps_packed calls a packed function" if isinstance(gvar, str) else ""
+    if isinstance(gvar, (tuple, list, ShapeExpr)):  # the order of the first design documents
+        raise TypeError(
+            "expected a PrimFunc of the module first, got a shape; today it is "
+            'R.call_tir(f, (x,), R.Tensor((n, m), "float32"))'
+        )
     return _callee(gvar, "a PrimFunc of the module", hint)
 
 

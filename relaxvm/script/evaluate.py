@@ -30,6 +30,7 @@ from ..ir.expr import (
     convert_to_expr,
 )
 from ..ir.infer import infer_type
+from .earlier import today
 from .scope import MISSING, Scope
 from .source import Source
 from .type_forms import types_of
@@ -134,7 +135,9 @@ class Evaluator:
         elif name == "metadata":
             hint = _METADATA
         else:
-            hint = did_you_mean(name, [*self.scope.vars, *self.scope.outside])
+            hint = today("", name) or did_you_mean(
+                name, [*self.scope.vars, *self.scope.outside]
+            )
             if not hint and self.scope.in_signature:
                 hint = f'; as a dimension in quotes, "{name}", it declares a symbolic variable'
         self.source.error(node, f"undefined variable {name!r}{hint}")

@@ -37,6 +37,7 @@ from ..values import device
 from . import type_forms
 from .constants import array_of_bytes
 from .data_types import Constructor, Data
+from .earlier import today
 from .entry import decorated_class, decorated_function
 from .markers import Dataflow, FunctionAttrs, Incomplete, MatchCastPair, Output
 from .scope import CURRENT
@@ -216,6 +217,8 @@ def _with_types(
     """Wrap a constructor with type arguments so that it accepts types as written in script."""
 
     def construct(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+        if args and isinstance(args[0], (list, builtins.tuple)):
+            return make(*args, **kwargs)  # a shape in the place of the function, which is refused
         if keyword in kwargs:
             kwargs[keyword] = _types(kwargs[keyword])
         elif position is not None and len(args) > position:
@@ -264,6 +267,7 @@ _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "tuple": _tuple,
     "to_vdevice": _to_vdevice,
     "emit_with_type": emit_with_ty,
+    "outputs": output,
 }
 """Attributes of ``R`` that have the name of a Python builtin, and aliases."""
 
@@ -325,7 +329,7 @@ def _operator(name: builtins.str) -> typing.Any:
     try:
         return getattr(_op, name)
     except AttributeError:
-        hint = did_you_mean(name, [*__all__, *_NAMED, *_op.CONSTRUCTORS])
+        hint = today("R", name) or did_you_mean(name, [*__all__, *_NAMED, *_op.CONSTRUCTORS])
         raise AttributeError(f"there is no operator {name!r}{hint}") from None
 
 

@@ -310,6 +310,11 @@ axis.opaque = staticmethod(axis._make(_IterVar.OPAQUE))  # type: ignore[attr-def
 # Other statements
 
 
+def var(name: str = "", dtype: str = "int64") -> Any:
+    """``n = T.var("n")``: an earlier form of ``n = T.int64()``; the name is that of the target."""
+    return DTypeMaker(dtype)()
+
+
 def evaluate(value: Any) -> Any:
     """Evaluate an expression for its side effect; ``T.evaluate(0)`` does nothing."""
     return _forms.EvaluateForm(value)

@@ -5,6 +5,9 @@ Each pass is a function of this package that returns a `Pass`, a map from IRModu
 """
 
 # ruff: noqa: F403
+from typing import Any as _Any
+
+from ..script.earlier import today as _today
 from .attach_global_symbol import *
 from .bind_params import *
 from .call_tir_rewrite import *
@@ -44,3 +47,8 @@ from .to_non_dataflow import *
 from .update_vdevice import *
 from .vm_shape_lower import *
 from .write_in_place import *
+
+
+def __getattr__(name: str) -> _Any:
+    message = f"module {__name__!r} has no attribute {name!r}{_today('transform', name)}"
+    raise AttributeError(message, name=name)
