@@ -1,0 +1,242 @@
+"""What programs for TVM rely on: program, what TVM does, what relaxvm does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import analysis, op, transform
+from relaxvm.errors import DiagnosticError
+from relaxvm.ir import (
+    ANY,
+    BlockBuilder,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    FuncType,
+    If,
+    PrimType,
+    SeqExpr,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Tuple,
+    TupleType,
+    Var,
+    VarBinding,
+    const,
+    prim_value,
+)
+from relaxvm.script import from_source
+
+HEADER = "from relaxvm.script import ir as I, relax as R, tir as T\n"
+
+
+def parse(text: str, **options: bool) -> object:
+    return from_source(HEADER + text, **options)  # type: ignore[arg-type]
+
+
+def test_types_compare_by_structure() -> None:
+    n = Var("n", "int64")
+
+    def types(size: int) -> list[object]:
+        tensor = TensorType((n, size), "float32")
+        return [tensor, ShapeType((n, size)), PrimType(f"int{size}"), TupleType([tensor]),
+                FuncType([tensor], tensor)]  # fmt: skip
+
+    for one, same, other in zip(types(8), types(8), types(16), strict=True):
+        assert one == same
+        assert hash(one) == hash(same)
+        assert one != other
+    assert TensorType((n,)) != TensorType((Var("n", "int64"),))
+    assert TensorType((2,)) != "R.Tensor((2,))"
+    assert len({*types(8), *types(8)}) == 5
+
+
+def test_spellings_of_unknown() -> None:
+    assert TensorType((2,), "") == TensorType((2,)) == TensorType((2,), None)
+    assert FuncType.opaque_func().derive_func is None
+    with pytest.raises(TypeError, match="PrimType: expected the name of a data type, got"):
+        PrimType([1])  # type: ignore[arg-type]
+
+
+def test_elements_of_tuples_and_shapes() -> None:
+    x, y = Var("x"), Var("y")
+    pair = Tuple((x, y))
+    assert pair[0] is x
+    assert pair[-1] is y
+    for index in (2, -3):
+        with pytest.raises(IndexError, match=rf"Tuple index out of range: {index}, of 2"):
+            pair[index]
+        with pytest.raises(IndexError, match=rf"ShapeExpr index out of range: {index}, of 2"):
+            ShapeExpr((1, 2))[index]
+    with pytest.raises(TypeError, match="Cannot convert x of type None to a scalar"):
+        prim_value(x)
+    with pytest.raises(ValueError, match="expected a defined operator or function, got None"):
+        Call(None)  # type: ignore[arg-type]
+
+
+def test_a_prim_func_takes_tensors_by_bare_handles() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def nothing(a: T.handle, b: T.handle):
+        T.evaluate(0)
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            _: R.Tuple() = Module.nothing(x, x)  # pure, since it does nothing
+            y = R.add(x, x)
+            R.output(y)
+        return y
+""")
+    assert analysis.well_formed(mod)  # type: ignore[arg-type]
+
+
+CALL = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def flat(a: T.handle, s: T.float32, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m))
+        B = T.match_buffer(b, (n * m,))
+        for i in range(n * m):
+            B[i] = A[i // m, i % m] * s
+
+    @R.function
+    def main(x: R.Tensor((8, 4), "float32"), s: R.Prim("float32")):
+        y = R.call_tir(Module.flat, (x, s), R.Tensor((32,), "float32"))
+        return y
+"""
+
+
+def test_shapes_of_call_tir_are_checked() -> None:
+    assert parse(CALL)
+    for old, new in (("(32,)", "(64,)"), ("s: R.Prim(\"float32\")", "s: R.Prim(\"int64\")")):
+        with pytest.raises(DiagnosticError, match=r"parameter \d of the PrimFunc is"):
+            parse(CALL.replace(old, new))
+
+
+def test_control_flow_and_effects_in_dataflow_blocks() -> None:
+    x, y = Var("x", TensorType((), "int32")), Var("y", TensorType((), "int32"))
+    block = DataflowBlock([VarBinding(y, If(const(True, "bool"), x, x))])
+    func = Function([x], SeqExpr([block], y), x.ty, attrs={"global_symbol": "foo"})
+    mod = transform.Normalize()(relaxvm.IRModule.from_expr(func))
+    with pytest.raises(analysis.IllFormedError, match="there is an If in a dataflow block"):
+        analysis.well_formed(mod)
+    shown = DataflowBlock([VarBinding(DataflowVar("_", TupleType(())), op.print(x, format="{}"))])
+    attrs = {"global_symbol": "foo", "relax.force_pure": True}
+    func = Function([x], SeqExpr([shown], x), x.ty, attrs=attrs)
+    assert not analysis.check_well_formed(relaxvm.IRModule.from_expr(func))
+
+
+def test_a_builder_still_refuses_control_flow_in_a_dataflow_block() -> None:
+    builder = BlockBuilder()
+    x = Var("x", TensorType((), "int32"))
+    with (
+        pytest.raises(TypeError, match="an If cannot be in a dataflow block"),
+        builder.function("main", [x]),
+        builder.dataflow(),
+    ):
+        builder.emit(If(const(True, "bool"), x, x))
+
+
+ANNOTATED = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    y: R.Tensor((8,), "float32") = R.exp(x)
+    return y
+"""
+
+
+def test_annotations_are_trusted_where_nothing_is_checked() -> None:
+    with pytest.raises(DiagnosticError, match=r"write R\.match_cast"):
+        parse(ANNOTATED)
+    trusted = parse(ANNOTATED, check_well_formed=False)
+    assert str(trusted.ret_ty) == 'R.Tensor((8,), dtype="float32")'  # type: ignore[attr-defined]
+    wrong = parse(ANNOTATED.replace("float32\") = ", "int8\") = "), check_well_formed=False)
+    assert not analysis.check_well_formed(wrong)  # type: ignore[arg-type]
+
+
+def test_loops_of_tensor_expressions_in_a_script() -> None:
+    from relaxvm.te import topi
+
+    mod = from_source(
+        HEADER
+        + """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        with R.dataflow():
+            y = R.emit_te(topi.exp, x)
+            z = R.emit_te(topi.exp, y)
+            return z
+""",
+        {"topi": topi},
+    )
+    assert [var.name_hint for var in mod.get_global_vars()] == ["main", "exp"]
+    x = np.ones(3, np.float32)
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod))
+    np.testing.assert_allclose(vm["main"](x), np.exp(np.exp(x)), rtol=1e-6)
+    with pytest.raises(DiagnosticError, match=r"R\.emit_te: a function alone has no place"):
+        from_source(
+            HEADER + "@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n"
+            "    y = R.emit_te(topi.exp, x)\n    return y",
+            {"topi": topi},
+        )
+
+
+def test_global_symbols_of_private_functions_are_refused() -> None:
+    with pytest.raises(DiagnosticError, match="cannot have the attribute global_symbol"):
+        parse("""
+@R.function(private=True)
+def main(x: R.Tensor((), "int32")):
+    R.func_attr({"global_symbol": "main"})
+    return x
+""")
+
+
+def test_devices_by_their_place_in_the_module() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32", "vdevice:1")):
+        return x
+""")
+    device = mod["main"].params[0].ty.vdevice  # type: ignore[index]
+    assert device is mod.global_infos["vdevice"][1]  # type: ignore[attr-defined]
+
+
+def test_the_plan_of_memory_covers_dynamic_calls() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def fill(a: T.handle, n: T.int64):
+        T.evaluate(0)
+
+    @R.function
+    def main(s: R.Shape(["n"])):
+        R.func_attr({"tir_var_upper_bound": {"n": 20}, "relax.force_pure": True})
+        n = T.int64()
+        a = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
+        _: R.Tuple() = R.vm.call_tir_dyn(Module.fill, (a, R.shape([n])))
+        b = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
+        _1: R.Tuple() = R.vm.call_tir_dyn(Module.fill, (b, R.shape([n])))
+        return n
+""")
+    text = transform.StaticPlanBlockMemory()(mod)["main"].script()  # type: ignore[arg-type]
+    assert text.count("R.memory.alloc_storage(R.shape([80])") == 1
+
+
+def test_any_is_a_type() -> None:
+    assert ANY == relaxvm.AnyType()
