@@ -54,6 +54,7 @@ from .pattern import (
     TuplePattern,
     WildcardPattern,
 )
+from .replacing import with_new_values
 
 __all__ = ["PatternMatchingRewriter", "rewrite_bindings", "rewrite_call"]
 
@@ -416,7 +417,7 @@ class _Bindings(ExprMutator):
             if changes is None:
                 return new
             self.budget.spend()
-            seq = SeqExpr([_reordered(new, changes)], Tuple(()))
+            seq = SeqExpr([with_new_values(new, changes)], Tuple(()))
             # What has been replaced would match again.
             (used,) = remove_all_unused(Function((), seq)).body.blocks
             assert isinstance(used, DataflowBlock)
@@ -438,52 +439,3 @@ class _Bindings(ExprMutator):
             if changes:
                 return changes
         return None
-
-
-def _reordered(block: DataflowBlock, changes: Mapping[Var, Expr]) -> DataflowBlock:
-    """The block with new values, each after what it uses."""
-    bindings: dict[Var, Binding] = {}
-    for binding in block.bindings:
-        value = changes.get(binding.var)
-        bindings[binding.var] = (
-            binding if value is None else VarBinding(binding.var, value, binding.span)
-        )
-    builder = BlockBuilder()
-    builder.begin_scope()
-    done: set[Var] = set()
-    open_: dict[Var, None] = {}
-    with builder.dataflow():
-        for start in bindings:
-            work = [start]
-            while work:
-                checkpoint()
-                var = work[-1]
-                if var in done:
-                    work.pop()
-                    continue
-                binding = bindings[var]
-                missing = [u for u in uses_of_binding(binding) if u in bindings and u not in done]
-                if missing:
-                    if any(u in open_ for u in missing) or var in missing:
-                        raise ValueError(
-                            f"rewrite_bindings: the new value of {var} depends on {var} itself"
-                        )
-                    open_[var] = None
-                    work += reversed(missing)
-                    continue
-                work.pop()
-                open_.pop(var, None)
-                done.add(var)
-                if var in changes:
-                    value = builder.normalize(binding.value)
-                    if not is_base_of(var.ty, value.ty):
-                        raise ValueError(
-                            f"rewrite_bindings: {var} is of type {var.ty}, and its new value of "
-                            f"type {value.ty}"
-                        )
-                    builder.emit_normalized(VarBinding(var, value, binding.span))
-                else:
-                    builder.emit_normalized(binding)
-    (new,) = builder.end_scope(Tuple(())).blocks
-    assert isinstance(new, DataflowBlock)
-    return new

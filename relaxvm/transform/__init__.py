@@ -12,6 +12,7 @@ from .attach_global_symbol import *
 from .bind_params import *
 from .call_tir_rewrite import *
 from .canonicalize_bindings import *
+from .combine_parallel_matmul import *
 from .compile_shape_functions import *
 from .compute_prim_value import *
 from .config import *
