@@ -91,6 +91,11 @@ def test_the_known_dimension_of_two_is_that_of_the_result() -> None:
         from_text(text)
 
 
+def test_equal_dimensions_need_no_cast() -> None:
+    body = "let %a = concatenate((%x, %x), axis=1); concatenate((%a, nn.relu(%a)))"
+    assert "match_cast" not in str(from_text(function(body, x=typed("?, ?"))))
+
+
 def test_a_tuple_that_is_a_value() -> None:
     pair = f"({typed('?, ?')}, {typed('?, ?')})"
     body = "let %t = if (%c) { %x } else { (%x.1, %x.0) }; concatenate(%t, axis=1)"

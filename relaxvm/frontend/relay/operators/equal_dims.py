@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....ir import Expr, IntImm, TensorType, Tuple, TupleGetItem, TupleType
+from ....ir import Expr, IntImm, TensorType, Tuple, TupleGetItem, TupleType, structural_equal
 
 __all__ = [
     "Cast",
@@ -42,7 +42,7 @@ def with_equal_dims(
             continue
         wanted = known[0] if known else first
         for (operand, field, axis), dim in dims:
-            if dim is not wanted and not isinstance(dim, IntImm):
+            if not isinstance(dim, IntImm) and not structural_equal(dim, wanted):
                 new.setdefault((operand, field), {})[axis] = wanted
     if not new:
         return args
