@@ -240,6 +240,7 @@ def test_builtins_that_run_in_c(
         ("alloc_tensor", (STORAGE, 4, Shape((16,)), F32)),
         ("alloc_tensor", (STORAGE, -4, Shape((1,)), F32)),
         ("alloc_tensor", (STORAGE, 4, Shape((1,)), F32)),
+        ("alloc_tensor", (STORAGE, 0, Shape((1,)), np.dtype(object))),
         ("alloc_tensor", (X, 0, Shape((1,)), F32)),
         ("check_tensor_info", (X, 2, F32, "here")),
         ("check_tensor_info", (X, 1, np.dtype("int8"), "here")),

@@ -198,7 +198,7 @@ static int rvm_form_alloc_tensor(const rvm_form_context *context, const RvmAny *
     PyArray_Descr *dtype = rvm_form_dtype(&args[3]);
     int64_t offset = args[1].as_int;
     if (storage == NULL || Py_TYPE(storage) != context->storage_type || ndim < 0 || dtype == NULL ||
-        (count == 5 && !rvm_form_text(&args[4])) ||
+        PyDataType_REFCHK(dtype) || (count == 5 && !rvm_form_text(&args[4])) ||
         !rvm_form_bytes(PyDataType_ELSIZE(dtype), dims, ndim, &nbytes) || offset < 0 ||
         offset > rvm_storages.nbytes(storage) || nbytes > rvm_storages.nbytes(storage) - offset ||
         (rvm_storages.data(storage) + (uintptr_t)offset) & context->misaligned)
