@@ -6,8 +6,11 @@ Sizes are such that work which grows with their square, or faster, would not end
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
+import itertools
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -25,6 +28,7 @@ from relaxvm.errors import (
     LimitError,
     NestingError,
     ParseError,
+    RelaxVMError,
     TypeSizeError,
     VerifyError,
     did_you_mean,
@@ -34,6 +38,7 @@ from relaxvm.frontend.relay import from_text, read_params, save_params
 from relaxvm.relay_isa import assemble, translate, verify
 
 from . import children
+from .test_relay_operators import CASES
 
 MANY = 30_000
 UNTRUSTED = Limits.untrusted().but(wall_time=900.0, live_bytes=256 << 20, alloc_bytes=64 << 20)
@@ -159,6 +164,40 @@ def test_the_types_of_long_tuples_are_told_apart() -> None:
     arrays = [np.ones((rows, 3), np.float32) for rows in [2] * 12 + [5, 7]]
     found = relaxvm.VirtualMachine(relaxvm.build(module))["main"](*arrays)
     assert [x.shape for x in found] == [(29, 3), (31, 3)]
+
+
+# Attributes
+
+VALUES = ("1000000000", str(2**62), "9" * 20, "-1", "None", "1e30f", "(" + "1," * 3000 + "1)")
+_VALUE = re.compile(
+    r"""(?<![%\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\w*|"[^"]*"|True|False|\[[^\[\]]*\]"""
+)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_operators_with_other_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number, text or list in the calls of the tests of operators becomes another one."""
+    monkeypatch.setenv("CC", "no-compiler")
+    limits = UNTRUSTED.but(fuel=100_000)
+    refused = ran = 0
+    for text, arrays, _ in CASES:
+        free = "".join(
+            f"free_var %x{i}: Tensor[({''.join(f'{d},' for d in a.shape)}), {a.dtype}];"
+            for i, a in enumerate(arrays)
+        )
+        for found, value in itertools.product(_VALUE.finditer(text), VALUES):
+            changed = f"{free}{text[: found.start()]}{value}{text[found.end() :]}"
+            try:
+                executable = relaxvm.build(from_text(changed, limits=limits), limits=limits)
+            except (RelaxVMError, OverflowError):
+                refused += 1
+                continue
+            with contextlib.suppress(RelaxVMError, TypeError, ValueError, OverflowError):
+                machine = relaxvm.VirtualMachine(executable, limits=limits, functions={})
+                machine["main"](*arrays)
+                ran += 1
+    assert refused > 500
+    assert ran > 50
 
 
 # Types
