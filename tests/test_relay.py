@@ -604,8 +604,8 @@ def test_compile_takes_a_path(tmp_path: Path) -> None:
         for a, b in zip(relaxvm.VirtualMachine(executable)["main"](x),
                         run(MLP, x, params=PARAMS), strict=True):  # fmt: skip
             np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match=r"expected a program, or the path of a Relay text"):
-        relaxvm.compile("model.onnx")
+    with pytest.raises(ValueError, match=r"expected a program, or the path of .* a Relay text"):
+        relaxvm.compile("model.txt")
     with pytest.raises(FileNotFoundError):
         relaxvm.compile(tmp_path / "none.relay")
 
