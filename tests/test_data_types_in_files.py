@@ -641,3 +641,48 @@ def test_wrong_lines_of_constants(old: str, new: str, message: str) -> None:
     assert old in text
     with pytest.raises(ParseError, match=message):
         relaxvm.parse_text(text.replace(old, new, 1))
+
+
+CONSTANTS = """
+@I.ir_module
+class Module:
+    class List(R.Data["A"]):
+        Nil = R.Constructor()
+        Cons = R.Constructor("A", "List[A]")
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        one = List.Cons(R.const([1.0, 2.0], "float32"), List.Nil())
+        two = List.Cons(R.const([3.0, 4.0], "float32"), one)
+        return (List.Cons(x, two), one)
+"""
+
+
+def test_values_that_are_made_of_constants_are_constants(tmp_path: Path) -> None:
+    program = build(from_source(CONSTANTS))
+    made = [value for value in program.constants if isinstance(value, relaxvm.Adt)]
+    assert len(made) == 2
+    assert program.as_text().count("call  relaxvm.builtin.make_adt") == 1
+    x, one, two = (np.array(v, np.float32) for v in ([0, 0], [1, 2], [3, 4]))
+    for other in (program, *forms(program, tmp_path)):
+        assert other == program
+        whole, end = VirtualMachine(other)["main"](x)
+        assert relaxvm.equal(whole, list_of(x, two, one))
+        assert relaxvm.equal(end, list_of(one))
+
+
+def test_large_values_are_made_by_the_program() -> None:
+    lines = ["v0 = List.Nil()"]
+    lines += [f"v{i + 1} = List.Cons(R.const({i}.0, 'float32'), v{i})" for i in range(600)]
+    head, body = CONSTANTS.split("        one = ")[0], "\n".join(f"        {x}" for x in lines)
+    program = build(from_source(f"{head}{body}\n        return v600\n"))
+    assert program.as_text().count("call  relaxvm.builtin.make_adt") > 100
+    found = VirtualMachine(program)["main"](np.zeros(2, np.float32))
+    assert program.data_types["List"].to_list(found) == [*map(np.float32, range(599, -1, -1))]
+
+
+def test_a_value_of_a_data_type_is_not_bound(module: IRModule) -> None:
+    text = LISTS.replace("def last(z", "def main(z")
+    text = text.replace("Module.last", "Module.main")
+    with pytest.raises(TypeError, match="'xs': a value of a data type cannot be bound"):
+        build(from_source(text), params={"xs": list_of(1)})

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..dtypes import as_dtype
 from ..errors import LimitError
+from ..executable import MAKE_ADT
 from ..executable.debug_info import Span
 from ..executable.exec_builder import ExecBuilder, Label
 from ..field_types import FunctionField, parse
@@ -50,7 +51,7 @@ from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
 from ..limits import Limits
 from ..op import base, vm  # noqa: F401  (registers the operators named here)
-from ..values import Shape
+from ..values import Shape, adt_type
 
 __all__ = ["generate_bytecode"]
 
@@ -64,6 +65,7 @@ _COMPUTE_SHAPE: Final = "relaxvm.builtin.compute_shape"
 _KILL: Final = Op.get("relax.vm.kill_object")
 _RESERVED: Final = ("vm.builtin.", "relaxvm.builtin.", "relaxvm.kernel.")
 """Prefixes of the names of builtins and kernels of relaxvm."""
+_MOST_CONSTANT_PARTS: Final = 1000
 _MOST_OPERANDS: Final = Limits().call_args or sys.maxsize
 """The greatest number of operands of a call that the default limits allow."""
 
@@ -200,6 +202,9 @@ class _FunctionEmitter:
         self._func = func
         self._programs = programs
         self._words: dict[Var, int] = {}
+        self._data: dict[Var, tuple[Any, int]] = {}
+        """Variables that are values of data types made of constants, and how many parts these have:
+        they are constants, too, which are added to the pool where they are used."""
         self._constants: dict[Hashable, int] = {}
         self._next = len(func.params)
         self._bools: set[Expr] = set()
@@ -356,7 +361,11 @@ class _FunctionEmitter:
             value.op.global_symbol == _TAG_IS
         ):  # fmt: skip
             self._bools.add(var)
-        self._words[var] = self._value(value, is_used)
+        data = self._constant_data(value)
+        if data is not None:
+            self._data[var] = data
+        else:
+            self._words[var] = self._value(value, is_used)
 
     def _value(self, value: Expr, is_used: bool) -> int:
         if isinstance(value, Call):
@@ -381,7 +390,37 @@ class _FunctionEmitter:
             )
         return rule(self, expr)
 
+    def _constant_data(self, value: Expr) -> tuple[Any, int] | None:
+        """The value of a data type that an expression makes of constants, and how many parts it
+        has; None if it makes none, or a large one, since each use takes time for all parts."""
+        if not isinstance(value, Call) or not isinstance(value.op, ExternFunc) or (
+            value.op.global_symbol != MAKE_ADT or len(value.args) < 2
+        ):  # fmt: skip
+            return None
+        name, tag, *fields = value.args
+        if not isinstance(name, StringImm) or not isinstance(tag, IntImm):
+            return None
+        parts = []
+        count = 1 + len(fields)
+        for field in fields:
+            if isinstance(field, Var) and field in self._data:
+                part, inner = self._data[field]
+                parts.append(part)
+                count += inner
+            elif isinstance(field, Constant):
+                parts.append(field.data)
+            elif isinstance(field, (IntImm, FloatImm, StringImm)):
+                is_bool = isinstance(field, IntImm) and field.ty.dtype == "bool"
+                parts.append(bool(field.value) if is_bool else field.value)
+            else:
+                return None
+        if count > _MOST_CONSTANT_PARTS:
+            return None
+        return adt_type()(name.value, int(tag.value), parts), count
+
     def _var(self, var: Any) -> int:
+        if var in self._data and var not in self._words:
+            self._words[var] = self._builder.convert_constant(self._data[var][0])
         try:
             return self._words[var]
         except KeyError:
@@ -502,6 +541,8 @@ class _FunctionEmitter:
         if op is _NULL_VALUE:
             return builder.void_arg()
         if op is _KILL:
+            if call.args[0] in self._data:
+                return builder.void_arg()
             word = self._operand(call.args[0])
             if self._is_register(word):
                 builder.emit_call("vm.builtin.null_value", [], word)

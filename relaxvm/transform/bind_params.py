@@ -26,6 +26,7 @@ from ..ir import (
     type_free_vars,
 )
 from ..ir.node import MOST_ELEMENTS, check_nested
+from ..values import is_adt
 from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -67,6 +68,11 @@ def _as_expr(value: Any, param: Var) -> Expr:
             return Constant(np.array(value, as_dtype(param.ty.dtype)))
         except (TypeError, ValueError) as error:
             raise type(error)(f"BindParams: parameter {param.name!r}: {error}") from None
+    if is_adt(value):
+        raise TypeError(
+            f"BindParams: parameter {param.name!r}: a value of a data type cannot be bound; "
+            "write it in the program as calls of constructors"
+        )
     return constant_of(np.asarray(value))
 
 
