@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import random
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -212,6 +214,38 @@ def test_an_array_that_cannot_be_written() -> None:
             vm["main"](*args)
         outcomes.append((str(caught.value), caught.value.__notes__))
     assert outcomes[0] == outcomes[1]
+
+
+def test_too_many_arrays_for_a_chain() -> None:
+    """Their elements would not have room on the stack of a thread."""
+    number = 60
+    asm = Asm()
+    params = [Reg(i) for i in range(number)]
+    with asm.func("main", number):
+        for param in params:
+            asm.op(None, ".check_tensor_info", param, 1, np.dtype(F32), "main: ")
+            asm.op(None, ".match_shape", param, None, 1, 0, 1024, "main: ")
+        for one, other in itertools.pairwise(params):
+            asm.op(None, "relaxvm.kernel.add", one, other, one)
+        asm.op(Reg(number), ".make_tuple", *params)
+        asm.ret(Reg(number))
+    vms = both(asm.get())
+    assert chains_of(vms[1], "main") == 0
+    results: list[Any] = []
+
+    def run() -> None:
+        for vm in vms:
+            args = [np.full(1024, i, F32) for i in range(number)]
+            results.append(outcome(vm, "main", args))
+
+    before = threading.stack_size(128 << 10)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert results[0] == results[1]
 
 
 def test_results_outlive_the_next_run() -> None:

@@ -25,6 +25,10 @@ __all__ = ["C_TYPES", "ArrayType", "Chain", "Input", "Step", "find_chains"]
 
 MAX_BYTES: Final = 4096
 """Of an array.  The time of larger ones is that of numpy's loops, not that of calls."""
+MAX_LOCAL_BYTES: Final = 8192
+"""Of the C stack, for elements that must not be stored before a chain has ended."""
+MAX_ENTERING: Final = 16
+"""Arrays from outside, of which each that is written is compared with all others."""
 MIN_STEPS: Final = 2
 MAX_STEPS: Final = 256
 
@@ -190,6 +194,14 @@ class Chain:
         return [number for number in range(len(self.steps)) if number not in used]
 
     @property
+    def local_bytes(self) -> int:
+        """The bytes of the local arrays that its loop needs."""
+        kept = sum(a.type.nbytes for a in self.stored if a.input is not None)
+        size = math.prod(self.dims)
+        unused = (self.steps[number].dtype for number in self.unused)
+        return kept + sum(size * np.dtype(dtype).itemsize for dtype in unused)
+
+    @property
     def entering(self) -> list[int]:
         """The registers that it takes arrays from."""
         found = {i.word for i in self.inputs if i.word >= 0}
@@ -232,7 +244,9 @@ class _Finder:
     def finish(self) -> Iterator[Chain]:
         chain = self.closed
         self.reset()
-        if chain is not None and len(chain.steps) >= MIN_STEPS and chain.stored:
+        if chain is None or len(chain.steps) < MIN_STEPS or not chain.stored:
+            return
+        if chain.local_bytes <= MAX_LOCAL_BYTES and len(chain.entering) <= MAX_ENTERING:
             yield chain
 
     def reset(self) -> None:

@@ -78,6 +78,11 @@ class FunctionCode:
         kernels and what it takes to enter it."""
         return sum(_GAINS.get(op.name, 0) for op in self.ops)
 
+    @property
+    def num_ufuncs(self) -> int:
+        """How many of its operations are ufuncs."""
+        return sum(op.name in ("ufunc_1", "ufunc_2") for op in self.ops)
+
     def callees(self, image: Image) -> list[int]:
         """The indices of the functions that it calls, and of those of which it makes closures."""
         names = {"call_vm": "callee", "tail_call_vm": "callee", "make_closure_of": "function"}

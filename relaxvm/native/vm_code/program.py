@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from ...errors import NoCompilerError
 from ...isa import FuncKind
 from ..functions import addresses_of
 from ..toolchain import compile_c, compiler, for_this_machine, why_no_compiler
-from .chains import find_chains
+from .chains import MIN_STEPS, find_chains
 from .code import FunctionCode
 from .source import source_of
 
@@ -99,9 +99,18 @@ def compile_program(
     return NativeProgram(source, path, [*chosen])
 
 
-def _gains(code: FunctionCode) -> bool:
-    chains = find_chains(code).values()
-    return code.gain + STEP_GAIN * sum(len(chain.steps) for chain in chains) > ENTRY_COST
+def _gaining(image: Image, indices: Iterable[int]) -> Iterator[int]:
+    """The functions among some that gain by native code.  Chains of kernels are looked for in
+    functions of `MAX_OPS` operations together."""
+    left = MAX_OPS
+    for index in indices:
+        code = FunctionCode(image, index)
+        gain = code.gain
+        if gain <= ENTRY_COST and code.num_ufuncs >= MIN_STEPS and len(code.ops) <= left:
+            left -= len(code.ops)
+            gain += STEP_GAIN * sum(len(chain.steps) for chain in find_chains(code).values())
+        if gain > ENTRY_COST:
+            yield index
 
 
 def _chosen(
@@ -113,7 +122,7 @@ def _chosen(
         indices = [i for i, info in enumerate(table) if info.kind == FuncKind.BYTECODE]
         all_of_them = False
     if not all_of_them:
-        indices = [index for index in indices if _gains(FunctionCode(image, index))]
+        indices = [*_gaining(image, indices)]
     chosen: dict[int, FunctionCode] = {}
     waiting, total = [*indices], 0
     while waiting:
