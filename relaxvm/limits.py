@@ -100,6 +100,7 @@ class Limits:
             wall_time=10.0,
             live_bytes=1024 * _MIB,
             alloc_bytes=256 * _MIB,
+            unproved_accesses=1_000,
         )
 
     def but(self, **changes: Any) -> Limits:

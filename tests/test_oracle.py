@@ -75,7 +75,7 @@ def test_corpus_covers_constants_builtins_and_instructions() -> None:
         constants |= {kind_of(value) for value in executable.constants}
         callees |= {f.name for f in executable.functions if f.kind == FuncKind.PACKED}
         opcodes |= {instr.op.code for _, instr in executable.instructions()}
-    assert constants == {"tensor", "shape", "str", "int", "float", "dtype", "bool", "none"}
+    assert constants == {"tensor", "shape", "str", "int", "float", "dtype", "bool", "none", "adt"}
     assert callees >= QUICKENED
     assert opcodes == set(isa.Opcode)
 
