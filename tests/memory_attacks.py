@@ -25,7 +25,7 @@ from relaxvm.limits import Limits
 from relaxvm.vm import VirtualMachine
 
 from .operators.programs import kernel_calls
-from .operators.table import OPERATORS, Cases
+from .operators.table import OPERATORS, Cases, lines
 
 __all__ = ["BUILTINS", "GROWTH", "LIMITS", "VM", "WITHOUT", "arguments_of", "kernel_calls_of",
            "large_calls_of", "program_of"]  # fmt: skip
@@ -60,6 +60,10 @@ matmul(s(900, 5000), s(5000, 100), "int32")
 add(h(2500, 2000), h(2000))
 sum(h(2500, 2000), 0)
 mean(h(2500, 2000), 1)
+nn.lstm(f(4, 1000, 1000), f(1, 400, 1000), f(1, 400, 100), f(1, 800), f(1, 1000, 100),
+    f(1, 1000, 100))
+nn.gru(f(4, 1000, 1000), f(1, 300, 1000), f(1, 300, 100), f(1, 600), f(1, 1000, 100))
+nn.rnn(f(4, 1000, 1000), f(1, 100, 1000), f(1, 100, 100), f(1, 200), f(1, 1000, 100))
 nn.attention(f(1, 1000, 8, 64), f(1, 2000, 8, 64), f(1, 2000, 8, 64))
 nn.attention(f(1, 1000, 4, 64), f(1, 2000, 4, 64), f(1, 2000, 4, 64), f(1, 4, 1000, 2000))
 nn.attention(h(1, 1000, 8, 64), h(1, 2000, 8, 64), h(1, 2000, 8, 64))
@@ -119,7 +123,7 @@ def large_calls_of(scale: int) -> Iterator[tuple[str, Cases]]:
 def kernel_calls_of() -> Iterator[tuple[str, str, list[Any]]]:
     """Return (kernel, call, arguments with outputs)."""
     texts = [*large_calls_of(SCALE)]
-    texts += [(line, Cases("", "", "")) for line in OPERATOR_CALLS.strip().splitlines()]
+    texts += [(line, Cases("", "", "")) for line in lines(OPERATOR_CALLS)]
     for text, cases in texts:
         for kernel, args in arguments_of(text, cases):
             yield kernel, text, args

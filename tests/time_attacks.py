@@ -155,6 +155,17 @@ def _attention(*shape: int) -> list[Any]:
     return [*[x(*shape) for _ in range(3)], None, None, None, out(*shape)]
 
 
+def _recurrent(
+    gates: int, functions: str, states: int, *without: None, clip: int | None = None
+) -> list[Any]:
+    """Many steps of a layer of two inputs and four states."""
+    steps, last = 1 << 20, [] if clip is None else [clip]
+    return [x(steps, 1, 2), _zeros(1, gates * 4, 2), _zeros(1, gates * 4, 4),
+            _zeros(1, 2 * gates * 4), *[_zeros(1, 1, 4) for _ in range(states)], *without,
+            "forward", functions, None, *last, _zeros(steps, 1, 1, 4),
+            *[_zeros(1, 1, 4) for _ in range(states)]]  # fmt: skip
+
+
 def _chain() -> list[Any]:
     steps = [f"sin({'$0' if i == 0 else f'%{i - 1}'})" for i in range(32)]
     return [x(HALF), f"{'; '.join(steps)} -> %31", out(HALF)]
@@ -182,6 +193,9 @@ KERNELS: dict[str, list[Make]] = {
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),
                      lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft",
                               out(1, 1, 1, 4)]],
+    "nn.lstm": [lambda: _recurrent(4, "Sigmoid;Tanh;Tanh", 2, None, None, clip=0)],
+    "nn.gru": [lambda: _recurrent(3, "Sigmoid;Tanh", 1, None, clip=0)],
+    "nn.rnn": [lambda: _recurrent(1, "Tanh", 1, None)],
     "nn.pad": [lambda: [_zeros(1), (6_000_000, 6_000_000), "circular", 0, _zeros(12_000_001)],
                lambda: [x(SIZE - 4), (2, 2), "reflect", 0, out(SIZE)]],
     "fused": [_chain],

@@ -37,6 +37,7 @@ from . import (  # noqa: F401
     nn,
     pooling,
     products,
+    recurrent,
     reductions,
     search,
     views,

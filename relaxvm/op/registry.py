@@ -48,6 +48,7 @@ __all__ = [
     "Operator",
     "Parameter",
     "Returns",
+    "Takes",
     "Unsupported",
     "attributes_of",
     "composite",

@@ -40,6 +40,7 @@ Tests fail for a registered operator without an entry, for an entry without type
 and for a kernel that no entry calls.
 """
 
-from . import calls, creation, elementwise, movement, nn, products, reductions
+from . import calls, creation, elementwise, movement, nn, products, recurrent, reductions
 
-__all__ = ["calls", "creation", "elementwise", "movement", "nn", "products", "reductions"]
+__all__ = ["calls", "creation", "elementwise", "movement", "nn", "products", "recurrent",
+           "reductions"]  # fmt: skip

@@ -258,6 +258,16 @@ class Graph:
             expr = self.op("astype", expr, "int64")
         return self.emit(CONSTRUCTORS["tensor_to_shape"](expr), "shape")
 
+    def named_dims(self, value: Value, rank: int) -> tuple[Expr, ...] | None:
+        """The dimensions of a tensor; those that only the run knows become symbolic ones.  None if
+        the tensor does not have this rank."""
+        if value.dims is not None or value.ndim not in (-1, rank):
+            return value.dims if len(value.dims or ()) == rank else None
+        dims = [Var(f"{identifier(self.hint)}_{i}", "int64") for i in range(rank)]
+        ty = TensorType(dims, value.dtype)
+        value.expr = self.context.builder.match_cast(self.expr(value), ty)
+        return value.dims
+
     def sized(self, value: Value, what: str) -> list[Any]:
         """The elements of an integer tensor, which have to be known when the model is imported.
 

@@ -13,6 +13,7 @@ from . import (
     normalization,
     padding,
     pooling,
+    recurrent,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "normalization",
     "padding",
     "pooling",
+    "recurrent",
 ]
 
 _PREFIX = "nn."

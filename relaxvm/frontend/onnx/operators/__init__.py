@@ -1,6 +1,6 @@
 """The ONNX operators, one file for each family; importing them registers them."""
 
-from . import control, creation, elementwise, movement, neural, products, reductions
+from . import control, creation, elementwise, movement, neural, products, recurrent, reductions
 
 __all__ = [
     "control",
@@ -9,5 +9,6 @@ __all__ = [
     "movement",
     "neural",
     "products",
+    "recurrent",
     "reductions",
 ]
