@@ -37,7 +37,7 @@ def is_allocatable(ty: Type) -> bool:
     shape = getattr(ty, "shape", None)
     if shape is None or getattr(ty, "dtype", None) is None:
         return False
-    return type(shape) is ShapeExpr or shape.ty.ndim != -1
+    return type(shape.ty) is ShapeType and shape.ty.ndim != -1
 
 
 def kernel_call(name: str, inputs: Iterable[Any], out_ty: Type) -> Call:

@@ -10,6 +10,7 @@ from ..ir import (
     BindingBlock,
     Call,
     DataflowBlock,
+    DataflowVar,
     Expr,
     ExprMutator,
     Function,
@@ -136,7 +137,7 @@ class _Plain(ExprMutator):
     """Replaces dataflow variables by plain ones, outside of local functions."""
 
     def visit_var_def(self, var: Var) -> Var:
-        if type(var) is Var:
+        if not isinstance(var, DataflowVar):
             return var
         new = self.var_map[var] = Var(var.name, var.ty, var.span)
         return new
