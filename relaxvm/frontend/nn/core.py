@@ -47,6 +47,7 @@ __all__ = [
     "get_default_dtype",
     "set_default_dtype",
     "wrap_nested",
+    "wrap_tensor",
 ]
 
 Dim = int | str | Expr
@@ -602,6 +603,12 @@ def wrap_nested(expr: Expr, name: str) -> Any:
             wrap_nested(TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(expr.ty.fields))
         )
     raise TypeError(f"{name}: expected a tensor or a tuple of tensors, got {expr.ty}")
+
+
+def wrap_tensor(expr: Expr, name: str) -> Tensor:
+    """As `wrap_nested`, of an expression that is a tensor."""
+    found: Tensor = wrap_nested(expr, name)
+    return found
 
 
 Exported = tuple[IRModule, list[tuple[str, Parameter]], "list[ExternModule]"]

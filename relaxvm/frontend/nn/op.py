@@ -15,7 +15,7 @@ import numpy as np
 from ... import op as relax
 from ...ir import ANY, Expr, ShapeExpr, StringImm, Tuple, const, is_scalar, prim_value
 from ...messages import describe
-from .core import OPERATIONS, Tensor, builder, expr_of, get_default_dtype, wrap_nested
+from .core import OPERATIONS, Tensor, builder, expr_of, get_default_dtype, wrap_nested, wrap_tensor
 
 __all__ = [
     "add",
@@ -101,7 +101,7 @@ def _unary(operator: str, name: str | None = None) -> Operation:
     label = operator.rpartition(".")[2] if name is None else name
 
     def apply(x: Tensor, name: str = label) -> Tensor:
-        return wrap_nested(_operator(operator)(x._expr), name)  # type: ignore[no-any-return]
+        return wrap_tensor(_operator(operator)(x._expr), name)
 
     apply.__name__ = apply.__qualname__ = operator.rpartition(".")[2]
     apply.__doc__ = f"``relax.{operator}`` of a tensor."
@@ -113,7 +113,7 @@ def _binary(operator: str, name: str | None = None) -> Operation:
     label = operator if name is None else name
 
     def apply(a: Tensor, b: Tensor, name: str = label) -> Tensor:
-        return wrap_nested(_operator(operator)(expr_of(a), expr_of(b)), name)  # type: ignore[no-any-return]
+        return wrap_tensor(_operator(operator)(expr_of(a), expr_of(b)), name)
 
     apply.__name__ = apply.__qualname__ = operator
     apply.__doc__ = f"``relax.{operator}`` of two tensors."
@@ -157,17 +157,17 @@ subtract = _binary("subtract")
 
 def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:
     """Return the tensor with a dimension of size 1 inserted."""
-    return wrap_nested(relax.expand_dims(x._expr, dim), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.expand_dims(x._expr, dim), name)
 
 
 def squeeze(x: Tensor, axis: int = -1, name: str = "squeeze") -> Tensor:
     """Return the tensor without a dimension of size 1."""
-    return wrap_nested(relax.squeeze(x._expr, axis), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.squeeze(x._expr, axis), name)
 
 
 def concat(x: Sequence[Tensor], dim: int, name: str = "concat") -> Tensor:
     """Return tensors one after the other along a dimension."""
-    return wrap_nested(relax.concat([t._expr for t in x], dim), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.concat([t._expr for t in x], dim), name)
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0, name: str = "chunk") -> Any:
@@ -184,12 +184,12 @@ def split(
 
 def broadcast_to(x: Tensor, shape: Sequence[Any], name: str = "broadcast_to") -> Tensor:
     """Return the tensor broadcast to a shape."""
-    return wrap_nested(relax.broadcast_to(x._expr, shape), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.broadcast_to(x._expr, shape), name)
 
 
 def reshape(x: Tensor, shape: Sequence[Any], name: str = "reshape") -> Tensor:
     """Return the tensor in another shape; -1 is what is left, 0 the dimension of the input."""
-    return wrap_nested(relax.reshape(x._expr, shape), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.reshape(x._expr, shape), name)
 
 
 def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None = None) -> Tensor:
@@ -197,7 +197,7 @@ def permute_dims(x: Tensor, axes: Sequence[int] | None = None, name: str | None 
     if name is None:
         of = getattr(x._expr, "name", "")
         name = of.replace("linear", "matmul") if "linear" in of else "permute_dims"
-    return wrap_nested(relax.permute_dims(x._expr, axes), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.permute_dims(x._expr, axes), name)
 
 
 def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Tensor:
@@ -207,31 +207,31 @@ def permute(x: Tensor, axes: Sequence[int] | None, name: str = "permute") -> Ten
 
 def repeat(x: Tensor, repeats: int, axis: int | None = None, name: str = "repeat") -> Tensor:
     """Return the tensor with every element repeated."""
-    return wrap_nested(relax.repeat(x._expr, repeats, axis), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.repeat(x._expr, repeats, axis), name)
 
 
 def pad(
     x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad"
 ) -> Tensor:
     """Return the tensor with elements added: two counts per dimension, before and after."""
-    return wrap_nested(relax.nn.pad(x._expr, pad, mode, value), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.nn.pad(x._expr, pad, mode, value), name)
 
 
 def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take") -> Tensor:
     """Return the elements at indices along an axis."""
-    return wrap_nested(relax.take(x._expr, indices._expr, axis), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.take(x._expr, indices._expr, axis), name)
 
 
 def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
     """Return the upper triangle of matrices."""
-    return wrap_nested(relax.triu(x._expr, diagonal), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.triu(x._expr, diagonal), name)
 
 
 def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
     """Return the tensor in a data type; the tensor itself if it has it."""
     if x.dtype == dtype:
         return x
-    return wrap_nested(relax.astype(x._expr, dtype), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.astype(x._expr, dtype), name)
 
 
 # Reductions and orders
@@ -241,21 +241,21 @@ def sum(  # noqa: A001
     x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "sum"
 ) -> Tensor:
     """Return sums over axes; None: over all."""
-    return wrap_nested(relax.sum(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.sum(x._expr, axis, keepdims), name)
 
 
 def max(  # noqa: A001
     x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "max"
 ) -> Tensor:
     """Return maxima over axes; None: over all."""
-    return wrap_nested(relax.max(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.max(x._expr, axis, keepdims), name)
 
 
 def min(  # noqa: A001
     x: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = False, name: str = "min"
 ) -> Tensor:
     """Return minima over axes; None: over all."""
-    return wrap_nested(relax.min(x._expr, axis, keepdims), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.min(x._expr, axis, keepdims), name)
 
 
 def cumsum(
@@ -266,14 +266,14 @@ def cumsum(
     name: str = "cumsum",
 ) -> Tensor:
     """Return the sums of all elements up to each; `exclusive`: without it."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.cumsum(data._expr, axis, dtype, bool(exclusive)), name
     )
 
 
 def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
     """Return the elements in order."""
-    return wrap_nested(relax.sort(x._expr, axis, descending), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.sort(x._expr, axis, descending), name)
 
 
 def argsort(
@@ -284,7 +284,7 @@ def argsort(
     name: str = "argsort",
 ) -> Tensor:
     """Return the indices that put the elements in order."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.argsort(data._expr, axis, descending, dtype), name
     )
 
@@ -305,7 +305,7 @@ def topk(
 def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:
     """Return elements of the first tensor where the condition holds, else of the second."""
     chosen = astype(condition, "bool")
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.where(chosen._expr, x1._expr, x2._expr), name
     )
 
@@ -321,7 +321,7 @@ def arange(
     name: str = "arange",
 ) -> Tensor:
     """Return the numbers from `start` to `end` in steps; with one argument, from 0."""
-    return wrap_nested(relax.arange(start, end, step, dtype), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.arange(start, end, step, dtype), name)
 
 
 def full(
@@ -331,7 +331,7 @@ def full(
     value = (
         fill_value._expr if isinstance(fill_value, Tensor) else const(_number(fill_value), dtype)
     )
-    return wrap_nested(relax.full(shape, value, dtype), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.full(shape, value, dtype), name)
 
 
 def _number(value: Any) -> Any:
@@ -340,17 +340,17 @@ def _number(value: Any) -> Any:
 
 def zeros(shape: Sequence[Any], dtype: str = "float32", name: str = "zeros") -> Tensor:
     """Return a tensor of zeros."""
-    return wrap_nested(relax.zeros(shape, dtype), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.zeros(shape, dtype), name)
 
 
 def ones(shape: Sequence[Any], dtype: str = "float32", name: str = "ones") -> Tensor:
     """Return a tensor of ones."""
-    return wrap_nested(relax.ones(shape, dtype), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.ones(shape, dtype), name)
 
 
 def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> Tensor:
     """Return a tensor whose values are not set."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.builtin.alloc_tensor(ShapeExpr(shape), dtype, 0), name
     )
 
@@ -360,7 +360,7 @@ def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> 
 
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:
     """Return the product of matrices; further dimensions are broadcast."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.matmul(a._expr, b._expr, out_dtype), name
     )
 
@@ -369,7 +369,7 @@ def _with_bias(out: Expr, bias: Tensor | None, layout: str, name: str) -> Tensor
     if bias is not None:
         shape = [-1 if axis == "C" else 1 for axis in layout]
         out = relax.add(out, relax.reshape(bias._expr, shape))
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 def conv1d(
@@ -466,26 +466,26 @@ def gelu(x: Tensor, approximate: str | None = None, name: str = "gelu") -> Tenso
     if approximate not in (None, "none", "tanh"):
         raise ValueError(f'gelu: approximate: expected None or "tanh", got {approximate!r}')
     function = relax.nn.gelu_tanh if approximate == "tanh" else relax.nn.gelu
-    return wrap_nested(function(x._expr), name)  # type: ignore[no-any-return]
+    return wrap_tensor(function(x._expr), name)
 
 
 def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     """Return the softmax along an axis."""
-    return wrap_nested(relax.nn.softmax(x._expr, axis), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.nn.softmax(x._expr, axis), name)
 
 
 def softplus(
     x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus"
 ) -> Tensor:
     """Return ``log(1 + exp(beta x)) / beta``, and `x` where ``beta x`` is over the threshold."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.nn.softplus(x._expr, beta=beta, threshold=threshold), name
     )
 
 
 def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
     """Return `x`, and ``alpha x`` where it is negative."""
-    return wrap_nested(relax.nn.prelu(x._expr, alpha._expr), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.nn.prelu(x._expr, alpha._expr), name)
 
 
 def layer_norm(
@@ -502,7 +502,7 @@ def layer_norm(
     beta = const(np.zeros(shape), x.dtype) if bias is None else bias._expr
     axes = list(range(-len(shape), 0))
     out = relax.nn.layer_norm(x._expr, gamma, beta, axes=axes, epsilon=eps)
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 def rms_norm(
@@ -513,7 +513,7 @@ def rms_norm(
     name: str = "rms_norm",
 ) -> Tensor:
     """Return the tensor divided by its root mean square over axes, times a weight."""
-    return wrap_nested(  # type: ignore[no-any-return]
+    return wrap_tensor(
         relax.nn.rms_norm(x._expr, weight._expr, axes, epsilon), name
     )
 
@@ -536,7 +536,7 @@ def group_norm(
     out = relax.nn.group_norm(
         x._expr, gamma, beta, num_groups, channel_axis=channel_axis, axes=over, epsilon=eps
     )
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 def scaled_dot_product_attention(
@@ -563,7 +563,7 @@ def scaled_dot_product_attention(
         causal_mask="TopLeft" if is_causal else None,
         scale=scale,
     )
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 def interpolate(
@@ -602,7 +602,7 @@ def interpolate(
         method=method,
         coordinate_transformation_mode=coordinates,
     )
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 def get_timestep_embedding(
@@ -629,7 +629,7 @@ def get_timestep_embedding(
     out = relax.concat(parts[::-1] if flip_sin_to_cos else parts, -1)
     if embedding_dim % 2 == 1:
         out = relax.nn.pad(out, [0, 0, 0, 1])
-    return wrap_nested(relax.astype(out, get_default_dtype()), name)  # type: ignore[no-any-return]
+    return wrap_tensor(relax.astype(out, get_default_dtype()), name)
 
 
 def multinomial_from_uniform(
@@ -647,7 +647,7 @@ def multinomial_from_uniform(
     out = relax.multinomial_from_uniform(
         prob._expr, uniform_sample._expr, sample_indices._expr, dtype
     )
-    return wrap_nested(out, name)  # type: ignore[no-any-return]
+    return wrap_tensor(out, name)
 
 
 # Functions of the program's own
