@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -280,6 +282,33 @@ def test_types() -> None:
         for j, b in enumerate(types):
             check(a(), b(), i == j)
             assert structural_equal(a(), b(), map_free_vars=True) is (i == j)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda ty: pickle.loads(pickle.dumps(ty))]
+)
+def test_copies_of_types(copied: Callable[[Type], Type]) -> None:
+    """Their dimensions have data types that are other objects."""
+    shape = TensorType((2, 3), F32)
+    for ty in (shape, ShapeType((2, 3)), TupleType([shape, ANY]), FuncType([shape], shape)):
+        made = copied(ty)
+        assert made == ty
+        assert ty == made
+        assert {ty: 1}[made] == 1
+        check(made, ty, True)
+
+
+def test_subclasses_of_types() -> None:
+    """The answer is the same with and without variables to match."""
+
+    class Own(TensorType):
+        __slots__ = ()
+
+    own, plain = Own((2,), F32), TensorType((2,), F32)
+    check(own, plain, True)
+    assert own == plain
+    check(TupleType([own]), TupleType([plain]), True)
+    check(FuncType([own], own), FuncType([plain], plain), True)
 
 
 def test_modules_compare_functions_by_name() -> None:

@@ -103,8 +103,8 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
 
 def _quick_types(a: Any, b: Any) -> bool | None:
     """Whether two types are equal, or None if that takes a full comparison."""
-    kind = type(a)
-    if kind is not type(b):
+    kind = _kind_of(a)
+    if kind is not _kind_of(b):
         return False
     if kind is TensorType:
         if a.dtype != b.dtype or a.ndim != b.ndim:
@@ -148,7 +148,7 @@ def _quick_dims(a: Sequence[Any], b: Sequence[Any]) -> bool | None:
         if kind is not IntImm:
             if not same(x, y):
                 found = None
-        elif x.value != y.value or x.ty is not y.ty:
+        elif x.value != y.value or (x.ty is not y.ty and x.ty != y.ty):
             return False
     return found
 
