@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -399,9 +403,7 @@ def test_subroutines_of_other_types() -> None:
         def forward(self, x: nn.Tensor, y: nn.Tensor) -> Any:
             return self.small(x), self.large(y)
 
-    mod, _ = export(
-        Two(), x=spec.Tensor([1, 2], "float32"), y=spec.Tensor([1, 3], "float32")
-    )
+    mod, _ = export(Two(), x=spec.Tensor([1, 2], "float32"), y=spec.Tensor([1, 3], "float32"))
     assert sorted(var.name for var in mod) == ["block", "block1", "forward"]
 
 
@@ -562,3 +564,85 @@ def test_the_current_builder() -> None:
         assert ir.BlockBuilder.current() is outer
         outer.emit_func_output(outer.emit(op.add(x, x)))
     assert ir.BlockBuilder.current() is None
+
+
+# Operations made of several operators
+
+
+@pytest.mark.parametrize("diagonal", [-1, 0, 2])
+@pytest.mark.parametrize("shape", [(3, 4), (2, 5, 3), (0, 2), (2, 1, 0)])
+def test_triangles_of_unknown_shape(shape: tuple[int, ...], diagonal: int) -> None:
+    class Model(nn.Module):
+        def forward(self, x: nn.Tensor) -> nn.Tensor:
+            return nn.op.triu(x, diagonal)
+
+    x = array(*shape)
+    x.flat[-1:] = np.nan
+    dims = [f"d{i}" for i in range(len(shape))]
+    y, _ = run(*export(Model(), x=spec.Tensor(dims, "float32")), x)
+    np.testing.assert_array_equal(y, np.triu(x, diagonal))
+
+
+def test_triangles_of_vectors() -> None:
+    class Model(nn.Module):
+        def forward(self, x: nn.Tensor) -> nn.Tensor:
+            return nn.op.triu(x)
+
+    with pytest.raises(ValueError, match="triu: expected at least 2 dimensions, got 1"):
+        export(Model(), x=spec.Tensor([3], "float32"))
+
+
+def test_softplus() -> None:
+    class Model(nn.Module):
+        def forward(self, x: nn.Tensor) -> Any:
+            return nn.op.softplus(x), nn.op.softplus(x, beta=2.0, threshold=3.0)
+
+    x = np.array([-1000, -3, 0, 1.4, 1.6, 19, 21, 1000, np.nan, np.inf, -np.inf], np.float32)
+    with np.errstate(over="raise"):
+        (y, z), _ = run(*export(Model(), x=spec.Tensor(["n"], "float32")), x)
+    with np.errstate(invalid="ignore"):
+        one, two = np.logaddexp(0, x), np.logaddexp(0, 2 * x) / 2
+    np.testing.assert_allclose(y, one, rtol=1e-5, atol=1e-6)
+    expected = np.where(2 * x > 3, x, two)
+    np.testing.assert_allclose(z, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 3, 4), 3), ((2, 3, 4), 1), ((4, 2), 2), ((5,), 1)]
+)
+def test_prelu(shape: tuple[int, ...], size: int) -> None:
+    class Model(nn.Module):
+        def forward(self, x: nn.Tensor, alpha: nn.Tensor) -> nn.Tensor:
+            return nn.op.prelu(x, alpha)
+
+    x, alpha = array(*shape), array(size)
+    dims = ["n", *shape[1:]]
+    mod, params = export(
+        Model(), x=spec.Tensor(dims, "float32"), alpha=spec.Tensor([size], "float32")
+    )
+    y, _ = run(mod, params, x, alpha)
+    factors = alpha.reshape(-1, *[1] * (len(shape) - 2)) if len(shape) > 1 else alpha
+    np.testing.assert_array_equal(y, np.where(x < 0, x * factors, x))
+
+
+LACKING = {"conv3d", "conv1d_transpose", "interpolate", "multinomial_from_uniform"}
+
+
+def test_operators_that_are_called_exist() -> None:
+    """Apart from those that docs/nn.md names."""
+    tree = ast.parse(inspect.getsource(nn.op))
+    missing = set()
+    for function in tree.body:
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Attribute):
+                continue
+            parts = ast.unparse(node).split(".")
+            if parts[0] == "relax":
+                try:
+                    functools.reduce(getattr, parts[1:], op)
+                except AttributeError:
+                    assert isinstance(function, ast.FunctionDef)
+                    missing.add(function.name)
+    assert missing == LACKING
+    page = (Path(__file__).parent.parent / "docs" / "nn.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in LACKING)

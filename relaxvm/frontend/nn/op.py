@@ -223,8 +223,17 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None, name: str = "take"
 
 
 def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
-    """Return the upper triangle of matrices."""
-    return wrap_tensor(relax.triu(x._expr, diagonal), name)
+    """Return the upper triangle of matrices, from a diagonal on; zeros below it.
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"triu: expected at least 2 dimensions, got {x.ndim}")
+    rows, columns = (relax.arange(0, dim, 1, "int64") for dim in x.shape[-2:])
+    first = relax.add(relax.expand_dims(rows, 1), const(diagonal, "int64"))
+    is_kept = relax.greater_equal(relax.expand_dims(columns, 0), first)
+    return wrap_tensor(relax.where(is_kept, x._expr, const(0, x.dtype)), name)
 
 
 def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
@@ -266,9 +275,7 @@ def cumsum(
     name: str = "cumsum",
 ) -> Tensor:
     """Return the sums of all elements up to each; `exclusive`: without it."""
-    return wrap_tensor(
-        relax.cumsum(data._expr, axis, dtype, bool(exclusive)), name
-    )
+    return wrap_tensor(relax.cumsum(data._expr, axis, dtype, bool(exclusive)), name)
 
 
 def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
@@ -284,9 +291,7 @@ def argsort(
     name: str = "argsort",
 ) -> Tensor:
     """Return the indices that put the elements in order."""
-    return wrap_tensor(
-        relax.argsort(data._expr, axis, descending, dtype), name
-    )
+    return wrap_tensor(relax.argsort(data._expr, axis, descending, dtype), name)
 
 
 def topk(
@@ -305,9 +310,7 @@ def topk(
 def where(condition: Tensor, x1: Tensor, x2: Tensor, name: str = "where") -> Tensor:
     """Return elements of the first tensor where the condition holds, else of the second."""
     chosen = astype(condition, "bool")
-    return wrap_tensor(
-        relax.where(chosen._expr, x1._expr, x2._expr), name
-    )
+    return wrap_tensor(relax.where(chosen._expr, x1._expr, x2._expr), name)
 
 
 # New tensors
@@ -350,9 +353,7 @@ def ones(shape: Sequence[Any], dtype: str = "float32", name: str = "ones") -> Te
 
 def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> Tensor:
     """Return a tensor whose values are not set."""
-    return wrap_tensor(
-        relax.builtin.alloc_tensor(ShapeExpr(shape), dtype, 0), name
-    )
+    return wrap_tensor(relax.builtin.alloc_tensor(ShapeExpr(shape), dtype, 0), name)
 
 
 # Layers
@@ -360,9 +361,7 @@ def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> 
 
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:
     """Return the product of matrices; further dimensions are broadcast."""
-    return wrap_tensor(
-        relax.matmul(a._expr, b._expr, out_dtype), name
-    )
+    return wrap_tensor(relax.matmul(a._expr, b._expr, out_dtype), name)
 
 
 def _with_bias(out: Expr, bias: Tensor | None, layout: str, name: str) -> Tensor:
@@ -478,14 +477,22 @@ def softplus(
     x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus"
 ) -> Tensor:
     """Return ``log(1 + exp(beta x)) / beta``, and `x` where ``beta x`` is over the threshold."""
-    return wrap_tensor(
-        relax.nn.softplus(x._expr, beta=beta, threshold=threshold), name
-    )
+    scaled = relax.multiply(x._expr, const(beta, x.dtype))
+    limit = const(threshold, x.dtype)
+    # Bounded, so that no exponential overflows where the result is not used.
+    sums = relax.add(relax.exp(relax.minimum(scaled, limit)), const(1, x.dtype))
+    smooth = relax.divide(relax.log(sums), const(beta, x.dtype))
+    return wrap_tensor(relax.where(relax.greater(scaled, limit), x._expr, smooth), name)
 
 
 def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
-    """Return `x`, and ``alpha x`` where it is negative."""
-    return wrap_tensor(relax.nn.prelu(x._expr, alpha._expr), name)
+    """Return `x`, and ``alpha x`` where it is negative; alpha: [c], or [1] for all channels, which
+    are the second dimension."""
+    channels = 1 if x.ndim > 1 else 0
+    shape = [-1 if axis == channels else 1 for axis in range(x.ndim)]
+    scaled = relax.multiply(x._expr, relax.reshape(alpha._expr, shape))
+    is_negative = relax.less(x._expr, const(0, x.dtype))
+    return wrap_tensor(relax.where(is_negative, scaled, x._expr), name)
 
 
 def layer_norm(
@@ -513,9 +520,7 @@ def rms_norm(
     name: str = "rms_norm",
 ) -> Tensor:
     """Return the tensor divided by its root mean square over axes, times a weight."""
-    return wrap_tensor(
-        relax.nn.rms_norm(x._expr, weight._expr, axes, epsilon), name
-    )
+    return wrap_tensor(relax.nn.rms_norm(x._expr, weight._expr, axes, epsilon), name)
 
 
 def group_norm(
