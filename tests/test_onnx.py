@@ -363,10 +363,18 @@ def test_all_unsupported_nodes_are_reported_at_once() -> None:
         ([node("Relu", "x", "y z")], "expected 2 outputs, the operator has 1"),
         ([node("MatMul", "x x", "y")], r"node \(MatMul\): relax.matmul: shapes .* do not multiply"),
         ([node("Pad", "x x", "y")], "pads: expected values that are known before the model runs"),
+        ([node("Split", "x k", "y z")], r"parts of axis 0, of length 2, got \[2, 1\]"),
+        ([node("Split", "x n", "y z")], r"parts of axis 0, of length 2, got \[3, -1\]"),
+        ([node("TopK", "x three", "y z", axis=0)], "k: expected a number of elements of axis 0"),
+        ([node("Reshape", "x zero", "y", allowzero=1)], "expected no -1 beside 0 with allowzero"),
     ],
 )
 def test_nodes_that_cannot_be_imported(nodes: list[Any], message: str) -> None:
-    model = model_of(nodes, {"x": (FLOAT, [2, 3])}, ["y"])
+    constants = {
+        "k": np.array([2, 1]), "n": np.array([3, -1]), "three": np.array([3]),
+        "zero": np.array([0, -1]),
+    }  # fmt: skip
+    model = model_of(nodes, {"x": (FLOAT, [2, 3])}, ["y"], constants)
     with pytest.raises(RelaxVMError, match=message):
         from_onnx(model)
 
@@ -420,6 +428,118 @@ def test_the_commands_take_models(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.write_bytes(other.SerializeToString())
     assert main(["inspect", str(path)]) == Exit.MALFORMED
     assert "ai.onnx.Nothing, version 21" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", [0, 3, 5, 8])
+def test_numbers_made_of_dimensions_may_be_negative(rows: int) -> None:
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape zero", "rows"),
+        node("Sub", "rows six", "less"),
+        node("Div", "less four", "quotient"),
+        node("Equal", "less minus_one", "is_minus_one"),
+        node("Range", "zero less two", "up"),
+        node("Range", "zero less minus_one", "down"),
+    ]
+    constants = {"zero": 0, "six": 6, "four": 4, "minus_one": -1, "two": 2}
+    model = model_of(
+        nodes, {"x": (FLOAT, ["n", 1])}, ["quotient", "is_minus_one", "up", "down"], constants
+    )
+    quotient, is_minus_one, up, down = run(model, np.zeros((rows, 1), "float32"))
+    less = rows - 6
+    assert int(quotient) == int(less / 4)  # towards zero
+    assert bool(is_minus_one) == (less == -1)
+    assert np.asarray(up).tolist() == list(range(0, less, 2))
+    assert np.asarray(down).tolist() == list(range(0, less, -1))
+
+
+@pytest.mark.parametrize("name", ["ReduceSum", "ReduceProd", "ReduceMax"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_reductions_of_constants_keep_the_data_type(name: str, dtype: str) -> None:
+    constants = {"c": np.array([2, 3, 4], dtype)}
+    model = model_of([node(name, "c", "y", keepdims=0)], {}, ["y"], constants)
+    result = np.asarray(run(model))
+    assert result.dtype == dtype
+    assert result == {"ReduceSum": 9, "ReduceProd": 24, "ReduceMax": 4}[name]
+
+
+def test_quotients_of_constants_are_rounded_towards_zero() -> None:
+    a = np.array([-7, 7, -7, 7, -(2**31), -(2**31)], "int32")
+    b = np.array([2, -2, -2, 2, 2, 3], "int32")
+    model = model_of([node("Div", "a b", "y")], {}, ["y"], {"a": a, "b": b})
+    assert np.asarray(run(model)).tolist() == [-3, -3, 3, 3, -(2**30), -715827882]
+
+
+def test_a_square_with_the_rank_of_its_exponent() -> None:
+    constants = {"two": np.array([[2.0]], "float32")}
+    model = model_of([node("Pow", "x two", "y")], {"x": (FLOAT, [3])}, ["y"], constants)
+    result = np.asarray(run(model, np.arange(3, dtype="float32")))
+    np.testing.assert_array_equal(result, np.array([[0, 1, 4]], "float32"))
+
+
+def test_a_range_of_small_integers() -> None:
+    constants = {
+        "a": np.array(-30000, "int16"), "b": np.array(30000, "int16"), "d": np.array(25000, "int16")
+    }  # fmt: skip
+    result = np.asarray(run(model_of([node("Range", "a b d", "y")], {}, ["y"], constants)))
+    assert result.dtype == "int16"
+    assert result.tolist() == [-30000, -5000, 20000]
+
+
+def test_the_parts_of_a_split_are_the_whole() -> None:
+    constants = {"sizes": np.array([2, 3])}
+    nodes = [node("Split", "x sizes", "a b")]
+    model = model_of(nodes, {"x": (FLOAT, ["n"])}, ["a", "b"], constants)
+    a, b = run(model, np.arange(5, dtype="float32"))
+    assert (np.asarray(a).tolist(), np.asarray(b).tolist()) == ([0, 1], [2, 3, 4])
+    with pytest.raises(RuntimeError, match=r"dimension 0 of .*: expected 5, got 6"):
+        run(model, np.zeros(6, "float32"))
+
+
+def test_the_greatest_elements_may_be_none() -> None:
+    model = model_of([node("TopK", "x k", "y i", axis=0)], {"x": (FLOAT, [3, 2])}, ["y", "i"],
+                     {"k": np.array([0])})  # fmt: skip
+    values, places = map(np.asarray, run(model, np.zeros((3, 2), "float32")))
+    assert (values.shape, places.shape) == ((0, 2), (0, 2))
+    assert (values.dtype, places.dtype) == ("float32", "int64")
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (1, 0)), (1, (0, 3)), (2, (0, 1))])
+def test_flattening_tensors_without_elements(axis: int, shape: tuple[int, ...]) -> None:
+    model = model_of([node("Flatten", "x", "y", axis=axis)], {"x": (FLOAT, [0, 3])}, ["y"])
+    assert np.asarray(run(model, np.zeros((0, 3), "float32"))).shape == shape
+
+
+def test_dimensions_whose_product_is_too_large() -> None:
+    model = model_of([node("Flatten", "x", "y", axis=0)], {"x": (FLOAT, [2**40, 2**40])}, ["y"])
+    with pytest.raises(RelaxVMError, match=r"node \(Flatten\): .* does not fit"):
+        from_onnx(model)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_negative_indices_of_axes_of_unknown_length(axis: int) -> None:
+    nodes = [node("Reshape", "x shape", "z"), node("Gather", "z i", "y", axis=axis)]
+    inputs = {"x": (FLOAT, [6]), "shape": (INT64, ["?"]), "i": (INT64, [2])}
+    x, indices = np.arange(6, dtype="float32"), np.array([-1, 0])
+    result = run(model_of(nodes, inputs, ["y"]), x, np.array([2, 3]), indices)
+    np.testing.assert_array_equal(np.asarray(result), x.reshape(2, 3).take(indices, axis))
+
+
+def test_two_inputs_of_the_same_name() -> None:
+    model = model_of([node("Relu", "x", "y")], {"x": (FLOAT, [1])}, ["y"])
+    model.graph.input.append(model.graph.input[0])
+    with pytest.raises(RelaxVMError, match="there are two inputs 'x'"):
+        from_onnx(model)
+
+
+def test_names_of_parameters_differ() -> None:
+    inputs = {name: (FLOAT, [1]) for name in ("a:b", "a/b", "a_b_1")}
+    nodes = [helper.make_node("Sub", ["a:b", "a/b"], ["d"]), node("Sub", "d a_b_1", "y")]
+    model = model_of(nodes, inputs, ["y"])
+    main = from_onnx(model)["main"]
+    assert [param.name_hint for param in main.params] == ["a_b", "a_b_1", "a_b_1_1"]
+    values = [np.array([number], "float32") for number in (9, 5, 1)]
+    assert np.asarray(run(model, *values)).tolist() == [3]
 
 
 def test_every_operator_has_a_sentence() -> None:

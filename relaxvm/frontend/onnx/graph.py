@@ -19,6 +19,7 @@ from ...ir import (
     Constant,
     Expr,
     ExternFunc,
+    IntImm,
     Op,
     SeqExpr,
     ShapeExpr,
@@ -226,6 +227,12 @@ class Graph:
         for each in given:
             args.append(self._runtime(each))
         return self.emit(Call(_PURE_PACKED, args, None, [ty], ty))
+
+    def reshaped(self, x: Value, dims: Sequence[Any]) -> Var:
+        """x with exactly these dimensions: 0 stands for no elements, unlike in ``R.reshape``."""
+        if not any(isinstance(dim, (int, IntImm)) and int(dim) == 0 for dim in dims):
+            return self.op("reshape", x, list(dims))
+        return self.run("reshape", [x, list(dims), 1], TensorType(list(dims), x.dtype))
 
     def _runtime(self, value: Any) -> Expr:
         from ...ir import convert_to_expr
@@ -439,7 +446,7 @@ class Graph:
                 self.add_node(node)
             except Problem as problem:
                 raise Problem(f"{_node_text(node)}: {problem}") from None
-            except (TypeError, ValueError, IndexError, KeyError) as error:
+            except (TypeError, ValueError, ArithmeticError, IndexError, KeyError) as error:
                 raise Problem(f"{_node_text(node)}: {error}") from error
 
     def subgraph(

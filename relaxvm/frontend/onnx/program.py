@@ -113,15 +113,18 @@ def from_onnx(
     _refuse_unknown(context, found, graph)
     top = Graph(context)
     top.add_constants(graph)
-    constants = {tensor.name for tensor in graph.initializer}
+    constants = set(top.values)
     inputs = [each for each in graph.input if each.name not in constants]
     params: list[Var] = []
+    names = _ParameterNames(sanitize_input_names)
     for each in inputs:
+        if each.name in top.values:
+            raise RelaxVMError(f"{name}: there are two inputs {readable(each.name)!r}")
         try:
             ty = _input_type(context, each, shape_dict, dtype_dict)
         except Problem as problem:
             raise RelaxVMError(str(problem)) from None
-        params.append(Var(identifier(each.name) if sanitize_input_names else each.name, ty))
+        params.append(Var(names.of(each.name), ty))
         top[each.name] = Value(params[-1])
     kept: list[Any] = []
     if keep_params_in_input:
@@ -130,7 +133,7 @@ def from_onnx(
             assert known is not None
             if known.ndim and known.dtype.kind != "O":
                 ty = TensorType(known.shape, known.dtype.name)
-                params.append(Var(identifier(tensor.name), ty))
+                params.append(Var(names.of(tensor.name), ty))
                 top[tensor.name] = Value(params[-1], known)
                 kept.append(known)
     attrs: dict[str, Any] = {
@@ -148,6 +151,24 @@ def from_onnx(
             raise RelaxVMError(f"{name}: {problem}") from problem.__cause__
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
     return builder.get()
+
+
+class _ParameterNames:
+    """Chooses names of parameters: each once, so that arguments may be given by name."""
+
+    def __init__(self, sanitize: bool) -> None:
+        self._sanitize = sanitize
+        self._used: set[str] = set()
+
+    def of(self, name: str) -> str:
+        """The name of the parameter for an input or constant."""
+        found = wanted = identifier(name) if self._sanitize else name
+        number = 0
+        while found in self._used:
+            number += 1
+            found = f"{wanted}_{number}"
+        self._used.add(found)
+        return found
 
 
 def _input_type(

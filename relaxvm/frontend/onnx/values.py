@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, int_imm
-from ...ir.arith import simplify
+from ...ir.arith import Analyzer, free_vars, simplify
 from ...ir.infer import infer_type
 
-__all__ = ["MOST_FOLDED", "Value", "elements_of", "is_symbolic"]
+__all__ = ["MOST_FOLDED", "Value", "elements_of", "is_never_negative", "is_symbolic"]
 
 MOST_FOLDED: Final = 4096
 """The most elements that are computed while a model is imported."""
@@ -118,6 +118,16 @@ def is_symbolic(array: NDArray[Any]) -> bool:
 def elements_of(array: NDArray[Any]) -> list[Any]:
     """The elements as ints and expressions; expressions that are numbers become ints."""
     return [_plain(each) for each in array.reshape(-1).tolist()]
+
+
+def is_never_negative(element: Any) -> bool:
+    """Whether an element of a shape computation is 0 or more for all lengths of dimensions."""
+    if not isinstance(element, Expr):
+        return bool(element >= 0)
+    analyzer = Analyzer()
+    for var in free_vars(element):
+        analyzer.bind(var, 0)
+    return analyzer.const_bounds(element)[0] >= 0
 
 
 def _plain(element: Any) -> Any:

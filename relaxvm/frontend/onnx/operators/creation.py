@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....ir import Expr, TensorType
+from ....ir import Expr, TensorType, prim
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import MOST_FOLDED, Value, elements_of
+from ..values import MOST_FOLDED, Value, elements_of, is_never_negative
 
 __all__: list[str] = []
 
@@ -59,12 +60,14 @@ def constant_of_shape(g: Graph, shape: Value, *, value: NDArray[Any] | None = No
 def _fold_range(start: NDArray[Any], limit: NDArray[Any], delta: NDArray[Any]) -> Any:
     if any(each.dtype == object for each in (start, limit, delta)):
         return None
-    count = -((start - limit) // delta) if delta else 0
-    if not delta or count > MOST_FOLDED:
+    first, end, step = start.item(), limit.item(), delta.item()  # which do not overflow
+    if not step:
         return None
-    return (np.arange(max(0, int(np.ceil((limit - start) / delta)))) * delta + start).astype(
-        start.dtype
-    )
+    count = -((first - end) // step) if start.dtype.kind in "iu" else (end - first) / step
+    if not count <= MOST_FOLDED:
+        return None
+    numbers = np.arange(max(0, math.ceil(count)), dtype=start.dtype)
+    return numbers * delta + start
 
 
 @onnx("Range", since=11, fold=_fold_range)
@@ -73,7 +76,10 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value) -> Expr:
     bounds = [value.ints() for value in (start, limit, delta)]
     if any(each is None for each in bounds) or start.dtype not in ("int64", "int32"):
         raise Problem("bounds that are known only when the model runs are not supported")
-    return g.op("arange", *[each[0] for each in bounds if each is not None], start.dtype)
+    first, last, step = [each[0] for each in bounds if each is not None]
+    if isinstance(step, int) and not is_never_negative((last - first) * step):
+        last = (prim.maximum if step > 0 else prim.minimum)(prim.as_scalar(first), last)
+    return g.op("arange", first, last, step, start.dtype)
 
 
 def _sliced(count: int, start: int, end: int | None) -> slice:

@@ -16,7 +16,7 @@ from ..graph import Graph, Problem
 from ..messages import DataType
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import Value, elements_of, is_symbolic
+from ..values import Value, elements_of, is_never_negative, is_symbolic
 
 __all__: list[str] = []
 
@@ -37,15 +37,23 @@ def _is_float(value: Value) -> bool:
 
 
 def _truncated(a: Any, b: Any) -> Any:
-    """Division as ONNX has it: integers are rounded towards zero.  Dimensions are not negative."""
+    """Division as ONNX has it: integers are rounded towards zero."""
     if a.dtype == object or b.dtype == object:
+        # Expressions have floor division alone, which is the same if no operand is negative.
+        if not all(is_never_negative(each) for array in (a, b) for each in elements_of(array)):
+            return None
+        if 0 in [each for each in elements_of(b) if isinstance(each, int)]:
+            return None  # the program raises the error
         return np.floor_divide(a, b)
     if a.dtype.kind not in "iu":
         with np.errstate(all="ignore"):
             return np.divide(a, b)
     if not np.all(b):
         return None  # the program raises the error
-    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+    with np.errstate(over="ignore"):  # the least integer divided by -1
+        found = np.floor_divide(a, b)
+        rest = a - found * b
+    return (found + ((rest != 0) & ((rest < 0) != (a < 0)))).astype(a.dtype)
 
 
 def _quietly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,10 +142,10 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> Any:
         if isinstance(x, int) and isinstance(y, int):
             found.append(x == y)
         elif isinstance(x, int) or isinstance(y, int):
-            number = x if isinstance(x, int) else y
-            if number >= 0:
+            number, other = (x, y) if isinstance(x, int) else (y, x)
+            if number >= 0 or not is_never_negative(other):
                 return None  # known only when the model runs
-            found.append(False)  # dimensions are not negative
+            found.append(False)
         elif prove_equal(x, y):
             found.append(True)
         else:
@@ -154,7 +162,7 @@ _binary("Equal", "equal", _same)
 def pow_(g: Graph, a: Value, b: Value) -> Expr:
     """R.power, of the data type of the base."""
     exponent = b.constant()
-    if exponent is not None and exponent.size == 1 and _is_float(a):
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= a.ndim and _is_float(a):
         number = exponent.item()
         if number == 2:
             return g.op("multiply", a, a)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....ir import Constant, Expr, TensorType, TupleGetItem
+from ....ir import Constant, Expr, IntImm, TensorType, TupleGetItem, Var, int_imm
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..values import Value, elements_of
@@ -48,8 +48,11 @@ def reshape(g: Graph, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
                     if i >= len(old):
                         raise Problem(f"shape: 0 at place {i}, but x has {len(old)} dimensions")
                     dims[i] = old[i]
-        elif 0 in [dim for dim in dims if isinstance(dim, int)]:
-            return g.run("reshape", [x, dims, 1], TensorType(dims, x.dtype))
+        numbers = [dim for dim in dims if isinstance(dim, int)]
+        if -1 not in numbers:
+            return g.reshaped(x, dims)
+        if allowzero and 0 in numbers:
+            raise Problem(f"shape: expected no -1 beside 0 with allowzero, got {dims}")
         return g.op("reshape", x, dims)
     ndim = len(dims) if isinstance(dims, list) else (-1 if shape.length is None else shape.length)
     return g.run("reshape", [x, dims, allowzero], _unknown(x, ndim))
@@ -77,7 +80,7 @@ def flatten(g: Graph, x: Value, *, axis: int = 1) -> Expr:
             rows = rows * dim
         else:
             columns = columns * dim
-    return g.op("reshape", x, [rows, columns])
+    return g.reshaped(x, [rows, columns])
 
 
 def _axes_of(g: Graph, axes: Value | None) -> list[int] | None:
@@ -147,17 +150,35 @@ def concat(g: Graph, *xs: Value, axis: int) -> Any:
     return g.op("concat", list(xs), axis)
 
 
+def _of_length(g: Graph, x: Value, axis: int, length: Any, sizes: list[int]) -> Value:
+    """x, whose axis has the length of all parts together; checked at run time if it is not known
+    before."""
+    total = sum(sizes)
+    if min(sizes, default=0) < 0 or (isinstance(length, int) and length != total):
+        text = "of any length" if length is None else f"of length {length}"
+        raise Problem(f"split: expected lengths of parts of axis {axis}, {text}, got {sizes}")
+    if isinstance(length, int) or x.ndim < 0:
+        return x
+    dims = list(x.dims or [Var(f"d{i}", "int64") for i in range(x.ndim)])
+    dims[axis] = int_imm(total)
+    return Value(g.context.builder.match_cast(g.expr(x), TensorType(dims, x.dtype)))
+
+
 def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -> Any:
     dims = x.dims
+    length: Any = None
+    if dims is not None:
+        length = elements_of(np.array([dims[axis], None], object)[:-1])[0]
     if sizes is None:
         if dims is None or count < 1:
             raise Problem("the lengths of the parts are not known")
-        length = elements_of(np.array([dims[axis], None], object)[:-1])[0]
         if not isinstance(length, int):
             call = g.op("split", x, count, axis)
             return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
         step = -(-length // count)
         sizes = [step] * (count - 1) + [length - step * (count - 1)]
+    elif all(isinstance(each, int) for each in sizes):
+        x = _of_length(g, x, axis, length, sizes)
     if len(sizes) == 1:
         return (x,)
     bounds: list[Any] = []
@@ -280,8 +301,9 @@ def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
         total: Any = np.array(length, indices.dtype)
     else:
         whole = g.op("shape_to_tensor", g.op("shape_of", x))
-        at = np.array(axis if axis >= 0 or x.ndim < 0 else axis + x.ndim)
-        total = g.op("take", whole, at, 0)
+        if axis < 0:
+            whole = g.op("flip", whole, 0)
+        total = g.op("take", whole, np.array(axis if axis >= 0 else -1 - axis), 0)
         if indices.dtype != "int64":
             total = g.op("astype", total, indices.dtype)
     zero = np.zeros((), indices.dtype)
@@ -366,6 +388,12 @@ def top_k(
     (count,) = g.sized(k, "k")
     if not isinstance(count, int):
         raise Problem("k: expected a number that is known before the model runs")
+    length = None if x.dims is None else x.dims[axis]
+    if count < 0 or (isinstance(length, IntImm) and count > length.value):
+        raise Problem(f"k: expected a number of elements of axis {axis} of {x.type}, got {count}")
+    if count == 0:  # which R.topk takes for all elements
+        none = Value(g.op("strided_slice", x, [axis], [0], [0]))
+        return none, Value(g.op("zeros_like", none, "int64"))
     call = g.op("topk", x, count, axis, "both", bool(largest), "int64")
     return Value(g.emit(TupleGetItem(call, 0))), Value(g.emit(TupleGetItem(call, 1)))
 

@@ -283,7 +283,7 @@ def _softmax(name: str, target: str) -> None:
         rows = g.op(target, g.emit(flatten(g, x, axis=axis)), -1)
         dims = x.dims
         if dims is not None:
-            return g.op("reshape", rows, list(dims))
+            return g.reshaped(Value(rows), dims)
         return g.run("reshape", [rows, g.op("shape_of", x), 1], x.type)
 
     convert.__doc__ = f"R.{target}."

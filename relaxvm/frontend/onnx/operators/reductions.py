@@ -140,7 +140,8 @@ def _register(name: str, by_input: int) -> None:
         if x.dtype == object and name not in ("ReduceSum", "ReduceProd"):
             return None
         places = None if axes is None or not len(axes) else tuple(np.asarray(axes).tolist())
-        return np.asarray(function(x, axis=places, keepdims=bool(keepdims)))
+        found = np.asarray(function(x, axis=places, keepdims=bool(keepdims)))
+        return found.astype(x.dtype, copy=False)  # numpy sums small integers in wide ones
 
     def convert(
         g: Graph,
