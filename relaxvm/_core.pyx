@@ -30,7 +30,7 @@ from .core.conversion import Converter
 from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError
 from .core.floating import report_status
-from .deep import set_types, show
+from .deep import reduce, set_types, show
 from .messages import readable
 from .values import Shape, add_kind, to_own_value, to_value
 
@@ -349,9 +349,27 @@ cdef class VMFunction:
     def __hash__(self):
         return hash((id(self.machine), self.index))
 
+    def __reduce__(self):
+        return function_of, (self.machine, self.index)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     def __repr__(self):
         params = self.param_names or [f"arg{i}" for i in range(self.num_args)]
         return f"<VMFunction {readable(self.name)}({', '.join(map(readable, params))})>"
+
+
+def function_of(Machine machine not None, int64_t index):
+    """The function of a virtual machine at an index of its function table; for unpickling.
+
+    Raises:
+        IndexError: there is none.
+    """
+    return machine._function(index)
 
 
 @cython.final
@@ -398,6 +416,12 @@ cdef class Closure:
     def captured(self):
         """The captured values."""
         return (self._captured,) if self._count == 1 else self._captured or ()
+
+    def __reduce__(self):
+        return reduce(self)
+
+    def __copy__(self):
+        return self
 
     def __repr__(self):
         name = getattr(self.func, "__name__", type(self.func).__name__)
@@ -542,7 +566,7 @@ cdef class Ref:
         return show(self)
 
 
-set_types(Adt, Ref)
+set_types(Adt, Ref, Closure, VMFunction)
 
 
 def reset_tuple_item(tuple items not None, Py_ssize_t index):

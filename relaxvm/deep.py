@@ -23,14 +23,16 @@ _MOST_TEXT: Final = 400
 
 _adt: Any = None
 _ref: Any = None
+_closure: Any = None
+_function: Any = None
 _with_parts: frozenset[type] = frozenset({tuple, list})
 
 
-def set_types(adt: type, ref: type) -> None:
-    """Tell this module the types of values of data types and of references.  The core, which is
-    above it, does so when it has made them."""
-    global _adt, _ref, _with_parts
-    _adt, _ref = adt, ref
+def set_types(adt: type, ref: type, closure: type, function: type) -> None:
+    """Tell this module the types of values of data types, references, closures and functions of a
+    virtual machine.  The core, which is above it, does so when it has made them."""
+    global _adt, _ref, _closure, _function, _with_parts
+    _adt, _ref, _closure, _function = adt, ref, closure, function
     _with_parts = frozenset({adt, tuple, list})
 
 
@@ -186,11 +188,24 @@ def _shown_leaf(value: Any) -> str:
 _LEAF: Final = -1
 _TUPLE: Final = -2
 _LIST: Final = -3
+_CLOSURE: Final = -4
+
+
+def _is_stored_in_parts(value: Any) -> bool:
+    return _has_parts(value) or type(value) is _closure
+
+
+def _stored_parts(value: Any) -> Any:
+    return (value.func, *value.captured) if type(value) is _closure else _items(value)
 
 
 def reduce(value: Any) -> tuple[Any, ...]:
-    """Return what pickle needs to make the value again, without nesting."""
+    """Return what pickle needs to make the value again, without nesting.
+
+    A function of a virtual machine is pickled with the machine, once.
+    """
     names: dict[tuple[str, int], int] = {}
+    functions: dict[Any, int] = {}
     leaves: list[Any] = []
     codes = array("q")
     count = 0
@@ -201,6 +216,8 @@ def reduce(value: Any) -> tuple[Any, ...]:
         return count - 1
 
     def leaf(part: Any) -> int:
+        if type(part) is _function and functions.setdefault(part, count) != count:
+            return functions[part]
         codes.append(_LEAF)
         leaves.append(part)
         return number()
@@ -208,12 +225,14 @@ def reduce(value: Any) -> tuple[Any, ...]:
     def join(outer: Any, results: list[int]) -> int:
         if type(outer) is _adt:
             kind = names.setdefault((outer.constructor, outer.tag), len(names))
+        elif type(outer) is _closure:
+            kind = _CLOSURE
         else:
             kind = _TUPLE if type(outer) is tuple else _LIST
         codes.extend((kind, len(results), *results))
         return number()
 
-    convert_nested(value, _has_parts, leaf, join, items_of=_items)
+    convert_nested(value, _is_stored_in_parts, leaf, join, items_of=_stored_parts)
     return rebuild, (_adt, codes.tobytes(), list(names), leaves)
 
 
@@ -245,6 +264,8 @@ def rebuild(adt: Any, codes: bytes, names: list[tuple[str, int]], leaves: list[A
             raise ValueError(f"codes of a value: expected {count} parts, got {len(parts)}")
         if kind >= 0:
             made.append(adt(*names[kind], tuple(parts)))
+        elif kind == _CLOSURE:
+            made.append(_closure(parts[0], parts[1:]))
         else:
             made.append(tuple(parts) if kind == _TUPLE else parts)
         at = end

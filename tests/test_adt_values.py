@@ -121,6 +121,21 @@ def test_hash_and_pickle_of_nested_values() -> None:
     assert copy.copy(a) == a
 
 
+def test_closures_nested_in_values_are_pickled() -> None:
+    vm = echo_without_functions()
+    closure: Any = Closure(vm["main"])
+    for number in range(HALF_DEEP):
+        closure = Closure(closure, (cons(number, NIL), (closure,)))
+    again, other = pickle.loads(pickle.dumps((closure, vm)))
+    for number in reversed(range(HALF_DEEP)):
+        first, (same,) = again.captured
+        assert first == cons(number, NIL)
+        assert same is again.func
+        again = again.func
+    assert again.func == other["main"]
+    assert again(7) == 7
+
+
 def test_nested_tuples() -> None:
     a, b = deep_tuple(), deep_tuple()
     assert equal(a, b)
@@ -195,6 +210,13 @@ def test_lists_that_contain_themselves() -> None:
         Adt("A", 0, (items,))
 
 
+def echo_without_functions() -> relaxvm.VirtualMachine:
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    return relaxvm.VirtualMachine(builder.get())
+
+
 def echo() -> relaxvm.VirtualMachine:
     builder = relaxvm.ExecBuilder()
     with builder.function("main", num_inputs=1):
@@ -218,3 +240,30 @@ def test_entry_and_exit_of_deep_values() -> None:
     assert equal(vm.get_outputs("main"), nested)
     vm.save_function("main", "saved", nested)
     assert equal(vm["saved"](), nested)
+    vm.set_input("main", value)
+    vm.invoke_stateful("main")
+    assert vm.get_outputs("main") is value
+    vm.save_function("main", "saved_value", value)
+    assert vm["saved_value"]() is value
+
+
+def test_a_machine_with_deep_saved_values_is_pickled() -> None:
+    vm = echo_without_functions()
+    closure: Any = vm["main"]
+    for _ in range(HALF_DEEP):
+        closure = Closure(len, (closure,))
+    vm.save_function("main", "saved", (deep_tuple(HALF_DEEP), deep(HALF_DEEP), closure))
+    for copied in (pickle.loads(pickle.dumps(vm)), copy.deepcopy(vm)):
+        nested, value, closure = copied["saved"]()
+        assert equal(nested, deep_tuple(HALF_DEEP))
+        assert value == deep(HALF_DEEP)
+        while type(closure) is Closure:
+            (closure,) = closure.captured
+        assert closure == copied["main"] != vm["main"]
+
+
+def test_a_reference_is_an_input() -> None:
+    vm, ref = echo(), Ref(1)
+    vm.set_input("main", (ref,))
+    vm.invoke_stateful("main")
+    assert vm.get_outputs("main")[0] is ref

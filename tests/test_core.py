@@ -541,13 +541,49 @@ def test_functions_and_storages_cannot_be_made_empty() -> None:
 
 
 def test_core_objects_are_neither_copied_nor_pickled() -> None:
-    vm = machine(("main", 1, identity))
     storage = NaiveAllocator().alloc(8)
-    for x in (vm["main"], Closure(vm["main"], [1]), storage, NaiveAllocator(), PooledAllocator(),
-              Machine()):  # fmt: skip
+    for x in (storage, NaiveAllocator(), PooledAllocator(), Machine()):
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps, lambda x: pickle.dumps(x, 0)):
             with pytest.raises(TypeError, match="cannot pickle"):
                 attempt(x)
+
+
+def pair(b: ExecBuilder) -> None:
+    b.emit_call("vm.builtin.make_tuple", [b.r(0), b.r(1)], dst=b.r(2))
+    b.emit_ret(b.r(2))
+
+
+def test_functions_and_closures_are_pickled_with_their_machine() -> None:
+    vm = machine(("main", 1, identity), ("pair", 2, pair))
+    main, closure, same = pickle.loads(
+        pickle.dumps((vm["main"], Closure(vm["pair"], [(1, vm["main"])]), vm))
+    )
+    assert same is not vm
+    assert main == same["main"]
+    assert main(3) == 3
+    assert closure.func == same["pair"]
+    assert closure(5) == (5, (1, main))
+    with pytest.raises(IndexError, match="there is no function 99"):
+        relaxvm._core.function_of(vm, 99)
+
+
+def test_copies_of_functions_and_closures_have_the_same_machine() -> None:
+    vm = machine(("pair", 2, pair))
+    array = np.ones(2)
+    closure = Closure(vm["pair"], [array])
+    assert copy.copy(closure) is closure
+    deep = copy.deepcopy(closure)
+    assert deep.func == vm["pair"]
+    assert deep.captured[0] is not array
+    np.testing.assert_array_equal(deep.captured[0], array)
+    assert copy.copy(vm["pair"]) == copy.deepcopy(vm["pair"]) == vm["pair"]
+
+
+def test_a_function_of_a_machine_with_own_functions_is_not_pickled() -> None:
+    vm = machine(("main", 1, identity), functions={"t.own": len})
+    for value in (vm["main"], Closure(vm["main"]), Closure(len, [vm["main"]])):
+        with pytest.raises(TypeError, match="a VirtualMachine with its own functions"):
+            pickle.dumps(value)
 
 
 def test_a_closure_that_was_never_made_is_not_a_function(optimize: bool) -> None:

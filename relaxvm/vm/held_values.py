@@ -1,30 +1,32 @@
 """Values that a virtual machine holds: saved arguments, inputs and outputs.
 
-A function or closure of a machine refers to it.  A machine that held one would keep itself alive
-until the garbage collector runs, so it holds a description in its place.
+A function of a machine refers to it.  A machine that held one would keep itself alive until the
+garbage collector runs, so it holds a description in its place, also in closures and tuples.  Values
+of data types are held as they are: to look through a long list would take longer than the call.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .. import deep
 from .._core import Closure, Machine, VMFunction
+from ..errors import BugError
 from ..nested import convert_nested
 
 __all__ = ["Held"]
 
 
-class _OwnFunction(NamedTuple):
-    """A function of the machine that holds it."""
+class _OwnFunction:
+    """A function of the machine that holds it.  Closures take it for a function."""
 
-    func_index: int
+    def __init__(self, index: int) -> None:
+        self.index = index
 
-
-class _OwnClosure(NamedTuple):
-    """A closure that has functions of the machine that holds it: their descriptions are in it."""
-
-    func: Any
-    captured: tuple[Any, ...]
+    def __call__(self, *args: Any) -> Any:
+        raise BugError(f"function {self.index} is called by its description")
 
 
 class Held(NamedTuple):
@@ -47,7 +49,7 @@ class Held(NamedTuple):
                 return _OwnFunction(leaf.index)
             return leaf
 
-        form = convert_nested(value, _is_nested, describe, _described, items_of=_items)
+        form = convert_nested(value, _has_parts, describe, _with_parts, items_of=_parts)
         return cls(form, form is not value)
 
     def value_for(self, machine: Machine) -> Any:
@@ -56,31 +58,28 @@ class Held(NamedTuple):
             return self.form
 
         def restore(leaf: Any) -> Any:
-            return machine._function(leaf.func_index) if type(leaf) is _OwnFunction else leaf
+            return machine._function(leaf.index) if type(leaf) is _OwnFunction else leaf
 
-        return convert_nested(self.form, _is_nested_form, restore, _restored)
+        return convert_nested(self.form, _has_parts, restore, _with_parts, items_of=_parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, stored = deep.reduce(self.form)
+        return _unpickled, (rebuild, stored, self.is_described)
 
 
-def _is_nested(value: Any) -> bool:
-    return type(value) is tuple or type(value) is Closure
+def _unpickled(rebuild: Callable[..., Any], stored: tuple[Any, ...], is_described: bool) -> Held:
+    return Held(rebuild(*stored), is_described)
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def _has_parts(value: Any) -> bool:
+    return type(value) in (tuple, Closure)
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
     return (value.func, *value.captured) if type(value) is Closure else value
 
 
-def _described(outer: Any, items: list[Any]) -> Any:
-    if all(new is old for new, old in zip(items, _items(outer), strict=True)):
+def _with_parts(outer: Any, parts: list[Any]) -> Any:
+    if all(map(operator.is_, parts, _parts(outer))):
         return outer
-    return _OwnClosure(items[0], tuple(items[1:])) if type(outer) is Closure else tuple(items)
-
-
-def _is_nested_form(form: Any) -> bool:
-    return type(form) is tuple or type(form) is _OwnClosure
-
-
-def _restored(outer: Any, items: list[Any]) -> Any:
-    if type(outer) is _OwnClosure:
-        func, captured = items
-        return Closure(func, captured)
-    return tuple(items)
+    return Closure(parts[0], parts[1:]) if type(outer) is Closure else tuple(parts)

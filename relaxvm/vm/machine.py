@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from .._core import Closure, Machine, VMFunction
+from .._core import Adt, Closure, Machine, Ref, VMFunction
 from ..core.live_machines import track
 from ..core.operations import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
@@ -678,7 +678,9 @@ def _device_list(device: Device | Sequence[Device] | None) -> tuple[Device, ...]
     return (*devices, *host)
 
 
-_AS_INPUT: Final = (np.ndarray, str, Shape, np.dtype, Device, Closure, VMFunction, Storage)
+_AS_INPUT: Final = (
+    np.ndarray, str, Shape, np.dtype, Device, Closure, VMFunction, Storage, Adt, Ref,
+)  # fmt: skip
 
 
 def _to_inputs(func_name: str, args: Sequence[Any]) -> tuple[Any, ...]:
