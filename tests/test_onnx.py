@@ -366,13 +366,15 @@ def test_all_unsupported_nodes_are_reported_at_once() -> None:
         ([node("Split", "x k", "y z")], r"parts of axis 0, of length 2, got \[2, 1\]"),
         ([node("Split", "x n", "y z")], r"parts of axis 0, of length 2, got \[3, -1\]"),
         ([node("TopK", "x three", "y z", axis=0)], "k: expected a number of elements of axis 0"),
+        ([node("ConstantOfShape", "n", "y")], r"expected lengths of 0 or more, got \[3, -1\]"),
+        ([node("Identity", "complex", "y")], "tensors of complex64 are not supported"),
         ([node("Reshape", "x zero", "y", allowzero=1)], "expected no -1 beside 0 with allowzero"),
     ],
 )
 def test_nodes_that_cannot_be_imported(nodes: list[Any], message: str) -> None:
     constants = {
         "k": np.array([2, 1]), "n": np.array([3, -1]), "three": np.array([3]),
-        "zero": np.array([0, -1]),
+        "zero": np.array([0, -1]), "complex": np.zeros(1, "complex64"),
     }  # fmt: skip
     model = model_of(nodes, {"x": (FLOAT, [2, 3])}, ["y"], constants)
     with pytest.raises(RelaxVMError, match=message):
@@ -496,6 +498,12 @@ def test_the_parts_of_a_split_are_the_whole() -> None:
         run(model, np.zeros(6, "float32"))
 
 
+def test_a_split_of_one_part() -> None:
+    model = model_of([node("Split", "x", "y", num_outputs=1)], {"x": (FLOAT, ["n"])}, ["y"])
+    result = run(model, np.arange(3, dtype="float32"))
+    assert np.asarray(result).tolist() == [0, 1, 2]
+
+
 def test_the_greatest_elements_may_be_none() -> None:
     model = model_of([node("TopK", "x k", "y i", axis=0)], {"x": (FLOAT, [3, 2])}, ["y", "i"],
                      {"k": np.array([0])})  # fmt: skip
@@ -523,6 +531,14 @@ def test_negative_indices_of_axes_of_unknown_length(axis: int) -> None:
     x, indices = np.arange(6, dtype="float32"), np.array([-1, 0])
     result = run(model_of(nodes, inputs, ["y"]), x, np.array([2, 3]), indices)
     np.testing.assert_array_equal(np.asarray(result), x.reshape(2, 3).take(indices, axis))
+
+
+@pytest.mark.parametrize(("opset", "dtype"), [(7, "float32"), (10, "bool"), (13, "bool")])
+def test_the_mask_of_dropout(opset: int, dtype: str) -> None:
+    model = model_of([node("Dropout", "x", "y m")], {"x": (FLOAT, [2])}, ["m"], opset=opset)
+    mask = np.asarray(run(model, np.zeros(2, "float32")))
+    assert mask.dtype == dtype
+    assert mask.all()
 
 
 def test_two_inputs_of_the_same_name() -> None:

@@ -187,8 +187,8 @@ class Graph:
             return value if isinstance(value, (Var, Constant)) else self.emit(value)
         if value.expr is None:
             assert value.known is not None
-            if value.dtype == "str":
-                raise Problem("strings are not supported here")
+            if value.dtype in UNSUPPORTED:
+                raise Problem(f"tensors of {value.dtype} are not supported here")
             if is_symbolic(value.known):
                 shape = ShapeExpr([as_expr(each) for each in value.known.reshape(-1).tolist()])
                 flat = self.emit(CONSTRUCTORS["shape_to_tensor"](shape))

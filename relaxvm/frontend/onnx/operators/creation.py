@@ -52,7 +52,9 @@ def constant_of_shape(g: Graph, shape: Value, *, value: NDArray[Any] | None = No
     dims = g.shape_in(shape)
     if isinstance(dims, list) and all(isinstance(dim, int) for dim in dims):
         count = int(np.prod(dims, dtype=object)) if dims else 1
-        if count <= MOST_FOLDED and min(dims, default=0) >= 0:
+        if min(dims, default=0) < 0:
+            raise Problem(f"shape: expected lengths of 0 or more, got {dims}")
+        if count <= MOST_FOLDED:
             return np.full(dims, number.reshape(-1)[0], number.dtype)
     return g.op("full", dims, number.reshape(()), number.dtype.name)
 

@@ -172,6 +172,8 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
     if sizes is None:
         if dims is None or count < 1:
             raise Problem("the lengths of the parts are not known")
+        if count == 1:
+            return (x,)
         if not isinstance(length, int):
             call = g.op("split", x, count, axis)
             return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
@@ -363,7 +365,8 @@ def dropout(
     assert g.node is not None
     if len(g.node.output) < 2 or not g.node.output[1]:
         return x
-    return x, Value(g.op("ones_like", x, "bool"))
+    # Up to version 11 the standard leaves open what the mask of inference has.
+    return x, Value(g.op("ones_like", x, "bool" if g.version >= 10 else x.dtype))
 
 
 @onnx("Dropout", since=7)
