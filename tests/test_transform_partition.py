@@ -12,7 +12,8 @@ import pytest
 import relaxvm
 from relaxvm import errors, ir, transform
 from relaxvm.dpl import is_op, is_tuple_get_item, wildcard
-from relaxvm.ir import IRModule
+from relaxvm.ir import DataflowBlock, IRModule, MatchCast, SeqExpr
+from relaxvm.script import from_source
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 from relaxvm.script import tir as T
@@ -533,3 +534,39 @@ def test_other_permutations_stay() -> None:
             return (c, d, e)
         """,
     )
+
+
+def test_a_cast_of_a_composite_call_stays() -> None:
+    mod = from_source("""
+from relaxvm.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def fused(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor(dtype="float32", ndim=1):
+        R.func_attr({"Composite": "my.relu", "Primitive": True})
+        with R.dataflow():
+            y = R.nn.relu(x)
+            R.output(y)
+        return y
+
+    @R.function
+    def main(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor(dtype="float32", ndim=1):
+        k = T.int64()
+        with R.dataflow():
+            a = Module.fused(x)
+            b = R.match_cast(a, R.Tensor((k,), "float32"))
+            c = Module.fused(b)
+            d = R.add(c, R.zeros((k,), "float32"))
+            R.output(d)
+        return d
+""")
+    main = mod["main"]
+    call, cast, *rest = main.body.blocks[0].bindings
+    joined = DataflowBlock([MatchCast(cast.var, call.value, cast.ty), *rest])
+    mod["main"] = main.replace(body=SeqExpr([joined], main.body.body))
+    found = MergeCompositeFunctions()(mod)
+    kinds = [type(b) for b in found["main"].body.blocks[0].bindings]
+    assert kinds.count(MatchCast) == 1
+    x = np.array([-1, 2], np.float32)
+    np.testing.assert_array_equal(run(transform.Normalize()(found), x), [0, 2])

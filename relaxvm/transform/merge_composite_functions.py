@@ -16,6 +16,7 @@ from ..ir import (
     Function,
     GlobalVar,
     IRModule,
+    MatchCast,
     SeqExpr,
     Var,
     VarBinding,
@@ -86,7 +87,7 @@ class _Merger(ExprMutator):
             return visited
         regions = _Regions()
         for binding in visited.bindings:
-            regions.add(binding, self._codegen(binding.value))
+            regions.add(binding, self._codegen(binding))
         groups = []
         order = {binding.var: i for i, binding in enumerate(visited.bindings)}
         for region, bindings in regions.members.items():
@@ -100,7 +101,10 @@ class _Merger(ExprMutator):
             return visited
         return grouped_block(visited, groups, self._functions, {}, True)
 
-    def _codegen(self, value: Expr) -> str | None:
+    def _codegen(self, binding: Binding) -> str | None:
+        if isinstance(binding, MatchCast):  # what it defines and checks stays outside
+            return None
+        value = binding.value
         if not isinstance(value, Call) or not isinstance(value.op, GlobalVar):
             return None
         func = self._mod[value.op]
@@ -175,11 +179,15 @@ def MergeCompositeFunctions() -> Pass:
                 result[names[var]] = made[names[var]]
             elif not (isinstance(func, Function) and "Composite" in func.attrs):
                 result[var] = _Renamer(names).visit(func) if isinstance(func, Function) else func
-        for func in result.functions.values():
+        # Composite functions that are still called: outside of dataflow blocks, or in a cast.
+        pending = [*result.functions.values()]
+        while pending:
+            func = pending.pop()
             if isinstance(func, Function):
                 for used in all_global_vars(func):
                     if used not in result.functions and used in mod.functions:
                         result[used] = mod.functions[used]
+                        pending.append(result[used])
         return result
 
     return run
