@@ -129,7 +129,7 @@ def markdown(doc: str) -> str:
 
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement", "nn",
-    "convolution", "pooling",
+    "convolution", "pooling", "recurrent",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

@@ -25,7 +25,8 @@ def rules() -> Iterator[str]:
     yield "|---|---|"
     for subject in get_args(Subject):
         yield f"| **{subject}** | |"
-        for rule in RULES.values():
+        # By name: the order of registration depends on what was imported first.
+        for rule in sorted(RULES.values(), key=lambda rule: rule.name):
             if rule.subject == subject:
                 kind = " (a warning)" if rule.severity == "warning" else ""
                 yield f"| `{rule.name}` | {rule.doc}{kind} |"

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from generated import ROOT, Files, main
@@ -91,7 +92,10 @@ def _asked(code: str, question: object) -> dict[str, Any] | None:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """With the package that this process uses, which may be an installed one."""
+    import relaxvm
+
+    return {**os.environ, "PYTHONPATH": str(Path(relaxvm.__file__).parents[1])}
 
 
 def _names() -> Mapping[str, Sequence[str]]:

@@ -13,7 +13,6 @@ import pytest
 import relaxvm
 from relaxvm import transform
 from relaxvm.errors import DiagnosticError
-from relaxvm.registry import GLOBAL
 from relaxvm.script import from_source
 
 HEADER = "from relaxvm.script import ir as I, relax as R, tir as T\n"
@@ -158,7 +157,3 @@ def test_earlier_names_are_answered_with_todays() -> None:
         relaxvm.vm.build  # type: ignore[attr-defined] # noqa: B018
     with pytest.raises(AttributeError, match="'VMMemoryLower'; today it is CallTIRRewrite, then"):
         transform.VMMemoryLower  # noqa: B018
-
-
-def test_nothing_is_registered() -> None:
-    assert "flatten" not in GLOBAL

@@ -331,6 +331,7 @@ NO_COUNTERPART = frozenset(
         *("expm1", "log1p", "log_add_exp", "square", "nn.gelu", "nn.gelu_tanh", "nn.silu", "atan2"),
         *("nn.rms_norm", "nn.attention", "nn.attention_bias", "wrap_param"),
         *("assert_op", "print", "hint_on_device"),
+        *("nn.lstm", "nn.gru", "nn.rnn"),
     }
 )
 """Operators of relaxvm that Relay does not have."""
