@@ -12,7 +12,9 @@ from relaxvm.errors import MatchError
 from relaxvm.frontend.relay import from_text, to_text
 from relaxvm.script import from_source
 
-from .test_adt_programs import LISTS, OPTIONS, i32, ints, nat, rose, to_list
+from .test_adt_networks import NETWORK, SCRIPT
+from .test_adt_programs import LISTS, OPTIONS, i32, ints, items, nat, rose, to_list
+from .test_relay_programs import CELL
 
 RELAY = """
 #[version = "0.0.5"]
@@ -129,3 +131,65 @@ def test_equal_errors(executables: list[Any]) -> None:
         assert caught.value.missing is not None
         messages.append(str(caught.value).partition("\n")[0].partition(" at ")[0])
     assert messages[0].split(", got")[0] == messages[1].split(", got")[0]
+
+
+NETWORKS = (
+    RELAY.partition("def @map")[0]
+    + CELL
+    + """
+def @foldl[A, B](%f: fn (B, A) -> B, %z: B, %xs: List[A]) -> B {
+  match (%xs) { Nil => %z, Cons(%x, %rest) => @foldl(%f, %f(%z, %x), %rest) }
+}
+def @lstm(%xs: List[Tensor[(1, 4), float32]], %w: Tensor[(12, 4), float32],
+          %u: Tensor[(12, 3), float32], %b: Tensor[(12,), float32]) {
+  let %zero = zeros(shape=[1, 3], dtype="float32");
+  let %step = fn (%s, %x) { @cell(%x, %s.0, %s.1, %w, %u, %b) };
+  @foldl(%step, (%zero, %zero), %xs)
+}
+def @grow(%n: Nat, %table: Tensor[(?, 2), float32], %row: Tensor[(1, 2), float32])
+    -> Tensor[(?, 2), float32] {
+  match (%n) {
+    Z => %table,
+    S(%m) => @grow(%m, concatenate((%table, multiply(%row, 2f))), add(%row, %row)),
+  }
+}
+def @join(%xs: List[Tensor[(?, 2), float32]]) -> Tensor[(?, 2), float32] {
+  match? (%xs) { Cons(%x, Nil) => %x, Cons(%x, %rest) => concatenate((%x, @join(%rest))) }
+}
+def @ack(%m: Nat, %n: Nat) -> Nat {
+  match ((%m, %n)) {
+    (Z, _) => S(%n),
+    (S(%p), Z) => @ack(%p, S(Z)),
+    (S(%p), S(%q)) => @ack(%p, @ack(%m, %q)),
+  }
+}
+def @range(%n: Nat, %onto: List[Nat]) -> List[Nat] {
+  match (%n) { Z => %onto, S(%m) => @range(%m, Cons(%m, %onto)) }
+}
+def @last[A](%xs: List[A]) -> Option[A] {
+  match (%xs) { Cons(%x, Nil) => Some(%x), Cons(_, %rest) => @last(%rest), Nil => None_ }
+}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def networks() -> list[Any]:
+    return [relaxvm.build(module) for module in (from_source(SCRIPT), from_text(NETWORKS))]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", ["lstm", "grow", "join", "ack", "range", "last"])
+def test_equal_networks(networks: list[Any], name: str, option: str) -> None:
+    machines = [VirtualMachine(each, optimize=OPTIONS[option]) for each in networks]
+    script, text = [machine[name](*NETWORK[name]) for machine in machines]
+    assert relaxvm.equal(script, text)
+
+
+@pytest.mark.parametrize("option", ["all", "none"])
+def test_equal_lists_of_a_million(networks: list[Any], option: str) -> None:
+    machines = [VirtualMachine(each, optimize=OPTIONS[option]) for each in networks]
+    found = [machine["range"](nat(1_000_000), to_list([])) for machine in machines]
+    assert relaxvm.equal(*found)
+    assert sum(1 for _ in items(found[1])) == 1_000_000
+    assert relaxvm.equal(*[m["last"](xs) for m, xs in zip(machines, found, strict=True)])
