@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import transform
+from relaxvm import op, transform
 from relaxvm.ir import (
     ANY,
     BindingBlock,
@@ -20,6 +20,8 @@ from relaxvm.ir import (
     IRModule,
     SeqExpr,
     TensorType,
+    Tuple,
+    TupleType,
     Var,
     VarBinding,
     assert_structural_equal,
@@ -509,3 +511,38 @@ def test_symbols_are_kept() -> None:
     mod = module(PLAIN)
     mod["main"] = mod["main"].with_attr("global_symbol", "another")
     assert transform.AttachGlobalSymbol()(mod)["main"].attrs["global_symbol"] == "another"
+
+
+# Calls whose types nobody inferred, as files have them
+
+
+def _annotated(call: Call, ty: Any, x: Var) -> IRModule:
+    """A function of x that returns a call, which is said to have a type."""
+    call = Call(call.op, call.args, call.attrs, call.ty_args, ty)
+    y = Var("y", ty)
+    body = SeqExpr([BindingBlock([VarBinding(y, call)])], y)
+    return IRModule({"main": Function([x], body, ty)})
+
+
+def test_a_call_annotated_with_less_than_is_known_is_legalized() -> None:
+    x = Var("x", TensorType((4,), "float32"))
+    mod = _annotated(op.expand_dims(x, 0), ANY, x)
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod))
+    np.testing.assert_array_equal(vm["main"](X), X[None])
+
+
+def test_a_call_annotated_with_another_kind_of_type_is_refused() -> None:
+    x = Var("x", TensorType((4,), "float32"))
+    mod = _annotated(op.expand_dims(x, 0), TupleType([x.ty]), x)
+    with pytest.raises(TypeError, match=r"the call is of type R.Tuple.* inferred type is R.Tensor"):
+        transform.LegalizeOps()(mod)
+
+
+def test_an_argument_without_a_type_is_refused() -> None:
+    x = Var("x", TensorType((4,), "float32"))
+    call = op.take(x, op.astype(x, "int64"), axis=0)
+    untyped = Tuple([x])
+    untyped.ty = None
+    mod = _annotated(Call(call.op, [x, untyped], call.attrs), TensorType((4,), "float32"), x)
+    with pytest.raises(TypeError, match=r"R.take.*: the argument \(x,\) has no type"):
+        transform.LegalizeOps()(mod)

@@ -29,6 +29,7 @@ from relaxvm.ir import (
     IRModule,
     Match,
     MatchCast,
+    Op,
     PatternConstructor,
     PatternVar,
     PatternWildcard,
@@ -37,6 +38,7 @@ from relaxvm.ir import (
     TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
     Type,
     TypeCall,
     TypeData,
@@ -321,6 +323,40 @@ def prim_func_is_none() -> Any:
     return call_of_kernel(function([tensor("p")]))
 
 
+def argument_without_type() -> Any:
+    x = tensor()
+    fields = Tuple([x, x])
+    mod = module(function([x], bind(pure(fields))))
+    fields.ty = None
+    return mod
+
+
+def operator_as_argument() -> Any:
+    x = tensor()
+    call = Call(Op.get("relax.add"), [x, Op.get("relax.add")])
+    call.ty = VECTOR
+    return module(function([x], bind(call)))
+
+
+def operator_as_field() -> Any:
+    x = tensor()
+    fields = Tuple([x, Op.get("relax.add")])
+    fields.ty = TupleType([VECTOR, VECTOR])
+    return module(function([x], bind(fields)))
+
+
+def prim_func_has_type() -> Any:
+    func = kernel(4)
+    func.ty = FuncType([VECTOR], TupleType(()))
+    return call_of_kernel(func)
+
+
+def prim_func_is_no_function() -> Any:
+    func = kernel(4)
+    func.ty = VECTOR
+    return IRModule({"k": func})
+
+
 def call_of_kernel(func: Any, args: Any = None) -> IRModule:
     args = args or [tensor()]
     var = GlobalVar("k", func.ty)
@@ -457,6 +493,11 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     call_has_attributes: ("call_has_attributes", "is called without axis, keepdims"),
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
     call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
+    argument_without_type: ("call_is_well_typed", "has no type; infer_type or BlockBuilder"),
+    operator_as_argument: ("operator_is_called", "the operator relax.add is used as a value"),
+    operator_as_field: ("operator_is_called", "wrap it into a function"),
+    prim_func_has_type: ("prim_func_has_type", "but the types of its parameters are R.Tensor("),
+    prim_func_is_no_function: ("prim_func_has_type", "its type is R.Tensor((4,)"),
     prim_func_arguments_match: ("prim_func_arguments_match", "buffer x of shape [4, 4] and dtype"),
     prim_func_of_another_dtype: ("prim_func_arguments_match", "of shape [4] and dtype int8"),
     prim_func_of_other_arity: ("prim_func_arguments_match", "takes 2 arguments, got 3"),

@@ -76,6 +76,7 @@ from ..ir.node import class_table
 from ..ir.op import Op
 from ..ir.sharing import check_sharing
 from ..tir import Buffer, PrimFunc
+from ..tir.function import parameter_type
 from .purity import is_impure_call
 from .variables import definable_tir_vars_in_type
 
@@ -259,11 +260,27 @@ def function_has_type(walk: _Walk, func: Any) -> _Answer:
     ty = walk.variable.ty
     if type(ty) is not FuncType:
         return f"its GlobalVar has the type {ty}, expected a function type"
-    if ty is func.ty or structural_equal(ty, func.ty, map_free_vars=True) or (
-        base_check(ty, func.ty) is BaseCheckResult.PASS
+    if (
+        ty is func.ty
+        or structural_equal(ty, func.ty, map_free_vars=True)
+        or (base_check(ty, func.ty) is BaseCheckResult.PASS)
     ):
         return None
     return f"its GlobalVar has the type {ty}, but the function has {func.ty}"
+
+
+@rule("function", about_types=True)
+def prim_func_has_type(walk: _Walk, func: Any) -> _Answer:
+    """The type of a PrimFunc is that of its parameters."""
+    if not isinstance(func, PrimFunc):
+        return None
+    ty, expected = func.ty, [parameter_type(param) for param in func.params]
+    params = ty.params if type(ty) is FuncType else None
+    if params is not None and len(params) == len(expected) and (
+        all(map(structural_equal, params, expected))
+    ):
+        return None
+    return f"its type is {ty}, but the types of its parameters are {', '.join(map(str, expected))}"
 
 
 @rule("function", about_types=True)
@@ -360,9 +377,7 @@ def _is_scalar(expr: Any) -> bool:
     """Whether an expression is a scalar that is computed without a binding, as dimensions are."""
     if isinstance(expr, Call):
         return isinstance(expr.op, Op) and expr.op.name.startswith("tirx.")
-    return type(expr.ty) is PrimType and not isinstance(
-        expr, (If, Match, TupleGetItem, SeqExpr)
-    )
+    return type(expr.ty) is PrimType and not isinstance(expr, (If, Match, TupleGetItem, SeqExpr))
 
 
 _LEAVES: Final = class_table(dict.fromkeys(
@@ -382,9 +397,15 @@ def value_is_not_sequence(walk: _Walk, value: Any) -> _Answer:
 @rule("value", about_types=True)
 def value_has_type(walk: _Walk, value: Any) -> _Answer:
     """Values of bindings have types."""
-    if value.ty is None and not isinstance(value, Op):
+    if value.ty is None and not isinstance(value, Op):  # reported by another rule
         return f"{_text(value)} has no type", "infer_type or BlockBuilder.normalize infers types"
     return None
+
+
+@rule("operator")
+def operator_is_called(walk: _Walk, op: Op) -> _Answer:
+    """Operators are called.  They are not values."""
+    return f"the operator {op.name} is used as a value", "wrap it into a function"
 
 
 @rule("binding", about_types=True)
@@ -557,7 +578,12 @@ def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
     """The type of a call is the inferred type."""
     if isinstance(call.op, GlobalVar) and call.op.ty is None:
         return f"the function {call.op.name_hint} has no type"
-    if any(arg.ty is None and not isinstance(arg, Op) for arg in call.args):
+    for arg in call.args:
+        if isinstance(arg, Tuple) and arg.ty is None:
+            return f"the argument {_text(arg)} has no type", (
+                "infer_type or BlockBuilder.normalize infers types"
+            )
+    if any(arg.ty is None for arg in call.args):
         return None  # reported by another rule
     try:
         ty = type_of_call(call)
@@ -602,7 +628,7 @@ def _mismatch(call: Call, func: PrimFunc) -> _Answer:
         )
     dims: dict[Var, Expr] = {}
     for position, (ty, param) in enumerate(zip(given, func.params, strict=True)):
-        if not _takes(param, ty) or not _fits(func.ty.params[position], ty, dims):
+        if not _takes(param, ty) or not _fits(parameter_type(param), ty, dims):
             return f"parameter {position} of the PrimFunc is {_parameter(param)}, got {ty}"
     return None
 
@@ -929,7 +955,8 @@ class _Walk:
         if _is_scalar(call):
             self.scalar(call)
             return
-        self.leaf(call.op)
+        if not isinstance(call.op, Op):
+            self.leaf(call.op)
         for arg in call.args:
             self.leaf(arg)
         for ty in call.ty_args:
@@ -975,6 +1002,9 @@ class _Walk:
     def constant(self, constant: Constant) -> None:
         self.ask("constant", constant)
 
+    def operator(self, op: Op) -> None:
+        self.ask("operator", op)
+
     def global_var(self, var: GlobalVar) -> None:
         if var not in self.module.functions:
             self.ask("global", var)
@@ -982,7 +1012,7 @@ class _Walk:
 
 _EVENTS: Final = (
     "function", "parameter", "definition", "use", "symbol", "leaf", "value", "binding", "dataflow",
-    "if", "call", "constant", "global", "match", "type", "type_parameter",
+    "if", "call", "constant", "global", "match", "operator", "type", "type_parameter",
 )  # fmt: skip
 
 _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = class_table({
@@ -997,6 +1027,7 @@ _VISIT: Final[dict[type, Callable[[_Walk, Any], None]]] = class_table({
     Constructor: _Walk.constructor,
     Constant: _Walk.constant,
     GlobalVar: _Walk.global_var,
+    Op: _Walk.operator,
     Function: _Walk.function_,
     SeqExpr: _Walk.seq,
 })  # fmt: skip

@@ -21,7 +21,7 @@ from ..ir.node import Attrs
 from .buffer import Buffer
 from .stmt import Evaluate, Stmt
 
-__all__ = ["PrimFunc"]
+__all__ = ["PrimFunc", "parameter_type"]
 
 
 class PrimFunc(BaseFunc):
@@ -63,7 +63,7 @@ class PrimFunc(BaseFunc):
         self.attrs = Attrs(attrs or {})
         self.span = span
         self.ty = FuncType(
-            [_type_of(param) for param in self.params],
+            [parameter_type(param) for param in self.params],
             TupleType(()) if ret_type is None else ret_type,
             purity=type(body) is Evaluate and type(body.value) is IntImm,  # it does nothing
         )
@@ -88,7 +88,8 @@ class PrimFunc(BaseFunc):
         return specialize(self, values)
 
 
-def _type_of(param: Var) -> Type:
+def parameter_type(param: Var) -> Type:
+    """The type of a parameter of a PrimFunc in the type of the function."""
     if not isinstance(param, Buffer):
         scalar: Type = param.ty
         return scalar

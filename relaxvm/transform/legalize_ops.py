@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..errors import RelaxVMWarning
 from ..ir import (
+    AnyType,
     Binding,
     BindingBlock,
     BlockBuilder,
@@ -29,6 +30,7 @@ from ..ir import (
     post_order_visit,
 )
 from ..ir.block_builder import is_leaf
+from ..ir.infer import BaseCheckResult, base_check, type_of_call
 from ..op.lowering import is_allocatable, lower_call
 from ..op.registry import Operator
 from .pass_infra import Pass, PassContext, module_pass
@@ -120,6 +122,16 @@ class _Legalizer(ExprMutator):
         record = op.record
         if not _is_legalized(record) or name in self.skipped:
             return binding if call is value else self.rebind(binding, call)
+        if type(call.ty) is AnyType:
+            call = _with_type(call)
+        try:
+            return self.legalized(binding, call, record)
+        except (AttributeError, IndexError, TypeError):
+            _check_type(call)
+            raise
+
+    def legalized(self, binding: Binding, call: Call, record: Operator) -> Binding | list[Binding]:
+        """Bindings for the call of an operator by its own rule, or by its kernel."""
         if record.lower is not None:
             return self.expanded(binding, call, record.lower)
         lowered = lower_call(record, call)
@@ -222,6 +234,21 @@ def _ranks_by_layout(call: Call) -> dict[int, int]:
     attrs = call.attrs
     layouts = (attrs.get("data_layout") or attrs.get("layout"), attrs.get("kernel_layout"))
     return {i: len(layout) for i, layout in enumerate(layouts) if layout}
+
+
+def _with_type(call: Call) -> Call:
+    """A call that is annotated with less than is known of it, with the inferred type."""
+    return Call(call.op, call.args, call.attrs, call.ty_args, type_of_call(call), call.span)
+
+
+def _check_type(call: Call) -> None:
+    """Raise TypeError where the parts of a call, which nobody inferred, contradict each other."""
+    for arg in call.args:
+        if arg.ty is None:
+            raise TypeError(f"{call}: the argument {arg} has no type")
+    ty = type_of_call(call)
+    if base_check(call.ty, ty) <= BaseCheckResult.FAIL_L1:
+        raise TypeError(f"{call}: the call is of type {call.ty}, but the inferred type is {ty}")
 
 
 def _is_legalized(record: Any) -> bool:
