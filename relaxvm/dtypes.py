@@ -12,7 +12,7 @@ import numpy as np
 
 from .errors import FormatError, MissingExtraError
 
-__all__ = ["as_dtype", "dtype_from_dl", "dtype_name", "dtype_to_dl", "element_dtype"]
+__all__ = ["NARROW", "as_dtype", "dtype_from_dl", "dtype_name", "dtype_to_dl", "element_dtype"]
 
 # DLPack type codes; the bits come from the numpy item size except where a narrow type is padded.
 _DL_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -28,8 +28,17 @@ _ML_DTYPES: Final = {
     "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8),
 }
-_NARROW: Final = frozenset({"int2", "int4", "uint1", "uint2", "uint4"})
-"""Further types of ml_dtypes, which DLPack does not know."""
+NARROW: Final = {
+    "int2": (192, 8),
+    "int4": (193, 8),
+    "uint1": (194, 8),
+    "uint2": (195, 8),
+    "uint4": (196, 8),
+    "float4_e2m1fn": (197, 8),
+}
+"""Types of ml_dtypes of which an element takes a byte.  DLPack and TVM have several elements in a
+byte, so these arrays are not exchanged with them: the values are codes and bits of relaxvm's own
+for files."""
 _ML_BY_DL: Final = {code: name for name, code in _ML_DTYPES.items()}
 
 
@@ -56,7 +65,7 @@ def _dtype_of_name(name: str) -> np.dtype[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _dtype_of_short_name(name: str) -> np.dtype[Any]:
-    if name in _ML_DTYPES:
+    if name in _ML_DTYPES or name in NARROW:
         return _ml_dtype(name)
     try:
         return np.dtype(name)
@@ -87,7 +96,7 @@ def element_dtype(spec: str) -> str:
     if spec in _ML_DTYPES:
         return spec
     dtype = as_dtype(spec)
-    if dtype.kind in "biuf" or dtype.name in _NARROW:
+    if dtype.kind in "biuf" or dtype.name in NARROW:
         return dtype_name(dtype)
     raise TypeError(f"dtype: expected bool, an integer or a float, got {spec!r}")
 

@@ -24,6 +24,9 @@ STREAM_DTYPES = (
 )  # fmt: skip
 """What TVM's stream holds."""
 
+OWN_DTYPES = ("int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn")
+"""Further ones that the binary form holds."""
+
 TEXT_DTYPES = (">f4", ">i8", ">c8", ">M8[s]", "<M8[us]", "<m8[D]", "<U3", "|S2", "|V5", "<f2")
 """Further ones of numpy, which only the text forms hold."""
 

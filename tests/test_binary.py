@@ -30,7 +30,7 @@ from relaxvm.isa import FuncKind
 from relaxvm.values import Shape
 
 from .corpus import CORPUS
-from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, stream_constants
+from .format_strategies import OWN_DTYPES, STREAM_DTYPES, by_hand, odd_executables, stream_constants
 from .strategies import executables
 
 SAVABLE = [case for case in CORPUS.values() if case.savable]
@@ -156,7 +156,7 @@ def test_the_older_magic_has_no_memory_scopes() -> None:
     assert ex.to_bytes() == stream(constants=section(i32(1) + i64(7)))
 
 
-@pytest.mark.parametrize("name", STREAM_DTYPES)
+@pytest.mark.parametrize("name", STREAM_DTYPES + OWN_DTYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2, 0, 3)], ids=str)
 def test_tensors_of_every_dtype_keep_every_bit(name: str, shape: tuple[int, ...]) -> None:
     dtype = as_dtype(name)

@@ -28,9 +28,10 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 RIGHT_AT_LEAST = 1170
 """The floor of the test-suite; see docs/onnx.md."""
 KNOWN_WRONG = {
-    # Two of 192 elements differ by a unit in the last place of float16: softmax is computed in
-    # float32 and rounded once.
-    "test_attention_4d_causal_fp16_expanded",
+    # The terms of softmax are added up in bfloat16, rounding each sum; relaxvm's sum is float32.
+    "test_attention_3d_causal_bf16_expanded",
+    "test_attention_4d_attn_mask_causal_bf16_expanded",
+    "test_attention_4d_causal_bf16_expanded",
 }
 
 

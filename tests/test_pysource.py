@@ -26,7 +26,7 @@ from relaxvm.values import Shape
 
 from . import children
 from .corpus import CORPUS
-from .format_strategies import STREAM_DTYPES, by_hand, odd_executables, text_constants
+from .format_strategies import OWN_DTYPES, STREAM_DTYPES, by_hand, odd_executables, text_constants
 from .strategies import executables
 
 
@@ -146,7 +146,7 @@ def test_constants(value: Any, shown: str) -> None:
     assert run(program) == ex
 
 
-@pytest.mark.parametrize("name", STREAM_DTYPES)
+@pytest.mark.parametrize("name", STREAM_DTYPES + OWN_DTYPES)
 @pytest.mark.parametrize("size", [64, 65])
 def test_elements_keep_every_bit(name: str, size: int, tmp_path: Path) -> None:
     dtype = as_dtype(name)

@@ -55,6 +55,7 @@ NUMERIC_DTYPES: Final = frozenset((
     "float16", "float32", "float64", "complex64", "complex128", "bfloat16",
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn",
 ))  # fmt: skip
 _OTHER_DTYPE: Final = re.compile(r"[<>|=][a-zA-Z][0-9]{0,9}(?:\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
 INLINE: Final = 64
@@ -282,6 +283,8 @@ def read_elements(tokens: Sequence[str], dtype: np.dtype[Any]) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             back = elements.astype(numbers.dtype)
         lost = (np.isfinite(numbers) & ~np.isfinite(back)) | (np.isnan(back) & ~np.isnan(numbers))
+        if dtype.name.startswith(("int", "uint")):  # of ml_dtypes, which wraps
+            lost |= back != numbers
         for i in np.flatnonzero(lost).tolist():
             if not tokens[i].startswith("0x"):
                 raise ElementError(i, f"{tokens[i]} does not fit {dtype.name}")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dtypes import dtype_from_dl, dtype_to_dl
+from ...dtypes import NARROW, as_dtype, dtype_from_dl, dtype_to_dl
 from ...errors import FormatError, MissingExtraError
 
 __all__ = [
@@ -36,6 +36,7 @@ MAX_RANK: Final = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 """The most dimensions that a numpy array can have."""
 
 _MAX_NBYTES: Final = (1 << 63) - 1
+_NARROW_BY_CODE: Final = {code: name for name, code in NARROW.items()}
 _LITTLE_HOST: Final = sys.byteorder == "little"
 
 
@@ -145,7 +146,8 @@ def dtype_to_stream(dtype: np.dtype[Any]) -> tuple[int, int, int]:
     """
     if issubclass(dtype.type, (np.longdouble, np.clongdouble)):
         raise FormatError(f"dtype {dtype}: its layout differs from machine to machine")
-    return dtype_to_dl(dtype)
+    narrow = NARROW.get(dtype.name)
+    return dtype_to_dl(dtype) if narrow is None else (*narrow, 1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,6 +158,9 @@ def dtype_from_stream(code: int, bits: int, lanes: int) -> np.dtype[Any]:
         FormatError: no numpy dtype corresponds to it.
         MissingExtraError: it is a type of ml_dtypes, and that is not installed.
     """
+    name = _NARROW_BY_CODE.get((code, bits)) if lanes == 1 else None
+    if name is not None:
+        return as_dtype(name)
     dtype = dtype_from_dl(code, bits, lanes)
     dtype_to_stream(dtype)
     return dtype

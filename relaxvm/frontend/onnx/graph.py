@@ -45,7 +45,7 @@ _MOST_DEPTH: Final = 64
 """Graphs within graphs, and calls of functions within functions."""
 
 
-UNSUPPORTED: Final = frozenset({"str", "float4_e2m1fn", "complex64", "complex128"})
+UNSUPPORTED: Final = frozenset({"str", "complex64", "complex128"})
 """Data types of tensors that programs do not have."""
 
 

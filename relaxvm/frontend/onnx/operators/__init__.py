@@ -1,14 +1,27 @@
 """The ONNX operators, one file for each family; importing them registers them."""
 
-from . import control, creation, elementwise, movement, neural, products, recurrent, reductions
+from . import (
+    control,
+    conversions,
+    creation,
+    elementwise,
+    movement,
+    neural,
+    products,
+    quantized,
+    recurrent,
+    reductions,
+)
 
 __all__ = [
     "control",
+    "conversions",
     "creation",
     "elementwise",
     "movement",
     "neural",
     "products",
+    "quantized",
     "recurrent",
     "reductions",
 ]

@@ -13,10 +13,8 @@ from ....dtypes import as_dtype
 from ....ir import Constant, Expr, prim
 from ....ir.arith import prove_equal
 from ..graph import Graph, Problem
-from ..messages import DataType
 from ..registry import onnx
-from ..tensors import dtype_of
-from ..values import Value, elements_of, is_never_negative, is_symbolic
+from ..values import Value, elements_of, is_never_negative
 
 __all__: list[str] = []
 
@@ -381,49 +379,7 @@ def clip(g: Graph, x: Value, low: Value | None = None, high: Value | None = None
     return g.expr(found)
 
 
-# Conversions
-
-
-def _fold_cast(x: NDArray[Any], *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    if to not in (DataType.INT64, DataType.INT32, DataType.FLOAT, DataType.BOOL, DataType.DOUBLE):
-        return None
-    if is_symbolic(x):
-        return x if to == DataType.INT64 else None
-    if x.dtype == object:
-        return None
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        return None
-    return x.astype(dtype_of(to, "to"))
-
-
-@onnx("Cast", since=6, fold=_fold_cast)
-def cast(
-    g: Graph, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up"
-) -> Expr | Value:
-    """R.astype."""
-    return converted(g, x, dtype_of(to, "to"))
-
-
-@onnx("CastLike", since=15)
-def cast_like(
-    g: Graph, x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up"
-) -> Expr | Value:
-    """R.astype, to the data type of another value."""
-    if like.dtype is None:
-        raise Problem("the data type to convert to is not known")
-    return converted(g, x, like.dtype)
-
-
-def converted(g: Graph, x: Value, dtype: str) -> Expr | Value:
-    """A value of another data type."""
-    if x.dtype == dtype:
-        return x
-    if "str" in (dtype, x.dtype):
-        raise Problem("conversions of strings are not supported")
-    plain = ("float16", "float32", "float64", "bool")
-    if dtype not in plain and not dtype.startswith(("int", "uint")):
-        raise Problem(f"conversions to {dtype} are not supported")
-    return g.op("astype", x, dtype)
+# Selection
 
 
 def _fold_where(cond: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> Any:

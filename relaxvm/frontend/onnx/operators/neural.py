@@ -11,7 +11,7 @@ from ..values import Value
 from .elementwise import scalar
 from .movement import flatten
 
-__all__: list[str] = []
+__all__ = ["conv", "stepwise_softmax"]
 
 
 def _spatial(x: Value, what: str) -> int:
@@ -273,8 +273,18 @@ def rms_norm(
     return g.op("multiply", normal, scale)
 
 
+def stepwise_softmax(g: Graph, x: Value | Expr, axis: int) -> Expr:
+    """Softmax whose steps are each rounded to the data type of x.  The standard states results for
+    16-bit floats that depend on it."""
+    top = g.op("max", x, [axis], True)
+    powers = g.op("exp", g.op("subtract", x, top))
+    return g.op("divide", powers, g.op("sum", powers, [axis], True))
+
+
 def _softmax(name: str, target: str) -> None:
     def convert(g: Graph, x: Value, *, axis: int = -1) -> Expr:
+        if name == "Softmax" and x.dtype in ("float16", "bfloat16"):
+            return stepwise_softmax(g, x, axis)
         return g.op(target, x, axis)
 
     def flattened(g: Graph, x: Value, *, axis: int = 1) -> Expr:
