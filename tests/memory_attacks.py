@@ -49,6 +49,9 @@ argsort(f(5000000))
 sort(f(5000000))
 sort(f(1000, 5000), 0)
 topk(f(1000, 5000), 20)
+one_hot(j(3), 1.0, 0.0, 5000000)
+tril(f(1, 5000000))
+triu(f(5000000, 1))
 einsum((f(2000, 2000), f(2000, 2000)), "ij,jk->ki")
 einsum((f(5000000), f(5000000)), "i,i->i")
 full((2000, 2500), const(3.0, "float32"))
@@ -90,6 +93,10 @@ def square_of(size: int, dtype: str = "float32") -> np.ndarray:
     return np.ones((size, size), dtype)
 
 
+def vector(dtype: str = "f4", *columns: int) -> np.ndarray:
+    return np.ones((2_000_000, *columns), dtype)
+
+
 KERNEL_CALLS: dict[str, Any] = {
     "cast": lambda: [square_of(2000), np.ones((2000, 2000))],
     "expand_dims": lambda: [square_of(2000).T, np.ones((1, 2000, 2000), "f4")],
@@ -97,6 +104,13 @@ KERNEL_CALLS: dict[str, Any] = {
     "squeeze": lambda: [square_of(2000).T, np.ones((2000, 1, 2000), "f4")],
     "reshape": lambda: [square_of(2000).T, np.ones((1000, 4000), "f4")],
     "fill": lambda: [1.5, square_of(2000)],
+    "gather_elements": lambda: [vector(), vector("i8"), 0, vector()],
+    "gather_nd": lambda: [vector(), vector("i8", 1), 0, vector()],
+    "index_tensor": lambda: [vector(), vector("i4"), vector()],
+    "index_put": lambda: [vector(), vector("i4"), vector(), 1, vector()],
+    "scatter_elements": lambda: [vector("f2"), vector("i4"), vector("f2"), 0, "add", vector("f2")],
+    "scatter_nd": lambda: [vector(), vector("i4", 1), vector(), "mean", vector()],
+    "reverse_sequence": lambda: [vector("f4", 1), vector("i4"), 1, 0, vector("f4", 1)],
     "fused": lambda: [square_of(2000), square_of(2000), "multiply($0, $1); add(%0, 2.0) -> %1",
                       square_of(2000)],
     "linear": lambda: [square_of(1500), square_of(1500), np.ones(1500, "f4"), square_of(1500)],

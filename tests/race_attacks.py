@@ -76,6 +76,23 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}take": [
         lambda mode=mode: [integers(100), integers(LARGE), 0, mode, integers(LARGE)]
         for mode in ("fast", "wrap", "clip")],
+    f"{PREFIX}gather_elements": [lambda: [integers(100), integers(LARGE), 0, integers(LARGE)]],
+    f"{PREFIX}gather_nd": [
+        lambda: [integers(100), integers(LARGE).reshape(-1, 1), 0, integers(LARGE)]],
+    f"{PREFIX}index_tensor": [lambda: [integers(100), integers(LARGE), integers(LARGE)]],
+    f"{PREFIX}scatter_elements": [
+        lambda how=how: [integers(100, "f4"), integers(LARGE), integers(LARGE, "f4"), 0, how,
+                         integers(100, "f4")]
+        for how in ("update", "add", "mean")],
+    f"{PREFIX}scatter_nd": [
+        lambda how=how: [integers(400).reshape(100, 4), integers(LARGE).reshape(-1, 1),
+                         integers(4 * LARGE).reshape(-1, 4), how, integers(400).reshape(100, 4)]
+        for how in ("update", "mul")],
+    f"{PREFIX}index_put": [
+        lambda: [integers(100), integers(LARGE), integers(LARGE), 1, integers(100)]],
+    f"{PREFIX}reverse_sequence": [
+        lambda: [integers(10000).reshape(100, 100), integers(100), 1, 0,
+                 integers(10000).reshape(100, 100)]],
     "relax.run.nonzero": [
         lambda: [integers(LARGE, "?", 40) == 0], lambda: [integers(LARGE, "i2").reshape(-1, 4)]],
     "relax.run.unique": [

@@ -332,9 +332,12 @@ NO_COUNTERPART = frozenset(
         *("nn.rms_norm", "nn.attention", "nn.attention_bias", "wrap_param"),
         *("assert_op", "print", "hint_on_device"),
         *("nn.lstm", "nn.gru", "nn.rnn"),
+        *("index_put", "index_tensor", "slice_scatter", "nonzero", "unique", "one_hot"),
+        *("gather_elements", "gather_nd", "scatter_elements", "scatter_nd"),
+        *("reverse_sequence", "tril", "triu"),
     }
 )
-"""Operators of relaxvm that Relay does not have."""
+"""Operators of relaxvm that Relay does not have, or that are not imported from it."""
 
 
 def _run(text: str, arrays: list[NDArray[Any]]) -> Any:

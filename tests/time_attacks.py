@@ -241,6 +241,27 @@ KERNELS: dict[str, list[Make]] = {
     "take": [lambda: [x(100), np.zeros(SIZE, "u1"), 0, out(SIZE)],
              lambda: [x(100), np.full(SIZE // 4, 200, "i8"), 0, "nan", out(SIZE // 4)],
              lambda: [x(2, HALF), np.zeros(2, "i8"), 0, out(2, HALF)]],
+    "gather_elements": [lambda: [x(100), _zeros(SIZE // 4, dtype="i8"), 0, out(SIZE // 4)],
+                        lambda: [x(2, HALF // 4), _zeros(2, HALF // 4, dtype="i8"), 1,
+                                 out(2, HALF // 4)]],
+    "gather_nd": [lambda: [x(100), _zeros(SIZE // 4, 1, dtype="i4"), 0, out(SIZE // 4)],
+                  lambda: [x(2, HALF), _zeros(2, 1, dtype="i4"), 0, out(2, HALF)]],
+    "index_tensor": [lambda: [x(100), _zeros(SIZE // 4, dtype="i4"), out(SIZE // 4)]],
+    "scatter_elements": [
+        lambda how=how: [x(SIZE // 4), _zeros(SIZE // 4, dtype="i4"), x(SIZE // 4), 0, how,
+                         out(SIZE // 4)]
+        for how in ("update", "add", "mean")],
+    "scatter_nd": [
+        lambda how=how: [x(2, HALF), _zeros(2, 1, dtype="i4"), x(2, HALF), how, out(2, HALF)]
+        for how in ("update", "max")],
+    "index_put": [lambda: [x(SIZE // 4), _zeros(SIZE // 4, dtype="i4"), x(1), 1, out(SIZE // 4)]],
+    "slice_scatter": [lambda: [x(SIZE), x(HALF), 0, SIZE, 2, 0, out(SIZE)]],
+    "reverse_sequence": [
+        lambda: [x(2, HALF), np.full(2, HALF, "i4"), 1, 0, out(2, HALF)],
+        lambda: [x(SIZE // 4, 1), np.ones(SIZE // 4, "i4"), 1, 0, out(SIZE // 4, 1)]],
+    "one_hot": [lambda: [_zeros(SIZE // 4, dtype="i4"), 1, 0, 4, -1, out(SIZE // 4, 4)]],
+    "tril": [lambda: [x(SIDE, SIDE * 2), 0, out(SIDE, SIDE * 2)]],
+    "triu": [lambda: [x(SIZE // 4, 1), 0, out(SIZE // 4, 1)]],
     "broadcast_to": [lambda: [x(2, 1), out(2, HALF)]],
     "concat": [lambda: [x(HALF), x(HALF), 0, out(SIZE)],
                lambda: [x(HALF, 1), x(HALF, 1), 1, out(HALF, 2)]],

@@ -33,6 +33,7 @@ from . import (  # noqa: F401
     convolution,
     elementwise,
     fused,
+    gather,
     movement,
     nn,
     pooling,

@@ -17,6 +17,7 @@ from ..support import Unsupported
 from ._arrays import assign, copy_if_overlapping
 from ._blocks import BLOCK
 from ._kernel import ChainStep, kernel
+from ._positions import take_pieces
 from .checks import (
     Dims,
     WrongType,
@@ -201,44 +202,11 @@ def take(
             apply(np.remainder, indices, indices, number(length))
         elif not is_inside:
             apply(np.clip, indices, indices, number(0), number(length - 1))
-        _take_pieces(x, converted(indices, np.intp), axis, out)
+        take_pieces(x, converted(indices, np.intp), axis, out)
     if mode_ == "nan" and not is_inside:
         results = np.moveaxis(out, range(axis, axis + indices.ndim), range(indices.ndim))
         for written, where in pieces(results, is_outside, row=x.ndim - 1):
             written[where] = np.nan
-
-
-def _take_pieces(
-    x: NDArray[Any], indices: NDArray[np.intp], axis: int, out: NDArray[Any]
-) -> None:
-    if out.size <= PIECE or (axis == 0 and indices.size == 1):
-        np.take(x, indices, axis, out, mode="clip")
-        return
-    if axis:  # first along the axes in front: numpy copies parts of `out` that are not contiguous
-        inner = out.size // len(out)
-        step = max(1, PIECE // inner)
-        for start in range(0, len(out), step):
-            if start:
-                check_time()
-            if step == 1:
-                _take_pieces(x[start], indices, axis - 1, out[start, ...])
-            else:
-                part = slice(start, start + step)
-                np.take(x[part], indices, axis, out[part], mode="clip")
-        return
-    along = next(i for i, dim in enumerate(indices.shape) if dim > 1)
-    dim = indices.shape[along]
-    step = max(1, dim // -(-out.size // PIECE))
-    for start in range(0, dim, step):
-        if start:
-            check_time()
-        part = slice(start, start + step)
-        _take_pieces(
-            x,
-            indices[(slice(None),) * along + (part,)],
-            axis,
-            out[(slice(None),) * (axis + along) + (part,)],
-        )
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> float:

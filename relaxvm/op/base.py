@@ -392,7 +392,7 @@ def _type_of_shape_tensor(call: Call) -> Type:
     return TensorType((shape.ty.ndim,), "int64")
 
 
-def _run(builder: Any, call: Call) -> Call:
+def run(builder: Any, call: Call) -> Call:
     """A call of the function "relax.run.*" of an operator's name, with the same arguments."""
     assert isinstance(call.op, Op)
     func = ExternFunc("relax.run." + call.op.name.removeprefix(PREFIX))
@@ -405,7 +405,7 @@ def _run(builder: Any, call: Call) -> Call:
 @constructor(
     "shape_to_tensor",
     _type_of_shape_tensor,
-    lower=_run,
+    lower=run,
 )
 def shape_to_tensor(expr: ShapeLike) -> Call:
     """A shape as an int64 tensor of rank 1."""
@@ -415,7 +415,7 @@ def shape_to_tensor(expr: ShapeLike) -> Call:
 # Output and checks
 
 
-@constructor("print", lambda call: VOID, pure=False, lower=_run)
+@constructor("print", lambda call: VOID, pure=False, lower=run)
 def print_(*values: Any, format: str | Expr = "") -> Call:  # noqa: A002
     """Print values when the program runs.
 
@@ -446,7 +446,7 @@ def _type_of_assert(call: Call) -> Type:
     "assert_op",
     _type_of_assert,
     pure=False,
-    lower=_run,
+    lower=run,
 )
 def assert_op(
     condition: Any,

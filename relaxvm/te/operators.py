@@ -25,7 +25,7 @@ from ..op.index import slice_of
 from ..op.registry import Loops
 from ..tir import intrinsics
 from ..tir.intrinsics import INTRINSICS
-from . import images, topi
+from . import gather, images, topi
 from . import tensor as te
 from .tensor import Tensor, compute
 
@@ -592,6 +592,14 @@ _offer(
     stack=_stack,
     tile=_tile,
     reshape=topi.reshape,
+    gather_elements=gather.gather_elements,
+    gather_nd=gather.gather_nd,
+    index_tensor=gather.index_tensor,
+    one_hot=gather.one_hot,
+    reverse_sequence=gather.reverse_sequence,
+    slice_scatter=gather.slice_scatter,
+    tril=gather.triangle(lambda column, line: column <= line),
+    triu=gather.triangle(lambda column, line: column >= line),
     **{"nn.pad": images.pad},
     **{
         name: getattr(topi, name)

@@ -40,7 +40,18 @@ Tests fail for a registered operator without an entry, for an entry without type
 and for a kernel that no entry calls.
 """
 
-from . import calls, creation, elementwise, movement, nn, products, recurrent, reductions
+from . import (
+    calls,
+    creation,
+    elementwise,
+    gather,
+    movement,
+    nn,
+    products,
+    recurrent,
+    reductions,
+    sets,
+)
 
-__all__ = ["calls", "creation", "elementwise", "movement", "nn", "products", "recurrent",
-           "reductions"]  # fmt: skip
+__all__ = ["calls", "creation", "elementwise", "gather", "movement", "nn", "products",
+           "recurrent", "reductions", "sets"]  # fmt: skip
