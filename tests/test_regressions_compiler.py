@@ -945,8 +945,9 @@ class Module:
         return s, t, u
 """
     module = from_source(text)
-    names = [b.var.name for b in EliminateCommonSubexpr()(module)["main"].body.blocks[0].bindings]
-    assert names == ["s", "t"]
+    bindings = EliminateCommonSubexpr()(module)["main"].body.blocks[0].bindings
+    assert [b.var.name for b in bindings] == ["s", "t", "u"]
+    assert bindings[2].value is bindings[0].var
     executable = relaxvm.build(module)
     listing = executable.as_text()
     assert listing.count("call  vm.builtin.make_shape") == 1

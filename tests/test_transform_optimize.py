@@ -174,7 +174,8 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
         y = R.abs(b)
     else:
         d = R.abs(x)
-        y = R.abs(x)
+        e = R.abs(x)
+        y = R.negative(e)
     return (a, y)
 """,
         """
@@ -182,10 +183,12 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
 def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
     a = R.exp(x)
     if c:
+        b = a
         y = R.abs(a)
     else:
         d = R.abs(x)
-        y = d
+        e = d
+        y = R.negative(d)
     return (a, y)
 """,
     )
@@ -276,6 +279,51 @@ def main(x: R.Tensor((4,), "float32")):
 """
     unchanged(EliminateCommonSubexpr(call_only=True), text)
     assert apply(EliminateCommonSubexpr(), text).script().count("(x, x)") == 1
+
+
+def test_outputs_of_a_block_are_shared_after_it() -> None:
+    """Inside, an output is another name of a variable of the block, which is not visible after it.
+    Casts are shared, too, unless they define symbolic variables."""
+    check(
+        EliminateCommonSubexpr(),
+        """
+@R.function
+def main(x: R.Tensor((2,), "float32"), y: R.Tensor("float32")):
+    with R.dataflow():
+        a = R.exp(x)
+        b = R.exp(x)
+        c = R.multiply(a, b)
+        d = R.match_cast(y, R.Tensor((2,), "float32"))
+        e = R.match_cast(y, R.Tensor((2,), "float32"))
+        m = T.int64()
+        f = R.match_cast(y, R.Tensor((m,), "float32"))
+        n = T.int64()
+        g = R.match_cast(y, R.Tensor((n,), "float32"))
+        h = (c, d, e, f, g)
+        R.output(b, h)
+    i = R.exp(x)
+    return (b, h, i)
+""",
+        """
+@R.function
+def main(x: R.Tensor((2,), "float32"), y: R.Tensor("float32")):
+    with R.dataflow():
+        a = R.exp(x)
+        b = a
+        c = R.multiply(a, a)
+        d = R.match_cast(y, R.Tensor((2,), "float32"))
+        e = d
+        m = T.int64()
+        f = R.match_cast(y, R.Tensor((m,), "float32"))
+        n = T.int64()
+        g = R.match_cast(y, R.Tensor((n,), "float32"))
+        h = (c, d, d, f, g)
+        R.output(b, h)
+    i = b
+    return (b, h, b)
+""",
+        again=True,
+    )
 
 
 # FoldConstant

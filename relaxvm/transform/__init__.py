@@ -44,6 +44,7 @@ from .return_results import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
 from .static_plan_block_memory import *
+from .to_mixed_precision import *
 from .to_non_dataflow import *
 from .update_vdevice import *
 from .vm_shape_lower import *

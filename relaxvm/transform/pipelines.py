@@ -123,6 +123,7 @@ def zero_pipeline() -> Pass:
         [
             transform.CanonicalizeBindings(),
             transform.EliminateCommonSubexpr(),
+            transform.CanonicalizeBindings(),  # values that were shared have two names
             transform.FoldConstant(),
             transform.LegalizeOps(),
             transform.FuseOps(),
