@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
+    "AnnotationWarning",
     "ArityError",
     "BindError",
     "BugError",
@@ -175,6 +176,10 @@ class BugError(RelaxVMError):
 
 class RelaxVMWarning(UserWarning):
     """Category of all warnings of relaxvm."""
+
+
+class AnnotationWarning(RelaxVMWarning):
+    """A type that a program for TVM declares contradicts the value, and is not used."""
 
 
 class CopyWarning(RelaxVMWarning):

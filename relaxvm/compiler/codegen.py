@@ -105,13 +105,15 @@ def generate_bytecode(
     return rest
 
 
-def symbol_of(func: BaseFunc, var: GlobalVar) -> str:
+def symbol_of(func: BaseFunc | ExternFunc, var: GlobalVar) -> str:
     """Return the name of a function at run time.
 
     Raises:
         ValueError: a Relax function has no attribute "global_symbol", or the name has a prefix
             that is reserved for builtins and kernels of relaxvm.
     """
+    if isinstance(func, ExternFunc):
+        return func.global_symbol
     symbol = func.attrs.get("global_symbol")
     if symbol is None and isinstance(func, Function):
         raise ValueError(

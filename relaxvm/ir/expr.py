@@ -657,7 +657,16 @@ class Var(Expr):
 
     name: str
 
-    def __init__(self, name: str, ty: Type | str | None = None, span: Any = None) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        ty: Type | str | None = None,
+        span: Any = None,
+        *,
+        name_hint: str | None = None,
+    ) -> None:
+        if name is None or name_hint is not None:
+            name = _one_name(name, name_hint)
         self.name = name
         self.ty = prim_type(ty) if isinstance(ty, str) else ty
         self.span = span
@@ -666,6 +675,16 @@ class Var(Expr):
     def name_hint(self) -> str:
         """The name."""
         return self.name
+
+
+def _one_name(name: str | None, name_hint: str | None) -> str:
+    """The name of a variable, which TVM's older programs call `name_hint`."""
+    if name is not None and name_hint is not None:
+        raise TypeError("Var: Specify either name or name_hint, not both")
+    found = name_hint if name is None else name
+    if found is None:
+        raise TypeError("Var: expected a name")
+    return found
 
 
 class DataflowVar(Var):
@@ -992,8 +1011,14 @@ class ExternFunc(Expr):
         self.ty = _OPAQUE_FUNC if ty is None else ty
         self.span = span
 
+    @property
+    def attrs(self) -> Attrs:
+        """No attributes: as a member of a module it has what the functions there have."""
+        return _NO_ATTRS
+
 
 _OPAQUE_FUNC: Final = FuncType.opaque_func()
+_NO_ATTRS: Final = Attrs()
 
 
 class BaseFunc(Expr):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import did_you_mean
 from ..messages import describe
 from .adt import Constructor, GlobalTypeVar, TypeData
-from .expr import BaseFunc, GlobalVar
+from .expr import BaseFunc, ExternFunc, GlobalVar
 from .node import Attrs, Node
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class IRModule(Node):
     DEFAULTS = MappingProxyType({"type_definitions": {}})
 
     type_definitions: dict[GlobalTypeVar, TypeData]
-    functions: dict[GlobalVar, BaseFunc]
+    functions: dict[GlobalVar, BaseFunc | ExternFunc]
     attrs: Attrs
     global_infos: dict[str, list[GlobalInfo]]
     sources: dict[str, str]
@@ -180,7 +180,7 @@ class IRModule(Node):
             self.add_type(func)
             return
         name = key if isinstance(key, str) else key.name_hint
-        if not isinstance(func, BaseFunc):
+        if not isinstance(func, (BaseFunc, ExternFunc)):
             raise TypeError(f"IRModule: {name}: expected a function, got {describe(func)}")
         if not name:
             raise ValueError("IRModule: expected the name of a function, got an empty string")

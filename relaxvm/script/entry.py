@@ -14,9 +14,17 @@ from ..ir.expr import BaseFunc
 from ..ir.module import IRModule
 from ..limits import Limits
 from ..vm.limited import run_limited
+from .markers import Annotations
 from .source import Source
 
-__all__ = ["decorated_class", "decorated_function", "from_source", "is_in_class"]
+__all__ = [
+    "decorated_class",
+    "decorated_function",
+    "enclosing_names",
+    "from_source",
+    "is_in_class",
+    "program_of",
+]
 
 Program = IRModule | BaseFunc
 _Program = TypeVar("_Program", IRModule, BaseFunc, Program)
@@ -29,10 +37,18 @@ def is_in_class(frame: FrameType) -> bool:
 
 
 def decorated_function(
-    func: Any, frame: FrameType, name: str, check_well_formed: bool = True
+    func: Any,
+    frame: FrameType,
+    name: str,
+    check_well_formed: bool = True,
+    annotations: Annotations = Annotations.PROVED,
 ) -> Any:
     """Parse a decorated function that Python has defined in a frame; in a class, return `func`
     itself.
+
+    Args:
+        annotations: what is done with types that cannot be proved; they are trusted in a program
+            that is not checked.
 
     Raises:
         TypeError: `func` is not a function.
@@ -46,14 +62,20 @@ def decorated_function(
         return func
     source = Source.of_file(func.__code__.co_filename, func.__globals__)
     node = source.function_at(func.__code__)
-    parsed = parse_function(
-        source, node, _enclosing_names(frame, [func]), trusting=not check_well_formed
-    )
+    if not check_well_formed:
+        annotations = Annotations.TRUSTED
+    parsed = parse_function(source, node, enclosing_names(frame, [func]), annotations)
     return _checked(parsed, source, check_well_formed)
 
 
-def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) -> IRModule:
-    """Parse a decorated class that Python has defined in a frame, as a module.
+def decorated_class(
+    cls: Any,
+    frame: FrameType,
+    check_well_formed: bool = True,
+    annotations: Annotations = Annotations.PROVED,
+) -> IRModule:
+    """Parse a decorated class that Python has defined in a frame, as a module; see
+    `decorated_function`.
 
     Raises:
         TypeError: `cls` is not a class.
@@ -69,13 +91,13 @@ def decorated_class(cls: Any, frame: FrameType, check_well_formed: bool = True) 
     source = Source.of_file(file, frame.f_globals)
     line = vars(cls).get("__firstlineno__", frame.f_lineno)
     node = source.class_at(cls.__name__, line, [code.co_firstlineno for code in inner])
-    parsed = parse_module(
-        source, node, _enclosing_names(frame, functions), trusting=not check_well_formed
-    )
+    if not check_well_formed:
+        annotations = Annotations.TRUSTED
+    parsed = parse_module(source, node, enclosing_names(frame, functions), annotations)
     return _checked(parsed, source, check_well_formed)
 
 
-def _enclosing_names(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
+def enclosing_names(frame: FrameType, functions: list[Any]) -> dict[str, Any]:
     """Names that are visible in a frame, and closure variables of functions defined there."""
     names = {**frame.f_globals, **frame.f_locals}
     for func in functions:
@@ -123,18 +145,34 @@ def from_source(
         LimitError: a limit is reached.
     """
     frame = sys._getframe(1)
+    return program_of(program, frame, extra_vars, check_well_formed, path=path, limits=limits)
+
+
+def program_of(
+    program: str | Callable[..., Any] | type,
+    frame: FrameType,
+    extra_vars: Mapping[str, Any] | None = None,
+    check_well_formed: bool = True,
+    annotations: Annotations = Annotations.PROVED,
+    *,
+    path: str = "<script>",
+    limits: Limits | None = None,
+) -> Any:
+    """Parse what `from_source` takes, called in a frame; see `from_source` and
+    `decorated_function`."""
     if isinstance(program, type):
-        return decorated_class(program, frame, check_well_formed)
+        return decorated_class(program, frame, check_well_formed, annotations)
     if not isinstance(program, str):
-        return decorated_function(program, frame, "from_source", check_well_formed)
+        return decorated_function(program, frame, "from_source", check_well_formed, annotations)
     text = program
+    mode = annotations if check_well_formed else Annotations.TRUSTED
 
     def work() -> Program:
         if limits is not None:
             limits.check("file_bytes", len(text), "from_source")
             check_objects(BYTES_PER_CHARACTER * len(text), "from_source: parsing the text")
         source = Source(text, path)
-        program = _of_text(source, dict(extra_vars or {}), trusting=not check_well_formed)
+        program = _of_text(source, dict(extra_vars or {}), mode)
         return _checked(program, source, check_well_formed)
 
     return run_limited(work, limits, "from_source")
@@ -159,7 +197,7 @@ def _checked(program: _Program, source: Source, check_well_formed: bool) -> _Pro
 _MOST_SHOWN: Final = 10
 
 
-def _of_text(source: Source, extra_vars: dict[str, Any], *, trusting: bool) -> Program:
+def _of_text(source: Source, extra_vars: dict[str, Any], annotations: Annotations) -> Program:
     from .parser import parse_function, parse_module
 
     names = {**_namespaces(), **extra_vars}
@@ -176,12 +214,12 @@ def _of_text(source: Source, extra_vars: dict[str, Any], *, trusting: bool) -> P
         source.fail(place, f"expected one class or function, got {len(found)}")
     (node,) = found
     if isinstance(node, ast.FunctionDef):
-        return parse_function(source, node, names, trusting=trusting)
+        return parse_function(source, node, names, annotations)
     for decorator in node.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if ast.unparse(called).rpartition(".")[2] != "ir_module":
             source.error(decorator, f"class {node.name!r}: expected the decorator @I.ir_module")
-    return parse_module(source, node, names, trusting=trusting)
+    return parse_module(source, node, names, annotations)
 
 
 def _namespaces() -> dict[str, Any]:

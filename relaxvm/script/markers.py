@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.expr import Expr, Type
 
 __all__ = [
+    "Annotations",
     "Dataflow",
     "FunctionAttrs",
     "Incomplete",
@@ -17,6 +19,14 @@ __all__ = [
     "ModuleGlobalInfos",
     "Output",
 ]
+
+
+class Annotations(enum.Enum):
+    """What the parser does with a type that is written and cannot be proved."""
+
+    PROVED = "an error that suggests R.match_cast"
+    CHECKED = "the type is checked when the program runs, as by R.match_cast"
+    TRUSTED = "it is believed"
 
 
 class MatchCastPair:

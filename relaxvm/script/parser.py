@@ -14,7 +14,14 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from ..errors import DiagnosticError, NestingError, UnreachableClauseWarning, did_you_mean
+from ..errors import (
+    AnnotationWarning,
+    DiagnosticError,
+    NestingError,
+    UnreachableClauseWarning,
+    did_you_mean,
+)
+from ..executable.debug_info import Span
 from ..ir.adt import (
     Clause,
     Constructor,
@@ -37,12 +44,14 @@ from ..ir.expr import (
     Call,
     DataflowVar,
     Expr,
+    ExternFunc,
     Function,
     GlobalVar,
     If,
     MatchCast,
     PrimType,
     SeqExpr,
+    TensorType,
     Tuple,
     TupleType,
     Type,
@@ -59,15 +68,19 @@ from ..ir.infer import (
     dimensions,
     function_ret_type,
     is_base_of,
+    is_condition,
     type_free_vars,
 )
 from ..ir.module import IRModule
 from ..ir.nesting import headroom
 from ..ir.node import Attrs
 from ..ir.prim import immediate, maximum
+from ..op.base import call_pure_packed
 from .data_types import define_data_types, is_data_class, read_data_types
 from .evaluate import Evaluator
+from .macros import Macro
 from .markers import (
+    Annotations,
     Dataflow,
     FunctionAttrs,
     Incomplete,
@@ -91,25 +104,31 @@ _MATCH_CAST_ALONE: Final = "assign the result of R.match_cast to a variable"
 
 
 def parse_module(
-    source: Source, node: ast.ClassDef, outside: Mapping[str, Any], *, trusting: bool = False
+    source: Source,
+    node: ast.ClassDef,
+    outside: Mapping[str, Any],
+    annotations: Annotations = Annotations.PROVED,
 ) -> IRModule:
     """Parse a class as a module.
 
     Args:
-        trusting: whether types that are written are believed where they are not proved.
+        annotations: what is done with types that are written and not proved.
     """
     parser = _ModuleParser(source, node, outside)
-    parser.trusting = trusting
+    parser.annotations = annotations
     with _reading(parser, node):
         return parser.parse()
 
 
 def parse_function(
-    source: Source, node: ast.FunctionDef, outside: Mapping[str, Any], *, trusting: bool = False
+    source: Source,
+    node: ast.FunctionDef,
+    outside: Mapping[str, Any],
+    annotations: Annotations = Annotations.PROVED,
 ) -> BaseFunc:
     """Parse a decorated function as a Relax function or a PrimFunc; see `parse_module`."""
     parser = _Parser(source, Scope(outside))
-    parser.trusting = trusting
+    parser.annotations = annotations
     with _reading(parser, node):
         return parser.top_function(node)
 
@@ -151,7 +170,8 @@ class _Parser:
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
         self.scope = scope
-        self.trusting = False
+        self.annotations = Annotations.PROVED
+        self.body: _BodyParser | None = None
         self.foreign_global_vars: dict[str, GlobalVar] = {}
         self.evaluator = Evaluator(source, scope)
 
@@ -263,7 +283,7 @@ class _ModuleParser(_Parser):
         self._infos: dict[str, list[Any]] = {}
         self._vars: dict[str, GlobalVar] = {}
         self._open: dict[str, tuple[ast.FunctionDef, Signature, _Decoration]] = {}
-        self._done: dict[str, BaseFunc] = {}
+        self._done: dict[str, Any] = {}
         self._types: list[TypeData] = []
         self.scope.define(node.name, _Module(self))
 
@@ -309,7 +329,7 @@ class _ModuleParser(_Parser):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             value = self.evaluator.eval(node.value)
             target = node.targets[0]
-            if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+            if isinstance(value, (BaseFunc, ExternFunc)) and isinstance(target, ast.Name):
                 self._add(target, target.id, value.ty)
                 self._done[target.id] = value
                 return
@@ -424,6 +444,8 @@ class _BodyParser:
         self._declared: tuple[str, Type, ast.stmt] | None = None
         self._compared: list[tuple[Var, Any]] = []
         """Values in the pattern that is being parsed, with the variables that stand for them."""
+        self._statement: ast.stmt = ast.Pass()
+        self._expanding: list[Macro] = []
         self._dimensions: dict[Var, None] = {}
         """Variables that are dimensions of tensors, and so not negative."""
 
@@ -438,6 +460,7 @@ class _BodyParser:
     ) -> Function:
         """Parse a function; the parameters are in scope in its body."""
         outer = (self._attrs, self._declared, self._outputs)
+        outer_body, self._parser.body = self._parser.body, self
         self._attrs, self._declared, self._outputs = {}, None, None
         self._scope.push()
         for symbol, var in signature.names.items():
@@ -455,6 +478,7 @@ class _BodyParser:
         attrs = {} if name is None else {"global_symbol": name}
         attrs.update(self._attrs)
         self._attrs, self._declared, self._outputs = outer
+        self._parser.body = outer_body
         span = self._source.span(node)
         return Function(signature.params, body, ret, is_pure, Attrs(attrs), span,
                         type_params=signature.type_params)  # fmt: skip
@@ -468,6 +492,7 @@ class _BodyParser:
             self.error(last, f"function {node.name!r} does not end with a return")
         self._statements(statements[:-1])
         self._no_declaration()
+        self._statement = last
         value = None if last.value is None else self._value(last.value)
         if value is None:
             self.error(last, "expected a value after return; an empty tuple is R.tuple()")
@@ -488,14 +513,17 @@ class _BodyParser:
             # ``-> R.Tuple`` is how programs for TVM say "a tuple".
             inferred = function_ret_type(signature.params, body)
             return inferred
-        if self._parser.trusting:
+        mode = self._parser.annotations
+        if mode is Annotations.TRUSTED:
             return written
         if base_check(written, body.ty) is BaseCheckResult.FAIL_L0:
-            self.error(
-                node.returns,
-                f"function {node.name!r} is declared to return {written}, but its body is of type "
-                f"{body.ty}",
-            )
+            problem = (f"function {node.name!r} is declared to return {written}, but its body is "
+                       f"of type {body.ty}")  # fmt: skip
+            if mode is Annotations.PROVED:
+                self.error(node.returns, problem)
+            self._warn(node.returns, f"{problem}; that type is used", AnnotationWarning)
+            inferred = function_ret_type(signature.params, body)
+            return inferred
         declared: Type = declared_ret_type(written, signature.params, body)
         if base_check(declared, body.ty) is BaseCheckResult.FAIL_L2:
             inferred = function_ret_type(signature.params, body)
@@ -516,6 +544,46 @@ class _BodyParser:
         var.ty = func.ty
         self._builder.emit_normalized(VarBinding(var, func, self._source.span(node)))
 
+    # Macros
+
+    def expand(self, macro: Macro, arguments: Mapping[str, Any]) -> Any:
+        """Parse the statements of a macro here, and return the value that it returns.
+
+        Raises:
+            DiagnosticError: a statement is wrong, or the macro uses itself.
+        """
+        node = macro.node
+        if macro in self._expanding:
+            raise ValueError(f"macro {node.name!r} uses itself; write a function for recursion")
+        parser, used = self._parser, self._statement
+        outer = self._source, self._scope, self._evaluator
+        scope = Scope(macro.names) if macro.hygienic else outer[1]
+        scope.vdevices = outer[1].vdevices
+        self._source = parser.source = macro.source
+        self._scope = parser.scope = scope
+        self._evaluator = parser.evaluator = Evaluator(macro.source, scope)
+        self._expanding.append(macro)
+        scope.push()
+        try:
+            for name, value in arguments.items():
+                scope.define(name, value)
+            *body, last = node.body
+            if not isinstance(last, ast.Return):
+                body.append(last)
+            self._statements(body)
+            self._no_declaration()
+            if isinstance(last, ast.Return) and last.value is not None:
+                return self._value(last.value)
+            return None
+        except DiagnosticError as error:
+            error.add_note(f"in macro {node.name!r}, used at {outer[0].span(used)}")
+            raise
+        finally:
+            scope.pop(f"in macro {node.name!r}")
+            self._expanding.pop()
+            self._source, self._scope, self._evaluator = outer
+            parser.source, parser.scope, parser.evaluator = outer
+
     # Statements
 
     def _statements(self, statements: Sequence[ast.stmt]) -> None:
@@ -525,6 +593,7 @@ class _BodyParser:
                 self._unsupported(statement)
             if self._declared is not None and type(statement) not in (ast.If, ast.Match):
                 self._no_declaration()
+            self._statement = statement
             method(self, statement)
 
     def _unsupported(self, node: ast.stmt) -> NoReturn:
@@ -670,17 +739,35 @@ class _BodyParser:
 
     def _emit(self, name: str, target: Any, value: Expr, ty: Type | None, node: Any) -> Var:
         value = self._normal(value, node.value)
-        known = value.ty
-        if ty is not None:
-            known = self._annotate(node.annotation, ty, value)
-        var = self._var(name, known, target)
-        self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
+        return self._bind_as(name, target, value, ty, getattr(node, "annotation", None), node)
+
+    def _bind_as(
+        self, name: str, target: Any, value: Expr, ty: Type | None, annotation: Any, node: Any
+    ) -> Var:
+        """Bind a normalized value to a new variable, of type `ty` if that is written."""
+        span = self._source.span(node)
+        known = value.ty if ty is None else self._annotate(annotation, ty, value)
+        if known is not None:
+            var = self._var(name, known, target)
+            self._builder.emit_normalized(VarBinding(var, value, span))
+            return var
+        if not is_leaf(value):
+            unchecked = (Var if self._outputs is None else DataflowVar)(name, value.ty, span)
+            self._builder.emit_normalized(VarBinding(unchecked, value, span))
+            value = unchecked
+        assert ty is not None
+        var = self._var(name, ty, target)
+        self._add_dimensions([ty])
+        self._builder.emit_normalized(MatchCast(var, value, ty, span))
         return var
 
-    def _annotate(self, node: Any, written: Type, value: Expr) -> Type:
-        """The type of an annotated variable."""
+    def _annotate(self, node: Any, written: Type, value: Expr) -> Type | None:
+        """The type of an annotated variable; None if it is to be checked at run time."""
         inferred: Any = value.ty
-        if self._parser.trusting or is_base_of(written, inferred):
+        mode = self._parser.annotations
+        if mode is Annotations.CHECKED and isinstance(value, Var) and is_base_of(written, inferred):
+            written = inferred  # TVM ignores a wider type of a second name, too
+        if mode is Annotations.TRUSTED or is_base_of(written, inferred):
             return written
         if structural_equal(written, inferred):
             return written
@@ -690,6 +777,8 @@ class _BodyParser:
             return found
         if base_check(written, inferred) is BaseCheckResult.FAIL_L0:
             self.error(node, f"the value is of type {inferred}, which is never {written}")
+        if mode is Annotations.CHECKED:
+            return None
         self.error(
             node,
             f"the value is only known to be {inferred}; write R.match_cast(value, {written}) to "
@@ -837,14 +926,14 @@ class _BodyParser:
     def _if(self, node: ast.If | ast.Match) -> None:
         declared, self._declared = self._declared, None
         name, value = self._choice(node)
-        ty = None
+        ty = annotation = None
         if declared is not None:
             if declared[0] != name:
                 self._declared = declared
                 self._no_declaration()
-            ty = self._annotate(declared[2], declared[1], value)
-        var = Var(name, value.ty if ty is None else ty, self._source.span(node))
-        self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
+            ty = declared[1]
+            annotation = declared[2]
+        var = self._bind_as(name, node, value, ty, annotation, node)
         if name != "_":
             self._scope.define(name, var)
 
@@ -858,6 +947,7 @@ class _BodyParser:
         if not node.orelse:
             self.error(node, "an if needs an else: both branches define what is used after it")
         condition = self._leaf(self._converted(node.test, self._value(node.test)), node.test)
+        condition = self._checked_condition(condition, node.test)
         then_name, then = self._branch(node.body, "then", node)
         else_name, orelse = self._branch(node.orelse, "else", node)
         if then_name != else_name:
@@ -872,6 +962,16 @@ class _BodyParser:
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node.test, error)
         return then_name, expr
+
+    def _checked_condition(self, condition: Any, node: ast.expr) -> Any:
+        """A tensor that is no condition by its type is read when the program runs, if types are
+        checked then."""
+        if self._parser.annotations is not Annotations.CHECKED:
+            return condition
+        if is_condition(condition.ty) or type(condition.ty) is not TensorType:
+            return condition
+        read = call_pure_packed("vm.builtin.read_if_cond", condition, ty_args=PrimType("bool"))
+        return self._leaf(read, node)
 
     # Matches
 
@@ -926,13 +1026,17 @@ class _BodyParser:
 
     def _warn_unreachable(self, clauses: list[Clause]) -> None:
         for position in unreachable_clauses(clauses):
-            span = clauses[position].span
-            assert span is not None
-            warnings.warn_explicit(
+            self._warn(
+                clauses[position].span,
                 f"the case {pattern_text(clauses[position].lhs)} is never reached: the cases "
                 "before it match all that it does",
-                UnreachableClauseWarning, span.file, span.line,
-            )  # fmt: skip
+                UnreachableClauseWarning,
+            )
+
+    def _warn(self, node: Any, message: str, category: type[Warning]) -> None:
+        """Warn about a node of the syntax tree, or a `Span`."""
+        span = node if isinstance(node, Span) else self._source.span(node)
+        warnings.warn_explicit(message, category, span.file, span.line)
 
     def _pattern(self, node: ast.pattern, data: Expr | None = None) -> Pattern:
         """Convert a pattern; its variables are in scope afterwards.  `data` is the value that it is
@@ -1014,12 +1118,8 @@ class _BodyParser:
         elif isinstance(node, (ast.If, ast.Match)):
             declared, self._declared = self._declared, None
             name, value = self._choice(node)
-            ty = value.ty
-            if declared is not None:
-                ty = self._annotate(declared[2], declared[1], value)
-            var = Var(f"{name}_{suffix}", ty, self._source.span(node))
-            self._builder.emit_normalized(VarBinding(var, value, self._source.span(node)))
-            return name, var
+            _, ty, annotation = (None, None, None) if declared is None else declared
+            return name, self._bind_as(f"{name}_{suffix}", node, value, ty, annotation, node)
         elif isinstance(node, ast.With):
             names = self._with_outputs(node)
             if len(names) == 1:

@@ -170,7 +170,7 @@ def _mentioned(func: Function) -> list[TypeVar]:
     return list(found)
 
 
-def _decorator(func: BaseFunc, name: str) -> str:
+def _decorator(func: BaseFunc | ExternFunc, name: str) -> str:
     options = []
     if func.attrs.get("global_symbol") != name:
         options.append("private=True")
@@ -180,7 +180,7 @@ def _decorator(func: BaseFunc, name: str) -> str:
     return f"@R.function({', '.join(options)})" if options else "@R.function"
 
 
-def _type_params_option(func: BaseFunc) -> list[str]:
+def _type_params_option(func: BaseFunc | ExternFunc) -> list[str]:
     if not isinstance(func, Function) or _mentioned(func) == list(func.type_params):
         return []
     names = ", ".join(quoted(identifier(v.name_hint)) for v in func.type_params)
@@ -243,8 +243,11 @@ class Printer:
         if first:
             self._line("pass")
 
-    def any_function(self, func: BaseFunc, name: str, decorator: str) -> None:
+    def any_function(self, func: BaseFunc | ExternFunc, name: str, decorator: str) -> None:
         """Print a function of a module, or a single one."""
+        if isinstance(func, ExternFunc):
+            self._line(f"{name} = {self.expr(func)}")
+            return
         if isinstance(func, Function):
             self._root, self._used = func, None
             self.function(func, name, decorator)

@@ -39,6 +39,7 @@ from .constants import array_of_bytes
 from .data_types import Constructor, Data
 from .earlier import today
 from .entry import decorated_class, decorated_function
+from .macros import macro as make_macro
 from .markers import Dataflow, FunctionAttrs, Incomplete, MatchCastPair, Output
 from .scope import CURRENT
 
@@ -71,6 +72,7 @@ __all__ = [
     "func_attr",
     "function",
     "incomplete",
+    "macro",
     "match_cast",
     "output",
     "prim_value",
@@ -120,6 +122,25 @@ def function(
 
     def decorate(func: typing.Any) -> typing.Any:
         return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
+
+    return decorate
+
+
+def macro(func: FunctionType | None = None, *, hygienic: bool = True) -> typing.Any:
+    """Decorator: a function whose statements are parsed where it is called, in a Relax function.
+
+    Args:
+        hygienic: whether names that are not parameters mean what they mean where the macro is
+            defined; if not, what they mean where it is called.
+
+    Raises:
+        TypeError: it is not a function, or is called outside of a Relax function.
+    """
+    if func is not None:
+        return make_macro(func, sys._getframe(1), hygienic)
+
+    def decorate(func: typing.Any) -> typing.Any:
+        return make_macro(func, sys._getframe(1), hygienic)
 
     return decorate
 

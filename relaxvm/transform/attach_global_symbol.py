@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import IRModule
+from ..ir import ExternFunc, IRModule
 from .pass_infra import Pass, PassContext, module_pass
 
 __all__ = ["AttachGlobalSymbol"]
@@ -20,7 +20,7 @@ def AttachGlobalSymbol() -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> Any:
         new = mod.copy()
         for var, func in mod.functions.items():
-            if "global_symbol" not in func.attrs:
+            if "global_symbol" not in func.attrs and not isinstance(func, ExternFunc):
                 new[var] = func.with_attr("global_symbol", var.name_hint)
         return new
 

@@ -24,6 +24,7 @@ _TARGET: Final = f"{_HERE}.target"
 _TESTING: Final = f"{_HERE}.testing"
 _SUPPORT: Final = f"{_HERE}.support"
 _FFI: Final = f"{_HERE}.ffi"
+_SCRIPT: Final = f"{_HERE}.script"
 
 
 def _only(module: str, names: str) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.op": ("relaxvm.op",),
     "tvm.relax.op.base": ("relaxvm.op.base",),
     "tvm.relax.pipeline": ("relaxvm.transform.pipelines",),
-    "tvm.relax.script": ("relaxvm.script.relax",),
+    "tvm.relax.script": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
     "tvm.relax.testing": (_TESTING,),
     "tvm.relax.testing.nn": (_TESTING,),
     "tvm.relax.testing.runtime_builtin": ("relaxvm.executable.shape_codes",),
@@ -133,18 +134,19 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         *_only("relaxvm", "VMExecutable"),
     ),
     "tvm.runtime.vm": (_RUNTIME,),
-    "tvm.script": ("relaxvm.script",),
-    "tvm.script.ir": ("relaxvm.script.ir",),
+    "tvm.script": (*_only(_SCRIPT, "from_source ir_module"), "relaxvm.script"),
+    "tvm.script.ir": (f"{_SCRIPT}:ir_module", "relaxvm.script.ir"),
     "tvm.script.parser": (
-        *_only("relaxvm.script", "from_source ir ir_module relax"),
+        *_only(_SCRIPT, "from_source ir_module"),
+        *_only("relaxvm.script", "ir relax"),
         "relaxvm.script:tirx=tir",
         "relaxvm.script:tir",
-        "relaxvm.script:parse=from_source",
+        f"{_SCRIPT}:parse=from_source",
     ),
-    "tvm.script.parser.ir": ("relaxvm.script.ir",),
-    "tvm.script.parser.relax": ("relaxvm.script.relax",),
+    "tvm.script.parser.ir": (f"{_SCRIPT}:ir_module", "relaxvm.script.ir"),
+    "tvm.script.parser.relax": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
     "tvm.script.parser.tirx": ("relaxvm.script.tir",),
-    "tvm.script.relax": ("relaxvm.script.relax",),
+    "tvm.script.relax": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
     "tvm.script.tir": ("relaxvm.script.tir",),
     "tvm.script.tirx": ("relaxvm.script.tir",),
     "tvm.support": (),

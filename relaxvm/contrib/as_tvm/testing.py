@@ -212,12 +212,12 @@ def _move(source: Any) -> Any:
 
 @register_global_func("test.vm.add", override=True)
 def _add(left: Any, right: Any) -> Any:
-    return Tensor(left.numpy() + right.numpy())
+    return Tensor(np.asarray(left.numpy() + right.numpy()))
 
 
 @register_global_func("test.vm.mul", override=True)
 def _mul(left: Any, right: Any) -> Any:
-    return Tensor(left.numpy() * right.numpy())
+    return Tensor(np.asarray(left.numpy() * right.numpy()))
 
 
 @register_global_func("test.vm.equal_zero", override=True)
@@ -227,7 +227,7 @@ def _equal_zero(value: Any) -> Any:
 
 @register_global_func("test.vm.subtract_one", override=True)
 def _subtract_one(value: Any) -> Any:
-    return Tensor(value.numpy() - np.ones((), value.numpy().dtype))
+    return Tensor(np.asarray(value.numpy() - np.ones((), value.numpy().dtype)))
 
 
 @register_global_func("test.vm.tile", override=True)
