@@ -328,6 +328,9 @@ CASES: list[Case] = [
 
 NO_COUNTERPART = frozenset(
     {
+        *("nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
+        *("nn.max_pool1d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool3d"),
+        *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d"),
         *("expm1", "log1p", "log_add_exp", "square", "nn.gelu", "nn.gelu_tanh", "nn.silu", "atan2"),
         *("nn.rms_norm", "nn.attention", "nn.attention_bias", "wrap_param"),
         *("assert_op", "print", "hint_on_device"),

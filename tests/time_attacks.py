@@ -141,6 +141,35 @@ def _convolution(axes: int) -> list[Any]:
             _zeros(1, 64, 300, 300)]  # fmt: skip
 
 
+def _spread(axes: int) -> list[Any]:
+    """Many outputs for each element."""
+    if axes == 1:
+        return [_zeros(1, 64, 20000), _zeros(64, 512, 256), (1,), (128, 127), (0,), (1,), 1,
+                _zeros(1, 512, 20000)]  # fmt: skip
+    side, window = (300, 63) if axes == 2 else (64, 15)
+    small = window // 2
+    return [_zeros(1, 16, *[side] * axes), _zeros(16, 64, *[window] * axes), (1,) * axes,
+            (small,) * axes * 2, (0,) * axes, (1,) * axes, 1,
+            _zeros(1, 64, *[side] * axes)]  # fmt: skip
+
+
+def _adaptive(axes: int) -> list[Make]:
+    side = {1: SIZE, 2: 5792, 3: 322}[axes]
+    return [
+        lambda: [x(1, 1, *[side] * axes), (3,) * axes, _zeros(1, 1, *[3] * axes)],
+        lambda: [x(side, 1, *[side] * (axes - 1), 1), (1,) * axes, _zeros(side, 1, *[1] * axes)],
+    ]
+
+
+def _pool_along(axes: int, *flags: int) -> list[Make]:
+    side, size = {1: (4_000_000, 9999), 3: (150, 31)}[axes]
+    small = (size // 2,) * axes * 2
+    return [
+        lambda: [_zeros(1, 1, *[side] * axes), (size,) * axes, (1,) * axes, small, (1,) * axes,
+                 *flags, _zeros(1, 1, *[side] * axes)],
+    ]  # fmt: skip
+
+
 def _pool(*flags: int) -> list[Make]:
     small, side = (49, 49, 49, 49), math.isqrt(SIZE)
     return [
@@ -188,6 +217,13 @@ KERNELS: dict[str, list[Make]] = {
                lambda: [*[_zeros(20, 20)] * 1000, f"{LABELS}->ac", _zeros(20, 20)]],
     "nn.conv1d": [lambda: _convolution(1)],
     "nn.conv2d": [lambda: _convolution(2)],
+    "nn.conv3d": [
+        lambda: [_zeros(1, 16, 64, 64, 64), _zeros(64, 16, 15, 15, 15), (1,) * 3, (7,) * 6,
+                 (1,) * 3, 1, _zeros(1, 64, 64, 64, 64)]],
+    **{f"nn.conv{axes}d_transpose": [lambda axes=axes: _spread(axes)] for axes in (1, 2, 3)},
+    **{f"nn.adaptive_avg_pool{axes}d": _adaptive(axes) for axes in (1, 2, 3)},
+    **{f"nn.max_pool{axes}d": _pool_along(axes, 0) for axes in (1, 3)},
+    **{f"nn.avg_pool{axes}d": _pool_along(axes, 0, 1) for axes in (1, 3)},
     "nn.max_pool2d": _pool(0),
     "nn.avg_pool2d": _pool(0, 1),
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),

@@ -1,7 +1,8 @@
-"""Windows of the last two axes of images, for convolutions and pools."""
+"""Windows of the last axes of images, for convolutions and pools."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ _TAP: Final = 128
 
 
 class Windows:
-    """The positions of windows on an image, by axis: height, then width.
+    """The positions of windows on an image, by axis: depth, height and width, or fewer.
 
     Attributes:
         size: of a window, in taps.
@@ -74,6 +75,16 @@ class Windows:
             count.append(steps + 1)
         self.count = tuple(count)
 
+    @classmethod
+    def transposed(
+        cls, count: Dims, size: Dims, strides: Dims, padding: Dims, dilation: Dims
+    ) -> Windows:
+        """Windows of which there are this many along each axis, on an image of any lengths."""
+        found = cls.__new__(cls)
+        found.size, found.strides, found.padding, found.dilation = size, strides, padding, dilation
+        found.count = count
+        return found
+
     def reach(self, axis: int) -> int:
         """The length of a window from its first to its last tap."""
         return self.dilation[axis] * (self.size[axis] - 1) + 1
@@ -113,21 +124,26 @@ class Windows:
 
 def taps(
     windows: Windows, image: NDArray[Any], out: NDArray[Any]
-) -> Iterator[tuple[int, int, NDArray[Any], NDArray[Any]]]:
-    """For each tap of a window: its index along both axes, the elements of `image` at this tap, and
+) -> Iterator[tuple[Dims, NDArray[Any], NDArray[Any]]]:
+    """For each tap of a window: its index along each axis, the elements of `image` at this tap, and
     the elements of `out` for their windows.  Large images without further axes come in pieces."""
+    axes = len(windows.size)
+    places = [
+        [windows.inside(axis, i, image.shape[axis - axes]) for i in range(windows.size[axis])]
+        for axis in range(axes)
+    ]
     done = 0
-    for i in range(windows.size[0]):
-        out_rows, rows = windows.inside(0, i, image.shape[-2])
-        for j in range(windows.size[1]):
-            out_columns, columns = windows.inside(1, j, image.shape[-1])
-            elements, results = image[..., rows, columns], out[..., out_rows, out_columns]
-            if results.ndim == 2 and results.size > PIECE:
-                for read, written in pieces(elements, results):
-                    yield i, j, read, written
-            else:
-                yield i, j, elements, results
-            done += results.size + _TAP
-            if done > PIECE:
-                done = 0
-                check_time()
+    for tap in itertools.product(*map(range, windows.size)):
+        inside = [places[axis][i] for axis, i in enumerate(tap)]
+        at: Any = (..., *[written for written, _ in inside])
+        read_at: Any = (..., *[read for _, read in inside])
+        elements, results = image[read_at], out[at]
+        if results.ndim == axes and results.size > PIECE:
+            for read, written in pieces(elements, results):
+                yield tap, read, written
+        else:
+            yield tap, elements, results
+        done += results.size + _TAP
+        if done > PIECE:
+            done = 0
+            check_time()

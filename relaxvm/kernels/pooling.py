@@ -1,4 +1,4 @@
-"""Pools of images: max_pool2d, avg_pool2d."""
+"""Pools of windows along one to three axes, and adaptive pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
-from ..pieces.cut import PIECE, apply, check_time, copy_pieces
+from ..pieces.cut import PIECE, apply, check_time, copy_pieces, pieces
 from ._arrays import copy_if_overlapping
 from ._blocks import row_blocks
 from ._kernel import kernel
@@ -19,17 +19,37 @@ from .kinds import Flag, Floats, Out, ints, taken_by
 __all__: list[str] = []
 
 Ordered: TypeAlias = Annotated[NDArray[Any], taken_by(np.maximum)]
-Size: TypeAlias = Annotated[Dims, ints(count=2, least=1)]
-Padding: TypeAlias = Annotated[Dims, ints(count=4, least=0)]
+Size1d: TypeAlias = Annotated[Dims, ints(count=1, least=1)]
+Size2d: TypeAlias = Annotated[Dims, ints(count=2, least=1)]
+Size3d: TypeAlias = Annotated[Dims, ints(count=3, least=1)]
+Padding1d: TypeAlias = Annotated[Dims, ints(count=2, least=0)]
+Padding2d: TypeAlias = Annotated[Dims, ints(count=4, least=0)]
+Padding3d: TypeAlias = Annotated[Dims, ints(count=6, least=0)]
+Indices: TypeAlias = NDArray[np.int64]
+
+
+@kernel("nn.max_pool1d")
+def max_pool1d(
+    x: Ordered,
+    pool_size: Size1d,
+    strides: Size1d,
+    padding: Padding1d,
+    dilation: Size1d,
+    ceil_mode: Flag,
+    out: Out,
+) -> None:
+    """As `nn.max_pool2d`, along one axis: x[batch, channels, width]; pool_size, strides and
+    dilation: one number; padding: left, right."""
+    _max_pool(x, _windows(x, pool_size, strides, padding, dilation, ceil_mode), out)
 
 
 @kernel("nn.max_pool2d")
 def max_pool2d(
     x: Ordered,
-    pool_size: Size,
-    strides: Size,
-    padding: Padding,
-    dilation: Size,
+    pool_size: Size2d,
+    strides: Size2d,
+    padding: Padding2d,
+    dilation: Size2d,
     ceil_mode: Flag,
     out: Out,
 ) -> None:
@@ -38,21 +58,58 @@ def max_pool2d(
     bottom, right; ceil_mode: whether a last window may extend beyond the padding, if it begins on
     the image or in the padding before it.  The result of a window without elements is the least
     number of the data type."""
-    windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    _max_pool(x, _windows(x, pool_size, strides, padding, dilation, ceil_mode), out)
+
+
+@kernel("nn.max_pool3d")
+def max_pool3d(
+    x: Ordered,
+    pool_size: Size3d,
+    strides: Size3d,
+    padding: Padding3d,
+    dilation: Size3d,
+    ceil_mode: Flag,
+    out: Out,
+) -> None:
+    """As `nn.max_pool2d`, along depth, height and width: x[batch, channels, depth, height, width];
+    pool_size, strides and dilation: three numbers; padding: front, top, left, back, bottom, right.
+    """
+    _max_pool(x, _windows(x, pool_size, strides, padding, dilation, ceil_mode), out)
+
+
+def _max_pool(x: NDArray[Any], windows: Windows, out: NDArray[Any]) -> None:
     check_out(out, x.dtype, (*x.shape[:2], *windows.count))
-    for images, written in row_blocks(copy_if_overlapping(x, out), out, row=2):
+    images = copy_if_overlapping(x, out)
+    for image, written in row_blocks(images, out, row=len(windows.size)):
         copy_pieces(written, _least(native(x.dtype)))
-        for _, _, elements, results in taps(windows, images, written):
+        for _, elements, results in taps(windows, image, written):
             np.maximum(results, elements, out=results)
+
+
+@kernel("nn.avg_pool1d")
+def avg_pool1d(
+    x: Floats,
+    pool_size: Size1d,
+    strides: Size1d,
+    padding: Padding1d,
+    dilation: Size1d,
+    ceil_mode: Flag,
+    count_include_pad: Flag,
+    out: Out,
+) -> None:
+    """As `nn.avg_pool2d`, along one axis: x[batch, channels, width]; pool_size, strides and
+    dilation: one number; padding: left, right."""
+    windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    _avg_pool(x, windows, count_include_pad, out)
 
 
 @kernel("nn.avg_pool2d")
 def avg_pool2d(
     x: Floats,
-    pool_size: Size,
-    strides: Size,
-    padding: Padding,
-    dilation: Size,
+    pool_size: Size2d,
+    strides: Size2d,
+    padding: Padding2d,
+    dilation: Size2d,
     ceil_mode: Flag,
     count_include_pad: Flag,
     out: Out,
@@ -60,27 +117,58 @@ def avg_pool2d(
     """out = the mean of each window, of floats; otherwise as `nn.max_pool2d`.  count_include_pad:
     whether the padding counts, as zeros.  The result of a window without elements is 0."""
     windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    _avg_pool(x, windows, count_include_pad, out)
+
+
+@kernel("nn.avg_pool3d")
+def avg_pool3d(
+    x: Floats,
+    pool_size: Size3d,
+    strides: Size3d,
+    padding: Padding3d,
+    dilation: Size3d,
+    ceil_mode: Flag,
+    count_include_pad: Flag,
+    out: Out,
+) -> None:
+    """As `nn.avg_pool2d`, along depth, height and width: x[batch, channels, depth, height, width];
+    pool_size, strides and dilation: three numbers; padding: front, top, left, back, bottom, right.
+    """
+    windows = _windows(x, pool_size, strides, padding, dilation, ceil_mode)
+    _avg_pool(x, windows, count_include_pad, out)
+
+
+def _avg_pool(
+    x: NDArray[Any], windows: Windows, count_include_pad: bool, out: NDArray[Any]
+) -> None:
     check_out(out, x.dtype, (*x.shape[:2], *windows.count))
     working = working_dtype(native(x.dtype))
-    height, width = (
+    first, *rest = [
         windows.taps_inside(axis, length, padded=bool(count_include_pad))
         for axis, length in enumerate(x.shape[2:])
-    )
+    ]
+    of_plane: Any = np.ones((), np.int64)
+    for each in rest:
+        of_plane = np.multiply.outer(of_plane, each)
 
     def counts(rows: slice) -> NDArray[Any]:
         """How many elements each window of some rows has, at least 1."""
-        return np.maximum(np.multiply.outer(height[rows], width), 1).astype(working)
+        found: NDArray[Any] = np.maximum(np.multiply.outer(first[rows], of_plane), 1)
+        return found.astype(working)
 
-    step = max(1, PIECE // max(1, len(width)))
-    parts = [slice(start, start + step) for start in range(0, len(height), step)]
+    step = max(1, PIECE // max(1, of_plane.size))
+    parts = [slice(start, start + step) for start in range(0, len(first), step)]
     whole = counts(parts[0]) if len(parts) == 1 else None
-    for images, written in row_blocks(copy_if_overlapping(x, out), out, row=2):
+    axes = len(windows.size)
+    inner = (slice(None),) * (axes - 1)
+    for image, written in row_blocks(copy_if_overlapping(x, out), out, row=axes):
         total = written if written.dtype == working else np.empty(written.shape, working)
         copy_pieces(total, 0)
-        for _, _, elements, results in taps(windows, images, total):
+        for _, elements, results in taps(windows, image, total):
             np.add(results, elements, out=results)
         for rows in parts:
-            part = total[..., rows, :]
+            of_rows: Any = (..., rows, *inner)
+            part = total[of_rows]
             apply(np.divide, part, part, counts(rows) if whole is None else whole)
             if whole is None:
                 check_time()
@@ -91,11 +179,16 @@ def avg_pool2d(
 def _windows(
     x: NDArray[Any], size: Dims, strides: Dims, padding: Dims, dilation: Dims, ceil_mode: bool
 ) -> Windows:
-    if x.ndim != 4:
-        raise WrongValue(
-            f"x: expected a tensor [batch, channels, height, width], got {describe(x)}"
-        )
+    _check_rank(x, len(size))
     return Windows(x.shape[2:], size, strides, padding, dilation, ceil_mode=ceil_mode)
+
+
+def _check_rank(x: NDArray[Any], axes: int) -> None:
+    if x.ndim != axes + 2:
+        spatial = ("depth", "height", "width")[-axes:]
+        raise WrongValue(
+            f"x: expected a tensor [batch, channels, {', '.join(spatial)}], got {describe(x)}"
+        )
 
 
 def _least(dtype: np.dtype[Any]) -> Any:
@@ -103,3 +196,70 @@ def _least(dtype: np.dtype[Any]) -> Any:
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
 
+
+# Adaptive pools
+
+
+@kernel("nn.adaptive_avg_pool1d")
+def adaptive_avg_pool1d(x: Floats, output_size: Size1d, out: Out) -> None:
+    """As `nn.adaptive_avg_pool2d`, along one axis: x[batch, channels, width]."""
+    _adaptive_avg_pool(x, output_size, out)
+
+
+@kernel("nn.adaptive_avg_pool2d")
+def adaptive_avg_pool2d(x: Floats, output_size: Size2d, out: Out) -> None:
+    """out = the mean of each of the parts that images x are divided into: output_size of them along
+    height and width.  Part i of n reaches from the element length * i // n to before length * (i +
+    1) / n, rounded up; neighbours may have an element in common.  x[batch, channels, height,
+    width]."""
+    _adaptive_avg_pool(x, output_size, out)
+
+
+@kernel("nn.adaptive_avg_pool3d")
+def adaptive_avg_pool3d(x: Floats, output_size: Size3d, out: Out) -> None:
+    """As `nn.adaptive_avg_pool2d`, along depth, height and width: x[batch, channels, depth, height,
+    width]."""
+    _adaptive_avg_pool(x, output_size, out)
+
+
+def _adaptive_avg_pool(x: NDArray[Any], size: Dims, out: NDArray[Any]) -> None:
+    _check_rank(x, len(size))
+    if 0 in x.shape[2:]:
+        raise WrongValue(f"x: expected elements along each axis, got {describe(x)}")
+    check_out(out, x.dtype, (*x.shape[:2], *size))
+    working = working_dtype(native(x.dtype))
+    images = copy_if_overlapping(x, out)
+    axes = len(size)
+    for image, written in row_blocks(images, out, row=axes):
+        part = image.astype(working) if image.dtype != working else image
+        for axis in range(-1, -axes - 1, -1):
+            part = _means(part, axis, size[axis])
+        copy_pieces(written, part)
+
+
+def _means(x: NDArray[Any], axis: int, count: int) -> NDArray[Any]:
+    """The means of `count` parts along an axis."""
+    x = np.moveaxis(x, axis, -1)
+    length = x.shape[-1]
+    steps = np.arange(count + 1, dtype=np.int64) * length
+    starts, ends = steps[:-1] // count, -(-steps[1:] // count)
+    counts = (ends - starts).astype(x.dtype)
+    out = np.empty((*x.shape[:-1], count), x.dtype)
+    for rows, means in pieces(x, out, row=1):
+        np.divide(_sums(rows, starts, ends), counts, out=means)
+    return np.moveaxis(out, -1, axis)
+
+
+def _sums(x: NDArray[Any], starts: Indices, ends: Indices) -> NDArray[Any]:
+    """The sums of parts of rows, which have an element in common at most."""
+    count, length = len(starts), x.shape[-1]
+    if count > length:  # each part has one element or two
+        found = x[..., starts]
+        two = np.flatnonzero(ends - starts == 2)
+        found[..., two] += x[..., starts[two] + 1]
+        return found
+    if length % count == 0:
+        return np.add.reduceat(x, starts, -1)
+    # At even places are the sums of parts; those between a part and the next are not used.
+    places = np.stack([starts, ends], 1).reshape(-1)[:-1]
+    return np.add.reduceat(x, places, -1)[..., ::2]

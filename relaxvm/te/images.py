@@ -87,11 +87,11 @@ def convolution(
     out_layout: str,
     out_dtype: str | None,
 ) -> Tensor:
-    """The formula of ``nn.conv1d`` and ``nn.conv2d``: sums in float32 or wider."""
+    """The formula of ``nn.conv2d`` and its like: sums in float32 or wider."""
     dtype = data.dtype if out_dtype is None else out_dtype
     within = "float32" if dtype in ("float16", "bfloat16") else dtype
     spatial = [letter for letter in kernel_layout if letter not in "OI"]
-    spatial.sort()  # H before W
+    spatial.sort()  # D before H before W
     x = dict(zip(data_layout, data.shape, strict=True))
     w = dict(zip(kernel_layout, weight.shape, strict=True))
     result, widths = {"N": x["N"], "C": w["O"]}, dict.fromkeys(data_layout, (0, 0))
@@ -168,7 +168,7 @@ def average_pool(
     layout: str,
     out_layout: str,
 ) -> Tensor:
-    """The formula of ``nn.avg_pool2d``."""
+    """The formula of ``nn.avg_pool2d`` and its like."""
     total = pool(te.sum, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad,
                  layout, out_layout)  # fmt: skip
     spatial = sorted(letter for letter in layout if letter not in "NC")

@@ -539,7 +539,7 @@ _offer(
             "layer_norm": _layer_norm,
             "group_norm": _group_norm,
             "batch_norm": _batch_norm,
-            "avg_pool2d": images.average_pool,
+            **{f"avg_pool{axes}d": images.average_pool for axes in (1, 2, 3)},
             "rms_norm": _rms_norm,
             "cross_entropy_with_logits": _cross_entropy,
         }.items()
@@ -566,8 +566,8 @@ _offer(
     max=_extreme("max", _greater, intrinsics.min_value, -1),
     min=_extreme("min", _lesser, intrinsics.max_value, 1),
     **{"nn.dropout": _dropout},
-    **{"nn.conv1d": images.convolution, "nn.conv2d": images.convolution},
-    **{"nn.max_pool2d": functools.partial(images.pool, _maximum)},
+    **{f"nn.conv{axes}d": images.convolution for axes in (1, 2, 3)},
+    **{f"nn.max_pool{axes}d": functools.partial(images.pool, _maximum) for axes in (1, 2, 3)},
     **{"nn.relu": _elementwise(lambda x: _greater(x, _number(0, x)))},
 )
 _offer(

@@ -51,7 +51,8 @@ from . import (
     recurrent,
     reductions,
     sets,
+    windows,
 )
 
 __all__ = ["calls", "creation", "elementwise", "gather", "movement", "nn", "products",
-           "recurrent", "reductions", "sets"]  # fmt: skip
+           "recurrent", "reductions", "sets", "windows"]  # fmt: skip

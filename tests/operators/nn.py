@@ -121,38 +121,39 @@ def convolved(spatial: str) -> Any:
     return convolve
 
 
-def pooled(mean: bool) -> Any:
+def pooled(mean: bool, spatial: str = "HW", counts_padding: bool = False) -> Any:
     """Pooling by plain loops."""
+    plain, axes = f"NC{spatial}", len(spatial)
 
     def pool(
-        data: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any = (1, 1),
-        ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW",
-        out_layout: str = "NCHW",
+        data: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any = (1,) * axes,
+        ceil_mode: bool = False, count_include_pad: bool = counts_padding, layout: str = plain,
+        out_layout: str = plain,
     ) -> Any:  # fmt: skip
-        x = in_layout(data, layout, "NCHW")
+        x = in_layout(data, layout, plain)
         counts = []
-        for i in range(2):
-            room = (
-                x.shape[2 + i] + padding[i] + padding[2 + i] - dilation[i] * (pool_size[i] - 1) - 1
-            )
+        for i, length in enumerate(x.shape[2:]):
+            room = length + padding[i] + padding[axes + i] - dilation[i] * (pool_size[i] - 1) - 1
             steps = math.ceil(room / strides[i]) if ceil_mode else room // strides[i]
-            if ceil_mode and steps * strides[i] >= x.shape[2 + i] + padding[i]:
+            if ceil_mode and steps * strides[i] >= length + padding[i]:
                 steps -= 1  # no window starts in the padding at the end
             counts.append(steps + 1)
         out = np.zeros((*x.shape[:2], *counts), x.dtype)
         for n, c, *at in np.ndindex(*out.shape):
             inside, padded = [], 0
             for tap in itertools.product(*map(range, pool_size)):
-                p, q = (at[i] * strides[i] + tap[i] * dilation[i] - padding[i] for i in range(2))
-                if 0 <= p < x.shape[2] and 0 <= q < x.shape[3]:
-                    inside.append(x[n, c, p, q])
-                padded += p < x.shape[2] + padding[2] and q < x.shape[3] + padding[3]
+                place = [
+                    at[i] * strides[i] + tap[i] * dilation[i] - padding[i] for i in range(axes)
+                ]
+                if all(0 <= p < size for p, size in zip(place, x.shape[2:], strict=True)):
+                    inside.append(x[(n, c, *place)])
+                padded += all(place[i] < x.shape[2 + i] + padding[axes + i] for i in range(axes))
             if mean:
                 count = padded if count_include_pad else len(inside)
-                out[n, c, at[0], at[1]] = sum(inside) / max(1, count)
+                out[(n, c, *at)] = sum(inside) / max(1, count)
             else:
-                out[n, c, at[0], at[1]] = max(inside, default=-math.inf)
-        return in_layout(out, "NCHW", out_layout)
+                out[(n, c, *at)] = max(inside, default=-math.inf)
+        return in_layout(out, plain, out_layout)
 
     return pool
 

@@ -29,7 +29,8 @@ BEYOND = {"take": ("wrap", "clip", "nan")}
 
 
 WITH_WINDOWS = {
-    "nn.conv1d", "nn.conv2d", "nn.max_pool2d", "nn.avg_pool2d", "nn.pad", "nn.batch_norm",
+    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d",
+    "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.pad", "nn.batch_norm",
     "nn.group_norm", "strided_slice",
 }  # fmt: skip
 """Operators whose formulas differ by attributes: all calls are tested."""

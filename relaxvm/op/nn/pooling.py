@@ -1,13 +1,13 @@
-"""Pools: one number for each window of an image."""
+"""Pools: one number for each window, or part, of an image."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ...ir.expr import Call, Expr, TensorType, Type
+from ...ir.expr import Call, Expr, TensorType, Type, int_imm
 from ..kinds import Ints
 from ..lowering import is_allocatable, kernel_call
-from ..registry import Constructor, operator
+from ..registry import Constructor, Unsupported, operator
 from ..rules import DtypeCheck, like, need_floats, need_numbers
 from ._windows import (
     check_layout,
@@ -32,7 +32,13 @@ _DOC: Final = """{what} of each window, of size `pool_size`, moved along {axes}.
 
 
 def pool(
-    name: str, spatial: str, what: str, check: DtypeCheck, more: str, *settings: str
+    name: str,
+    spatial: str,
+    what: str,
+    check: DtypeCheck,
+    more: str,
+    *settings: str,
+    counts_padding: bool = False,
 ) -> Constructor:
     """Register a pool along axes of these letters.
 
@@ -43,6 +49,7 @@ def pool(
         check: checks the data type.
         more: further documentation.
         settings: additional attributes, which the kernel takes last.
+        counts_padding: the default of `count_include_pad`.
     """
     axes, default_layout = len(spatial), "NC" + spatial
 
@@ -53,7 +60,7 @@ def pool(
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: Any = False,
-        count_include_pad: Any = False,
+        count_include_pad: Any = counts_padding,
         layout: str = default_layout,
         out_layout: str | None = None,
     ) -> tuple[Any, ...]:
@@ -111,5 +118,66 @@ def pool(
 _COUNT: Final = """  With `count_include_pad`, elements of the
     padding count, as zeros."""
 
-pool("nn.max_pool2d", "HW", "The greatest element", need_numbers, "")
-pool("nn.avg_pool2d", "HW", "The mean", need_floats, _COUNT, "count_include_pad")
+for _axes, _spatial in enumerate(("W", "HW", "DHW"), 1):
+    pool(f"nn.max_pool{_axes}d", _spatial, "The greatest element", need_numbers, "")
+    # The defaults are TVM's.
+    pool(f"nn.avg_pool{_axes}d", _spatial, "The mean", need_floats, _COUNT, "count_include_pad",
+         counts_padding=_axes != 2)  # fmt: skip
+
+
+_ADAPTIVE_DOC: Final = """The means of parts of data: `output_size` of them along {axes}.
+
+    Part i of n of an axis reaches from the element length * i // n to before length * (i + 1) / n,
+    rounded up.  data: of layout {layout!r}, or `layout` if given; the result has the same, unless
+    `out_layout` is given.  output_size: a number for each spatial axis, or one for all; the lengths
+    of data if None.
+    """
+
+
+def adaptive_pool(name: str, spatial: str) -> Constructor:
+    """Register an adaptive pool along axes of these letters."""
+    axes, default_layout = len(spatial), "NC" + spatial
+
+    def arguments(
+        data: Any,
+        output_size: Any = None,
+        layout: str = default_layout,
+        out_layout: str | None = None,
+    ) -> tuple[Any, ...]:
+        size = None if output_size is None else per_axis("output_size", output_size, axes)
+        return data, size, layout, layout if out_layout is None else out_layout
+
+    def rule(data: TensorType, output_size: Ints | None, layout: str, out_layout: str) -> Type:
+        need_floats(data=data)
+        if output_size is not None:
+            check_positive(output_size=output_size)
+        check_layout("layout", layout, default_layout)
+        check_layout("out_layout", out_layout, default_layout)
+        dims = dims_by_letter("data", data, layout)
+        if dims is None:
+            return like(data, None, ndim=len(layout))
+        for letter, size in zip(spatial, output_size or (), strict=False):
+            dims[letter] = int_imm(size)
+        return like(data, in_layout(dims, out_layout))
+
+    def lower(builder: Any, call: Call) -> Expr:
+        """The kernel has batch and channels first."""
+        attrs = call.attrs
+        size, layout = attrs["output_size"], attrs["layout"]
+        if size is None:
+            return to_layout(call.args[0], layout, attrs["out_layout"])
+        if not is_allocatable(call.ty):
+            return call
+        dims = dict(zip(attrs["out_layout"], call.ty.dims, strict=True))
+        data = to_layout(call.args[0], layout, default_layout)
+        result = kernel_call(name, [data, size], like(call.ty, in_layout(dims, default_layout)))
+        return to_layout(result, default_layout, attrs["out_layout"])
+
+    rule.__doc__ = _ADAPTIVE_DOC.format(axes=" and ".join(spatial), layout=default_layout)
+    loops = Unsupported("The kernel adds up parts of several lengths.")
+    return operator(name, kernel=name, arguments=arguments, lower=lower, loops=loops)(rule)
+
+
+adaptive_pool("nn.adaptive_avg_pool1d", "W")
+adaptive_pool("nn.adaptive_avg_pool2d", "HW")
+adaptive_pool("nn.adaptive_avg_pool3d", "DHW")

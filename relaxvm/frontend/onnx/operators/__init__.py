@@ -12,6 +12,7 @@ from . import (
     quantized,
     recurrent,
     reductions,
+    windows,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "quantized",
     "recurrent",
     "reductions",
+    "windows",
 ]

@@ -1,190 +1,30 @@
-"""Convolutions, pools, normalizations and softmax."""
+"""Normalizations, softmax, padding, and global pools."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ....ir import Expr, IntImm
+from ....ir import Expr
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..values import Value
 from .elementwise import scalar
 from .movement import flatten
+from .windows import spatial_axes
 
-__all__ = ["conv", "stepwise_softmax"]
-
-
-def _spatial(x: Value, what: str) -> int:
-    if x.ndim < 3:
-        raise Problem(f"{what}: expected a tensor of known rank, 3 or more, got {x.type}")
-    return x.ndim - 2
-
-
-def _lengths(x: Value) -> list[int | None]:
-    dims = x.dims
-    if dims is None:
-        return [None] * (x.ndim - 2)
-    return [dim.value if isinstance(dim, IntImm) else None for dim in dims[2:]]
-
-
-def _padding(
-    x: Value,
-    auto_pad: str,
-    pads: list[int] | None,
-    kernel: list[int],
-    strides: list[int],
-    dilations: list[int],
-) -> list[int]:
-    """Padding before all axes, then after all."""
-    count = len(kernel)
-    if auto_pad == "NOTSET":
-        found = pads or [0] * (2 * count)
-        if len(found) != 2 * count:
-            raise Problem(f"pads: expected {2 * count} numbers, got {found}")
-        return found
-    if auto_pad == "VALID":
-        return [0] * (2 * count)
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise Problem(f"auto_pad: {auto_pad!r} is not a mode")
-    before, after = [], []
-    for length, size, stride, dilation in zip(
-        _lengths(x), kernel, strides, dilations, strict=True
-    ):
-        reach = (size - 1) * dilation + 1
-        if length is None:
-            if stride != 1:
-                raise Problem(f"auto_pad: {auto_pad} needs lengths that are known")
-            total = reach - 1
-        else:
-            total = max(0, (-(-length // stride) - 1) * stride + reach - length)
-        less = total // 2
-        before.append(less if auto_pad == "SAME_UPPER" else total - less)
-        after.append(total - less if auto_pad == "SAME_UPPER" else less)
-    return before + after
-
-
-@onnx("Conv", since=1)
-def conv(
-    g: Graph,
-    x: Value,
-    w: Value,
-    b: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
-) -> Expr:
-    """R.nn.conv1d or R.nn.conv2d."""
-    count = _spatial(x if x.ndim > 2 else w, "x")
-    if count > 2:
-        raise Problem(f"convolutions over {count} axes are not supported")
-    dims = w.dims
-    if kernel_shape is None:
-        if dims is None or not all(isinstance(dim, IntImm) for dim in dims[2:]):
-            raise Problem("kernel_shape: expected it where the shape of the weights is not known")
-        kernel_shape = [dim.value for dim in dims[2:]]  # type: ignore[attr-defined]
-    strides, dilations = strides or [1] * count, dilations or [1] * count
-    padding = _padding(x, auto_pad, pads, kernel_shape, strides, dilations)
-    found = g.op(
-        f"nn.conv{count}d", x, w, strides=strides, padding=padding, dilation=dilations,
-        groups=group,
-    )  # fmt: skip
-    if b is None:
-        return found
-    return g.op("add", found, g.op("reshape", b, (1, -1, *[1] * count)))
-
-
-def _pool_settings(
-    x: Value,
-    kernel_shape: list[int],
-    auto_pad: str,
-    pads: list[int] | None,
-    strides: list[int] | None,
-    dilations: list[int] | None,
-) -> tuple[list[int], list[int], list[int]]:
-    count = _spatial(x, "x")
-    if len(kernel_shape) != count:
-        raise Problem(f"kernel_shape: expected {count} numbers, got {kernel_shape}")
-    strides, dilations = strides or [1] * count, dilations or [1] * count
-    return strides, _padding(x, auto_pad, pads, kernel_shape, strides, dilations), dilations
-
-
-def _pool2d(g: Graph, name: str, x: Value, kernel: list[int], *settings: Any, **more: Any) -> Expr:
-    """A pool over one or two axes; the former is one over two, of which the first has length 1."""
-    strides, padding, dilations, ceil_mode = settings
-    if len(kernel) == 2:
-        return g.op(
-            name, x, kernel, strides, padding, dilations, bool(ceil_mode), **more
-        )
-    if len(kernel) != 1:
-        raise Problem(f"pools over {len(kernel)} axes are not supported")
-    wide = g.op("expand_dims", x, (2,))
-    pads = [0, padding[0], 0, padding[1]]
-    found = g.op(
-        name, wide, [1, *kernel], [1, *strides], pads, [1, *dilations], bool(ceil_mode), **more
-    )
-    return g.op("squeeze", found, (2,))
-
-
-@onnx("MaxPool", since=1)
-def max_pool(
-    g: Graph,
-    x: Value,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: list[int] | None = None,
-    kernel_shape: list[int],
-    pads: list[int] | None = None,
-    storage_order: int = 0,
-    strides: list[int] | None = None,
-) -> Expr:
-    """R.nn.max_pool2d."""
-    assert g.node is not None
-    if len(g.node.output) > 1 and g.node.output[1]:
-        raise Problem("the indices of the greatest elements are not supported")
-    strides, padding, dilations = _pool_settings(
-        x, kernel_shape, auto_pad, pads, strides, dilations
-    )
-    return _pool2d(g, "nn.max_pool2d", x, kernel_shape, strides, padding, dilations, ceil_mode)
-
-
-@onnx("AveragePool", since=1)
-def average_pool(
-    g: Graph,
-    x: Value,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: list[int] | None = None,
-    kernel_shape: list[int],
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
-) -> Expr:
-    """R.nn.avg_pool2d."""
-    strides, padding, dilations = _pool_settings(
-        x, kernel_shape, auto_pad, pads, strides, dilations
-    )
-    return _pool2d(
-        g, "nn.avg_pool2d", x, kernel_shape, strides, padding, dilations, ceil_mode,
-        count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
+__all__ = ["stepwise_softmax"]
 
 
 @onnx("GlobalAveragePool", since=1)
 def global_average_pool(g: Graph, x: Value) -> Expr:
     """R.mean over all axes but the first two."""
-    return g.op("mean", x, list(range(2, _spatial(x, "x") + 2)), True)
+    return g.op("mean", x, list(range(2, spatial_axes(x, "x") + 2)), True)
 
 
 @onnx("GlobalMaxPool", since=1)
 def global_max_pool(g: Graph, x: Value) -> Expr:
     """R.max over all axes but the first two."""
-    return g.op("max", x, list(range(2, _spatial(x, "x") + 2)), True)
+    return g.op("max", x, list(range(2, spatial_axes(x, "x") + 2)), True)
 
 
 @onnx("BatchNormalization", since=7)
@@ -217,7 +57,7 @@ def instance_norm(
     g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5
 ) -> Expr:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, for each channel of each example."""
-    count = _spatial(x, "x")
+    count = spatial_axes(x, "x")
     axes = list(range(2, count + 2))
     along = (1, -1, *[1] * count)
     distance = g.op("subtract", x, g.op("mean", x, axes, True))
@@ -311,7 +151,7 @@ def lrn(
     g: Graph, x: Value, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
 ) -> Expr:
     """Local response normalization over channels."""
-    count = _spatial(x, "x")
+    count = spatial_axes(x, "x")
     before, after = (size - 1) // 2, size // 2
     pads = [0, 0, before, after, *[0] * (2 * count)]
     square = g.op("nn.pad", g.op("multiply", x, x), pads)

@@ -20,7 +20,7 @@ from ..registry import onnx
 from ..tensors import dtype_of
 from ..values import Value
 from .conversions import FLOAT8, converted
-from .neural import conv
+from .windows import conv
 
 __all__ = [
     "dequantized",

@@ -1,0 +1,387 @@
+"""Convolutions and pools: operators that move a window over a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ....ir import Expr, IntImm, prim
+from ....ir.arith import simplify
+from ....op.nn._windows import windows
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..values import Value
+from .elementwise import scalar
+
+__all__ = ["conv", "spatial_axes"]
+
+_MOST_AXES = 3
+
+
+
+def spatial_axes(x: Value, what: str) -> int:
+    """The number of axes after batch and channels.
+
+    Raises:
+        Problem: it is not known.
+    """
+    if x.ndim < 3:
+        raise Problem(f"{what}: expected a tensor of known rank, 3 or more, got {x.type}")
+    return x.ndim - 2
+
+
+class Windows(NamedTuple):
+    """How windows are laid on a tensor, from the attributes of a node.
+
+    Attributes:
+        size: the length of a window along each axis.
+        strides: the distance between windows.
+        dilations: the distance between the elements of a window.
+        padding: before all axes, then after all.
+        ceil_mode: whether a last window may reach beyond the padding.
+    """
+
+    size: list[int]
+    strides: list[int]
+    dilations: list[int]
+    padding: list[int]
+    ceil_mode: bool = False
+
+    @property
+    def reach(self) -> list[int]:
+        """The length of a window from its first element to its last."""
+        return [(n - 1) * d + 1 for n, d in zip(self.size, self.dilations, strict=True)]
+
+
+def _per_axis(name: str, given: list[int] | None, count: int, least: int = 1) -> list[int]:
+    found = [least] * count if given is None else given
+    if len(found) != count or min(found) < least:
+        raise Problem(f"{name}: expected {count} numbers of at least {least}, got {found}")
+    return found
+
+
+def _windows(
+    size: list[int] | None,
+    count: int,
+    auto_pad: str,
+    pads: list[int] | None,
+    strides: list[int] | None,
+    dilations: list[int] | None,
+    ceil_mode: int = 0,
+) -> Windows:
+    """The windows of a node, with the padding that it states."""
+    if count > _MOST_AXES:
+        raise Problem(f"expected 1 to {_MOST_AXES} axes besides batch and channels, got {count}")
+    if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise Problem(f"auto_pad: {auto_pad!r} is not a mode")
+    padding = pads if pads and auto_pad == "NOTSET" else [0] * (2 * count)
+    if len(padding) != 2 * count:
+        raise Problem(f"pads: expected {2 * count} numbers, got {padding}")
+    return Windows(
+        _per_axis("kernel_shape", size, count),
+        _per_axis("strides", strides, count),
+        _per_axis("dilations", dilations, count),
+        padding,
+        bool(ceil_mode),
+    )
+
+
+def _same(
+    g: Graph, x: Value, laid: Windows, auto_pad: str, mode: str = "constant"
+) -> tuple[Value, Windows]:
+    """The tensor and its windows where `auto_pad` asks for ceil(length / stride) of them.
+
+    Lengths that only the run knows need padding that only the run knows: then the tensor is padded
+    by the most that any length needs, and what is too much is cut off.
+    """
+    count = len(laid.size)
+    dims = g.named_dims(x, count + 2)
+    if dims is None:
+        raise Problem(f"x: expected a tensor of rank {count + 2}, got {x.type}")
+    widths: list[tuple[Any, Any]] = []
+    most: list[tuple[int, int]] = []
+    for dim, reach, stride in zip(dims[2:], laid.reach, laid.strides, strict=True):
+        if isinstance(dim, IntImm):
+            total: Any = max(0, (-(-dim.value // stride) - 1) * stride + reach - dim.value)
+        elif stride == 1:
+            total = reach - 1
+        else:
+            # The last window begins at the last multiple of the stride before the end.
+            total = simplify(prim.maximum(reach - 1 - (dim + (stride - 1)) % stride, 0))
+        less = total // 2
+        more = total - less
+        widths.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
+        bound = total if isinstance(total, int) else reach - 1
+        most.append((bound - bound // 2,) * 2)
+    if all(isinstance(width, int) for pair in widths for width in pair):
+        before, after = ([pair[i] for pair in widths] for i in range(2))
+        return x, laid._replace(padding=before + after)
+    wide = g.op("nn.pad", x, [0] * 4 + [n for pair in most for n in pair], mode)
+    axes = list(range(2, count + 2))
+    begin = [far[0] - near[0] for far, near in zip(most, widths, strict=True)]
+    end = [far[0] + dim + near[1]
+           for far, near, dim in zip(most, widths, dims[2:], strict=True)]  # fmt: skip
+    return Value(g.op("strided_slice", wide, axes, begin, end)), laid
+
+
+# Convolutions
+
+
+def _window_of(w: Value, kernel_shape: list[int] | None) -> list[int]:
+    dims = w.dims
+    known = None
+    if dims is not None and all(isinstance(dim, IntImm) for dim in dims[2:]):
+        known = [dim.value for dim in dims[2:]]  # type: ignore[attr-defined]
+    if kernel_shape is None:
+        if known is None:
+            raise Problem("kernel_shape: expected it where the shape of the weights is not known")
+        return known
+    if known is not None and known != kernel_shape:
+        raise Problem(f"kernel_shape: expected {known}, as the weights have it, got {kernel_shape}")
+    return kernel_shape
+
+
+def _with_bias(g: Graph, found: Any, b: Value | None, count: int) -> Expr:
+    if b is None:
+        return g.expr(found)
+    return g.op("add", found, g.op("reshape", b, (1, -1, *[1] * count)))
+
+
+@onnx("Conv", since=1)
+def conv(
+    g: Graph,
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """R.nn.conv1d, R.nn.conv2d or R.nn.conv3d."""
+    count = spatial_axes(x if x.ndim > 2 else w, "x")
+    size = _window_of(w, kernel_shape)
+    laid = _windows(size, count, auto_pad, pads, strides, dilations)
+    if auto_pad.startswith("SAME"):
+        x, laid = _same(g, x, laid, auto_pad)
+    found = g.op(
+        f"nn.conv{count}d", x, w, strides=laid.strides, padding=laid.padding,
+        dilation=laid.dilations, groups=group,
+    )  # fmt: skip
+    return _with_bias(g, found, b, count)
+
+
+@onnx("ConvTranspose", since=1)
+def conv_transpose(
+    g: Graph,
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """R.nn.conv1d_transpose, R.nn.conv2d_transpose or R.nn.conv3d_transpose."""
+    count = spatial_axes(x if x.ndim > 2 else w, "x")
+    size = _window_of(w, kernel_shape)
+    laid = _windows(size, count, auto_pad, pads, strides, dilations)
+    more = _per_axis("output_padding", output_padding, count, 0)
+    padding = laid.padding
+    if output_shape or auto_pad.startswith("SAME"):
+        lengths = zip(laid.reach, more, laid.strides, strict=True)
+        totals = [reach + n - stride for reach, n, stride in lengths]
+        if output_shape:
+            totals = _totals(x, output_shape[-count:], laid.strides, totals)
+        padding, more = _split(totals, auto_pad, more)
+    found = g.op(
+        f"nn.conv{count}d_transpose", x, w, strides=laid.strides, padding=padding,
+        output_padding=more, dilation=laid.dilations, groups=group,
+    )  # fmt: skip
+    return _with_bias(g, found, b, count)
+
+
+def _totals(
+    x: Value, output_shape: Sequence[int], strides: list[int], totals: list[int]
+) -> list[int]:
+    """The padding along each axis for a result of a shape; `totals` are those for a result that is
+    `strides` times as long as x."""
+    found = []
+    for i, (length, total) in enumerate(zip(output_shape, totals, strict=True)):
+        dim = None if x.dims is None else x.dims[2 + i]
+        if not isinstance(dim, IntImm):
+            raise Problem(f"output_shape: expected a tensor of known shape, got x {x.type}")
+        found.append(dim.value * strides[i] + total - length)
+    return found
+
+
+def _split(totals: list[int], auto_pad: str, more: list[int]) -> tuple[list[int], list[int]]:
+    """Padding before all axes and then after all, and the elements that are added to the result,
+    where padding is negative."""
+    before, after = [], []
+    for total in totals:
+        half = max(0, total) // 2
+        rest = max(0, total) - half
+        before.append(half if auto_pad == "SAME_UPPER" else rest)
+        after.append(rest if auto_pad == "SAME_UPPER" else half)
+    return before + after, [n + max(0, -total) for n, total in zip(more, totals, strict=True)]
+
+
+# Pools
+
+
+@onnx("MaxPool", since=1)
+def max_pool(
+    g: Graph,
+    x: Value,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    storage_order: int = 0,
+    strides: list[int] | None = None,
+) -> Any:
+    """R.nn.max_pool1d, R.nn.max_pool2d or R.nn.max_pool3d."""
+    assert g.node is not None
+    if len(g.node.output) > 1 and g.node.output[1]:
+        raise Problem("the indices of the greatest elements are not supported")
+    count = spatial_axes(x, "x")
+    laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations, ceil_mode)
+    if auto_pad.startswith("SAME"):
+        # A window that reaches into the padding has the outermost element, too, which the padding
+        # repeats, unless it skips elements.
+        wide, found = _same(g, x, laid, auto_pad, "replicate")
+        if wide is not x and set(laid.dilations) != {1}:
+            raise Problem(f"auto_pad: {auto_pad} with dilations needs lengths that are known")
+        x, laid = wide, found
+    return g.op(f"nn.max_pool{count}d", x, laid.size, laid.strides, laid.padding, laid.dilations,
+                laid.ceil_mode)  # fmt: skip
+
+
+def _averages(g: Graph, x: Value, laid: Windows, include_padding: bool) -> Any:
+    return g.op(
+        f"nn.avg_pool{len(laid.size)}d", x, laid.size, laid.strides, laid.padding, laid.dilations,
+        laid.ceil_mode, include_padding,
+    )  # fmt: skip
+
+
+@onnx("AveragePool", since=1)
+def average_pool(
+    g: Graph,
+    x: Value,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Any:
+    """R.nn.avg_pool1d, R.nn.avg_pool2d or R.nn.avg_pool3d."""
+    count = spatial_axes(x, "x")
+    laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations, ceil_mode)
+    include = bool(count_include_pad)
+    if auto_pad.startswith("SAME"):
+        wide, laid = _same(g, x, laid, auto_pad)
+        if wide is not x and not include:
+            # What is padding is known only at run time: the mean of ones is the part that is not.
+            ones = Value(g.op("ones_like", x))
+            part, _ = _same(g, ones, laid, auto_pad)
+            return g.op("divide", _averages(g, wide, laid, True), _averages(g, part, laid, True))
+        x = wide
+    return _averages(g, x, laid, include)
+
+
+def _norms(g: Graph, x: Value, p: float, sums: Any) -> Expr:
+    """(sums of |x| ** p) ** (1 / p); `sums` takes the powers."""
+    powers = g.op("abs", x)
+    if p != 1:
+        powers = g.op("power", powers, scalar(g, p, x))
+    total = sums(Value(powers))
+    found: Expr = total if p == 1 else g.op("power", total, scalar(g, 1 / p, x))
+    return found
+
+
+@onnx("LpPool", since=2)
+def lp_pool(
+    g: Graph,
+    x: Value,
+    *,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: list[int] | None = None,
+    kernel_shape: list[int],
+    p: int = 2,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """(The mean of |x| ** p of each window * its elements) ** (1 / p)."""
+    count = spatial_axes(x, "x")
+    laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations)
+    elements = math.prod(laid.size)
+
+    def sums(powers: Value) -> Any:
+        windows = laid
+        if auto_pad.startswith("SAME"):
+            powers, windows = _same(g, powers, laid, auto_pad)
+        elif ceil_mode:
+            powers, windows = _whole(g, powers, laid)
+        return g.op("multiply", _averages(g, powers, windows, True), scalar(g, elements, x))
+
+    return _norms(g, x, p, sums)
+
+
+def _whole(g: Graph, x: Value, laid: Windows) -> tuple[Value, Windows]:
+    """A tensor with zeros behind it, so that all windows of `ceil_mode` are on it."""
+    count = len(laid.size)
+    dims = g.named_dims(x, count + 2)
+    if dims is None:
+        raise Problem(f"x: expected a tensor of rank {count + 2}, got {x.type}")
+    before, after = laid.padding[:count], laid.padding[count:]
+    widths = [0] * 4
+    ends = []
+    for i, stride in enumerate(laid.strides):
+        widths += [before[i], after[i] + stride - 1]
+        number = windows(
+            f"axis {2 + i}", dims[2 + i], laid.size[i], stride, (before[i], after[i]),
+            laid.dilations[i], ceil_mode=True,
+        )  # fmt: skip
+        ends.append(simplify((number - 1) * stride + laid.reach[i]))
+    wide = g.op("nn.pad", x, widths)
+    cut = g.op("strided_slice", wide, list(range(2, count + 2)), [0] * count, ends)
+    return Value(cut), laid._replace(padding=[0] * (2 * count))
+
+
+@onnx("LpPool", since=1)
+def lp_pool_of_float(
+    g: Graph,
+    x: Value,
+    *,
+    auto_pad: str = "NOTSET",
+    kernel_shape: list[int],
+    p: float = 2.0,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Expr:
+    """As of later versions."""
+    return lp_pool(g, x, auto_pad=auto_pad, kernel_shape=kernel_shape, p=p,  # type: ignore[arg-type]
+                   pads=pads, strides=strides)  # fmt: skip
+
+
+@onnx("GlobalLpPool", since=1)
+def global_lp_pool(g: Graph, x: Value, *, p: float = 2.0) -> Expr:
+    """(The sum of |x| ** p over all axes but the first two) ** (1 / p)."""
+    axes = list(range(2, spatial_axes(x, "x") + 2))
+    return _norms(g, x, p, lambda powers: g.op("sum", powers, axes, True))
