@@ -18,10 +18,16 @@ __all__ = ["Prepared", "is_compatible", "prepare", "run_model", "run_node", "sup
 
 
 class Prepared:
-    """A model that has been compiled."""
+    """A model that has been compiled.
 
-    def __init__(self, vm: VirtualMachine) -> None:
+    Args:
+        vm: the machine.
+        outputs: the number of outputs.
+    """
+
+    def __init__(self, vm: VirtualMachine, outputs: int) -> None:
         self.vm = vm
+        self._outputs = outputs
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
         """The outputs of the model, in order.
@@ -31,7 +37,7 @@ class Prepared:
             options: none are there; the name is the interface's.
         """
         result = self.vm["main"](*inputs)
-        return result if isinstance(result, tuple) else (result,)
+        return (result,) if self._outputs == 1 else result
 
 
 def supports_device(device: str) -> bool:
@@ -57,7 +63,9 @@ def prepare(model: Any, device: str = "CPU", **options: Any) -> Prepared:
     """
     if not supports_device(device):
         raise ValueError(f"prepare: device: expected 'CPU', got {device!r}")
-    return Prepared(VirtualMachine(build(from_onnx(model))))
+    module = from_onnx(model)
+    outputs = module["main"].attrs["output_names"]
+    return Prepared(VirtualMachine(build(module)), len(outputs))
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

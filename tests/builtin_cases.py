@@ -53,6 +53,74 @@ CASES: dict[str, str] = {
 (np.array([2, -3]),) | ValueError: shape_from: expected dimensions >= 0, got [2, -3]
 (zeros(1),) | TypeError: shape_from: expected an integer tensor of rank 1
 """,
+    # Sequences, chains and optional values
+    "relaxvm.builtin.sequence_length": """
+((1, 2, 3),) | np.array(3)
+((),) | np.array(0)
+(Shape([1]),) | TypeError: sequence_length
+""",
+    "relaxvm.builtin.sequence_at": """
+(("a", "b"), 1) | "b"
+(("a", "b"), np.array([-2])) | "a"
+(("a",), 1) | IndexError: sequence_at: position 1: the sequence has 1 elements
+(("a",), np.array([0, 0])) | TypeError: sequence_at: position: expected an integer tensor of one
+(3, 0) | TypeError: sequence_at
+""",
+    "relaxvm.builtin.sequence_insert": """
+((1, 2), 3, None) | (1, 2, 3)
+((1, 2), 3, np.array(-2)) | (3, 1, 2)
+((1, 2), 3, 2) | (1, 2, 3)
+((1, 2), 3, 3) | IndexError: sequence_insert: position 3: the sequence has 2 elements
+((1, 2), 3, 1.0) | TypeError: sequence_insert: position
+""",
+    "relaxvm.builtin.sequence_erase": """
+((1, 2, 3), None) | (1, 2)
+((1, 2, 3), -3) | (2, 3)
+((), None) | IndexError: sequence_erase: position -1: the sequence has 0 elements
+""",
+    "relaxvm.builtin.sequence_concat": """
+((f32(1), f32(2, 3)), 0, 0) | f32(1, 2, 3)
+((f32(1, 2), f32(3, 4)), -1, 1) | np.array([[1, 3], [2, 4]], "f4")
+((np.zeros((2, 0)), np.ones((2, 1))), 1, 0) | np.ones((2, 1))
+((), 0, 0) | ValueError: sequence_concat: expected one or more elements, got none
+((f32(1), f32(2, 3)), 0, 1) | ValueError: element 1: expected the data type and dimensions
+((f32(1), i64(2)), 0, 0) | ValueError: element 1: expected the data type and dimensions
+((f32(1), zeros(1, 1)), 0, 0) | ValueError: element 1: expected the data type and dimensions
+((f32(1),), 1, 0) | IndexError: sequence_concat: axis 1: expected one of 1 axes
+((f32(1), 3), 0, 0) | TypeError: sequence_concat: element 1
+""",
+    "relaxvm.builtin.sequence_split": """
+(f32(1, 2, 3), None, 0, 1) | (f32(1), f32(2), f32(3))
+(f32(1, 2), None, 0, 0) | (np.array(1, "f4"), np.array(2, "f4"))
+(f32(1, 2, 3), np.array(2), -1, 0) | (f32(1, 2), f32(3))
+(f32(1, 2, 3), i64(0, 3), 0, 0) | (f32(), f32(1, 2, 3))
+(f32(1, 2, 3), i64(1, 3), 0, 0) | ValueError: expected lengths of parts of axis 0, of length 3
+(f32(1, 2, 3), np.array(0), 0, 0) | ValueError: expected a length of 1 or more, got 0
+(f32(1), f32(1), 0, 0) | TypeError: sequence_split: parts
+(f32(1), None, 1, 0) | IndexError: sequence_split: axis 1: expected one of 1 axes
+""",
+    "relaxvm.builtin.chain_to_tuple": """
+(None,) | ()
+(((None, 1), 2),) | (1, 2)
+((1,),) | TypeError: chain_to_tuple: expected None or a pair
+""",
+    "relaxvm.builtin.chain_to_tensor": """
+(((None, f32(1)), f32(2)), 0, 0, "float32", Shape([1])) | np.array([[1], [2]], "f4")
+(((None, f32(1)), f32(2)), 1, 1, "float32", Shape([1])) | np.array([[2, 1]], "f4")
+(None, 1, 0, "int64", Shape([2, 3])) | np.zeros((2, 0, 3), "i8")
+(None, 2, 0, "int64", Shape([2])) | IndexError: chain_to_tensor: axis 2: expected one of 2 axes
+((None, 1), 0, 0, "int64", Shape([])) | TypeError: chain_to_tensor: value 0
+(((None, f32(1)), f32(2, 3)), 0, 0, "float32", Shape([1])) | ValueError: chain_to_tensor: element 1
+""",
+    "relaxvm.builtin.optional_has_element": """
+(3,) | np.array(True)
+(None,) | np.array(False)
+() | TypeError: optional_has_element
+""",
+    "relaxvm.builtin.optional_get_element": """
+(3,) | 3
+(None,) | ValueError: optional_get_element: expected a value, got None
+""",
     # Shapes and the heap
     "vm.builtin.alloc_heap": """
 (3,) | heap(0, 0, 0)

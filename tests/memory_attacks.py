@@ -197,6 +197,12 @@ BUILTINS: dict[str, list[Any]] = {
         lambda: (np.arange(4 * MIB).astype("i4"), 0, 1, 1, 1, None),
         lambda: (square_of(2000), 1, 0, 0, 0, 0)],
     "relax.run.shape_to_tensor": [lambda: (relaxvm.Shape([1] * MIB),)],
+    "relaxvm.builtin.sequence_concat": [lambda: ((square_of(1000),) * 2, 0, 0)],
+    "relaxvm.builtin.sequence_split": [
+        lambda: (square_of(2000), None, 0, 0), lambda: (row(), None, 1, 0),
+        lambda: (row(), np.array(1), 1, 0), lambda: (row(), np.ones(4 * MIB, "i8"), 1, 0)],
+    "relaxvm.builtin.chain_to_tensor": [
+        lambda: (((None, square_of(1000)), square_of(1000)), 0, 0, "float32", (1000, 1000))],
     "vm.builtin.attention_kv_cache_create": [
         lambda: (rows(1), relaxvm.Shape([4096, 1024]), 4096),
         lambda: (rows(), relaxvm.Shape([1, 1024]), 1)],
@@ -225,6 +231,7 @@ BUILTINS: dict[str, list[Any]] = {
 WITHOUT: dict[str, str] = {
     "a view, or the value itself": """
 alloc_tensor ensure_zero_offset attention_kv_cache_view copy move null_value tuple_getitem
+=relaxvm.builtin.sequence_at =relaxvm.builtin.optional_get_element
 =vm.move =runtime.TVMTensorCreateView =relaxvm.builtin.adt_field =relaxvm.builtin.ref_read""",
     "a value of bounded size, or none": """
 store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_upper_bound
@@ -234,10 +241,12 @@ free_storage free_tensor memory_manager.clear attention_kv_cache_array_popn
 attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.builtin.tag_is
 =relaxvm.builtin.match_tag
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
+=relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
 =relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt
-=relaxvm.builtin.shape_from""",
+=relaxvm.builtin.shape_from =relaxvm.builtin.sequence_insert =relaxvm.builtin.sequence_erase
+=relaxvm.builtin.chain_to_tuple""",
     "what the function does that it calls": """
 invoke_closure call_tir_dyn""",
     "allowed by name only, for files that are trusted": """

@@ -98,6 +98,10 @@ CALLS: dict[str, list[Any]] = {
     "relax.run.unique": [
         *(lambda t=t: [integers(LARGE, t), 0, 1, 1, 1, None] for t in TYPES),
         lambda: [integers(LARGE, "u1").reshape(-1, 4), 1, 1, 1, 1, 0]],
+    "relaxvm.builtin.sequence_split": [
+        lambda: [rows(), None, 0, 0], lambda: [rows(), np.array([30, 34]), 0, 0],
+        lambda: [rows(), np.array(7), 1, 0]],
+    "relaxvm.builtin.sequence_concat": [lambda: [(rows(), rows()), 1, 0]],
     "vm.builtin.store_shape": [lambda: [Shape([4, 5]), heap(), 1, 0]],
     "vm.builtin.load_shape": [lambda: [heap(), 1, 0, 1]],
     "vm.builtin.match_shape": [

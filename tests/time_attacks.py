@@ -352,6 +352,11 @@ BUILTINS: dict[str, list[Make]] = {
         lambda: [x(ROW, dtype="i4") % 1000, 0, 1, 1, 1, None],
         lambda: [x(2, ROW // 2), 1, 0, 0, 0, 0],
         lambda: [x(ROW // 2, 2), 0, 1, 1, 1, 0]],
+    "relaxvm.builtin.sequence_concat": [lambda: [(x(SIDE, SIDE).T, x(SIDE, SIDE)), 0, 0]],
+    "relaxvm.builtin.sequence_split": [
+        lambda: [x(ROW), None, 0, 0], lambda: [x(SIDE * 2, SIDE).T, np.array(SIDE), 1, 0]],
+    "relaxvm.builtin.chain_to_tensor": [
+        lambda: [((None, x(SIDE, SIDE)), x(SIDE, SIDE).T), 0, 0, "float32", (SIDE, SIDE)]],
     "relax.run.shape_to_tensor": [
         lambda: [tuple.__new__(relaxvm.Shape, [1] * ROW)]],
     "vm.builtin.attention_kv_cache_create": [

@@ -16,6 +16,7 @@ from . import (  # noqa: F401  (they register builtins)
     data,
     relay,
     run,
+    sequences,
     shape,
 )
 from .lm import AttentionKVCache

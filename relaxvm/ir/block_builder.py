@@ -349,6 +349,11 @@ class BlockBuilder:
         """Whether bindings can be emitted now."""
         return bool(self._scopes)
 
+    @property
+    def depth(self) -> int:
+        """The number of scopes that are open."""
+        return len(self._scopes)
+
     def leave_scope(self) -> list[BindingBlock]:
         """End the innermost function body or branch without a value; returns its blocks."""
         scope = self._scopes.pop()

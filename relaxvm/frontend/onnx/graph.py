@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -21,13 +22,13 @@ from ...ir import (
     ExternFunc,
     IntImm,
     Op,
-    SeqExpr,
     ShapeExpr,
     TensorType,
-    Tuple,
     Type,
     Var,
+    int_imm,
 )
+from ...ir.infer import is_base_of
 from ...messages import readable
 from ...op.registry import CONSTRUCTORS
 from ...registry import RESULT_PREFIX
@@ -36,13 +37,26 @@ from . import messages
 from .messages import AttributeType
 from .registry import REQUIRED, OnnxOperator, find, own_operator
 from .tensors import ExternalData, dtype_of, to_array, to_dense
-from .values import MOST_FOLDED, Value, as_expr, is_symbolic, normalized
+from .values import (
+    MOST_FOLDED,
+    Kind,
+    OptionalKind,
+    SequenceKind,
+    TensorKind,
+    Value,
+    as_expr,
+    is_symbolic,
+    normalized,
+)
 
-__all__ = ["Context", "Graph", "Problem", "type_of"]
+__all__ = ["Context", "Graph", "Problem", "kind_of_type", "number_of"]
 
+BUILTIN_PREFIX: Final = "relaxvm.builtin."
 _PURE_PACKED: Final = Op.get("relax.call_pure_packed")
 _MOST_DEPTH: Final = 64
 """Graphs within graphs, and calls of functions within functions."""
+_MOST_NODES: Final = 100_000
+"""Nodes of graphs within graphs and of functions, which count each time they are imported."""
 
 
 UNSUPPORTED: Final = frozenset({"str", "complex64", "complex128"})
@@ -83,6 +97,26 @@ class Context:
         self.external = external
         self.symbols: dict[str, Var] = {}
         self.depth = 0
+        self.nodes = 0
+        self._changes: list[tuple[Value, Expr | None]] = []
+
+    def bind(self, value: Value, expr: Expr) -> None:
+        """Let an expression of the current scope stand for a value, until the scope ends."""
+        self._changes.append((value, value.expr))
+        value.expr = expr
+
+    @contextmanager
+    def scope(self, params: Sequence[Var] = ()) -> Iterator[None]:
+        """The body of a function, or a branch: variables that are bound in it are not visible
+        outside.  Its value is what `BlockBuilder.end_scope` is called with within it."""
+        self.builder.begin_scope(params)
+        count = len(self._changes)
+        try:
+            yield
+        finally:
+            while len(self._changes) > count:
+                value, before = self._changes.pop()
+                value.expr = before
 
     def symbol(self, name: str) -> Var:
         """The variable of a named dimension."""
@@ -102,10 +136,10 @@ def identifier(name: str) -> str:
     return f"v{name}" if name[0].isdigit() else name
 
 
-def type_of(
-    ty: messages.TypeOf | None, dim: Callable[[messages.Dimension, int], Expr], subject: str
-) -> Type:
-    """The type that a file states.
+def kind_of_type(
+    ty: messages.TypeOf | None, dim: Callable[[messages.Dimension, int], Expr | None], subject: str
+) -> Kind:
+    """What a file states of a value.
 
     Args:
         ty: the type.
@@ -113,17 +147,25 @@ def type_of(
         subject: begins messages of errors.
     """
     if ty is None:
-        return ANY
+        return TensorKind()
     if ty.tensor is not None:
         name = dtype_of(ty.tensor.elem_type, subject) if ty.tensor.elem_type else None
         if name in UNSUPPORTED:
             raise Problem(f"{subject}: tensors of {name} are not supported")
         if ty.tensor.shape is None:
-            return TensorType(None, name)
-        return TensorType([dim(each, i) for i, each in enumerate(ty.tensor.shape.dims)], name)
-    raise Problem(
-        f"{subject}: sequences, maps, optional values and sparse tensors are not supported"
-    )
+            return TensorKind(name)
+        dims = tuple([dim(each, i) for i, each in enumerate(ty.tensor.shape.dims)])
+        return TensorKind(name, len(dims), dims)
+    for kind, inner in ((SequenceKind, ty.sequence), (OptionalKind, ty.optional)):
+        if inner is not None:
+            return kind(kind_of_type(inner.elem_type, number_of, subject))
+    raise Problem(f"{subject}: maps and sparse tensors are not supported")
+
+
+def number_of(dimension: messages.Dimension, place: int) -> Expr | None:
+    """A dimension that is a number; None for others."""
+    is_number = dimension.has("value") and dimension.value >= 0 and not dimension.name
+    return int_imm(dimension.value) if is_number else None
 
 
 class Graph:
@@ -196,9 +238,9 @@ class Graph:
                     flat = self.emit(CONSTRUCTORS["astype"](flat, value.dtype))
                 if value.known.ndim != 1:
                     flat = self.emit(CONSTRUCTORS["reshape"](flat, value.known.shape))
-                value.expr = flat
-            else:
-                value.expr = Constant(np.asarray(value.known, as_dtype(value.dtype)))
+                self.context.bind(value, flat)
+                return flat
+            value.expr = Constant(np.asarray(value.known, as_dtype(value.dtype)))
         return value.expr
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Var:
@@ -238,14 +280,15 @@ class Graph:
         from ...ir import convert_to_expr
 
         if value is None:
-            null: Expr = self.emit(CONSTRUCTORS["null_value"](), "none")
-            return null
+            return self.none()
         if isinstance(value, (Value, Var, np.ndarray)):
             return self.expr(value)
         if isinstance(value, (list, tuple)):
             return ShapeExpr([as_expr(each) for each in value])
         if isinstance(value, bool):
             value = int(value)
+        if isinstance(value, Expr):
+            return value
         result: Expr = convert_to_expr(value)
         return result
 
@@ -272,8 +315,33 @@ class Graph:
             return value.dims if len(value.dims or ()) == rank else None
         dims = [Var(f"{identifier(self.hint)}_{i}", "int64") for i in range(rank)]
         ty = TensorType(dims, value.dtype)
-        value.expr = self.context.builder.match_cast(self.expr(value), ty)
+        self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
         return value.dims
+
+    def typed(self, expr: Expr, kind: Kind, hint: str = "") -> Value:
+        """A value of a kind, which the program checks where the type of the expression does not say
+        it; dimensions that are not known become symbolic ones."""
+        if not isinstance(kind, TensorKind):
+            return Value(expr, compound=kind)
+        name = identifier(hint or self.hint)
+        dims = kind.dims
+        if dims is not None:
+            dims = tuple([
+                Var(f"{name}_{i}", "int64") if dim is None else dim for i, dim in enumerate(dims)
+            ])  # fmt: skip
+        ty = TensorType(dims, kind.dtype, ndim=kind.ndim)
+        if expr.ty is not None and is_base_of(ty, expr.ty):
+            return Value(expr)
+        return Value(self.context.builder.match_cast(expr, ty, name))
+
+    def none(self) -> Var:
+        """A variable that is None."""
+        return self.emit(CONSTRUCTORS["null_value"](), "none")
+
+    def builtin(self, name: str, args: Sequence[Any], ty: Type = ANY) -> Var:
+        """Bind a call of one of relaxvm's builtins; see `run` for the arguments."""
+        operands = [ExternFunc(BUILTIN_PREFIX + name), *map(self._runtime, args)]
+        return self.emit(Call(_PURE_PACKED, operands, None, [ty], ty))
 
     def sized(self, value: Value, what: str) -> list[Any]:
         """The elements of an integer tensor, which have to be known when the model is imported.
@@ -442,6 +510,12 @@ class Graph:
     def add_nodes(self, nodes: Iterable[messages.Node]) -> None:
         """Import nodes in order."""
         for node in nodes:
+            self.context.nodes += self.context.depth > 0
+            if self.context.nodes > _MOST_NODES:
+                raise Problem(
+                    f"more than {_MOST_NODES} nodes within functions and graphs, each time they "
+                    f"are called"
+                )
             try:
                 self.add_node(node)
             except Problem as problem:
@@ -468,13 +542,6 @@ class Graph:
         finally:
             context.depth -= 1
         return [inner[output.name] for output in graph.output]
-
-    def branch(self, graph: messages.Graph) -> SeqExpr:
-        """A graph within this one as a branch, whose value is a tuple of the results."""
-        builder = self.context.builder
-        builder.begin_scope()
-        results = [self.expr(value) for value in self.subgraph(graph)]
-        return builder.end_scope(Tuple(results))
 
 
 def _folded(

@@ -9,14 +9,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import FormatError, RelaxVMError
-from ...ir import BlockBuilder, Expr, IRModule, TensorType, Tuple, Type, Var, int_imm
+from ...ir import (
+    ANY,
+    BlockBuilder,
+    Expr,
+    IRModule,
+    TensorType,
+    Tuple,
+    Var,
+    convert_to_expr,
+)
 from ...limits import Limits
 from ...messages import readable
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
-from .graph import Context, Graph, Problem, identifier, type_of
+from .graph import Context, Graph, Problem, identifier, kind_of_type, number_of
 from .tensors import ExternalData
-from .values import Value
+from .values import Kind, TensorKind, Value
 from .wire import read
 
 __all__ = ["from_onnx", "read_model"]
@@ -121,11 +130,16 @@ def from_onnx(
         if each.name in top.values:
             raise RelaxVMError(f"{name}: there are two inputs {readable(each.name)!r}")
         try:
-            ty = _input_type(context, each, shape_dict, dtype_dict)
+            kind = _input_kind(context, each, shape_dict, dtype_dict)
         except Problem as problem:
             raise RelaxVMError(str(problem)) from None
-        params.append(Var(names.of(each.name), ty))
-        top[each.name] = Value(params[-1])
+        if isinstance(kind, TensorKind):
+            ty = TensorType(kind.dims, kind.dtype, ndim=kind.ndim)
+            params.append(Var(names.of(each.name), ty))
+            top[each.name] = Value(params[-1])
+        else:
+            params.append(Var(names.of(each.name), ANY))
+            top[each.name] = Value(params[-1], compound=kind)
     kept: list[Any] = []
     if keep_params_in_input:
         for tensor in graph.initializer:
@@ -171,29 +185,32 @@ class _ParameterNames:
         return found
 
 
-def _input_type(
+def _input_kind(
     context: Context,
     value: messages.Value,
     shapes: Mapping[str, Sequence[Any]] | None,
     dtypes: str | Mapping[str, str] | None,
-) -> Type:
+) -> Kind:
     name = value.name
 
     def dim(dimension: messages.Dimension, place: int) -> Expr:
-        if dimension.has("value") and dimension.value >= 0 and not dimension.name:
-            return int_imm(dimension.value)
+        number = number_of(dimension, place)
+        if number is not None:
+            return number
         text = dimension.name.strip()
         unnamed = text in _UNNAMED or text.startswith("unk__") or dimension.value < 0
         return context.symbol(f"{name}_{place}" if unnamed else text)
 
-    ty = type_of(value.type, dim, f"{context.name}: input {readable(name)!r}")
+    kind = kind_of_type(value.type, dim, f"{context.name}: input {readable(name)!r}")
     dtype = dtypes if isinstance(dtypes, str) else (dtypes or {}).get(name)
-    if type(ty) is not TensorType:
-        return ty
-    dims: Any = None if ty.dims is None else list(ty.dims)
+    if not isinstance(kind, TensorKind):
+        return kind
+    dims = kind.dims
     if shapes is not None and name in shapes:
-        dims = [context.symbol(d) if isinstance(d, str) else d for d in shapes[name]]
-    return TensorType(dims, dtype or ty.dtype)
+        dims = tuple([
+            context.symbol(d) if isinstance(d, str) else convert_to_expr(d) for d in shapes[name]
+        ])  # fmt: skip
+    return TensorKind(dtype or kind.dtype, -1 if dims is None else len(dims), dims)
 
 
 def _refuse_unknown(context: Context, model: messages.Model, graph: messages.Graph) -> None:

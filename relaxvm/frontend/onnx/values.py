@@ -8,19 +8,76 @@ imported; what is left over is what runs.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, int_imm
-from ...ir.arith import Analyzer, free_vars, simplify
+from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, Var, int_imm
+from ...ir.arith import Analyzer, free_vars, prove_equal, simplify
 from ...ir.infer import infer_type
 
-__all__ = ["MOST_FOLDED", "Value", "elements_of", "is_never_negative", "is_symbolic"]
+__all__ = [
+    "MOST_FOLDED",
+    "Kind",
+    "Opaque",
+    "OptionalKind",
+    "SequenceKind",
+    "TensorKind",
+    "Value",
+    "closed",
+    "elements_of",
+    "is_never_negative",
+    "is_symbolic",
+    "joined",
+    "kind_of",
+]
 
 MOST_FOLDED: Final = 4096
 """The most elements that are computed while a model is imported."""
+
+
+class TensorKind(NamedTuple):
+    """What is known of a tensor; None for what is not known.
+
+    Attributes:
+        dtype: data type of the elements by name.
+        ndim: the rank, or -1.
+        dims: the dimensions, each of which may be None.
+    """
+
+    dtype: str | None = None
+    ndim: int = -1
+    dims: tuple[Expr | None, ...] | None = None
+
+
+class SequenceKind(NamedTuple):
+    """A sequence: a tuple, whose length is not known.
+
+    Attributes:
+        element: what all elements are; dimensions are numbers.
+    """
+
+    element: Kind
+
+
+class OptionalKind(NamedTuple):
+    """A value that may be None.
+
+    Attributes:
+        element: what it is if it is not None.
+    """
+
+    element: Kind
+
+
+class Opaque(NamedTuple):
+    """A value that only the program looks at, such as the chain of a loop's results."""
+
+
+# Types of Python 3.10 cannot be forward references in unions that are written with |.
+Kind: TypeAlias = Union[TensorKind, SequenceKind, OptionalKind, Opaque]  # noqa: UP007
 
 
 class Value:
@@ -32,18 +89,21 @@ class Value:
         known: the elements, if they are known: an array of numbers; or an int64 array of objects
             if some are expressions of dimensions; or strings.
         dtype: the data type of the elements by name; "str" for strings; None if it is no tensor.
+        compound: what it is if it is no tensor.
     """
 
-    __slots__ = ("dtype", "expr", "known")
+    __slots__ = ("compound", "dtype", "expr", "known")
 
     def __init__(
         self,
         expr: Expr | None = None,
         known: NDArray[Any] | None = None,
         dtype: str | None = None,
+        compound: SequenceKind | OptionalKind | Opaque | None = None,
     ) -> None:
         self.expr = expr
         self.known = known
+        self.compound = compound
         if dtype is None:
             if known is not None:
                 dtype = "int64" if known.dtype == object else known.dtype.name
@@ -108,6 +168,61 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<Value {self.known if self.expr is None else self.expr}: {self.type}>"
+
+
+def kind_of(value: Value) -> Kind:
+    """What is known of a value, without its elements."""
+    return value.compound or _kind_of_type(value.type, value.dtype)
+
+
+def _kind_of_type(ty: Type, dtype: str | None = None) -> Kind:
+    if type(ty) is TensorType:
+        dims = None if ty.dims is None else tuple(ty.dims)
+        return TensorKind(dtype or ty.dtype, ty.ndim, dims)
+    if type(ty) is TupleType:
+        found: Kind | None = None
+        for field in ty.fields:
+            kind = _kind_of_type(field)
+            found = kind if found is None else joined(found, kind)
+        return SequenceKind(closed(found or TensorKind()))
+    return Opaque()
+
+
+def joined(a: Kind, b: Kind) -> Kind:
+    """What is known of a value that is one of two kinds."""
+    if isinstance(a, OptionalKind) or isinstance(b, OptionalKind):
+        x = a.element if isinstance(a, OptionalKind) else a
+        y = b.element if isinstance(b, OptionalKind) else b
+        return OptionalKind(joined(x, y))
+    if isinstance(a, SequenceKind) and isinstance(b, SequenceKind):
+        return SequenceKind(joined(a.element, b.element))
+    if not isinstance(a, TensorKind) or not isinstance(b, TensorKind):
+        return Opaque()
+    dims = None
+    if a.dims is not None and b.dims is not None and len(a.dims) == len(b.dims):
+        dims = tuple([_joined_dim(x, y) for x, y in zip(a.dims, b.dims, strict=True)])
+    return TensorKind(
+        a.dtype if a.dtype == b.dtype else None, a.ndim if a.ndim == b.ndim else -1, dims
+    )
+
+
+def _joined_dim(a: Expr | None, b: Expr | None) -> Expr | None:
+    return a if a is not None and b is not None and prove_equal(a, b) else None
+
+
+def closed(kind: Kind, visible: Collection[Var] = ()) -> Kind:
+    """The kind without dimensions that mention other symbolic variables than `visible`."""
+    if isinstance(kind, SequenceKind):
+        return SequenceKind(closed(kind.element, visible))
+    if isinstance(kind, OptionalKind):
+        return OptionalKind(closed(kind.element, visible))
+    if not isinstance(kind, TensorKind) or kind.dims is None:
+        return kind
+    dims = [
+        dim if dim is not None and all(v in visible for v in free_vars(dim)) else None
+        for dim in kind.dims
+    ]
+    return kind._replace(dims=tuple(dims))
 
 
 def is_symbolic(array: NDArray[Any]) -> bool:

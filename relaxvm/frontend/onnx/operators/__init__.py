@@ -12,6 +12,7 @@ from . import (
     quantized,
     recurrent,
     reductions,
+    sequences,
     windows,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "quantized",
     "recurrent",
     "reductions",
+    "sequences",
     "windows",
 ]

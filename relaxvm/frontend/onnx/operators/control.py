@@ -1,16 +1,57 @@
-"""Conditionals and loops."""
+"""Conditionals and loops.
+
+A loop becomes a local function that calls itself last, which takes one frame however often it runs.
+Its parameters are what the body changes; what it only reads is captured.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from ....ir import Expr, If, TupleGetItem, TupleType
+import numpy as np
+
+from ....ir import (
+    ANY,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    FuncType,
+    If,
+    IntImm,
+    SeqExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    VarBinding,
+)
+from ....ir.arith import prove_equal
+from ....ir.infer import infer_type
 from .. import messages
-from ..graph import Graph, Problem
+from ..graph import Graph, Problem, identifier
 from ..registry import onnx
-from ..values import Value
+from ..values import (
+    Kind,
+    Opaque,
+    SequenceKind,
+    TensorKind,
+    Value,
+    closed,
+    elements_of,
+    joined,
+    kind_of,
+)
 
-__all__: list[str] = []
+__all__ = ["repeated"]
+
+_MOST_TRIES: Final = 100
+"""Of the types of what a loop changes, before it is given up; each one knows less than the last."""
+
+
+# Conditionals
 
 
 @onnx("If", since=1)
@@ -23,14 +64,445 @@ def if_(
     if known is not None and known.size == 1:
         return tuple(g.subgraph(then_branch if known.reshape(-1)[0] else else_branch))
     hint = g.hint
-    test = g.expr(cond)
-    if cond.ndim != 0:
-        test = g.op("reshape", test, ())
-    choice = If(test, g.branch(then_branch), g.branch(else_branch))
+    test = _scalar(g, cond)
+    branches, kinds = [], []
+    for graph in (then_branch, else_branch):
+        with g.context.scope():
+            values = g.subgraph(graph)
+            kinds.append([kind_of(value) for value in values])
+            branches.append(_end(g, values))
     g.hint = hint
-    result = g.emit(choice)
-    ty = result.ty
-    if type(ty) is not TupleType:
-        raise Problem("the branches have different numbers of results")
-    fields: list[Expr] = [TupleGetItem(result, i) for i in range(len(ty.fields))]
-    return tuple([Value(g.emit(field)) for field in fields])
+    if len(kinds[0]) != len(kinds[1]):
+        raise Problem(
+            f"the branches have {len(kinds[0])} and {len(kinds[1])} results, expected as many"
+        )
+    result = g.emit(If(test, branches[0], branches[1]))
+    found = []
+    for i, (a, b) in enumerate(zip(*kinds, strict=True)):
+        kind = closed(joined(a, b), _visible(g))
+        found.append(g.typed(g.emit(TupleGetItem(result, i)), kind))
+    return tuple(found)
+
+
+def _end(g: Graph, values: Sequence[Value]) -> SeqExpr:
+    """End a scope whose value is a tuple."""
+    return g.context.builder.end_scope(Tuple([g.expr(value) for value in values]))
+
+
+def _scalar(g: Graph, value: Value) -> Expr:
+    """A tensor of one element as one of rank 0."""
+    return g.expr(value) if value.ndim == 0 else g.op("reshape", value, ())
+
+
+def _visible(g: Graph) -> list[Var]:
+    """The symbolic variables that are visible everywhere: those of the inputs."""
+    return list(g.context.symbols.values())
+
+
+# Loops
+
+Step = Callable[[list[Value]], list[Value]]
+
+
+def repeated(
+    g: Graph,
+    state: Sequence[Value],
+    test: Callable[[list[Value]], Expr],
+    step: Step,
+    names: Sequence[str],
+) -> list[Value]:
+    """What a loop makes of a state.
+
+    Args:
+        state: values that change.
+        test: returns the condition for another step, a bool tensor of rank 0.
+        step: returns the next state.
+        names: of the state, for the parameters of the function.
+    """
+    kinds = [closed(kind_of(value), _visible(g)) for value in state]
+    hint = g.hint
+    for _ in range(_MOST_TRIES):
+        g.hint = hint
+        found = _function(g, kinds, test, step, names)
+        if isinstance(found, Var):
+            break
+        kinds = found
+    else:
+        raise Problem("the types of the values that the loop changes are not found")
+    g.hint = hint
+    call = g.emit(Call(found, [g.expr(value) for value in state]))
+    return [
+        g.typed(g.emit(TupleGetItem(call, i), name), kind, name)
+        for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+    ]
+
+
+def _function(
+    g: Graph,
+    kinds: list[Kind],
+    test: Callable[[list[Value]], Expr],
+    step: Step,
+    names: Sequence[str],
+) -> Var | list[Kind]:
+    """The function of a loop as a variable; or, where a step does not keep the kinds of the state,
+    those of which both are, and nothing is bound."""
+    builder, context = g.context.builder, g.context
+    name = f"{identifier(g.hint)}_loop"
+    params = [Var(identifier(each), ANY) for each in names]
+    ty = FuncType([ANY] * len(params), TupleType([ANY] * len(params)))
+    var = Var(builder.get_unique_name(name), ty)
+    with context.scope(params):
+        inner = [g.typed(p, k, n) for p, k, n in zip(params, kinds, names, strict=True)]
+        condition = test(inner)
+        with context.scope():
+            results = step(inner)
+            wider = [
+                closed(joined(kind, kind_of(value)), _visible(g))
+                for kind, value in zip(kinds, results, strict=True)
+            ]
+            if wider != kinds and not all(map(_same, wider, kinds)):
+                builder.leave_scope()
+                builder.leave_scope()
+                return wider
+            again = Call(var, [g.expr(value) for value in results])
+            then = builder.end_scope(g.emit(again, name))
+        with context.scope():
+            done = builder.end_scope(Tuple(params))
+        body = builder.end_scope(g.emit(If(condition, then, done), "result"))
+    function = Function(params, body, ty.ret)
+    infer_type(function)
+    builder.emit_normalized(VarBinding(var, function, g.span))
+    return var
+
+
+def _same(a: Kind, b: Kind) -> bool:
+    """Whether two kinds are equal, dimensions by what they mean."""
+    if isinstance(a, TensorKind) and isinstance(b, TensorKind):
+        if a.dims is None or b.dims is None:
+            return a == b
+        return a[:2] == b[:2] and all(
+            x is y or (x is not None and y is not None and prove_equal(x, y))
+            for x, y in zip(a.dims, b.dims, strict=True)
+        )
+    if isinstance(a, Opaque) or type(a) is not type(b):
+        return a == b
+    return _same(a.element, b.element)  # type: ignore[union-attr]
+
+
+class _Chains:
+    """The results that a loop collects: for each a chain, part of its state; see
+    `relaxvm.builtins.sequences`.
+
+    Args:
+        count: how many there are.
+    """
+
+    def __init__(self, g: Graph, count: int) -> None:
+        self._g = g
+        self.kinds: list[Kind] = [Opaque()] * count
+        self.initial = [
+            Value(g.none(), compound=Opaque()) for _ in range(count)
+        ]
+
+    def added(self, chains: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+        """The chains with the results of a step."""
+        g = self._g
+        self.kinds = [closed(kind_of(value), _visible(g)) for value in values]
+        return [
+            Value(Tuple([g.expr(chain), g.expr(value)]), compound=Opaque())
+            for chain, value in zip(chains, values, strict=True)
+        ]
+
+    def tensor(self, at: int, chain: Value, axis: int = 0, is_reversed: bool = False) -> Value:
+        """The results as one tensor, along a new axis."""
+        g, kind = self._g, self.kinds[at]
+        if not isinstance(kind, TensorKind):
+            raise Problem("expected results of steps that are tensors")
+        if kind.dtype is None:
+            raise Problem("the data type of the results of steps is not known")
+        dims = [0 if dim is None else dim for dim in kind.dims or ()]
+        expr = g.builtin(
+            "chain_to_tensor", [chain, axis, is_reversed, kind.dtype, dims]
+        )
+        if kind.ndim < 0:
+            return g.typed(expr, TensorKind(kind.dtype))
+        rank = kind.ndim + 1
+        if not -rank <= axis < rank:
+            raise Problem(f"expected one of {rank} axes for the results of steps, got {axis}")
+        found: Any = None
+        if kind.dims is not None:
+            found = list(kind.dims)
+            found.insert(axis % rank, None)
+            found = tuple(found)
+        return g.typed(expr, TensorKind(kind.dtype, rank, found))
+
+
+def _number(number: int) -> Value:
+    return Value(known=np.array(number, np.int64))
+
+
+def _next(g: Graph, i: Value) -> Value:
+    return Value(g.op("add", i, _number(1)))
+
+
+def _is_true(value: Value) -> bool:
+    known = value.constant()
+    return known is not None and known.size == 1 and bool(known.reshape(-1)[0])
+
+
+class _Unsteady(Exception):
+    """The condition of a loop depends on its steps."""
+
+
+@onnx("Loop", since=1)
+def loop(
+    g: Graph, trips: Value | None, cond: Value | None = None, *initial: Value | None,
+    body: messages.Graph,
+) -> Any:
+    """A function that calls itself last."""
+    count = len(initial)
+    collected = len(body.output) - 1 - count
+    if len(body.input) != count + 2 or collected < 0:
+        raise Problem(
+            f"body: expected {count + 2} inputs and at least {count + 1} outputs, got "
+            f"{len(body.input)} and {len(body.output)}"
+        )
+    carried = [value or Value(g.none(), compound=Opaque()) for value in initial]
+    if cond is None or _is_true(cond):
+        try:
+            return _loop(g, trips, None, carried, collected, body)
+        except _Unsteady:
+            cond = Value(known=np.array(True))
+    return _loop(g, trips, cond, carried, collected, body)
+
+
+def _loop(
+    g: Graph,
+    trips: Value | None,
+    cond: Value | None,
+    carried: list[Value],
+    collected: int,
+    body: messages.Graph,
+) -> tuple[Value, ...]:
+    """A loop; without `cond` one whose body never ends it.
+
+    Raises:
+        _Unsteady: the body does.
+    """
+    count, first = len(carried), 1 + (cond is not None)
+    chains = _Chains(g, collected)
+    limit = None if trips is None else Value(_scalar(g, trips))
+    given = [_shaped_like(g, body.input[i]) for i in range(2)]
+
+    def test(state: list[Value]) -> Expr:
+        more = None if cond is None else g.expr(state[1])
+        if limit is None:
+            return Constant(np.array(True)) if more is None else more
+        within = g.op("less", state[0], limit)
+        return within if more is None else g.op("logical_and", within, more)
+
+    def step(state: list[Value]) -> list[Value]:
+        values = state[first : first + count]
+        before = Value(known=np.array(True))
+        results = g.subgraph(body, [given[0](state[0]), given[1](before), *values])
+        if cond is None:
+            if not _is_true(results[0]):
+                raise _Unsteady
+            again = []
+        else:
+            again = [Value(_scalar(g, results[0]))]
+        added = chains.added(state[first + count :], results[1 + count :])
+        return [_next(g, state[0]), *again, *results[1 : 1 + count], *added]
+
+    state = [_number(0), *([] if cond is None else [Value(_scalar(g, cond))]),
+             *carried, *chains.initial]  # fmt: skip
+    names = ["i", *([] if cond is None else ["cond"]),
+             *[each.name for each in body.input[2:]],
+             *[each.name for each in body.output[1 + count :]]]  # fmt: skip
+    depth = g.context.depth
+    scopes = g.context.builder.depth
+    try:
+        final = repeated(g, state, test, step, names)
+    except _Unsteady:
+        g.context.depth = depth
+        while g.context.builder.depth > scopes:
+            g.context.builder.leave_scope()
+        raise
+    results = [chains.tensor(i, chain) for i, chain in enumerate(final[first + count :])]
+    return (*final[first : first + count], *results)
+
+
+def _shaped_like(g: Graph, declared: messages.Value) -> Callable[[Value], Value]:
+    """A function that gives a tensor of one element the rank that the body declares, 0 or 1."""
+    tensor = declared.type.tensor if declared.type is not None else None
+    if tensor is None or tensor.shape is None or len(tensor.shape.dims) != 1:
+        return lambda value: value
+
+    def vector(value: Value) -> Value:
+        if value.known is not None:
+            return Value(known=value.known.reshape(1))
+        return Value(g.op("reshape", value, (1,)))
+
+    return vector
+
+
+@onnx("Scan", since=9)
+def scan(
+    g: Graph,
+    *values: Value,
+    body: messages.Graph,
+    num_scan_inputs: int,
+    scan_input_axes: list[int] | None = None,
+    scan_input_directions: list[int] | None = None,
+    scan_output_axes: list[int] | None = None,
+    scan_output_directions: list[int] | None = None,
+) -> Any:
+    """A function that calls itself last, once for each element of the scanned axes."""
+    if not 1 <= num_scan_inputs <= len(values):
+        raise Problem(
+            f"num_scan_inputs: expected 1 to {len(values)}, got {num_scan_inputs}"
+        )
+    split = len(values) - num_scan_inputs
+    states, scanned = list(values[:split]), list(values[split:])
+    collected = len(body.output) - split
+    if len(body.input) != len(values) or collected < 0:
+        raise Problem(
+            f"body: expected {len(values)} inputs and at least {split} outputs, got "
+            f"{len(body.input)} and {len(body.output)}"
+        )
+    axes = _list("scan_input_axes", scan_input_axes, num_scan_inputs)
+    directions = _list("scan_input_directions", scan_input_directions, num_scan_inputs)
+    out_axes = _list("scan_output_axes", scan_output_axes, collected)
+    out_directions = _list("scan_output_directions", scan_output_directions, collected)
+    length = _length(g, scanned, axes)
+    chains = _Chains(g, collected)
+
+    def step(state: list[Value]) -> list[Value]:
+        i, *rest = state
+        places = {0: i, 1: i}
+        if any(directions):
+            last = g.op("subtract", length, _number(1))
+            places[1] = Value(g.op("subtract", last, i))
+        elements = [
+            Value(g.op("take", x, places[direction], axis))
+            for x, axis, direction in zip(scanned, axes, directions, strict=True)
+        ]
+        results = g.subgraph(body, [*rest[:split], *elements])
+        added = chains.added(rest[split:], results[split:])
+        return [_next(g, i), *results[:split], *added]
+
+    final = repeated(
+        g,
+        [_number(0), *states, *chains.initial],
+        lambda state: g.op("less", state[0], length),
+        step,
+        ["i", *[each.name for each in body.input[:split]],
+         *[each.name for each in body.output[split:]]],
+    )  # fmt: skip
+    results = [
+        chains.tensor(i, chain, out_axes[i], bool(out_directions[i]))
+        for i, chain in enumerate(final[1 + split :])
+    ]
+    return (*final[1 : 1 + split], *results)
+
+
+def _list(name: str, given: list[int] | None, count: int) -> list[int]:
+    if given is None:
+        return [0] * count
+    if len(given) != count or ("directions" in name and not set(given) <= {0, 1}):
+        kind = "0 or 1" if "directions" in name else "a number"
+        raise Problem(f"{name}: expected {kind} for each of {count}, got {given}")
+    return given
+
+
+def _length(g: Graph, scanned: list[Value], axes: list[int]) -> Value:
+    """The length of the scanned axes as a tensor of rank 0; values whose length is known only at
+    run time are checked to have the same one."""
+    total: Any = None
+    for at, (x, axis) in enumerate(zip(scanned, axes, strict=True)):
+        if x.ndim < 0:
+            raise Problem("expected scanned tensors of known rank")
+        if not -x.ndim <= axis < x.ndim:
+            raise Problem(f"scan_input_axes: expected one of {x.ndim} axes, got {axis}")
+        dims = list(g.named_dims(x, x.ndim) or ())
+        dim = dims[axis]
+        if total is None:
+            total = dim
+        elif not prove_equal(total, dim):
+            if isinstance(total, IntImm) and isinstance(dim, IntImm):
+                raise Problem(
+                    f"expected scanned tensors of one length, got {total.value} and {dim.value}"
+                )
+            dims[axis] = total
+            ty = TensorType(dims, x.dtype)
+            scanned[at] = Value(g.context.builder.match_cast(g.expr(x), ty))
+    found = np.empty((), object)
+    found[()] = elements_of(np.array([total, None], object)[:-1])[0]
+    return Value(g.expr(g.value(found) or Value(known=found)))
+
+
+@onnx("Scan", since=8)
+def scan_batches(
+    g: Graph,
+    lengths: Value | None,
+    *values: Value,
+    body: messages.Graph,
+    num_scan_inputs: int,
+    directions: list[int] | None = None,
+) -> Any:
+    """Scan for each element of a batch."""
+    if lengths is not None:
+        raise Problem("sequence_lens: sequences of different lengths are not supported")
+    split = len(values) - num_scan_inputs
+    batch = _length(g, inputs := list(values), [0] * len(values))
+    chains = _Chains(g, len(body.output))
+
+    def step(state: list[Value]) -> list[Value]:
+        i, *rest = state
+        elements = [Value(g.op("take", x, i, 0)) for x in inputs]
+        results = scan(
+            g, *elements, body=body, num_scan_inputs=num_scan_inputs,
+            scan_input_directions=directions,
+        )  # fmt: skip
+        return [_next(g, i), *chains.added(rest, results)]
+
+    final = repeated(
+        g, [_number(0), *chains.initial], lambda state: g.op("less", state[0], batch), step,
+        ["i", *[each.name for each in body.output]],
+    )  # fmt: skip
+    assert split >= 0
+    return tuple([chains.tensor(i, chain) for i, chain in enumerate(final[1:])])
+
+
+# Sequences
+
+
+@onnx("SequenceMap", since=17)
+def sequence_map(g: Graph, items: Value, *more: Value, body: messages.Graph) -> Any:
+    """The results of a graph for each element of a sequence."""
+    from .sequences import as_sequence, element_of
+
+    sources = [as_sequence(g, items)]
+    for value in more:
+        is_sequence = isinstance(kind_of(value), SequenceKind)
+        sources.append(as_sequence(g, value) if is_sequence else value)
+    length = Value(g.builtin("sequence_length", [sources[0]], TensorType((), "int64")))
+    chains = _Chains(g, len(body.output))
+
+    def step(state: list[Value]) -> list[Value]:
+        i, *rest = state
+        elements = [
+            element_of(g, x, i) if isinstance(x.compound, SequenceKind) else x for x in sources
+        ]
+        return [_next(g, i), *chains.added(rest, g.subgraph(body, elements))]
+
+    final = repeated(
+        g, [_number(0), *chains.initial], lambda state: g.op("less", state[0], length), step,
+        ["i", *[each.name for each in body.output]],
+    )  # fmt: skip
+    return tuple([
+        Value(g.builtin("chain_to_tuple", [chain]), compound=SequenceKind(closed(kind)))
+        for chain, kind in zip(final[1:], chains.kinds, strict=True)
+    ])  # fmt: skip
+
+
