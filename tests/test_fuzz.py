@@ -44,6 +44,7 @@ LOADED = {
     "library": {"RESULT"},
     "relay": {"RESULT"},
     "relay_vm": {"RESULT", "KERNEL_ERROR"},
+    "onnx": {"RESULT", "KERNEL_ERROR"},
 }
 """Outcomes of mutants that are read."""
 

@@ -14,10 +14,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxvm
-from relaxvm import VirtualMachine, backend, build
+from relaxvm import Limits, VirtualMachine, backend, build
 from relaxvm.cli import main
 from relaxvm.cli.exits import Exit
-from relaxvm.errors import FormatError, RelaxVMError
+from relaxvm.errors import FormatError, LimitError, RelaxVMError
 from relaxvm.frontend.onnx import OPERATORS, from_onnx
 from relaxvm.frontend.onnx.messages import Model
 from relaxvm.frontend.onnx.wire import Message, read
@@ -358,6 +358,9 @@ def test_all_unsupported_nodes_are_reported_at_once() -> None:
     [
         ([node("Relu", "nothing", "y")], r"node \(Relu\): there is no value 'nothing'"),
         ([node("Relu", "x x", "y")], "expected 1 to 1 inputs, got 2"),
+        ([helper.make_node("Add", ["x", "", "x"][1:], ["y"])], r"\(Add\): input 0 is missing"),
+        ([helper.make_node("Concat", ["x", "", "x"], ["y"], axis=0)], "input 1 is missing"),
+        ([node("Constant", "", "y", value="text")], "attribute 'value': expected ndarray, got str"),
         ([node("Relu", "x", "y", speed=3)], "attribute 'speed' is not supported"),
         ([node("Concat", "x x", "y")], "attribute 'axis' is missing"),
         ([node("Concat", "x x", "y", axis=1.5)], "attribute 'axis': expected int, got float"),
@@ -547,6 +550,30 @@ def test_two_inputs_of_the_same_name() -> None:
     model.graph.input.append(model.graph.input[0])
     with pytest.raises(RelaxVMError, match="there are two inputs 'x'"):
         from_onnx(model)
+
+
+def test_an_input_without_a_data_type() -> None:
+    model = model_of([node("Relu", "x", "y")], {"x": (TensorProto.UNDEFINED, [1])}, ["y"])
+    with pytest.raises(RelaxVMError, match="input 'x': expected a data type"):
+        from_onnx(model)
+    assert from_onnx(model, dtype_dict={"x": "float32"})["main"].params[0].ty.dtype == "float32"
+
+
+def test_a_tensor_of_too_many_dimensions() -> None:
+    model = model_of([node("ConstantOfShape", "x", "y")], {"x": (INT64, [1 << 40])}, ["y"])
+    with pytest.raises(RelaxVMError, match="at most 1024 dimensions, got 1099511627776"):
+        from_onnx(model)
+
+
+def test_limits_of_the_import() -> None:
+    nodes = [node("Relu", f"v{i}", f"v{i + 1}") for i in range(20_000)]
+    data = model_of(nodes, {"v0": (FLOAT, [1])}, ["v20000"]).SerializeToString()
+    with pytest.raises(LimitError, match="wall_time"):
+        from_onnx(data, limits=Limits(wall_time=0.05))
+    with pytest.raises(LimitError, match="live_bytes"):
+        from_onnx(data, limits=Limits(live_bytes=1 << 20))
+    with pytest.raises(LimitError, match="file_bytes"):
+        from_onnx(data, limits=Limits(file_bytes=1000))
 
 
 def test_names_of_parameters_differ() -> None:

@@ -85,7 +85,7 @@ def _read(path: str | os.PathLike[str], params: Any, limits: Limits | None) -> t
     if name.endswith(".onnx"):
         from ..frontend import onnx
 
-        return onnx.from_onnx(path), params
+        return onnx.from_onnx(path, limits=limits), params
     from ..frontend import relay
 
     if not name.endswith(relay.SUFFIXES):

@@ -191,6 +191,10 @@ class ShapeType(Type):
         return 1 if self.values is None else _dims(self.values)[1]
 
 
+_MOST_AXES: Final = 1024
+"""Dimensions of a type.  Arrays have up to 64, and passes make a variable for each dimension."""
+
+
 class TensorType(Type):
     """A tensor.
 
@@ -233,6 +237,10 @@ class TensorType(Type):
         if ndim < -1:
             raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
         self.ndim = ndim if known == -1 else known
+        if self.ndim > _MOST_AXES:
+            raise ValueError(
+                f"TensorType: expected at most {_MOST_AXES} dimensions, got {self.ndim}"
+            )
 
     @property
     def _parts(self) -> int:  # type: ignore[override]

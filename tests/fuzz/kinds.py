@@ -14,6 +14,7 @@ from . import (
     libraries,
     listings,
     mutate,
+    onnx_models,
     parameters,
     prim_funcs,
     relay_executables,
@@ -86,4 +87,5 @@ KINDS: Final = {
         "executables and listings of Relay's virtual machine", ".ro", relay_executables.mutant,
         relay_executables.run, relay_executables.bases,
     ),
+    "onnx": Kind("ONNX models", ".onnx", onnx_models.mutant, onnx_models.run, onnx_models.bases),
 }  # fmt: skip

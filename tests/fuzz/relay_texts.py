@@ -22,7 +22,7 @@ from .changes import Mutant, Words, as_text, change_text, seeded
 from .execute import LIMITS
 from .outcomes import Ending, Outcome, described
 
-__all__ = ["bases", "mutant", "run"]
+__all__ = ["argument", "bases", "mutant", "run"]
 
 
 @cache
@@ -103,7 +103,7 @@ def _survives_printing(module: ir.IRModule) -> bool:
 def _call(
     machine: VirtualMachine, text: str, name: str, function: ir.Function, index: int
 ) -> Ending:
-    args = [_argument(parameter.ty, index) for parameter in function.params]
+    args = [argument(parameter.ty, index) for parameter in function.params]
     if any(arg is None for arg in args):
         return Outcome.RESULT, ""
     try:
@@ -127,10 +127,10 @@ def _call(
     return Outcome.RESULT, "compared"
 
 
-def _argument(ty: Any, index: int) -> Any:
+def argument(ty: Any, index: int) -> Any:
     """Return an argument of a type; None if there is none for it."""
     if isinstance(ty, ir.TupleType):
-        fields = [_argument(field, index) for field in ty.fields[:100]]
+        fields = [argument(field, index) for field in ty.fields[:100]]
         return None if None in fields else tuple(fields)
     if isinstance(ty, ir.TensorType) and ty.dtype is not None:
         dims = ty.dims if ty.dims is not None else [2] * max(0, min(ty.ndim, 4))

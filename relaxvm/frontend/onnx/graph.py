@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.checkpoints import checkpoint
 from ...dtypes import as_dtype
 from ...errors import FormatError
 from ...executable.debug_info import Span
@@ -401,6 +402,10 @@ class Graph:
         if len(inputs) < least or (most is not None and len(inputs) > most):
             expected = f"at least {least}" if most is None else f"{least} to {most}"
             raise Problem(f"expected {expected} inputs, got {len(inputs)}")
+        required = operator.required
+        for i, each in enumerate(inputs):
+            if each is None and required[min(i, len(required) - 1)]:
+                raise Problem(f"input {i} is missing")
         attrs = self.attributes_of(node, operator)
         if operator.fold is not None:
             folded = _folded(operator.fold, inputs, attrs)
@@ -510,6 +515,7 @@ class Graph:
     def add_nodes(self, nodes: Iterable[messages.Node]) -> None:
         """Import nodes in order."""
         for node in nodes:
+            checkpoint()
             self.context.nodes += self.context.depth > 0
             if self.context.nodes > _MOST_NODES:
                 raise Problem(

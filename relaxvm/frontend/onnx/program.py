@@ -19,8 +19,10 @@ from ...ir import (
     Var,
     convert_to_expr,
 )
+from ...ir.nesting import headroom
 from ...limits import Limits
 from ...messages import readable
+from ...vm.limited import run_limited
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
 from .graph import Context, Graph, Problem, identifier, kind_of_type, number_of
@@ -82,6 +84,7 @@ def from_onnx(
     sanitize_input_names: bool = True,
     *,
     operators: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
+    limits: Limits | None = None,
 ) -> IRModule:
     """Import an ONNX model.
 
@@ -97,6 +100,8 @@ def from_onnx(
         sanitize_input_names: whether names of inputs become identifiers.
         operators: (domain, name) -> function for operators, in place of relaxvm's own; see
             `relaxvm.frontend.onnx.registry`.
+        limits: bounds for a model of unknown origin: the time and memory of the import
+            (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
 
     Returns:
         A module with a function "main", whose parameters are the inputs and whose result is the
@@ -107,10 +112,33 @@ def from_onnx(
         OSError: a file cannot be read.
         FormatError: the file is not a model, or is malformed.
         RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
+        LimitError: a limit is reached.
 
     Source: ``tvm.relax.frontend.onnx.from_onnx`` of apache-tvm 0.27.
     """
-    found, name, folder = read_model(model)
+
+    def work() -> IRModule:
+        found, name, folder = read_model(model, limits)
+        with headroom("from_onnx"):
+            return _import(
+                found, name, folder, shape_dict, dtype_dict, opset, keep_params_in_input,
+                sanitize_input_names, operators or {},
+            )  # fmt: skip
+
+    return run_limited(work, limits, "from_onnx")
+
+
+def _import(
+    found: messages.Model,
+    name: str,
+    folder: Path | None,
+    shape_dict: Mapping[str, Sequence[Any]] | None,
+    dtype_dict: str | Mapping[str, str] | None,
+    opset: int | None,
+    keep_params_in_input: bool,
+    sanitize_input_names: bool,
+    operators: Mapping[tuple[str, str], Callable[..., Any]],
+) -> IRModule:
     assert found.graph is not None
     graph = found.graph
     versions = {("" if v.domain == "ai.onnx" else v.domain): v.version for v in found.opset_import}
@@ -118,7 +146,7 @@ def from_onnx(
     if opset is not None:
         versions[""] = opset
     builder = BlockBuilder()
-    context = Context(builder, name, found, versions, ExternalData(folder), operators or {})
+    context = Context(builder, name, found, versions, ExternalData(folder), operators)
     _refuse_unknown(context, found, graph)
     top = Graph(context)
     top.add_constants(graph)
@@ -205,6 +233,8 @@ def _input_kind(
     dtype = dtypes if isinstance(dtypes, str) else (dtypes or {}).get(name)
     if not isinstance(kind, TensorKind):
         return kind
+    if not (dtype or kind.dtype):
+        raise Problem(f"{context.name}: input {readable(name)!r}: expected a data type")
     dims = kind.dims
     if shapes is not None and name in shapes:
         dims = tuple([

@@ -45,6 +45,7 @@ class OnnxOperator(NamedTuple):
         fold: computes the elements of the result from known elements, with the same attributes; or
             None.
         min_inputs, max_inputs: how many inputs a node may have; None for any number.
+        required: for each input whether it has to be there; further ones are like the last.
         attributes: names of the attributes with their defaults.
         kinds: names of attributes -> the types that their values may have.
         doc: the first paragraph of the function's docstring.
@@ -55,6 +56,7 @@ class OnnxOperator(NamedTuple):
     fold: Callable[..., Any] | None
     min_inputs: int
     max_inputs: int | None
+    required: tuple[bool, ...]
     attributes: Mapping[str, Any]
     kinds: Mapping[str, tuple[type, ...]]
     doc: str
@@ -95,11 +97,14 @@ def _record(
     least, most = 0, 0
     is_variadic = False
     attributes: dict[str, Any] = {}
+    required: list[bool] = []
     _, *parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY:
             attributes[parameter.name] = parameter.default
-        elif parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        required.append(parameter.annotation == "Value" and parameter.default is REQUIRED)
+        if parameter.kind is parameter.VAR_POSITIONAL:
             is_variadic = True
         else:
             most += 1
@@ -111,7 +116,9 @@ def _record(
         if (kind := _KINDS.get(str(function.__annotations__.get(name)).removesuffix(" | None")))
     }
     most_inputs = None if is_variadic else most
-    return OnnxOperator(since, function, fold, least, most_inputs, attributes, kinds, doc)
+    return OnnxOperator(
+        since, function, fold, least, most_inputs, tuple(required), attributes, kinds, doc
+    )
 
 
 _KINDS: Final[dict[str, tuple[type, ...]]] = {

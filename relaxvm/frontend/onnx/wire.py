@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import checkpoints
 from ...errors import FormatError, LimitError
 
 __all__ = [
@@ -156,6 +157,8 @@ class Reader:
             if field is None:
                 continue
             self.left -= 1
+            if checkpoints.running:
+                checkpoints.checkpoint()
             if self.left < 0:
                 raise LimitError(
                     f"{self.name}: the file has more than {_MOST_MESSAGES} fields", "file_bytes"

@@ -20,14 +20,14 @@ __all__: list[str] = []
 def constant(
     g: Graph,
     *,
-    value: Any = None,
-    sparse_value: Any = None,
+    value: NDArray[Any] | None = None,
+    sparse_value: NDArray[Any] | None = None,
     value_float: float | None = None,
-    value_floats: Any = None,
+    value_floats: list[float] | None = None,
     value_int: int | None = None,
-    value_ints: Any = None,
+    value_ints: list[int] | None = None,
     value_string: str | None = None,
-    value_strings: Any = None,
+    value_strings: list[str] | None = None,
 ) -> Value:
     """The constant."""
     floats = value_float if value_floats is None else value_floats
