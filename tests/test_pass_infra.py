@@ -227,6 +227,7 @@ def test_keys_of_a_config_are_known() -> None:
 def test_keys_of_tvm_are_known() -> None:
     tvm = pytest.importorskip("tvm")
     assert set(tvm.transform.PassContext.list_configs()) - WITHOUT_EFFECT == {
+        "relax.FuseOps.max_depth",
         "relax.lift_transform_params.consume_params",
         "tirx.add_lower_pass",
     }

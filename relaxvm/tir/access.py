@@ -12,7 +12,7 @@ from .buffer import Buffer, BufferLoad, BufferRegion, Range
 from .stmt import AllocBuffer, BufferStore, For, MatchBufferRegion, SBlockRealize, Stmt
 from .visitor import Visitor
 
-__all__ = ["access_regions"]
+__all__ = ["access_regions", "merged_regions"]
 
 Bounds = tuple[Expr, Expr]
 """The least and the greatest index."""
@@ -48,6 +48,30 @@ def _regions(found: dict[Buffer, list[Bounds]]) -> list[BufferRegion]:
             ranges.append(Range.point(low) if low is high else Range(low, extent))
         regions.append(BufferRegion(buffer, ranges))
     return regions
+
+
+def merged_regions(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
+    """Return one region for each buffer, in order of appearance, that contains all of its own."""
+    found: dict[Buffer, list[BufferRegion]] = {}
+    for region in regions:
+        found.setdefault(region.buffer, []).append(region)
+    return [_merged(own) for own in found.values()]
+
+
+def _merged(regions: Sequence[BufferRegion]) -> BufferRegion:
+    first = regions[0]
+    if len(regions) == 1:
+        return first
+    bounds = _bounds(first)
+    for other in regions[1:]:
+        bounds = _union(bounds, _bounds(other), first.buffer.ty.shape)
+    return _regions({first.buffer: bounds})[0]
+
+
+def _bounds(region: BufferRegion) -> list[Bounds]:
+    return [
+        (r.min, r.min if r.is_point else simplify(r.min + r.extent - 1)) for r in region.region
+    ]
 
 
 class _Detector(Visitor):
@@ -101,10 +125,7 @@ class _Detector(Visitor):
     def _add(self, into: dict[Buffer, list[Bounds]], buffer: Buffer, bounds: list[Bounds]) -> None:
         source = self._matched.get(buffer)
         if source is not None:
-            self._add(into, source.buffer, [
-                (r.min, r.min if r.is_point else simplify(r.min + r.extent - 1))
-                for r in source.region
-            ])  # fmt: skip
+            self._add(into, source.buffer, _bounds(source))
             return
         if buffer in self._local:
             return

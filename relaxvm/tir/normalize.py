@@ -62,7 +62,7 @@ from .stmt import (
     While,
     seq,
 )
-from .visitor import Visitor, _Substitute
+from .visitor import Substitution, Visitor
 
 __all__ = ["Dim", "Kernel", "Param", "interchange", "is_affine_step", "loads_of", "normalize",
            "same_indices", "uses"]  # fmt: skip
@@ -400,7 +400,7 @@ class _View:
     dropped: int
 
 
-class _Flatten(_Substitute):
+class _Flatten(Substitution):
     """Replaces blocks by plain statements.  `visit` returns a statement; `_flatten` returns a
     `_Piece` for statements that contain a block with an initialization still to be placed."""
 
@@ -700,7 +700,7 @@ class _Interchanger:
             rest = _with_body(n, rest)
         other = Var(var.name, var.ty)
         first = _with_body(loop, init)
-        second = _Substitute({var: other}).visit(rest)
+        second = Substitution({var: other}).visit(rest)
         return SeqStmt([first, second])
 
 

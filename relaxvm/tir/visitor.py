@@ -19,7 +19,7 @@ from ..ir.prim import as_scalar, cast
 from .buffer import Buffer, BufferType
 from .function import PrimFunc
 
-__all__ = ["Mutator", "Visitor", "post_order_visit", "specialize", "substitute"]
+__all__ = ["Mutator", "Substitution", "Visitor", "post_order_visit", "specialize", "substitute"]
 
 
 class Visitor:
@@ -109,7 +109,7 @@ def replace(node: Any, changed: Mapping[str, Any]) -> Any:
     return new
 
 
-class _Substitute(Mutator):
+class Substitution(Mutator):
     """Replaces variables; a buffer whose type mentions one of them becomes a new buffer."""
 
     def __init__(self, values: Mapping[Var, Any]) -> None:
@@ -145,7 +145,7 @@ def substitute(node: Any, values: Mapping[Var, Any]) -> Any:
         var: value if isinstance(value, Node) else as_scalar(value, var.ty.dtype)
         for var, value in values.items()
     }
-    return _Substitute(exact).visit(node) if exact else node
+    return Substitution(exact).visit(node) if exact else node
 
 
 def specialize(func: PrimFunc, values: Mapping[Var, Any]) -> PrimFunc:
@@ -160,6 +160,6 @@ def specialize(func: PrimFunc, values: Mapping[Var, Any]) -> PrimFunc:
             raise TypeError(f"specialize: {var.name} is not a scalar")
         exact[var] = cast(as_scalar(value, None if isinstance(value, Expr) else var.ty.dtype),
                           var.ty.dtype)  # fmt: skip
-    change = _Substitute(exact)
+    change = Substitution(exact)
     params = [change.visit(p) for p in func.params if isinstance(p, Buffer) or p not in exact]
     return PrimFunc(params, change.visit(func.body), func.ret_type, func.attrs, func.span)

@@ -8,6 +8,7 @@ Each pass is a function of this package that returns a `Pass`, a map from IRModu
 from typing import Any as _Any
 
 from ..script.earlier import today as _today
+from .annotate_tir_op_pattern import *
 from .attach_global_symbol import *
 from .bind_params import *
 from .call_tir_rewrite import *
@@ -21,6 +22,7 @@ from .eliminate_common_subexpr import *
 from .fold_constant import *
 from .fuse_ops import *
 from .fuse_ops_by_pattern import *
+from .fuse_tir import *
 from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *

@@ -75,32 +75,35 @@ class _LiftConstants(ExprMutator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[Var, Constant]] = []
+        self.found: dict[Constant, Var] = {}
 
     def visit_constant(self, constant: Constant) -> Expr:
-        var = Var(f"param_{len(self.found)}", constant.ty)
-        self.found.append((var, constant))
-        return var
+        if constant not in self.found:
+            self.found[constant] = Var(f"param_{len(self.found)}", constant.ty)
+        return self.found[constant]
 
 
 def _name(bindings: Iterable[Binding]) -> str:
     """The name of a function, by the operators and functions that it calls."""
-    parts = []
+    parts = ["fused"]
     for binding in bindings:
         value = binding.value
-        if not isinstance(value, Call):
-            continue
-        callee = value.args[0] if _calls_tir(value) else value.op
-        if isinstance(callee, Op):
-            parts.append(callee.name.replace(".", "_"))
-        elif isinstance(callee, (GlobalVar, ExternFunc)):
-            name = callee.name_hint if isinstance(callee, GlobalVar) else callee.global_symbol
-            parts.append(name.replace(".", "_").removeprefix("fused_"))
-    return "_".join(["fused", *parts])
+        if isinstance(value, Call):
+            calls_tir = isinstance(value.op, Op) and value.op.name in _CALLS_OF_PRIM_FUNCS
+            name = _name_of(value.args[0] if calls_tir else value.op)
+            parts.append(name if calls_tir else name.removeprefix("fused_"))
+    return "_".join(filter(None, parts))
 
 
-def _calls_tir(value: Call) -> bool:
-    return isinstance(value.op, Op) and value.op.name == "relax.call_tir"
+_CALLS_OF_PRIM_FUNCS = ("relax.call_tir", "relax.call_tir_inplace")
+
+
+def _name_of(callee: Expr) -> str:
+    if isinstance(callee, Op):
+        return callee.name.replace(".", "_")
+    if isinstance(callee, GlobalVar):
+        return callee.name_hint.replace(".", "_")
+    return callee.global_symbol.replace(".", "_") if isinstance(callee, ExternFunc) else ""
 
 
 def grouped_block(
@@ -134,7 +137,8 @@ def grouped_block(
     new: list[Binding] = []
     for unit in _sorted(units, of, block):
         if isinstance(unit, Group):
-            new += _call_of(unit, outputs.get(id(unit), []), functions, leaves, bind_constants)
+            if id(unit) in outputs:  # else nothing uses what it computes
+                new += _call_of(unit, outputs[id(unit)], functions, leaves, bind_constants)
         else:
             new.append(unit)
     return DataflowBlock(new, block.span)
@@ -204,6 +208,46 @@ class _Used(ExprVisitor):
             self.found[var] = None
 
 
+class _Elements:
+    """The elements that a group takes of tuples from outside that it does not use as a whole: these
+    become its parameters.
+
+    Attributes:
+        params: tuple -> index -> the parameter.
+    """
+
+    def __init__(self, group: Group) -> None:
+        inside = {binding.var for binding in group.bindings}
+        self.params: dict[Var, dict[int, Var]] = {}
+        whole: set[Var] = set()
+        for binding in group.bindings:
+            taken = _taken(binding)
+            if taken is None:
+                whole.update(uses_of_binding(binding))
+            elif taken.tuple_value not in inside:
+                var, index = taken.tuple_value, taken.index
+                assert isinstance(var, Var)
+                of_tuple = self.params.setdefault(var, {})
+                of_tuple.setdefault(index, Var(f"{var.name}_{index}", taken.ty))
+        for var in whole & set(self.params):
+            del self.params[var]
+
+    def param(self, binding: Binding) -> Var | None:
+        """The parameter that a binding is equal to, if it takes an element."""
+        taken = _taken(binding)
+        if taken is None:
+            return None
+        return self.params.get(taken.tuple_value, {}).get(taken.index)  # type: ignore[call-overload,no-any-return]
+
+
+def _taken(binding: Binding) -> TupleGetItem | None:
+    """The value of a binding if it takes an element of a tuple."""
+    value = binding.value
+    if isinstance(binding, VarBinding) and isinstance(value, TupleGetItem):
+        return value if isinstance(value.tuple_value, Var) else None
+    return None
+
+
 def _call_of(
     group: Group,
     outputs: list[Var],
@@ -212,44 +256,59 @@ def _call_of(
     bind_constants: bool,
 ) -> list[Binding]:
     """The bindings that call the function of a group."""
-    outputs = outputs or [group.bindings[-1].var]
     inside = {binding.var for binding in group.bindings}
     used = _Used()
     bindings: list[Binding] = []
     lifted = _LiftConstants()
+    elements = _Elements(group)
     renamed: dict[Var, Expr] = {}
     for binding in group.bindings:
         value = substitute_vars(binding.value, leaves)
         if not bind_constants:
             value = lifted.visit(value)
         used.visit(value)
+        element = elements.param(binding)
+        if element is not None:
+            renamed[binding.var] = element
+            continue
         if isinstance(binding.var, DataflowVar) and binding.var in outputs:
             renamed[binding.var] = Var(binding.var.name, binding.var.ty)
         elif not isinstance(binding.var, DataflowVar) and binding.var not in outputs:
             renamed[binding.var] = DataflowVar(binding.var.name, binding.var.ty)
         bindings.append(VarBinding(binding.var, value, binding.span))
-    constants = dict(lifted.found)
-    arguments = [var for var in used.found if var not in inside]
-    args: list[Expr] = [constants.get(var, var) for var in arguments]
-    for position, var in enumerate(arguments):
-        if isinstance(var, DataflowVar):
-            renamed[var] = arguments[position] = Var(var.name, var.ty)
+    constants = {var: constant for constant, var in lifted.found.items()}
+    last = group.bindings[-1]
+    out: list[Binding] = []
+    params: list[Var] = []
+    args: list[Expr] = []
+    for var in used.found:
+        if var in inside:
+            continue
+        for index, param in elements.params.get(var, {}).items():
+            arg = DataflowVar(param.name, param.ty)
+            out.append(VarBinding(arg, TupleGetItem(var, index), last.span))
+            params.append(param)
+            args.append(arg)
+        if var not in elements.params:
+            param = Var(var.name, var.ty) if isinstance(var, DataflowVar) else var
+            renamed[var] = param
+            params.append(param)
+            args.append(constants.get(var, var))
     block = _Renamed(renamed).visit_block(DataflowBlock(bindings))
     results = [renamed.get(var, var) for var in outputs]
     body = SeqExpr([block], results[0] if len(results) == 1 else Tuple(results))
-    func = Function(arguments, body, is_pure=True, attrs=group.attrs)
+    func = Function(params, body, is_pure=True, attrs=group.attrs)
     missing = free_symbolic_vars(func)
     if missing:
-        arguments = [*arguments, Var("tir_vars", ShapeType(missing))]
+        params.append(Var("tir_vars", ShapeType(missing)))
         args.append(ShapeExpr(missing))
-        func = func.replace(params=arguments)
+        func = func.replace(params=params)
     callee = functions.add(copy_with_new_vars(func), _name(group.bindings))
     call = Call(callee, args, ty=body.ty)
-    last = group.bindings[-1]
     if len(outputs) == 1:
-        return [VarBinding(outputs[0], call, last.span)]
+        return [*out, VarBinding(outputs[0], call, last.span)]
     packed = DataflowVar("lv", body.ty)
-    out: list[Binding] = [VarBinding(packed, call, last.span)]
+    out.append(VarBinding(packed, call, last.span))
     for binding in group.bindings:
         if binding.var in outputs:
             index = outputs.index(binding.var)

@@ -11,7 +11,6 @@ __all__ = ["register_config_option"]
 
 WITHOUT_EFFECT: Final = frozenset(
     [
-        "relax.FuseOps.max_depth",
         "relax.backend.use_cuda_graph",
         "relax.fallback_device_type",
         "relax.transform.apply_legalize_ops",

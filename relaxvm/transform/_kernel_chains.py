@@ -1,0 +1,211 @@
+"""Chains of elementwise kernels become one kernel that processes memory in blocks, by `FuseOps`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from ..analysis import overwritten_vars
+from ..analysis.allocations import uses
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExprMutator,
+    ExternFunc,
+    FloatImm,
+    Function,
+    IntImm,
+    Op,
+    StringImm,
+    TensorType,
+    Tuple,
+    Var,
+    VarBinding,
+    prove_equal,
+)
+from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, step_of
+from ..op import base
+from ..op.lowering import KERNEL_PREFIX
+
+__all__ = ["MIN_ELEMENTS", "fuse_kernels"]
+
+_CALL_DPS: Final = Op.get("relax.call_dps_packed")
+
+
+MIN_ELEMENTS: Final = 1 << 14
+"""The size from which a chain is faster than its kernels (bench/bench_fused.py)."""
+
+
+class _Member:
+    """A call of a kernel that may be a step of a chain; `chain` is the chain that contains it."""
+
+    __slots__ = ("binding", "chain", "name", "operands")
+
+    def __init__(self, binding: Binding, name: str, operands: tuple[Expr, ...]) -> None:
+        self.binding = binding
+        self.name = name
+        self.operands = operands
+        self.chain: list[_Member] = [self]
+
+
+def _member(binding: Binding, overwritten: set[Var]) -> _Member | None:
+    """The call as a step of a chain, if possible.  A chain is computed at its last member, so a
+    step must not read a tensor that may be overwritten before that."""
+    value = binding.value
+    if not isinstance(value, Call) or value.op is not _CALL_DPS:
+        return None
+    callee, packed = value.args
+    if not isinstance(callee, ExternFunc) or not isinstance(packed, Tuple):
+        return None
+    symbol = callee.global_symbol
+    if not symbol.startswith(KERNEL_PREFIX) or type(value.ty) is not TensorType:
+        return None
+    name, operands = symbol.removeprefix(KERNEL_PREFIX), packed.fields
+    step = step_of(name)
+    if step is None:
+        return None
+    if step.takes_dtype:
+        if value.ty.dtype is None:
+            return None
+        name, operands = "cast", (*operands, DataTypeImm(value.ty.dtype))
+    if not all(map(_is_operand, operands)):
+        return None
+    if not overwritten.isdisjoint(operands):
+        return None
+    if name == "where" and any(type(operand.ty) is not TensorType for operand in operands):
+        return None
+    return _Member(binding, name, operands)
+
+
+def _is_operand(expr: Expr) -> bool:
+    return type(expr.ty) is TensorType or type(expr) in (IntImm, FloatImm, DataTypeImm)
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    x, y = a.dims, b.dims
+    return x is not None and y is not None and len(x) == len(y) and all(map(prove_equal, x, y))
+
+
+def _chains(
+    block: BindingBlock, min_length: int, min_elements: int, overwritten: set[Var]
+) -> dict[Var, list[_Member]]:
+    """The chains of a block, by the variable of their last member.
+
+    Walks backwards: a member joins the chain of its users if they are all in the same chain and it
+    has the shape of the chain's result.  So only the last member is used outside of the chain, and
+    the chain can be computed at that point.
+    """
+    members: dict[Var, _Member] = {}
+    users: dict[Var, list[Binding]] = {}
+    for binding in block.bindings:
+        for var in uses(binding.value):
+            users.setdefault(var, []).append(binding)
+        member = _member(binding, overwritten)
+        if member is not None:
+            members[binding.var] = member
+    for member in reversed(list(members.values())):
+        var = member.binding.var
+        if not isinstance(var, DataflowVar):
+            continue
+        using = [members.get(b.var) for b in users.get(var, ())]
+        if not using or any(u is None for u in using):
+            continue
+        chain = using[0].chain  # type: ignore[union-attr]
+        if any(u.chain is not chain for u in using):  # type: ignore[union-attr]
+            continue
+        last = chain[0].binding.var
+        if len(chain) < MAX_STEPS and _same_shape(var.ty, last.ty):
+            chain.append(member)
+            member.chain = chain
+    found: dict[Var, list[_Member]] = {}
+    for member in members.values():
+        chain = member.chain
+        if (
+            chain[0] is member
+            and len(chain) >= min_length
+            and _may_have(member.binding.var.ty, min_elements)
+        ):
+            steps = chain[::-1]  # collected backwards
+            if len(_inputs(steps)) <= MAX_INPUTS:
+                found[member.binding.var] = steps
+    return found
+
+
+def _may_have(ty: Any, elements: int) -> bool:
+    """Whether a tensor may have at least `elements` elements; symbolic dimensions may be large."""
+    known = [dim.value for dim in ty.dims if type(dim) is IntImm]
+    return len(known) < len(ty.dims) or math.prod(known) >= elements
+
+
+def _inputs(steps: list[_Member]) -> list[Expr]:
+    inside = {step.binding.var for step in steps}
+    found: dict[Expr, None] = {}
+    for step in steps:
+        for operand in step.operands:
+            if type(operand.ty) is TensorType and operand not in inside:
+                found[operand] = None
+    return list(found)
+
+
+def _fused(steps: list[_Member]) -> Call:
+    inputs = _inputs(steps)
+    refs: dict[Expr, Ref] = {expr: Ref("$", i) for i, expr in enumerate(inputs)}
+    refs.update((step.binding.var, Ref("%", i)) for i, step in enumerate(steps))
+    chain = Fused(
+        tuple([Step(s.name, tuple([_operand(o, refs) for o in s.operands])) for s in steps]),
+        (len(steps) - 1,),
+    )
+    last = steps[-1].binding
+    call: Call = base.call_dps_packed(
+        f"{KERNEL_PREFIX}fused", Tuple([*inputs, StringImm(str(chain))]), out_ty=last.value.ty
+    )
+    call.span = last.value.span
+    return call
+
+
+def _operand(expr: Any, refs: dict[Expr, Ref]) -> Any:
+    if type(expr.ty) is TensorType:
+        return refs[expr]
+    if type(expr) is IntImm and expr.ty.dtype == "bool":
+        return bool(expr.value)
+    return expr.value
+
+
+class _Fuser(ExprMutator):
+    def __init__(self, func: Function, min_length: int, min_elements: int) -> None:
+        super().__init__()
+        self._overwritten = overwritten_vars(func)
+        self._min_length = min_length
+        self._min_elements = min_elements
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        if isinstance(block, DataflowBlock):
+            chains = _chains(block, self._min_length, self._min_elements, self._overwritten)
+            inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
+            if chains:
+                bindings: list[Binding] = []
+                for binding in block.bindings:
+                    if binding.var in inner:
+                        continue
+                    steps = chains.get(binding.var)
+                    if steps is not None:
+                        binding = VarBinding(binding.var, _fused(steps), binding.span)
+                    bindings.append(binding)
+                block = DataflowBlock(bindings, block.span)
+        return super().visit_block(block)
+
+
+def fuse_kernels(func: Function, min_length: int, min_elements: int) -> Function:
+    """Return a function whose chains of kernels are calls of ``relaxvm.kernel.fused``.
+
+    Args:
+        min_length: the minimum number of kernels in a chain.
+        min_elements: the minimum number of elements of its result, if known.
+    """
+    fused: Function = _Fuser(func, min_length, min_elements).visit(func)
+    return fused
