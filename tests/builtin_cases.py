@@ -53,6 +53,18 @@ CASES: dict[str, str] = {
 (np.array([2, -3]),) | ValueError: shape_from: expected dimensions >= 0, got [2, -3]
 (zeros(1),) | TypeError: shape_from: expected an integer tensor of rank 1
 """,
+    # Numbers out of tensors
+    "relaxvm.builtin.number_from": """
+(f32(1.5),) | 1.5
+(np.array(3),) | 3
+(f32(1, 2),) | TypeError: number_from: expected a tensor of numbers with one element
+(3,) | TypeError: number_from
+""",
+    "relaxvm.builtin.int_within": """
+(i64(-2), -3, 2, "axis") | -2
+(i64(3), -3, 2, "axis") | ValueError: axis: expected a number from -3 to 2, got 3
+(f32(1), 0, 2, "k") | TypeError: k: expected an integer tensor with one element
+""",
     # Sequences, chains and optional values
     "relaxvm.builtin.sequence_length": """
 ((1, 2, 3),) | np.array(3)

@@ -242,6 +242,7 @@ attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.buil
 =relaxvm.builtin.match_tag
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
 =relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
+=relaxvm.builtin.number_from =relaxvm.builtin.int_within
 =relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt

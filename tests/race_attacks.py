@@ -98,6 +98,8 @@ CALLS: dict[str, list[Any]] = {
     "relax.run.unique": [
         *(lambda t=t: [integers(LARGE, t), 0, 1, 1, 1, None] for t in TYPES),
         lambda: [integers(LARGE, "u1").reshape(-1, 4), 1, 1, 1, 1, 0]],
+    "relaxvm.builtin.number_from": [lambda: [integers(1)]],
+    "relaxvm.builtin.int_within": [lambda: [integers(1), 0, 99, "k"]],
     "relaxvm.builtin.sequence_split": [
         lambda: [rows(), None, 0, 0], lambda: [rows(), np.array([30, 34]), 0, 0],
         lambda: [rows(), np.array(7), 1, 0]],

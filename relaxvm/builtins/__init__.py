@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (they register builtins)
     call,
     checks,
     data,
+    numbers,
     relay,
     run,
     sequences,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from ...ir import (
     IntImm,
     Op,
     ShapeExpr,
+    ShapeType,
     TensorType,
     Type,
     Var,
@@ -175,7 +177,7 @@ class Graph:
     Attributes:
         context: what all graphs share.
         outer: the graph that this one is inside of, whose names it may use.
-        values: name -> value.
+        values: name -> value; None for an input that a call of a function leaves out.
         attributes: of the call of the function that this is the body of.
         version: of the operators of ai.onnx.
     """
@@ -189,7 +191,7 @@ class Graph:
     ) -> None:
         self.context = context
         self.outer = outer
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, Value | None] = {}
         self.versions = context.versions if versions is None else dict(versions)
         self.attributes: dict[str, messages.Attribute] = dict(attributes or {})
         if outer is not None:
@@ -205,15 +207,27 @@ class Graph:
     # Names
 
     def __getitem__(self, name: str) -> Value:
+        found = self.find(name)
+        if found is None:
+            raise Problem(f"the value {readable(name)!r} was left out by the call of the function")
+        return found
+
+    def find(self, name: str) -> Value | None:
+        """The value of a name; None for an input that a call of a function leaves out.
+
+        Raises:
+            Problem: there is none.
+        """
         graph: Graph | None = self
         while graph is not None:
-            found = graph.values.get(name)
-            if found is not None:
-                return found
+            if name in graph.values:
+                return graph.values[name]
             graph = graph.outer
         raise Problem(f"there is no value {readable(name)!r}")
 
     def __setitem__(self, name: str, value: Value) -> None:
+        if name in self.values:
+            raise Problem(f"the value {readable(name)!r} is defined twice")
         self.values[name] = value
 
     # Expressions
@@ -309,6 +323,35 @@ class Graph:
             expr = self.op("astype", expr, "int64")
         return self.emit(CONSTRUCTORS["tensor_to_shape"](expr), "shape")
 
+    def elements(self, value: Value, count: int, what: str) -> list[Any]:
+        """The elements of an integer vector of `count` elements: ints and expressions; those that
+        only the run knows become symbolic variables.
+
+        Raises:
+            Problem: it has another number of elements, or they are no integers.
+        """
+        if value.dtype is not None and not value.dtype.startswith(("int", "uint")):
+            raise Problem(f"{what}: expected integers, got a tensor of {value.dtype}")
+        ints = value.ints()
+        length = value.length if ints is None else len(ints)
+        if length is not None and length != count and value.ndim >= 0:
+            raise Problem(f"{what}: expected {count} elements, got {length}")
+        if ints is not None:
+            return ints
+        variables = [Var(f"{identifier(self.hint)}_{what}_{i}", "int64") for i in range(count)]
+        self.context.builder.match_cast(self.shape_in(value), ShapeType(variables))
+        return list(variables)
+
+    def number(self, value: Value) -> Any:
+        """The element of a tensor that has one: an int or float, or a variable that has it at run
+        time."""
+        known = value.constant()
+        if known is not None and known.size == 1:
+            return known.reshape(-1)[0].item()
+        if value.known is not None and value.known.size == 1:
+            return value.known.reshape(-1)[0]
+        return self.builtin("number_from", [value])
+
     def named_dims(self, value: Value, rank: int) -> tuple[Expr, ...] | None:
         """The dimensions of a tensor; those that only the run knows become symbolic ones.  None if
         the tensor does not have this rank."""
@@ -375,7 +418,7 @@ class Graph:
         """
         self.node = node
         self.hint = next(filter(None, node.output), node.name)
-        inputs = [self[name] if name else None for name in node.input]
+        inputs = [self.find(name) if name else None for name in node.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
         results = self.call(node, inputs)
@@ -502,9 +545,8 @@ class Graph:
                 given[attribute.name] = attribute
         versions = {_domain(each.domain): each.version for each in function.opset_import}
         body = Graph(context, None, versions or self.versions, given)
-        for name, value in zip(function.input, inputs, strict=False):
-            if value is not None:
-                body[name] = value
+        for name, value in itertools.zip_longest(function.input, inputs):
+            body.values[name] = value
         context.depth += 1
         try:
             body.add_nodes(function.node)
@@ -541,7 +583,7 @@ class Graph:
         if len(inputs) > len(graph.input):
             raise Problem(f"the graph has {len(graph.input)} inputs, expected {len(inputs)}")
         for parameter, value in zip(graph.input, inputs, strict=False):
-            inner[parameter.name] = value
+            inner.values[parameter.name] = value
         context.depth += 1
         try:
             inner.add_nodes(graph.node)

@@ -149,7 +149,10 @@ def _import(
     context = Context(builder, name, found, versions, ExternalData(folder), operators)
     _refuse_unknown(context, found, graph)
     top = Graph(context)
-    top.add_constants(graph)
+    try:
+        top.add_constants(graph)
+    except Problem as problem:
+        raise RelaxVMError(f"{name}: {problem}") from None
     constants = set(top.values)
     inputs = [each for each in graph.input if each.name not in constants]
     params: list[Var] = []
@@ -176,7 +179,7 @@ def _import(
             if known.ndim and known.dtype.kind != "O":
                 ty = TensorType(known.shape, known.dtype.name)
                 params.append(Var(names.of(tensor.name), ty))
-                top[tensor.name] = Value(params[-1], known)
+                top.values[tensor.name] = Value(params[-1], known)
                 kept.append(known)
     attrs: dict[str, Any] = {
         "num_input": len(inputs),

@@ -77,7 +77,10 @@ def range_(g: Graph, start: Value, limit: Value, delta: Value) -> Expr:
     """R.arange."""
     bounds = [value.ints() for value in (start, limit, delta)]
     if any(each is None for each in bounds) or start.dtype not in ("int64", "int32"):
-        raise Problem("bounds that are known only when the model runs are not supported")
+        if start.dtype is None:
+            raise Problem("the data type of start is not known")
+        numbers = [g.number(value) for value in (start, limit, delta)]
+        return g.run("arange", numbers, TensorType(None, start.dtype, ndim=1), start.dtype)
     first, last, step = [each[0] for each in bounds if each is not None]
     if isinstance(step, int) and not is_never_negative((last - first) * step):
         last = (prim.maximum if step > 0 else prim.minimum)(prim.as_scalar(first), last)

@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....ir import Constant, Expr, IntImm, TensorType, TupleGetItem, Var, int_imm
+from ....ir import (
+    Constant,
+    Expr,
+    IntImm,
+    TensorType,
+    TupleGetItem,
+    TupleType,
+    Var,
+    int_imm,
+)
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value, elements_of
+from ..values import Value, as_expr, elements_of
 
 __all__: list[str] = []
 
@@ -170,10 +179,14 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
     if dims is not None:
         length = elements_of(np.array([dims[axis], None], object)[:-1])[0]
     if sizes is None:
-        if dims is None or count < 1:
-            raise Problem("the lengths of the parts are not known")
+        if count < 1:
+            raise Problem("the number of the parts is not known")
         if count == 1:
             return (x,)
+        if dims is None:
+            ty = TupleType([_unknown(x, x.ndim)] * count)
+            found = g.run("split", [x, count, axis], ty, ",".join([x.dtype or "?"] * count))
+            return tuple([Value(g.emit(TupleGetItem(found, i))) for i in range(count)])
         if not isinstance(length, int):
             call = g.op("split", x, count, axis)
             return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
@@ -194,12 +207,34 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
     return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(len(sizes))])
 
 
+def _parts_at_run_time(g: Graph, x: Value, sizes: Value, count: int, axis: int) -> Any:
+    """Parts whose lengths are in a tensor."""
+    if x.ndim < 0:
+        raise Problem("the rank of x is not known")
+    lengths = g.elements(sizes, count, "split")
+    dims = list(g.named_dims(x, x.ndim) or ())
+    if not -x.ndim <= axis < x.ndim:
+        raise Problem(f"axis: expected one of {x.ndim} axes, got {axis}")
+    whole = TensorType([*dims[:axis], sum(lengths), *dims[axis:][1:]], x.dtype)
+    x = Value(g.context.builder.match_cast(g.expr(x), whole))
+    if count == 1:
+        return (x,)
+    starts = [sum(lengths[:i]) for i in range(1, count)]
+    ty = TupleType(
+        [TensorType([*dims[:axis], each, *dims[axis:][1:]], x.dtype) for each in lengths]
+    )
+    call = g.run("split", [x, starts, axis % x.ndim], ty, ",".join([x.dtype or "?"] * count))
+    return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
+
+
 @onnx("Split", since=13)
 def split(
     g: Graph, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int = 0
 ) -> Any:
     """R.split."""
     assert g.node is not None
+    if sizes is not None and sizes.known is None:
+        return _parts_at_run_time(g, x, sizes, len(g.node.output), axis)
     given = None if sizes is None else g.sized(sizes, "split")
     return _parts(g, x, given, num_outputs or len(g.node.output), axis)
 
@@ -341,6 +376,8 @@ def _zeros_of(g: Graph, shape: Any, ty: TensorType) -> Expr:
 def tile(g: Graph, x: Value, repeats: Value) -> Expr:
     """R.tile."""
     counts = g.shape_in(repeats)
+    if x.ndim >= 0:
+        g.elements(repeats, x.ndim, "repeats")  # which checks their number
     if isinstance(counts, list) and all(isinstance(each, int) for each in counts):
         return g.op("tile", x, counts)
     return g.run("tile", [x, counts], _unknown(x, x.ndim), x.dtype or "?")
@@ -388,9 +425,9 @@ def top_k(
     g: Graph, x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1  # noqa: A002
 ) -> Any:
     """R.topk."""
-    (count,) = g.sized(k, "k")
+    (count,) = k.ints() or (None,)
     if not isinstance(count, int):
-        raise Problem("k: expected a number that is known before the model runs")
+        return _top_at_run_time(g, x, k, axis, bool(largest))
     length = None if x.dims is None else x.dims[axis]
     if count < 0 or (isinstance(length, IntImm) and count > length.value):
         raise Problem(f"k: expected a number of elements of axis {axis} of {x.type}, got {count}")
@@ -401,12 +438,49 @@ def top_k(
     return Value(g.emit(TupleGetItem(call, 0))), Value(g.emit(TupleGetItem(call, 1)))
 
 
+def _top_at_run_time(g: Graph, x: Value, k: Value, axis: int, largest: bool) -> Any:
+    """The first k elements, where only the run knows k."""
+    if x.ndim < 0:
+        raise Problem("the rank of x is not known")
+    if not -x.ndim <= axis < x.ndim:
+        raise Problem(f"axis: expected one of {x.ndim} axes, got {axis}")
+    along = axis % x.ndim
+    (count,) = g.elements(k, 1, "k")
+    dims = list(g.named_dims(x, x.ndim) or ())
+    # The kernel takes no elements for all of them: at least one is found, and then k are kept.
+    ty = TensorType(None, x.dtype, ndim=x.ndim)
+    both = TupleType([ty, TensorType(None, "int64", ndim=x.ndim)])
+    most = g.builtin("int_within", [k, 0, dims[along], "k"])
+    found = g.run("topk", [x, most, along, "both", largest], both, f"{x.dtype or '?'},int64")
+    dims[along] = as_expr(count)
+    results = []
+    for i, dtype in enumerate((x.dtype, "int64")):
+        part = [g.emit(TupleGetItem(found, i)), (along,), (0,), (count,), None]
+        results.append(Value(g.run("strided_slice", part, TensorType(dims, dtype), dtype or "?")))
+    return tuple(results)
+
+
 @onnx("CumSum", since=11)
 def cum_sum(g: Graph, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
     """R.cumsum, from the end if reversed."""
+    if axis.known is None:
+        return _cumulated_at_run_time(g, x, axis, bool(exclusive), bool(reverse))
     (along,) = g.sized(axis, "axis")
     found: Any = g.op("flip", x, along) if reverse else x
     found = g.op("cumsum", found, along, exclusive=bool(exclusive))
     return g.op("flip", found, along) if reverse else found
 
 
+def _cumulated_at_run_time(
+    g: Graph, x: Value, axis: Value, exclusive: bool, reverse: bool
+) -> Expr:
+    """Sums along an axis that only the run knows."""
+    if x.ndim < 0:
+        raise Problem("the rank of x is not known")
+    along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
+    ty: Any = x.type
+    found: Any = x
+    if reverse:
+        found = g.run("flip", [found, along], ty, x.dtype or "?")
+    found = g.run("cumsum", [found, along, exclusive], ty, x.dtype or "?")
+    return g.run("flip", [found, along], ty, x.dtype or "?") if reverse else g.expr(found)

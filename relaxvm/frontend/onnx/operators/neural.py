@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....ir import Expr
+import numpy as np
+
+from ....ir import Expr, TensorType, int_imm, prim
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
+from ..values import Value, as_expr
 from .elementwise import scalar
 from .movement import flatten
 from .windows import spatial_axes
@@ -178,17 +180,18 @@ def pad(
     mode: str = "constant",
 ) -> Expr:
     """R.nn.pad; negative padding removes elements."""
-    widths = g.sized(pads, "pads")
     if x.ndim < 0:
         raise Problem("the rank of x is not known")
+    if axes is not None and axes.known is None:
+        pads, axes = _all_pads(g, x.ndim, pads, axes), None
     places = list(range(x.ndim)) if axes is None else [
         int(axis) % x.ndim for axis in g.sized(axes, "axes")
     ]  # fmt: skip
-    number = None if value is None else value.constant()
-    if value is not None and number is None:
-        raise Problem("constant_value: expected a number that is known before the model runs")
-    fill = 0 if number is None or not number.size else number.reshape(-1)[0].item()
-    return _padded(g, x, places, widths, mode, fill)
+    widths = g.elements(pads, 2 * len(places), "pads")
+    fill = 0 if value is None or value.length == 0 else g.number(value)
+    if all(isinstance(width, int) for width in widths) and not isinstance(fill, Expr):
+        return _padded(g, x, places, widths, mode, fill)
+    return _padded_at_run_time(g, x, places, widths, mode, fill)
 
 
 @onnx("Pad", since=1)
@@ -207,7 +210,7 @@ _PAD_MODES: Final = {
 def _padded(
     g: Graph, x: Value, places: list[int], widths: list[Any], mode: str, fill: float
 ) -> Expr:
-    if not all(isinstance(width, int) for width in widths) or len(widths) != 2 * len(places):
+    if len(widths) != 2 * len(places):
         raise Problem(f"pads: expected {2 * len(places)} numbers, got {widths}")
     if mode not in _PAD_MODES:
         raise Problem(f"mode: {mode!r} is not a mode")
@@ -223,4 +226,40 @@ def _padded(
     if any(wide):
         found = g.op("nn.pad", found, wide, _PAD_MODES[mode], fill)
     return g.expr(found)
+
+
+def _all_pads(g: Graph, rank: int, pads: Value, axes: Value) -> Value:
+    """The numbers for all axes, where only the run knows which axes are given."""
+    places = g.op("floor_mod", g.op("astype", axes, "int64"), np.array(rank))
+    both = g.op("concat", [places, g.op("add", places, np.array(rank))], 0)
+    return Value(g.op("scatter_elements", np.zeros(2 * rank, np.int64), both, pads, 0))
+
+
+def _padded_at_run_time(
+    g: Graph, x: Value, places: list[int], widths: list[Any], mode: str, fill: Any
+) -> Expr:
+    """x, padded by numbers of elements, or with a number, that only the run knows."""
+    if mode not in _PAD_MODES:
+        raise Problem(f"mode: {mode!r} is not a mode")
+    count = len(places)
+    dims = list(g.named_dims(x, x.ndim) or ())
+    dtype = x.dtype or "?"
+    cut = [prim.maximum(-as_expr(width), int_imm(0)) for width in widths]
+    wide = [prim.maximum(as_expr(width), int_imm(0)) for width in widths]
+    kept = {axis: dims[axis] - cut[count + i] for i, axis in enumerate(places)}
+    begin = {axis: cut[i] for i, axis in enumerate(places)}
+    axes = list(range(x.ndim))
+    inner: list[Any] = [kept.get(axis, dims[axis]) for axis in axes]
+    first: list[Any] = [begin.get(axis, int_imm(0)) for axis in axes]
+    found = g.run("strided_slice", [x, axes, first, inner, None],
+                  TensorType(None, x.dtype, ndim=x.ndim), dtype)  # fmt: skip
+    pairs: list[Any] = [0] * (2 * x.ndim)
+    for i, axis in enumerate(places):
+        pairs[2 * axis : 2 * axis + 2] = wide[i], wide[count + i]
+    results = list(dims)
+    for i, axis in enumerate(places):
+        results[axis] = dims[axis] + as_expr(widths[i]) + as_expr(widths[count + i])
+    ty = TensorType(None, x.dtype, ndim=x.ndim)
+    padded = g.run("nn.pad", [found, pairs, _PAD_MODES[mode], fill], ty, dtype)
+    return g.context.builder.match_cast(padded, TensorType(results, x.dtype))
 

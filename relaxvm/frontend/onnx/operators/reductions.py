@@ -33,6 +33,8 @@ def _log_sum_exp(g: Graph, x: Value, axes: Any, keepdims: bool) -> Expr:
     found = g.op("add", g.op("log", total), finite)
     if keepdims:
         return found
+    if isinstance(g, _AtRunTime):
+        return g.squeezed(found)
     return g.op("sum", found, axes, False)  # of one element each
 
 
@@ -40,7 +42,7 @@ def _extreme(name: str) -> Callable[..., Expr]:
     def reduce(g: Graph, x: Value, axes: Any, keepdims: bool) -> Expr:
         if _is_empty(x):
             if isinstance(g, _AtRunTime):
-                raise Problem("axes: expected values that are known before the model runs")
+                return g.of_nothing(name, x, keepdims)
             return _of_nothing(g, name, x, axes, keepdims)
         if x.dtype != "bool":
             return g.op(name, x, axes, keepdims)
@@ -59,13 +61,18 @@ def _of_nothing(g: Graph, name: str, x: Value, axes: Any, keepdims: bool) -> Exp
     dims = x.dims or ()
     places = range(len(dims)) if axes is None else [axis % len(dims) for axis in axes]
     kept = [1 if i in places else dim for i, dim in enumerate(dims) if keepdims or i not in places]
+    return g.op("full", kept, _identity(name, x), x.dtype)
+
+
+def _identity(name: str, x: Value) -> NDArray[Any]:
+    """The greatest number of a data type, which is the least of no elements, or the least one."""
     dtype = np.dtype(x.dtype)
     number: Any = name == "min"
     if dtype.kind == "f":
         number = np.inf if name == "min" else -np.inf
     elif dtype.kind in "iu":
         number = np.iinfo(dtype).max if name == "min" else np.iinfo(dtype).min
-    return g.op("full", kept, np.array(number, dtype), x.dtype)
+    return np.array(number, dtype)
 
 
 def _named(name: str) -> Callable[..., Expr]:
@@ -120,14 +127,29 @@ class _AtRunTime:
         text = f"{dtype} keepdims" if keepdims else dtype
         return self.g.run(name, [x, self.axes], TensorType(None, value.dtype, ndim=ndim), text)
 
+    def of_nothing(self, name: str, x: Value, keepdims: bool) -> Expr:
+        """The greatest or least element of none, in the shape that a sum has."""
+        numbers = x
+        if x.dtype == "bool":
+            numbers = Value(self.g.op("astype", x, "uint8"))
+        shaped = Value(self.op("sum", numbers, None, keepdims))
+        if x.dtype == "bool":
+            shaped = Value(self.g.op("astype", shaped, "bool"))
+        return self.g.op("full_like", shaped, _identity(name, x))
+
+    def squeezed(self, x: Expr) -> Expr:
+        """x without the axes."""
+        value = Value(x)
+        unknown = value.ndim < 0 or self.count is None
+        ndim = -1 if unknown else value.ndim - (self.count or 0)
+        return self.g.run("squeeze", [x, self.axes], TensorType(None, value.dtype, ndim=ndim))
+
     def expr(self, value: Any) -> Expr:
         return self.g.expr(value)
 
 
 def _at_run_time(name: str, g: Graph, x: Value, axes: Value, keepdims: bool) -> Expr:
     reduce: Any = _KINDS[name]
-    if not keepdims and name == "ReduceLogSumExp":
-        raise Problem("axes: expected values that are known before the model runs")
     found: Expr = reduce(_AtRunTime(g, x, axes), x, None, keepdims)
     return found
 
@@ -154,7 +176,7 @@ def _register(name: str, by_input: int) -> None:
         if axes is not None and axes.length == 0:
             axes = None
         if axes is not None and axes.known is None:
-            if noop_with_empty_axes:
+            if noop_with_empty_axes and axes.length is None:
                 raise Problem("axes: expected values that are known before the model runs")
             return _at_run_time(name, g, x, axes, bool(keepdims))
         found = None if axes is None else [int(axis) for axis in g.sized(axes, "axes")]
