@@ -328,6 +328,7 @@ CASES: list[Case] = [
 
 NO_COUNTERPART = frozenset(
     {
+        *("image.resize", "image.resize2d", "image.resize3d"),
         *("nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
         *("nn.max_pool1d", "nn.max_pool3d", "nn.avg_pool1d", "nn.avg_pool3d"),
         *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d"),

@@ -221,6 +221,14 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(1, 16, 64, 64, 64), _zeros(64, 16, 15, 15, 15), (1,) * 3, (7,) * 6,
                  (1,) * 3, 1, _zeros(1, 64, 64, 64, 64)]],
     **{f"nn.conv{axes}d_transpose": [lambda axes=axes: _spread(axes)] for axes in (1, 2, 3)},
+    "image.resize": [
+        lambda method=method, antialias=antialias: [
+                 x(1, 1, 2000, 2000), None, None, (2, 3), (4000, 4000), method, "half_pixel",
+                 "floor", -0.75, 0, antialias, 0, "stretch", out(1, 1, 4000, 4000)]
+        for method, antialias in (("nearest_neighbor", 0), ("cubic", 0))
+    ] + [
+        lambda: [x(4, 4000, 1000), None, None, (1,), (10,), "cubic", "half_pixel", "floor", -0.75,
+                 0, 1, 0, "stretch", out(4, 10, 1000)]],
     **{f"nn.adaptive_avg_pool{axes}d": _adaptive(axes) for axes in (1, 2, 3)},
     **{f"nn.max_pool{axes}d": _pool_along(axes, 0) for axes in (1, 3)},
     **{f"nn.avg_pool{axes}d": _pool_along(axes, 0, 1) for axes in (1, 3)},

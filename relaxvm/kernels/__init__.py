@@ -40,6 +40,7 @@ from . import (  # noqa: F401
     products,
     recurrent,
     reductions,
+    resize,
     search,
     views,
 )

@@ -40,6 +40,7 @@ __all__ = [
     "Axis",
     "DType",
     "DTypeValue",
+    "Floats",
     "IllTyped",
     "IllValued",
     "Integers",
@@ -55,6 +56,7 @@ __all__ = [
     "axis_of",
     "constants_beside",
     "kind_named",
+    "to_floats",
     "to_ints",
 ]
 
@@ -73,6 +75,8 @@ Value: TypeAlias = Expr
 """Any value; the rule receives the expression."""
 Ints: TypeAlias = "tuple[int, ...]"
 """Integers, given as a sequence or as one."""
+Floats: TypeAlias = "tuple[float, ...]"
+"""Numbers, given as a sequence or as one."""
 Axis: TypeAlias = int
 """An axis of the first operand; the rule receives it counted from the front."""
 Axes: TypeAlias = "tuple[int, ...]"
@@ -325,6 +329,16 @@ def _to_float(name: str, value: Any) -> float:
     raise IllTyped(f"{name}: expected a number, got {_got(value)}")
 
 
+def to_floats(name: str, value: Any) -> tuple[float, ...]:
+    """Numbers as a tuple of floats.
+
+    Raises:
+        IllTyped: one is not a number.
+    """
+    items = value if isinstance(value, (tuple, list, np.ndarray)) else (value,)
+    return tuple([_to_float(f"{name}[{i}]", item) for i, item in enumerate(items)])
+
+
 def _to_bool(name: str, value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or (type(value) is IntImm and value.dtype == "bool"):
         return bool(value)
@@ -395,6 +409,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "Axis": Kind("int", _to_int, None, from_front=axis_of),
     "Axes": Kind("ints", to_ints, None, from_front=axes_of),
     "float": Kind("float", _to_float, None),
+    "Floats": Kind("floats", to_floats, None),
     "bool": Kind("bool", _to_bool, None),
     "str": Kind("str", _to_str, None),
     "DType": Kind("data type", _to_dtype, None),

@@ -45,6 +45,7 @@ from . import (
     creation,
     elementwise,
     gather,
+    images,
     movement,
     nn,
     products,
@@ -54,5 +55,5 @@ from . import (
     windows,
 )
 
-__all__ = ["calls", "creation", "elementwise", "gather", "movement", "nn", "products",
+__all__ = ["calls", "creation", "elementwise", "gather", "images", "movement", "nn", "products",
            "recurrent", "reductions", "sets", "windows"]  # fmt: skip

@@ -1,0 +1,241 @@
+"""Operators on images: other sizes, and samples at coordinates."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from ....ir import Expr, IntImm, TensorType
+from ....ir.arith import simplify
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..values import Value
+
+__all__: list[str] = []
+
+_MODES: Final = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+_COORDINATES: Final = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+    "tf_half_pixel_for_nn", "tf_crop_and_resize",
+)  # fmt: skip
+_POLICIES: Final = ("stretch", "not_larger", "not_smaller")
+
+
+class _Settings:
+    """The attributes of Resize, as the kernel takes them."""
+
+    def __init__(
+        self,
+        mode: str,
+        coordinates: str,
+        nearest_mode: str,
+        cubic_coeff_a: float,
+        exclude_outside: int,
+        extrapolation_value: float,
+        antialias: int,
+    ) -> None:
+        if mode not in _MODES:
+            raise Problem(f"mode: {mode!r} is not a mode")
+        if coordinates not in _COORDINATES:
+            raise Problem(f"coordinate_transformation_mode: {coordinates!r} is not a mode")
+        self.method = _MODES[mode]
+        self.coordinates = coordinates
+        self.rounding = nearest_mode
+        self.rest = (cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value)
+
+    def values(self) -> list[Any]:
+        return [self.method, self.coordinates, self.rounding, *self.rest]
+
+
+def _scaled(dim: Any, scale: float) -> Any:
+    """The length of an axis times a scale, rounded down; None if only the run knows it."""
+    if isinstance(dim, IntImm):
+        return int(np.float32(dim.value) * np.float32(scale))
+    exact = Fraction(scale)
+    if exact.denominator > 1 << 10:
+        return None
+    return simplify(dim * exact.numerator // exact.denominator)
+
+
+def _floats(value: Value | None, name: str) -> list[float] | None:
+    """The elements of an input that may be left out, or is empty; None then."""
+    if value is None:
+        return None
+    constant = value.constant()
+    if constant is None:
+        raise Problem(f"{name}: expected values that are known before the model runs")
+    return [float(each) for each in constant.reshape(-1)] or None
+
+
+def _is_empty(value: Value | None) -> bool:
+    return value is None or value.length == 0
+
+
+def _resized(
+    g: Graph,
+    x: Value,
+    places: list[int],
+    size: list[Any] | None,
+    scales: list[float] | None,
+    region: list[float] | None,
+    settings: _Settings,
+) -> Expr:
+    """R.image.resize of the axes whose lengths change; `scales` where the node states them."""
+    dims = x.dims
+    if size is None and dims is not None:
+        assert scales is not None
+        size = [_scaled(dims[axis], scale) for axis, scale in zip(places, scales, strict=True)]
+    if size is None or None in size:
+        assert scales is not None
+        return _at_run_time(g, x, places, Value(known=np.array(scales)), None, region, settings)
+    kept = [
+        i for i, axis in enumerate(places)
+        if region is not None or not _stays(size[i], None if dims is None else dims[axis],
+                                            None if scales is None else scales[i])
+    ]  # fmt: skip
+    if not kept:
+        return g.expr(x)
+    count = len(places)
+    return g.op(
+        "image.resize", x, [size[i] for i in kept], [places[i] for i in kept],
+        None if scales is None else [scales[i] for i in kept],
+        None if region is None else [region[i + j] for j in (0, count) for i in kept],
+        *settings.values(),
+    )  # fmt: skip
+
+
+def _stays(size: Any, dim: Any, scale: float | None) -> bool:
+    if scale is not None:
+        return scale == 1
+    return isinstance(dim, IntImm) and isinstance(size, int) and dim.value == size
+
+
+def _kept_aspect(x: Value, places: list[int], size: list[Any], policy: str) -> list[float]:
+    """One scale for all axes, so that the result is not larger, or not smaller, than `size`."""
+    dims: Any = None if x.dims is None else [x.dims[axis] for axis in places]
+    if dims is None or not all(isinstance(n, (int, IntImm)) for n in [*dims, *size]):
+        raise Problem("keep_aspect_ratio_policy: expected a tensor and sizes of known lengths")
+    ratios = [int(n) / int(dim) for n, dim in zip(size, dims, strict=True)]
+    if policy not in _POLICIES:
+        raise Problem(f"keep_aspect_ratio_policy: {policy!r} is not a policy")
+    return [min(ratios) if policy == "not_larger" else max(ratios)] * len(places)
+
+
+@onnx("Resize", since=11)
+def resize(
+    g: Graph,
+    x: Value,
+    roi: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+    *,
+    antialias: int = 0,
+    axes: list[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Expr:
+    """R.image.resize."""
+    settings = _Settings(
+        mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside,
+        extrapolation_value, antialias,
+    )  # fmt: skip
+    if _is_empty(scales) == _is_empty(sizes):
+        raise Problem("expected scales or sizes, one of them")
+    given = sizes if _is_empty(scales) else scales
+    assert given is not None
+    ndim = x.ndim if x.ndim >= 0 else given.length if axes is None else None
+    if ndim is None:
+        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
+    places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
+    count = len(places)
+    if given.length not in (None, count):
+        raise Problem(f"expected scales or sizes for {count} axes, got {given.length}")
+    region: Any = None
+    policy = keep_aspect_ratio_policy
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        if roi is None or roi.length not in (None, 2 * count):
+            raise Problem(f"roi: expected {2 * count} numbers, got {roi and roi.type}")
+        region = roi if roi.constant() is None else _floats(roi, "roi")
+    if given is sizes:
+        size = g.shape_in(given)
+        if not isinstance(size, list) or isinstance(region, Value):
+            return _at_run_time(g, x, places, None, size, region, settings, policy)
+        if policy != "stretch":
+            factors = _kept_aspect(x, places, size, policy)
+            assert x.dims is not None
+            size = [
+                math.floor(int(x.dims[axis]) * factor + 0.5)  # type: ignore[call-overload]
+                for axis, factor in zip(places, factors, strict=True)
+            ]
+            return _resized(g, x, places, size, factors, region, settings)
+        return _resized(g, x, places, size, None, region, settings)
+    if given.constant() is None or isinstance(region, Value):
+        return _at_run_time(g, x, places, given, None, region, settings)
+    return _resized(g, x, places, None, _floats(given, "scales"), region, settings)
+
+
+def _at_run_time(
+    g: Graph,
+    x: Value,
+    places: list[int],
+    scales: Value | None,
+    size: Any,
+    region: Value | list[float] | None,
+    settings: _Settings,
+    policy: str = "stretch",
+) -> Expr:
+    """The same, where only the run knows the scales, the sizes or the region."""
+    if policy not in _POLICIES:
+        raise Problem(f"keep_aspect_ratio_policy: {policy!r} is not a policy")
+    factors: Any = scales
+    if scales is not None and scales.dtype != "float64":
+        factors = g.op("astype", scales, "float64")
+    ends: Any = np.array(region) if isinstance(region, list) else region
+    if isinstance(region, Value) and region.dtype != "float64":
+        ends = g.op("astype", region, "float64")
+    ty = TensorType(None, x.dtype, ndim=len(places) if x.ndim < 0 else x.ndim)
+    inputs = [x, factors, ends, places, size, *settings.values(), policy]
+    return g.run("image.resize", inputs, ty, x.dtype or "?")
+
+
+def _upsampled(g: Graph, x: Value, scales: list[float], mode: str) -> Expr:
+    """Resizing before version 11: indices are divided by scales, and rounded down; up where an axis
+    becomes shorter."""
+    if mode in ("bilinear", "linear"):
+        settings = _Settings("linear", "asymmetric", "floor", -0.75, 0, 0.0, 0)
+        return _resized(g, x, list(range(len(scales))), None, scales, None, settings)
+    found: Any = x
+    for rounding in ("ceil", "floor"):
+        places = [
+            axis for axis, scale in enumerate(scales)
+            if (scale < 1 if rounding == "ceil" else scale > 1)
+        ]  # fmt: skip
+        if places:
+            settings = _Settings(mode, "asymmetric", rounding, -0.75, 0, 0.0, 0)
+            chosen = [scales[axis] for axis in places]
+            found = Value(_resized(g, found, places, None, chosen, None, settings))
+    return g.expr(found)
+
+
+@onnx("Resize", "Upsample", since=9)
+def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest") -> Expr:
+    """R.image.resize."""
+    if scales.constant() is None:
+        settings = _Settings(mode, "asymmetric", "floor", -0.75, 0, 0.0, 0)
+        places = list(range(x.ndim if scales.length is None else scales.length))
+        return _at_run_time(g, x, places, scales, None, None, settings)
+    return _upsampled(g, x, _floats(scales, "scales") or [], mode)
+
+
+@onnx("Upsample", since=7)
+def upsample(g: Graph, x: Value, *, mode: str = "nearest", scales: list[float]) -> Expr:
+    """R.image.resize."""
+    return _upsampled(g, x, scales, mode)
