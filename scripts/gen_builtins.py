@@ -129,7 +129,7 @@ def markdown(doc: str) -> str:
 
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
-    "gather", "nn", "convolution", "pooling", "recurrent",
+    "creation", "gather", "nn", "convolution", "pooling", "recurrent",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

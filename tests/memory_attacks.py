@@ -50,6 +50,12 @@ sort(f(5000000))
 sort(f(1000, 5000), 0)
 topk(f(1000, 5000), 20)
 one_hot(j(3), 1.0, 0.0, 5000000)
+median(f(1000, 5000), 1)
+bucketize(f(5000000), f(3))
+variance(f(1000, 5000), 0)
+eye(2000, 2500)
+hamming_window(5000000, True, 0.5, 0.5, "float32")
+collapse_sum_to(f(2000, 2500), (2500,))
 tril(f(1, 5000000))
 triu(f(5000000, 1))
 einsum((f(2000, 2000), f(2000, 2000)), "ij,jk->ki")
@@ -117,6 +123,8 @@ KERNEL_CALLS: dict[str, Any] = {
     "squeeze": lambda: [square_of(2000).T, np.ones((2000, 1, 2000), "f4")],
     "reshape": lambda: [square_of(2000).T, np.ones((1000, 4000), "f4")],
     "fill": lambda: [1.5, square_of(2000)],
+    "dynamic_strided_slice": lambda: [square_of(2000), np.zeros(2, "i8"), np.full(2, 2000),
+                                      np.ones(2, "i8"), square_of(2000)],
     "gather_elements": lambda: [vector(), vector("i8"), 0, vector()],
     "gather_nd": lambda: [vector(), vector("i8", 1), 0, vector()],
     "index_tensor": lambda: [vector(), vector("i4"), vector()],

@@ -338,7 +338,10 @@ NO_COUNTERPART = frozenset(
         *("nn.lstm", "nn.gru", "nn.rnn"),
         *("index_put", "index_tensor", "slice_scatter", "nonzero", "unique", "one_hot"),
         *("gather_elements", "gather_nd", "scatter_elements", "scatter_nd"),
-        *("reverse_sequence", "tril", "triu"),
+        *("reverse_sequence", "tril", "triu", "eye", "eye_like", "hamming_window", "median"),
+        *("bucketize", "dynamic_strided_slice", "meshgrid", "outer", "ewise_fma", "quantize"),
+        *("dequantize", "multinomial_from_uniform", "collapse_sum_to", "collapse_sum_like"),
+        *("variance", "std"),
     }
 )
 """Operators of relaxvm that Relay does not have, or that are not imported from it."""

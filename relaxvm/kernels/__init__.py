@@ -31,6 +31,7 @@ record of a kernel, `ufunc_of` the numpy ufunc that it is.
 from . import (  # noqa: F401
     composite,
     convolution,
+    creation,
     elementwise,
     fused,
     gather,

@@ -456,3 +456,23 @@ def strided_slice(
     part = x[tuple(index)]
     check_out(out, x.dtype, part.shape)
     assign(out, part)
+
+
+@kernel("dynamic_strided_slice")
+def dynamic_strided_slice(
+    x: Tensor, begin: Integers, end: Integers, strides: Integers, out: Out
+) -> None:
+    """out = x sliced along each of its axes, as by `strided_slice`; begin, end, strides: vectors
+    with an element for each axis."""
+    bounds = {"begin": begin, "end": end, "strides": strides}
+    for name, each in bounds.items():
+        if each.shape != (x.ndim,):
+            raise WrongValue(
+                f"{name}: expected an element for each of {x.ndim} axes, got {describe(each)}"
+            )
+    lows, highs, steps = [each.tolist() for each in bounds.values()]
+    if 0 in steps:
+        raise WrongValue(f"strides: expected ints other than 0, got {steps}")
+    part = x[(..., *[slice(*each) for each in zip(lows, highs, steps, strict=True)])]
+    check_out(out, x.dtype, part.shape)
+    assign(out, part)

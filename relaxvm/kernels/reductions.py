@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ..messages import describe
 from ..pieces import reduce as cut
 from ..pieces.cut import PIECE, copy_pieces, flat
-from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
+from ._arrays import assign, copy_if_overlapping, copy_if_overlapping_differently
 from ._kernel import kernel
-from .checks import Dims, WrongType, check_out, native
-from .kinds import Axis, Flag, Out, axes_or_all, taken_by
+from .checks import Dims, WrongType, WrongValue, check_out, native
+from .kinds import Axis, Flag, Out, OutAny, axes_or_all, taken_by
 
 __all__: list[str] = []
 
@@ -33,6 +33,29 @@ def sum_(x: Added, *axes: Reduced, out: Out) -> None:
     out has x's data type, and x's shape with the axes removed, or kept with length 1.  Floats
     narrower than 32 bits are added in float32; the sum of bools is true if one of them is."""
     _total(np.add, x, axes, out)
+
+
+@kernel("collapse_sum_to")
+def collapse_sum_to(x: Added, out: OutAny) -> None:
+    """out = the sum of x over the axes that out does not have, which are the first ones, and over
+    those along which out has length 1: what broadcasting out to x's shape has repeated."""
+    before = x.ndim - out.ndim
+    kept = x.shape[max(0, before) :]
+    if before < 0 or any(
+        length not in (1, dim) for length, dim in zip(out.shape, kept, strict=True)
+    ):
+        raise WrongValue(
+            f"out: expected a shape that broadcasts to that of x {describe(x)}, got {describe(out)}"
+        )
+    axes = [i + before for i, length in enumerate(out.shape) if length != kept[i]]
+    shape = (1,) * before + out.shape
+    if not out.flags.c_contiguous:
+        work = np.empty(out.shape, native(x.dtype))
+        _total(np.add, x, (*range(before), *axes), work.reshape(shape))
+        check_out(out, native(x.dtype), out.shape)
+        assign(out, work)
+        return
+    _total(np.add, x, (*range(before), *axes), out.reshape(shape))
 
 
 @kernel("prod")

@@ -1,20 +1,21 @@
-"""Sorting: sort, argsort, topk."""
+"""Order of elements: sort, argsort, topk, median, bucketize."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..messages import describe
 from ..pieces import order as cut
 from ..pieces.cut import apply, check_time, converted, copy_pieces, pieces, positions, taken
 from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
 from ._blocks import row_blocks
 from ._kernel import kernel
 from .checks import WrongValue, check_out, need_numbers
-from .kinds import Axis, Flag, Int, Numbers, Out, OutLike, a_choice, taken_by
+from .kinds import Axis, Flag, Int, Integers, Numbers, Out, OutLike, a_choice, taken_by
 
 __all__: list[str] = []
 
@@ -84,6 +85,51 @@ def topk(x: Ordered, k: Int, axis: Axis, ret_type: Results, largest: Flag, *outs
             continue
         for row, at, out in zip(_each(rows), _each(order), _each(found[0]), strict=True):
             copy_pieces(out, taken(row, at))
+
+
+@kernel("median")
+def median(x: Ordered, axis: Axis | None, *outs: Out) -> None:
+    """outs = the median of x along an axis, the lesser one of two, and its index, int64; with None,
+    of all elements, and no index.  outs: x's shape with the axis removed, or kept with length 1; x
+    has elements along it.  NaN counts as greater than all numbers.  Memory: as of `argsort`."""
+    if len(outs) != (1 if axis is None else 2):
+        expected = "1 out without an axis" if axis is None else "2 outs"
+        raise WrongValue(f"expected {expected}, got {len(outs)}")
+    gone = range(x.ndim) if axis is None else (axis,)
+    dropped = tuple([dim for i, dim in enumerate(x.shape) if i not in gone])
+    kept = tuple([1 if i in gone else dim for i, dim in enumerate(x.shape)])
+    for i, out in enumerate(outs):
+        check_out(out, np.dtype(np.int64) if i else x.dtype, dropped, kept)
+    source = x.reshape(-1) if axis is None else np.moveaxis(x, axis, -1)
+    length = source.shape[-1]
+    if not length:
+        raise WrongValue(f"x: expected elements along the axis, got {describe(x)}")
+    for out in outs:
+        source = copy_if_overlapping(source, out)
+    written = [
+        (out if out.ndim < x.ndim else out.reshape(dropped))[..., None]
+        if axis is None or out.ndim < x.ndim
+        else np.moveaxis(out, axis, -1)
+        for out in outs
+    ]
+    for rows, *found in row_blocks(_comparable(source), *written):
+        order = _order(rows, descending=False)[..., (length - 1) // 2, None]
+        np.copyto(found[0], np.take_along_axis(rows, order, -1), casting="unsafe")
+        if axis is not None:
+            copy_pieces(found[1], order)
+
+
+@kernel("bucketize")
+def bucketize(x: Numbers, boundaries: Numbers, right: Flag, out: Integers) -> None:
+    """out = for each element of x how many boundaries, a vector in increasing order, are below it;
+    if right, those equal to it count, too.  out: x's shape, of any integer type."""
+    if boundaries.ndim != 1:
+        raise WrongValue(f"boundaries: expected a vector, got {describe(boundaries)}")
+    check_out(out, out.dtype, x.shape)
+    x, boundaries = [_comparable(copy_if_overlapping(each, out)) for each in (x, boundaries)]
+    side: Literal["left", "right"] = "right" if right else "left"
+    for written, numbers in pieces(out, x):
+        np.copyto(written, boundaries.searchsorted(numbers, side), casting="unsafe")
 
 
 _LONG: Final = 512

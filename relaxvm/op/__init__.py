@@ -11,6 +11,7 @@ from typing import Any
 from . import (
     base,
     builtin,
+    combined,
     create,
     elementwise,
     gather,
@@ -36,6 +37,7 @@ __all__ = [
     "Unsupported",
     "base",
     "builtin",
+    "combined",
     "create",
     "elementwise",
     "gather",

@@ -15,7 +15,19 @@ from .lowering import call_result_form, results_text
 from .registry import Returns, operator
 from .rules import like, product
 
-__all__ = ["arange", "full", "full_like", "ones", "ones_like", "size", "zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "eye",
+    "eye_like",
+    "full",
+    "full_like",
+    "hamming_window",
+    "ones",
+    "ones_like",
+    "size",
+    "zeros",
+    "zeros_like",
+]
 
 
 def _value(call: Call) -> Sequence[Expr]:
@@ -147,6 +159,56 @@ def arange_length(start: Any, end: Any, step: Any) -> Expr:
 
 def _number(value: Expr) -> int | float | None:
     return value.value if isinstance(value, (IntImm, FloatImm)) else None
+
+
+def _eye_arguments(n: Any, m: Any = None, k: Any = 0, dtype: Any = "float32") -> tuple[Any, ...]:
+    return n, n if m is None else m, k, dtype
+
+
+def _need_integers(**scalars: Expr) -> None:
+    for name, value in scalars.items():
+        if "int" not in value.ty.dtype:
+            raise IllTyped(f"{name}: expected an integer, got {value} of type {value.ty}")
+
+
+@operator("eye", loops="eye", takes=lambda call: [call.args[2]], arguments=_eye_arguments)
+def eye(n: Scalar, m: Scalar, k: Scalar, dtype: DType) -> Type:
+    """A matrix of n rows and m columns, n if m is not given, with 1 on diagonal k and 0 elsewhere;
+    diagonal 0 is the main one, and k > 0 is above it."""
+    _need_integers(n=n, m=m, k=k)
+    return TensorType((n, m), dtype)
+
+
+@operator(
+    "eye_like",
+    loops="eye_like",
+    kernel="eye",
+    takes=_value,
+    returns=_of_same_shape("eye"),
+)
+def eye_like(x: TensorType, k: Scalar = 0, dtype: DType | None = None) -> Type:
+    """A matrix of the shape of x with 1 on diagonal k and 0 elsewhere, of x's data type if none is
+    given."""
+    _need_integers(k=k)
+    if x.ndim not in (-1, 2):
+        raise IllValued(f"x: expected a matrix, got {x}")
+    return like(x, None, ndim=2, dtype=x.dtype if dtype is None else dtype) if x.dims is None else (
+        like(x, dtype=x.dtype if dtype is None else dtype)
+    )
+
+
+@operator("hamming_window", loops="hamming_window", takes=lambda call: call.args)
+def hamming_window(
+    window_size: Scalar, periodic: Scalar, alpha: Scalar, beta: Scalar, dtype: DType
+) -> Type:
+    """A vector of `window_size` elements ``alpha - beta * cos(2 * pi * i / n)`` for its indices i;
+    n is `window_size` if `periodic`, else one less."""
+    _need_integers(window_size=window_size)
+    if isinstance(window_size, IntImm) and window_size.value < 1:
+        raise IllValued(f"window_size: expected 1 or more, got {window_size.value}")
+    if "float" not in dtype:
+        raise IllTyped(f"dtype: expected floats, got {dtype}")
+    return TensorType((window_size,), dtype)
 
 
 def _count_as_tensor(builder: Any, call: Call) -> Expr:

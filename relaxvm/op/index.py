@@ -8,15 +8,20 @@ from typing import Any, Final, Literal
 from ..ir import prim
 from ..ir.arith import Analyzer
 from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
+from .base import null_value
 from .create import full
 from .kinds import Axis, IllTyped, IllValued, Integers, Operand, axes_of
-from .registry import attributes_of, operator
-from .rules import analyzer_of, common_vdevice, like, need_integers
+from .lowering import results_text
+from .registry import Unsupported, attributes_of, operator
+from .rules import analyzer_of, common_vdevice, differ, like, need_integers
 
-__all__ = ["strided_slice", "take"]
+__all__ = ["dynamic_strided_slice", "strided_slice", "take"]
 
 _BEYOND: Final = 1 << 48
 """No dimension is this long: bounds from here on, like the greatest int64, stand for its end."""
+
+
+_NOT_KNOWN: Final = Unsupported("The shape of its result is known only after its operands are.")
 
 
 def _take_inputs(call: Call) -> list[Any]:
@@ -146,3 +151,23 @@ def _from_front(bound: Any, length: Any, analyzer: Analyzer) -> Any:
     if analyzer.prove(bound >= 0):
         return bound
     return prim.select(bound < 0, bound + length, bound)
+
+
+def _sliced_at_run_time(call: Call) -> tuple[str, list[Any]]:
+    return "dynamic_strided_slice", [*call.args, null_value(), results_text(call)]
+
+
+@operator("dynamic_strided_slice", loops=_NOT_KNOWN, returns=_sliced_at_run_time)
+def dynamic_strided_slice(
+    x: TensorType, begin: TensorType, end: TensorType, strides: TensorType
+) -> Type:
+    """The slice ``x[begin:end:strides]`` along all axes, as of `strided_slice`, with bounds that
+    are known only when the program runs: vectors of int64 with an element for each axis."""
+    for name, ty in (("begin", begin), ("end", end), ("strides", strides)):
+        if ty.dtype not in (None, "int64"):
+            raise IllTyped(f"{name}: expected int64, got {ty}")
+        if ty.ndim not in (-1, 1):
+            raise IllValued(f"{name}: expected a vector, got {ty}")
+        if x.ndim != -1 and ty.dims is not None and differ(ty.dims[0], int_imm(x.ndim)):
+            raise IllValued(f"{name}: expected an element for each of {x.ndim} axes, got {ty}")
+    return like(x, None, ndim=x.ndim)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from ..ir.expr import Call, IntImm, TensorType, TupleType, Type, int_imm
-from .kinds import Axis, DType
+from .kinds import Axes, Axis, DType, IllValued
 from .registry import Unsupported, attributes_of, operator
-from .rules import like
+from .rules import like, need_numbers
+from .statistical import reduced
 
-__all__ = ["argsort", "sort", "topk"]
+__all__ = ["argsort", "bucketize", "median", "sort", "topk"]
 
 
 _NO_LOOPS: Final = Unsupported(
@@ -68,3 +69,45 @@ def topk(
     if ret_type == "both":
         return TupleType((values, indices))
     return values if ret_type == "values" else indices
+
+
+def _one_axis(call: Call) -> list[Any]:
+    axes = attributes_of(call)["axis"]
+    x = call.args[0]
+    return [x, axes[0] if axes is not None and not _are_all(x.ty, axes) else None]
+
+
+def _are_all(x: TensorType, axes: tuple[int, ...]) -> bool:
+    return len(axes) > 1 and len(axes) == x.ndim
+
+
+@operator("median", loops=_NO_LOOPS, takes=_one_axis)
+def median(x: TensorType, axis: Axes | None = None, keepdims: bool = False) -> Type:
+    """The median along an axis and its index, int64: a tuple.  Of all elements, if no axis is given
+    or several, which are all there are: no index.
+
+    Of an even number of elements it is the lesser one in the middle; NaN counts as the greatest.
+    The axes are not part of the result, or with `keepdims` have length 1 there.
+    """
+    if axis is not None and len(axis) != 1 and not _are_all(x, axis):
+        raise IllValued(f"axis: expected one axis or all of them, got {list(axis)}")
+    values = reduced(x, axis, keepdims)
+    if axis is None or _are_all(x, axis):
+        return values
+    return TupleType((values, like(values, dtype="int64")))
+
+
+def _bucketize_inputs(call: Call) -> list[Any]:
+    return [*call.args, call.attrs["right"]]
+
+
+@operator("bucketize", loops=_NO_LOOPS, takes=_bucketize_inputs)
+def bucketize(
+    input_tensor: TensorType, boundaries: TensorType, out_int32: bool = False, right: bool = False
+) -> Type:
+    """For each element how many boundaries, a vector in increasing order, are below it; with
+    `right`, those equal to it count, too.  Of data type int64, or with `out_int32` int32."""
+    need_numbers(input_tensor=input_tensor, boundaries=boundaries)
+    if boundaries.ndim not in (-1, 1):
+        raise IllValued(f"boundaries: expected a vector, got {boundaries}")
+    return like(input_tensor, dtype="int32" if out_int32 else "int64")

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from ..ir.expr import Call, TensorType, Type, int_imm
+from ..ir.expr import Call, Expr, TensorType, Type, int_imm
+from .base import shape_of
 from .elementwise import astype
-from .kinds import Axes, Axis, DType
-from .registry import Constructor, Unsupported, attributes_of, operator
+from .kinds import Axes, Axis, DType, IllValued, ShapeLike
+from .lowering import results_text
+from .registry import CONSTRUCTORS, Constructor, Unsupported, attributes_of, operator
 from .rules import (
     DtypeCheck,
     any_dtype,
+    differ,
     like,
     need_floats,
     need_numbers,
     product,
+    same_dim,
+    shape_text,
 )
 
-__all__ = ["argmax", "argmin", "cumprod", "cumsum", "reduction"]
+__all__ = [
+    "argmax",
+    "argmin",
+    "collapse_sum_like",
+    "collapse_sum_to",
+    "cumprod",
+    "cumsum",
+    "reduced",
+    "reduction",
+    "std",
+    "variance",
+]
 
 
-def _reduced(x: TensorType, axes: tuple[int, ...] | None, keepdims: bool) -> TensorType:
+def reduced(x: TensorType, axes: tuple[int, ...] | None, keepdims: bool) -> TensorType:
     """The type of a tensor without some axes, or with length 1 there."""
     if axes is None and not keepdims:
         return like(x, ())
@@ -53,7 +70,7 @@ def reduction(name: str, check: DtypeCheck, doc: str) -> Constructor:
 
     def rule(x: TensorType, axis: Axes | None = None, keepdims: bool = False) -> Type:
         check(x=x)
-        return _reduced(x, axis, keepdims)
+        return reduced(x, axis, keepdims)
 
     rule.__doc__ = (
         f"{doc} over axes, all of them if none is given.\n\n"
@@ -87,15 +104,16 @@ def _found_axis(call: Call) -> list[Any]:
 def argmax(x: TensorType, axis: Axis | None = None, keepdims: bool = False) -> Type:
     """The index, int64, of the first of the greatest elements along an axis; if none is given, the
     index among all elements in order."""
-    return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
+    return like(reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
 
 
 @operator("argmin", loops=_NO_PAIRS, takes=_found_axis)
 def argmin(x: TensorType, axis: Axis | None = None, keepdims: bool = False) -> Type:
     """The index, int64, of the first of the least elements; axes as of `argmax`."""
-    return like(_reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
+    return like(reduced(x, None if axis is None else (axis,), keepdims), dtype="int64")
 
 
+_NO_COLLAPSE: Final = Unsupported("Its sums depend on which axes have length 1.")
 _NO_SCANS: Final = Unsupported(
     "A formula computes each element by itself, which takes quadratic time for running sums."
 )
@@ -139,3 +157,96 @@ def cumprod(
     if dtype is None:
         need_numbers(data=data)
     return _scan(data, axis, dtype)
+
+
+# Moments
+
+
+def _squared_distance(call: Call) -> tuple[Expr, str | None]:
+    """The mean square of the distance from the mean, and the data type if it is to be converted
+    to: 16-bit floats are computed in float32."""
+    x, axes, keepdims = call.args[0], call.attrs["axis"], call.attrs["keepdims"]
+    narrow = x.ty.dtype if x.ty.dtype in ("float16", "bfloat16") else None
+    if narrow is not None:
+        x = astype(x, "float32")
+    distance = CONSTRUCTORS["subtract"](x, CONSTRUCTORS["mean"](x, axes, True))
+    return CONSTRUCTORS["mean"](CONSTRUCTORS["square"](distance), axes, keepdims), narrow
+
+
+def _lower_variance(builder: Any, call: Call) -> Expr:
+    found, narrow = _squared_distance(call)
+    return found if narrow is None else astype(found, narrow)  # type: ignore[no-any-return]
+
+
+def _lower_std(builder: Any, call: Call) -> Expr:
+    found, narrow = _squared_distance(call)
+    root: Expr = CONSTRUCTORS["sqrt"](found)
+    return root if narrow is None else astype(root, narrow)  # type: ignore[no-any-return]
+
+
+@operator("variance", lower=_lower_variance)
+def variance(x: TensorType, axis: Axes | None = None, keepdims: bool = False) -> Type:
+    """The mean square of the distance of x from its mean over axes, all of them if none is given.
+
+    The axes are not part of the result, or with `keepdims` have length 1 there.
+    """
+    need_floats(x=x)
+    return reduced(x, axis, keepdims)
+
+
+@operator("std", lower=_lower_std)
+def std(x: TensorType, axis: Axes | None = None, keepdims: bool = False) -> Type:
+    """The standard deviation of x: the square root of `variance`."""
+    need_floats(x=x)
+    return reduced(x, axis, keepdims)
+
+
+# Sums of what broadcasting has repeated
+
+
+def _check_collapsed(
+    data: TensorType, dims: Sequence[Expr] | None, ndim: int, is_strict: bool
+) -> None:
+    """Raise if a shape does not broadcast to that of data; if `is_strict`, also if it is not known
+    whether it does."""
+    if -1 not in (data.ndim, ndim) and ndim > data.ndim:
+        raise IllValued(f"shape: expected at most {data.ndim} dimensions, got {ndim}")
+    if data.dims is None or dims is None:
+        return
+    one = int_imm(1)
+    for old, new in zip(reversed(data.dims), reversed(dims), strict=False):
+        fits = same_dim if is_strict else lambda a, b: not differ(a, b)
+        if not fits(new, one) and not fits(old, new):
+            raise IllValued(
+                f"shape: {shape_text(dims)} does not broadcast to {shape_text(data.dims)}: "
+                f"{old} and {new}"
+            )
+
+
+@operator("collapse_sum_to", loops=_NO_COLLAPSE, takes=lambda call: call.args[:1])
+def collapse_sum_to(data: TensorType, shape: ShapeLike) -> Type:
+    """The sum of data over the axes that broadcasting a tensor of a shape to the shape of data
+    would add or lengthen."""
+    need_numbers(data=data)
+    _check_collapsed(data, shape.ty.values, shape.ty.ndim, is_strict=True)
+    return TensorType(shape, data.dtype, data.vdevice)
+
+
+def _to_target(call: Call) -> tuple[str, list[Any]]:
+    data, target = call.args
+    return "collapse_sum_to", [data, shape_of(target), results_text(call)]
+
+
+@operator(
+    "collapse_sum_like",
+    loops=_NO_COLLAPSE,
+    kernel="collapse_sum_to",
+    takes=lambda call: call.args[:1],
+    returns=_to_target,
+)
+def collapse_sum_like(data: TensorType, collapse_target: TensorType) -> Type:
+    """`collapse_sum_to` the shape of a tensor."""
+    need_numbers(data=data)
+    _check_collapsed(data, collapse_target.dims, collapse_target.ndim, is_strict=False)
+    target = collapse_target
+    return TensorType(target.shape, data.dtype, data.vdevice, target.ndim)

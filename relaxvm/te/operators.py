@@ -270,6 +270,36 @@ def _arange(start: Expr, end: Expr, step: Expr, dtype: str) -> Tensor:
     return compute([arange_length(start, end, step)], element, "T_arange")
 
 
+def _eye(n: Expr, m: Expr, k: Expr, dtype: str) -> Tensor:
+    diagonal = prim.cast(k, "int64")
+
+    def element(i: Expr, j: Expr) -> Any:
+        is_on = prim.equal(j - i, diagonal)
+        return prim.select(is_on, as_scalar(1, dtype), as_scalar(0, dtype))
+
+    return compute([n, m], element, "T_eye")
+
+
+def _eye_like(x: Tensor, k: Expr, dtype: str | None = None) -> Tensor:
+    return _eye(*x.shape, k, x.dtype if dtype is None else dtype)
+
+
+def _hamming_window(
+    window_size: Expr, periodic: Expr, alpha: Expr, beta: Expr, dtype: str
+) -> Tensor:
+    count = prim.cast(window_size, "float64")
+    if not _int(periodic):
+        count = count - as_scalar(1.0, "float64")
+    high, low = [prim.cast(each, "float64") for each in (alpha, beta)]
+
+    def element(i: Expr) -> Any:
+        angle = prim.cast(i, "float64") * as_scalar(2 * math.pi, "float64") / count
+        found = prim.cast(high - low * intrinsics.cos(angle), dtype)
+        return prim.select(prim.equal(window_size, 1), as_scalar(1.0, dtype), found)
+
+    return compute([window_size], element, "T_hamming_window")
+
+
 def _int(number: Any) -> int:
     return int(number)
 
@@ -586,6 +616,9 @@ _offer(
     ones_like=_constant(1),
     take=_take,
     arange=_arange,
+    eye=_eye,
+    eye_like=_eye_like,
+    hamming_window=_hamming_window,
     strided_slice=_strided_slice,
     flip=_flip,
     repeat=_repeat,

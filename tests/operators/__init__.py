@@ -42,6 +42,7 @@ and for a kernel that no entry calls.
 
 from . import (
     calls,
+    combined,
     creation,
     elementwise,
     gather,
@@ -56,4 +57,5 @@ from . import (
 )
 
 __all__ = ["calls", "creation", "elementwise", "gather", "images", "movement", "nn", "products",
+__all__ = ["calls", "combined", "creation", "elementwise", "gather", "movement", "nn", "products",
            "recurrent", "reductions", "sets", "windows"]  # fmt: skip

@@ -170,3 +170,84 @@ arange(0, 9, 2, 'float16')
     ulps=1,
 )
 kernel("fill", lambda draw: (1.5,), lambda value: np.full((3, 3), value), free=("shape", "dtype"))
+
+
+def eye(n: int, m: int, k: int, dtype: str) -> Any:
+    return np.array([[int(j - i == k) for j in range(m)] for i in range(n)], object).reshape(n, m)
+
+
+def eye_like(x: Any, k: int, dtype: str | None = None) -> Any:
+    return eye(*x.shape, k, "")
+
+
+def window(size: int, periodic: int, alpha: Any, beta: Any, dtype: str) -> Any:
+    if size == 1:
+        return np.ones(1, np.longdouble)
+    angles = [2 * np.pi * i / (size if periodic else size - 1) for i in range(size)]
+    return np.array([alpha - beta * math.cos(angle) for angle in angles], np.longdouble)
+
+
+cases(
+    "eye",
+    """
+eye(3) | R.Tensor((3, 3), "float32")
+eye(n, m, k, "int8") | R.Tensor((n, m), "int8")
+""",
+    """
+eye(3, 0.5) | TypeError: relax.eye: m: expected an integer, got
+eye(3, dtype="x") | TypeError: relax.eye: dtype: expected a data type
+""",
+    """
+eye(3)
+eye(2, 4, 1)
+eye(4, 2, -3, "int64")
+eye(3, 3, 9, "float16")
+eye(0, 3)
+eye(2, 2, 0, "bool")
+""",
+    reference=eye,
+    free=("shape", "dtype"),
+)
+cases(
+    "eye_like",
+    """
+eye_like(f(n, m)) | R.Tensor((n, m), "float32")
+eye_like(f(n, m), k, "int8") | R.Tensor((n, m), "int8")
+""",
+    """
+eye_like(f(3)) | ValueError: relax.eye_like: x: expected a matrix
+eye_like(f(3, 3), 0.5) | TypeError: relax.eye_like: k: expected an integer
+""",
+    """
+eye_like(f(2, 4), 1)
+eye_like(i(4, 2), -3)
+eye_like(f(3, 3), 0, "uint8")
+""",
+    reference=eye_like,
+    free=("shape", "dtype"),
+)
+cases(
+    "hamming_window",
+    """
+hamming_window(10, True, 0.54, 0.46, "float32") | R.Tensor((10,), "float32")
+hamming_window(n, False, 0.54, 0.46, "float32") | R.Tensor((n,), "float32")
+""",
+    """
+hamming_window(0, True, 0.54, 0.46, "float32") | ValueError: relax.hamming_window: window_size:
+    expected 1 or more, got 0
+hamming_window(3, True, 0.54, 0.46, "int32") | TypeError: relax.hamming_window: dtype: expected
+    floats
+hamming_window(0.5, True, 0.54, 0.46, "float32") | TypeError: relax.hamming_window: window_size:
+    expected an integer
+""",
+    """
+hamming_window(6, True, 0.54, 0.46, "float32")
+hamming_window(7, False, 0.54, 0.46, "float64")
+hamming_window(1, False, 0.54, 0.46, "float32")
+hamming_window(5, True, 0.5, 0.5, "float16")
+""",
+    reference=window,
+    free=("dtype",),
+    ulps=4,
+    of_largest=True,
+)

@@ -514,3 +514,47 @@ strided_slice(x(2, 3), [-1], [-3], [-1], [1])
 )
 for _name in ("reshape", "expand_dims", "squeeze", "flatten"):
     kernel(_name, lambda draw: (draw(3, 3),), lambda x: in_order([9], x), free=("shape",))
+
+
+def sliced_everywhere(x: Any, begin: Any, end: Any, strides: Any) -> Any:
+    bounds = [map(int, each) for each in (begin, end, strides)]
+    places = [range(n)[slice(*each)] for n, *each in zip(x.shape, *bounds, strict=True)]
+
+    def element(*index: int) -> Any:
+        return x[tuple(place[i] for place, i in zip(places, index, strict=True))]
+
+    return built([len(each) for each in places], x, element)
+
+
+cases(
+    "dynamic_strided_slice",
+    """
+dynamic_strided_slice(f(n, m), i(2), i(2), i(2)) | R.Tensor(dtype="float32", ndim=2)
+dynamic_strided_slice(tensor(), i(2), i(2), i(2)) | R.Tensor(dtype="float32")
+""",
+    """
+dynamic_strided_slice(f(n, m), i(3), i(2), i(2)) | ValueError: relax.dynamic_strided_slice: begin:
+    expected an element for each of 2 axes
+dynamic_strided_slice(f(n), i(1), j(1), i(1)) | TypeError: relax.dynamic_strided_slice: end:
+    expected int64
+dynamic_strided_slice(f(n), i(1), i(1, 1), i(1)) | ValueError: relax.dynamic_strided_slice: end:
+    expected a vector
+""",
+    """
+dynamic_strided_slice(x(4, 5), const(np.array([3, -1])), const(np.array([0, -9])),
+    const(np.array([-1, -2])))
+dynamic_strided_slice(x(4, 5), i(2), i(2), const(np.array([1, 2])))
+dynamic_strided_slice(x(7), i(1), i(1), const(np.array([1])))
+""",
+    reference=sliced_everywhere,
+    dtypes="fhdijub",
+    failures="""
+dynamic_strided_slice(f(4), i(1), i(1), i(1)) | np.ones(4, 'f4'), np.array([0]), np.array([1]),
+    np.array([0]) | ValueError: dynamic_strided_slice: strides: expected ints other than 0, got [0]
+""",
+)
+kernel(
+    "dynamic_strided_slice",
+    lambda draw: (draw(5, 4), np.array([1, -1]), np.array([4, -9]), np.array([2, -1])),
+    sliced_everywhere,
+)

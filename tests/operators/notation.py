@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from relaxvm import op
 from relaxvm.ir import (
     ANY,
@@ -69,6 +71,7 @@ class Namespace(dict[str, Any]):
         self["const"] = const
         self["T"] = TensorType
         self["array"] = Constant
+        self["np"] = np
 
     def _maker(self, dtype: str | None) -> Any:
         def make(*dims: Any) -> Var:

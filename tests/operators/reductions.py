@@ -497,3 +497,158 @@ topk(d(4, 5), 2, 1, 'both', False)
     dtypes="fdij",
     within=(-3, 3),
 )
+
+
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    is_whole = axis is None or len(axis) == x.ndim != 1
+    kept = [1] * x.ndim if keepdims else []
+    if is_whole:
+        flat = sorted(x.reshape(-1))
+        return np.array(flat[(len(flat) - 1) // 2]).reshape(kept)
+    at = axis[0] % x.ndim
+    order = np.argsort(x, at, kind="stable").take([(x.shape[at] - 1) // 2], at)
+    values = np.take_along_axis(x, order, at)
+    found = values, order.astype(object)
+    return found if keepdims else tuple(each.squeeze(at) for each in found)
+
+
+def bucketized(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
+    def count(number: Any) -> int:
+        return sum(bool(b <= number if right else b < number) for b in boundaries)
+
+    return np.array([count(x[i]) for i in np.ndindex(x.shape)], object).reshape(x.shape)
+
+
+def moment(root: bool) -> Any:
+    def reference(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        axes = None if axis is None else tuple(axis)
+        apart = x - x.mean(axes, keepdims=True)
+        found = (apart * apart).mean(axes, keepdims=keepdims)
+        return np.sqrt(found) if root else found
+
+    return reference
+
+
+def collapsed(x: Any, shape: Any) -> Any:
+    shape = shape.shape if isinstance(shape, np.ndarray) else tuple(shape)
+    gone = x.ndim - len(shape)
+    x = np.asarray(x.sum(tuple(range(gone))))
+    axes = tuple(i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1)
+    return np.asarray(x.sum(axes, keepdims=True))
+
+
+cases(
+    "median",
+    """
+median(f(n, m), [1]) | R.Tuple(R.Tensor((n,), "float32"), R.Tensor((n,), "int64"))
+median(f(n, m), -1, True) | R.Tuple(R.Tensor((n, 1), "float32"), R.Tensor((n, 1), "int64"))
+median(f(n, m)) | R.Tensor((), "float32")
+median(rank(2), keepdims=True) | R.Tensor((1, 1), "float32")
+median(tensor(), [0]) | R.Tuple(R.Tensor(dtype="float32"), R.Tensor(dtype="int64"))
+""",
+    """
+median(f(n, m, 3), [0, 1]) | ValueError: relax.median: axis: expected one axis or all of them
+median(f(n), 1) | ValueError: relax.median: axis: expected an axis in -1 to 0, got 1
+""",
+    """
+median(x(3, 5), [1])
+median(x(3, 4), 0)
+median(x(3, 4), [-1], True)
+median(x(2, 3, 4))
+median(x(2, 3), None, True)
+median(x(7), 0)
+""",
+    reference=median,
+    dtypes="fdij",
+    failures="""
+median(f(0, 3), [0]) | np.ones((0, 3), 'f4') | ValueError: median: x: expected elements along the
+""",
+)
+cases(
+    "bucketize",
+    """
+bucketize(f(n, m), f(5)) | R.Tensor((n, m), "int64")
+bucketize(tensor(), i(5), True, True) | R.Tensor(dtype="int32")
+""",
+    """
+bucketize(f(n), f(5, 3)) | ValueError: relax.bucketize: boundaries: expected a vector
+bucketize(b(n), f(5)) | TypeError: relax.bucketize: input_tensor: expected numbers
+""",
+    """
+bucketize(x(2, 3), const(np.array([-3, 0, 4], "float32")))
+bucketize(x(2, 3), const(np.array([-3, 0, 4], "float32")), True, True)
+bucketize(i(9), const(np.array([-3, 0, 4], "int64")), right=True)
+bucketize(f(4), f(0))
+""",
+    reference=bucketized,
+    dtypes="fhd",
+    free=("dtype",),
+)
+for _name, _root in {"variance": False, "std": True}.items():
+    cases(
+        _name,
+        f"""
+{_name}(f(n, m), [1]) | R.Tensor((n,), "float32")
+{_name}(f(n, m), keepdims=True) | R.Tensor((1, 1), "float32")
+{_name}(rank(2), 0) | R.Tensor(dtype="float32", ndim=1)
+""",
+        f"""
+{_name}(i(3)) | TypeError: relax.{_name}: x: expected floats
+{_name}(f(3), 1) | ValueError: relax.{_name}: axis: expected an axis in -1 to 0, got 1
+""",
+        f"""
+{_name}(x(2, 3))
+{_name}(x(2, 3, 4), [0, -1])
+{_name}(x(2, 3), 1, True)
+""",
+        reference=moment(_root),
+        dtypes="fhd",
+        ulps={"float16": 2, "float32": 16, "float64": 16},
+        of_largest=True,
+    )
+cases(
+    "collapse_sum_to",
+    """
+collapse_sum_to(f(n, m), (m,)) | R.Tensor((m,), "float32")
+collapse_sum_to(f(n, m), (1, m)) | R.Tensor((1, m), "float32")
+collapse_sum_to(rank(3), shape_var(2)) | R.Tensor(b, "float32")
+""",
+    """
+collapse_sum_to(f(2, 3), (2,)) | ValueError: relax.collapse_sum_to: shape: (2,) does not broadcast
+collapse_sum_to(f(n, 3), (m, 3)) | ValueError: relax.collapse_sum_to: shape: (m, 3) does not
+collapse_sum_to(b(2, 3), (3,)) | TypeError: relax.collapse_sum_to: data: expected numbers
+collapse_sum_to(f(3), (2, 3)) | ValueError: relax.collapse_sum_to: shape: expected at most 1
+""",
+    """
+collapse_sum_to(x(2, 3), (3,))
+collapse_sum_to(x(2, 3, 4), (1, 4))
+collapse_sum_to(x(2, 3, 4), (2, 1, 4))
+collapse_sum_to(x(2, 3), ())
+collapse_sum_to(x(2, 3), (2, 3))
+""",
+    reference=collapsed,
+    dtypes="fhdij",
+    ulps={"float16": 2, "float32": 16, "float64": 16},
+    of_largest=True,
+    free=("shape",),
+    large="collapse_sum_to(f(393216, 3), (1, 3))",
+)
+cases(
+    "collapse_sum_like",
+    """
+collapse_sum_like(f(n, m), f(m)) | R.Tensor((m,), "float32")
+collapse_sum_like(f(n, m), rank(2)) | R.Tensor(dtype="float32", ndim=2)
+""",
+    """
+collapse_sum_like(f(2, 3), f(2)) | ValueError: relax.collapse_sum_like: shape: (2,) does not
+""",
+    """
+collapse_sum_like(x(2, 3), f(3))
+collapse_sum_like(x(2, 3, 4), f(1, 4))
+""",
+    reference=collapsed,
+    dtypes="fhdij",
+    ulps={"float16": 2, "float32": 16, "float64": 16},
+    of_largest=True,
+    free=("shape",),
+)

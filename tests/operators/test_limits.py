@@ -96,7 +96,10 @@ WITHOUT_MEMORY = {
 }  # fmt: skip
 """Operators whose results have no tensors, or only views of the operands."""
 
-BY_NUMPY = {"call_pure_packed", "nonzero", "shape_to_tensor", "to_vdevice", "unique"}
+BY_NUMPY = {
+    "call_pure_packed", "dynamic_strided_slice", "nonzero", "shape_to_tensor", "to_vdevice",
+    "unique",
+}  # fmt: skip
 """Operators whose small results numpy allocates: 64 KiB of such arrays do not count together, but
 each counts for `alloc_bytes`."""
 

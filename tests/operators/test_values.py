@@ -23,6 +23,7 @@ from .table import OPERATORS, Cases, lines
 WITH_VALUES = [name for name, found in OPERATORS.items() if found.values]
 
 NOT_SYMBOLIC = {
+    "collapse_sum_to": "lengths have to be equal, or 1, when the program is built, as in TVM",
     "squeeze": "how many axes are left is not known",
     "topk": "of a length that is not known, k is taken as it is",
 }
@@ -60,6 +61,9 @@ NOT_WITHOUT_DIMS = {
 NOT_WITHOUT_RANK = {
     **NOT_WITHOUT_DIMS,
     "nn.batch_norm": "in training, all axes but one are reduced",
+    "meshgrid": "the rank of vectors is known",
+    "quantize": "parameters are for an axis",
+    "dequantize": "parameters are for an axis",
 }
 
 
