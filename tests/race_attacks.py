@@ -89,10 +89,11 @@ CALLS: dict[str, list[Any]] = {
                          integers(4 * LARGE).reshape(-1, 4), how, integers(400).reshape(100, 4)]
         for how in ("update", "mul")],
     f"{PREFIX}dynamic_strided_slice": [
-        lambda: [integers(10000).reshape(100, 100), integers(2), integers(2), integers(2) + 1,
-                 integers(10000).reshape(100, 100)]],
+        lambda: [integers(10000).reshape(100, 100), np.zeros(2, "i8"), np.full(2, 100),
+                 np.ones(2, "i8"), integers(10000).reshape(100, 100)]],
     f"{PREFIX}median": [lambda: [integers(LARGE, "f4"), None, np.zeros((), "f4")]],
-    f"{PREFIX}bucketize": [lambda: [integers(LARGE, "f4"), integers(100, "f4"), 0, integers(LARGE)]],
+    f"{PREFIX}bucketize": [
+        lambda: [integers(LARGE, "f4"), integers(100, "f4"), 0, integers(LARGE)]],
     f"{PREFIX}index_put": [
         lambda: [integers(100), integers(LARGE), integers(LARGE), 1, integers(100)]],
     f"{PREFIX}reverse_sequence": [

@@ -473,6 +473,7 @@ def dynamic_strided_slice(
     lows, highs, steps = [each.tolist() for each in bounds.values()]
     if 0 in steps:
         raise WrongValue(f"strides: expected ints other than 0, got {steps}")
-    part = x[(..., *[slice(*each) for each in zip(lows, highs, steps, strict=True)])]
+    index: Any = tuple([slice(*each) for each in zip(lows, highs, steps, strict=True)])
+    part = x[(..., *index)]
     check_out(out, x.dtype, part.shape)
     assign(out, part)

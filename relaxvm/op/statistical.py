@@ -175,13 +175,13 @@ def _squared_distance(call: Call) -> tuple[Expr, str | None]:
 
 def _lower_variance(builder: Any, call: Call) -> Expr:
     found, narrow = _squared_distance(call)
-    return found if narrow is None else astype(found, narrow)  # type: ignore[no-any-return]
+    return found if narrow is None else astype(found, narrow)
 
 
 def _lower_std(builder: Any, call: Call) -> Expr:
     found, narrow = _squared_distance(call)
     root: Expr = CONSTRUCTORS["sqrt"](found)
-    return root if narrow is None else astype(root, narrow)  # type: ignore[no-any-return]
+    return root if narrow is None else astype(root, narrow)
 
 
 @operator("variance", lower=_lower_variance)

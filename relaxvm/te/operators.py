@@ -281,7 +281,8 @@ def _eye(n: Expr, m: Expr, k: Expr, dtype: str) -> Tensor:
 
 
 def _eye_like(x: Tensor, k: Expr, dtype: str | None = None) -> Tensor:
-    return _eye(*x.shape, k, x.dtype if dtype is None else dtype)
+    rows, columns = x.shape
+    return _eye(rows, columns, k, x.dtype if dtype is None else dtype)
 
 
 def _hamming_window(
