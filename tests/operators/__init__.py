@@ -56,6 +56,18 @@ from . import (
     windows,
 )
 
-__all__ = ["calls", "creation", "elementwise", "gather", "images", "movement", "nn", "products",
-__all__ = ["calls", "combined", "creation", "elementwise", "gather", "movement", "nn", "products",
-           "recurrent", "reductions", "sets", "windows"]  # fmt: skip
+__all__ = [
+    "calls",
+    "combined",
+    "creation",
+    "elementwise",
+    "gather",
+    "images",
+    "movement",
+    "nn",
+    "products",
+    "recurrent",
+    "reductions",
+    "sets",
+    "windows",
+]
