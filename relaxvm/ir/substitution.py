@@ -11,7 +11,7 @@ from .infer import substitute_type, type_free_vars
 from .node import KINDS
 from .visitor import ExprMutator
 
-__all__ = ["bind", "copy_with_new_vars", "substitute_vars"]
+__all__ = ["bind", "copy_with_new_vars", "redefine", "substitute_vars"]
 
 
 class _Substituter(ExprMutator):
@@ -54,6 +54,20 @@ def substitute_vars(expr: Any, variables: Mapping[Var, Any]) -> Any:
 
 bind = substitute_vars
 """TVM's name for `substitute_vars`."""
+
+
+class _Redefiner(_Substituter):
+    """Replaces variables also where they are defined."""
+
+    def visit_var_def(self, var: Var) -> Var:
+        known = self.var_map.get(var)
+        return known if isinstance(known, Var) else super().visit_var_def(var)
+
+
+def redefine(expr: Any, variables: Mapping[Var, Var]) -> Any:
+    """Return the expression with variables replaced by others of the same types, also where the
+    expression binds them."""
+    return _Redefiner(variables).visit(expr) if variables else expr
 
 
 class _Renewer(_Substituter):

@@ -58,9 +58,19 @@ class Incomplete:
 
 
 class Dataflow:
-    """``R.dataflow()``, the context of a block."""
+    """``R.dataflow()``, the context of a block.  Outside of scripts it is a block of the
+    `relaxvm.script.ir_builder` around it."""
 
-    __slots__ = ()
+    __slots__ = ("_frame",)
+
+    def __enter__(self) -> Any:
+        from .ir_builder import dataflow
+
+        self._frame = dataflow()
+        return self._frame.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._frame.__exit__(*error)
 
 
 class Output:

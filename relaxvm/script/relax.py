@@ -34,6 +34,7 @@ from ..ir.expr import Tuple as _TupleExpr
 from ..ir.module import VDevice
 from ..ir.op import Op
 from ..values import device
+from . import ir_builder as _ir_builder
 from . import type_forms
 from .constants import array_of_bytes
 from .data_types import Constructor, Data
@@ -147,7 +148,14 @@ def macro(func: FunctionType | None = None, *, hygienic: bool = True) -> typing.
 
 def func_attr(attrs: Mapping[builtins.str, typing.Any]) -> FunctionAttrs:
     """``R.func_attr({...})``: a statement that sets attributes of the function."""
+    if _is_building():
+        _ir_builder.func_attr(attrs)
     return FunctionAttrs(attrs)
+
+
+def _is_building() -> bool:
+    """Whether a statement belongs to the `ir_builder` around it, and not to a script."""
+    return CURRENT.get() is None and _ir_builder.IRBuilder.is_in_scope()
 
 
 def dataflow() -> Dataflow:
@@ -157,6 +165,8 @@ def dataflow() -> Dataflow:
 
 def output(*variables: typing.Any) -> Output:
     """The last statement of a dataflow block: the variables that are visible after it."""
+    if _is_building():
+        _ir_builder.output(*variables)
     return Output(variables)
 
 
@@ -289,8 +299,12 @@ _NAMED: Final[dict[builtins.str, typing.Any]] = {
     "to_vdevice": _to_vdevice,
     "emit_with_type": emit_with_ty,
     "outputs": output,
+    **{name: getattr(_ir_builder, name) for name in (
+        "Else", "If", "Then", "arg", "emit", "emit_match_cast", "emit_var_binding", "func_name",
+        "func_ret_ty", "func_ret_type", "func_ret_value",
+    )},
 }
-"""Attributes of ``R`` that have the name of a Python builtin, and aliases."""
+"""Attributes of ``R`` that have the name of a Python builtin, aliases, and those of the builder."""
 
 
 class _Builder:
@@ -317,6 +331,8 @@ def emit_te(func: _Callable[..., typing.Any], *args: typing.Any, **kwargs: typin
 
     parser = CURRENT.get()
     if parser is None:
+        if _is_building():
+            return _ir_builder.emit_te(func, *args, **kwargs)
         raise TypeError("R.emit_te: expected to be in a script; use BlockBuilder.emit_te")
     call: Call = call_of_te(_Builder(parser), func, *args, **kwargs)
     return call

@@ -136,6 +136,14 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.runtime.vm": (_RUNTIME,),
     "tvm.script": (*_only(_SCRIPT, "from_source ir_module"), "relaxvm.script"),
     "tvm.script.ir": (f"{_SCRIPT}:ir_module", "relaxvm.script.ir"),
+    "tvm.script.ir_builder": ("relaxvm.script.ir_builder:IRBuilder",),
+    "tvm.script.ir_builder.base": ("relaxvm.script.ir_builder:IRBuilder",),
+    "tvm.script.ir_builder.ir": (
+        *_only("relaxvm.script.ir_builder", "decl_function def_function ir_module module_attrs"),
+        "relaxvm.script.ir_builder:module_global_infos",
+        "relaxvm.script.ir",
+    ),
+    "tvm.script.ir_builder.relax": ("relaxvm.script.ir_builder", "relaxvm.script.relax"),
     "tvm.script.parser": (
         *_only(_SCRIPT, "from_source ir_module"),
         *_only("relaxvm.script", "ir relax"),
