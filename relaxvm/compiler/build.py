@@ -6,7 +6,7 @@ Source: ``relax.build`` and ``relax.vm_build`` of apache-tvm 0.27.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,15 @@ from .. import transform
 from ..analysis import well_formed
 from ..executable import VMExecutable
 from ..executable.exec_builder import ExecBuilder
+from ..executable.linked_kernels import LinkedKernels, function_of
 from ..ir import Function, GlobalVar, IRModule
 from ..ir.nesting import headroom
+from ..isa import FuncKind
 from ..limits import Limits
 from ..tir import PrimFunc
 from ..transform import Pass
 from ..transform.pipelines import get_pipeline
+from ..transform.run_codegen import EXTERNAL_MODS
 from ..values import Shape
 from ..vm.limited import run_limited
 from .codegen import generate_bytecode, symbol_of
@@ -121,9 +124,25 @@ def _build(
     programs = _shape_programs(mod)
     rest = generate_bytecode(builder, mod, programs)
     executable = vmlink(builder, target, _without(rest, programs))
+    executable = _with_external(executable, mod.get_attr(EXTERNAL_MODS) or ())
     if exec_mode == "compiled":
         return executable.with_section("exec_mode", exec_mode)
     return executable
+
+
+def _with_external(executable: VMExecutable, modules: Iterable[Any]) -> VMExecutable:
+    """Link the functions that external code generators have made; see `RunCodegen`."""
+    found: dict[str, Callable[..., Any]] = {}
+    for info in executable.functions:
+        if info.kind is FuncKind.PACKED and info.name not in executable.kernels:
+            for module in modules:
+                function = function_of(module, info.name)
+                if function is not None:
+                    found[info.name] = function
+                    break
+    if not found:
+        return executable
+    return executable.with_kernels(LinkedKernels(executable.kernels, found))
 
 
 compile = build  # noqa: A001  (TVM's name)

@@ -211,6 +211,10 @@ class IRModule(Node):
         """Pairs of variable and function, in order."""
         return self.functions.items()
 
+    def functions_items(self) -> list[tuple[GlobalVar, BaseFunc | ExternFunc]]:
+        """Pairs of variable and function, by name, as TVM's method of this name returns them."""
+        return sorted(self.functions.items(), key=lambda item: item[0].name_hint)
+
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Replace or add a function."""
         self[var] = func

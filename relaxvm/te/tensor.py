@@ -290,6 +290,9 @@ def _reduction(
     combine: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr], doc: str
 ) -> Callable[..., Expr]:
     def make(expr: Any, axis: Any, where: Any = None) -> Expr:
+        if not isinstance(axis, (IterVar, list, tuple)):
+            # As TVM's tutorials write it: of two scalars, as in ``te.max(x[i], 0)``.
+            return combine(as_scalar(expr), as_scalar(axis, as_scalar(expr).dtype))
         axes = [axis] if isinstance(axis, IterVar) else list(axis)
         source = as_scalar(expr)
         condition = None if where is None else as_scalar(where)

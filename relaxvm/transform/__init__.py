@@ -45,6 +45,7 @@ from .reorder_permute_dims_after_concat import *
 from .return_results import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
+from .run_codegen import *
 from .static_plan_block_memory import *
 from .to_mixed_precision import *
 from .to_non_dataflow import *

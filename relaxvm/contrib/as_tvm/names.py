@@ -238,7 +238,6 @@ DECLINED: Final[dict[str, str]] = {
 RENAMED: Final[dict[str, str]] = {
     "tvm.runtime.TensorCache": "relaxvm.builtins.tensor_cache",
     "tvm.relax.BasePyModule": "a class with relaxvm.VirtualMachine; see docs/coming-from-tvm.md",
-    "tvm.relax.transform.RunCodegen": "relaxvm.load_kernels",
     "tvm.register_object": "relaxvm.ir.node.Node, whose subclasses register themselves",
     "tvm.runtime.save_param_dict": "numpy.savez",
     "tvm.runtime.load_param_dict": "numpy.load",

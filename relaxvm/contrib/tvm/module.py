@@ -110,10 +110,11 @@ class ExecutableModule(_Module):
         if name in _OF_EXECUTABLE:
             method: Callable[..., Any] = getattr(self.executable, name)
             return method
-        return None
+        return self.executable.kernels.get(name)
 
     def _names(self) -> list[str]:
-        return [*_OF_EXECUTABLE, "vm_load_executable", "vm_profiler_load_executable"]
+        own = [*_OF_EXECUTABLE, "vm_load_executable", "vm_profiler_load_executable"]
+        return [*own, *self.executable.kernels]
 
     def _vm(self) -> VMModule:
         """Return the module of a VM on the CPU."""
