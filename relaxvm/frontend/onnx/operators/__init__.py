@@ -1,6 +1,7 @@
 """The ONNX operators, one file for each family; importing them registers them."""
 
 from . import (
+    attention,
     control,
     conversions,
     creation,
@@ -18,6 +19,7 @@ from . import (
 )
 
 __all__ = [
+    "attention",
     "control",
     "conversions",
     "creation",

@@ -1,0 +1,478 @@
+"""Attention, rotary positions, and the layers that take their place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ....dtypes import as_dtype
+from ....ir import Expr, IntImm
+from .. import messages
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..tensors import dtype_of
+from ..values import Value, elements_of
+from .neural import stepwise_softmax
+
+__all__ = ["Mask", "attend", "heads_apart", "heads_together", "positions", "rotated"]
+
+PREVIEW: Final = "ai.onnx.preview"
+
+
+def as_number(g: Graph, dim: Any) -> Value:
+    """A dimension as an int64 tensor without axes."""
+    found = np.empty((), object)
+    found[()] = elements_of(np.array([dim, None], object)[:1])[0]
+    if isinstance(found[()], int):
+        return Value(known=np.array(found[()], np.int64))
+    return Value(known=found)
+
+
+def dims_of(g: Graph, x: Value, rank: int, name: str) -> tuple[Expr, ...]:
+    """The dimensions of a tensor of this rank; those that are not known get names."""
+    dims = g.named_dims(x, rank)
+    if dims is None:
+        raise Problem(f"{name}: expected a tensor of rank {rank}, got {x.type}")
+    return dims
+
+
+def length_of(dim: Any) -> int | None:
+    """A dimension as a number; None if it is not known."""
+    if isinstance(dim, int):
+        return dim
+    return dim.value if isinstance(dim, IntImm) else None
+
+
+def heads_apart(g: Graph, x: Value, heads: int, name: str) -> Value:
+    """x[batch, length, heads * size] as [batch, heads, length, size]."""
+    batch, length, hidden = dims_of(g, x, 3, name)
+    width = length_of(hidden)
+    if heads < 1 or (width is not None and width % heads):
+        raise Problem(f"{name}: expected {heads} heads of equal size, got {x.type}")
+    size = -1 if width is None else width // heads
+    apart = g.reshaped(x, (batch, length, heads, size))
+    return Value(g.op("permute_dims", apart, (0, 2, 1, 3)))
+
+
+def heads_together(g: Graph, x: Expr | Value) -> Expr:
+    """The inverse of `heads_apart`."""
+    value = x if isinstance(x, Value) else Value(x)
+    batch, heads, length, size = dims_of(g, value, 4, "x")
+    swapped = Value(g.op("permute_dims", value, (0, 2, 1, 3)))
+    return g.reshaped(swapped, (batch, length, heads * size))
+
+
+class Mask(NamedTuple):
+    """What of the keys a query attends to.
+
+    Attributes:
+        allowed: bools that broadcast to the scores; None if all are allowed.
+        bias: numbers that are added to the scores; None for none.
+        may_be_empty: whether there may be queries without any key; their results are 0.
+    """
+
+    allowed: Expr | Value | None = None
+    bias: Expr | Value | None = None
+    may_be_empty: bool = False
+
+    def narrowed(self, g: Graph, allowed: Expr, may_be_empty: bool = True) -> Mask:
+        """With a further condition."""
+        both = allowed if self.allowed is None else g.op("logical_and", self.allowed, allowed)
+        return Mask(both, self.bias, self.may_be_empty or may_be_empty)
+
+
+def positions(g: Graph, length: Expr, axis: int) -> Value:
+    """0, 1, ... along the last axis (-1) or the one before it (-2)."""
+    found: Expr = g.op("arange", 0, length, 1, "int64")
+    return Value(g.op("expand_dims", found, (1,)) if axis == -2 else found)
+
+
+def attend(
+    g: Graph,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: Mask,
+    scale: float | None,
+    softcap: float = 0.0,
+    precision: str | None = None,
+    split_scale: bool = True,
+    scores_after: int | None = None,
+) -> tuple[Expr, Expr | None]:
+    """softmax(q @ k^T * scale + bias) @ v for each head, with its scores.
+
+    Args:
+        g: the graph.
+        q: [batch, heads, queries, size].
+        k, v: the same for keys; their number of heads divides that of q.
+        mask: what is attended to.
+        scale: 1 / sqrt(size) by default.
+        softcap: a bound of the scores, applied by tanh; 0 for none.
+        precision: the data type of softmax.
+        split_scale: whether q and k are multiplied by the square root of the scale, rather than
+            their product by the scale.
+        scores_after: which scores to return: 0 the products, 1 after softcap, 2 with the bias, 3
+            after softmax; None for none.
+    """
+    batch, heads, queries, size = dims_of(g, q, 4, "q")
+    _, key_heads, keys, _ = dims_of(g, k, 4, "k")
+    *_, value_size = dims_of(g, v, 4, "v")
+    dtype = as_dtype(q.dtype or "float32")
+    count, key_count = length_of(heads), length_of(key_heads)
+    if count is not None and key_count is not None and (not key_count or count % key_count):
+        raise Problem(f"expected a multiple of {key_count} query heads, got {count}")
+    is_grouped = count != key_count and count is not None and key_count is not None
+    if scale is None:
+        width = length_of(size)
+        if width is None:
+            raise Problem("scale: expected it where the size of a head is not known")
+        scale = 1 / math.sqrt(width) if width else 1.0
+    wide_q: Any = q
+    wide_k: Any = k
+    if split_scale and scale >= 0:
+        factor = np.array(math.sqrt(scale), dtype)
+        wide_q, wide_k = g.op("multiply", q, factor), g.op("multiply", k, factor)
+    turned = g.op("permute_dims", wide_k, (0, 1, 3, 2))
+    grouped = (batch, key_heads, heads // key_heads * queries) if is_grouped else ()
+    if is_grouped:  # heads that share keys are rows of one matrix
+        wide_q = g.reshaped(_value(wide_q), (*grouped, size))
+    scores: Any = g.op("matmul", wide_q, turned)
+    if is_grouped:
+        scores = g.reshaped(Value(scores), (batch, heads, queries, keys))
+    if not (split_scale and scale >= 0):
+        scores = g.op("multiply", scores, np.array(scale, dtype))
+    shown = scores if scores_after == 0 else None
+    if softcap > 0:
+        cap = np.array(softcap, dtype)
+        scores = g.op("multiply", g.op("tanh", g.op("divide", scores, cap)), cap)
+    if scores_after == 1:
+        shown = scores
+    low = np.array(-np.inf, dtype)
+    if mask.bias is not None:
+        scores = g.op("add", scores, mask.bias)
+    if mask.allowed is not None:
+        scores = g.op("where", mask.allowed, scores, low)
+    if scores_after == 2:
+        shown = scores
+    empty = _empty_rows(g, mask, dtype) if mask.may_be_empty else None
+    if empty is not None:  # softmax of no key is not defined
+        scores = g.op("where", empty, np.array(0, dtype), scores)
+    working = precision or dtype.name
+    if working != dtype.name:
+        scores = g.op("astype", scores, working)
+    if working in ("float16", "bfloat16"):
+        weights: Any = stepwise_softmax(g, scores, -1)
+    else:
+        weights = g.op("nn.softmax", scores, -1)
+    if working != dtype.name:
+        weights = g.op("astype", weights, dtype.name)
+    if empty is not None:
+        weights = g.op("where", empty, np.array(0, dtype), weights)
+    if scores_after == 3:
+        shown = weights
+    if is_grouped:
+        weights = g.reshaped(Value(weights), (*grouped, keys))
+    found: Expr = g.op("matmul", weights, v)
+    if is_grouped:
+        found = g.reshaped(Value(found), (batch, heads, queries, value_size))
+    return found, shown
+
+
+def _value(x: Any) -> Value:
+    return x if isinstance(x, Value) else Value(x)
+
+
+def _empty_rows(g: Graph, mask: Mask, dtype: np.dtype[Any]) -> Expr | None:
+    """Whether a query has no key, by the mask alone."""
+    low = np.array(-np.inf, dtype)
+    if mask.bias is None:
+        if mask.allowed is None:
+            return None
+        found = g.op("max", g.op("astype", mask.allowed, "int8"), [-1], True)
+        return g.op("equal", found, np.array(0, np.int8))
+    bias: Any = mask.bias
+    if mask.allowed is not None:
+        bias = g.op("where", mask.allowed, bias, low)
+    return g.op("equal", g.op("max", bias, [-1], True), low)
+
+
+def _with_cache(g: Graph, new: Value, past: Value | None) -> Value:
+    return new if past is None else Value(g.op("concat", [past, new], 2))
+
+
+def _stated_mask(g: Graph, stated: Value | None, keys: Expr, dtype: str | None) -> Mask:
+    """The mask that a model gives: bools, or numbers that are added; a shorter one ends early."""
+    if stated is None:
+        return Mask()
+    if stated.ndim < 1:
+        raise Problem(f"attn_mask: expected a tensor of known rank, got {stated.type}")
+    is_bool = stated.dtype == "bool"
+    dims = stated.dims
+    have, need = length_of(dims[-1] if dims else None), length_of(keys)
+    if have is not None and need is not None and have < need:
+        widths = [0] * (2 * stated.ndim - 1) + [need - have]
+        if is_bool:
+            filled = g.op("nn.pad", g.op("astype", stated, "uint8"), widths, "constant", 0)
+            stated = Value(g.op("astype", filled, "bool"))
+        else:
+            stated = Value(g.op("nn.pad", stated, widths, "constant", -math.inf))
+    if is_bool:
+        return Mask(stated, None, True)
+    if stated.dtype != dtype:
+        stated = Value(g.op("astype", stated, dtype))
+    return Mask(None, stated, True)
+
+
+@onnx("Attention", since=23)
+def attention(
+    g: Graph,
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    nonpad_kv_seqlen: Value | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 0,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+) -> Any:
+    """softmax(Q @ K^T * scale + mask) @ V for each head, with caches of keys and values."""
+    if (past_key is None) != (past_value is None):
+        raise Problem("expected past_key and past_value, got one of them")
+    if nonpad_kv_seqlen is not None and past_key is not None:
+        raise Problem("expected past_key or nonpad_kv_seqlen, got both")
+    if min(left_window_size, right_window_size) < -1:
+        raise Problem("expected windows of -1 or more")
+    if qk_matmul_output_mode not in range(4):
+        raise Problem(f"qk_matmul_output_mode: expected 0 to 3, got {qk_matmul_output_mode}")
+    is_flat = q.ndim == 3
+    if is_flat:
+        if not q_num_heads or not kv_num_heads:
+            raise Problem("expected q_num_heads and kv_num_heads where Q has rank 3")
+        q = heads_apart(g, q, q_num_heads, "Q")
+        k, v = heads_apart(g, k, kv_num_heads, "K"), heads_apart(g, v, kv_num_heads, "V")
+    for name, each in (("Q", q), ("K", k), ("V", v)):
+        dims_of(g, each, 4, name)
+    if past_key is not None:
+        dims_of(g, past_key, 4, "past_key")
+    present_key, present_value = _with_cache(g, k, past_key), _with_cache(g, v, past_value)
+    queries = dims_of(g, q, 4, "Q")[2]
+    keys = dims_of(g, present_key, 4, "K")[2]
+    mask = _stated_mask(g, attn_mask, keys, q.dtype)
+    mask = _windowed(
+        g, mask, queries, keys, past_key, nonpad_kv_seqlen, bool(is_causal), left_window_size,
+        right_window_size,
+    )  # fmt: skip
+    precision = dtype_of(softmax_precision, "softmax_precision") if softmax_precision else None
+    node = g.node
+    wants_scores = node is not None and len(node.output) > 3 and bool(node.output[3])
+    found, scores = attend(
+        g, q, present_key, present_value, mask, scale, softcap, precision,
+        scores_after=qk_matmul_output_mode if wants_scores else None,
+    )  # fmt: skip
+    if is_flat:
+        found = heads_together(g, found)
+    return found, present_key, present_value, scores
+
+
+def _windowed(
+    g: Graph, mask: Mask, queries: Expr, keys: Expr, past: Value | None, lengths: Value | None,
+    is_causal: bool, left: int, right: int,
+) -> Mask:  # fmt: skip
+    """A mask with causality, windows and the lengths of the sequences."""
+    at = positions(g, keys, -1)
+    if lengths is not None:
+        lengths = Value(g.op("reshape", lengths, (-1, 1, 1, 1)))
+        mask = mask.narrowed(g, g.op("less", at, lengths))
+    if not is_causal and left < 0 and right < 0:
+        return mask
+    own = positions(g, queries, -2)
+    if lengths is not None:
+        own = Value(g.op("add", own, g.op("subtract", lengths, as_number(g, queries))))
+    elif past is not None:
+        own = Value(g.op("add", own, as_number(g, dims_of(g, past, 4, "past_key")[2])))
+    if is_causal:
+        mask = mask.narrowed(g, g.op("less_equal", at, own), lengths is not None)
+    if left >= 0:
+        first = g.op("subtract", own, np.array(left, np.int64))
+        mask = mask.narrowed(g, g.op("greater_equal", at, first))
+    if right >= 0:
+        last = g.op("add", own, np.array(right, np.int64))
+        mask = mask.narrowed(g, g.op("less_equal", at, last))
+    return mask
+
+
+@onnx("FlexAttention", since=1, domain=PREVIEW)
+def flex_attention(
+    g: Graph,
+    q: Value,
+    k: Value,
+    v: Value,
+    *,
+    prob_mod: messages.Graph | None = None,
+    scale: float | None = None,
+    score_mod: messages.Graph | None = None,
+    softmax_precision: int = 0,
+) -> Expr:
+    """Attention whose scores and weights a graph of the model changes."""
+    for name, each in (("Q", q), ("K", k), ("V", v)):
+        dims_of(g, each, 4, name)
+    dtype = q.dtype or "float32"
+    working = "float32" if dtype in ("float16", "bfloat16") else dtype
+    if softmax_precision:
+        working = dtype_of(softmax_precision, "softmax_precision")
+    heads, key_heads = [length_of(dims_of(g, each, 4, "Q")[1]) for each in (q, k)]
+    if heads != key_heads:
+        if not heads or not key_heads or heads % key_heads:
+            raise Problem(f"expected a multiple of {key_heads} query heads, got {heads}")
+        k, v = [Value(g.op("repeat", each, heads // key_heads, 1)) for each in (k, v)]
+    if scale is None:
+        size = length_of(dims_of(g, q, 4, "Q")[3])
+        if size is None:
+            raise Problem("scale: expected it where the size of a head is not known")
+        scale = 1 / math.sqrt(size)
+    factor = np.array(math.sqrt(scale), as_dtype(dtype))
+    turned = g.op("permute_dims", g.op("multiply", k, factor), (0, 1, 3, 2))
+    scores: Any = g.op("matmul", g.op("multiply", q, factor), turned)
+    scores = _modified(g, score_mod, _in(g, Value(scores), working), working)
+    weights = _modified(g, prob_mod, Value(g.op("nn.softmax", scores, -1)), working)
+    return g.expr(_in(g, Value(g.op("matmul", weights, _in(g, v, working))), dtype))
+
+
+def _in(g: Graph, x: Value, dtype: str) -> Value:
+    return x if x.dtype == dtype else Value(g.op("astype", x, dtype))
+
+
+def _modified(g: Graph, graph: messages.Graph | None, x: Value, dtype: str) -> Value:
+    if graph is None:
+        return x
+    results = g.subgraph(graph, [x])
+    if len(results) != 1:
+        raise Problem(f"expected a graph with one result, got {len(results)}")
+    return _in(g, results[0], dtype)
+
+
+# Positions
+
+
+def rotated(
+    g: Graph, x: Value, cos: Value | Expr, sin: Value | Expr, width: int, interleaved: bool
+) -> Expr:
+    """x with pairs of elements rotated by angles.
+
+    Args:
+        g: the graph.
+        x: [..., size].
+        cos, sin: of the angles, [..., width / 2], which broadcast.
+        width: how many elements of the last axis are rotated; the others stay.
+        interleaved: whether neighbours are pairs, rather than elements of the first and second half.
+    """
+    axis = [x.ndim - 1]
+    size = length_of(x.dims[-1]) if x.dims else None
+    step = [2] if interleaved else None
+    starts = (0, 1) if interleaved else (0, width // 2)
+    ends = (width, width) if interleaved else (width // 2, width)
+    first, second = [
+        g.op("strided_slice", x, axis, [start], [end], step)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    real = g.op("subtract", g.op("multiply", cos, first), g.op("multiply", sin, second))
+    imaginary = g.op("add", g.op("multiply", sin, first), g.op("multiply", cos, second))
+    parts: list[Any] = [real, imaginary]
+    if interleaved:
+        pairs = Value(g.op("stack", parts, x.ndim))
+        dims = x.dims
+        assert dims is not None
+        parts = [g.reshaped(pairs, (*dims[:-1], width))]
+    if size != width:
+        parts.append(g.op("strided_slice", x, axis, [width], [size or 1 << 48]))
+    return parts[0] if len(parts) == 1 else g.op("concat", parts, axis[0])
+
+
+@onnx("RotaryEmbedding", since=23)
+def rotary_embedding(
+    g: Graph,
+    x: Value,
+    cos_cache: Value,
+    sin_cache: Value,
+    position_ids: Value | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    """Pairs of elements of each head rotated by angles of their position."""
+    is_flat = x.ndim == 3
+    if is_flat:
+        if not num_heads:
+            raise Problem("num_heads: expected it where X has rank 3")
+        apart = heads_apart(g, x, num_heads, "X")
+    else:
+        apart = x
+    size = length_of(dims_of(g, apart, 4, "X")[3])
+    width = rotary_embedding_dim or size
+    if width is None or width % 2 or (size is not None and width > size):
+        raise Problem(f"expected an even number of elements to rotate, of {size}, got {width}")
+    angles: list[Any] = []
+    for name, cache in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
+        found = cache
+        if position_ids is not None:
+            found = Value(g.op("take", cache, position_ids, 0))
+        half = length_of(dims_of(g, found, 3, name)[2])
+        if half not in (None, width // 2):
+            raise Problem(f"{name}: expected {width // 2} numbers for a position, got {half}")
+        angles.append(g.op("expand_dims", found, (1,)))
+    turned = rotated(g, apart, angles[0], angles[1], width, bool(interleaved))
+    return heads_together(g, turned) if is_flat else turned
+
+
+# Layers with states
+
+
+@onnx("CausalConvWithState", since=27)
+def causal_conv_with_state(
+    g: Graph,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    past_state: Value | None = None,
+    *,
+    activation: str = "none",
+) -> Any:
+    """A convolution of each channel over what was before, with the state for the next call."""
+    if activation not in ("none", "silu", "swish"):
+        raise Problem(f"activation: expected none, silu or swish, got {activation!r}")
+    batch, channels, _ = dims_of(g, x, 3, "input")
+    reach, groups = length_of(dims_of(g, weight, 3, "weight")[2]), length_of(weight.dims[0])  # type: ignore[index]
+    if reach is None or groups is None:
+        raise Problem("weight: expected a known shape")
+    if past_state is None:
+        past_state = Value(g.op("zeros", (batch, channels, reach - 1), x.dtype))
+    whole = Value(g.op("concat", [past_state, x], 2))
+    found = g.op("nn.conv1d", whole, weight, groups=groups)
+    if bias is not None:
+        found = g.op("add", found, g.op("reshape", bias, (1, -1, 1)))
+    if activation != "none":
+        found = g.op("nn.silu", found)
+    total = dims_of(g, whole, 3, "input")[2]
+    state = g.op("strided_slice", whole, [2], [total - (reach - 1)], [total])
+    return found, state
+
+
+@onnx("SwiGLU", since=28)
+def swiglu(g: Graph, a: Value, b: Value, *, alpha: float = 1.0) -> Expr:
+    """a * sigmoid(alpha * a) * b."""
+    if alpha == 1:
+        return g.op("multiply", g.op("nn.silu", a), b)
+    inner = g.op("multiply", a, np.array(alpha, as_dtype(a.dtype or "float32")))
+    return g.op("multiply", g.op("multiply", a, g.op("sigmoid", inner)), b)
