@@ -28,7 +28,7 @@ from .operators.programs import kernel_calls
 from .operators.table import OPERATORS, Cases, lines
 
 __all__ = ["BUILTINS", "GROWTH", "LIMITS", "VM", "WITHOUT", "arguments_of", "kernel_calls_of",
-           "large_calls_of", "program_of"]  # fmt: skip
+           "large_calls_of", "program_of", "trees"]  # fmt: skip
 
 MIB = 1 << 20
 LIMITS = Limits(live_bytes=4 * MIB)
@@ -73,6 +73,8 @@ nn.lstm(f(4, 1000, 1000), f(1, 400, 1000), f(1, 400, 100), f(1, 800), f(1, 1000,
     f(1, 1000, 100))
 nn.gru(f(4, 1000, 1000), f(1, 300, 1000), f(1, 300, 100), f(1, 600), f(1, 1000, 100))
 nn.rnn(f(4, 1000, 1000), f(1, 100, 1000), f(1, 100, 100), f(1, 200), f(1, 1000, 100))
+nn.linear_attention(f(1, 1, 4, 2000), f(1, 1, 4, 2000), f(1, 1, 4, 2000), f(1, 1, 2000, 2000),
+    f(1, 1, 4, 1))
 nn.attention(f(1, 1000, 8, 64), f(1, 2000, 8, 64), f(1, 2000, 8, 64))
 nn.attention(f(1, 1000, 4, 64), f(1, 2000, 4, 64), f(1, 2000, 4, 64), f(1, 4, 1000, 2000))
 nn.attention(h(1, 1000, 8, 64), h(1, 2000, 8, 64), h(1, 2000, 8, 64))
@@ -116,6 +118,14 @@ def vector(dtype: str = "f4", *columns: int) -> np.ndarray:
     return np.ones((2_000_000, *columns), dtype)
 
 
+def trees(rows: int) -> list[Any]:
+    """One comparison for many rows."""
+    ints = [np.array(each, np.int32) for each in ([0, 0, 0], [1, 0, 0], [[1, 2], [1, 1], [2, 2]],
+                                                  [0], [0, 0, 1, 2], [0, 0])]  # fmt: skip
+    return [np.ones((rows, 1), "f4"), np.ones(3, "f4"), *ints, np.ones(2, "f4"), "SUM", 1,
+            np.ones((rows, 1), "f4")]  # fmt: skip
+
+
 KERNEL_CALLS: dict[str, Any] = {
     "cast": lambda: [square_of(2000), np.ones((2000, 2000))],
     "expand_dims": lambda: [square_of(2000).T, np.ones((1, 2000, 2000), "f4")],
@@ -138,6 +148,7 @@ KERNEL_CALLS: dict[str, Any] = {
     "matmul_tn": lambda: [square_of(1500), square_of(1500), square_of(1500)],
     "matmul_nt": lambda: [square_of(1500), square_of(1500), square_of(1500)],
     "relu": lambda: [square_of(2000), square_of(2000)],
+    "tree_ensemble": lambda: trees(5_000_000),
     "remainder": lambda: [square_of(2000), np.ones(2000, "f4"), square_of(2000)],
     "nn.attention_bias": lambda: [*[np.ones((1, 1000, 8, 64), "f4") for _ in range(3)],
                                   np.ones((1, 8, 1000, 1000), "f4"), None, None,

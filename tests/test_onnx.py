@@ -29,10 +29,15 @@ RIGHT_AT_LEAST = 1170
 """The floor of the test-suite; see docs/onnx.md."""
 KNOWN_WRONG = {
     # The terms of softmax are added up in bfloat16, rounding each sum; relaxvm's sum is float32.
+    "test_attention_3d_causal_bf16",
     "test_attention_3d_causal_bf16_expanded",
+    "test_attention_4d_attn_mask_causal_bf16",
     "test_attention_4d_attn_mask_causal_bf16_expanded",
+    "test_attention_4d_causal_bf16",
     "test_attention_4d_causal_bf16_expanded",
+    "test_attention_4d_causal_padded_kv_bf16",
     "test_attention_4d_causal_padded_kv_bf16_expanded",
+    "test_attention_4d_padded_kv_bf16",
     "test_attention_4d_padded_kv_bf16_expanded",
 }
 

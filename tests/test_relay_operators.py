@@ -335,7 +335,7 @@ NO_COUNTERPART = frozenset(
         *("expm1", "log1p", "log_add_exp", "square", "nn.gelu", "nn.gelu_tanh", "nn.silu", "atan2"),
         *("nn.rms_norm", "nn.attention", "nn.attention_bias", "wrap_param"),
         *("assert_op", "print", "hint_on_device"),
-        *("nn.lstm", "nn.gru", "nn.rnn"),
+        *("nn.lstm", "nn.gru", "nn.rnn", "nn.linear_attention"),
         *("index_put", "index_tensor", "slice_scatter", "nonzero", "unique", "one_hot"),
         *("gather_elements", "gather_nd", "scatter_elements", "scatter_nd"),
         *("reverse_sequence", "tril", "triu", "eye", "eye_like", "hamming_window", "median"),

@@ -195,6 +195,13 @@ def _recurrent(
             *[_zeros(1, 1, 4) for _ in range(states)]]  # fmt: skip
 
 
+def _trees() -> list[Any]:
+    """One tree of two levels for many rows."""
+    ints = [np.array(each, np.int32) for each in ([0, 0, 0], [1, 0, 0], [[1, 2], [1, 1], [2, 2]],
+                                                  [0], [0, 0, 1, 2], [0, 0])]  # fmt: skip
+    return [x(SIZE, 1), _zeros(3), *ints, _zeros(2), "SUM", 1, out(SIZE, 1)]
+
+
 def _chain() -> list[Any]:
     steps = [f"sin({'$0' if i == 0 else f'%{i - 1}'})" for i in range(32)]
     return [x(HALF), f"{'; '.join(steps)} -> %31", out(HALF)]
@@ -240,6 +247,11 @@ KERNELS: dict[str, list[Make]] = {
     "nn.lstm": [lambda: _recurrent(4, "Sigmoid;Tanh;Tanh", 2, None, None, clip=0)],
     "nn.gru": [lambda: _recurrent(3, "Sigmoid;Tanh", 1, None, clip=0)],
     "nn.rnn": [lambda: _recurrent(1, "Tanh", 1, None)],
+    "nn.linear_attention": [
+        lambda: [*[_zeros(1, 1, 1 << 20, 2)] * 3, _zeros(1, 1, 2, 2), _zeros(1, 1, 1 << 20, 1),
+                 None, _zeros(1, 1, 1 << 20, 2), _zeros(1, 1, 2, 2)],
+    ],
+    "tree_ensemble": [_trees],
     "nn.pad": [lambda: [_zeros(1), (6_000_000, 6_000_000), "circular", 0, _zeros(12_000_001)],
                lambda: [x(SIZE - 4), (2, 2), "reflect", 0, out(SIZE)]],
     "fused": [_chain],

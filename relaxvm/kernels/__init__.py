@@ -40,9 +40,11 @@ from . import (  # noqa: F401
     pooling,
     products,
     recurrent,
+    recurrent_attention,
     reductions,
     resize,
     search,
+    trees,
     views,
 )
 from ._kernel import PREFIX, ChainStep, KernelRecord, is_kernel, kernel, record_of, ufunc_of

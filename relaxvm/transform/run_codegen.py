@@ -9,7 +9,6 @@ from ..errors import did_you_mean
 from ..ir import (
     Call,
     Constant,
-    Expr,
     ExprMutator,
     ExprVisitor,
     ExternFunc,

@@ -51,8 +51,10 @@ from . import (
     nn,
     products,
     recurrent,
+    recurrent_attention,
     reductions,
     sets,
+    trees,
     windows,
 )
 
@@ -67,7 +69,9 @@ __all__ = [
     "nn",
     "products",
     "recurrent",
+    "recurrent_attention",
     "reductions",
     "sets",
+    "trees",
     "windows",
 ]

@@ -14,6 +14,7 @@ from . import (
     padding,
     pooling,
     recurrent,
+    recurrent_attention,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "padding",
     "pooling",
     "recurrent",
+    "recurrent_attention",
 ]
 
 _PREFIX = "nn."

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ....dtypes import as_dtype
-from ....ir import Expr, IntImm
+from ....ir import Expr, IntImm, TupleGetItem
 from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -23,10 +23,9 @@ PREVIEW: Final = "ai.onnx.preview"
 
 def as_number(g: Graph, dim: Any) -> Value:
     """A dimension as an int64 tensor without axes."""
-    found = np.empty((), object)
-    found[()] = elements_of(np.array([dim, None], object)[:1])[0]
-    if isinstance(found[()], int):
-        return Value(known=np.array(found[()], np.int64))
+    (number,) = elements_of(np.array([dim, None], object)[:1])
+    found = np.empty((), np.int64 if isinstance(number, int) else object)
+    found[()] = number
     return Value(known=found)
 
 
@@ -38,10 +37,8 @@ def dims_of(g: Graph, x: Value, rank: int, name: str) -> tuple[Expr, ...]:
     return dims
 
 
-def length_of(dim: Any) -> int | None:
+def length_of(dim: Expr | None) -> int | None:
     """A dimension as a number; None if it is not known."""
-    if isinstance(dim, int):
-        return dim
     return dim.value if isinstance(dim, IntImm) else None
 
 
@@ -375,7 +372,7 @@ def rotated(
         x: [..., size].
         cos, sin: of the angles, [..., width / 2], which broadcast.
         width: how many elements of the last axis are rotated; the others stay.
-        interleaved: whether neighbours are pairs, rather than elements of the first and second half.
+        interleaved: whether neighbours are pairs, rather than elements of the two halves.
     """
     axis = [x.ndim - 1]
     size = length_of(x.dims[-1]) if x.dims else None
@@ -476,3 +473,68 @@ def swiglu(g: Graph, a: Value, b: Value, *, alpha: float = 1.0) -> Expr:
         return g.op("multiply", g.op("nn.silu", a), b)
     inner = g.op("multiply", a, np.array(alpha, as_dtype(a.dtype or "float32")))
     return g.op("multiply", g.op("multiply", a, g.op("sigmoid", inner)), b)
+
+
+@onnx("LinearAttention", since=27)
+def linear_attention(
+    g: Graph,
+    query: Value,
+    key: Value,
+    value: Value,
+    past_state: Value | None = None,
+    decay: Value | None = None,
+    beta: Value | None = None,
+    *,
+    chunk_size: int = 64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    update_rule: str = "gated_delta",
+) -> Any:
+    """Attention as a recurrence over a state, with decay and the delta rule."""
+    if update_rule not in ("linear", "gated", "delta", "gated_delta"):
+        raise Problem(
+            f"update_rule: expected linear, gated, delta or gated_delta, got {update_rule!r}"
+        )
+    if q_num_heads < 1 or kv_num_heads < 1 or q_num_heads % kv_num_heads:
+        raise Problem(f"expected a multiple of {kv_num_heads} query heads, got {q_num_heads}")
+    for name, given, is_wanted in (("decay", decay, "gated" in update_rule),
+                                   ("beta", beta, "delta" in update_rule)):  # fmt: skip
+        if (given is not None) != is_wanted:
+            how = "with" if is_wanted else "without"
+            raise Problem(f"update_rule {update_rule!r}: expected it {how} {name}")
+    dtype = query.dtype or "float32"
+    state_dtype = (past_state.dtype if past_state is not None else None) or dtype
+    q = _in(g, heads_apart(g, query, q_num_heads, "query"), "float32")
+    k = _in(g, heads_apart(g, key, kv_num_heads, "key"), "float32")
+    v = _in(g, heads_apart(g, value, kv_num_heads, "value"), "float32")
+    batch, _, steps, width = dims_of(g, q, 4, "query")
+    size = dims_of(g, v, 4, "value")[3]
+    if not scale:
+        known = length_of(width)
+        if not known:
+            raise Problem("scale: expected it where the size of a head is not known")
+        scale = 1 / math.sqrt(known)
+    q = Value(g.op("multiply", q, np.array(scale, np.float32)))
+    if past_state is None:
+        past_state = Value(g.op("zeros", (batch, kv_num_heads, width, size), "float32"))
+    state = _in(g, past_state, "float32")
+    rate = None
+    if decay is None:
+        factor = g.op("ones", (batch, kv_num_heads, steps, 1), "float32")
+    else:
+        last = length_of(dims_of(g, decay, 3, "decay")[2])
+        apart = heads_apart(g, decay, kv_num_heads, "decay")
+        if last not in (kv_num_heads, kv_num_heads * (length_of(width) or -1)):
+            raise Problem(f"decay: expected a number for each head or key, got {decay.type}")
+        factor = g.op("exp", _in(g, apart, "float32"))
+    if beta is not None:
+        count = length_of(dims_of(g, beta, 3, "beta")[2])
+        if count not in (1, kv_num_heads):
+            raise Problem(f"beta: expected 1 or {kv_num_heads} numbers, got {beta.type}")
+        rate = _in(g, heads_apart(g, beta, count, "beta"), "float32")
+    last_operand = () if rate is None else (rate,)
+    both = g.op("nn.linear_attention", q, k, v, state, factor, *last_operand)
+    found, present = [Value(g.emit(TupleGetItem(both, i))) for i in range(2)]
+    together = _in(g, Value(heads_together(g, found)), dtype)
+    return together, _in(g, present, state_dtype)

@@ -1,0 +1,92 @@
+"""Scores of classes as ai.onnx.ml has them: transformations, and the class with the best one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....ir import Expr
+from ..graph import Graph, Problem
+from ..values import Value
+
+__all__ = ["labelled", "transformed"]
+
+
+def transformed(g: Graph, scores: Expr, transform: str) -> Expr:
+    """Scores after a transformation: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT."""
+    dtype = scores.ty.dtype
+    if transform == "NONE":
+        return scores
+    if transform == "SOFTMAX":
+        return g.op("nn.softmax", scores, -1)
+    if transform == "LOGISTIC":
+        return g.op("sigmoid", scores)
+    zero = np.array(0, dtype)
+    if transform == "SOFTMAX_ZERO":  # zeros stay zeros
+        top = g.op("max", scores, [-1], True)
+        powers = g.op("exp", g.op("subtract", scores, top))
+        is_zero = g.op("less_equal", g.op("abs", scores), np.array(1e-7, dtype))
+        small = g.op("multiply", scores, g.op("exp", g.op("negative", top)))
+        powers = g.op("where", is_zero, small, powers)
+        return g.op("divide", powers, g.op("sum", powers, [-1], True))
+    if transform == "PROBIT":  # Winitzki's approximation of the inverse error function
+        centered = g.op("subtract", g.op("multiply", scores, np.array(2, dtype)),
+                        np.array(1, dtype))  # fmt: skip
+        square = g.op("multiply", centered, centered)
+        log = g.op("log", g.op("subtract", np.array(1, dtype), square))
+        half = g.op("add", g.op("multiply", log, np.array(0.5, dtype)),
+                    np.array(2 / (math.pi * 0.147), dtype))  # fmt: skip
+        rest = g.op("multiply", log, np.array(1 / 0.147, dtype))
+        root = g.op("sqrt", g.op("subtract", g.op("multiply", half, half), rest))
+        found = g.op("sqrt", g.op("subtract", root, half))
+        scaled = g.op("multiply", found, np.array(1.41421356, dtype))
+        below = g.op("less", centered, zero)
+        return g.op("where", below, g.op("negative", scaled), scaled)
+    raise Problem(f"post_transform: {transform!r} is not a transformation")
+
+
+def labelled(
+    g: Graph,
+    scores: Expr,
+    ints: list[int] | None,
+    texts: list[str] | None,
+    transform: str,
+    is_positive: bool = False,
+) -> Any:
+    """The labels of the best classes, and the transformed scores, as float32.
+
+    Args:
+        g: the graph.
+        scores: [rows, classes]; with two labels, one column stands for both classes.
+        ints, texts: the labels.
+        transform: see `transformed`.
+        is_positive: whether the one column is a probability, rather than a distance from 0.
+    """
+    if texts:
+        raise Problem("labels that are strings are not supported")
+    labels = ints or [0, 1]
+    dims = scores.ty.dims
+    columns = getattr(dims[1], "value", None) if dims is not None else None
+    if columns == 1 and len(labels) == 2:
+        one = np.array(1, scores.ty.dtype)
+        if is_positive:
+            bound, other = 0.5, g.op("subtract", one, scores)
+        else:
+            bound, other = 0.0, g.op("negative", scores)
+        second = g.op("greater", g.op("squeeze", scores, (1,)), np.array(bound, scores.ty.dtype))
+        best: Expr = g.op("astype", second, "int64")
+        if is_positive and transform != "NONE":
+            other = g.op("negative", scores)
+        scores = transformed(g, g.op("concat", [other, scores], 1), transform)
+    elif columns != len(labels):
+        raise Problem(f"expected a label for each of {columns} classes, got {len(labels)}")
+    else:
+        scores = transformed(g, scores, transform)
+        best = g.op("argmax", scores, 1)
+    if labels != list(range(len(labels))):
+        best = g.op("take", np.array(labels, np.int64), best, 0)
+    if scores.ty.dtype != "float32":
+        scores = g.op("astype", scores, "float32")
+    return Value(best), Value(scores)

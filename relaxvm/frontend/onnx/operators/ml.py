@@ -1,0 +1,439 @@
+"""Operators of ai.onnx.ml on numbers: features, linear models and support vector machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....dtypes import as_dtype
+from ....ir import Expr, IntImm
+from ..graph import Graph, Problem
+from ..registry import ML, onnx
+from ..values import Value
+from .attention import dims_of, length_of
+from .classes import labelled, transformed
+
+__all__: list[str] = []
+
+
+def _float(g: Graph, x: Value) -> Value:
+    return x if x.dtype in ("float32", "float64") else Value(g.op("astype", x, "float32"))
+
+
+def _dtype(x: Value) -> np.dtype[Any]:
+    if x.dtype is None or x.dtype == "str":
+        raise Problem("expected a tensor of numbers of a known data type")
+    return as_dtype(x.dtype)
+
+
+# Features
+
+
+@onnx("ArrayFeatureExtractor", since=1, domain=ML)
+def array_feature_extractor(g: Graph, x: Value, y: Value) -> Expr:
+    """Elements along the last axis, by index."""
+    if x.ndim < 1:
+        raise Problem(f"X: expected a tensor of known rank, got {x.type}")
+    found = g.op("take", x, g.op("reshape", y, (-1,)), x.ndim - 1)
+    return g.op("expand_dims", found, (0,)) if x.ndim == 1 else found
+
+
+@onnx("Binarizer", since=1, domain=ML)
+def binarizer(g: Graph, x: Value, *, threshold: float = 0.0) -> Expr:
+    """1 where x is above the threshold, else 0."""
+    above = g.op("greater", x, np.array(threshold, _dtype(x)))
+    return g.op("astype", above, x.dtype)
+
+
+@onnx("FeatureVectorizer", since=1, domain=ML)
+def feature_vectorizer(g: Graph, *xs: Value, inputdimensions: list[int]) -> Expr:
+    """All inputs side by side, each cut or filled up with zeros to its number of columns."""
+    if len(xs) != len(inputdimensions) or not xs:
+        raise Problem(f"inputdimensions: expected {len(xs)} numbers, got {len(inputdimensions)}")
+    parts = []
+    for x, want in zip(xs, inputdimensions, strict=True):
+        matrix = Value(g.op("expand_dims", x, (1,))) if x.ndim == 1 else x
+        have = length_of(dims_of(g, matrix, 2, "x")[1])
+        if have is None:
+            raise Problem("expected columns whose number is known")
+        part: Any = matrix
+        if have > want:
+            part = g.op("strided_slice", matrix, [1], [0], [want])
+        elif have < want:
+            part = g.op("nn.pad", matrix, [0, 0, 0, want - have])
+        parts.append(g.expr(part))
+    return g.op("concat", parts, 1) if len(parts) > 1 else parts[0]
+
+
+@onnx("Imputer", since=1, domain=ML)
+def imputer(
+    g: Graph,
+    x: Value,
+    *,
+    imputed_value_floats: list[float] | None = None,
+    imputed_value_int64s: list[int] | None = None,
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Expr:
+    """Other values, one for all columns or for each, in place of one value, which may be NaN."""
+    values: list[Any] = imputed_value_floats or imputed_value_int64s or []
+    replaced: Any = replaced_value_float if imputed_value_floats else replaced_value_int64
+    columns = length_of(dims_of(g, x, 2, "X")[1])
+    if not values or (columns is not None and len(values) not in (1, columns)):
+        raise Problem(f"expected 1 or {columns} imputed values, got {len(values)}")
+    if math.isnan(replaced):
+        missing = g.op("isnan", x)
+    else:
+        missing = g.op("equal", x, np.array(replaced, _dtype(x)))
+    return g.op("where", missing, np.array(values, _dtype(x)), x)
+
+
+@onnx("Normalizer", since=1, domain=ML)
+def normalizer(g: Graph, x: Value, *, norm: str = "MAX") -> Expr:
+    """Rows divided by their greatest absolute value, the sum of these, or their length."""
+    x = _float(g, x)
+    if norm == "MAX":
+        size = g.op("max", g.op("abs", x), [-1], True)
+    elif norm == "L1":
+        size = g.op("sum", g.op("abs", x), [-1], True)
+    elif norm == "L2":
+        size = g.op("sqrt", g.op("sum", g.op("multiply", x, x), [-1], True))
+    else:
+        raise Problem(f"norm: expected MAX, L1 or L2, got {norm!r}")
+    return g.op("divide", x, g.op("maximum", size, np.array(1e-30, _dtype(x))))
+
+
+@onnx("Scaler", since=1, domain=ML)
+def scaler(
+    g: Graph, x: Value, *, offset: list[float] | None = None, scale: list[float] | None = None
+) -> Expr:
+    """(x - offset) * scale, with a number for all columns or for each; float32."""
+    columns = length_of(x.dims[-1]) if x.dims else None
+    for name, given in (("offset", offset), ("scale", scale)):
+        if given and columns is not None and len(given) not in (1, columns):
+            raise Problem(f"{name}: expected 1 or {columns} numbers, got {len(given)}")
+    found: Any = g.expr(x) if x.dtype == "float32" else g.op("astype", x, "float32")
+    if offset:
+        found = g.op("subtract", found, np.array(offset, np.float32))
+    return g.op("multiply", found, np.array(scale, np.float32)) if scale else found
+
+
+def _codes(g: Graph, x: Value, keys: NDArray[Any]) -> Expr:
+    """For each element and key, whether they are equal; NaN is equal to NaN."""
+    apart = g.op("expand_dims", x, (x.ndim,))
+    same = g.op("equal", apart, keys)
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        both = g.op("logical_and", g.op("isnan", apart), np.isnan(keys))
+        same = g.op("logical_or", same, both)
+    return same
+
+
+@onnx("OneHotEncoder", since=1, domain=ML)
+def one_hot_encoder(
+    g: Graph,
+    x: Value,
+    *,
+    cats_int64s: list[int] | None = None,
+    cats_strings: list[str] | None = None,
+    zeros: int = 1,
+) -> Expr:
+    """For each element and category, 1 if they are equal, else 0."""
+    if cats_strings or not cats_int64s:
+        raise Problem("expected categories that are integers; strings are not supported")
+    if not zeros:
+        raise Problem("zeros: an error for elements of no category is not supported")
+    if x.ndim < 0:
+        raise Problem("the rank of X is not known")
+    whole = x if x.dtype == "int64" else Value(g.op("astype", x, "int64"))
+    return g.op("astype", _codes(g, whole, np.array(cats_int64s, np.int64)), "float32")
+
+
+@onnx("LabelEncoder", since=2, domain=ML)
+def label_encoder(
+    g: Graph,
+    x: Value,
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: NDArray[Any] | None = None,
+    keys_floats: list[float] | None = None,
+    keys_int64s: list[int] | None = None,
+    keys_strings: list[str] | None = None,
+    keys_tensor: NDArray[Any] | None = None,
+    values_floats: list[float] | None = None,
+    values_int64s: list[int] | None = None,
+    values_strings: list[str] | None = None,
+    values_tensor: NDArray[Any] | None = None,
+) -> Expr:
+    """The value of each element that is a key, a default for the others."""
+    if keys_strings or values_strings or x.dtype == "str":
+        raise Problem("labels that are strings are not supported")
+    keys = np.array(keys_floats or keys_int64s or [], _dtype(x))
+    if keys_tensor is not None:
+        keys = keys_tensor.reshape(-1)
+    default: Any = default_float
+    values = np.array(values_floats or [], np.float32)
+    if values_int64s:
+        default, values = default_int64, np.array(values_int64s, np.int64)
+    if values_tensor is not None:
+        values = values_tensor.reshape(-1)
+        default = -0.0 if values.dtype.kind == "f" else -1
+    if default_tensor is not None:
+        default = default_tensor.reshape(-1)[0]
+    if object in (keys.dtype, values.dtype):
+        raise Problem("labels that are strings are not supported")
+    if len(keys) != len(values) or not len(keys):
+        raise Problem(f"expected a value for each key, got {len(values)} for {len(keys)}")
+    if keys.dtype != _dtype(x) or x.ndim < 0:
+        raise Problem(f"expected keys of the data type of X, {x.dtype}, got {keys.dtype}")
+    # Of equal keys the last one counts.
+    same = g.op("astype", _codes(g, x, keys[::-1].copy()), "int8")
+    chosen = g.op("take", values[::-1].copy(), g.op("argmax", same, x.ndim), 0)
+    is_key = g.op("astype", g.op("max", same, [x.ndim], False), "bool")
+    return g.op("where", is_key, chosen, np.array(default, values.dtype))
+
+
+# Linear models
+
+
+@onnx("LinearRegressor", since=1, domain=ML)
+def linear_regressor(
+    g: Graph,
+    x: Value,
+    *,
+    coefficients: list[float],
+    intercepts: list[float] | None = None,
+    post_transform: str = "NONE",
+    targets: int = 1,
+) -> Expr:
+    """x @ coefficients^T + intercepts."""
+    scores = _linear(g, x, coefficients, intercepts, targets)
+    found = transformed(g, scores, post_transform)
+    return found if found.ty.dtype == "float32" else g.op("astype", found, "float32")
+
+
+def _linear(
+    g: Graph, x: Value, coefficients: list[float], intercepts: list[float] | None, rows: int
+) -> Expr:
+    x = _float(g, x)
+    if x.ndim == 1:
+        x = Value(g.op("expand_dims", x, (0,)))
+    if rows < 1 or len(coefficients) % rows:
+        raise Problem(f"coefficients: expected a multiple of {rows}, got {len(coefficients)}")
+    weights = np.array(coefficients, _dtype(x)).reshape(rows, -1).T.copy()
+    columns = dims_of(g, x, 2, "X")[1]
+    if isinstance(columns, IntImm) and columns.value != len(weights):
+        raise Problem(f"coefficients: expected {columns} for each row, got {len(weights)}")
+    scores = g.op("matmul", x, weights)
+    if not intercepts:
+        return scores
+    if len(intercepts) not in (1, rows):
+        raise Problem(f"intercepts: expected {rows} numbers, got {len(intercepts)}")
+    return g.op("add", scores, np.array(intercepts, _dtype(x)))
+
+
+@onnx("LinearClassifier", since=1, domain=ML)
+def linear_classifier(
+    g: Graph,
+    x: Value,
+    *,
+    classlabels_ints: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    coefficients: list[float],
+    intercepts: list[float] | None = None,
+    multi_class: int = 0,
+    post_transform: str = "NONE",
+) -> Any:
+    """The class with the greatest score, and the scores, x @ coefficients^T + intercepts."""
+    labels = classlabels_ints or classlabels_strings or [0]
+    rows = len(intercepts) if intercepts else len(labels)
+    scores = _linear(g, x, coefficients, intercepts, rows)
+    return labelled(g, scores, classlabels_ints, classlabels_strings, post_transform)
+
+
+# Support vector machines
+
+
+def _similar(
+    g: Graph, x: Value, vectors: NDArray[Any], kernel: str, parameters: list[float] | None
+) -> Expr:
+    """The kernel function of each row and each support vector."""
+    gamma, offset, degree = (*(parameters or ()), 0.0, 0.0, 0.0)[:3]
+    dtype = _dtype(x)
+    columns = length_of(dims_of(g, x, 2, "X")[1])
+    if columns is not None and columns != vectors.shape[1]:
+        raise Problem(f"support_vectors: expected vectors of {columns}, got {vectors.shape[1]}")
+    product = g.op("matmul", x, vectors.T.copy())
+    if kernel == "LINEAR":
+        return product
+    if kernel == "RBF":
+        own = g.op("sum", g.op("multiply", x, x), [1], True)
+        theirs = np.square(vectors).sum(1).astype(dtype)
+        twice = g.op("multiply", product, np.array(2, dtype))
+        distance = g.op("subtract", g.op("add", own, theirs), twice)
+        distance = g.op("maximum", distance, np.array(0, dtype))
+        return g.op("exp", g.op("multiply", distance, np.array(-gamma, dtype)))
+    line = g.op("add", g.op("multiply", product, np.array(gamma, dtype)), np.array(offset, dtype))
+    if kernel == "SIGMOID":
+        return g.op("tanh", line)
+    if kernel == "POLY":
+        return g.op("power", line, np.array(int(degree), dtype))
+    raise Problem(f"kernel_type: {kernel!r} is not a kernel")
+
+
+@onnx("SVMRegressor", since=1, domain=ML)
+def svm_regressor(
+    g: Graph,
+    x: Value,
+    *,
+    coefficients: list[float],
+    kernel_params: list[float] | None = None,
+    kernel_type: str = "LINEAR",
+    n_supports: int = 0,
+    one_class: int = 0,
+    post_transform: str = "NONE",
+    rho: list[float],
+    support_vectors: list[float] | None = None,
+) -> Expr:
+    """The sum of the coefficients times the kernel function of the support vectors, plus rho."""
+    x = _float(g, x)
+    dtype = _dtype(x)
+    if n_supports:
+        if len(coefficients) != n_supports or len(support_vectors or ()) % n_supports:
+            raise Problem(f"expected coefficients and vectors of {n_supports} supports")
+        vectors = np.array(support_vectors, dtype).reshape(n_supports, -1)
+        similar: Any = _similar(g, x, vectors, kernel_type, kernel_params)
+    else:
+        similar = x
+    found: Expr = g.op("matmul", similar, np.array(coefficients, dtype).reshape(-1, 1))
+    found = g.op("add", found, np.array(rho[0], dtype))
+    if one_class:
+        above = g.op("greater", found, np.array(0, dtype))
+        found = g.op("where", above, np.array(1, dtype), np.array(-1, dtype))
+    found = transformed(g, found, post_transform)
+    return found if found.ty.dtype == "float32" else g.op("astype", found, "float32")
+
+
+# Optimizers
+
+TRAINING: Final = "ai.onnx.preview.training"
+
+
+def _groups(xs: tuple[Value, ...], parts: int) -> list[tuple[Value, ...]]:
+    """For each tensor that is optimized its operands, which come one kind after the other."""
+    if not xs or len(xs) % parts:
+        raise Problem(f"expected {parts} inputs for each tensor, got {len(xs)}")
+    count = len(xs) // parts
+    return [tuple(xs[i + k * count] for k in range(parts)) for i in range(count)]
+
+
+class _Arithmetic:
+    """Arithmetic of tensors and numbers."""
+
+    def __init__(self, g: Graph, like: Value) -> None:
+        self.g = g
+        self.dtype = _dtype(like)
+
+    def __call__(self, name: str, *operands: Any) -> Value:
+        """A call of an operator."""
+        return Value(self.g.op(name, *[
+            each if isinstance(each, (Value, Expr)) else np.array(each, self.dtype)
+            for each in operands
+        ]))  # fmt: skip
+
+
+def _regularized(f: _Arithmetic, x: Value, gradient: Value, norm: float) -> Value:
+    return f("add", f("multiply", x, norm), gradient) if norm else gradient
+
+
+def _outputs(results: Sequence[tuple[Value, ...]]) -> tuple[Value, ...]:
+    return tuple(each for kind in zip(*results, strict=True) for each in kind)
+
+
+@onnx("Adagrad", since=1, domain=TRAINING)
+def adagrad(
+    g: Graph,
+    r: Value,
+    t: Value,
+    *xs: Value,
+    decay_factor: float = 0.0,
+    epsilon: float = 0.0,
+    norm_coefficient: float = 0.0,
+) -> Any:
+    """A step of Adagrad: the learning rate divided by the length of all gradients so far."""
+    results = []
+    for x, gradient, squares in _groups(xs, 3):
+        f = _Arithmetic(g, x)
+        count = Value(g.op("astype", t, x.dtype))
+        rate = f("divide", r, f("add", f("multiply", count, decay_factor), 1))
+        slope = _regularized(f, x, gradient, norm_coefficient)
+        total = f("add", squares, f("multiply", slope, slope))
+        size = f("add", f("sqrt", total), epsilon)
+        step = f("divide", f("multiply", rate, slope), size)
+        results.append((f("subtract", x, step), total))
+    return _outputs(results)
+
+
+@onnx("Adam", since=1, domain=TRAINING)
+def adam(
+    g: Graph,
+    r: Value,
+    t: Value,
+    *xs: Value,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 0.0,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> Any:
+    """A step of Adam: running means of gradients and of their squares."""
+    results = []
+    for x, gradient, mean, squares in _groups(xs, 4):
+        f = _Arithmetic(g, x)
+        slope = _regularized(f, x, gradient, norm_coefficient)
+        mean = f("add", f("multiply", mean, alpha), f("multiply", slope, 1 - alpha))
+        square = f("multiply", slope, slope)
+        squares = f("add", f("multiply", squares, beta), f("multiply", square, 1 - beta))
+        size = f("add", f("sqrt", squares), epsilon)
+        count = Value(g.op("astype", t, x.dtype))
+        is_first = f("less_equal", count, 0)
+        root = f("sqrt", f("subtract", 1, f("power", beta, count)))
+        part = f("where", is_first, 1, f("subtract", 1, f("power", alpha, count)))
+        factor = f("where", is_first, 1, f("divide", root, part))
+        step = f("multiply", f("multiply", r, factor), f("divide", mean, size))
+        moved = f("multiply", f("subtract", x, step), 1 - norm_coefficient_post)
+        results.append((moved, mean, squares))
+    return _outputs(results)
+
+
+@onnx("Momentum", since=1, domain=TRAINING)
+def momentum(
+    g: Graph,
+    r: Value,
+    t: Value,
+    *xs: Value,
+    alpha: float,
+    beta: float,
+    mode: str,
+    norm_coefficient: float,
+) -> Any:
+    """A step along the running sum of gradients; "nesterov" looks a step ahead."""
+    if mode not in ("standard", "nesterov"):
+        raise Problem(f"mode: expected standard or nesterov, got {mode!r}")
+    results = []
+    for x, gradient, speed in _groups(xs, 3):
+        f = _Arithmetic(g, x)
+        slope = _regularized(f, x, gradient, norm_coefficient)
+        count = Value(g.op("astype", t, x.dtype))
+        share = f("where", f("greater", count, 0), beta, 1)
+        speed = f("add", f("multiply", speed, alpha), f("multiply", share, slope))
+        step = speed
+        if mode == "nesterov":
+            step = f("add", slope, f("multiply", speed, alpha))
+        results.append((f("subtract", x, f("multiply", r, step)), speed))
+    return _outputs(results)

@@ -1,0 +1,336 @@
+"""Ensembles of decision trees of ai.onnx.ml."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....ir import Expr, TensorType, int_imm
+from ....kernels.trees import EQUAL, IF_MISSING, LEAF, LESS, LESS_EQUAL
+from ..graph import Graph, Problem
+from ..registry import ML, onnx
+from ..values import Value
+from .attention import dims_of
+from .classes import labelled, transformed
+
+__all__: list[str] = []
+
+_COMPARISONS: Final = {
+    "BRANCH_LEQ": (LESS_EQUAL, False),
+    "BRANCH_LT": (LESS, False),
+    "BRANCH_GTE": (LESS, True),
+    "BRANCH_GT": (LESS_EQUAL, True),
+    "BRANCH_EQ": (EQUAL, False),
+    "BRANCH_NEQ": (EQUAL, True),
+}
+"""Comparisons, and whether the branches change places."""
+_BY_NUMBER: Final = (*[f"BRANCH_{name}" for name in ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")],
+                     "MEMBER")  # fmt: skip
+
+
+class _Nodes:
+    """The table of nodes that the kernel takes, while it grows."""
+
+    def __init__(self) -> None:
+        self.thresholds: list[float] = []
+        self.features: list[int] = []
+        self.modes: list[int] = []
+        self.branches: list[list[int]] = []
+        self.leaves: dict[int, list[tuple[int, float]]] = defaultdict(list)
+
+    def leaf(self) -> int:
+        """A new leaf; its number."""
+        return self._add(0.0, 0, LEAF)
+
+    def node(self, mode: str, threshold: float, feature: int, if_missing: bool) -> int:
+        """A new node, whose branches are set later; its number."""
+        comparison, swaps = _COMPARISONS[mode]
+        passes = if_missing != swaps
+        return self._add(threshold, feature, comparison + IF_MISSING * passes)
+
+    def _add(self, threshold: float, feature: int, mode: int) -> int:
+        self.thresholds.append(threshold)
+        self.features.append(feature)
+        self.modes.append(mode)
+        self.branches.append([len(self.branches)] * 2)
+        return len(self.modes) - 1
+
+    def connect(self, at: int, mode: str, if_true: int, if_false: int) -> None:
+        """Set the branches of a node."""
+        swaps = _COMPARISONS[mode][1]
+        self.branches[at] = [if_false, if_true] if swaps else [if_true, if_false]
+
+    def run(
+        self, g: Graph, x: Value, roots: Sequence[int], aggregate: str, count: int
+    ) -> Expr:
+        """The call of the kernel."""
+        self._check(roots)
+        if aggregate not in ("SUM", "AVERAGE", "MIN", "MAX"):
+            raise Problem(f"aggregate_function: expected SUM, AVERAGE, MIN or MAX, got {aggregate}")
+        dtype = np.dtype(x.dtype)
+        leaves = [self.leaves.get(i, []) for i in range(len(self.modes))]
+        flat = [pair for each in leaves for pair in each]
+        wrong = [target for target, _ in flat if not 0 <= target < count]
+        if wrong:
+            raise Problem(f"expected targets below {count}, got {wrong[0]}")
+        tables: list[NDArray[Any]] = [
+            np.array(self.thresholds, dtype),
+            np.array(self.features, np.int32),
+            np.array(self.modes, np.int8),
+            np.array(self.branches, np.int32).reshape(-1, 2),
+            np.array(roots, np.int32),
+            np.concatenate([[0], np.cumsum([len(each) for each in leaves])]).astype(np.int32),
+            np.array([target for target, _ in flat], np.int32),
+            np.array([weight for _, weight in flat], dtype),
+        ]
+        rows = dims_of(g, x, 2, "X")[0]
+        ty = TensorType((rows, int_imm(count)), x.dtype)
+        return g.run("tree_ensemble", [x, *tables, aggregate, count], ty, str(x.dtype))
+
+    def _check(self, roots: Sequence[int]) -> None:
+        """Refuse nodes that form a cycle, or have two parents in a tree, which would take time."""
+        for root in roots:
+            waiting, seen = [root], {root}
+            while waiting:
+                at = waiting.pop()
+                for follower in self.branches[at] if self.modes[at] else ():
+                    if self.modes[follower] == LEAF:
+                        continue
+                    if follower in seen:
+                        raise Problem(f"expected trees, but node {follower} has two parents")
+                    seen.add(follower)
+                    waiting.append(follower)
+
+
+def _floats(g: Graph, x: Value) -> Value:
+    """x as floats, and as rows."""
+    if x.ndim == 1:
+        x = Value(g.op("expand_dims", x, (0,)))
+    return x if x.dtype in ("float32", "float64") else Value(g.op("astype", x, "float32"))
+
+
+def _numbers(listed: list[float] | None, tensor: NDArray[Any] | None, count: int) -> list[float]:
+    found = listed if tensor is None else tensor.reshape(-1).tolist()
+    return found if found is not None else [0.0] * count
+
+
+def _listed(
+    falses: list[int], features: list[int], missing: list[int] | None, modes: list[str],
+    node_ids: list[int], tree_ids: list[int], trues: list[int], values: list[float],
+    leaf_nodes: list[int], leaf_trees: list[int], leaf_ids: list[int], weights: list[float],
+) -> tuple[_Nodes, list[int]]:  # fmt: skip
+    """The table of nodes of the older operators, and the roots."""
+    count = len(modes)
+    lists = (falses, features, node_ids, tree_ids, trues, values, missing or [0] * count)
+    if any(len(each) != count for each in lists):
+        raise Problem(f"expected {count} numbers for the nodes, as nodes_modes has")
+    if not len(leaf_nodes) == len(leaf_trees) == len(leaf_ids) == len(weights):
+        raise Problem("expected equally many numbers for the leaves")
+    nodes = _Nodes()
+    places: dict[tuple[int, int], int] = {}
+    roots: dict[int, int] = {}
+    missing = missing or [0] * count
+    for i, mode in enumerate(modes):
+        if mode != "LEAF" and mode not in _COMPARISONS:
+            raise Problem(f"nodes_modes: {mode!r} is not a mode")
+        at = nodes.leaf() if mode == "LEAF" else nodes.node(
+            mode, values[i], features[i], bool(missing[i])
+        )  # fmt: skip
+        places[tree_ids[i], node_ids[i]] = at
+        roots.setdefault(tree_ids[i], at)
+    for i, mode in enumerate(modes):
+        if mode != "LEAF":
+            ends = [places.get((tree_ids[i], each[i])) for each in (trues, falses)]
+            if ends[0] is None or ends[1] is None:
+                raise Problem(f"node {node_ids[i]} of tree {tree_ids[i]} leads to no node")
+            nodes.connect(places[tree_ids[i], node_ids[i]], mode, ends[0], ends[1])
+    for tree, node, target, weight in zip(leaf_trees, leaf_nodes, leaf_ids, weights, strict=True):
+        if (tree, node) not in places:
+            raise Problem(f"there is no node {node} of tree {tree}")
+        nodes.leaves[places[tree, node]].append((target, weight))
+    return nodes, list(roots.values())
+
+
+@onnx("TreeEnsembleRegressor", since=1, domain=ML)
+def tree_ensemble_regressor(
+    g: Graph,
+    x: Value,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: list[float] | None = None,
+    base_values_as_tensor: NDArray[Any] | None = None,
+    n_targets: int = 1,
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: list[float] | None = None,
+    nodes_hitrates_as_tensor: NDArray[Any] | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: list[str],
+    nodes_nodeids: list[int],
+    nodes_treeids: list[int],
+    nodes_truenodeids: list[int],
+    nodes_values: list[float] | None = None,
+    nodes_values_as_tensor: NDArray[Any] | None = None,
+    post_transform: str = "NONE",
+    target_ids: list[int],
+    target_nodeids: list[int],
+    target_treeids: list[int],
+    target_weights: list[float] | None = None,
+    target_weights_as_tensor: NDArray[Any] | None = None,
+) -> Expr:
+    """The sum, mean, least or greatest of the weights of the leaves that each row gets to."""
+    x = _floats(g, x)
+    nodes, roots = _listed(
+        nodes_falsenodeids, nodes_featureids, nodes_missing_value_tracks_true, nodes_modes,
+        nodes_nodeids, nodes_treeids, nodes_truenodeids,
+        _numbers(nodes_values, nodes_values_as_tensor, len(nodes_modes)),
+        target_nodeids, target_treeids, target_ids,
+        _numbers(target_weights, target_weights_as_tensor, len(target_ids)),
+    )  # fmt: skip
+    scores = nodes.run(g, x, roots, aggregate_function, n_targets)
+    scores = _with_base(g, scores, base_values, base_values_as_tensor, n_targets)
+    found = transformed(g, scores, post_transform)
+    return found if found.ty.dtype == "float32" else g.op("astype", found, "float32")
+
+
+def _with_base(
+    g: Graph, scores: Expr, base: list[float] | None, tensor: NDArray[Any] | None, count: int
+) -> Expr:
+    if not base and tensor is None:
+        return scores
+    numbers = _numbers(base, tensor, 0)
+    if len(numbers) not in (1, count):
+        raise Problem(f"base_values: expected {count} numbers, got {len(numbers)}")
+    return g.op("add", scores, np.array(numbers, scores.ty.dtype))
+
+
+@onnx("TreeEnsembleClassifier", since=1, domain=ML)
+def tree_ensemble_classifier(
+    g: Graph,
+    x: Value,
+    *,
+    base_values: list[float] | None = None,
+    base_values_as_tensor: NDArray[Any] | None = None,
+    class_ids: list[int],
+    class_nodeids: list[int],
+    class_treeids: list[int],
+    class_weights: list[float] | None = None,
+    class_weights_as_tensor: NDArray[Any] | None = None,
+    classlabels_int64s: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: list[float] | None = None,
+    nodes_hitrates_as_tensor: NDArray[Any] | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: list[str],
+    nodes_nodeids: list[int],
+    nodes_treeids: list[int],
+    nodes_truenodeids: list[int],
+    nodes_values: list[float] | None = None,
+    nodes_values_as_tensor: NDArray[Any] | None = None,
+    post_transform: str = "NONE",
+) -> Any:
+    """The class with the greatest sum of weights of leaves, and the sums."""
+    x = _floats(g, x)
+    weights = _numbers(class_weights, class_weights_as_tensor, len(class_ids))
+    nodes, roots = _listed(
+        nodes_falsenodeids, nodes_featureids, nodes_missing_value_tracks_true, nodes_modes,
+        nodes_nodeids, nodes_treeids, nodes_truenodeids,
+        _numbers(nodes_values, nodes_values_as_tensor, len(nodes_modes)),
+        class_nodeids, class_treeids, class_ids, weights,
+    )  # fmt: skip
+    count = len(classlabels_int64s or classlabels_strings or ())
+    is_binary = count == 2 and len(set(class_ids)) == 1
+    if is_binary:  # one score stands for both classes
+        for leaf, pairs in nodes.leaves.items():
+            nodes.leaves[leaf] = [(0, weight) for _, weight in pairs]
+    columns = 1 if is_binary else max(count, 1)
+    scores = nodes.run(g, x, roots, "SUM", columns)
+    base = _numbers(base_values, base_values_as_tensor, 0)
+    scores = _with_base(g, scores, base[-1:] if is_binary else base, None, columns)
+    positive = is_binary and all(weight >= 0 for weight in weights)
+    return labelled(g, scores, classlabels_int64s, classlabels_strings, post_transform, positive)
+
+
+@onnx("TreeEnsemble", since=5, domain=ML)
+def tree_ensemble(
+    g: Graph,
+    x: Value,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: list[int],
+    leaf_weights: NDArray[Any],
+    membership_values: NDArray[Any] | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: list[int],
+    nodes_falsenodeids: list[int],
+    nodes_featureids: list[int],
+    nodes_hitrates: NDArray[Any] | None = None,
+    nodes_missing_value_tracks_true: list[int] | None = None,
+    nodes_modes: NDArray[Any],
+    nodes_splits: NDArray[Any],
+    nodes_trueleafs: list[int],
+    nodes_truenodeids: list[int],
+    post_transform: int = 0,
+    tree_roots: list[int],
+) -> Expr:
+    """The weights of the leaves that each row gets to, aggregated."""
+    x = _floats(g, x)
+    nodes = _Nodes()
+    modes = [int(mode) for mode in nodes_modes.reshape(-1)]
+    splits, count = nodes_splits.reshape(-1), len(modes)
+    missing = nodes_missing_value_tracks_true or [0] * count
+    per_node = (splits, nodes_featureids, nodes_trueleafs, nodes_falseleafs, nodes_truenodeids,
+                nodes_falsenodeids, missing)  # fmt: skip
+    if any(len(each) != count for each in per_node) or not set(modes) <= set(range(7)):
+        raise Problem(f"expected {count} numbers for the nodes, and modes from 0 to 6")
+    leaves = []
+    for target, weight in zip(leaf_targetids, leaf_weights.reshape(-1).tolist(), strict=True):
+        leaves.append(nodes.leaf())
+        nodes.leaves[leaves[-1]].append((target, weight))
+    sets = _members(membership_values)
+    chains: list[list[int]] = []
+    for i, mode in enumerate(modes):
+        name = "BRANCH_EQ" if _BY_NUMBER[mode] == "MEMBER" else _BY_NUMBER[mode]
+        values = [float(splits[i])]
+        if _BY_NUMBER[mode] == "MEMBER":
+            if not sets:
+                raise Problem("membership_values: expected a set for each node that tests one")
+            values = sets.pop(0)
+        chains.append([nodes.node(name, value, nodes_featureids[i], bool(missing[i]))
+                       for value in values])  # fmt: skip
+    for i, chain in enumerate(chains):
+        name = "BRANCH_EQ" if _BY_NUMBER[modes[i]] == "MEMBER" else _BY_NUMBER[modes[i]]
+        ends = []
+        for to, is_leaf in ((nodes_truenodeids[i], nodes_trueleafs[i]),
+                            (nodes_falsenodeids[i], nodes_falseleafs[i])):  # fmt: skip
+            if not 0 <= to < (len(leaves) if is_leaf else count):
+                raise Problem(f"node {i} leads to no node")
+            ends.append(leaves[to] if is_leaf else chains[to][0])
+        for at, after in zip(chain, [*chain[1:], ends[1]], strict=True):
+            nodes.connect(at, name, ends[0], after)
+    if any(not 0 <= root < count for root in tree_roots):
+        raise Problem("tree_roots: expected nodes")
+    names = ("AVERAGE", "SUM", "MIN", "MAX")
+    if not 0 <= aggregate_function < 4 or not 0 <= post_transform < 5:
+        raise Problem("expected an aggregate_function below 4 and a post_transform below 5")
+    roots = [chains[root][0] for root in tree_roots]
+    scores = nodes.run(g, x, roots, names[aggregate_function], n_targets)
+    transform = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[post_transform]
+    return transformed(g, scores, transform)
+
+
+def _members(values: NDArray[Any] | None) -> list[list[float]]:
+    """The sets, which end with NaN each."""
+    found: list[list[float]] = [[]]
+    for value in [] if values is None else values.reshape(-1).tolist():
+        if value == value:
+            found[-1].append(value)
+        else:
+            found.append([])
+    return [each for each in found if each]
