@@ -5,6 +5,7 @@ Names are those of ``tvm.relax.analysis``.
 """
 
 from ..ir.visitor import post_order_visit
+from .compile_time import computable_at_compile_time
 from .memory_use import (
     FunctionMemory,
     MemoryReport,
@@ -63,6 +64,7 @@ __all__ = [
     "called_global_vars",
     "check_well_formed",
     "collect_non_negative_expressions",
+    "computable_at_compile_time",
     "contains_impure_call",
     "definable_tir_vars_in_type",
     "defined_symbolic_vars",

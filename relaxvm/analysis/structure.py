@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from ..ir.adt import Match
 from ..ir.expr import (
     Binding,
     BindingBlock,
     DataflowBlock,
-    DataflowVar,
+    Expr,
     Function,
     GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
     Var,
     VarBinding,
+    joined_blocks,
 )
+from ..ir.infer import type_free_vars
 from ..ir.module import IRModule
-from ..ir.visitor import ExprMutator
-from .variables import all_global_vars, uses_of_binding
+from ..ir.node import KINDS
+from ..ir.visitor import ExprMutator, ExprVisitor
+from .purity import contains_impure_call
+from .variables import all_global_vars, free_vars, uses_of_binding
 
-__all__ = ["detect_recursion", "remove_all_unused"]
+__all__ = ["detect_recursion", "remove_all_unused", "without_unused"]
 
 
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
@@ -74,26 +82,72 @@ def _strongly_connected(graph: dict[GlobalVar, list[GlobalVar]]) -> list[list[Gl
 
 
 def remove_all_unused(func: Function) -> Function:
-    """Return the function without unused bindings of a `DataflowVar`, without bindings that were
-    used only by those, and without blocks that become empty.  Bindings of match_cast are kept,
-    since they check a value."""
+    """Return a function, or a sequence of blocks, without bindings whose value is unused and has no
+    side effects, without bindings that were used only by those, and without blocks that become
+    empty.  Bindings of match_cast are kept, since they check a value."""
     removed: Function = _RemoveUnused().visit(func)
     return removed
 
 
 class _RemoveUnused(ExprMutator):
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        block = super().visit_block(block)
-        if not isinstance(block, DataflowBlock):
-            return block
-        kept: list[Binding] = []
-        used: set[Var] = set()
-        for binding in reversed(block.bindings):
-            var = binding.var
-            if isinstance(binding, VarBinding) and isinstance(var, DataflowVar) and var not in used:
-                continue
-            kept.append(binding)
-            used.update(uses_of_binding(binding))
-        if len(kept) == len(block.bindings):
-            return block
-        return DataflowBlock(reversed(kept), block.span)
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_results: tuple[Var, ...] = ()
+        """Symbolic variables in the type of the result of the function."""
+
+    def visit_function(self, func: Function) -> Expr:
+        outer = self._in_results
+        self._in_results = (*outer, *type_free_vars(func.ret_ty))
+        new: Expr = super().visit_function(func)
+        self._in_results = outer
+        return new
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        seq = super().visit_seq(seq)
+        used = {*free_vars(seq.body), *self._in_results}
+        if seq.ty is not None:
+            used.update(type_free_vars(seq.ty))
+        blocks = [without_unused(block, used) for block in reversed(seq.blocks)][::-1]
+        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
+            return seq
+        return SeqExpr(joined_blocks(blocks), seq.body, span=seq.span)
+
+
+def without_unused(block: BindingBlock, used: set[Var]) -> BindingBlock:
+    """Return a block without bindings of variables that nothing uses, the block itself if there are
+    none.  `used` has the variables that are used after the block; those that it uses are added."""
+    kept: list[Binding] = []
+    for binding in reversed(block.bindings):
+        unused = isinstance(binding, VarBinding) and binding.var not in used
+        if unused and (isinstance(block, DataflowBlock) or not _has_effect(binding.value)):
+            continue
+        kept.append(binding)
+        used.update(uses_of_binding(binding))
+    if len(kept) == len(block.bindings):
+        return block
+    new: BindingBlock = KINDS[type(block)](kept[::-1], block.span)
+    return new
+
+
+class _Checks(ExprVisitor):
+    """Whether an expression has casts or matches, which may fail."""
+
+    found = False
+
+    def visit_binding(self, binding: Binding) -> None:
+        self.found = self.found or isinstance(binding, MatchCast)
+        super().visit_binding(binding)
+
+    def visit_match(self, expr: Match) -> None:
+        self.found = True
+
+
+def _has_effect(value: Expr) -> bool:
+    if isinstance(value, Function):
+        return False
+    if isinstance(value, (If, Match)):
+        checks = _Checks()
+        checks.visit(value)
+        if checks.found:
+            return True
+    return contains_impure_call(value)

@@ -16,8 +16,9 @@ from ..ir import (
     VarBinding,
     is_base_of,
 )
+from ..ir.node import KINDS
 
-__all__ = ["DependenceError", "with_new_values"]
+__all__ = ["DependenceError", "bindings_for", "with_new_values"]
 
 
 class DependenceError(ValueError):
@@ -74,3 +75,25 @@ def with_new_values(block: DataflowBlock, changes: Mapping[Var, Expr]) -> Datafl
     (new,) = builder.end_scope(Tuple(())).blocks
     assert isinstance(new, DataflowBlock)
     return new
+
+
+def bindings_for(value: Expr, binding: Binding, is_dataflow: bool) -> list[Binding]:
+    """Return bindings that compute a value, which may be nested, for the variable of a binding.
+    The last one binds this variable, or one of its name if the value is of another type."""
+    builder = BlockBuilder()
+    builder.begin_scope()
+    if is_dataflow:
+        with builder.dataflow():
+            _emit(builder, value, binding)
+    else:
+        _emit(builder, value, binding)
+    seq = builder.end_scope(Tuple(()))
+    return [b for block in seq.blocks for b in block.bindings]
+
+
+def _emit(builder: BlockBuilder, value: Expr, binding: Binding) -> None:
+    normalized = builder.normalize(value)
+    var = binding.var
+    if not is_base_of(var.ty, normalized.ty):
+        var = KINDS[type(var)](var.name, normalized.ty, var.span)
+    builder.emit_normalized(VarBinding(var, normalized, binding.span))

@@ -13,14 +13,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ..analysis.structure import remove_all_unused
+from ..analysis.structure import remove_all_unused, without_unused
 from ..analysis.variables import uses_of_binding
 from ..core.checkpoints import checkpoint
 from ..errors import did_you_mean
 from ..ir import (
     Binding,
     BindingBlock,
-    BlockBuilder,
     DataflowBlock,
     DataflowVar,
     Expr,
@@ -28,13 +27,11 @@ from ..ir import (
     Function,
     IRModule,
     MatchCast,
-    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
     VarBinding,
     convert_to_expr,
-    is_base_of,
     structural_equal,
 )
 from ..ir.expr import Call, Constant, ShapeExpr
@@ -54,7 +51,7 @@ from .pattern import (
     TuplePattern,
     WildcardPattern,
 )
-from .replacing import with_new_values
+from .replacing import bindings_for, with_new_values
 
 __all__ = ["PatternMatchingRewriter", "rewrite_bindings", "rewrite_call"]
 
@@ -215,7 +212,7 @@ class _Sweep(ExprMutator):
                 if value is not None:
                     self._budget.spend()
                     self.changed = True
-                    again = _normal(value, new, is_dataflow)
+                    again = bindings_for(value, new, is_dataflow)
                     var = again[-1].var
                     if var is not binding.var:
                         self.var_map[binding.var] = var
@@ -258,29 +255,6 @@ class _Sweep(ExprMutator):
 
 def _is_same(a: object, b: object) -> bool:
     return a is b
-
-
-def _normal(value: Expr, binding: Binding, is_dataflow: bool) -> list[Binding]:
-    """The bindings that compute a new value for the variable of a binding."""
-    builder = BlockBuilder()
-    builder.begin_scope()
-    if is_dataflow:
-        with builder.dataflow():
-            _emit(builder, value, binding)
-    else:
-        _emit(builder, value, binding)
-    seq = builder.end_scope(Tuple(()))
-    return [b for block in seq.blocks for b in block.bindings]
-
-
-def _emit(builder: BlockBuilder, value: Expr, binding: Binding) -> None:
-    """Emit ``var = value`` in the place of a binding; a variable of the new type if the old one
-    does not have it."""
-    normalized = builder.normalize(value)
-    var = binding.var
-    if not is_base_of(var.ty, normalized.ty):
-        var = KINDS[type(var)](var.name, normalized.ty, var.span)
-    builder.emit_normalized(VarBinding(var, normalized, binding.span))
 
 
 # Rewriters that are written as a module
@@ -417,9 +391,10 @@ class _Bindings(ExprMutator):
             if changes is None:
                 return new
             self.budget.spend()
-            seq = SeqExpr([with_new_values(new, changes)], Tuple(()))
+            changed = with_new_values(new, changes)
+            outputs = {b.var for b in changed.bindings if not isinstance(b.var, DataflowVar)}
             # What has been replaced would match again.
-            (used,) = remove_all_unused(Function((), seq)).body.blocks
+            used = without_unused(changed, outputs)
             assert isinstance(used, DataflowBlock)
             new = used
 

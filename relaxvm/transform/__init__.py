@@ -8,17 +8,24 @@ Each pass is a function of this package that returns a `Pass`, a map from IRModu
 from typing import Any as _Any
 
 from ..script.earlier import today as _today
+from .adjust_matmul_order import *
 from .annotate_tir_op_pattern import *
 from .attach_global_symbol import *
 from .bind_params import *
+from .bundle_model_params import *
 from .call_tir_rewrite import *
 from .canonicalize_bindings import *
 from .combine_parallel_matmul import *
 from .compile_shape_functions import *
 from .compute_prim_value import *
 from .config import *
+from .convert_to_dataflow import *
 from .dead_code_elimination import *
+from .decompose_ops import *
 from .eliminate_common_subexpr import *
+from .expand_matmul_of_sum import *
+from .expand_tuple_arguments import *
+from .fold_batchnorm_to_conv2d import *
 from .fold_constant import *
 from .fuse_ops import *
 from .fuse_ops_by_pattern import *
@@ -36,12 +43,16 @@ from .lower_data_types import *
 from .lower_runtime_builtin import *
 from .merge_composite_functions import *
 from .normalize import *
+from .normalize_global_var import *
 from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *
 from .remove_purity_checking import *
+from .remove_redundant_reshape import *
 from .remove_unused_outputs import *
+from .remove_unused_parameters import *
 from .reorder_permute_dims_after_concat import *
+from .reorder_take_after_matmul import *
 from .return_results import *
 from .reuse_shapes import *
 from .rewrite_dataflow_reshape import *
@@ -49,6 +60,8 @@ from .run_codegen import *
 from .static_plan_block_memory import *
 from .to_mixed_precision import *
 from .to_non_dataflow import *
+from .topological_sort import *
+from .update_param_type import *
 from .update_vdevice import *
 from .vm_shape_lower import *
 from .write_in_place import *
