@@ -138,12 +138,12 @@ def AdjustMatmulOrder() -> Pass:
 
         def reorder(expr: Expr, matches: dict[DFPattern, Expr]) -> Any:
             x, y, z = values = [matches[part] for part in (a, b, c)]
-            if weights.issuperset(values):  # type: ignore[arg-type]
+            if weights.issuperset(values):
                 return expr
             types: list[Any] = [value.ty for value in values]
             if not all(isinstance(ty, TensorType) and ty.dims for ty in types):
                 return expr
-            shapes = [list(ty.dims) for ty in types]
+            shapes: list[Any] = [list(ty.dims) for ty in types]
             inner: Any = matches.get(left_transposed) or matches.get(right_transposed)
             if inner is not None and not _swaps_the_last_two(inner):
                 return expr

@@ -114,7 +114,9 @@ class _Sorter(ExprMutator):
         new = super().visit_block(block)
         if not isinstance(new, DataflowBlock):
             return new
-        rest = {old.var: binding for old, binding in zip(block.bindings, new.bindings, strict=True)}
+        rest: dict[_Node, Binding] = {
+            old.var: binding for old, binding in zip(block.bindings, new.bindings, strict=True)
+        }
         users, needs = self._edges.users, self._edges.needs
         ahead, behind = (users, needs) if self._from_inputs else (needs, users)
         order: list[Binding] = []
@@ -123,7 +125,7 @@ class _Sorter(ExprMutator):
         while work:
             checkpoint()
             node = work.pop() if self._depth_first else work.popleft()
-            binding = rest.pop(node, None)  # type: ignore[call-overload]
+            binding = rest.pop(node, None)
             if binding is not None:
                 order.append(binding)
             done.add(node)
