@@ -169,7 +169,7 @@ def test_unused_bindings() -> None:
         blocks = [DataflowBlock([VarBinding(y, x), *dead])]
         if unused:
             blocks.append(DataflowBlock([VarBinding(DataflowVar("c", ty), y)]))
-        return Function([x], SeqExpr(blocks, x), ty)
+        return Function([x], SeqExpr(blocks, y), ty)
 
     assert_structural_equal(A.remove_all_unused(program(True)), program(False))
     kept = program(False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import op
 from ..analysis import computable_at_compile_time, free_vars, tir_vars_in_type
-from ..dpl import DFPattern, is_op, rewrite_call, wildcard
+from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import (
     Analyzer,
     Expr,
@@ -21,6 +21,7 @@ from ..ir import (
     simplify,
     substitute,
 )
+from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["AdjustMatmulOrder"]

@@ -6,8 +6,9 @@ from typing import Any
 
 from .. import op
 from ..analysis import computable_at_compile_time
-from ..dpl import DFPattern, is_op, rewrite_call, wildcard
+from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import Expr, Function, IRModule
+from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["ExpandMatmulOfSum"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import op
-from ..dpl import DFPattern, TupleGetItemPattern, is_const, is_op, rewrite_call, wildcard
+from ..dpl.pattern import DFPattern, TupleGetItemPattern, is_const, is_op, wildcard
 from ..ir import Call, Expr, FloatImm, Function, IRModule, prim_value
+from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FoldBatchnormToConv2D"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import op
-from ..dpl import DFPattern, is_op, rewrite_call, wildcard
+from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import Expr, Function, IRModule, TensorType
+from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["ReorderTakeAfterMatmul"]
