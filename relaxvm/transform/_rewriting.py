@@ -14,7 +14,7 @@ __all__ = ["rewrite_call"]
 def rewrite_call(
     pattern: DFPattern, rewriter: Callable[[Expr, dict[DFPattern, Expr]], Any], func: Function
 ) -> Function:
-    """As `relaxvm.dpl.rewrite_call`, which is imported late since it uses passes of this package."""
+    """As `relaxvm.dpl.rewrite_call`.  It is imported late, since it uses passes itself."""
     from ..dpl.rewrite import rewrite_call
 
     return rewrite_call(pattern, rewriter, func)
