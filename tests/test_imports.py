@@ -93,8 +93,6 @@ UPWARD = {
     ("script", "dpl.rewrite"),
     # The package of the patterns offers rewriting, which ends with passes.
     ("dpl", "dpl.rewrite"),
-    # Some passes rewrite by patterns, which itself uses passes.
-    ("transform", "dpl.rewrite"),
 }
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 

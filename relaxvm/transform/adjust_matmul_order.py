@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .. import op
+from .. import dpl, op
 from ..analysis import computable_at_compile_time, free_vars, tir_vars_in_type
 from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import (
@@ -21,7 +21,6 @@ from ..ir import (
     simplify,
     substitute,
 )
-from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["AdjustMatmulOrder"]
@@ -179,7 +178,7 @@ def AdjustMatmulOrder() -> Pass:
                 return right()
             return expr
 
-        return rewrite_call(pattern, reorder, func)
+        return dpl.rewrite_call(pattern, reorder, func)
 
     return run
 

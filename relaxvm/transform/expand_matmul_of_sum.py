@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import op
+from .. import dpl, op
 from ..analysis import computable_at_compile_time
 from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import Expr, Function, IRModule
-from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["ExpandMatmulOfSum"]
@@ -44,6 +43,6 @@ def ExpandMatmulOfSum() -> Pass:
                 return expr  # a vector or a scalar that is broadcast is no operand of the product
             return op.add(*[op.matmul(matches[lhs], summand) for summand in summands])
 
-        return rewrite_call(pattern, expand, func)
+        return dpl.rewrite_call(pattern, expand, func)
 
     return run

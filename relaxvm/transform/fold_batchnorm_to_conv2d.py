@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import op
+from .. import dpl, op
 from ..dpl.pattern import DFPattern, TupleGetItemPattern, is_const, is_op, wildcard
 from ..ir import Call, Expr, FloatImm, Function, IRModule, prim_value
-from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FoldBatchnormToConv2D"]
@@ -59,6 +58,6 @@ def FoldBatchnormToConv2D() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if func.attrs.get("Primitive"):
             return func
-        return rewrite_call(pattern, fold, func)
+        return dpl.rewrite_call(pattern, fold, func)
 
     return run

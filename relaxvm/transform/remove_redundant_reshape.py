@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import op
+from .. import dpl, op
 from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import Expr, Function, IRModule, structural_equal
-from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["RemoveRedundantReshape"]
@@ -37,6 +36,6 @@ def RemoveRedundantReshape() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if func.attrs.get("Primitive"):
             return func
-        return rewrite_call(double | single, shorten, func)
+        return dpl.rewrite_call(double | single, shorten, func)
 
     return run

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import op
+from .. import dpl, op
 from ..dpl.pattern import DFPattern, is_op, wildcard
 from ..ir import Expr, Function, IRModule, TensorType
-from ._rewriting import rewrite_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["ReorderTakeAfterMatmul"]
@@ -49,6 +48,6 @@ def ReorderTakeAfterMatmul() -> Pass:
 
     @function_pass(name="ReorderTakeAfterMatmul", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return rewrite_call(pattern, reorder, func)
+        return dpl.rewrite_call(pattern, reorder, func)
 
     return run
