@@ -292,6 +292,10 @@ cdef class VMFunction:
         name: its name in the function table.
         num_args: number of parameters.
         param_names: their names, in order.
+        input_names: their names in the model that the program was made of, in order; empty where
+            nothing else is known.
+        output_names: the names of the results in that model, in order: of the items of the tuple if
+            there are several.
         machine: the virtual machine.
     """
 
@@ -313,8 +317,20 @@ cdef class VMFunction:
         return self.machine._executable.functions[self.index].param_names
 
     @property
+    def input_names(self):
+        return self.machine._executable.names_of(self.name).inputs
+
+    @property
+    def output_names(self):
+        return self.machine._executable.names_of(self.name).outputs
+
+    @property
     def __name__(self):
         return self.name
+
+    @property
+    def __doc__(self):
+        return self.machine._doc_of(self)
 
     @property
     def __signature__(self):
@@ -2470,6 +2486,9 @@ cdef class Machine:
 
     def _call_with_keywords(self, function, args, kwargs):
         raise TypeError(f"{function.name}: takes no keyword arguments")
+
+    def _doc_of(self, function):
+        return None
 
     def _signature_of(self, function):
         raise AttributeError("signature")

@@ -1,8 +1,8 @@
 """What the runtime asks of the compiler.
 
 The runtime does not import the compiler.  But a file may contain programs that only the compiler
-turns into code: PrimFuncs.  Where one is needed, the runtime gets the function for it here, by
-name; only then is the compiler imported.  `HOOKS` is the only place for such names.
+turns into code: PrimFuncs, or a model.  Where one is needed, the runtime gets the function for it
+here, by name; only then is the compiler imported.  `HOOKS` is the only place for such names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = ["HOOKS", "hook"]
 HOOKS: Final = {
     "prim_funcs": "compiler.saved_prim_funcs.make_kernels",
     "check_prim_funcs": "compiler.saved_prim_funcs.check_all",
+    "compile_file": "compiler.build.compile_file",
     "prim_func_library": "compiler.saved_prim_funcs.library_of",
 }
 """Name -> the function of the compiler, below relaxvm."""

@@ -16,6 +16,7 @@ from relaxvm.executable.debug_info import DebugInfo, Span
 from relaxvm.executable.formats._fields import Writer
 from relaxvm.executable.formats._tensors import sealed
 from relaxvm.executable.formats.sections import save_sections
+from relaxvm.executable.model_names import FunctionNames, ModelNames
 from relaxvm.ir.expr import int_imm
 from relaxvm.ir.json import save_json
 from relaxvm.isa import FuncKind
@@ -92,6 +93,10 @@ def _values(*more: object) -> dict[int, Any]:
     return {0: value, 1: Adt("List.Cons", 1, (value, value))}
 
 
+def _names(*inputs: str) -> ModelNames:
+    return ModelNames.of([FunctionNames("main", inputs, ("scores", ""))])
+
+
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
     "exec_mode": Example(lambda: "compiled"),
@@ -109,6 +114,10 @@ EXAMPLES: Final = {
     "values": Example(
         _values, {"data_parts": 20, "rank": 2, "shape_dims": 3},
         lambda: _values(*range(10), np.zeros((1, 1, 1), np.int8), Shape((1, 2, 3, 4))),
+    ),
+    "names": Example(
+        lambda: _names("input:0"), {"data_parts": 60, "name_bytes": 20},
+        lambda: _names("the longest name of all", *map("x:{}".format, range(70))),
     ),
 }  # fmt: skip
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import sys
 import time
-from pathlib import Path
 from typing import Any, Final
 
-from ..errors import DiagnosticError, RelaxVMError, did_you_mean
+from ..errors import LimitError, RelaxVMError, did_you_mean
 from ..executable import VMExecutable
 from ..isa import FuncKind
 from ..limits import Limits
@@ -25,7 +22,7 @@ from .files import (
     add_limits_argument,
     limits_of,
     open_executable,
-    read_stream,
+    program_kind,
 )
 
 __all__ = ["add_commands"]
@@ -176,103 +173,33 @@ def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
 
     Raises:
         UsageError: the file has no such module, or several and none was chosen; or it is a script,
-            and the limits are those for files of unknown origin.
-        CommandError: the file cannot be read, or the script raises.
+            and the limits are those for files of unknown origin; or it is no program.
+        CommandError: the file cannot be read, or is malformed, or the script raises.
     """
-    if name.endswith(".json"):
-        return _read_json(name, limits)
-    from ..frontend.relay import SUFFIXES
-    from ..ir import IRModule
-
-    if name.endswith(".onnx"):
-        return _read_onnx(name, limits)
-    if name.endswith(SUFFIXES):
-        return _read_relay(name, limits)
-    if limits == Limits.untrusted():
-        raise UsageError(f"{name}: --limits untrusted is for .onnx, .json and .relay files: "
-                         "reading a script runs it")  # fmt: skip
-    found = {
-        key: value
-        for key, value in _run_script(name).items()
-        if isinstance(value, IRModule) and not key.startswith("_")
-    }
-    listed = f"there are {', '.join(found)}" if found else "there is none"
-    if entry is not None:
-        if entry not in found:
-            raise UsageError(f"--entry {entry}: expected an IRModule of {name}, {listed}"
-                             f"{did_you_mean(entry, found)}")  # fmt: skip
-        return found[entry]
-    if _ENTRY in found or len(found) == 1:
-        return found.get(_ENTRY) or next(iter(found.values()))
-    raise UsageError(f"{name}: expected an IRModule, {listed}; --entry says which")
-
-
-def _read_json(name: str, limits: Limits) -> Any:
-    from ..ir import IRModule, load_json
+    from ..compiler.programs import EntryError, read_program, run_script
 
     try:
-        with open(name, "rb") as file:
-            text = read_stream(file, name, limits).decode()
-        mod = load_json(text, limits=limits)
+        kind = program_kind(name)
+        if kind is None or not kind.is_program:
+            raise UsageError(f"{name}: expected a .py, .onnx, .json or .relay file"
+                             + (f"; {kind}" if kind else ""))  # fmt: skip
+        if kind.name == "script":
+            if limits == Limits.untrusted():
+                raise UsageError(f"{name}: --limits untrusted is for .onnx, .json and .relay "
+                                 "files: reading a script runs it")  # fmt: skip
+            return run_script(name, entry)
+        if entry is not None:
+            raise UsageError(f"--entry {entry}: for Python scripts; this is {kind.what}")
+        return run_limited(lambda: read_program(name, limits=limits)[0], limits, name)
     except OSError as error:
         raise read_error(name, error) from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise CommandError(f"{name}: {error}", Exit.MALFORMED) from error
-    if not isinstance(mod, IRModule):
-        raise CommandError(f"{name}: expected an IRModule, got {type(mod).__name__}",
-                           Exit.MALFORMED)  # fmt: skip
-    return mod
-
-
-def _read_relay(name: str, limits: Limits) -> Any:
-    from ..frontend.relay import from_text
-
-    try:
-        return run_limited(lambda: from_text(Path(name), limits=limits), limits, name)
-    except OSError as error:
-        raise read_error(name, error) from error
-    except ValueError as error:
-        raise CommandError(str(error), Exit.MALFORMED) from error
-
-
-def _read_onnx(name: str, limits: Limits) -> Any:
-    from ..frontend.onnx import from_onnx
-
-    try:
-        return run_limited(lambda: from_onnx(name), limits, name)
-    except OSError as error:
-        raise read_error(name, error) from error
+    except EntryError as error:
+        text = str(error).replace("entry=NAME", "--entry")
+        raise UsageError(text if entry is None else f"--entry {text}") from error
+    except LimitError:
+        raise
     except (RelaxVMError, ValueError) as error:
         raise CommandError(str(error), Exit.MALFORMED) from error
-
-
-def _run_script(name: str) -> dict[str, Any]:
-    """Run a Python file and return the names that it defines."""
-    path = Path(name)
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise read_error(name, error) from error
-    # A unique module name: the file may have the name of an existing module.
-    full = f"relaxvm_script:{path.resolve()}"
-    spec = importlib.util.spec_from_file_location(full, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{name}: expected a .py or .json file")
-    module = importlib.util.module_from_spec(spec)
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    sys.modules[full] = module
-    try:
-        spec.loader.exec_module(module)
-    except DiagnosticError as error:
-        raise CommandError(str(error), Exit.MALFORMED) from error
-    except Exception as error:
-        raise CommandError(f"{name}: running it raised {type(error).__name__}: {error}",
-                           Exit.MALFORMED) from error  # fmt: skip
-    finally:
-        del sys.modules[full]
-        sys.path.remove(folder)
-    return vars(module)
 
 
 # decompile

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import IO, Final
 
 from ..contrib.tvm.library.image import LibraryImage, library_in
-from ..errors import FormatError, RelaxVMError
+from ..errors import (
+    BugError,
+    FormatError,
+    LimitError,
+    MissingExtraError,
+    ParseError,
+    RelaxVMError,
+)
 from ..executable import VMExecutable
+from ..executable.file_kinds import HEAD_BYTES, FileKind, kind_of
 from ..executable.formats import binary, text
 from ..executable.formats.sections import SectionPlace
 from ..limits import Limits
@@ -29,6 +37,7 @@ __all__ = [
     "limits_of",
     "open_executable",
     "parse_listing",
+    "program_kind",
     "read_stream",
     "standard_input",
 ]
@@ -58,6 +67,7 @@ class OpenedFile:
         head: its first bytes.
         library: the shared library that contains it, if any.
         sections: the sections behind the stream of the binary form.
+        kind: of a program that was compiled.
     """
 
     name: str
@@ -67,11 +77,13 @@ class OpenedFile:
     head: bytes
     library: LibraryImage | None = None
     sections: tuple[SectionPlace, ...] = ()
+    kind: FileKind | None = None
 
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
     """Add the argument FILE and the options for the limits under which it is read."""
-    what = "executable, binary or a complete listing; or an ONNX model; - for stdin"
+    what = ("executable, binary or a complete listing; or a model (.onnx), a Relay text, or a "
+            "module in JSON; - for stdin")  # fmt: skip
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
@@ -112,8 +124,12 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     """
     if name == STDIO:
         return _from_stream(standard_input(), "<stdin>", limits)
-    if name.endswith(".onnx"):
-        return _compiled(name, limits)
+    try:
+        kind = program_kind(name) if os.path.isfile(name) else None
+    except OSError as error:
+        raise read_error(name, error) from error
+    if kind is not None and kind.is_program:
+        return _compiled(name, kind, limits)
     mapped = mapped and limits.file_bytes == Limits().file_bytes  # which maps do not count for
     try:
         with open(name, "rb") as file:
@@ -135,19 +151,34 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
         raise read_error(name, error) from error
 
 
-def _compiled(name: str, limits: Limits) -> OpenedFile:
-    """Compile an ONNX model."""
-    from ..compiler.build import build
+def program_kind(name: str) -> FileKind | None:
+    """The kind of a file.
 
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(name, "rb") as file:
+        return kind_of(file.read(HEAD_BYTES), name)
+
+
+def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
+    """Compile a model, or another program that is data."""
+    from ..compiler.build import compile_file
+
+    if kind.name == "script":
+        raise UsageError(f"{name}: a Python script is only run by `relaxvm compile {name} -o FILE`")
     try:
         size = os.path.getsize(name)
-        return OpenedFile(name, build(name, limits=limits), "model", size, b"")
+        executable = compile_file(name, limits)
+        return OpenedFile(name, executable, "model", size, b"", kind=kind)
     except OSError as error:
         raise read_error(name, error) from error
-    except FormatError:
+    except (FormatError, ParseError, LimitError, BugError, MissingExtraError):
         raise
     except RelaxVMError as error:
         raise CommandError(str(error), Exit.MALFORMED) from error
+    except (TypeError, ValueError, KeyError, NotImplementedError, OverflowError) as error:
+        raise CommandError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _from_stream(file: IO[bytes], name: str, limits: Limits) -> OpenedFile:

@@ -113,6 +113,7 @@ def _header(opened: OpenedFile) -> dict[str, Any]:
         "name": opened.name,
         "bytes": opened.size,
         "form": opened.form,
+        **({"compiled_from": opened.kind.what} if opened.kind is not None else {}),
         **(_magic(opened.head) if opened.form == "binary" else {}),
         "functions": len(executable.functions),
         "constants": len(executable.constants),
@@ -334,7 +335,7 @@ def _form_text(data: dict[str, Any]) -> str:
         modules = ", ".join(map(name_text, data["library"]["modules"])) or "none"
         return f"a shared library for {data['library']['machine']}, modules {modules}"
     if file["form"] == "model":
-        return "compiled from an ONNX model"
+        return f"compiled from {data['file']['compiled_from']}"
     return f"magic {file['magic']} ({file['magic_kind']}), version {file['version']}"
 
 

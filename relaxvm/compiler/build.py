@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from .. import transform
@@ -26,15 +25,63 @@ from ..transform.run_codegen import EXTERNAL_MODS
 from ..values import Shape
 from ..vm.limited import run_limited
 from .codegen import generate_bytecode, symbol_of
+from .programs import names_of_model, read_program, section_of_names
 
-__all__ = ["EXEC_MODES", "build", "compile", "filter_tir", "vmcodegen", "vmlink"]
+__all__ = [
+    "EXEC_MODES",
+    "build",
+    "compile",
+    "compile_file",
+    "filter_tir",
+    "vmcodegen",
+    "vmlink",
+]
 
 EXEC_MODES: Final = ("bytecode", "compiled")
 _TARGETS: Final = ("llvm", "c", "cpu")
 
 
+def compile(  # noqa: A001  (TVM's name)
+    program: Any,
+    target: Any = None,
+    params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    exec_mode: str = "bytecode",
+    *,
+    limits: Limits | None = None,
+    entry: str | None = None,
+    **options: Any,
+) -> VMExecutable:
+    """Compile a program of any kind: all that `build` takes, and files of other frontends.
+
+    Args:
+        program: an IRModule or a function; the path of an ONNX model, of a Python script, which is
+            run, of a module in JSON, or of a Relay text; the bytes of an ONNX model, of JSON or of
+            a Relay text; or an ``onnx.ModelProto``.
+        target, params, relax_pipeline, exec_mode, limits: as in `build`.
+        entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
+        options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
+            ``shape_dict``, ``opset`` and ``operators``.
+
+    Raises:
+        OSError: a file cannot be read.
+        FormatError: a file is malformed, or running a script raised an exception.
+        RelaxVMError: a model has operators that are not supported; the message lists all of them.
+        IllFormedError, TypeError, ValueError, OverflowError, NestingError, LimitError: as in
+            `build`.
+    """
+
+    def work() -> VMExecutable:
+        mod, values = read_program(
+            program, params, limits=limits, entry=entry, options=options
+        )
+        return _checked(mod, target, values, relax_pipeline, exec_mode, limits)
+
+    return run_limited(work, limits, "compile")
+
+
 def build(
-    mod: IRModule | Function | PrimFunc | str | os.PathLike[str],
+    mod: Any,
     target: Any = None,
     params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     relax_pipeline: str | Pass | None = "default",
@@ -45,8 +92,7 @@ def build(
     """Compile a program.
 
     Args:
-        mod: the program, or a single function; or the path of an ONNX model, ".onnx", or of a Relay
-            text, ".relay" or ".rly".
+        mod: the program, or a single function; or what else `compile` takes.
         target: None or "llvm"; programs run on the CPU.
         params: values of parameters such as weights, by name; they become constants (`BindParams`).
             For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
@@ -70,31 +116,41 @@ def build(
     """
 
     def work() -> VMExecutable:
-        program, values = (mod, params) if not isinstance(mod, (str, os.PathLike)) else (
-            _read(mod, params, limits))  # fmt: skip
-        if values is not None and not isinstance(values, Mapping):
-            raise TypeError(f"params: expected values by name, got {type(values).__name__}")
-        if limits is not None and isinstance(program, IRModule):
-            limits.check("functions", len(program.functions), "the program")
-        with headroom("build", program):
-            return _build(program, target, values, relax_pipeline, exec_mode)
+        program, values = read_program(mod, params, limits=limits)
+        return _checked(program, target, values, relax_pipeline, exec_mode, limits)
 
     return run_limited(work, limits, "build")
 
 
-def _read(path: str | os.PathLike[str], params: Any, limits: Limits | None) -> tuple[Any, Any]:
-    """The program in a file, with its parameters bound, and those that are yet to be bound."""
-    name = os.fspath(path)
-    if name.endswith(".onnx"):
-        from ..frontend import onnx
+def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> VMExecutable:
+    """Compile the program of a file, other than a Python script, which would run.
 
-        return onnx.from_onnx(path, limits=limits), params
-    from ..frontend import relay
+    Raises:
+        ValueError: it is a script, or no program; otherwise as `compile`.
+    """
 
-    if not name.endswith(relay.SUFFIXES):
-        raise ValueError(f"build: {name}: expected a program, or the path of an ONNX model (.onnx) "
-                         f"or a Relay text ({' or '.join(relay.SUFFIXES)})")  # fmt: skip
-    return relay.from_text(Path(path), params, limits=limits), None
+    def work() -> VMExecutable:
+        mod, _ = read_program(path, limits=limits, scripts=False)
+        return _checked(mod, None, None, "default", "bytecode", limits)
+
+    return run_limited(work, limits, "compile")
+
+
+def _checked(
+    program: Any,
+    target: Any,
+    values: Any,
+    relax_pipeline: str | Pass | None,
+    exec_mode: str,
+    limits: Limits | None,
+) -> VMExecutable:
+    """Compile what was read."""
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(f"params: expected values by name, got {type(values).__name__}")
+    if limits is not None and isinstance(program, IRModule):
+        limits.check("functions", len(program.functions), "the program")
+    with headroom("build", program):
+        return _build(program, target, values, relax_pipeline, exec_mode)
 
 
 def _build(
@@ -105,6 +161,7 @@ def _build(
     exec_mode: str,
 ) -> VMExecutable:
     mod = _as_module(mod)
+    names = names_of_model(mod)
     well_formed(mod, check_ty=False, check_effects=False)
     _check_target(target)
     if exec_mode not in EXEC_MODES:
@@ -125,6 +182,10 @@ def _build(
     rest = generate_bytecode(builder, mod, programs)
     executable = vmlink(builder, target, _without(rest, programs))
     executable = _with_external(executable, mod.get_attr(EXTERNAL_MODS) or ())
+    if names:
+        own = {info.name: info.param_names for info in executable.functions
+               if info.kind != FuncKind.PACKED}  # fmt: skip
+        executable = executable.with_section("names", section_of_names(names, own))
     if exec_mode == "compiled":
         return executable.with_section("exec_mode", exec_mode)
     return executable
@@ -143,9 +204,6 @@ def _with_external(executable: VMExecutable, modules: Iterable[Any]) -> VMExecut
     if not found:
         return executable
     return executable.with_kernels(LinkedKernels(executable.kernels, found))
-
-
-compile = build  # noqa: A001  (TVM's name)
 
 
 def _as_module(mod: Any) -> IRModule:

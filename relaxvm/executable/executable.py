@@ -19,6 +19,7 @@ from ..messages import readable
 from ..values import Shape, is_adt
 from ._pool import frozen_pool
 from .debug_info import DebugInfo
+from .model_names import NO_NAMES, FunctionNames, ModelNames
 from .portability import warn_of_missing
 from .prim_funcs import SavedPrimFuncs
 
@@ -316,6 +317,12 @@ class VMExecutable:
     def signatures(self) -> dict[str, FunctionField]:
         """The types that functions have in the program, of those that mention data types."""
         return dict(self._data_types.signatures)
+
+    def names_of(self, function: str) -> FunctionNames:
+        """The names of inputs and outputs of a function in the model that it was made of; empty
+        ones if none are known."""
+        names: ModelNames | None = self.sections.get("names")
+        return NO_NAMES if names is None else names.find(function)
 
     @property
     def _data_types(self) -> DataTypes:

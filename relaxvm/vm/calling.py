@@ -31,23 +31,28 @@ class Parameters:
         function: name of the function, for messages.
         count: number of parameters.
         names: their names, or empty if the executable has none.
+        aliases: other names for the same parameters, such as those of the model that the program
+            was made of; a name of a parameter comes first.
     """
 
     __slots__ = ("_positions", "count", "function", "names")
 
-    def __init__(self, function: str, count: int, names: Sequence[str]) -> None:
+    def __init__(
+        self, function: str, count: int, names: Sequence[str], aliases: Sequence[str] = ()
+    ) -> None:
         self.function = function
         self.count = count
         self.names = tuple(names) if len(names) == count else ()
-        times = Counter(self.names)
-        # Without names that several parameters have, since a keyword would be ambiguous.
-        self._positions = {
-            name: i for i, name in enumerate(self.names) if times[name] == 1
-        }
+        self._positions: dict[str, int] = {}
+        for known in (aliases if len(aliases) == count else (), self.names):
+            # Without names that several parameters have, since a keyword would be ambiguous.
+            times = Counter(known)
+            self._positions |= {name: i for i, name in enumerate(known) if times[name] == 1}
 
     @classmethod
     def of(cls, function: VMFunction | FunctionInfo) -> Parameters:
-        return cls(function.name, function.num_args, function.param_names)
+        aliases: Sequence[str] = getattr(function, "input_names", ())
+        return cls(function.name, function.num_args, function.param_names, aliases)
 
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments in the order of the parameters, by Python's rules for a call.

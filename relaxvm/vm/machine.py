@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -19,6 +20,8 @@ from ..core.operations import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
 from ..errors import did_you_mean
 from ..executable import FunctionInfo, VMExecutable
+from ..executable.file_kinds import HEAD_BYTES, kind_of
+from ..hooks import hook
 from ..isa import FuncKind
 from ..limits import Limits
 from ..messages import describe, readable
@@ -80,7 +83,9 @@ class VirtualMachine(Machine):
 
     Args:
         executable: the executable to run, or its `mod`; or an executable of TVM, as for
-            `relaxvm.from_tvm`, with devices of TVM.
+            `relaxvm.from_tvm`, with devices of TVM.  Or the path of a file: one that
+            `relaxvm.load` reads, or an ONNX model or another program, which is compiled.  A Python
+            script is refused, since reading it would run it.
         device: a `Device` or a sequence of them; the CPU if None.  The last device is the host,
             where shapes are computed; if it is not a CPU, a CPU is added.
         memory_cfg: ``"pooled"`` (the default) or ``"naive"``, or a dict from Device to one of them.
@@ -98,6 +103,7 @@ class VirtualMachine(Machine):
             was built with ``exec_mode="compiled"`` is compiled here and now.
 
     Raises:
+        OSError: the file cannot be read.
         ValueError: `executable` is not an executable, `memory_cfg` does not fit, or `optimize` has
             an unknown name.
         TypeError: another argument is of the wrong class.
@@ -113,7 +119,7 @@ class VirtualMachine(Machine):
 
     def __init__(
         self,
-        executable: VMExecutable | ExecutableModule,
+        executable: VMExecutable | ExecutableModule | str | os.PathLike[str],
         device: Device | Sequence[Device] | None = None,
         memory_cfg: MemoryConfig = None,
         *,
@@ -122,6 +128,8 @@ class VirtualMachine(Machine):
         optimize: Optimize = True,
         jit: bool = False,
     ) -> None:
+        if isinstance(executable, (str, os.PathLike)):
+            executable = _executable_of_file(executable, limits)
         if not isinstance(executable, VMExecutable):
             executable, device = _executable_of_module(executable, device, limits, functions)
         if not isinstance(executable, VMExecutable):
@@ -307,6 +315,11 @@ class VirtualMachine(Machine):
     def _signature_of(self, function: VMFunction) -> inspect.Signature:
         return signature_of(Parameters.of(function))
 
+    def _doc_of(self, function: VMFunction) -> str:
+        from .described import description  # here, since only help asks for it
+
+        return description(self._executable, self._executable.functions[function.index])
+
     def _bind(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> BoundFunction:
@@ -378,7 +391,9 @@ class VirtualMachine(Machine):
             info = self._executable.functions[base.func_index]
         if kwargs:
             rest = info.num_args - len(base.args)
-            args = Parameters(func_name, rest, info.param_names[:rest]).fill(args, kwargs)
+            names = self._executable.names_of(info.name).inputs[:rest]
+            params = Parameters(func_name, rest, info.param_names[:rest], names)
+            args = params.fill(args, kwargs)
         values = tuple([Held.by(self, value) for value in _to_inputs(func_name, args)])
         self._saved[saved_name] = _Saved(
             base.func_index, values + base.args, include_return and base.include_return
@@ -399,7 +414,8 @@ class VirtualMachine(Machine):
             ArityError: the number of arguments is wrong.
         """
         info = self._info(func_name)
-        params = Parameters(func_name, info.num_args, info.param_names)
+        names = self._executable.names_of(func_name).inputs
+        params = Parameters(func_name, info.num_args, info.param_names, names)
         ordered = params.fill(args, kwargs)
         self._inputs[func_name] = Held.by(self, _to_inputs(func_name, ordered))
 
@@ -748,6 +764,18 @@ def _executable_of_module(
     from ..contrib.tvm.module import ExecutableModule
 
     return value.executable if isinstance(value, ExecutableModule) else value, device
+
+
+def _executable_of_file(path: str | os.PathLike[str], limits: Limits | None) -> VMExecutable:
+    """Read an executable, or compile the program in a file."""
+    from ..executable.loading import load
+
+    with open(path, "rb") as file:
+        kind = kind_of(file.read(HEAD_BYTES), os.fspath(path))
+    if kind is None or not kind.is_program:
+        return load(path, limits=limits)
+    compiled: VMExecutable = hook("compile_file")(path, limits)
+    return compiled
 
 
 def _is_of_tvm(value: Any) -> bool:

@@ -41,6 +41,7 @@ from ...limits import Limits
 from ...messages import readable
 from ...values import is_adt
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
+from ..file_kinds import HEAD_BYTES, kind_of
 from ._constants import LEAST, PREFIX, STRING, load_constant, save_constant
 from ._fields import I64, U64, Reader, Writer
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
@@ -87,7 +88,8 @@ def _load_header(read: Reader) -> bool:
     """Read the header; return whether there is a section of memory scopes."""
     (magic,) = read.unpack(U64)
     if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
-        raise FormatError(_unknown_magic(U64.pack(magic)))
+        head = U64.pack(magic) + read.stream.peek(HEAD_BYTES - U64.size)
+        raise FormatError(_unknown_magic(head, read.name))
     version = bytes(read.stream.take(read.count(1)))
     if version != VERSION:
         if magic == MAGIC_WITHOUT_SCOPES and _RELAY_VERSION.fullmatch(version):
@@ -104,7 +106,7 @@ _ARCHIVES: Final = (b"!<arch>\n", b"\x1f\x8b")
 """The first bytes of archives of object files, which TVM writes to ``.a`` and ``.tar``."""
 
 
-def _unknown_magic(head: bytes) -> str:
+def _unknown_magic(head: bytes, name: str) -> str:
     """Return the message about a file that does not start like an executable."""
     expected = f"expected the magic {MAGIC:#x} or {MAGIC_WITHOUT_SCOPES:#x}, got "
     if head.startswith(_SHARED_LIBRARIES):
@@ -114,7 +116,9 @@ def _unknown_magic(head: bytes) -> str:
     if head.startswith(_ARCHIVES):
         return (f"{expected}an archive; TVM's ex.export_library writes object files to .a and "
                 f".tar, and what can be loaded to .so")
-    return f"{expected}{U64.unpack(head)[0]:#x} ({head!r})"
+    kind = kind_of(head, name)
+    found = f"{expected}{U64.unpack(head[:8])[0]:#x} ({head[:8]!r})"
+    return found if kind is None else f"{found}; {kind}"
 
 
 # Functions

@@ -30,6 +30,7 @@ from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
 from ._mode_section import load_mode, save_mode
+from ._names_section import load_names, save_names
 from ._prim_func_section import load_prim_funcs, save_prim_funcs
 from ._value_section import load_values, save_values
 
@@ -113,6 +114,11 @@ SECTIONS: Final = {
             "values", "section of values", b"rvmvalue", 1, "constants of data types",
             save_values, load_values, "constant-data", ("data_parts", "rank", "shape_dims"),
             required=True,
+        ),
+        Section(
+            "names", "section of names", b"rvmnames", 1,
+            "names of inputs and outputs in the model that the program was made of",
+            save_names, load_names, None, ("data_parts", "name_bytes"),
         ),
     )
 }  # fmt: skip
