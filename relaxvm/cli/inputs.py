@@ -51,15 +51,24 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def gather_inputs(
-    args: argparse.Namespace, specs: Sequence[ParamSpec], console: Console
+    args: argparse.Namespace,
+    specs: Sequence[ParamSpec],
+    console: Console,
+    others: Sequence[str] = (),
 ) -> list[Any]:
     """Return one value per parameter.
+
+    Args:
+        args: the options of `add_input_arguments`.
+        specs: the parameters.
+        console: for notes.
+        others: the names of the parameters in the model of the program, which are accepted, too.
 
     Raises:
         UsageError: names, values and parameters do not fit, or values are missing.
         CommandError: a file cannot be read.
     """
-    given = _NamedValues(specs)
+    given = _NamedValues(specs, others)
     for option in args.input:
         _read_input(option, given, console)
     for option in args.arg:
@@ -88,14 +97,17 @@ def gather_inputs(
 class _NamedValues:
     """Values by path: a parameter's name, or ``name.0`` for an item of a tuple."""
 
-    def __init__(self, specs: Sequence[ParamSpec]) -> None:
+    def __init__(self, specs: Sequence[ParamSpec], others: Sequence[str] = ()) -> None:
         self.names = [spec.name for spec in specs]
+        self.others = dict(zip(others, self.names, strict=False))
         self.values: dict[str, Any] = {}
 
     def find(self, name: str) -> str | None:
         """Return the path for a name, or None.  ``arg0`` and numpy's ``arr_0`` are accepted."""
         if name in self.names:
             return name
+        if name in self.others:
+            return self.others[name]
         head, dot, rest = name.partition(".")
         match = re.fullmatch(r"(?:arg|arr_)(\d{1,6})", head)
         if head not in self.names:
@@ -189,7 +201,12 @@ class _Values:
 
 
 def _fit(value: Any, spec: ParamSpec) -> Any:
-    """Convert an array to the kind of value that the function expects."""
+    """Convert an array or a number to the kind of value that the function expects."""
+    if isinstance(value, (bool, int, float)) and spec.kind == "tensor" and spec.dims == []:
+        try:
+            return np.array(value, spec.dtype)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise UsageError(f"--arg {spec.name} ({spec}): {error}") from error
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind == "U" and value.ndim == 0:

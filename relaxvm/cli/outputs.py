@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,16 +22,21 @@ _SHOWN_VALUES: Final = 8
 """Arrays up to this size are shown completely."""
 
 
-def flatten(value: Any) -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, names: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a result with their names: ``out0``; ``out0``, ``out1.0`` ... for a
     tuple.
+
+    Args:
+        value: the result.
+        names: those of the outputs in the model of the program, instead of ``out0`` and so on.
 
     Raises:
         CommandError: there are too many.
     """
-    pending = [("out0", value)]
-    if _is_tuple(value):
-        pending = [(f"out{i}", value[i]) for i in reversed(range(len(value)))]
+    items = value if _is_tuple(value) and len(names) != 1 else (value,)
+    if len(names) != len(items) or len(set(names)) != len(names) or not all(names):
+        names = [f"out{i}" for i in range(len(items))]
+    pending = [(names[i], items[i]) for i in reversed(range(len(items)))]
     visited = 0
     while pending:
         name, value = pending.pop()
@@ -51,14 +56,16 @@ def _is_tuple(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and not isinstance(value, Shape)
 
 
-def to_arrays(value: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+def to_arrays(
+    value: Any, names: Sequence[str] = ()
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the leaves of a result as arrays, and the names of those that cannot be arrays.
 
     Numbers and text become 0-d arrays, shapes int64 vectors; None, closures and other objects are
     left out.
     """
     arrays, left_out = {}, []
-    for name, leaf in flatten(value):
+    for name, leaf in flatten(value, names):
         if isinstance(leaf, Shape):
             arrays[name] = np.array(leaf, np.int64)
         elif isinstance(leaf, (np.ndarray, bool, int, float, str)):

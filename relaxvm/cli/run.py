@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,7 +80,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.repeat < 1:
         raise UsageError(f"--repeat: expected a number >= 1, got {args.repeat}")
     vm, info = _make_vm(args, console)
-    inputs = gather_inputs(args, params_of(vm.executable, info), console)
+    inputs = gather_inputs(
+        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
+    )
     function = vm[info.name]
     total = args.repeat if args.repeat > 1 else None
     profile: Profile | None = None
@@ -96,7 +98,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             times.append(time.perf_counter_ns() - begun)
             progress.step()
 
-    summaries = [summarize(name, leaf) for name, leaf in flatten(result)]
+    names = vm.executable.names_of(info.name).outputs
+    summaries = [summarize(name, leaf) for name, leaf in flatten(result, names)]
     data: dict[str, Any] = {"function": info.name, "outputs": summaries}
     console.text("\n".join(map(summary_line, summaries)) or "no outputs: an empty tuple")
     if args.repeat > 1:
@@ -104,7 +107,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         console.text(f"{args.repeat} runs: min {_duration(min(times))}, "
                      f"median {_duration(statistics.median(times))}, max {_duration(max(times))}")
     if args.output is not None:
-        _save(args.output, result, console)
+        _save(args.output, result, names, console)
     if profile is not None:
         _report(args, profile, data, console)
     console.result(data)
@@ -129,7 +132,9 @@ def _bench(args: argparse.Namespace, console: Console) -> int:
     if args.number is not None and args.number < 1:
         raise UsageError(f"--number: expected a number >= 1, got {args.number}")
     vm, info = _make_vm(args, console)
-    inputs = gather_inputs(args, params_of(vm.executable, info), console)
+    inputs = gather_inputs(
+        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
+    )
     function = vm[info.name]
     with _running(info.name), console.progress(f"timing {info.name}", args.rounds) as progress:
         number = args.number or _calls_per_round(function, inputs)
@@ -251,8 +256,8 @@ def _profile(vm: VirtualMachine) -> Profile:
     return profile(vm)
 
 
-def _save(path: str, result: Any, console: Console) -> None:
-    arrays, left_out = to_arrays(result)
+def _save(path: str, result: Any, names: Sequence[str], console: Console) -> None:
+    arrays, left_out = to_arrays(result, names)
     if left_out:
         console.note(f"{path}: no array, not written: {', '.join(left_out)}")
     if not path.endswith(".npy"):

@@ -208,18 +208,20 @@ def names_of_model(mod: IRModule) -> dict[GlobalVar, tuple[dict[str, str], tuple
     found = {}
     for var, func in mod.functions.items():
         if isinstance(func, Function):
-            inputs = func.attrs.get("input_names")
-            outputs = func.attrs.get("output_names")
-            if _are_names(inputs) and _are_names(outputs):
+            inputs = _names(func.attrs.get("input_names"))
+            outputs = _names(func.attrs.get("output_names"))
+            if inputs is not None and outputs is not None:
                 params = [param.name_hint for param in func.params]
-                found[var] = dict(zip(params, inputs, strict=False)), tuple(outputs)
+                found[var] = dict(zip(params, inputs, strict=False)), outputs
     return found
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(each, str) and "\0" not in each for each in value
-    )
+def _names(value: Any) -> tuple[str, ...] | None:
+    """An attribute as names; None if it is something else, or no file can have them."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    fit = all(isinstance(each, str) and "\0" not in each for each in value)
+    return tuple(value) if fit else None
 
 
 def section_of_names(
