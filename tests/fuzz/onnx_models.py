@@ -66,7 +66,7 @@ def mutant(index: int, seed: int = 0) -> Mutant:
         change = rng.choice(_CHANGES)
         try:
             change(model, rng)
-        except (ValueError, TypeError):  # a value that the field cannot have
+        except (IndexError, TypeError, ValueError):  # no such part, or not such a value
             continue
         names.append(change.__name__)
     return Mutant(base, tuple(names), model.SerializeToString(deterministic=True))
