@@ -572,6 +572,19 @@ def test_a_tensor_of_too_many_dimensions() -> None:
         from_onnx(model)
 
 
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (node("Slice", "x n n", "y"), "expected a number for each axis, got a vector of 10995116"),
+        (node("Split", "x", "y", num_outputs=1 << 40), r"1099511627776 outputs, the node has 1"),
+    ],
+)
+def test_counts_that_are_too_large(found: Any, message: str) -> None:
+    inputs = {"x": (FLOAT, [2]), "n": (INT64, [1 << 40])}
+    with pytest.raises(RelaxVMError, match=message):
+        from_onnx(model_of([found], inputs, ["y"]))
+
+
 def test_limits_of_the_import() -> None:
     nodes = [node("Relu", f"v{i}", f"v{i + 1}") for i in range(20_000)]
     data = model_of(nodes, {"v0": (FLOAT, [1])}, ["v20000"]).SerializeToString()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "MOST_AXES",
     "MOST_TYPE_PARTS",
     "AnyType",
     "BaseFunc",
@@ -191,7 +192,7 @@ class ShapeType(Type):
         return 1 if self.values is None else _dims(self.values)[1]
 
 
-_MOST_AXES: Final = 1024
+MOST_AXES: Final = 1024
 """Dimensions of a type.  Arrays have up to 64, and passes make a variable for each dimension."""
 
 
@@ -237,9 +238,9 @@ class TensorType(Type):
         if ndim < -1:
             raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
         self.ndim = ndim if known == -1 else known
-        if self.ndim > _MOST_AXES:
+        if self.ndim > MOST_AXES:
             raise ValueError(
-                f"TensorType: expected at most {_MOST_AXES} dimensions, got {self.ndim}"
+                f"TensorType: expected at most {MOST_AXES} dimensions, got {self.ndim}"
             )
 
     @property

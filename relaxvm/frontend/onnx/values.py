@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, Var, int_imm
 from ...ir.arith import Analyzer, free_vars, prove_equal, simplify
+from ...ir.expr import MOST_AXES
 from ...ir.infer import infer_type
 
 __all__ = [
@@ -133,6 +134,19 @@ class Value:
         """The dimensions; None if they are not known."""
         ty = self.type
         return None if type(ty) is not TensorType or ty.dims is None else tuple(ty.dims)
+
+    @property
+    def places(self) -> list[int] | None:
+        """The axes that a vector of a number for each axis is about; None if its length is not
+        known.
+
+        Raises:
+            ValueError: it is longer than tensors have axes.
+        """
+        count = self.length
+        if count is not None and count > MOST_AXES:
+            raise ValueError(f"expected a number for each axis, got a vector of {count}")
+        return None if count is None else list(range(count))
 
     @property
     def length(self) -> int | None:

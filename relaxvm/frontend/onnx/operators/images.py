@@ -151,7 +151,7 @@ def resize(
         raise Problem("expected scales or sizes, one of them")
     given = sizes if _is_empty(scales) else scales
     assert given is not None
-    ndim = x.ndim if x.ndim >= 0 else given.length if axes is None else None
+    ndim = x.ndim if x.ndim >= 0 else len(given.places or ()) or None if axes is None else None
     if ndim is None:
         raise Problem(f"x: expected a tensor of known rank, got {x.type}")
     places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
@@ -230,7 +230,9 @@ def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest"
     """R.image.resize."""
     if scales.constant() is None:
         settings = _Settings(mode, "asymmetric", "floor", -0.75, 0, 0.0, 0)
-        places = list(range(x.ndim if scales.length is None else scales.length))
+        places = scales.places
+        if places is None:
+            places = list(range(x.ndim))
         return _at_run_time(g, x, places, scales, None, None, settings)
     return _upsampled(g, x, _floats(scales, "scales") or [], mode)
 

@@ -176,6 +176,8 @@ def _of_length(g: Graph, x: Value, axis: int, length: Any, sizes: list[int]) -> 
 def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -> Any:
     dims = x.dims
     length: Any = None
+    if sizes is None and g.node is not None and count > len(g.node.output):
+        raise Problem(f"expected {count} outputs, the node has {len(g.node.output)}")
     if dims is not None:
         length = elements_of(np.array([dims[axis], None], object)[:-1])[0]
     if sizes is None:
@@ -279,12 +281,11 @@ def slice_(
     steps: Value | None = None,
 ) -> Expr:
     """R.strided_slice."""
-    count = starts.length
-    places: Any = list(range(count or 0)) if axes is None else g.shape_in(axes)
-    if axes is None and count is None:
+    places: Any = starts.places if axes is None else g.shape_in(axes)
+    if places is None:
         raise Problem("axes: expected them where the number of starts is not known")
     begin, end = g.shape_in(starts), g.shape_in(ends)
-    strides = [1] * (count or 0) if steps is None else g.shape_in(steps)
+    strides = [1] * len(starts.places or ()) if steps is None else g.shape_in(steps)
     parts = [places, begin, end, strides]
     are_known = all(isinstance(part, list) for part in parts)
     if are_known and all(isinstance(each, int) for each in [*places, *strides]):
