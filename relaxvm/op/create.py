@@ -38,6 +38,18 @@ def _nothing(call: Call) -> Sequence[Expr]:
     return ()
 
 
+def _filled(shape: Expr, dtype: str | None) -> TensorType:
+    """The type of a tensor of a shape.
+
+    Raises:
+        IllValued: a dimension is negative.
+    """
+    for dim in shape.ty.values or ():
+        if isinstance(dim, IntImm) and dim.value < 0:
+            raise IllValued(f"shape: expected dimensions of 0 or more, got {shape}")
+    return TensorType(shape, dtype)
+
+
 def _of_same_shape(kernel: str) -> Returns:
     """The result form of a kernel whose result has the shape of the first operand."""
 
@@ -57,7 +69,7 @@ def _check_fill(fill_value: TensorType | PrimType) -> None:
 def full(shape: ShapeLike, fill_value: Operand, dtype: DType | None = None) -> Type:
     """A tensor filled with one value, a scalar or a tensor of rank 0."""
     _check_fill(fill_value)
-    return TensorType(shape, fill_value.dtype if dtype is None else dtype)
+    return _filled(shape, fill_value.dtype if dtype is None else dtype)
 
 
 @operator(
@@ -76,7 +88,7 @@ def full_like(x: TensorType, fill_value: Operand, dtype: DType | None = None) ->
 @operator("ones", loops="ones", takes=_nothing)
 def ones(shape: ShapeLike, dtype: DType) -> Type:
     """A tensor of ones."""
-    return TensorType(shape, dtype)
+    return _filled(shape, dtype)
 
 
 @operator(
@@ -94,7 +106,7 @@ def ones_like(x: TensorType, dtype: DType | None = None) -> Type:
 @operator("zeros", loops="zeros", takes=_nothing)
 def zeros(shape: ShapeLike, dtype: DType) -> Type:
     """A tensor of zeros."""
-    return TensorType(shape, dtype)
+    return _filled(shape, dtype)
 
 
 @operator(

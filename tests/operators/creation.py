@@ -115,6 +115,7 @@ zeros(shape(n, 2), "int8") | R.Tensor((n, 2), "int8")
     """
 zeros(("x",), "int8") | TypeError: relax.zeros: shape[0]: expected an integer, got str 'x'
 zeros(1.5, "int8") | TypeError: relax.zeros: shape: expected a shape, got float 1.5
+zeros((-1,), "int8") | ValueError: relax.zeros: shape: expected dimensions of 0 or more, got
 """,
     """
 zeros((2, 0), "bool")
