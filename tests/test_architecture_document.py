@@ -32,6 +32,13 @@ try:
 except ValueError as error:
     print(error)
 
+for target in ("cuda", tvm.target.Target("cuda")):
+    try:
+        tvm.compile(MyModule, target=target)
+    except ValueError as error:
+        print(error)
+relax.VirtualMachine(relax.vm.build(MyModule, "llvm"), tvm.cpu())  # of "Relax Compilation"
+
 import tvm
 from tvm import relax
 import numpy as np
@@ -78,6 +85,8 @@ def test_the_programs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("VirtualMachine: cuda(0): relaxvm runs on the CPU")
+    assert lines[1].startswith("target: relaxvm runs on the CPU: expected llvm, c, cpu or None")
+    assert lines[2].startswith("target: relaxvm runs on the CPU: ")
     assert "About to call: relaxvm.kernel.add" in lines
     assert "@main:" in done.stdout
     assert "ib.emit_ret(" in done.stdout

@@ -220,7 +220,8 @@ def _check_target(target: Any) -> None:
     if kind is None or (isinstance(kind, str) and kind.split()[:1] and kind.split()[0] in _TARGETS):
         return
     raise ValueError(
-        f"target: relaxvm compiles for the CPU ({', '.join(_TARGETS)} or None), got {target!r}"
+        f"target: relaxvm runs on the CPU: expected {', '.join(_TARGETS)} or None, got {target!r}; "
+        "a program for another device needs TVM built for it"
     )
 
 

@@ -24,11 +24,15 @@ EARLIER: Final[dict[str, dict[str, str]]] = {
         "relaxvm.transform.pipelines.LOWERING has all passes in order",
         "ToANF": "Normalize",
     },
+    "vm": {
+        "builtin": "R.memory.alloc_storage, R.memory.alloc_tensor, R.memory.kill_tensor and "
+        "R.memory.kill_storage; the pass VMShapeLower makes heaps of shapes",
+    },
 }
 """Namespace -> earlier name -> today's form."""
 
 
 def today(namespace: str, name: str) -> str:
     """Return ``"; today it is ..."`` for an earlier name, an empty text for any other."""
-    form = EARLIER[namespace].get(name)
+    form = EARLIER.get(namespace, {}).get(name)
     return f"; today it is {form}" if form else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from ..core import checkpoints
@@ -151,6 +152,9 @@ class Evaluator:
                 has = hasattr(value.ty, node.attr)
                 hint = f"; its type has, as in x.ty.{node.attr}" if has else ""
                 error = AttributeError(f"{_called(value)} has no attribute {node.attr!r}{hint}")
+            elif isinstance(value, ModuleType):
+                hint = today(value.__name__.rpartition(".")[2], node.attr)
+                error = AttributeError(f"{error}{hint}") if hint else error
             self.failed(node, error)
 
     def _call(self, node: ast.Call) -> Any:

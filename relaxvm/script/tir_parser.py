@@ -346,7 +346,11 @@ class _Parser:
 
     def _with(self, node: ast.With) -> Stmt | None:
         if len(node.items) != 1:
-            self.error(node, "expected one context in a with statement")
+            self.error(
+                node,
+                "expected one context in a with statement; a block over axes is written as for "
+                "i, j in T.grid(n, m): with T.sblock(): vi, vj = T.axis.remap('SS', [i, j])",
+            )
         (item,) = node.items
         frame = self._evaluator.eval(item.context_expr)
         if isinstance(frame, forms.BlockFrame):

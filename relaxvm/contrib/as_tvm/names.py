@@ -118,7 +118,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.ty": ("relaxvm.ir",),
     "tvm.relax.type": ("relaxvm.ir",),
     "tvm.relax.utils": (f"{_HERE}.relax", "relaxvm.ir"),
-    "tvm.relax.vm": (_RUNTIME,),
+    "tvm.relax.vm": (f"{_TARGET}:build", _RUNTIME),
     "tvm.relax.vm_build": (
         *_only(_TARGET, "build"),
         f"{_TARGET}:_vmcodegen=codegen",
