@@ -138,10 +138,10 @@ EARLIER = [
     (body("y: Tensor[(n, m)] = R.exp(x)"), 'today it is R.Tensor(("n", "m"), "float32")'),
     (body("y = R.call_tir((n, m), x, [x])"), "today it is R.call_tir(f, (x,), R.Tensor((n, m),"),
     (body('y = R.call_tir("flatten", [x], R.Tensor((n, m)))'), "R.call_dps_packed calls a packed"),
-    (body("s = R.vm.builtin.alloc_storage(size=[n*m])"), "today it is R.memory.alloc_storage, R.mem"),
-    (body("R.vm.builtin.store_shape(x.shape, 0, 1)"), "the pass VMShapeLower makes heaps of shapes"),
+    (body("s = R.vm.builtin.alloc_storage(size=[n])"), "today it is R.memory.alloc_storage, R.m"),
+    (body("R.vm.builtin.store_shape(x.shape, 0, 1)"), "VMShapeLower makes heaps of shapes"),
     (PROGRAM.replace("a: T.handle", "a: ty.handle"), "today it is T.handle"),
-    (PROGRAM.replace('with T.sblock("exp"):', "with T.block(n1, m1) as i, j:"), "in T.grid(n, m): "),
+    (PROGRAM.replace('with T.sblock("exp"):', "with T.block(n1, m1) as i, j:"), "in T.grid(n, "),
 ]
 
 

@@ -111,14 +111,16 @@ class Node:
 
         Args:
             show_meta: whether to include the bytes of large constants; ``str(node)`` does not.
-            show_all_ty, extra_config: accepted for programs of TVM, without effect: a type is shown
-                where the parser would not infer it.
+            show_all_ty: if false, types of tensors are left out where the parser infers them.
+            extra_config: accepted for programs of TVM, without effect.
+
+        The text of bindings alone begins with declarations of their free variables.
         """
-        return _PRINTER[0](self, show_meta)
+        return _PRINTER[0](self, show_meta, declare_free=True, all_types=show_all_ty)
 
     def show(self, *, show_meta: bool = False, **options: Any) -> None:
         """Print the node as script; the options are those of `script`."""
-        print(self.script(show_meta=show_meta))
+        print(self.script(show_meta=show_meta, **options))
 
     def __str__(self) -> str:
         return _PRINTER[0](self, False)
@@ -130,18 +132,18 @@ class Node:
 Node.KIND = Node
 
 
-def _print_by_import(node: Node, complete: bool) -> str:
+def _print_by_import(node: Node, complete: bool, **options: bool) -> str:
     from ..script import printer
 
     on_print(printer.as_script)
-    return printer.as_script(node, complete)
+    return printer.as_script(node, complete, **options)
 
 
-_PRINTER: list[Callable[[Node, bool], str]] = [_print_by_import]
+_PRINTER: list[Callable[..., str]] = [_print_by_import]
 
 
-def on_print(printer: Callable[[Node, bool], str]) -> None:
-    """Set the function that prints nodes: ``printer(node, with_bytes_of_large_constants)``."""
+def on_print(printer: Callable[..., str]) -> None:
+    """Set the function that prints nodes; its parameters are those of `script.as_script`."""
     _PRINTER[0] = printer
 
 

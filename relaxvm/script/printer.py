@@ -87,7 +87,9 @@ _INDENT: Final = "    "
 
 
 @with_headroom("printing")
-def as_script(node: Node, complete: bool = True) -> str:
+def as_script(
+    node: Node, complete: bool = True, *, declare_free: bool = False, all_types: bool = True
+) -> str:
     """Return any node as script.
 
     The text of a module begins with the imports that it needs.  In the text of a single function,
@@ -96,6 +98,9 @@ def as_script(node: Node, complete: bool = True) -> str:
     Args:
         complete: if false, the contents of large constants are left out, and the text cannot be
             parsed.
+        declare_free: whether the text of bindings begins with declarations of the variables that
+            they use and do not define.
+        all_types: if false, types of tensors are left out where the parser infers them.
 
     Raises:
         ExprSizeError: `complete` is true, and calls are shared so often that the text would not
@@ -107,7 +112,9 @@ def as_script(node: Node, complete: bool = True) -> str:
         if complete:
             raise
         return f"<{type(node).__name__} with so much sharing that its text would not end>"
-    printer = Printer(complete=complete)
+    printer = Printer(complete=complete, all_types=all_types)
+    if declare_free and isinstance(node, (BindingBlock, Binding, SeqExpr, If, Match)):
+        printer.free = []
     if isinstance(node, IRModule):
         printer.module(node)
     elif isinstance(node, BaseFunc):
@@ -126,7 +133,7 @@ def as_script(node: Node, complete: bool = True) -> str:
         printer.data_type(node)
     else:
         return printer.fragment(node)
-    return "\n".join(printer.lines)
+    return "\n".join([*(printer.free or ()), *printer.lines])
 
 
 def _name_of(func: BaseFunc) -> str:
@@ -188,10 +195,19 @@ def _type_params_option(func: BaseFunc | ExternFunc) -> list[str]:
 
 
 class Printer:
-    """Writes lines.  One printer prints one module, function or fragment."""
+    """Writes lines.  One printer prints one module, function or fragment.
 
-    def __init__(self, names: Names | None = None, *, complete: bool = True) -> None:
+    Attributes:
+        free: declarations of the variables that a fragment does not define; None if they are not
+            declared.
+    """
+
+    def __init__(
+        self, names: Names | None = None, *, complete: bool = True, all_types: bool = True
+    ) -> None:
         self.lines: list[str] = []
+        self.free: list[str] | None = None
+        self._all_types = all_types
         self.names = Names() if names is None else names
         self.scalar = ScalarText(self._scalar_var, self._other_scalar)
         self._complete = complete
@@ -408,7 +424,12 @@ class Printer:
         ty = var.ty
         if name == "_" and isinstance(value, Call) and type(ty) is TupleType and not ty.fields:
             self._statement(text)
-        elif ty is None or (name == "_" and ends_branch) or self._is_evident(value, ty):
+        elif (
+            ty is None
+            or (name == "_" and ends_branch)
+            or self._is_evident(value, ty)
+            or not (self._all_types or type(ty) is PrimType or self.type(value.ty) != self.type(ty))
+        ):
             self._statement(f"{name} = {text}")
         else:
             self._statement(f"{name}: {self.type(ty)} = {text}")
@@ -540,7 +561,12 @@ class Printer:
     def _var(self, var: Var) -> str:
         if type(var.ty) is PrimType:
             return self._scalar_var(var)
-        return self.names.get(var) or self._define(var)
+        name = self.names.get(var)
+        if name is None:
+            name = self._define(var)
+            if self.free is not None and var.ty is not None:
+                self.free.append(f"{name}: {self.type(var.ty)}")
+        return name
 
     def _scalar_var(self, var: Var) -> str:
         name = self.names.get(var)
@@ -548,6 +574,8 @@ class Printer:
             name = self.names.define(var, var.name)
             if self._in_signature:
                 self._of_signature.add(var)
+            elif self.free is not None:
+                self.free.append(f"{name} = T.{var.ty.dtype}()")
             elif self._declares:
                 self._pending.append(f"{name} = T.{var.ty.dtype}()")
         elif var in self._of_signature and not self._in_signature:
