@@ -129,8 +129,8 @@ def markdown(doc: str) -> str:
 
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
-    "creation", "gather", "nn", "convolution", "pooling", "recurrent", "recurrent_attention",
-    "resize", "trees",
+    "creation", "gather", "nn", "channels", "convolution", "pooling", "recurrent",
+    "recurrent_attention", "resize", "trees",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

@@ -228,6 +228,13 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(1, 16, 64, 64, 64), _zeros(64, 16, 15, 15, 15), (1,) * 3, (7,) * 6,
                  (1,) * 3, 1, _zeros(1, 64, 64, 64, 64)]],
     **{f"nn.conv{axes}d_transpose": [lambda axes=axes: _spread(axes)] for axes in (1, 2, 3)},
+    "nn.prelu": [lambda: [x(2, HALF), x(2), 0, out(2, HALF)]],
+    "nn.nll_loss": [lambda: [x(HALF, 2), _zeros(HALF, dtype="i1"), None, "mean", -100,
+                             out(1).reshape(())]],
+    "nn.pixel_shuffle": [lambda: [x(4, HALF // 4, 2), 2, out(1, HALF // 2, 4)]],
+    "nn.pixel_unshuffle": [lambda: [x(1, HALF // 2, 4), 2, out(4, HALF // 4, 2)]],
+    "nn.instance_norm": [lambda: [x(4, SIZE // 4), *[x(4)] * 2, 0, (1,), 1e-5, 1, 1,
+                                  out(4, SIZE // 4)]],
     "image.resize": [
         lambda method=method, antialias=antialias: [
                  x(1, 1, 2000, 2000), None, None, (2, 3), (4000, 4000), method, "half_pixel",

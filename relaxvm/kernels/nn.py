@@ -125,6 +125,29 @@ def group_norm(
     _normalize(out.reshape(groups), x.reshape(groups), over, epsilon, factor, offset)
 
 
+@kernel("nn.instance_norm")
+def instance_norm(
+    x: Floats,
+    gamma: PerChannel,
+    beta: PerChannel,
+    channel_axis: Axis,
+    axes: Axes,
+    epsilon: Float,
+    center: Flag,
+    scale: Flag,
+    out: OutLike,
+) -> None:
+    """As `nn.layer_norm`, with mean and variance over axes; gamma and beta have an element for each
+    channel, along channel_axis."""
+    if channel_axis in axes:
+        raise WrongValue(
+            f"axes: expected axes other than the channel axis {channel_axis}, got {list(axes)}"
+        )
+    factor = _along(gamma, (channel_axis,), x, out) if scale else None
+    offset = _along(beta, (channel_axis,), x, out) if center else None
+    _normalize(out, x, axes, epsilon, factor, offset)
+
+
 def _along(
     weight: NDArray[Any], axes: Dims, x: NDArray[Any], out: NDArray[Any]
 ) -> NDArray[Any]:

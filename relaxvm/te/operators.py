@@ -461,6 +461,20 @@ def _group_norm(
     return _weighted(result, gamma if scale else None, beta if center else None, [channel_axis])
 
 
+def _instance_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Any:
+    result = _standardized(data, axes, epsilon)
+    return _weighted(result, gamma if scale else None, beta if center else None, [channel_axis])
+
+
 def _weighted(x: Tensor, gamma: Tensor | None, beta: Tensor | None, axes: Sequence[int]) -> Any:
     """x * gamma + beta, where these are given, along axes."""
     if gamma is not None:
@@ -569,6 +583,7 @@ _offer(
             "log_softmax": _log_softmax,
             "layer_norm": _layer_norm,
             "group_norm": _group_norm,
+            "instance_norm": _instance_norm,
             "batch_norm": _batch_norm,
             **{f"avg_pool{axes}d": images.average_pool for axes in (1, 2, 3)},
             "rms_norm": _rms_norm,

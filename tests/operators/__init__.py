@@ -42,6 +42,7 @@ and for a kernel that no entry calls.
 
 from . import (
     calls,
+    channels,
     combined,
     creation,
     elementwise,
@@ -60,6 +61,7 @@ from . import (
 
 __all__ = [
     "calls",
+    "channels",
     "combined",
     "creation",
     "elementwise",

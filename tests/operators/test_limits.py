@@ -91,7 +91,7 @@ WITHOUT = {
 
 WITHOUT_MEMORY = {
     "make_closure", "shape_of", "null_value", "assert_op", "reshape", "expand_dims", "squeeze",
-    "flatten", "memory.view", "memory.ensure_zero_offset", "hint_on_device",
+    "flatten", "nn.batch_flatten", "memory.view", "memory.ensure_zero_offset", "hint_on_device",
     "builtin.stop_lift_params", "ref", "ref_write",
 }  # fmt: skip
 """Operators whose results have no tensors, or only views of the operands."""

@@ -13,6 +13,8 @@ from . import (
     normalization,
     padding,
     pooling,
+    rearranging,
+    rectifiers,
     recurrent,
     recurrent_attention,
 )
@@ -25,6 +27,8 @@ __all__ = [
     "normalization",
     "padding",
     "pooling",
+    "rearranging",
+    "rectifiers",
     "recurrent",
     "recurrent_attention",
 ]

@@ -21,7 +21,7 @@ from ..rules import (
     shape_text,
 )
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 
 def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) -> TensorType:
@@ -96,6 +96,27 @@ def group_norm(
     channels = None if data.dims is None else data.dims[channel_axis]
     need_divisor("num_groups", num_groups, channels, "channels")
     return data
+
+
+@operator("nn.instance_norm", loops="nn.instance_norm")
+def instance_norm(
+    data: TensorType,
+    gamma: TensorType,
+    beta: TensorType,
+    channel_axis: Axis,
+    axes: Axes,
+    epsilon: float = 1e-05,
+    center: bool = True,
+    scale: bool = True,
+) -> Type:
+    """``(data - mean) / sqrt(variance + epsilon) * gamma + beta``, with mean and variance over
+    axes; gamma and beta have an element for each channel, along `channel_axis`.  Without `scale`,
+    gamma is ignored; without `center`, beta is."""
+    if channel_axis in axes:
+        raise IllValued(
+            f"axes: expected axes other than channel_axis {channel_axis}, got {list(axes)}"
+        )
+    return _normalized(data, (channel_axis,), gamma=gamma, beta=beta)
 
 
 def _lower_batch_norm(builder: Any, call: Call) -> Expr:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....ir import Expr, TensorType, int_imm, prim
+from ....ir import Expr, TensorType, TupleGetItem, int_imm, prim
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..values import Value, as_expr
@@ -29,7 +29,7 @@ def global_max_pool(g: Graph, x: Value) -> Expr:
     return g.op("max", x, list(range(2, spatial_axes(x, "x") + 2)), True)
 
 
-@onnx("BatchNormalization", since=7)
+@onnx("BatchNormalization", since=1)
 def batch_norm(
     g: Graph,
     x: Value,
@@ -38,20 +38,25 @@ def batch_norm(
     mean: Value,
     variance: Value,
     *,
+    consumed_inputs: list[int] | None = None,
     epsilon: float = 1e-5,
+    is_test: int = 0,
     momentum: float = 0.9,
     spatial: int = 1,
     training_mode: int = 0,
-) -> Expr:
-    """R.nn.batch_norm, in inference."""
-    from ....ir import TupleGetItem
-
-    if training_mode or not spatial:
-        raise Problem("batch normalization in training is not supported")
+) -> Any:
+    """R.nn.batch_norm."""
+    if not spatial:
+        raise Problem("batch normalization of each element is not supported")
     if len({each.dtype for each in (x, scale, bias, mean, variance)}) > 1:
         raise Problem("operands of several data types are not supported")
-    call = g.op("nn.batch_norm", x, scale, bias, mean, variance, 1, epsilon, training=False)
-    return TupleGetItem(call, 0)
+    is_training = bool(training_mode) or (g.version < 7 and not is_test)
+    call = g.op(
+        "nn.batch_norm", x, scale, bias, mean, variance, 1, epsilon, momentum=1 - momentum,
+        training=is_training,
+    )  # fmt: skip
+    count = 3 if is_training else 1
+    return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
 
 
 @onnx("InstanceNormalization", since=6)
