@@ -19,6 +19,7 @@ from .combine_parallel_matmul import *
 from .compile_shape_functions import *
 from .compute_prim_value import *
 from .config import *
+from .convert_layout import *
 from .convert_to_dataflow import *
 from .dead_code_elimination import *
 from .decompose_ops import *
