@@ -850,9 +850,10 @@ class TestText:
 
     def test_unknown_words(self) -> None:
         profile = self.profile()
-        with pytest.raises(ValueError, match="expected by to be one of function, site, got 'line'"):
-            profile.table(by="line")
+        expected = "expected by to be one of function, site, line, got 'lime'"
+        with pytest.raises(ValueError, match=expected):
+            profile.table(by="lime")
         with pytest.raises(ValueError, match="expected by to be one of"):
-            profile.to_csv(by="line")
+            profile.to_csv(by="lime")
         with pytest.raises(ValueError, match=r"expected sort to be one of self, .*, got 'name'"):
             profile.table(sort="name")

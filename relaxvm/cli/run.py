@@ -109,13 +109,18 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.output is not None:
         _save(args.output, result, names, console)
     if profile is not None:
-        _report(args, profile, data, console)
+        _report(args, profile, data, console, of_model=bool(names))
     console.result(data)
     return Exit.OK
 
 
 def _report(
-    args: argparse.Namespace, profile: Profile, data: dict[str, Any], console: Console
+    args: argparse.Namespace,
+    profile: Profile,
+    data: dict[str, Any],
+    console: Console,
+    *,
+    of_model: bool,
 ) -> None:
     if args.trace is not None:
         with replacing(args.trace) as file:
@@ -123,7 +128,9 @@ def _report(
     if args.profile:
         data["profile"] = profile.to_dict()
         _, _, sites = profile.table(by="site").partition("\n\n")
-        console.text(f"\n{profile.table()}\n{sites}")
+        _, _, lines = profile.table(by="line").partition("\n\n")
+        # The nodes of a model say more than the instructions that they became.
+        console.text(f"\n{profile.table()}\n{lines if of_model else sites}")
 
 
 def _bench(args: argparse.Namespace, console: Console) -> int:

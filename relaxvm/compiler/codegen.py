@@ -46,6 +46,7 @@ from ..ir import (
     VarBinding,
 )
 from ..ir.field_types import SIGNATURE_ATTR, data_types_of
+from ..ir.names import name_behind
 from ..ir.node import class_table
 from ..ir.visitor import ExprVisitor, note_binding
 from ..isa import FuncKind
@@ -356,7 +357,7 @@ class _FunctionEmitter:
         if span is not None:
             self._files.add(span.file)
         is_used = var in self._used
-        self._place = span, var.name if is_used else None
+        self._place = span, var.name if is_used else name_behind(var.name)
         self._builder.at(*self._place)
         value = binding.value
         if isinstance(value, Call) and isinstance(value.op, ExternFunc) and (

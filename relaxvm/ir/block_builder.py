@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ..core.checkpoints import checkpoint
+from ..executable.debug_info import Span
 from .adt import Clause, Constructor, Match, pattern_vars
 from .expr import (
     BaseFunc,
@@ -193,6 +194,10 @@ class BlockBuilder:
         mod = bb.get()
 
     Every emitted expression is normalized and its type is inferred.
+
+    Attributes:
+        place: where bindings come from that have no place of their own; None if nothing is known.
+            A frontend sets it.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -202,6 +207,7 @@ class BlockBuilder:
         self._bound: dict[Var, Expr] = {}
         self._function: tuple[Any, ...] | None = None
         self._finished = False
+        self.place: Span | None = None
 
     @staticmethod
     def current() -> BlockBuilder | None:
@@ -452,6 +458,8 @@ class BlockBuilder:
     def emit_normalized(self, binding: Binding) -> None:
         """Append a binding whose value is in normal form and has a type."""
         scope = self._scope("emit")
+        if binding.span is None and self.place is not None:
+            binding = _at(binding, self.place)
         if isinstance(binding, MatchCast):
             scope.know(binding.ty)
         var = binding.var
@@ -691,6 +699,13 @@ def _same_seq(a: SeqExpr, b: SeqExpr) -> bool:
             for x, y in zip(a.blocks, b.blocks, strict=True)
         )
     )  # fmt: skip
+
+
+def _at(binding: Binding, place: Span) -> Binding:
+    """A binding that comes from a place of the source."""
+    if isinstance(binding, MatchCast):
+        return MatchCast(binding.var, binding.value, binding.ty, place)
+    return VarBinding(binding.var, binding.value, place)
 
 
 def expr_span(expr: Any) -> Any:

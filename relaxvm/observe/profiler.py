@@ -22,7 +22,16 @@ from ..messages import describe
 from . import report
 from .chrome_trace import trace_events, trace_header, write_trace
 from .recorder import RUN, Clock, Recorder
-from .results import FunctionRow, MemorySample, Results, SiteRow, ThreadRow, collect, events
+from .results import (
+    FunctionRow,
+    LineRow,
+    MemorySample,
+    Results,
+    SiteRow,
+    ThreadRow,
+    collect,
+    events,
+)
 
 if TYPE_CHECKING:
     from ..vm import VirtualMachine
@@ -116,6 +125,11 @@ class Profile:
         return self.results.sites
 
     @property
+    def lines(self) -> tuple[LineRow, ...]:
+        """One row per line of the source, or node of the model, in the order of the code."""
+        return self.results.lines
+
+    @property
     def threads(self) -> tuple[ThreadRow, ...]:
         return self.results.threads
 
@@ -134,7 +148,8 @@ class Profile:
         """Return a summary and a table.
 
         Args:
-            by: "function" or "site".
+            by: "function"; "site", for call sites; or "line", for lines of the source, which are
+                the nodes of a model.
             sort: "self", "total", "count", "mean", "max" or "bytes"; the largest come first.
             limit: the number of rows, None for all.
 
@@ -155,7 +170,7 @@ class Profile:
         return json.dumps(self.to_dict(), indent=1) + "\n"
 
     def to_csv(self, by: str = "function") -> str:
-        """Return a header and one line per function or, by "site", per call site.
+        """Return a header and one row per function, call site ("site"), or line ("line").
 
         Raises:
             ValueError: unknown `by`.

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ..messages import readable
-from .results import FunctionRow, Results, SiteRow, Timing
+from .results import FunctionRow, LineRow, Results, SiteRow, Timing
 
 __all__ = ["BY", "SORTS", "as_csv", "as_dict", "as_folded", "as_table"]
 
@@ -19,7 +19,10 @@ SCHEMA: Final = 1
 _WIDTH: Final = 64
 """The most characters of an instruction or an argument list in a table."""
 
-BY: Final = ("function", "site")
+_LINE_WIDTH: Final = 100
+"""The most characters of a line of the source in a table."""
+
+BY: Final = ("function", "site", "line")
 
 SORTS: Final[dict[str, Callable[[Timing], Any]]] = {
     "self": lambda row: -row.self_ns,
@@ -47,6 +50,7 @@ def as_dict(results: Results) -> dict[str, Any]:
         },
         "functions": [_row(row) for row in _sorted(results.functions, "self")],
         "sites": [_row(row) for row in results.sites],
+        "lines": [_row(row) for row in _sorted(results.lines, "self")],
         "threads": [asdict(row) for row in results.threads],
         "memory": [asdict(sample) for sample in results.memory],
         "peak_live_bytes": results.peak_live_bytes,
@@ -154,6 +158,10 @@ def _label(row: Timing) -> str:
         if place:
             text += f"  [{readable(place, _WIDTH)}]"
         return text
+    if isinstance(row, LineRow):
+        if not row.source:
+            return "of unknown origin"
+        return readable(row.text, _LINE_WIDTH) + f"  [{readable(row.source, _WIDTH)}]"
     assert isinstance(row, FunctionRow)
     return f"{row.name} [{row.category}]"
 
@@ -165,6 +173,8 @@ def _clipped(text: str) -> str:
 def _rows(results: Results, by: str) -> Sequence[Timing]:
     if by not in BY:
         raise ValueError(f"profile: expected by to be one of {', '.join(BY)}, got {by!r}")
+    if by == "line":
+        return results.lines
     return results.functions if by == "function" else results.sites
 
 
@@ -186,10 +196,14 @@ def _row(row: Timing) -> dict[str, Any]:
 def _identity(by: str) -> tuple[str, ...]:
     if by == "function":
         return "name", "category"
+    if by == "line":
+        return "source", "text"
     return "caller", "pc", "callee", "instruction", "source", "variable"
 
 
 def _identity_of(row: Timing) -> tuple[str, ...]:
+    if isinstance(row, LineRow):
+        return _identity("line")
     return _identity("function" if isinstance(row, FunctionRow) else "site")
 
 

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -98,6 +99,19 @@ class SiteRow(Timing):
 
 
 @dataclass(frozen=True, slots=True)
+class LineRow(Timing):
+    """A line of the source, or a node of the model, with all calls that were made of it.
+
+    Attributes:
+        source: ``file:line``; empty for calls that come from nowhere in the source.
+        text: the line; empty if it is not known.
+    """
+
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadRow:
     """A thread: its name, its id in the operating system, and the runs that began on it."""
 
@@ -152,6 +166,7 @@ class Results:
 
     functions: tuple[FunctionRow, ...]
     sites: tuple[SiteRow, ...]
+    lines: tuple[LineRow, ...]
     threads: tuple[ThreadRow, ...]
     memory: tuple[MemorySample, ...]
     stacks: tuple[tuple[tuple[str, ...], int], ...]
@@ -204,6 +219,10 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
     categories = dict.fromkeys(CATEGORIES, 0)
     for name, tally in functions.items():
         categories[place.category(name)] += tally.own
+    lines: dict[tuple[str, str], Tally] = {}
+    for (pc, _), tally in sorted(sites.items(), key=itemgetter(0)):
+        if pc != RUN:
+            _merge(lines.setdefault(line_of(executable.debug, pc), Tally()), tally)
     return Results(
         functions=tuple(
             FunctionRow(**_timing(tally, wall), name=name, category=place.category(name))
@@ -223,6 +242,10 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
             for (pc, name), tally in sorted(sites.items())
             for source, variable in [source_of(executable.debug, pc)]
         ),
+        lines=tuple(
+            LineRow(**_timing(tally, wall), source=source, text=text)
+            for (source, text), tally in lines.items()
+        ),
         threads=tuple(ThreadRow(t.name, t.native_id, t.runs, t.wall_ns) for t in threads),
         memory=tuple(sorted(
             (MemorySample(time - origin, live, cached) for time, live, cached in recorder.memory),
@@ -238,6 +261,15 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
         dropped_events=sum(thread.dropped for thread in threads),
         dropped_samples=recorder.dropped_samples,
     )
+
+
+def line_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
+    """Return the line of the source of an instruction, as ``file:line`` and its text; empty if they
+    are not known."""
+    span = None if debug is None else debug.location(pc).span
+    if debug is None or span is None:
+        return "", ""
+    return f"{span.file}:{span.line}", (debug.line(span.file, span.line) or "").strip()
 
 
 def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from ..ir import (
     infer_type,
     int_imm,
 )
+from ..ir.names import nothing_named
 from ..op import vm
 from ._memory_calls import new_tensor
 from .pass_infra import Pass, PassContext, function_pass
@@ -72,7 +73,7 @@ class _Rewriter(ExprMutator):
             if index >= 0:
                 outputs.append(inputs[index])
                 continue
-            alloc = self._alloc(ty, binding)
+            alloc = self._alloc(ty, binding, _name_of_output(binding.var, len(outputs), len(types)))
             yield alloc
             outputs.append(alloc.var)
             fresh.append(alloc.var)
@@ -81,10 +82,11 @@ class _Rewriter(ExprMutator):
         else:
             void = infer_type(Call(callee, [*inputs, *fresh]))
         void.span = call.span
-        yield VarBinding(Var("_", void.ty), void, binding.span)
+        # Other passes may write the output into an input, and so drop the variable.
+        yield VarBinding(Var(nothing_named(binding.var.name), void.ty), void, binding.span)
         yield self.rebind(binding, _rebuild(out_ty, iter(outputs)))
 
-    def _alloc(self, ty: Any, binding: Binding) -> VarBinding:
+    def _alloc(self, ty: Any, binding: Binding, name: str) -> VarBinding:
         if type(ty) is not TensorType or ty.shape is None or ty.dtype is None:
             raise TypeError(
                 f"{binding.var}: the output is of type {ty}; expected a tensor type with a shape "
@@ -96,7 +98,13 @@ class _Rewriter(ExprMutator):
                 (i for i, d in enumerate(self._devices) if d is ty.vdevice), ty.vdevice.vdevice_id
             )
             device, scope = int_imm(index), StringImm(ty.vdevice.memory_scope)
-        return VarBinding(Var("alloc", ty), new_tensor(ty, device, scope), binding.span)
+        return VarBinding(Var(name, ty), new_tensor(ty, device, scope), binding.span)
+
+
+def _name_of_output(var: Var, index: int, count: int) -> str:
+    """The name of an output of a call: that of the variable of the result, or of an item of it."""
+    name = "alloc" if var.name.startswith("_") else var.name
+    return name if count == 1 else f"{name}_{index}"
 
 
 def _fields(packed: Expr) -> tuple[Expr, ...]:

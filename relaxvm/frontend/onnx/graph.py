@@ -38,6 +38,7 @@ from ...registry import RESULT_PREFIX
 from ...support import Unsupported
 from . import messages
 from .messages import AttributeType
+from .places import Places
 from .registry import REQUIRED, OnnxOperator, find, own_operator
 from .tensors import ExternalData, dtype_of, to_array, to_dense
 from .values import (
@@ -81,6 +82,7 @@ class Context:
         own: (domain, name) -> operators that the user gave.
         external: files with constants.
         symbols: name of a dimension -> its variable.
+        places: the nodes as lines of a text, for errors and profiles.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Context:
         self.own = {key: own_operator(function) for key, function in own.items()}
         self.external = external
         self.symbols: dict[str, Var] = {}
+        self.places = Places(name)
         self.depth = 0
         self.nodes = 0
         self._changes: list[tuple[Value, Expr | None]] = []
@@ -418,6 +421,7 @@ class Graph:
         """
         self.node = node
         self.hint = next(filter(None, node.output), node.name)
+        self.span = self.context.builder.place = self.context.places.of(node)
         inputs = [self.find(name) if name else None for name in node.input]
         while inputs and inputs[-1] is None:
             inputs.pop()

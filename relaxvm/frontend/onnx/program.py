@@ -194,8 +194,11 @@ def _import(
             results: list[Expr] = [top.expr(top[output.name]) for output in graph.output]
         except Problem as problem:
             raise RelaxVMError(f"{name}: {problem}") from problem.__cause__
+        builder.place = None
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
-    return builder.get()
+    module = builder.get()
+    module.sources = {name: context.places.text()}
+    return module
 
 
 class _ParameterNames:

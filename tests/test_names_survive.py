@@ -1,0 +1,148 @@
+"""Names and places of a program live through every pass into the executable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm.cli import main
+from relaxvm.executable import VMExecutable
+from relaxvm.ir import BlockBuilder, TensorType, Var
+from relaxvm.isa import Opcode
+from relaxvm.observe import profile
+from relaxvm.op.registry import CONSTRUCTORS
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+
+from .test_onnx import FLOAT, model_of, node
+
+
+@I.ir_module
+class Script:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        with R.dataflow():
+            hidden = R.matmul(x, w)
+            doubled = R.add(hidden, hidden)
+            active = R.nn.relu(doubled)
+            parts = R.split(active, 2, axis=1)
+            first = parts[0]
+            out = R.exp(first)
+            R.output(out)
+        return out
+
+
+def kernels(executable: VMExecutable) -> dict[str, str | None]:
+    """The variable of each call of a kernel, by the end of the kernel's name."""
+    found = {}
+    assert executable.debug is not None
+    for pc, instruction in executable.instructions("main"):
+        if instruction.op.code == Opcode.CALL:
+            name = executable.functions[instruction["func_idx"]].name
+            if name.startswith("relaxvm.kernel."):
+                found[name.rpartition(".")[2]] = executable.debug.variable(pc)
+    return found
+
+
+EXPECTED = {"matmul": "hidden", "add": "doubled", "relu": "active", "split": "parts", "exp": "out"}
+
+
+@pytest.mark.parametrize("pipeline", ["default", "zero then default"])
+def test_kernels_have_the_names_of_the_script(pipeline: str) -> None:
+    mod = Script if pipeline == "default" else relaxvm.get_pipeline("zero")(Script)
+    executable = relaxvm.build(mod)
+    found = kernels(executable)
+    for kernel, name in found.items():
+        # A fused kernel has the name of its result.
+        assert name == EXPECTED.get(kernel, "active")
+    assert {"matmul", "exp"} <= set(found)
+    again = relaxvm.loads(executable.to_bytes())
+    assert kernels(again) == found
+
+
+def test_names_of_a_block_builder() -> None:
+    builder = BlockBuilder()
+    x = Var("x", TensorType((2, 2), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            squared = builder.emit(CONSTRUCTORS["matmul"](x, x), "squared")
+            result = builder.emit_output(CONSTRUCTORS["exp"](squared), "result")
+        builder.emit_func_output(result)
+    assert kernels(relaxvm.build(builder.get())) == {"matmul": "squared", "exp": "result"}
+
+
+def test_decompiled_code_and_listings_have_the_names() -> None:
+    executable = relaxvm.build(Script)
+    text = relaxvm.decompile(executable, "main")
+    assert 'R.call_packed("relaxvm.kernel.matmul", x, w, hidden)' in text
+    assert "alloc =" not in text
+
+
+def test_an_in_place_result_keeps_its_own_name() -> None:
+    executable = relaxvm.build(Script)
+    calls = [i for _, i in executable.instructions("main") if i.op.code == Opcode.CALL]
+    add = next(i for i in calls
+               if executable.functions[i["func_idx"]].name == "relaxvm.kernel.add")  # fmt: skip
+    assert add.args[0] == add.args[-1], "the sum is written into its input"
+    assert kernels(executable)["add"] == "doubled"
+
+
+# Models
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    nodes = [
+        node("MatMul", "x w", "hidden"),
+        node("Add", "hidden b", "layer/biased:0", name="add 1"),
+        node("Relu", "layer/biased:0", "out"),
+    ]
+    inputs = {"x": (FLOAT, ["batch", 2]), "w": (FLOAT, [2, 2]), "b": (FLOAT, ["wide"])}
+    file = tmp_path / "net.onnx"
+    file.write_bytes(model_of(nodes, inputs, ["out"]).SerializeToString())
+    return file
+
+
+def test_kernels_have_the_names_of_the_nodes(path: Path) -> None:
+    executable = relaxvm.compile(path)
+    names = set(kernels(executable).values())
+    assert {"hidden", "out"} <= names
+    assert executable.debug is not None
+    places = [executable.debug.span(pc) for pc in range(len(executable))]
+    own = {place.file for place in places if place is not None}
+    assert {Path(file).name for file in own} == {"net.onnx"}
+
+
+def test_errors_show_the_node(path: Path) -> None:
+    vm = relaxvm.VirtualMachine(path)
+    x = np.ones((3, 2), "float32")
+    with pytest.raises(Exception, match="") as caught:
+        vm.main(x, x[:2], np.ones(3, "float32"))
+    notes = "\n".join(caught.value.__notes__)
+    assert "net.onnx:2" in notes
+    assert "Add 'add 1': hidden, b -> layer/biased:0" in notes
+
+
+def test_profiles_by_node(path: Path, capsys: Any) -> None:
+    vm = relaxvm.VirtualMachine(path)
+    x = np.ones((3, 2), "float32")
+    with profile(vm) as seen:
+        vm.main(x, x[:2], x[0])
+        vm.main(x, x[:2], x[0])
+    lines = {row.text: row for row in seen.lines}
+    row = lines["MatMul: x, w -> hidden"]
+    assert row.count % 2 == 0
+    assert row.self_ns > 0
+    assert row.source.endswith("net.onnx:1")
+    total = sum(each.self_ns for each in seen.lines)
+    assert total <= seen.results.wall_ns
+    assert "Add 'add 1': hidden, b -> layer/biased:0" in seen.table(by="line")
+    assert seen.to_csv(by="line").startswith("source,text,count")
+    assert {each["text"] for each in seen.to_dict()["lines"]} == set(lines)
+    options = ["--random", "--dim", "batch=4", "--dim", "wide=2", "--profile"]
+    assert main(["run", str(path), *options]) == 0
+    assert "MatMul: x, w -> hidden" in capsys.readouterr().out
