@@ -27,8 +27,20 @@ from relaxvm.vm import VirtualMachine
 from .operators.programs import kernel_calls
 from .operators.table import OPERATORS, Cases, lines
 
-__all__ = ["BUILTINS", "GROWTH", "LIMITS", "VM", "WITHOUT", "arguments_of", "kernel_calls_of",
-           "large_calls_of", "program_of", "trees"]  # fmt: skip
+__all__ = [
+    "BUILTINS",
+    "GROWTH",
+    "LIMITS",
+    "VM",
+    "WITHOUT",
+    "arguments_of",
+    "extended",
+    "kernel_calls_of",
+    "large_calls_of",
+    "packed",
+    "program_of",
+    "trees",
+]  # fmt: skip
 
 MIB = 1 << 20
 LIMITS = Limits(live_bytes=4 * MIB)
@@ -121,6 +133,18 @@ def vector(dtype: str = "f4", *columns: int) -> np.ndarray:
     return np.ones((2_000_000, *columns), dtype)
 
 
+def extended(size: int) -> list[Any]:
+    """A step behind three."""
+    return [np.ones((1, 1, 3, size // 4), "f4"), np.ones((1, 1, 1, size // 4), "f4"),
+            np.array([3]), np.array(4), np.ones((1, 1, 4, size // 4), "f4")]  # fmt: skip
+
+
+def packed(size: int) -> list[Any]:
+    """A square matrix of 4 bits."""
+    return [np.ones((size, 16), "f4"), np.ones((size, 1, 8), "u1"), np.ones(size, "f4"), None, 4,
+            16, np.ones((size, size), "f4")]  # fmt: skip
+
+
 def trees(rows: int) -> list[Any]:
     """One comparison for many rows."""
     ints = [np.array(each, np.int32) for each in ([0, 0, 0], [1, 0, 0], [[1, 2], [1, 1], [2, 2]],
@@ -152,6 +176,8 @@ KERNEL_CALLS: dict[str, Any] = {
     "matmul_nt": lambda: [square_of(1500), square_of(1500), square_of(1500)],
     "relu": lambda: [square_of(2000), square_of(2000)],
     "tree_ensemble": lambda: trees(5_000_000),
+    "extend_cache": lambda: extended(5_000_000),
+    "matmul_packed": lambda: packed(2000),
     "remainder": lambda: [square_of(2000), np.ones(2000, "f4"), square_of(2000)],
     "nn.attention_bias": lambda: [*[np.ones((1, 1000, 8, 64), "f4") for _ in range(3)],
                                   np.ones((1, 8, 1000, 1000), "f4"), None, None,

@@ -27,7 +27,15 @@ from relaxvm.builtins.lm import AttentionKVCache
 from relaxvm.executable import shape_program
 from relaxvm.kernels import PREFIX
 
-from .memory_attacks import VM, arguments_of, large_calls_of, program_of, trees
+from .memory_attacks import (
+    VM,
+    arguments_of,
+    extended,
+    large_calls_of,
+    packed,
+    program_of,
+    trees,
+)
 from .operators.table import OPERATORS
 
 __all__: list[str] = []
@@ -100,6 +108,8 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(10000).reshape(100, 100), integers(100), 1, 0,
                  integers(10000).reshape(100, 100)]],
     f"{PREFIX}tree_ensemble": [lambda: trees(LARGE)],
+    f"{PREFIX}extend_cache": [lambda: extended(LARGE)],
+    f"{PREFIX}matmul_packed": [lambda: packed(256)],
     "relax.run.nonzero": [
         lambda: [integers(LARGE, "?", 40) == 0], lambda: [integers(LARGE, "i2").reshape(-1, 4)]],
     "relax.run.unique": [
