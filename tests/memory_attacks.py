@@ -94,6 +94,8 @@ nn.avg_pool2d(f(4, 32, 200, 200), 2, 2)
 nn.max_pool2d(f(4, 32, 200, 200), (3, 3), 2, (1, 1), ceil_mode=True)
 nn.avg_pool1d(f(4, 32, 40000), 2, 2)
 nn.prelu(f(1000, 5000), f(5000))
+image.grid_sample(f(1, 4, 100, 100), f(1, 2, 1000, 1000))
+image.affine_grid(f(1, 2, 3), (1600, 1600))
 nn.instance_norm(f(20, 64, 64, 64), f(64), f(64), 1, [2, 3])
 nn.nll_loss(f(2000000, 3), sum(zeros((2000000, 1), "int64"), 1), reduction="none")
 image.resize2d(f(1, 4, 500, 500), (1000, 1000), method="cubic")
@@ -154,6 +156,10 @@ def trees(rows: int) -> list[Any]:
 
 
 KERNEL_CALLS: dict[str, Any] = {
+    "image.center_crop_pad": lambda: [square_of(2000), (0,), (1000,), np.ones((1000, 2000), "f4")],
+    "vision.select_boxes": lambda: [np.ones((1, 600000, 4), "f4"),
+                                    np.ones((1, 1, 600000), "f4"), np.array([1]), None, None, 0,
+                                    np.zeros((1, 3), "i8")],
     "cast": lambda: [square_of(2000), np.ones((2000, 2000))],
     "expand_dims": lambda: [square_of(2000).T, np.ones((1, 2000, 2000), "f4")],
     "flatten": lambda: [square_of(2000).T, np.ones(2000 * 2000, "f4")],

@@ -228,6 +228,14 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(1, 16, 64, 64, 64), _zeros(64, 16, 15, 15, 15), (1,) * 3, (7,) * 6,
                  (1,) * 3, 1, _zeros(1, 64, 64, 64, 64)]],
     **{f"nn.conv{axes}d_transpose": [lambda axes=axes: _spread(axes)] for axes in (1, 2, 3)},
+    "image.grid_sample": [
+        lambda: [x(1, 1, 100, 100), x(1, 2, 2048, 2048), "bicubic", "zeros", 0, 1, 0,
+                 out(1, 1, 2048, 2048)]],
+    "image.affine_grid": [lambda: [x(1, 2, 3), (4096, 2048), 1, 1, out(1, 2, 4096, 2048)]],
+    "image.center_crop_pad": [lambda: [x(HALF), (0,), (SIZE,), out(SIZE)]],
+    "vision.select_boxes": [
+        lambda: [x(1, 30000, 4), x(1, 1, 30000), np.array([30000]), np.array([1.0]), None, 0,
+                 _zeros(30000, 3, dtype="i8")]],
     "nn.prelu": [lambda: [x(2, HALF), x(2), 0, out(2, HALF)]],
     "nn.nll_loss": [lambda: [x(HALF, 2), _zeros(HALF, dtype="i1"), None, "mean", -100,
                              out(1).reshape(())]],

@@ -46,6 +46,7 @@ from . import (  # noqa: F401
     recurrent_attention,
     reductions,
     resize,
+    sampling,
     search,
     trees,
     views,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from ..ir.expr import Call, Expr, ShapeExpr, TensorType, Type, const
+from ..ir.expr import Call, Expr, ShapeExpr, TensorType, Type, const, int_imm
 from .kinds import Axes, DType, Floats, IllValued, ShapeLike, to_floats
 from .lowering import is_allocatable, kernel_call, results_text
 from .registry import Constructor, Unsupported, attributes_of, operator
-from .rules import like, need_numbers
+from .rules import (
+    common_vdevice,
+    differ,
+    like,
+    need_equal_dims,
+    need_floats,
+    need_numbers,
+    need_rank,
+)
 
 __all__: list[str] = []
 
@@ -209,3 +217,93 @@ def resize_axes(
 # The defaults of the rounding are TVM's.
 resize("image.resize2d", "HW", "round")
 resize("image.resize3d", "DHW", "")
+
+
+# Samples at coordinates
+
+_LAYOUTS: Final = ("NCHW", "NHWC", "NCDHW", "NDHWC")
+
+
+def _sample_inputs(call: Call) -> list[Any]:
+    attrs = call.attrs
+    settings = (attrs["method"], attrs["padding_mode"], attrs["align_corners"])
+    return [*call.args, *settings, True, attrs["layout"][-1] == "C"]
+
+
+@operator("image.grid_sample", takes=_sample_inputs, loops=_NO_LOOPS)
+def grid_sample(
+    data: TensorType,
+    grid: TensorType,
+    method: Literal["nearest", "bilinear", "bicubic"] = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
+    align_corners: bool = False,
+) -> Type:
+    """Images at coordinates: grid[batch, 2, height, width] has x and y of each element of the
+    result, grid[batch, 3, depth, height, width] x, y and z.
+
+    -1 and 1 are the outermost elements if `align_corners`, the outer edges of these otherwise.
+    method: the "nearest" element, or the mean of two ("bilinear") or four ("bicubic") neighbours
+    along each axis.  padding_mode: what is outside: "zeros", the outermost elements ("border"), or
+    the mirror image ("reflection").
+    """
+    need_numbers(data=data)
+    need_floats(grid=grid)
+    _need_choice("layout", layout, _LAYOUTS)
+    _check_rank("data", data, layout)
+    ndim = len(layout)
+    need_rank(ndim, grid=grid)
+    vdevice = common_vdevice(data=data, grid=grid)
+    if data.dims is None or grid.dims is None:
+        return like(data, None, ndim=ndim, vdevice=vdevice)
+    dims = dict(zip(layout, data.dims, strict=True))
+    need_equal_dims("the batch (dimension 0)", data=dims["N"], grid=grid.dims[0])
+    if differ(grid.dims[1], int_imm(ndim - 2)):
+        raise IllValued(f"grid: expected {ndim - 2} coordinates in dimension 1, got {grid}")
+    spatial = [letter for letter in "DHW" if letter in layout]
+    dims.update(zip(spatial, grid.dims[2:], strict=True))
+    return like(data, [dims[letter] for letter in layout], vdevice=vdevice)
+
+
+def _affine_arguments(data: Any, size: Any, align_corners: bool = True) -> tuple[Any, ...]:
+    if not isinstance(size, Expr) or not hasattr(size.ty, "ndim"):
+        size = list(size) if isinstance(size, (tuple, list)) else [size, size]
+    return data, size, align_corners
+
+
+def _affine_inputs(call: Call) -> list[Any]:
+    return [*call.args, call.attrs["align_corners"], True]
+
+
+def _affine_result(call: Call) -> tuple[str, list[Any]]:
+    return "image.affine_grid", [*_affine_inputs(call), None, results_text(call)]
+
+
+@operator(
+    "image.affine_grid",
+    arguments=_affine_arguments,
+    takes=_affine_inputs,
+    returns=_affine_result,
+    loops=_NO_LOOPS,
+)
+def affine_grid(data: TensorType, size: ShapeLike, align_corners: bool = True) -> Type:
+    """The coordinates of the elements of images of a size, transformed by matrices, for
+    `image.grid_sample`.
+
+    data[batch, 2, 3] for height and width, data[batch, 3, 4] for depth, height and width.
+    """
+    need_floats(data=data)
+    need_rank(3, data=data)
+    count = size.ty.ndim
+    if count not in (-1, 2, 3):
+        raise IllValued(f"size: expected 2 or 3 lengths, got {size}")
+    dims = data.dims
+    if dims is not None and count != -1:
+        for place, length in ((1, count), (2, count + 1)):
+            if differ(dims[place], int_imm(length)):
+                raise IllValued(
+                    f"data: expected matrices of {count} rows and {count + 1} columns, got {data}"
+                )
+    if dims is None or not isinstance(size, ShapeExpr):
+        return like(data, None, ndim=-1 if count == -1 else count + 2)
+    return like(data, [dims[0], dims[1], *size.values])

@@ -241,3 +241,90 @@ def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest"
 def upsample(g: Graph, x: Value, *, mode: str = "nearest", scales: list[float]) -> Expr:
     """R.image.resize."""
     return _upsampled(g, x, scales, mode)
+
+
+# Samples at coordinates
+
+_METHODS: Final = {
+    "nearest": "nearest", "linear": "bilinear", "bilinear": "bilinear", "cubic": "bicubic",
+    "bicubic": "bicubic",
+}  # fmt: skip
+
+
+@onnx("GridSample", since=16)
+def grid_sample(
+    g: Graph,
+    x: Value,
+    grid: Value,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Expr:
+    """The kernel of R.image.grid_sample; the coordinates of the grid are last."""
+    if mode not in _METHODS:
+        raise Problem(f"mode: {mode!r} is not a mode")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise Problem(f"padding_mode: {padding_mode!r} is not a mode")
+    dims = None
+    if x.dims is not None and grid.dims is not None:
+        dims = [*x.dims[:2], *grid.dims[1:-1]]
+    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else x.ndim)
+    settings = [_METHODS[mode], padding_mode, align_corners, 0, 0]
+    return g.run("image.grid_sample", [x, grid, *settings], ty, x.dtype or "?")
+
+
+@onnx("AffineGrid", since=20)
+def affine_grid(g: Graph, theta: Value, size: Value, *, align_corners: int = 0) -> Expr:
+    """The kernel of R.image.affine_grid; the coordinates are last."""
+    count = size.length
+    if count not in (4, 5):
+        raise Problem(f"size: expected 4 or 5 lengths, got {count}")
+    known = size.ints()
+    lengths: Any = g.op("strided_slice", size, [0], [2], [count]) if known is None else known[2:]
+    if known is None:
+        lengths = g.shape_in(Value(lengths))
+    dims = None
+    if known is not None and theta.dims is not None:
+        dims = [theta.dims[0], *known[2:], count - 2]
+    ty = TensorType(dims, theta.dtype, ndim=-1 if dims is not None else count)
+    return g.run("image.affine_grid", [theta, lengths, align_corners, 0], ty, theta.dtype or "?")
+
+
+@onnx("CenterCropPad", since=18)
+def center_crop_pad(
+    g: Graph, x: Value, shape: Value, *, axes: list[int] | None = None
+) -> Expr:
+    """The middle of x along axes, with zeros around it where it is too short."""
+    if axes is not None and x.ndim < 0:
+        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
+    ndim = x.ndim if x.ndim >= 0 else shape.length
+    if ndim is None:
+        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
+    places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
+    size = g.shape_in(shape)
+    dims: Any = None
+    if isinstance(size, list) and x.dims is not None and len(size) == len(places):
+        dims = list(x.dims)
+        for axis, length in zip(places, size, strict=True):
+            dims[axis] = length
+    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else ndim)
+    return g.run("image.center_crop_pad", [x, places, size], ty, x.dtype or "?")
+
+
+@onnx("NonMaxSuppression", since=10)
+def non_max_suppression(
+    g: Graph,
+    boxes: Value,
+    scores: Value,
+    max_output_boxes_per_class: Value | None = None,
+    iou_threshold: Value | None = None,
+    score_threshold: Value | None = None,
+    *,
+    center_point_box: int = 0,
+) -> Expr:
+    """Batch, class and index of the boxes that do not overlap with better ones."""
+    limits = [max_output_boxes_per_class, iou_threshold, score_threshold]
+    ty = TensorType(None, "int64", ndim=2)
+    inputs = [boxes, scores, *limits, center_point_box]
+    return g.run("vision.select_boxes", inputs, ty, "int64")
