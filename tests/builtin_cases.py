@@ -65,6 +65,77 @@ CASES: dict[str, str] = {
 (i64(3), -3, 2, "axis") | ValueError: axis: expected a number from -3 to 2, got 3
 (f32(1), 0, 2, "k") | TypeError: k: expected an integer tensor with one element
 """,
+    # Strings
+    "relaxvm.builtin.strings_from": """
+("abcde", Shape([2, 0, 3])) | text("ab", "", "cde")
+("abc", Shape([2])) | ValueError: strings_from: lengths: expected those of parts of 3 characters
+(3, Shape([])) | TypeError: strings_from: text
+""",
+    "relaxvm.builtin.strings_indexed": """
+(text("a", "b").reshape(2, 1),) | (text("a", "b"), np.array([[0], [1]]))
+(np.array(["x"]),) | (text("x"), i64(0))
+(f32(1),) | TypeError: strings_indexed: expected a tensor of strings
+(np.array([None, 3]),) | TypeError: strings_indexed: expected strings, got None
+""",
+    "relaxvm.builtin.strings_take": """
+(text("a", "b"), np.array([[1], [0], [1]])) | text("b", "a", "b").reshape(3, 1)
+(text("a"), i64(1)) | IndexError: out of bounds
+(text("a"), f32(1)) | TypeError: strings_take: expected a vector and a tensor of integers
+""",
+    "relaxvm.builtin.strings_merged": """
+(text("a"), i64(0, 0), text("b", "c"), np.array(1)) | (text("a", "b", "c"), i64(0, 0), np.array(2))
+(text("a"),) | ValueError: strings_merged: expected indices for each table
+(text("a"), text("b")) | TypeError: strings_merged: expected a vector and a tensor of integers
+""",
+    "relaxvm.builtin.string_concat": """
+(text("a", "b"), text("x")) | text("ax", "bx")
+(text("a", "b"), text("x", "y", "z")) | ValueError: broadcast
+(text("a"), f32(1)) | TypeError: string_concat: b
+""",
+    "relaxvm.builtin.string_equal": """
+(text("a", "b"), text("b")) | np.array([False, True])
+(text("a"), f32(1)) | TypeError: string_equal: b
+""",
+    "relaxvm.builtin.string_normalize": """
+(text("The", "Cat"), "UPPER", 0, text("the")) | text("CAT")
+(text("The", "Cat"), "LOWER", 1, text("the")) | text("the", "cat")
+(text("a").reshape(1, 1), "NONE", 1, text("a")) | text("").reshape(1, 1)
+(text("a"), "TITLE", 1, text()) | ValueError: string_normalize: case: expected LOWER, UPPER or NONE
+(text("a", "b").reshape(2, 1), "NONE", 1, text()) | ValueError: a vector or a matrix of one row
+""",
+    "relaxvm.builtin.string_split": """
+(text("a b", "c"), None, -1) | (text("a", "b", "c", "").reshape(2, 2), i64(2, 1))
+(text("a,b,c"), ",", 1) | (text("a", "b,c").reshape(1, 2), i64(2))
+(f32(1), None, -1) | TypeError: string_split: x
+""",
+    "relaxvm.builtin.regex_full_match": """
+(text("ab", "abb", "b"), "ab+") | np.array([True, True, False])
+(text("a"), "(") | ValueError: regular expression
+(text("a"), "(?=a)a") | ValueError: regular expression: ASSERT is not supported
+(f32(1), "a") | TypeError: regex_full_match: x
+""",
+    "relaxvm.builtin.number_to_string": """
+(f32(1.5, np.nan, -np.inf),) | text("1.5", "NaN", "-INF")
+(np.array([True]),) | text("1")
+(text("a"),) | TypeError: number_to_string: expected numbers
+""",
+    "relaxvm.builtin.string_to_number": """
+(text("1e3", "-INF", "nan"), "float32") | any | str(got.tolist()) == "[1000.0, -inf, nan]"
+(text("-12"), "int8") | np.array([-12], "i1")
+(text("300"), "int8") | ValueError: string_to_number: expected a int8, got
+(text("1_0"), "int64") | ValueError: string_to_number: expected a int64
+(text("1"), "object") | TypeError: string_to_number: dtype
+""",
+    "relaxvm.builtin.tf_idf": """
+(i64(1, 2, 1), i64(1, 2, 1, 2), Shape([0, 2]), Shape([0, 1, 2]), 1, 2, 0, "TF", None) | f32(2, 1, 1)
+(text("a", "b"), text("b"), Shape([0]), Shape([1]), 1, 1, 0, "TFIDF", f32(3)) | f32(0, 3)
+(i64(1, 5, 2), i64(1, 2), Shape([0, 0]), Shape([0]), 2, 2, 1, "IDF", f32(4)) | f32(4)
+(i64(1), i64(1, 2, 3), Shape([0, 0]), Shape([0]), 1, 2, 0, "TF", None) | ValueError: n-grams of 2
+(i64(1), i64(1), Shape([0]), Shape([0, 1]), 1, 1, 0, "TF", None) | ValueError: expected 1 columns
+(i64(1), i64(1), Shape([2]), Shape([0]), 1, 1, 0, "TF", None) | ValueError: tf_idf: starts
+(i64(1), i64(1), Shape([0]), Shape([0]), 2, 1, 0, "TF", None) | ValueError: 1 <= least <= most
+(f32(1), i64(1), Shape([0]), Shape([0]), 1, 1, 0, "TF", None) | TypeError: tf_idf: x
+""",
     # Sequences, chains and optional values
     "relaxvm.builtin.sequence_length": """
 ((1, 2, 3),) | np.array(3)
@@ -557,6 +628,11 @@ def names() -> dict[str, Any]:
     def numbers(dtype: str) -> Any:
         return lambda *values: np.array(values, dtype)
 
+    def text(*strings: str) -> Any:
+        found = np.empty(len(strings), object)
+        found[:] = strings
+        return found
+
     return {
         "Adt": Adt, "Ref": Ref, "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
         "collect": lambda *args: args, "f32": numbers("f4"), "get_func": get_func,
@@ -565,6 +641,6 @@ def names() -> dict[str, Any]:
         "program": lambda *steps: shape_program.encode(steps),
         "storage": lambda nbytes: builtin("alloc_storage", vm, Shape([nbytes]), 0, "u1"),
         "tensor_in": lambda storage: builtin("alloc_tensor", storage, 0, Shape([2]), "f4"),
-        "sub": sub, "view": lambda c: builtin("attention_kv_cache_view", c), "vm": vm,
+        "text": text, "sub": sub, "view": lambda c: builtin("attention_kv_cache_view", c), "vm": vm,
         "zeros": lambda *shape: np.zeros(shape, "f4"),
     }  # fmt: skip

@@ -221,6 +221,10 @@ def arguments_of(text: str, cases: Cases) -> Iterator[tuple[str, list[Any]]]:
 # Builtins
 
 
+def words(count: int, length: int = 1) -> np.ndarray:
+    return np.full(count, "x" * length, object)
+
+
 def row(size: int = 4 * MIB) -> np.ndarray:
     return np.full((1, size), 1 / size, "f4")
 
@@ -253,6 +257,20 @@ BUILTINS: dict[str, list[Any]] = {
         lambda: (np.arange(4 * MIB).astype("i4"), 0, 1, 1, 1, None),
         lambda: (square_of(2000), 1, 0, 0, 0, 0)],
     "relax.run.shape_to_tensor": [lambda: (relaxvm.Shape([1] * MIB),)],
+    "relaxvm.builtin.strings_from": [lambda: ("x" * MIB, relaxvm.Shape([1] * MIB))],
+    "relaxvm.builtin.strings_indexed": [lambda: (words(MIB),), lambda: (np.full(MIB, "x"),)],
+    "relaxvm.builtin.strings_take": [lambda: (words(1), np.zeros(MIB, "i8"))],
+    "relaxvm.builtin.strings_merged": [lambda: (words(1), np.zeros(MIB, "i8"))],
+    "relaxvm.builtin.string_concat": [
+        lambda: (words(1000)[:, None], words(1000)), lambda: (words(1, 5 * MIB), words(1))],
+    "relaxvm.builtin.string_equal": [lambda: (words(3000)[:, None], words(3000))],
+    "relaxvm.builtin.string_normalize": [lambda: (words(MIB), "UPPER", 1, words(0))],
+    "relaxvm.builtin.string_split": [lambda: (words(1, 5 * MIB), "x", -1)],
+    "relaxvm.builtin.regex_full_match": [lambda: (words(1, 1000), "(x|xx)*")],
+    "relaxvm.builtin.number_to_string": [lambda: (row(),)],
+    "relaxvm.builtin.string_to_number": [lambda: (words(MIB), "float64")],
+    "relaxvm.builtin.tf_idf": [
+        lambda: (np.ones(MIB, "i8"), np.ones(MIB, "i8"), (0,), (0,) * MIB, 1, 1, 0, "TF", None)],
     "relaxvm.builtin.sequence_concat": [lambda: ((square_of(1000),) * 2, 0, 0)],
     "relaxvm.builtin.sequence_split": [
         lambda: (square_of(2000), None, 0, 0), lambda: (row(), None, 1, 0),

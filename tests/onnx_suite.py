@@ -107,6 +107,9 @@ def same(got: Any, want: Any, case: Any) -> None:
     assert isinstance(got, np.ndarray), f"expected a tensor, got {type(got).__name__}"
     assert got.dtype == want.dtype, f"expected {want.dtype}, got {got.dtype}"
     assert got.shape == want.shape, f"expected the shape {want.shape}, got {got.shape}"
+    if want.dtype.kind in "OUT":
+        assert got.tolist() == want.tolist(), f"expected {want.tolist()}, got {got.tolist()}"
+        return
     if want.dtype.kind not in "biuf":
         got, want = got.astype(np.float32), want.astype(np.float32)
     np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.atol)

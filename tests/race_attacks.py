@@ -58,6 +58,12 @@ def logits(size: int = LARGE) -> np.ndarray:
     return np.full((1, size), 1 / size, "f4")
 
 
+def words(count: int = 100, word: str = "word") -> np.ndarray:
+    found = np.full(count, word, object)
+    found.flags.writeable = False  # no bytes may be written over its objects
+    return found
+
+
 def rows(count: int = 64) -> np.ndarray:
     return np.ones((count, 256), "f4")
 
@@ -115,6 +121,18 @@ CALLS: dict[str, list[Any]] = {
     "relax.run.unique": [
         *(lambda t=t: [integers(LARGE, t), 0, 1, 1, 1, None] for t in TYPES),
         lambda: [integers(LARGE, "u1").reshape(-1, 4), 1, 1, 1, 1, 0]],
+    "relaxvm.builtin.strings_indexed": [lambda: [words()]],
+    "relaxvm.builtin.strings_take": [lambda: [words(), integers(LARGE)]],
+    "relaxvm.builtin.strings_merged": [lambda: [words(), integers(1000), words(), integers(10)]],
+    "relaxvm.builtin.string_concat": [lambda: [words(), words()]],
+    "relaxvm.builtin.string_equal": [lambda: [words(), words()]],
+    "relaxvm.builtin.string_normalize": [lambda: [words(), "UPPER", 1, words(3)]],
+    "relaxvm.builtin.string_split": [lambda: [words(), "w", -1]],
+    "relaxvm.builtin.regex_full_match": [lambda: [words(), "w+"]],
+    "relaxvm.builtin.number_to_string": [lambda: [integers(1000)]],
+    "relaxvm.builtin.string_to_number": [lambda: [words(100, "7"), "float32"]],
+    "relaxvm.builtin.tf_idf": [
+        lambda: [integers(1000), integers(10), (0,), tuple(range(10)), 1, 1, 0, "TF", None]],
     "relaxvm.builtin.number_from": [lambda: [integers(1)]],
     "relaxvm.builtin.int_within": [lambda: [integers(1), 0, 99, "k"]],
     "relaxvm.builtin.sequence_split": [

@@ -367,6 +367,10 @@ VM = object()
 ROW = 1 << 23
 
 
+def _words(count: int, length: int = 1) -> np.ndarray:
+    return np.full(count, "7" if length == 1 else "x" * length, object)
+
+
 def _row() -> np.ndarray:
     return x(1, ROW) / np.float32(ROW)
 
@@ -399,6 +403,20 @@ BUILTINS: dict[str, list[Make]] = {
         lambda: [x(ROW, dtype="i4") % 1000, 0, 1, 1, 1, None],
         lambda: [x(2, ROW // 2), 1, 0, 0, 0, 0],
         lambda: [x(ROW // 2, 2), 0, 1, 1, 1, 0]],
+    "relaxvm.builtin.strings_from": [
+        lambda: ["x" * ROW, tuple.__new__(relaxvm.Shape, [1] * ROW)]],
+    "relaxvm.builtin.strings_indexed": [lambda: [_words(ROW)]],
+    "relaxvm.builtin.strings_take": [lambda: [_words(ROW), np.zeros(ROW, "i8")]],
+    "relaxvm.builtin.strings_merged": [lambda: [_words(ROW), np.zeros(ROW, "i8")]],
+    "relaxvm.builtin.string_concat": [lambda: [_words(SIDE)[:, None], _words(SIDE)]],
+    "relaxvm.builtin.string_equal": [lambda: [_words(SIDE)[:, None], _words(SIDE)]],
+    "relaxvm.builtin.string_normalize": [lambda: [_words(ROW), "UPPER", 1, _words(0)]],
+    "relaxvm.builtin.string_split": [lambda: [_words(ROW), ",", -1]],
+    "relaxvm.builtin.regex_full_match": [lambda: [_words(1, 1 << 20), "(x|xx)*"]],
+    "relaxvm.builtin.number_to_string": [lambda: [_row()]],
+    "relaxvm.builtin.string_to_number": [lambda: [_words(ROW), "float64"]],
+    "relaxvm.builtin.tf_idf": [
+        lambda: [np.ones(ROW, "i8"), np.ones(1, "i8"), (0,), (0,), 1, 1, 0, "TF", None]],
     "relaxvm.builtin.sequence_concat": [lambda: [(x(SIDE, SIDE).T, x(SIDE, SIDE)), 0, 0]],
     "relaxvm.builtin.sequence_split": [
         lambda: [x(ROW), None, 0, 0], lambda: [x(SIDE * 2, SIDE).T, np.array(SIDE), 1, 0]],

@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (they register builtins)
     run,
     sequences,
     shape,
+    strings,
 )
 from .lm import AttentionKVCache
 from .registration import (

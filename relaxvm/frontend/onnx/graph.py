@@ -40,6 +40,7 @@ from . import messages
 from .messages import AttributeType
 from .places import Places
 from .registry import REQUIRED, OnnxOperator, find, own_operator
+from .strings import MEASURING, MOVING, TAKING, moved, packed, table_of, unpacked
 from .tensors import ExternalData, dtype_of, to_array, to_dense
 from .values import (
     MOST_FOLDED,
@@ -63,7 +64,7 @@ _MOST_NODES: Final = 100_000
 """Nodes of graphs within graphs and of functions, which count each time they are imported."""
 
 
-UNSUPPORTED: Final = frozenset({"str", "complex64", "complex128"})
+UNSUPPORTED: Final = frozenset({"complex64", "complex128"})
 """Data types of tensors that programs do not have."""
 
 
@@ -245,6 +246,10 @@ class Graph:
             value = Value(known=value)
         if isinstance(value, Expr):
             return value if isinstance(value, (Var, Constant)) else self.emit(value)
+        if value.expr is None and value.dtype == "str":
+            expr = packed(self, value)
+            self.context.bind(value, expr)
+            return expr
         if value.expr is None:
             assert value.known is not None
             if value.dtype in UNSUPPORTED:
@@ -370,6 +375,8 @@ class Graph:
         it; dimensions that are not known become symbolic ones."""
         if not isinstance(kind, TensorKind):
             return Value(expr, compound=kind)
+        if kind.dtype == "str":
+            return unpacked(self, expr, kind)
         name = identifier(hint or self.hint)
         dims = kind.dims
         if dims is not None:
@@ -407,7 +414,9 @@ class Graph:
         """Define the constants of a graph."""
         for tensor in graph.initializer:
             subject = f"{self.context.name}: constant {readable(tensor.name)!r}"
-            self[tensor.name] = Value(known=to_array(tensor, self.context.external, subject))
+            array = to_array(tensor, self.context.external, subject)
+            is_text = tensor.data_type == messages.DataType.STRING
+            self[tensor.name] = Value(known=array, dtype="str" if is_text else None)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name if sparse.values is not None else ""
             subject = f"{self.context.name}: constant {readable(name)!r}"
@@ -454,10 +463,23 @@ class Graph:
             if each is None and required[min(i, len(required) - 1)]:
                 raise Problem(f"input {i} is missing")
         attrs = self.attributes_of(node, operator)
+        if not domain and node.op_type not in TAKING and "str" in [v.dtype for v in inputs if v]:
+            if node.op_type in MEASURING:
+                places = [table_of(self, v)[1] if v else None for v in inputs]
+                return self.converted(operator, places, attrs)
+            if node.op_type not in MOVING:
+                raise Problem("strings are not supported")
+            return moved(self, inputs, lambda given: self.converted(operator, given, attrs))
         if operator.fold is not None:
             folded = _folded(operator.fold, inputs, attrs)
             if folded is not None:
                 return [Value(known=folded)]
+        return self.converted(operator, inputs, attrs)
+
+    def converted(
+        self, operator: OnnxOperator, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+    ) -> list[Value | None]:
+        """The results of an operator's function."""
         result = operator.convert(self, *inputs, **attrs)
         results = result if isinstance(result, tuple) else (result,)
         return [self.value(each) for each in results]

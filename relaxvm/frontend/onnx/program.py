@@ -156,6 +156,7 @@ def _import(
     constants = set(top.values)
     inputs = [each for each in graph.input if each.name not in constants]
     params: list[Var] = []
+    texts: list[tuple[str, Var, TensorKind]] = []
     names = _ParameterNames(sanitize_input_names)
     for each in inputs:
         if each.name in top.values:
@@ -164,7 +165,10 @@ def _import(
             kind = _input_kind(context, each, shape_dict, dtype_dict)
         except Problem as problem:
             raise RelaxVMError(str(problem)) from None
-        if isinstance(kind, TensorKind):
+        if isinstance(kind, TensorKind) and kind.dtype == "str":
+            params.append(Var(names.of(each.name), ANY))
+            texts.append((each.name, params[-1], kind))
+        elif isinstance(kind, TensorKind):
             ty = TensorType(kind.dims, kind.dtype, ndim=kind.ndim)
             params.append(Var(names.of(each.name), ty))
             top[each.name] = Value(params[-1])
@@ -189,6 +193,8 @@ def _import(
     if kept:
         attrs["params"] = kept
     with builder.function("main", params, attrs):
+        for text_name, param, text_kind in texts:
+            top[text_name] = top.typed(param, text_kind, text_name)
         try:
             top.add_nodes(graph.node)
             results: list[Expr] = [top.expr(top[output.name]) for output in graph.output]

@@ -91,9 +91,10 @@ class Value:
             if some are expressions of dimensions; or strings.
         dtype: the data type of the elements by name; "str" for strings; None if it is no tensor.
         compound: what it is if it is no tensor.
+        strings: the table and the indices of strings; see `relaxvm.frontend.onnx.strings`.
     """
 
-    __slots__ = ("compound", "dtype", "expr", "known")
+    __slots__ = ("compound", "dtype", "expr", "known", "strings")
 
     def __init__(
         self,
@@ -101,23 +102,27 @@ class Value:
         known: NDArray[Any] | None = None,
         dtype: str | None = None,
         compound: SequenceKind | OptionalKind | Opaque | None = None,
+        strings: tuple[Expr, Value] | None = None,
     ) -> None:
+        self.strings = strings
         self.expr = expr
         self.known = known
         self.compound = compound
         if dtype is None:
             if known is not None:
-                dtype = "int64" if known.dtype == object else known.dtype.name
+                dtype = _dtype_of(known)
             elif type(self.type) is TensorType:
                 dtype = self.type.dtype
         self.dtype = dtype
 
     @property
     def type(self) -> Type:
-        """The type of the value."""
-        if self.expr is None:
-            assert self.known is not None
-            return TensorType(self.known.shape, self.dtype)
+        """The type of the value; of strings that of their indices."""
+        if self.strings is not None:
+            return self.strings[1].type
+        if self.known is not None and (self.expr is None or self.dtype == "str"):
+            return TensorType(self.known.shape, "int64" if self.dtype == "str" else self.dtype)
+        assert self.expr is not None
         if self.expr.ty is None:
             infer_type(self.expr)
         ty: Type = self.expr.ty
@@ -182,6 +187,12 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<Value {self.known if self.expr is None else self.expr}: {self.type}>"
+
+
+def _dtype_of(known: NDArray[Any]) -> str:
+    if known.dtype != object:
+        return known.dtype.name
+    return "str" if known.size and isinstance(known.flat[0], str) else "int64"
 
 
 def kind_of(value: Value) -> Kind:

@@ -22,6 +22,7 @@ from . import (
     reductions,
     scalars,
     sequences,
+    text,
     trees,
     windows,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "reductions",
     "scalars",
     "sequences",
+    "text",
     "trees",
     "windows",
 ]

@@ -220,7 +220,8 @@ class _Chains:
             raise Problem("expected results of steps that are tensors")
         if kind.dtype is None:
             raise Problem("the data type of the results of steps is not known")
-        dims = [0 if dim is None else dim for dim in kind.dims or ()]
+        known = [None] * max(kind.ndim, 0) if kind.dims is None else kind.dims
+        dims = [0 if dim is None else dim for dim in known]
         expr = g.builtin(
             "chain_to_tensor", [chain, axis, is_reversed, kind.dtype, dims]
         )

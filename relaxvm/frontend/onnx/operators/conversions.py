@@ -14,6 +14,7 @@ from ..messages import DataType
 from ..registry import onnx
 from ..tensors import dtype_of
 from ..values import Value, is_symbolic
+from .text import numbers_as_strings, strings_as_numbers
 
 __all__ = ["FLOAT8", "converted"]
 
@@ -90,8 +91,10 @@ def converted(
     x = x if isinstance(x, Value) else Value(x)
     if x.dtype == dtype:
         return x
-    if "str" in (dtype, x.dtype):
-        raise Problem("conversions of strings are not supported")
+    if dtype == "str":
+        return numbers_as_strings(g, x)
+    if x.dtype == "str":
+        return strings_as_numbers(g, x, dtype)
     if dtype.startswith("complex"):
         raise Problem(f"conversions to {dtype} are not supported")
     if dtype == _POWERS:

@@ -35,7 +35,7 @@ def constant(
     texts = value_string if value_strings is None else value_strings
     for dense in (value, sparse_value):
         if dense is not None:
-            return Value(known=dense)
+            return Value(known=dense, dtype="str" if dense.dtype == object else None)
     if floats is not None:
         return Value(known=np.array(floats, np.float32))
     if ints is not None:

@@ -15,6 +15,7 @@ from ....ir.arith import prove_equal
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..values import Value, elements_of, is_never_negative
+from .text import strings_equal
 
 __all__: list[str] = []
 
@@ -154,6 +155,14 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> Any:
 for _name, (_target, _fold) in _BINARY.items():
     _binary(_name, _target, _fold)
 _binary("Equal", "equal", _same)
+
+
+@onnx("Equal", since=19, fold=_same)
+def equal(g: Graph, a: Value, b: Value) -> Expr | Value:
+    """R.equal; strings are compared, too."""
+    if "str" in (a.dtype, b.dtype):
+        return strings_equal(g, a, b)
+    return g.op("equal", a, b)
 
 
 @onnx("Pow", since=1)

@@ -80,6 +80,11 @@ def _place(position: Value | None, length: int, *, behind: int = 0) -> int | Non
     return index
 
 
+def _is_plain(x: Value) -> bool:
+    """Whether the type of the program's value says what the value is."""
+    return x.compound is None and x.dtype != "str"
+
+
 def _of(g: Graph, items: list[Value]) -> Value:
     return Value(g.emit(Tuple([g.expr(item) for item in items])))
 
@@ -101,7 +106,7 @@ def sequence_empty(g: Graph, *, dtype: int = DataType.FLOAT) -> Value:
 @onnx("SequenceConstruct", since=11)
 def sequence_construct(g: Graph, *xs: Value) -> Value:
     """A tuple."""
-    if len(xs) <= _MOST_PARTS and not any(x.compound for x in xs):
+    if len(xs) <= _MOST_PARTS and all(map(_is_plain, xs)):
         return _of(g, list(xs))
     kind: Kind = kind_of(xs[0])
     for x in xs[1:]:
@@ -132,7 +137,7 @@ def sequence_at(g: Graph, items: Value, position: Value) -> Value:
 def sequence_insert(g: Graph, items: Value, x: Value, position: Value | None = None) -> Value:
     """A sequence with another element."""
     known = None if items.compound else _items(g, items)
-    if known is not None and len(known) < _MOST_PARTS and not x.compound:
+    if known is not None and len(known) < _MOST_PARTS and _is_plain(x):
         place = _place(position, len(known), behind=1)
         if place is not None:
             return _of(g, [*known[:place], x, *known[place:]])
@@ -193,7 +198,7 @@ def split_to_sequence(
     if kind.ndim >= 0 and not -kind.ndim <= axis < kind.ndim:
         raise Problem(f"axis: expected one of {kind.ndim} axes, got {axis}")
     lengths = _lengths(x, sizes, axis)
-    if lengths is not None and (sizes is not None or keepdims):
+    if lengths is not None and (sizes is not None or keepdims) and _is_plain(x):
         bounds = np.cumsum([0, *lengths]).tolist()
         parts = [
             Value(g.op("strided_slice", x, [axis], [start], [end], [1]))
