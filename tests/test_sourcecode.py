@@ -138,7 +138,7 @@ def test_readme_has_two_commands() -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     assert all(block.startswith("python3 -m venv .venv\n") for block in blocks)
-    assert "examples/digits" in blocks[0]
+    assert "examples/models" in blocks[0]
     assert "pytest" in blocks[1]
 
 
