@@ -240,3 +240,64 @@ class Module:
 
 def test_any_is_a_type() -> None:
     assert ANY == relaxvm.AnyType()
+
+
+def test_types_of_functions_in_analyses() -> None:
+    n, m = Var("n", "int64"), Var("m", "int64")
+    of_rows = FuncType([TensorType((n, m), "float32")], TupleType([ShapeType((n,))]))
+    static = analysis.get_static_type(of_rows)
+    assert static == FuncType(
+        [TensorType(None, "float32", ndim=2)], TupleType([ShapeType(ndim=1)])
+    )
+    assert analysis.get_static_type(FuncType.opaque_func()) == FuncType.opaque_func()
+    assert analysis.tir_vars_in_type(of_rows) == [n, m]
+    assert ANY.is_base_of(of_rows)
+    assert not of_rows.is_base_of(ANY)
+    assert static.is_base_of(static)
+    assert not static.is_missing()
+
+
+def test_public_functions_are_alive() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return x
+
+    @R.function
+    def public(x: R.Tensor((2,), "float32")):
+        return x
+
+    @R.function(private=True)
+    def entry(x: R.Tensor((2,), "float32")):
+        return x
+
+    @R.function(private=True)
+    def dead(x: R.Tensor((2,), "float32")):
+        return x
+""")
+    kept = transform.DeadCodeElimination(["entry"])(mod)
+    assert [var.name_hint for var in kept] == ["main", "public", "entry"]
+
+
+def test_a_function_keeps_its_name_where_loops_have_the_same() -> None:
+    from relaxvm.te import topi
+
+    x = Var("x", TensorType((2,), "float32"))
+    builder = BlockBuilder()
+    with builder.function("add", [x]):
+        y = builder.emit_te(topi.add, x, x)
+        z = builder.emit_te(topi.add, y, x)
+        builder.emit_func_output(z)
+    mod = builder.get()
+    assert [var.name_hint for var in mod] == ["add1", "add"]
+    x_value = np.ones(2, np.float32)
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod))
+    assert (vm["add"](x_value) == 3).all()
+
+
+def test_scalars_of_numpy_are_scalars_of_64_bits() -> None:
+    assert prim_value(np.int32(2)).ty == PrimType("int64")
+    assert prim_value(np.float32(1.5)).ty == PrimType("float64")
+    assert prim_value(np.bool_(True)).ty == PrimType("bool")

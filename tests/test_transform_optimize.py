@@ -489,7 +489,7 @@ def test_dead_branches_and_functions() -> None:
     check(
         DeadCodeElimination(["main"]),
         """
-@R.function
+@R.function(private=True)
 def other(x: R.Tensor((4,), "float32")):
     return x
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..ir.expr import Call, Expr, IntImm, ShapeType, TensorType, TupleType, Type, Var
+from ..ir.expr import Call, Expr, FuncType, IntImm, ShapeType, TensorType, TupleType, Type, Var
 from ..ir.infer import (
     BaseCheckResult,
     base_check,
@@ -50,6 +50,9 @@ def get_static_type(ty: Type) -> Type:
         return ShapeType(ndim=ty.ndim)
     if type(ty) is TupleType:
         return TupleType([get_static_type(field) for field in ty.fields])
+    if type(ty) is FuncType:
+        params = None if ty.params is None else [get_static_type(param) for param in ty.params]
+        return FuncType(params, get_static_type(ty.ret), ty.purity, type_params=ty.type_params)
     return ty
 
 

@@ -18,6 +18,7 @@ from ..ir.expr import (
     DataflowBlock,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     MatchCast,
     PrimType,
@@ -161,8 +162,12 @@ def defined_symbolic_vars(expr: Expr) -> list[Var]:
 
 
 def tir_vars_in_type(ty: Type) -> list[Var]:
-    """Return the symbolic variables that a type mentions."""
-    return type_free_vars(ty)
+    """Return the symbolic variables that a type mentions; of the type of a function also those that
+    its parameters define."""
+    if type(ty) is not FuncType:
+        return type_free_vars(ty)
+    parts = [*(ty.params or ()), ty.ret]
+    return list(dict.fromkeys(var for part in parts for var in tir_vars_in_type(part)))
 
 
 def definable_tir_vars_in_type(ty: Type) -> list[Var]:

@@ -229,8 +229,13 @@ class BlockBuilder:
     finalize = get
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function; `func_name` is made unique."""
+        """Add a function; `func_name` is made unique, also among the function that is being defined.
+        """
         name = self._module.unique_name(func_name)
+        if self._function is not None and name == self._function[0]:
+            number = 1
+            while (name := f"{func_name}{number}") in self._module:
+                number += 1
         self._module[name] = func
         return self._module.get_global_var(name)
 

@@ -102,6 +102,17 @@ class Type(Node):
 
         return structural_equal(self, other)
 
+    def is_base_of(self, derived: Type) -> bool:
+        """Whether every value of the type `derived` is known to be of this type, too."""
+        from .infer import is_base_of
+
+        return is_base_of(self, derived)
+
+    def is_missing(self) -> bool:
+        """False: TVM's programs ask whether a type is one that says that there is none, which is
+        None here."""
+        return False
+
     def __hash__(self) -> int:
         from .equality import structural_hash
 
@@ -1168,6 +1179,7 @@ class Function(BaseFunc):
 
 def prim_value(value: Any) -> Expr:
     """Return a scalar as an expression: int64, float64, bool, or the scalar expression itself.
+    Scalars of numpy become these, too, as in TVM.
 
     Raises:
         TypeError: not a scalar.
@@ -1178,13 +1190,10 @@ def prim_value(value: Any) -> Expr:
         raise TypeError(f"prim_value: Cannot convert {value} of type {value.ty} to a scalar")
     if isinstance(value, (bool, np.bool_)):
         return IntImm("bool", int(value))
-    if isinstance(value, np.generic):
-        dtype = dtype_name(value.dtype)
-        return (FloatImm if value.dtype.kind == "f" else IntImm)(dtype, value.item())
-    if isinstance(value, float):
-        return FloatImm("float64", value)
-    if isinstance(value, int):
-        return int_imm(value)
+    if isinstance(value, (float, np.floating)):
+        return FloatImm("float64", float(value))
+    if isinstance(value, (int, np.integer)):
+        return int_imm(int(value))
     raise TypeError(f"prim_value: expected a scalar, got {type(value).__name__}")
 
 

@@ -169,7 +169,8 @@ def _reachable(mod: IRModule, entries: Iterable[GlobalVar]) -> set[GlobalVar]:
 
 def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
     """Remove bindings whose value is unused and has no side effects, and functions that cannot be
-    reached from the entry functions: those given, by default all that have a "global_symbol".
+    reached from the entry functions: those given, and all that have a "global_symbol", which can be
+    called from outside.
 
     Calls of impure operators and functions, and of packed functions that are not declared pure, are
     side effects.  An unused R.call_pure_packed is kept too: users of TVM rely on such calls.
@@ -181,10 +182,8 @@ def DeadCodeElimination(entry_functions: Iterable[str] | None = None) -> Pass:
         for var, func in mod.functions.items():
             if isinstance(func, Function):
                 new[var] = eliminate_dead_code(func)
-        if entry_functions is None:
-            entries = [v for v, f in new.functions.items() if "global_symbol" in f.attrs]
-        else:
-            entries = [new.get_global_var(name) for name in entry_functions]
+        entries = [v for v, f in new.functions.items() if "global_symbol" in f.attrs]
+        entries += [new.get_global_var(name) for name in entry_functions or ()]
         if entries:
             alive = _reachable(new, entries)
             for var in list(new.functions):
