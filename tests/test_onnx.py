@@ -601,7 +601,7 @@ def test_names_of_parameters_differ() -> None:
     nodes = [helper.make_node("Sub", ["a:b", "a/b"], ["d"]), node("Sub", "d a_b_1", "y")]
     model = model_of(nodes, inputs, ["y"])
     main = from_onnx(model)["main"]
-    assert [param.name_hint for param in main.params] == ["a_b", "a_b_1", "a_b_1_1"]
+    assert [param.name for param in main.params] == ["a_b", "a_b_1", "a_b_1_1"]
     values = [np.array([number], "float32") for number in (9, 5, 1)]
     assert np.asarray(run(model, *values)).tolist() == [3]
 

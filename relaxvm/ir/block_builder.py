@@ -229,8 +229,7 @@ class BlockBuilder:
     finalize = get
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function; `func_name` is made unique, also among the function that is being defined.
-        """
+        """Add a function; `func_name` is made unique, and other than that of the open function."""
         name = self._module.unique_name(func_name)
         if self._function is not None and name == self._function[0]:
             number = 1

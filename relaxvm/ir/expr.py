@@ -693,7 +693,7 @@ class Var(Expr):
 
     @property
     def name_hint(self) -> str:
-        """The name."""
+        """The name, as versions of TVM before 0.27 call it."""
         return self.name
 
 

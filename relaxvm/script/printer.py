@@ -418,10 +418,13 @@ class Printer:
             self.function(value, name, f"@R.function{text}")
             self.lines.append("")
             return
-        text = self.bound(value)
         ends_branch = name is not None
         name = name or self._defined(var)
         ty = var.ty
+        if type(ty) is PrimType and name != "_" and ty.dtype in _SCALARS:
+            self._statement(f"{name}: T.{ty.dtype} = {self._scalar_value(value)}")
+            return
+        text = self.bound(value)
         if name == "_" and isinstance(value, Call) and type(ty) is TupleType and not ty.fields:
             self._statement(text)
         elif (
@@ -438,6 +441,13 @@ class Printer:
         for line in self._pending:
             self._line(line)
         self._pending.clear()
+
+    def _scalar_value(self, value: Any) -> str:
+        """The text of a scalar after its type, with which the parser reads plain numbers as scalars
+        of it."""
+        if type(value) is IntImm:
+            return str(bool(value.value) if value.ty.dtype == "bool" else value.value)
+        return self.expr(value)
 
     def bound(self, value: Expr) -> str:
         """The text of an expression where a plain number would be parsed as a tensor, such as on
@@ -523,7 +533,11 @@ class Printer:
         if last is not None:
             self.binding(last, name)
         else:
-            self._statement(f"{name} = {self.bound(seq.body)}")
+            ty = seq.body.ty
+            if type(ty) is PrimType and name != "_" and ty.dtype in _SCALARS:
+                self._statement(f"{name}: T.{ty.dtype} = {self._scalar_value(seq.body)}")
+            else:
+                self._statement(f"{name} = {self.bound(seq.body)}")
         self.names.pop()
         self._types.clear()
         self._indent = self._indent[: -len(_INDENT)]
@@ -874,6 +888,12 @@ def _last_binding(seq: SeqExpr) -> Binding | None:
 _EVIDENT: Final = class_table(
     dict.fromkeys((Constant, ShapeExpr, StringImm, DataTypeImm, IntImm, FloatImm))
 )
+
+_SCALARS: Final = frozenset((
+    "bool", "float16", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32",
+    "uint64", "uint8",
+))  # fmt: skip
+"""Data types of scalars that the namespace ``T`` has."""
 
 _Method = Callable[[Printer, Any], str]
 
