@@ -232,6 +232,20 @@ def test_a_convolution_continues() -> None:
     assert end.tolist() == last.tolist() == x[..., 5:].tolist()
 
 
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_a_cache_that_is_written_to(mode: str) -> None:
+    past, update = normal(2, 2, 5, 3), normal(2, 2, 2, 3)
+    start = np.array([1, 4 if mode == "circular" else 3])
+    want = past.copy()
+    for b in range(2):
+        for i in range(2):
+            want[b, :, (start[b] + i) % 5] = update[b, :, i]
+    given = node("TensorScatter", "p u w", "y", mode=mode)
+    vm = machine([given], {"p": (FLOAT, [2, 2, "n", 3]), "u": (FLOAT, [2, 2, "m", 3]),
+                           "w": (INT64, [2])}, ["y"])  # fmt: skip
+    assert vm["main"](past, update, start).tolist() == want.tolist()
+
+
 THREE: dict[str, Any] = {name: (FLOAT, [1, 2, 3, 4]) for name in "qkv"}
 FLAT: dict[str, Any] = {name: (FLOAT, [1, 3, 8]) for name in "qkv"}
 
@@ -251,6 +265,9 @@ FLAT: dict[str, Any] = {name: (FLOAT, [1, 3, 8]) for name in "qkv"}
         (node("RotaryEmbedding", "q k v", "y"), FLAT, "num_heads: expected it where X has rank 3"),
         (node("LinearAttention", "q k v", "y n", q_num_heads=2, kv_num_heads=2,
               update_rule="gated"), FLAT, "update_rule 'gated': expected it with decay"),
+        (node("TensorScatter", "q k", "y", mode="ring"), THREE,
+         "mode: expected linear or circular, got 'ring'"),
+        (node("TensorScatter", "q k", "y", axis=0), THREE, "axis: expected one behind the batch"),
         (node("CausalConvWithState", "q k", "y n", activation="relu"), FLAT,
          "activation: expected none, silu or swish, got 'relu'"),
     ],

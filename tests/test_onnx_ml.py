@@ -139,6 +139,21 @@ def test_support_vectors(kernel: str) -> None:
           support_vectors=vectors.reshape(-1).tolist(), **settings)  # fmt: skip
 
 
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])
+@pytest.mark.parametrize("count", [3, 4])
+def test_classes_by_votes(kernel: str, count: int) -> None:
+    x, sizes = normal(9, 4), [2, 1, 3, 2][:count]
+    total = sum(sizes)
+    labels, _ = check(
+        "SVMClassifier", {"x": x}, 2, kernel_type=kernel, kernel_params=[0.3, 0.5, 2.0],
+        vectors_per_class=sizes, support_vectors=normal(total * 4).tolist(),
+        coefficients=normal(total * (count - 1)).tolist(),
+        rho=(normal(count * (count - 1) // 2) / 9).tolist(), classlabels_ints=[7, 3, 5, 1][:count],
+        post_transform="NONE",
+    )  # fmt: skip
+    assert kernel == "RBF" or len(set(labels.tolist())) > 1
+
+
 # Trees
 
 
@@ -295,6 +310,11 @@ CYCLE = {"nodes_truenodeids": [0, 0], "nodes_trueleafs": [1, 0]}
         ("Imputer", {"imputed_value_floats": [1.0, 2.0]}, "expected 1 or 3 imputed values, got 2"),
         ("SVMRegressor", {"coefficients": [1.0], "n_supports": 1, "support_vectors": [1.0, 2.0],
                           "rho": [0.0]}, "support_vectors: expected vectors of 3, got 2"),
+        ("SVMClassifier", {"coefficients": [1.0], "rho": [0.0], "classlabels_ints": [0, 1],
+                           "support_vectors": [1.0] * 6, "vectors_per_class": [1, 1]},
+         "expected three classes or more, and a rho for two each, got 2 classes"),
+        ("SVMClassifier", {"coefficients": [1.0], "rho": [0.0], "prob_a": [1.0]},
+         "probabilities and linear machines without support vectors are not supported"),
         ("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]},
          "labels that are strings are not supported"),
         ("FeatureVectorizer", {"inputdimensions": [1, 2]},

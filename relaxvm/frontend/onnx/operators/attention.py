@@ -538,3 +538,33 @@ def linear_attention(
     found, present = [Value(g.emit(TupleGetItem(both, i))) for i in range(2)]
     together = _in(g, Value(heads_together(g, found)), dtype)
     return together, _in(g, present, state_dtype)
+
+
+@onnx("TensorScatter", since=24)
+def tensor_scatter(
+    g: Graph,
+    past_cache: Value,
+    update: Value,
+    write_indices: Value | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Expr:
+    """A cache with an update of each example written to it from a position on."""
+    if mode not in ("linear", "circular"):
+        raise Problem(f"mode: expected linear or circular, got {mode!r}")
+    rank = past_cache.ndim
+    if rank < 2 or not -rank <= axis < rank or axis % rank == 0:
+        raise Problem(f"axis: expected one behind the batch of {past_cache.type}, got {axis}")
+    axis %= rank
+    length = dims_of(g, past_cache, rank, "past_cache")[axis]
+    dims = dims_of(g, update, rank, "update")
+    place: Any = g.op("arange", 0, dims[axis], 1, "int64")
+    place = g.op("reshape", place, (-1, *[1] * (rank - axis - 1)))
+    if write_indices is not None:
+        first = g.op("astype", write_indices, "int64")
+        place = g.op("add", place, g.op("reshape", first, (-1, *[1] * (rank - 1))))
+    if mode == "circular":
+        place = g.op("floor_mod", place, as_number(g, length))
+    wide = g.op("broadcast_to", place, dims)
+    return g.op("scatter_elements", past_cache, wide, update, axis)

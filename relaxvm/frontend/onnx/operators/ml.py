@@ -319,6 +319,61 @@ def svm_regressor(
     return found if found.ty.dtype == "float32" else g.op("astype", found, "float32")
 
 
+@onnx("SVMClassifier", since=1, domain=ML)
+def svm_classifier(
+    g: Graph,
+    x: Value,
+    *,
+    classlabels_ints: list[int] | None = None,
+    classlabels_strings: list[str] | None = None,
+    coefficients: list[float],
+    kernel_params: list[float] | None = None,
+    kernel_type: str = "LINEAR",
+    post_transform: str = "NONE",
+    prob_a: list[float] | None = None,
+    prob_b: list[float] | None = None,
+    rho: list[float],
+    support_vectors: list[float] | None = None,
+    vectors_per_class: list[int] | None = None,
+) -> Any:
+    """The class that wins most of the comparisons of two, and the scores of these."""
+    labels = classlabels_ints or []
+    count, sizes = len(labels), vectors_per_class or []
+    if classlabels_strings or prob_a or prob_b or not support_vectors:
+        raise Problem("labels that are strings, probabilities and linear machines without support "
+                      "vectors are not supported")  # fmt: skip
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    total = sum(sizes)
+    if count < 3 or len(sizes) != count or len(rho) != len(pairs):
+        raise Problem(
+            f"expected three classes or more, and a rho for two each, got {count} classes"
+        )
+    if len(coefficients) != total * (count - 1) or len(support_vectors) % max(total, 1):
+        raise Problem(f"expected coefficients and vectors of {total} supports")
+    x = _float(g, x)
+    dtype = _dtype(x)
+    vectors = np.array(support_vectors, dtype).reshape(total, -1)
+    similar = _similar(g, x, vectors, kernel_type, kernel_params)
+    given = np.array(coefficients, dtype).reshape(count - 1, total)
+    weights = np.zeros((total, len(pairs)), dtype)
+    ends = np.cumsum([0, *sizes])
+    for column, (i, j) in enumerate(pairs):
+        mine, other = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
+        weights[mine, column], weights[other, column] = given[j - 1, mine], given[i, other]
+    scores = g.op("add", g.op("matmul", similar, weights), np.array(rho, dtype))
+    wins = g.op("astype", g.op("greater", scores, np.array(0, dtype)), dtype.name)
+    for_first, for_second = (np.zeros((len(pairs), count), dtype) for _ in range(2))
+    for row, (i, j) in enumerate(pairs):
+        for_first[row, i], for_second[row, j] = 1, 1
+    losses = g.op("subtract", np.array(1, dtype), wins)
+    votes = g.op("add", g.op("matmul", wins, for_first), g.op("matmul", losses, for_second))
+    best: Expr = g.op("take", np.array(labels, np.int64), g.op("argmax", votes, 1), 0)
+    found = transformed(g, scores, post_transform)
+    if found.ty.dtype != "float32":
+        found = g.op("astype", found, "float32")
+    return Value(best), Value(found)
+
+
 # Optimizers
 
 TRAINING: Final = "ai.onnx.preview.training"
