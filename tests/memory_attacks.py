@@ -166,6 +166,8 @@ KERNEL_CALLS: dict[str, Any] = {
     "squeeze": lambda: [square_of(2000).T, np.ones((2000, 1, 2000), "f4")],
     "reshape": lambda: [square_of(2000).T, np.ones((1000, 4000), "f4")],
     "fill": lambda: [1.5, square_of(2000)],
+    "dft": lambda: [vector("f8", 1).reshape(1, -1, 1), None, 1, 0, 0, np.ones((1, 2_000_000, 2))],
+    "stft": lambda: [np.ones((1, 2_000_000, 1)), 100, None, 1000, 1, np.ones((1, 19991, 501, 2))],
     "dynamic_strided_slice": lambda: [square_of(2000), np.zeros(2, "i8"), np.full(2, 2000),
                                       np.ones(2, "i8"), square_of(2000)],
     "gather_elements": lambda: [vector(), vector("i8"), 0, vector()],

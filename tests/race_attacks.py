@@ -105,6 +105,12 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}dynamic_strided_slice": [
         lambda: [integers(10000).reshape(100, 100), np.zeros(2, "i8"), np.full(2, 100),
                  np.ones(2, "i8"), integers(10000).reshape(100, 100)]],
+    f"{PREFIX}dft": [
+        lambda: [integers(20000, "f4").reshape(100, 100, 2), None, 1, 0, 0,
+                 integers(20000, "f4").reshape(100, 100, 2)]],
+    f"{PREFIX}stft": [
+        lambda: [integers(LARGE, "f4").reshape(1, LARGE, 1), 64, integers(64, "f4"), 64, 0,
+                 integers(2 * LARGE, "f4").reshape(1, LARGE // 64, 64, 2)]],
     f"{PREFIX}median": [lambda: [integers(LARGE, "f4"), None, np.zeros((), "f4")]],
     f"{PREFIX}bucketize": [
         lambda: [integers(LARGE, "f4"), integers(100, "f4"), 0, integers(LARGE)]],

@@ -48,6 +48,7 @@ from . import (  # noqa: F401
     resize,
     sampling,
     search,
+    spectral,
     trees,
     views,
 )

@@ -252,3 +252,46 @@ hamming_window(5, True, 0.5, 0.5, "float16")
     ulps=4,
     of_largest=True,
 )
+
+
+def transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) -> Any:
+    """By the definition."""
+    signal = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
+    signal = np.moveaxis(signal, axis, -1)
+    if inverse and onesided:  # the other half is the conjugate
+        length = 2 * (signal.shape[-1] - 1) if length is None else length
+        rest = [signal[..., length - k].conj() for k in range(signal.shape[-1], length)]
+        signal = np.stack([*np.moveaxis(signal, -1, 0), *rest], -1)
+    length = signal.shape[-1] if length is None else length
+    given = np.zeros((*signal.shape[:-1], length), np.clongdouble)
+    count = min(length, signal.shape[-1])
+    given[..., :count] = signal[..., :count]
+    bins = length // 2 + 1 if onesided and not inverse else length
+    sign = 1 if inverse else -1
+    turns = np.outer(np.arange(length), np.arange(bins)) * (2 * np.pi / np.longdouble(length))
+    found = given @ np.exp(sign * 1j * turns) / (length if inverse else 1)
+    found = np.moveaxis(found, -1, axis)
+    return np.stack([found.real] if inverse and onesided else [found.real, found.imag], -1)
+
+
+def of_frames(x: Any, step: int, window: Any, length: int, onesided: int) -> Any:
+    starts = range(0, x.shape[1] - length + 1, step)
+    frames = np.stack([x[:, start : start + length] for start in starts], 1)
+    weighted = frames if window is None else frames * window[:, None]
+    return transformed(weighted, None, 2, 0, onesided)
+
+
+kernel(
+    "dft",
+    lambda draw: (draw(3, 7, 2), 6, 1, 0, 1),
+    transformed,
+    ulps=64,
+    of_largest=True,
+)
+kernel(
+    "stft",
+    lambda draw: (draw(2, 11, 1), 2, draw(4), 4, 1),
+    of_frames,
+    ulps=64,
+    of_largest=True,
+)

@@ -1,6 +1,7 @@
 """The ONNX operators, one file for each family; importing them registers them."""
 
 from . import (
+    activations,
     attention,
     classes,
     control,
@@ -16,18 +17,21 @@ from . import (
     ml,
     movement,
     neural,
+    optimizers,
     products,
     quantized,
     recurrent,
     reductions,
     scalars,
     sequences,
+    spectral,
     text,
     trees,
     windows,
 )
 
 __all__ = [
+    "activations",
     "attention",
     "classes",
     "control",
@@ -43,12 +47,14 @@ __all__ = [
     "ml",
     "movement",
     "neural",
+    "optimizers",
     "products",
     "quantized",
     "recurrent",
     "reductions",
     "scalars",
     "sequences",
+    "spectral",
     "text",
     "trees",
     "windows",

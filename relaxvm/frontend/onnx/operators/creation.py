@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ....ir import Expr, TensorType, prim
 from ..graph import Graph, Problem
 from ..registry import onnx
+from ..tensors import dtype_of
 from ..values import MOST_FOLDED, Value, elements_of, is_never_negative
 
 __all__: list[str] = []
@@ -120,3 +121,9 @@ def size(g: Graph, x: Value) -> Any:
         found[()] = total
         return found
     return g.op("size", x)
+
+
+@onnx("EyeLike", since=9)
+def eye_like(g: Graph, x: Value, *, dtype: int | None = None, k: int = 0) -> Expr:
+    """R.eye_like."""
+    return g.op("eye_like", x, k, None if dtype is None else dtype_of(dtype, "dtype"))

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import Expr, TensorType, TupleGetItem
+from ....ir import Expr, TensorType, TupleGetItem, prim
+from ....ir.arith import simplify
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
-from .scalars import integer
+from ..values import Value, as_expr
 
 __all__: list[str] = []
 
@@ -72,7 +72,7 @@ def reverse_sequence(
 @onnx("Trilu", since=14)
 def trilu(g: Graph, x: Value, k: Value | None = None, *, upper: int = 1) -> Expr:
     """R.triu or R.tril."""
-    diagonal = 0 if k is None else integer(g, k, "k")
+    diagonal = 0 if k is None else g.elements(k, 1, "k")[0]
     return g.op("triu" if upper else "tril", x, diagonal)
 
 
@@ -86,7 +86,9 @@ def one_hot(g: Graph, indices: Value, depth: Value, values: Value, *, axis: int 
     if not -ndim <= axis < ndim:
         raise Problem(f"axis: expected an axis of a tensor of rank {ndim}, got {axis}")
     axis %= ndim
-    length = integer(g, depth, "depth")
+    if depth.dtype is not None and "int" not in depth.dtype:
+        depth = Value(g.op("astype", depth, "int64"))
+    (length,) = g.elements(depth, 1, "depth")
     index: Any = indices
     if indices.dtype not in ("int64", "int32"):
         index = Value(g.op("astype", indices, "int64"))
@@ -131,3 +133,56 @@ def unique(g: Graph, x: Value, *, axis: int | None = None, sorted: int = 1) -> A
             for i, (at, is_wanted) in enumerate(zip(places, wanted, strict=True))
         ]
     )
+
+
+@onnx("TensorScatter", since=24)
+def tensor_scatter(
+    g: Graph,
+    cache: Value,
+    update: Value,
+    places: Value | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Expr:
+    """A cache with an update along an axis, from a place on that each batch has; with mode
+    "circular" it goes on at the front."""
+    if mode not in ("linear", "circular"):
+        raise Problem(f"mode: expected linear or circular, got {mode}")
+    ndim = update.ndim
+    if cache.dims is None or update.dims is None or not -ndim <= axis < ndim:
+        raise Problem("expected tensors of known rank, and one of their axes")
+    axis %= ndim
+    along = [1] * ndim
+    along[axis] = -1
+    indices = g.op("arange", 0, update.dims[axis], 1, "int64")
+    indices = g.op("reshape", indices, along)
+    if places is not None:
+        first = g.op("astype", places, "int64")
+        first = g.op("expand_dims", first, list(range(1, ndim)))
+        indices = g.op("add", indices, first)
+    if mode == "circular":
+        indices = g.op("floor_mod", indices, g.op("full", (), cache.dims[axis], "int64"))
+    indices = g.op("add", indices, g.op("zeros_like", update, "int64"))
+    return g.op("scatter_elements", cache, indices, update, axis)
+
+
+@onnx("CenterCropPad", since=18)
+def center_crop_pad(
+    g: Graph, x: Value, shape: Value, *, axes: list[int] | None = None
+) -> Expr:
+    """x with other lengths along axes: elements are left out, or zeros added, at both ends; at the
+    end one more, if the number is odd."""
+    if x.ndim < 0:
+        raise Problem("x: expected a tensor of known rank")
+    along = list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
+    dims: list[Any] = list(g.named_dims(x, x.ndim) or ())
+    widths: list[Any] = [0] * (2 * x.ndim)
+    for axis, length in zip(along, g.elements(shape, len(along), "shape"), strict=True):
+        more = prim.as_scalar(length) - dims[axis]
+        before = prim.floordiv(more + prim.select(more < 0, 1, 0), 2)  # rounded towards 0
+        widths[2 * axis] = simplify(before)
+        widths[2 * axis + 1] = simplify(more - before)
+        dims[axis] = as_expr(length)
+    ty = TensorType(dims, x.dtype)
+    return g.run("nn.pad", [x, widths, "constant", 0], ty, x.dtype or "?")

@@ -461,21 +461,34 @@ def _top_at_run_time(g: Graph, x: Value, k: Value, axis: int, largest: bool) -> 
     return tuple(results)
 
 
-@onnx("CumSum", since=11)
-def cum_sum(g: Graph, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
-    """R.cumsum, from the end if reversed."""
+def _cumulated(
+    g: Graph, name: str, x: Value, axis: Value, exclusive: bool, reverse: bool
+) -> Expr:
+    """R.cumsum or R.cumprod along an axis, from the end if reversed."""
     if axis.known is None:
-        return _cumulated_at_run_time(g, x, axis, bool(exclusive), bool(reverse))
+        return _cumulated_at_run_time(g, name, x, axis, exclusive, reverse)
     (along,) = g.sized(axis, "axis")
     found: Any = g.op("flip", x, along) if reverse else x
-    found = g.op("cumsum", found, along, exclusive=bool(exclusive))
+    found = g.op(name, found, along, exclusive=exclusive)
     return g.op("flip", found, along) if reverse else found
 
 
+@onnx("CumSum", since=11)
+def cum_sum(g: Graph, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+    """R.cumsum, from the end if reversed."""
+    return _cumulated(g, "cumsum", x, axis, bool(exclusive), bool(reverse))
+
+
+@onnx("CumProd", since=26)
+def cum_prod(g: Graph, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+    """R.cumprod, from the end if reversed."""
+    return _cumulated(g, "cumprod", x, axis, bool(exclusive), bool(reverse))
+
+
 def _cumulated_at_run_time(
-    g: Graph, x: Value, axis: Value, exclusive: bool, reverse: bool
+    g: Graph, name: str, x: Value, axis: Value, exclusive: bool, reverse: bool
 ) -> Expr:
-    """Sums along an axis that only the run knows."""
+    """Sums or products along an axis that only the run knows."""
     if x.ndim < 0:
         raise Problem("the rank of x is not known")
     along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
@@ -483,5 +496,5 @@ def _cumulated_at_run_time(
     found: Any = x
     if reverse:
         found = g.run("flip", [found, along], ty, x.dtype or "?")
-    found = g.run("cumsum", [found, along, exclusive], ty, x.dtype or "?")
+    found = g.run(name, [found, along, exclusive], ty, x.dtype or "?")
     return g.run("flip", [found, along], ty, x.dtype or "?") if reverse else g.expr(found)

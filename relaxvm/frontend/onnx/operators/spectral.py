@@ -1,0 +1,180 @@
+"""Windows, and discrete Fourier transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....dtypes import as_dtype
+from ....ir import Expr, IntImm, TensorType
+from ..graph import Graph, Problem
+from ..registry import onnx
+from ..tensors import dtype_of
+from ..values import Value
+from .elementwise import scalar
+
+__all__: list[str] = []
+
+
+def _window(
+    g: Graph, size: Value, a: float, b: float, c: float, output_datatype: int, periodic: int
+) -> Expr:
+    """``a - b * cos(t) + c * cos(2 * t)`` for angles t around the circle."""
+    dtype = dtype_of(output_datatype, "output_datatype")
+    if dtype is None or "float" not in dtype:
+        raise Problem(f"output_datatype: expected floats, got {dtype}")
+    (count,) = g.elements(size, 1, "size")
+    if isinstance(count, int) and count < 1:
+        raise Problem(f"size: expected 1 or more, got {count}")
+    cosine = Value(g.op("hamming_window", count, bool(periodic), 0.0, -1.0, dtype))
+    found = g.op("multiply", cosine, scalar(g, -b, cosine))
+    if c:  # cos(2 * t) is 2 * cos(t) ** 2 - 1
+        twice = g.op("multiply", g.op("square", cosine), scalar(g, 2 * c, cosine))
+        found = g.op("add", found, twice)
+    return g.op("add", found, scalar(g, a - c, cosine))
+
+
+@onnx("HannWindow", since=17)
+def hann_window(g: Graph, size: Value, *, output_datatype: int = 1, periodic: int = 1) -> Expr:
+    """Half of one minus the cosine."""
+    return _window(g, size, 0.5, 0.5, 0.0, output_datatype, periodic)
+
+
+@onnx("HammingWindow", since=17)
+def hamming_window(g: Graph, size: Value, *, output_datatype: int = 1, periodic: int = 1) -> Expr:
+    """R.hamming_window."""
+    return _window(g, size, 25 / 46, 21 / 46, 0.0, output_datatype, periodic)
+
+
+@onnx("BlackmanWindow", since=17)
+def blackman_window(g: Graph, size: Value, *, output_datatype: int = 1, periodic: int = 1) -> Expr:
+    """A sum of two cosines."""
+    return _window(g, size, 0.42, 0.5, 0.08, output_datatype, periodic)
+
+
+def _transformed(
+    g: Graph, x: Value, length: Value | None, axis: Any, inverse: bool, onesided: bool
+) -> Expr:
+    if x.dtype is None:
+        raise Problem("x: expected a known data type")
+    count = None if length is None else g.elements(length, 1, "dft_length")[0]
+    dims: list[Any] | None = None
+    if x.dims is not None and isinstance(axis, int):
+        if not -x.ndim <= axis < x.ndim - 1 or axis == -1:
+            raise Problem(f"axis: expected an axis of x but the last one, got {axis}")
+        dims = list(x.dims)
+        known = dims[axis] if count is None else count
+        known = known.value if isinstance(known, IntImm) else known
+        if isinstance(known, int):
+            if inverse and onesided and count is None:
+                known = 2 * (known - 1)
+            dims[axis] = known // 2 + 1 if onesided and not inverse else known
+            dims[-1] = 1 if inverse and onesided else 2
+        else:
+            dims = None
+    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else x.ndim)
+    return g.run("dft", [x, count, axis, inverse, onesided], ty, x.dtype)
+
+
+@onnx("DFT", since=20)
+def dft(
+    g: Graph,
+    x: Value,
+    length: Value | None = None,
+    axis: Value | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Expr:
+    """The discrete Fourier transform along an axis."""
+    along: Any = -2
+    if axis is not None:
+        (along,) = axis.ints() or (None,)
+        if not isinstance(along, int):
+            along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
+    return _transformed(g, x, length, along, bool(inverse), bool(onesided))
+
+
+@onnx("DFT", since=17)
+def dft_by_attribute(
+    g: Graph,
+    x: Value,
+    length: Value | None = None,
+    *,
+    axis: int = 1,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Expr:
+    """The discrete Fourier transform along an axis."""
+    return _transformed(g, x, length, axis, bool(inverse), bool(onesided))
+
+
+@onnx("STFT", since=17)
+def stft(
+    g: Graph,
+    x: Value,
+    step: Value,
+    window: Value | None = None,
+    length: Value | None = None,
+    *,
+    onesided: int = 1,
+) -> Expr:
+    """The discrete Fourier transforms of parts of signals."""
+    if x.dtype is None:
+        raise Problem("signal: expected a known data type")
+    (by,) = g.elements(step, 1, "frame_step")
+    if length is not None:
+        (count,) = g.elements(length, 1, "frame_length")
+    elif window is not None and window.dims is not None:
+        count = window.dims[0]
+    else:
+        raise Problem("expected a window of known length, or a frame_length")
+    if x.ndim == 2:
+        x = Value(g.op("expand_dims", x, [-1]))
+    ty = TensorType(None, x.dtype, ndim=4)
+    return g.run("stft", [x, by, window, count, bool(onesided)], ty, x.dtype)
+
+
+def _fold_mel(
+    bins: NDArray[Any],
+    length: NDArray[Any],
+    rate: NDArray[Any],
+    low: NDArray[Any],
+    high: NDArray[Any],
+    *,
+    output_datatype: int = 1,
+) -> Any:
+    count, size = int(bins.reshape(())), int(length.reshape(()))
+    ends = [2595 * np.log10(1 + float(edge.reshape(())) / 700) for edge in (low, high)]
+    steps = np.arange(count + 2) * ((ends[1] - ends[0]) / (count + 2)) + ends[0]
+    hertz = 700 * (10 ** (steps / 2595) - 1)
+    places = ((size + 1) * hertz // float(rate.reshape(()))).astype(np.int64)
+    found = np.zeros((size // 2 + 1, count))
+    for i, (first, middle, last) in enumerate(
+        zip(places, places[1:], places[2:], strict=False)
+    ):
+        if middle == first:
+            found[middle, i] = 1
+        else:
+            rising = np.arange(first, middle + 1)
+            found[rising, i] = (rising - first) / (middle - first)
+        falling = np.arange(middle, last)
+        found[falling, i] = (last - falling) / max(1, last - middle)
+    return found.astype(as_dtype(dtype_of(output_datatype, "output_datatype")))
+
+
+@onnx("MelWeightMatrix", since=17, fold=_fold_mel)
+def mel_weight_matrix(
+    g: Graph,
+    num_mel_bins: Value,
+    dft_length: Value,
+    sample_rate: Value,
+    lower_edge_hertz: Value,
+    upper_edge_hertz: Value,
+    *,
+    output_datatype: int = 1,
+) -> Expr:
+    """The weights of frequencies in bands of the mel scale, of numbers that are known."""
+    raise Problem("expected numbers that are known before the model runs")
