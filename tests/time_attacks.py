@@ -339,7 +339,7 @@ KERNELS: dict[str, list[Make]] = {
                lambda: [_rows(), 1, out(8, dtype="f8"), out(16, dtype="i8")[8:]]],
     "bucketize": [lambda: [x(SIZE // 2), x(100), 0, out(SIZE // 2, dtype="i4")]],
     "dft": [lambda: [x(64, HALF // 64, 1), None, 1, 0, 0, out(64, HALF // 64, 2)]],
-    "stft": [lambda: [x(1, HALF, 1), 512, x(1024), 1024, 0, out(1, HALF // 512 - 1, 1024, 2)]],
+    "stft": [lambda: [x(1, HALF, 1), 1024, x(1024), 1024, 0, out(1, HALF // 1024, 1024, 2)]],
     "eye": [lambda: [0, out(SIDE, SIDE * 2)], lambda: [0, _zeros(SIDE * 2, SIDE).T]],
     "hamming_window": [lambda: [SIZE, 1, 0.5, 0.5, out(SIZE)]],
     "collapse_sum_to": [lambda: [x(2, HALF), out(HALF)], lambda: [x(HALF, 2), out(2)]],

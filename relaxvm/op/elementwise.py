@@ -1,18 +1,30 @@
 """Element by element: the operators of one row each in `relaxvm.elementwise`, and some more.
 
-Operands broadcast as in numpy and have one data type; nothing is converted.
+Operands broadcast as in numpy and have one data type; nothing is converted, but where numbers of two
+data types are compared.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+import numpy as np
+
+from ..dtypes import as_dtype, dtype_name
 from ..elementwise import FUNCTIONS
-from ..ir.expr import TENSOR_OPERATORS, Expr, TensorType, Type
+from ..ir.expr import TENSOR_OPERATORS, Call, Expr, PrimType, TensorType, Type
 from .kinds import DType, Operand, Scalar
-from .registry import CONSTRUCTORS, NO_LOOPS, Constructor, Loops, Unsupported, operator
+from .registry import (
+    CONSTRUCTORS,
+    NO_LOOPS,
+    Constructor,
+    Loops,
+    Takes,
+    Unsupported,
+    operator,
+)
 from .rules import (
     DTYPE_CHECKS,
     DtypeCheck,
@@ -61,17 +73,46 @@ def binary(
     result: str = "",
     loops: str | Loops | Unsupported = NO_LOOPS,
 ) -> Constructor:
-    """Register an elementwise operator of two tensors, or a tensor and a scalar.
+    """Register an elementwise operator of two tensors, a tensor and a scalar, or two scalars, of
+    which the result is a scalar.
 
     The parameters are those of `unary`.
     """
 
+    compares = name in _COMPARISONS
+
     def rule(x1: Operand, x2: Operand) -> Type:
         check(x1=x1, x2=x2)
-        dtype = common_dtype(x1=x1, x2=x2)
+        are_tensors = type(x1) is type(x2) is TensorType
+        dtype = None if compares and are_tensors else common_dtype(x1=x1, x2=x2)
+        if type(x1) is PrimType and type(x2) is PrimType:
+            return PrimType(result or dtype)
         return broadcast(result or dtype, x1=x1, x2=x2)
 
-    return _register(name, rule, doc, loops)
+    return _register(name, rule, doc, loops, takes=_of_one_dtype if compares else None)
+
+
+_COMPARISONS: Final = frozenset(
+    {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+)
+"""Operators whose operands may have two data types; they are compared in one that has both."""
+
+
+def _of_one_dtype(call: Call) -> Sequence[Expr]:
+    """The operands of a comparison, converted to one data type: integers beside floats to that of
+    the floats, as in TVM, others to the least one that has the numbers of both."""
+    types = [arg.ty.dtype for arg in call.args]
+    if None in types or types[0] == types[1]:
+        return call.args
+    floats = [name for name in types if "float" in name]
+    if len(floats) == 1:
+        (wide,) = floats
+    else:
+        wide = dtype_name(np.promote_types(*map(as_dtype, types)))
+    return [
+        arg if name == wide else astype(arg, wide)
+        for arg, name in zip(call.args, types, strict=True)
+    ]
 
 
 def _register(
@@ -80,6 +121,7 @@ def _register(
     doc: str,
     loops: str | Loops | Unsupported,
     operand: str | None = None,
+    takes: Takes | None = None,
 ) -> Constructor:
     rule.__doc__ = doc
     if operand is not None:
@@ -88,7 +130,7 @@ def _register(
             operand, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="TensorType"
         )
         named.__signature__ = inspect.Signature([parameter])
-    return operator(name, elementwise=True, loops=loops)(rule)
+    return operator(name, elementwise=True, loops=loops, takes=takes)(rule)
 
 
 def _register_function(name: str) -> None:

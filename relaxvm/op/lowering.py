@@ -9,6 +9,7 @@ from ..ir.expr import (
     Call,
     Expr,
     ExternFunc,
+    PrimType,
     ShapeExpr,
     ShapeType,
     TensorType,
@@ -21,6 +22,7 @@ from ..ir.expr import (
 from ..ir.infer import infer_type
 from ..ir.op import Op
 from ..registry import KERNEL_PREFIX, RESULT_PREFIX
+from ..support import Unsupported
 from .base import call_dps_packed, null_value
 from .registry import PREFIX, Operator
 from .rules import broadcast_dims, like
@@ -128,14 +130,20 @@ def _results_text(ty: Type) -> str:
     return ",".join([getattr(field, "dtype", None) or "?" for field in fields])
 
 
-def lower_call(record: Operator, call: Call) -> Call:
-    """The call of a kernel that replaces a call of an operator; the call itself if the shape or
-    data type of the result is not known.
+def lower_call(record: Operator, call: Call) -> Expr:
+    """The call of a kernel that replaces a call of an operator; an expression of scalars if the
+    result is one; the call itself if the shape or data type of the result is not known.
 
     Args:
         record: the operator, which has a kernel.
         call: the call.
     """
+    if type(call.ty) is PrimType and record.is_elementwise:
+        loops = record.loops
+        if isinstance(loops, Unsupported):
+            return call
+        scalar: Expr = loops.formula(*call.args)
+        return scalar
     ty = _type_to_allocate(record, call)
     if not is_allocatable(ty):
         return call

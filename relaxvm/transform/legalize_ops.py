@@ -22,6 +22,7 @@ from ..ir import (
     IRModule,
     MatchCast,
     Op,
+    PrimType,
     TensorType,
     Tuple,
     Var,
@@ -137,7 +138,7 @@ class _Legalizer(ExprMutator):
         lowered = lower_call(record, call)
         if lowered is call:
             return self.named_dims(binding, call)
-        if _is_flat(lowered):
+        if type(call.ty) is PrimType or _is_flat(lowered):
             return self.rebind(binding, lowered)
         return self.expanded(binding, call, lambda builder, call: lowered)
 

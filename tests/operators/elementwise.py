@@ -53,6 +53,12 @@ class Row(NamedTuple):
     in_tvm: bool = True
 
 
+COMPARISONS = frozenset(
+    {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+)
+"""Operators whose tensors may have two data types."""
+
+
 def per_element(function: Callable[..., Any]) -> Callable[..., Any]:
     """Apply a function of Python numbers to each element; NaN if it raises ValueError."""
 
@@ -381,7 +387,9 @@ def _binary(name: str, row: Row) -> None:
         f"{op(f'{c}(n, 3)', f'{c}(n, 4)')} | ValueError: relax.{name}: shapes (n, 3) and (n, 4) do "
         "not broadcast: dimension 1 is 3 and 4",
         f"{op(f'{c}(3)', f'{other}(3)')} | TypeError: relax.{name}: expected operands of one data "
-        f"type, got x1 {DTYPES[c]}, x2 {DTYPES[other]}; R.astype converts",
+        f"type, got x1 {DTYPES[c]}, x2 {DTYPES[other]}; R.astype converts"
+        if name not in COMPARISONS else
+        f"{op(f'{c}(3)', 'm')} | TypeError: relax.{name}: expected operands of one data type",
         f"{op('1', '2')} | TypeError: relax.{name}: expected a tensor among the operands",
         f"{name}({c}(3)) | TypeError: relax.{name}: argument 'x2' is missing",
         f"{name}({c}(3), {c}(3), x2={c}(3)) | TypeError: relax.{name}: argument 'x2' is given "
@@ -426,7 +434,7 @@ f(n) + f(n) | R.Tensor((n,), "float32")
 add(f(3), n) | TypeError: relax.add: expected operands of one data type, got x1 float32, x2 int64
 add(i(3), 1.5) | TypeError: relax.add: expected operands of one data type, got x1 int64, x2 float32
 add(u(3), 300) | ValueError: relax.add: expected a number within uint8, got 300
-add(n, m) | TypeError: relax.add: expected a tensor among x1, x2, got scalars only
+add(n, scalar("float32")) | TypeError: relax.add: expected operands of one data type, got x1 int64
 """,
     ),
     "subtract": ('1.0 - f(n) | R.Tensor((n,), "float32")', ""),
