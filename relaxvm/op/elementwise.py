@@ -1,7 +1,7 @@
 """Element by element: the operators of one row each in `relaxvm.elementwise`, and some more.
 
-Operands broadcast as in numpy and have one data type; nothing is converted, but where numbers of two
-data types are compared.
+Operands broadcast as in numpy and have one data type; nothing is converted, except where numbers of
+two data types are compared.
 """
 
 from __future__ import annotations
