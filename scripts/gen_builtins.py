@@ -133,6 +133,7 @@ KERNEL_FAMILIES = (
     "recurrent_attention", "resize", "sampling", "trees", "cache", "packed",
     "recurrent_attention", "resize", "trees",
     "creation", "gather", "spectral", "nn", "convolution", "pooling", "recurrent",
+    "recurrent_attention", "resize", "spectral", "trees",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

@@ -86,7 +86,7 @@ def binary(
         are_tensors = type(x1) is type(x2) is TensorType
         dtype = None if compares and are_tensors else common_dtype(x1=x1, x2=x2)
         if type(x1) is PrimType and type(x2) is PrimType:
-            return PrimType(result or dtype)
+            return PrimType(result or x1.dtype)
         return broadcast(result or dtype, x1=x1, x2=x2)
 
     return _register(name, rule, doc, loops, takes=_of_one_dtype if compares else None)

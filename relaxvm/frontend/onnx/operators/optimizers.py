@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ def _groups(tensors: tuple[Value, ...], kinds: int) -> list[tuple[Value, ...]]:
     return [tuple([tensors[i + k * count] for k in range(kinds)]) for i in range(count)]
 
 
-def _in_order(results: list[tuple[Expr, ...]]) -> tuple[Value, ...]:
+def _in_order(results: Sequence[tuple[Expr, ...]]) -> tuple[Value, ...]:
     return tuple([Value(each) for kind in zip(*results, strict=True) for each in kind])
 
 

@@ -134,7 +134,7 @@ def stft(
     if x.ndim == 2:
         x = Value(g.op("expand_dims", x, [-1]))
     ty = TensorType(None, x.dtype, ndim=4)
-    return g.run("stft", [x, by, window, count, bool(onesided)], ty, x.dtype)
+    return g.run("stft", [x, by, window, count, bool(onesided)], ty, x.dtype or "?")
 
 
 def _fold_mel(
