@@ -177,6 +177,4 @@ masked_fill(f(n), f(n), const(1.0, "float32")) | TypeError: relax.where: conditi
 masked_fill(x(2, 3), b(2, 3), const(1.5, "float32"))
 masked_fill(f(2, 3), b(3), f())
 """,
-    reference=None,
-    in_tvm=False,  # where it is two calls, too, whose types are those of these
 )

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import Expr, TensorType, TupleGetItem, prim
-from ....ir.arith import simplify
+from ....ir import Expr, TensorType, TupleGetItem
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value, as_expr
+from ..values import Value
 
 __all__: list[str] = []
 
@@ -165,24 +164,3 @@ def tensor_scatter(
         indices = g.op("floor_mod", indices, g.op("full", (), cache.dims[axis], "int64"))
     indices = g.op("add", indices, g.op("zeros_like", update, "int64"))
     return g.op("scatter_elements", cache, indices, update, axis)
-
-
-@onnx("CenterCropPad", since=18)
-def center_crop_pad(
-    g: Graph, x: Value, shape: Value, *, axes: list[int] | None = None
-) -> Expr:
-    """x with other lengths along axes: elements are left out, or zeros added, at both ends; at the
-    end one more, if the number is odd."""
-    if x.ndim < 0:
-        raise Problem("x: expected a tensor of known rank")
-    along = list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
-    dims: list[Any] = list(g.named_dims(x, x.ndim) or ())
-    widths: list[Any] = [0] * (2 * x.ndim)
-    for axis, length in zip(along, g.elements(shape, len(along), "shape"), strict=True):
-        more = prim.as_scalar(length) - dims[axis]
-        before = prim.floordiv(more + prim.select(more < 0, 1, 0), 2)  # rounded towards 0
-        widths[2 * axis] = simplify(before)
-        widths[2 * axis + 1] = simplify(more - before)
-        dims[axis] = as_expr(length)
-    ty = TensorType(dims, x.dtype)
-    return g.run("nn.pad", [x, widths, "constant", 0], ty, x.dtype or "?")
