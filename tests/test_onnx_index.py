@@ -124,8 +124,6 @@ def test_steps_of_two_tensors() -> None:
          "reduction: expected none, add, mul, max or min, got sub"),
         (node("OneHot", "i d x", "y", axis=3), {"i": (INT64, [2]), "d": (INT64, [])},
          "axis: expected an axis of a tensor of rank 2, got 3"),
-        (node("TensorScatter", "x x", "y", mode="around"), {},
-         "mode: expected linear or circular, got around"),
         (node("HannWindow", "d", "y", output_datatype=7), {"d": (INT64, [])},
          "output_datatype: expected floats, got int64"),
         (node("DFT", "x", "y"), {}, "axis: expected an axis of x but the last one, got -2"),

@@ -132,35 +132,3 @@ def unique(g: Graph, x: Value, *, axis: int | None = None, sorted: int = 1) -> A
             for i, (at, is_wanted) in enumerate(zip(places, wanted, strict=True))
         ]
     )
-
-
-@onnx("TensorScatter", since=24)
-def tensor_scatter(
-    g: Graph,
-    cache: Value,
-    update: Value,
-    places: Value | None = None,
-    *,
-    axis: int = -2,
-    mode: str = "linear",
-) -> Expr:
-    """A cache with an update along an axis, from a place on that each batch has; with mode
-    "circular" it goes on at the front."""
-    if mode not in ("linear", "circular"):
-        raise Problem(f"mode: expected linear or circular, got {mode}")
-    ndim = update.ndim
-    if cache.dims is None or update.dims is None or not -ndim <= axis < ndim:
-        raise Problem("expected tensors of known rank, and one of their axes")
-    axis %= ndim
-    along = [1] * ndim
-    along[axis] = -1
-    indices = g.op("arange", 0, update.dims[axis], 1, "int64")
-    indices = g.op("reshape", indices, along)
-    if places is not None:
-        first = g.op("astype", places, "int64")
-        first = g.op("expand_dims", first, list(range(1, ndim)))
-        indices = g.op("add", indices, first)
-    if mode == "circular":
-        indices = g.op("floor_mod", indices, g.op("full", (), cache.dims[axis], "int64"))
-    indices = g.op("add", indices, g.op("zeros_like", update, "int64"))
-    return g.op("scatter_elements", cache, indices, update, axis)
