@@ -99,6 +99,34 @@ def test_nan_is_a_label() -> None:
     assert VirtualMachine(build(from_onnx(model)))["main"](x).tolist() == [-7, 10, 20]
 
 
+def test_strings() -> None:
+    x = np.array([["b", "a"], ["", "né"]], object)
+    given = {"keys_strings": ["a", "né", "b"]}
+    check_strings("LabelEncoder", x, {**given, "values_int64s": [5, 6, 7], "default_int64": -3},
+                  [[7, 5], [-3, 6]])  # fmt: skip
+    check_strings("LabelEncoder", x, {**given, "values_strings": ["x", "y", "z"]},
+                  [["z", "x"], ["_Unused", "y"]])  # fmt: skip
+    check_strings("LabelEncoder", np.array([2, 9]), {"keys_int64s": [9], "values_strings": ["nine"],
+                                                     "default_string": "other"},
+                  ["other", "nine"])  # fmt: skip
+    check_strings("OneHotEncoder", x[0], {"cats_strings": ["a", "c", "b"]},
+                  [[0, 0, 1], [1, 0, 0]])  # fmt: skip
+
+
+def check_strings(op_type: str, x: Any, settings: dict[str, Any], want: Any) -> None:
+    model = model_of(op_type, {"x": x}, version=2, **settings)
+    got = VirtualMachine(build(from_onnx(model)))["main"](x)
+    assert got.tolist() == want
+
+
+def test_classes_with_names() -> None:
+    x = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
+    model = model_of("LinearClassifier", {"x": x}, 2, coefficients=[1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+                     classlabels_strings=["east", "north", "west"])  # fmt: skip
+    labels, _ = VirtualMachine(build(from_onnx(model)))["main"](x)
+    assert labels.tolist() == ["east", "north", "west"]
+
+
 # Linear models and support vectors
 
 
@@ -316,7 +344,7 @@ CYCLE = {"nodes_truenodeids": [0, 0], "nodes_trueleafs": [1, 0]}
         ("SVMClassifier", {"coefficients": [1.0], "rho": [0.0], "prob_a": [1.0]},
          "probabilities and linear machines without support vectors are not supported"),
         ("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]},
-         "labels that are strings are not supported"),
+         "expected a value for each key, got 1 for 0"),
         ("FeatureVectorizer", {"inputdimensions": [1, 2]},
          "inputdimensions: expected 1 numbers, got 2"),
     ],

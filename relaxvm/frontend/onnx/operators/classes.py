@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....ir import Expr
 from ..graph import Graph, Problem
+from ..strings import table_of
 from ..values import Value
 
-__all__ = ["labelled", "transformed"]
+__all__ = ["labelled", "texts_at", "transformed"]
 
 
 def transformed(g: Graph, scores: Expr, transform: str) -> Expr:
@@ -64,9 +66,7 @@ def labelled(
         transform: see `transformed`.
         is_positive: whether the one column is a probability, rather than a distance from 0.
     """
-    if texts:
-        raise Problem("labels that are strings are not supported")
-    labels = ints or [0, 1]
+    labels: list[Any] = texts or ints or [0, 1]
     dims = scores.ty.dims
     columns = getattr(dims[1], "value", None) if dims is not None else None
     if columns == 1 and len(labels) == 2:
@@ -85,8 +85,20 @@ def labelled(
     else:
         scores = transformed(g, scores, transform)
         best = g.op("argmax", scores, 1)
+    if texts:
+        return texts_at(g, texts, best), Value(_as_float32(g, scores))
     if labels != list(range(len(labels))):
         best = g.op("take", np.array(labels, np.int64), best, 0)
-    if scores.ty.dtype != "float32":
-        scores = g.op("astype", scores, "float32")
-    return Value(best), Value(scores)
+    return Value(best), Value(_as_float32(g, scores))
+
+
+def _as_float32(g: Graph, scores: Expr) -> Expr:
+    return scores if scores.ty.dtype == "float32" else g.op("astype", scores, "float32")
+
+
+def texts_at(g: Graph, texts: Sequence[str], places: Expr) -> Value:
+    """A tensor of strings, by their places in a list."""
+    known = np.empty(len(texts), object)
+    known[:] = texts
+    table, _ = table_of(g, Value(known=known, dtype="str"))
+    return Value(dtype="str", strings=(table, Value(places)))

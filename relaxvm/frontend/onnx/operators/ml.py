@@ -15,7 +15,8 @@ from ..graph import Graph, Problem
 from ..registry import ML, onnx
 from ..values import Value
 from .attention import dims_of, length_of
-from .classes import labelled, transformed
+from .classes import labelled, texts_at, transformed
+from .text import strings_equal
 
 __all__: list[str] = []
 
@@ -123,13 +124,25 @@ def scaler(
 
 
 def _codes(g: Graph, x: Value, keys: NDArray[Any]) -> Expr:
-    """For each element and key, whether they are equal; NaN is equal to NaN."""
+    """For each element and key, whether they are equal, along a last axis; NaN is equal to NaN."""
+    if x.ndim < 0:
+        raise Problem("the rank of X is not known")
+    if keys.dtype == object:
+        texts = Value(known=keys.reshape(-1, *[1] * x.ndim), dtype="str")
+        found = g.expr(strings_equal(g, texts, x))
+        return g.op("permute_dims", found, (*range(1, x.ndim + 1), 0))
     apart = g.op("expand_dims", x, (x.ndim,))
     same = g.op("equal", apart, keys)
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         both = g.op("logical_and", g.op("isnan", apart), np.isnan(keys))
         same = g.op("logical_or", same, both)
     return same
+
+
+def _texts(texts: list[str]) -> NDArray[Any]:
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found
 
 
 @onnx("OneHotEncoder", since=1, domain=ML)
@@ -142,14 +155,16 @@ def one_hot_encoder(
     zeros: int = 1,
 ) -> Expr:
     """For each element and category, 1 if they are equal, else 0."""
-    if cats_strings or not cats_int64s:
-        raise Problem("expected categories that are integers; strings are not supported")
     if not zeros:
         raise Problem("zeros: an error for elements of no category is not supported")
-    if x.ndim < 0:
-        raise Problem("the rank of X is not known")
-    whole = x if x.dtype == "int64" else Value(g.op("astype", x, "int64"))
-    return g.op("astype", _codes(g, whole, np.array(cats_int64s, np.int64)), "float32")
+    if x.dtype == "str":
+        categories = _texts(cats_strings or [])
+    else:
+        categories = np.array(cats_int64s or [], np.int64)
+        x = x if x.dtype == "int64" else Value(g.op("astype", x, "int64"))
+    if not len(categories):
+        raise Problem("expected categories of the data type of X")
+    return g.op("astype", _codes(g, x, categories), "float32")
 
 
 @onnx("LabelEncoder", since=2, domain=ML)
@@ -169,32 +184,37 @@ def label_encoder(
     values_int64s: list[int] | None = None,
     values_strings: list[str] | None = None,
     values_tensor: NDArray[Any] | None = None,
-) -> Expr:
+) -> Expr | Value:
     """The value of each element that is a key, a default for the others."""
-    if keys_strings or values_strings or x.dtype == "str":
-        raise Problem("labels that are strings are not supported")
-    keys = np.array(keys_floats or keys_int64s or [], _dtype(x))
     if keys_tensor is not None:
         keys = keys_tensor.reshape(-1)
+    elif x.dtype == "str":
+        keys = _texts(keys_strings or [])
+    else:
+        keys = np.array(keys_floats or keys_int64s or [], _dtype(x))
     default: Any = default_float
     values = np.array(values_floats or [], np.float32)
     if values_int64s:
         default, values = default_int64, np.array(values_int64s, np.int64)
+    if values_strings:
+        default, values = default_string, _texts(values_strings)
     if values_tensor is not None:
         values = values_tensor.reshape(-1)
-        default = -0.0 if values.dtype.kind == "f" else -1
+        default = {"f": -0.0, "O": "_Unused"}.get(values.dtype.kind, -1)
     if default_tensor is not None:
         default = default_tensor.reshape(-1)[0]
-    if object in (keys.dtype, values.dtype):
-        raise Problem("labels that are strings are not supported")
     if len(keys) != len(values) or not len(keys):
         raise Problem(f"expected a value for each key, got {len(values)} for {len(keys)}")
-    if keys.dtype != _dtype(x) or x.ndim < 0:
+    if keys.dtype != (object if x.dtype == "str" else _dtype(x)):
         raise Problem(f"expected keys of the data type of X, {x.dtype}, got {keys.dtype}")
     # Of equal keys the last one counts.
     same = g.op("astype", _codes(g, x, keys[::-1].copy()), "int8")
-    chosen = g.op("take", values[::-1].copy(), g.op("argmax", same, x.ndim), 0)
+    place = g.op("argmax", same, x.ndim)
     is_key = g.op("astype", g.op("max", same, [x.ndim], False), "bool")
+    if values.dtype == object:
+        place = g.op("where", is_key, place, np.array(len(values), np.int64))
+        return texts_at(g, [*values[::-1].tolist(), default], place)
+    chosen = g.op("take", values[::-1].copy(), place, 0)
     return g.op("where", is_key, chosen, np.array(default, values.dtype))
 
 
@@ -337,11 +357,12 @@ def svm_classifier(
     vectors_per_class: list[int] | None = None,
 ) -> Any:
     """The class that wins most of the comparisons of two, and the scores of these."""
-    labels = classlabels_ints or []
+    labels: list[Any] = classlabels_strings or classlabels_ints or []
     count, sizes = len(labels), vectors_per_class or []
-    if classlabels_strings or prob_a or prob_b or not support_vectors:
-        raise Problem("labels that are strings, probabilities and linear machines without support "
-                      "vectors are not supported")  # fmt: skip
+    if prob_a or prob_b or not support_vectors:
+        raise Problem(
+            "probabilities and linear machines without support vectors are not supported"
+        )
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     total = sum(sizes)
     if count < 3 or len(sizes) != count or len(rho) != len(pairs):
@@ -367,11 +388,13 @@ def svm_classifier(
         for_first[row, i], for_second[row, j] = 1, 1
     losses = g.op("subtract", np.array(1, dtype), wins)
     votes = g.op("add", g.op("matmul", wins, for_first), g.op("matmul", losses, for_second))
-    best: Expr = g.op("take", np.array(labels, np.int64), g.op("argmax", votes, 1), 0)
+    winner: Expr = g.op("argmax", votes, 1)
     found = transformed(g, scores, post_transform)
     if found.ty.dtype != "float32":
         found = g.op("astype", found, "float32")
-    return Value(best), Value(found)
+    if classlabels_strings:
+        return texts_at(g, classlabels_strings, winner), Value(found)
+    return Value(g.op("take", np.array(labels, np.int64), winner, 0)), Value(found)
 
 
 # Optimizers
