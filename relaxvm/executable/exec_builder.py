@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 __all__ = ["ExecBuilder", "Label"]
 
 _CALL, _RET, _GOTO, _IF = (OP_BY_NAME[name] for name in ("call", "ret", "goto", "if"))
+_LARGE: Final = 1 << 16
+"""Arrays of this many bytes are only read as a whole where another one looks like them."""
+_SAMPLES: Final = 256
+"""The parts of an array that are compared first."""
+
 _READS: Final = {
     op.code: tuple(i for i, field in enumerate(op.fields) if field.kind is FieldKind.REG)
     for op in OPS
@@ -189,6 +194,8 @@ class ExecBuilder:
         self._unnamed: set[str] = set()  # in the table, but no word for it was handed out
         self._constants: list[Any] = []
         self._constant_index: dict[tuple[Any, ...], int] = {}
+        self._look_alikes: dict[tuple[Any, ...], list[int]] = {}
+        self._large_keys: dict[int, tuple[Any, ...]] = {}
         self._bodies: dict[str, _Body] = {}
         self._compiled: dict[str, FunctionInfo] = {}
         self._sources: dict[str, str | Mapping[int, str]] = {}
@@ -252,7 +259,8 @@ class ExecBuilder:
         An int within ±(2**55 - 1) becomes an immediate.  Anything else is added to the pool, which
         keeps equal constants of the same kind once: None, bool, float, larger ints, str, dtypes,
         shapes (also tuples and lists of ints), arrays and anything that converts to an array, and
-        values of data types.  A writable array is copied; a read-only one is kept as it is.
+        values of data types.  A writable array is copied, and so is one whose elements are not
+        aligned, which kernels would copy whenever they run; others are kept as they are.
 
         Raises:
             TypeError: the pool cannot hold such a value.
@@ -266,14 +274,36 @@ class ExecBuilder:
             value = _sealed_copy(value)  # its key is its id, which must not be reused
         if is_adt(value):
             self.declare_function(MAKE_ADT)  # which TVM does not have, so it refuses the program
-        key = constant_key(value)
+        is_large = (
+            is_array
+            and value.nbytes >= _LARGE
+            and value.flags.c_contiguous
+            and not value.dtype.hasobject
+        )
+        key = _sample_key(value) if is_large else constant_key(value)
         index = self._constant_index.get(key)
-        if index is None:
+        if is_large and index is not None:
+            # Only arrays that look alike are read as a whole.
+            for known in (index, *self._look_alikes.get(key, ())):
+                if self._key_of(known) == constant_key(value):
+                    return encode_arg(ArgKind.CONSTANT, known)
+            self._look_alikes.setdefault(key, []).append(len(self._constants))
+        if index is None or is_large:
             # Memory that came through a protocol may be changed by its owner, whatever its flags.
-            is_kept = not is_array or (isinstance(const, np.ndarray) and is_sealed(value))
-            index = self._constant_index[key] = len(self._constants)
+            is_kept = not is_array or (
+                isinstance(const, np.ndarray) and is_sealed(value) and value.flags.aligned
+            )
+            index = len(self._constants)
+            self._constant_index.setdefault(key, index)
             self._constants.append(value if is_kept else _sealed_copy(value))
         return encode_arg(ArgKind.CONSTANT, index)
+
+    def _key_of(self, index: int) -> tuple[Any, ...]:
+        """The key of a large constant, which is only made where another one looks like it."""
+        key = self._large_keys.get(index)
+        if key is None:
+            key = self._large_keys[index] = constant_key(self._constants[index])
+        return key
 
     # Functions
 
@@ -889,6 +919,14 @@ def _constant_of_data(value: Any) -> Any:
         return leaf
 
     return convert_leaves(value, sealed)
+
+
+def _sample_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Return a key that differs for most arrays that differ: of a few parts of the memory."""
+    data = array.reshape(-1).view(np.uint8)
+    step = max(len(data) // _SAMPLES, 1)
+    ends = data[:_SAMPLES].tobytes() + data[-_SAMPLES:].tobytes()
+    return "large", array.dtype.name, array.dtype.str, array.shape, ends, data[::step].tobytes()
 
 
 def _sealed_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

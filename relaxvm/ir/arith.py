@@ -1147,23 +1147,31 @@ def free_vars(e: Expr) -> list[Var]:
 def substitute(e: Expr, values: Mapping[Var, Any]) -> Expr:
     """Return a scalar expression with variables replaced by expressions or numbers.  Constants are
     folded and neutral elements dropped; unchanged subexpressions stay the same objects."""
+    return _Substitution(values)(e)
 
-    done: dict[int, Expr] = {}  # shared expressions stay shared
 
-    def change(x: Expr) -> Expr:
+class _Substitution:
+    """Changes expressions.  It is no local function that calls itself: that would be a cycle, and
+    keep the values, which may be large constants, until the next run of the garbage collector."""
+
+    __slots__ = ("_done", "_values")
+
+    def __init__(self, values: Mapping[Var, Any]) -> None:
+        self._values = values
+        self._done: dict[int, Expr] = {}  # shared expressions stay shared
+
+    def __call__(self, x: Expr) -> Expr:
         if isinstance(x, Var):
-            if x not in values:
+            if x not in self._values:
                 return x
-            value = values[x]
+            value = self._values[x]
             return value if isinstance(value, Expr) else prim.as_scalar(value, x.ty.dtype)
         if type(x) is IntImm:
             return x
-        new = done.get(id(x))
+        new = self._done.get(id(x))
         if new is None:
-            new = done[id(x)] = _map_parts(x, change)
+            new = self._done[id(x)] = _map_parts(x, self)
         return new
-
-    return change(e)
 
 
 def evaluate(e: Any, values: Mapping[Var, int]) -> Any:

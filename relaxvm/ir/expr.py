@@ -1228,7 +1228,10 @@ def const(value: Any, dtype: Any = None) -> Constant:
 def constant_of(array: NDArray[Any]) -> Constant:
     """Return an array as a constant tensor.  A writable array is copied, so that writing to it
     later does not change the program."""
-    return Constant(array if is_sealed(array) else array.copy())
+    if not is_sealed(array):
+        array = array.copy()
+        array.flags.writeable = False  # so that nothing copies it again
+    return Constant(array)
 
 
 def extern(name: str, ty: Type | None = None) -> ExternFunc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...messages import readable
@@ -43,29 +43,28 @@ def unsupported_nodes(
 ) -> list[UnsupportedNode]:
     """All nodes of a model, of graphs within it and of its functions, whose operators are not
     supported."""
-    found: list[UnsupportedNode] = []
-
-    def walk(nodes: Sequence[messages.Node], versions: Mapping[str, int]) -> None:
-        for node in nodes:
-            domain = "" if node.domain == "ai.onnx" else node.domain
-            key = (domain, node.op_type)
-            if key not in context.own and (*key, node.overload) not in context.functions:
-                version = versions.get(domain, 1)
-                operator = find(*key, version)
-                if isinstance(operator, Unsupported):
-                    name = node.name or next(filter(None, node.output), "")
-                    found.append(
-                        UnsupportedNode(
-                            name, node.op_type, domain or "ai.onnx", version, operator.reason
-                        )
-                    )
-            for attribute in node.attribute:
-                for inner in (*attribute.graphs, *([attribute.g] if attribute.g else [])):
-                    walk(inner.node, versions)
-
-    walk(graph.node, context.versions)
+    found = list(_unsupported(context, graph.node, context.versions))
     for function in model.functions:
         versions = {("" if v.domain == "ai.onnx" else v.domain): v.version
                     for v in function.opset_import}  # fmt: skip
-        walk(function.node, versions or context.versions)
+        found += _unsupported(context, function.node, versions or context.versions)
     return found
+
+
+def _unsupported(
+    context: Context, nodes: Sequence[messages.Node], versions: Mapping[str, int]
+) -> Iterator[UnsupportedNode]:
+    for node in nodes:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        key = (domain, node.op_type)
+        if key not in context.own and (*key, node.overload) not in context.functions:
+            version = versions.get(domain, 1)
+            operator = find(*key, version)
+            if isinstance(operator, Unsupported):
+                name = node.name or next(filter(None, node.output), "")
+                yield UnsupportedNode(
+                    name, node.op_type, domain or "ai.onnx", version, operator.reason
+                )
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.g else [])):
+                yield from _unsupported(context, inner.node, versions)
