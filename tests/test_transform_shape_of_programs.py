@@ -331,6 +331,21 @@ def main(x: R.Tensor((2, 3, 4), "float32"), g: R.Tensor((3,), "float32"),
         DecomposeOpsForInference("mean")(module(text))
 
 
+def test_lengths_that_are_joined() -> None:
+    """They are added in the order of the tensors, as TVM does, unless the sum has a shorter form."""
+    func = module("""
+@R.function
+def main(x: R.Tensor((640,), "float32"), y: R.Tensor(("m",), "float32")):
+    a = R.concat((x, y))
+    b = R.concat((y, x))
+    c = R.concat((y, y))
+    d = R.concat((y, x, x))
+    return (a, b, c, d)
+""")["main"]
+    lengths = [str(ty.dims[0]) for ty in func.ret_ty.fields]
+    assert lengths == ["640 + m", "m + 640", "m * 2", "m + 1280"]
+
+
 # remove_all_unused
 
 

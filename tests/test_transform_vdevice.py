@@ -7,6 +7,7 @@ import pytest
 
 import relaxvm
 from relaxvm.ir import VDevice, assert_structural_equal
+from relaxvm.script import from_source
 from relaxvm.transform import RealizeVDevice, UpdateVDevice
 
 from .passes import apply, module, run
@@ -205,8 +206,32 @@ def main(x: @):
     a = R.hint_on_device(x, "cpu:7")
     return a
 """))  # fmt: skip
-    with pytest.raises(ValueError, match="the module has no device of index 7 with memory scope"):
+    with pytest.raises(ValueError, match=r"the module has no device cpu\(7\) with memory scope"):
         RealizeVDevice()(mod)
+
+
+def test_a_hint_is_for_a_kind_of_device() -> None:
+    """The device of a declared result spreads, too."""
+    mod = from_source("""
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        a = R.hint_on_device(x, "cuda")
+        return a
+
+    @R.function
+    def f(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32", "cuda"):
+        b = R.exp(x)
+        return b
+""")
+    after = RealizeVDevice()(mod)
+    for name in ("main", "f"):
+        assert after[name].params[0].ty.vdevice.target == "cuda"
+        assert after[name].ret_ty.vdevice.target == "cuda"
+    assert after["main"].params[1].ty.vdevice is None
 
 
 def test_a_device_is_exchanged_everywhere() -> None:

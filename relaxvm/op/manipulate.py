@@ -324,7 +324,11 @@ def concat(tensors: Tensors, axis: int | None = 0) -> Type:
     for ty in tensors:
         assert ty.dims is not None
         length = length + ty.dims[place]
-    dims[place] = simplify(length)
+    short = simplify(length)
+    # In the order of the tensors, unless there is a shorter form, or one as short: M * 2 for M + M.
+    symbolic = [dim for ty in tensors if not isinstance(dim := ty.dims[place], IntImm)]  # type: ignore[index]
+    in_order = short._parts == length._parts and len(set(symbolic)) == len(symbolic)
+    dims[place] = length if in_order else short
     return TensorType(dims, dtype, vdevice)
 
 

@@ -27,6 +27,8 @@ from ..ir import (
 )
 from ..op import base
 from ..op.registry import Operator
+from ..values import Device
+from ..values import device as device_of
 from ._replacing import replace_functions
 from .pass_infra import Pass, PassContext, module_pass
 
@@ -119,6 +121,10 @@ class _Collector(ExprVisitor):
             return self.of(expr.body)
         return None
 
+    def visit_function(self, func: Function) -> None:
+        super().visit_function(func)
+        _join(self.of(func.body), _places(func.ret_ty))
+
     def visit_binding(self, binding: Binding) -> None:
         super().visit_binding(binding)
         value, var = binding.value, binding.var
@@ -193,17 +199,25 @@ def _placed(ty: Any, place: Any) -> Any:
     return ty
 
 
+def _kind(vdevice: VDevice) -> int:
+    """DLPack's number of the kind of a device."""
+    name = vdevice.target.split()[0]
+    kind: int = device_of({"llvm": "cpu", "c": "cpu"}.get(name, name)).dlpack_device_type()
+    return kind
+
+
 def _devices_of(mod: IRModule) -> Callable[[Call], VDevice]:
     """Return a function that finds the module's device for a hint."""
     devices: list[Any] = mod.global_infos.get("vdevice", [])
 
     def find(call: Call) -> VDevice:
-        index, scope = call.attrs["index"], call.attrs["memory_scope"]
+        attrs = call.attrs
+        kind, index, scope = attrs["device_type"], attrs["index"], attrs["memory_scope"]
         for device in devices:
-            if (device.vdevice_id, device.memory_scope) == (index, scope):
+            if (_kind(device), device.vdevice_id, device.memory_scope) == (kind, index, scope):
                 return device  # type: ignore[no-any-return]
         raise ValueError(
-            f"{call}: the module has no device of index {index} with memory scope {scope!r}; "
+            f"{call}: the module has no device {Device(kind, index)} with memory scope {scope!r}; "
             "I.module_global_infos declares devices"
         )
 
