@@ -69,6 +69,18 @@ for i in range(n * T.int64(4)):
         b[vi] = a[{INDICES}]
 """,
     ),
+    "remainders by a dimension": (
+        "va: T.handle, vb: T.handle",
+        """
+n = T.int64()
+a = T.match_buffer(va, (n, T.int64(4)), "float32")
+b = T.match_buffer(vb, (T.int64(1), n, T.int64(4)), "float32")
+for i, j, k in T.grid(T.int64(1), n, T.int64(4)):
+    with T.sblock("r"):
+        vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+        b[vi, vj, vk] = a[(vk // T.int64(4) + vi * n + vj) % n, vk % T.int64(4)]
+""",
+    ),
 }
 """Parameters and body."""
 
@@ -81,6 +93,18 @@ OTHERS = {
     "turned": (
         f"{A_FLAT}, {DEEP}",
         GRID.format("vi, vj", "(vi * T.int64(4) + vj + T.int64(1)) % T.int64(24)"),
+    ),
+    "turned by a dimension": (
+        "va: T.handle, vb: T.handle",
+        """
+n = T.int64()
+a = T.match_buffer(va, (n,), "float32")
+b = T.match_buffer(vb, (T.int64(1), n), "float32")
+for i, j in T.grid(T.int64(1), n):
+    with T.sblock("r"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        b[vi, vj] = a[(vj + T.int64(1)) % n]
+""",
     ),
     "a cast": (
         f"{A_DEEP}, {FLAT.replace('float32', 'int32')}",

@@ -332,7 +332,7 @@ def main(x: R.Tensor((2, 3, 4), "float32"), g: R.Tensor((3,), "float32"),
 
 
 def test_lengths_that_are_joined() -> None:
-    """They are added in the order of the tensors, as TVM does, unless the sum has a shorter form."""
+    """They are added in the order of the tensors, unless the sum has a shorter form."""
     func = module("""
 @R.function
 def main(x: R.Tensor((640,), "float32"), y: R.Tensor(("m",), "float32")):

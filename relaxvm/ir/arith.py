@@ -523,7 +523,13 @@ class _Normalizer:
         return _sum(whole, self.floor_divide(rest, q))
 
     def _quotient_atom(self, p: Polynomial, q: Polynomial) -> Polynomial:
+        if self.limits and len(q) > (() in q) and self._is_remainder(p, q):
+            return {}
         return {(self.number(("//", _key(p), _key(q)), _Quotient, p, q),): 1}
+
+    def _is_remainder(self, p: Polynomial, q: Polynomial) -> bool:
+        """Whether 0 <= p < q, as for the variable of a loop and its symbolic extent."""
+        return self.interval(p)[0] >= 0 and self.interval(_sum(q, p, -1))[0] > 0
 
     def truncated_divide(self, p: Polynomial, q: Polynomial, e: Any) -> Polynomial:
         """p / q, rounded towards zero."""
