@@ -142,5 +142,5 @@ def test_refused(made: Any, inputs: dict[str, Any], message: str) -> None:
 
 def test_a_step_with_a_tensor_missing() -> None:
     model = step_model("Adagrad", "r t a ga", "a2 ha2")
-    with pytest.raises(RelaxVMError, match="expected 3 tensors for each that is changed, got 2"):
+    with pytest.raises(RelaxVMError, match="expected 3 inputs for each tensor, got 2"):
         from_onnx(model)

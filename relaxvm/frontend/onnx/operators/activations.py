@@ -45,10 +45,3 @@ def shrink(g: Graph, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Expr
     above = g.op("greater", x, scalar(g, lambd, x))
     lower: Any = g.op("where", above, g.op("subtract", x, offset), zero)
     return g.op("where", below, g.op("add", x, offset), lower)
-
-
-@onnx("SwiGLU", since=28)
-def swiglu(g: Graph, gate: Value, x: Value, *, alpha: float = 1.0) -> Expr:
-    """``gate * sigmoid(alpha * gate) * x``."""
-    slope = g.op("sigmoid", g.op("multiply", gate, scalar(g, alpha, gate)))
-    return g.op("multiply", g.op("multiply", gate, slope), x)
