@@ -270,6 +270,8 @@ nn.conv1d(f(n, 3, m), f(5, 3, 4), 2, 1, 2) | R.Tensor((n, 5, (m - 5) // 2 + 1), 
     """
 nn.conv1d(f(2, 4, 8), f(3, 2, 3), groups=2) | ValueError: relax.nn.conv1d: groups: expected a
     divisor of the 3 channels of the result, got 2
+nn.conv1d(rank(3), f(3, 2, 3), groups=2) | ValueError: relax.nn.conv1d: groups: expected a
+    divisor of the 3 channels of the result, got 2
 """,
     """
 nn.conv1d(x(2, 4, 9), x(6, 2, 3), 2, 1, 1, 2)

@@ -55,9 +55,11 @@ def _convolved(
     vdevice = common_vdevice(data=data, weight=weight)
     x = dims_by_letter("data", data, data_layout)
     w = dims_by_letter("weight", weight, kernel_layout)
+    if w is not None:
+        need_divisor("groups", groups, w["O"], "channels of the result")
     if x is None or w is None:
         return TensorType(None, dtype, vdevice, len(data_layout))
-    _check_channels(x["C"], w["I"], w["O"], groups)
+    _check_channels(x["C"], w["I"], groups)
     result = {"N": x["N"], "C": w["O"]}
     for i, letter in enumerate(spatial):
         pads = padding[i], padding[i + len(spatial)]
@@ -65,12 +67,11 @@ def _convolved(
     return like(data, in_layout(result, out_layout), dtype=dtype, vdevice=vdevice)
 
 
-def _check_channels(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> None:
+def _check_channels(channels: Expr, inputs: Expr, groups: int) -> None:
     if isinstance(inputs, IntImm) and differ(channels, int_imm(inputs.value * groups)):
         raise IllValued(
             f"data has {channels} channels, weight takes {inputs} in each of {groups} groups"
         )
-    need_divisor("groups", groups, outputs, "channels of the result")
 
 
 _NO_LOOPS: Final = Unsupported("The kernel adds up products of BLAS, not element by element.")
@@ -201,6 +202,8 @@ def _transposed(
     vdevice = common_vdevice(data=data, weight=weight)
     x = dims_by_letter("data", data, data_layout)
     w = dims_by_letter("weight", weight, kernel_layout)
+    if w is not None:
+        need_divisor("groups", groups, w["I"], "channels of data")
     if x is None or w is None:
         return TensorType(None, dtype, vdevice, len(data_layout))
     if differ(x["C"], w["I"]):
