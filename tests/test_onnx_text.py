@@ -150,6 +150,27 @@ def test_numbers_as_strings_and_back() -> None:
         run(model, x, text("7.5"))
 
 
+def test_labels_that_are_strings() -> None:
+    encode = helper.make_node(
+        "LabelEncoder", ["x"], ["i"], domain="ai.onnx.ml", keys_strings=["a", "b"],
+        values_int64s=[5, 6],
+    )  # fmt: skip
+    decode = helper.make_node(
+        "LabelEncoder", ["i"], ["s"], domain="ai.onnx.ml", keys_int64s=[5, 6],
+        values_strings=["five", "six"], default_string="other",
+    )  # fmt: skip
+    rename = helper.make_node(
+        "LabelEncoder", ["x"], ["t"], domain="ai.onnx.ml", keys_strings=["a"],
+        values_strings=["A"],
+    )  # fmt: skip
+    model = model_of([encode, decode, rename], {"x": (STRING, ["n"])}, ["i", "s", "t"])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 4))
+    i, s, t = run(model, text("b", "c", "a"))
+    assert i.tolist() == [6, -1, 5]
+    assert s.tolist() == ["six", "other", "five"]
+    assert t.tolist() == ["_Unused", "_Unused", "A"]
+
+
 def test_other_operators_refuse_strings() -> None:
     model = model_of([node("Add", "x x", "y")], {"x": (STRING, ["n"])}, ["y"])
     with pytest.raises(RelaxVMError, match=r"node \(Add\): strings are not supported"):
