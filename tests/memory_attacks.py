@@ -156,6 +156,10 @@ def trees(rows: int) -> list[Any]:
 
 
 KERNEL_CALLS: dict[str, Any] = {
+    "vision.roi_align": lambda: [np.ones((1, 8, 400, 400), "f4"), np.zeros((2000, 5), "f4"), (8, 8),
+                                 1.0, 2, 0, 0.0, "avg", 0, np.zeros((2000, 8, 8, 8), "f4")],
+    "vision.roi_pool": lambda: [np.ones((1, 8, 400, 400), "f4"), np.zeros((2000, 5), "f4"), (8, 8),
+                                1.0, np.zeros((2000, 8, 8, 8), "f4")],
     "image.center_crop_pad": lambda: [square_of(2000), (0,), (1000,), np.ones((1000, 2000), "f4")],
     "vision.select_boxes": lambda: [np.ones((1, 600000, 4), "f4"),
                                     np.ones((1, 1, 600000), "f4"), np.array([1]), None, None, 0,

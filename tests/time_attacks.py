@@ -228,6 +228,12 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(1, 16, 64, 64, 64), _zeros(64, 16, 15, 15, 15), (1,) * 3, (7,) * 6,
                  (1,) * 3, 1, _zeros(1, 64, 64, 64, 64)]],
     **{f"nn.conv{axes}d_transpose": [lambda axes=axes: _spread(axes)] for axes in (1, 2, 3)},
+    "vision.roi_align": [
+        lambda: [x(1, 64, 512, 512), np.tile(np.array([[0, 0, 0, 500, 500]], "f4"), (500, 1)),
+                 (7, 7), 1.0, 2, 0, 0.0, "avg", 0, _zeros(500, 64, 7, 7)]],
+    "vision.roi_pool": [
+        lambda: [x(1, 64, 512, 512), np.tile(np.array([[0, 0, 0, 500, 500]], "f4"), (500, 1)),
+                 (7, 7), 1.0, _zeros(500, 64, 7, 7)]],
     "image.grid_sample": [
         lambda: [x(1, 1, 100, 100), x(1, 2, 2048, 2048), "bicubic", "zeros", 0, 1, 0,
                  out(1, 1, 2048, 2048)]],

@@ -34,6 +34,7 @@ from . import (  # noqa: F401
     composite,
     convolution,
     creation,
+    detection,
     elementwise,
     fused,
     gather,

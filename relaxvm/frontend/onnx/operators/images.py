@@ -328,3 +328,72 @@ def non_max_suppression(
     ty = TensorType(None, "int64", ndim=2)
     inputs = [boxes, scores, *limits, center_point_box]
     return g.run("vision.select_boxes", inputs, ty, "int64")
+
+
+# Regions
+
+
+def _with_images(g: Graph, rois: Value, indices: Value) -> Value:
+    """Regions with the indices of their images before them."""
+    column = g.op("astype", g.op("expand_dims", indices, (1,)), rois.dtype)
+    return Value(g.op("concat", [Value(column), rois], 1))
+
+
+@onnx("RoiAlign", since=16)
+def roi_align(
+    g: Graph,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Expr:
+    """The kernel of R.vision.roi_align, with regions moved by half an element for "half_pixel"."""
+    if coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
+        raise Problem(f"coordinate_transformation_mode: {coordinate_transformation_mode!r}")
+    if mode not in ("avg", "max"):
+        raise Problem(f"mode: {mode!r} is not a mode")
+    regions = _with_images(g, rois, batch_indices)
+    is_half = coordinate_transformation_mode == "half_pixel"
+    size = [output_height, output_width]
+    dims: Any = None
+    if x.dims is not None and regions.dims is not None:
+        dims = [regions.dims[0], x.dims[1], *size]
+    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else 4)
+    offset, how = (0.5 if is_half else 0.0), ("avg" if mode == "avg" else "max_of_terms")
+    settings = [size, spatial_scale, sampling_ratio, is_half, offset, how, 0]
+    return g.run("vision.roi_align", [x, regions, *settings], ty, x.dtype or "?")
+
+
+@onnx("RoiAlign", since=10)
+def roi_align_without_offset(
+    g: Graph,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Expr:
+    """As of later versions, with "output_half_pixel"."""
+    return roi_align(
+        g, x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", mode=mode,
+        output_height=output_height, output_width=output_width, sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )  # fmt: skip
+
+
+@onnx("MaxRoiPool", since=1)
+def max_roi_pool(
+    g: Graph, x: Value, rois: Value, *, pooled_shape: list[int], spatial_scale: float = 1.0
+) -> Expr:
+    """R.vision.roi_pool."""
+    return g.op("vision.roi_pool", x, rois, pooled_shape, spatial_scale)

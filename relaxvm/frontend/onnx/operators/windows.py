@@ -385,3 +385,38 @@ def global_lp_pool(g: Graph, x: Value, *, p: float = 2.0) -> Expr:
     """(The sum of |x| ** p over all axes but the first two) ** (1 / p)."""
     axes = list(range(2, spatial_axes(x, "x") + 2))
     return _norms(g, x, p, lambda powers: g.op("sum", powers, axes, True))
+
+
+@onnx("CausalConvWithState", since=27)
+def causal_conv(
+    g: Graph,
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    past: Value | None = None,
+    *,
+    activation: str = "none",
+) -> Any:
+    """R.nn.conv1d of each channel over what came before and x; the state is the end of these."""
+    if activation not in ("none", "silu", "swish"):
+        raise Problem(f"activation: {activation!r} is not supported")
+    if g.named_dims(x, 3) is None or w.dims is None or not isinstance(w.dims[2], IntImm):
+        raise Problem(f"expected x of rank 3 and a window of known length, got {x.type}, {w.type}")
+    dims = x.dims
+    assert dims is not None
+    before = w.dims[2].value - 1
+    whole: Any
+    if past is not None:
+        whole = g.op("concat", [past, x], 2)
+    else:
+        whole = g.op("nn.pad", x, [0, 0, 0, 0, before, 0]) if before else g.expr(x)
+    channels = w.dims[0]
+    if not isinstance(channels, IntImm):
+        raise Problem(f"weight: expected a known number of channels, got {w.type}")
+    found: Any = g.op("nn.conv1d", whole, w, groups=channels.value)
+    found = _with_bias(g, found, b, 1)
+    if activation != "none":
+        found = g.op("nn.silu", found)
+    length = dims[2]
+    state = g.op("strided_slice", whole, [2], [length], [length + before])
+    return Value(found), Value(state)
