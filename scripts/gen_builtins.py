@@ -130,7 +130,8 @@ def markdown(doc: str) -> str:
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
     "creation", "gather", "nn", "channels", "convolution", "pooling", "recurrent",
-    "recurrent_attention", "resize", "detection", "sampling", "trees", "cache", "packed", "spectral",
+    "recurrent_attention", "resize", "sampling", "detection", "trees", "cache", "packed",
+    "spectral",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 
