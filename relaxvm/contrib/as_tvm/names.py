@@ -189,6 +189,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
 _GPU: Final = "relaxvm runs on the CPU"
 _TUNING: Final = "relaxvm's kernels are tuned when it is built, not per program"
 _TRAINING: Final = "relaxvm does not differentiate programs"
+_SCHEDULES: Final = "relaxvm does not schedule loops by hand: its kernels choose layouts themselves"
 _DISTRIBUTION: Final = "relaxvm runs on one machine; Ray and Dask distribute calls"
 
 DECLINED: Final[dict[str, str]] = {
@@ -206,7 +207,19 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.Gradient": _TRAINING,
     "tvm.relax.transform.DecomposeOpsForTraining": _TRAINING,
     "tvm.relax.transform.MetaSchedule*": _TUNING,
+    "tvm.relax.analysis.suggest_layout_transforms": _SCHEDULES,
+    "tvm.relax.transform.AllocateWorkspace": "external functions allocate what they need, as "
+    "relaxvm's kernels do",
+    "tvm.relax.transform.AlterOpImpl": _SCHEDULES,
+    "tvm.relax.transform.FastMathTransform": "relaxvm's kernels of these functions are vectorized, "
+    "and exact to a few units in the last place",
+    "tvm.relax.transform.FuseTransposeMatmul": "relaxvm's product reads a transposed operand as it "
+    "is",
+    "tvm.relax.transform.OptimizeLayoutTransform": _SCHEDULES,
     "tvm.relax.transform.RewriteCUDAGraph": _GPU,
+    "tvm.relax.transform.SpecializePrimFuncBasedOnCallSite": _GPU,
+    "tvm.relax.transform.SplitCallTIRByPattern": "FuseOpsByPattern finds what a library computes "
+    "before operators become PrimFuncs",
     "tvm.relax.transform.IPCAllReduceRewrite": _GPU,
     "tvm.relax.transform.ipc_allreduce_rewrite": _GPU,
     "tvm.relax.transform.LowerGPUIPCAllocStorage": _GPU,
@@ -236,6 +249,8 @@ DECLINED: Final[dict[str, str]] = {
 """Pattern of names of TVM -> why relaxvm does not have them.  The first that matches counts."""
 
 RENAMED: Final[dict[str, str]] = {
+    "tvm.relax.transform.DataflowUseInplaceCalls": "relaxvm.transform.WriteInPlace, which every "
+    "build runs",
     "tvm.runtime.TensorCache": "relaxvm.builtins.tensor_cache",
     "tvm.relax.BasePyModule": "a class with relaxvm.VirtualMachine; see docs/coming-from-tvm.md",
     "tvm.register_object": "relaxvm.ir.node.Node, whose subclasses register themselves",
