@@ -16,6 +16,9 @@ PROGRAM = '''
 import tvm
 from tvm import relax
 from tvm.script import relax as R  # not in the document
+import os, tempfile  # not in the document
+folder = tempfile.TemporaryDirectory()
+os.chdir(folder.name)
 
 @tvm.script.ir_module
 class MyModule:
@@ -25,6 +28,13 @@ class MyModule:
 
 target = tvm.target.Target("llvm")
 ex = tvm.compile(MyModule, target)
+
+# Save
+ex.export_library("model.so")
+# Load
+loaded = tvm.runtime.load_module("model.so")
+vm = relax.VirtualMachine(loaded, tvm.cpu())  # tvm.cuda() in the document
+assert loaded["as_text"]() == ex.as_text()
 
 from tvm.relax import VirtualMachine, VMInstrumentReturnKind
 try:

@@ -168,8 +168,10 @@ class Decompose:
 decomposed = Decompose()(Original)
 assert "silu" in str(Original) and "silu" not in str(decomposed)
 legal = relax.transform.LegalizeOps()(decomposed)
-steps = [relax.transform.LegalizeOps(), relax.transform.FuseOps()]
-both = tvm.transform.Sequential(steps)(Original)
+with tvm.target.Target("llvm"):
+    steps = [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(),
+             relax.transform.FuseOps(), relax.transform.FuseTIR()]
+    both = tvm.transform.Sequential(steps)(Original)
 x = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
 for mod in (Original, decomposed, legal, both):
     mod.show()
