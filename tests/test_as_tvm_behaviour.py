@@ -301,3 +301,24 @@ def test_scalars_of_numpy_are_scalars_of_64_bits() -> None:
     assert prim_value(np.int32(2)).ty == PrimType("int64")
     assert prim_value(np.float32(1.5)).ty == PrimType("float64")
     assert prim_value(np.bool_(True)).ty == PrimType("bool")
+
+
+def test_bounds_of_some_of_the_variables_of_a_size() -> None:
+    func = parse("""
+@R.function
+def main(x: R.Tensor(("b", "v"), "float32")) -> R.Tensor(("b", "v"), "float32"):
+    b, v = T.int64(), T.int64()
+    R.func_attr({"relax.force_pure": True, "tir_var_upper_bound": {"b": 32},
+                 "tir_non_negative_var": ["v"]})
+    work: R.Tensor((2 * (b * v * 4) + 64,), "uint8") = R.builtin.alloc_tensor(
+        R.shape([2 * (b * v * 4) + 64]), R.dtype("uint8"), R.prim_value(0))
+    R.call_packed("f", x, work, ty_args=R.Tuple())
+    less: R.Tensor((b * v - b,), "uint8") = R.builtin.alloc_tensor(
+        R.shape([b * v - b]), R.dtype("uint8"), R.prim_value(0))
+    R.call_packed("f", x, less, ty_args=R.Tuple())
+    return x
+""")
+    mod = relaxvm.IRModule.from_expr(func)  # type: ignore[arg-type]
+    text = str(transform.StaticPlanBlockMemory()(mod))
+    assert "alloc_storage(R.shape([32 * v * 4 * 2 + 64])" in text
+    assert "alloc_storage(R.shape([b * v - b])" in text

@@ -46,6 +46,8 @@ from ..ir import (
     prove_equal,
     type_free_vars,
 )
+from ..ir.arith import free_vars, substitute
+from ..ir.prim import Add, Mul
 from ..op import memory
 from ..tir import PrimFunc
 from .pass_infra import Pass, PassContext, function_pass
@@ -156,7 +158,39 @@ class SizeBounds:
         if type(dim) is IntImm or not self._bounded:
             return dim
         high = self.analyzer.const_bounds(dim)[1]
-        return dim if high == math.inf else int_imm(int(high))
+        if high != math.inf:
+            return int_imm(int(high))
+        greatest = {
+            var: int_imm(int(self.analyzer.const_bounds(var)[1]))
+            for var in free_vars(dim)
+            if var in self._bounded
+        }
+        if not greatest or not self._is_sum_of_products(dim):
+            return dim
+        bounded: Expr = substitute(_constants_last(dim), greatest)
+        return bounded
+
+    def _is_sum_of_products(self, dim: Expr) -> bool:
+        """Whether an expression consists of sums and products of what is not negative: it is
+        greatest where its variables are."""
+        work = [dim]
+        while work:
+            part: Any = work.pop()
+            if type(part) in (Add, Mul):
+                work += (part.a, part.b)
+            elif not isinstance(part, (Var, IntImm)) or self.analyzer.const_bounds(part)[0] < 0:
+                return False
+        return True
+
+
+def _constants_last(dim: Any) -> Any:
+    """Write ``2 * n`` as ``n * 2``, as TVM does where it bounds a size."""
+    if isinstance(dim, Add):
+        return _constants_last(dim.a) + _constants_last(dim.b)
+    if isinstance(dim, Mul):
+        a, b = _constants_last(dim.a), _constants_last(dim.b)
+        return b * a if isinstance(a, IntImm) else a * b
+    return dim
 
 
 def _attribute(func: Function, name: str) -> Mapping[str, int]:
