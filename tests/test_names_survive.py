@@ -146,3 +146,18 @@ def test_profiles_by_node(path: Path, capsys: Any) -> None:
     options = ["--random", "--dim", "batch=4", "--dim", "wide=2", "--profile"]
     assert main(["run", str(path), *options]) == 0
     assert "MatMul: x, w -> hidden" in capsys.readouterr().out
+
+
+def test_errors_name_symbolic_dimensions() -> None:
+    @I.ir_module
+    class Two:
+        @R.function
+        def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")):
+            return R.add(x, y)
+
+    vm = relaxvm.VirtualMachine(relaxvm.build(Two))
+    x = np.ones((3, 8), "float32")
+    expected = r"dimension 0 of float32\[2, 8\]: expected 3 \(n\), got 2"
+    with pytest.raises(RuntimeError, match=expected) as caught:
+        vm.main(x, x[:2])
+    assert "h[0]: dimension 0 of x" in "\n".join(caught.value.__notes__)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from .._core import charge_objects
 from ..errors import InternalError
 from ..executable import shape_program
-from ..executable.shape_codes import MakeShapeCode, MatchShapeCode
+from ..executable.shape_codes import ANNOTATED_DIMS, MakeShapeCode, MatchShapeCode
 from ..messages import describe, readable
 from ..pieces.cut import PIECE, copied, pieces
 from ..registry import StaticArg
@@ -231,7 +231,14 @@ def _check_match_shape(args: Sequence[StaticArg]) -> Iterator[str]:
         yield f"error context: expected str, got {args[-1][0]}"
 
 
-def _match(got: int, heap: Any, code: Any, value: Any, subject: str) -> None:
+def _match(
+    got: int,
+    heap: Any,
+    code: Any,
+    value: Any,
+    subject: str,
+    annotated: tuple[str, int, int] | None = None,
+) -> None:
     code = as_int(code, f"{subject}: code")
     if code == EQUAL:
         expected = as_int(value, subject)
@@ -245,7 +252,8 @@ def _match(got: int, heap: Any, code: Any, value: Any, subject: str) -> None:
     else:
         raise InternalError(f"{subject}: expected a shape code of 0 to 3, got {code}")
     if got != expected:
-        slot = f" (heap slot {int(value)})" if code == EQUAL_SLOT else ""
+        name = None if annotated is None else _name_of_dimension(*annotated)
+        slot = f" ({name or f'heap slot {int(value)}'})" if code == EQUAL_SLOT else ""
         raise RuntimeError(f"{subject}: expected {expected}{slot}, got {got}")
 
 
@@ -284,7 +292,16 @@ def match_shape(*args: Any) -> None:
                            f"in {describe(x)}")
     for i, dim in enumerate(dims):
         subject = f"{err}match_shape: dimension {i} of {describe(x)}"
-        _match(dim, heap, pattern[2 * i], pattern[2 * i + 1], subject)
+        code, value = pattern[2 * i], pattern[2 * i + 1]
+        _match(dim, heap, code, value, subject, (err, i, count))
+
+
+def _name_of_dimension(err: str, index: int, count: int) -> str | None:
+    """The symbolic dimension that a dimension must equal, as the error context has it; None if it
+    does not say."""
+    found = ANNOTATED_DIMS.search(err)
+    dims = [] if found is None else [dim.strip() for dim in found[1].split(",") if dim.strip()]
+    return readable(dims[index]) if len(dims) == count else None
 
 
 def _dims(x: Any, err: str) -> tuple[int, ...]:

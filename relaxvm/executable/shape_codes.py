@@ -5,9 +5,16 @@ Source: MatchShapeCode and MakeShapeCode of the Relax VM of apache-tvm 0.27.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from typing import Final
 
-__all__ = ["MakeShapeCode", "MatchShapeCode"]
+__all__ = ["ANNOTATED_DIMS", "MakeShapeCode", "MatchShapeCode"]
+
+ANNOTATED_DIMS: Final = re.compile(
+    r"(?:annotation|ty)=R\.(?:Tensor|Shape)\([(\[]([^()\[\]]*)[)\]]"
+)
+"""The dimensions of a parameter in the error context that the compiler gives to a check."""
 
 
 class MatchShapeCode(IntEnum):

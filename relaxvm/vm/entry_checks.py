@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..executable import FunctionInfo, VMExecutable, shape_program
-from ..executable.shape_codes import MatchShapeCode
+from ..executable.shape_codes import ANNOTATED_DIMS, MatchShapeCode
 from ..isa import Arg, ArgKind, Instruction, Opcode, decode_arg
 from ..messages import readable
 from ..values import Shape
@@ -42,7 +42,6 @@ Tensors = bool | Sequence["Tensors"]
 """Whether a parameter is a tensor; of a tuple, whether its elements are."""
 
 _BUILTIN: Final = "vm.builtin."
-_ANNOTATION: Final = re.compile(r"(?:annotation|ty)=R\.(?:Tensor|Shape)\([(\[]([^()\[\]]*)[)\]]")
 
 # Bounds of what is read from a file that may be malformed.
 _MAX_RANK: Final = 256
@@ -302,7 +301,7 @@ class _EntryBlock:
         return None
 
     def _learn_names(self, dims: Sequence[Dim], context: Any) -> None:
-        found = _ANNOTATION.search(context) if isinstance(context, str) else None
+        found = ANNOTATED_DIMS.search(context) if isinstance(context, str) else None
         if found is None:
             return
         texts = [text.strip() for text in found[1].split(",") if text.strip()]
