@@ -276,7 +276,8 @@ BUILTINS: dict[str, list[Any]] = {
     "relaxvm.builtin.number_to_string": [lambda: (row(),)],
     "relaxvm.builtin.string_to_number": [lambda: (words(MIB), "float64")],
     "relaxvm.builtin.tf_idf": [
-        lambda: (np.ones(MIB, "i8"), np.ones(MIB, "i8"), (0,), (0,) * MIB, 1, 1, 0, "TF", None)],
+        lambda: (np.ones(MIB, "i8"), np.ones(MIB, "i8"), relaxvm.Shape([0]),
+                 relaxvm.Shape([0] * MIB), 1, 1, 0, "TF", None)],
     "relaxvm.builtin.sequence_concat": [lambda: ((square_of(1000),) * 2, 0, 0)],
     "relaxvm.builtin.sequence_split": [
         lambda: (square_of(2000), None, 0, 0), lambda: (row(), None, 1, 0),

@@ -356,6 +356,7 @@ def tf_idf(
     """
     rows = _as_ids(x, "tf_idf: x")
     known = _as_ids(pool, "tf_idf: pool").reshape(-1)
+    charge_objects(150 * known.size)  # for the n-grams as tuples, and their places
     begins = as_shape(starts, "tf_idf: starts")
     columns = as_shape(outputs, "tf_idf: outputs")
     low, high = as_int(least, "tf_idf: least"), as_int(most, "tf_idf: most")
@@ -424,7 +425,6 @@ class _Grams:
 def _grams(pool: NDArray[Any], starts: Sequence[int], count: int) -> _Grams:
     found = _Grams()
     items = pool.tolist()
-    charge_objects(100 * len(items))
     bounds = [*starts, len(items)]
     if bounds != sorted(bounds) or (bounds and bounds[0] < 0):
         raise ValueError(f"tf_idf: starts: expected places in the pool, got {tuple(starts)}")
