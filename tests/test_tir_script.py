@@ -304,3 +304,18 @@ def test_te_mistakes() -> None:
 
 def test_an_unequal_function_is_unequal() -> None:
     assert not structural_equal(FUNCS["matmul"], FUNCS["transposed_matmul"])
+
+
+def test_data_types_of_scalar_functions_may_be_given() -> None:
+    """As in older programs of TVM: it has to be the one that the value has anyway."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = T.if_then_else(i > 1, T.rsqrt(A[i]{0}), T.floor(A[i]{0}){0}{1})
+"""
+    plain = from_source(text.format("", ""))
+    given = from_source(text.format(', dtype="float32"', ""))
+    assert_structural_equal(plain, given)
+    with pytest.raises(DiagnosticError, match=r"dtype: .* is of float32, got float16; cast it"):
+        from_source(text.format(', dtype="float16"', ""))

@@ -7,6 +7,7 @@ from .tensor import (
     Reduce,
     Tensor,
     TensorLoad,
+    comm_reducer,
     compute,
     max,  # noqa: A004
     min,  # noqa: A004
@@ -24,6 +25,7 @@ __all__ = [
     "Tensor",
     "TensorLoad",
     "call_of_te",
+    "comm_reducer",
     "compute",
     "create_prim_func",
     "max",

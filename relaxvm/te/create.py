@@ -7,11 +7,12 @@ from typing import Any
 
 from ..ir.arith import free_vars
 from ..ir.expr import Expr, IntImm, Var
+from ..ir.prim import as_scalar
 from ..tir.access import access_regions
 from ..tir.buffer import Buffer, BufferLoad, BufferType, IterVar, Range
 from ..tir.function import PrimFunc
 from ..tir.intrinsics import if_then_else
-from ..tir.stmt import BufferStore, For, ForKind, SBlock, SBlockRealize, Stmt, seq
+from ..tir.stmt import Bind, BufferStore, For, ForKind, SBlock, SBlockRealize, Stmt, seq
 from ..tir.visitor import Mutator, Visitor
 from .tensor import Reduce, Tensor, TensorLoad
 
@@ -39,7 +40,10 @@ def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
         if tensor not in buffers:
             buffers[tensor] = _buffer(tensor)
             inner.append(buffers[tensor])
-        statements.append(_block(tensor, buffers))
+        if not tensor.dependent:
+            statements.append(_block([tensor], buffers))
+        elif tensor is tensor.dependent[-1]:
+            statements.append(_block(tensor.dependent, buffers))
     params = [buffers[a] if isinstance(a, Tensor) else a for a in args]
     body: Stmt = seq(statements)
     if inner:
@@ -62,6 +66,7 @@ class _Inputs(Visitor):
 
     def visit_Reduce(self, reduce: Reduce) -> None:
         self.visit(reduce.source)
+        self.visit(reduce.init)
         if reduce.condition is not None:
             self.visit(reduce.condition)
 
@@ -75,11 +80,13 @@ def tensors_of(args: Iterable[Any]) -> list[Tensor]:
         if tensor in order:
             continue
         if is_ready or tensor.compute is None:
-            order[tensor] = None
+            order.update(dict.fromkeys(tensor.dependent or [tensor]))
             continue
         stack.append((tensor, True))
         inputs = _Inputs()
-        inputs.visit(tensor.compute.body)
+        for part in tensor.dependent or [tensor]:
+            assert part.compute is not None
+            inputs.visit(part.compute.body)
         stack += [(t, False) for t in reversed(inputs.found) if t not in order]
     return list(order)
 
@@ -102,12 +109,32 @@ class _ToBuffers(Mutator):
         raise ValueError("te.compute: a reduction has to be the whole formula")
 
 
-def _block(tensor: Tensor, buffers: dict[Tensor, Buffer]) -> Stmt:
-    """The loops over a tensor's axes, and the block within."""
-    compute = tensor.compute
+def _block(tensors: Sequence[Tensor], buffers: dict[Tensor, Buffer]) -> Stmt:
+    """The loops over the axes of tensors that are computed together, and the blocks within: one for
+    all values of a reduction, else one for each."""
+    compute = tensors[0].compute
     assert compute is not None
     axes = [*compute.axis, *compute.reduce_axis]
     loops = [Var(iv.var.name, iv.var.ty) for iv in axes]
+    if isinstance(compute.body, Reduce):
+        blocks = [_realized(tensors, loops, buffers)]
+    else:
+        blocks = [_realized([tensor], loops, buffers) for tensor in tensors]
+    result = seq(blocks)
+    for loop, iv in reversed(list(zip(loops, axes, strict=True))):
+        assert iv.dom is not None
+        dom = _ToBuffers(buffers, {}).visit(iv.dom)
+        result = For(loop, dom.min, dom.extent, ForKind.SERIAL, result)
+    return result
+
+
+def _realized(
+    tensors: Sequence[Tensor], loops: Sequence[Var], buffers: dict[Tensor, Buffer]
+) -> Stmt:
+    """A block that computes tensors, with its variables bound to loops."""
+    compute = tensors[0].compute
+    assert compute is not None
+    axes = [*compute.axis, *compute.reduce_axis]
     inside = {iv.var: Var(f"v_{iv.var.name}", iv.var.ty) for iv in axes}
     change = _ToBuffers(buffers, inside)
     iter_vars = []
@@ -115,25 +142,43 @@ def _block(tensor: Tensor, buffers: dict[Tensor, Buffer]) -> Stmt:
         assert iv.dom is not None
         dom = Range(change.visit(iv.dom.min), change.visit(iv.dom.extent))
         iter_vars.append(IterVar(dom, inside[iv.var], iv.iter_type))
-    target = buffers[tensor]
+    targets = [buffers[tensor] for tensor in tensors]
     place = [inside[iv.var] for iv in compute.axis]
     init: Stmt | None = None
-    body = compute.body
-    if isinstance(body, Reduce):
-        init = BufferStore(target, body.identity, place)
+    if isinstance(compute.body, Reduce):
+        bodies = [tensor.compute.body for tensor in tensors if tensor.compute is not None]
+        init, stmt = _reduction(bodies, targets, place, change)
+    else:
+        stmt = BufferStore(targets[0], change.visit(compute.body), place)
+    reads, writes = access_regions(stmt, init)
+    name = tensors[0].name.removesuffix("_v0") if len(tensors) > 1 else tensors[0].name
+    block = SBlock(iter_vars, reads, writes, name, stmt, init, (), (), compute.attrs)
+    return SBlockRealize(loops, IntImm("bool", 1), block)
+
+
+def _reduction(
+    bodies: Sequence[Any], targets: Sequence[Buffer], place: Sequence[Expr], change: _ToBuffers
+) -> tuple[Stmt, Stmt]:
+    """The statements that begin a reduction, and those that add an element to it."""
+    starts: list[Stmt] = []
+    values: list[Expr] = []
+    totals: list[Expr] = []
+    for body, target in zip(bodies, targets, strict=True):
+        starts.append(BufferStore(target, change.visit(body.init), place))
         value = change.visit(body.source)
         if body.condition is not None:
             value = if_then_else(change.visit(body.condition), value, body.identity)
-        stmt: Stmt = BufferStore(target, body.combine(BufferLoad(target, place), value), place)
-    else:
-        stmt = BufferStore(target, change.visit(body), place)
-    reads, writes = access_regions(stmt, init)
-    block = SBlock(iter_vars, reads, writes, tensor.name, stmt, init, (), (), compute.attrs)
-    result: Stmt = SBlockRealize(loops, IntImm("bool", 1), block)
-    for loop, iv in reversed(list(zip(loops, iter_vars, strict=True))):
-        assert iv.dom is not None
-        result = For(loop, iv.dom.min, iv.dom.extent, ForKind.SERIAL, result)
-    return result
+        values.append(value)
+        totals.append(BufferLoad(target, place))
+    first = bodies[0]
+    if first.position is None:
+        return starts[0], BufferStore(targets[0], first.combine(totals[0], values[0]), place)
+    new = [as_scalar(value) for value in first.combine(tuple(totals), tuple(values))]
+    # All values are computed before one is stored.
+    names = [Var(f"v_{target.name}", value.ty) for target, value in zip(targets, new, strict=True)]
+    binds = [Bind(name, value) for name, value in zip(names, new, strict=True)]
+    stores = [BufferStore(t, name, place) for t, name in zip(targets, names, strict=True)]
+    return seq(starts), seq([*binds, *stores])
 
 
 def unbound_vars(args: Sequence[Tensor | Var], extra: Sequence[Expr]) -> list[Var]:
@@ -149,6 +194,7 @@ def unbound_vars(args: Sequence[Tensor | Var], extra: Sequence[Expr]) -> list[Va
 
         def visit_Reduce(self, reduce: Reduce) -> None:
             self.visit(reduce.source)
+            self.visit(reduce.init)
             if reduce.condition is not None:
                 self.visit(reduce.condition)
 

@@ -25,9 +25,11 @@ from ..op.index import slice_of
 from ..op.registry import Loops
 from ..tir import intrinsics
 from ..tir.intrinsics import INTRINSICS
-from . import gather, images, topi
+from . import gather, images
 from . import tensor as te
 from .tensor import Tensor, compute
+from .topi import arrays, nn
+from .topi import basic as topi
 
 __all__ = ["BOOLS", "FLOATS", "INTEGERS", "NUMBERS", "formula_named"]
 
@@ -181,54 +183,6 @@ def _split(x: Tensor, lengths: Sequence[Expr], axis: int = 0) -> list[Tensor]:
         )
 
     return [part(start, length) for start, length in zip(starts, lengths, strict=True)]
-
-
-def _flip(x: Tensor, axis: int) -> Tensor:
-    at = axis % x.ndim
-    last = x.shape[at] - 1
-    return compute(x.shape, lambda *i: x[(*i[:at], last - i[at], *i[at + 1 :])], "T_flip")
-
-
-def _stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    at = axis % (tensors[0].ndim + 1)
-    shape = [*tensors[0].shape[:at], as_scalar(len(tensors), "int64"), *tensors[0].shape[at:]]
-
-    def element(*i: Expr) -> Any:
-        rest = (*i[:at], *i[at + 1 :])
-        value: Expr = tensors[-1][rest]
-        for k in reversed(range(len(tensors) - 1)):
-            value = intrinsics.if_then_else(prim.equal(i[at], k), tensors[k][rest], value)
-        return value
-
-    return compute(shape, element, "T_stack")
-
-
-def _repeat(x: Tensor, repeats: int, axis: int | None = None) -> Tensor:
-    if axis is None:
-        count = as_scalar(1, "int64")
-        for dim in x.shape:
-            count = count * dim
-        x, axis = topi.reshape(x, [simplify(count)]), 0
-    at, source = axis % x.ndim, x
-    shape = [*x.shape[:at], simplify(x.shape[at] * repeats), *x.shape[at + 1 :]]
-    return compute(
-        shape,
-        lambda *i: source[(*i[:at], prim.floordiv(i[at], max(repeats, 1)), *i[at + 1 :])],
-        "T_repeat",
-    )
-
-
-def _tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
-    rank = max(x.ndim, len(repeats))
-    counts = [1] * (rank - len(repeats)) + list(repeats)
-    dims = [as_scalar(1, "int64")] * (rank - x.ndim) + list(x.shape)
-    shape = [simplify(dim * count) for dim, count in zip(dims, counts, strict=True)]
-
-    def element(*i: Expr) -> Any:
-        own = zip(i[rank - x.ndim :], x.shape, strict=True)
-        return x[tuple(prim.floormod(index, dim) for index, dim in own)]
-
-    return compute(shape, element, "T_tile")
 
 
 def _dropout(data: Tensor, rate: float = 0.5) -> list[Tensor]:
@@ -574,12 +528,12 @@ _offer(
     log_add_exp=_in_float32(_binary("log_add_exp", _log_add_exp)),
     mean=_in_float32(_mean),
     **{
-        f"nn.{name}": _in_float32(formula)
+        f"nn.{name}": _in_float32(formula)  # type: ignore[arg-type]  # of functions of all kinds
         for name, formula in {
             "gelu": _elementwise(_gelu),
             "gelu_tanh": _elementwise(_gelu_tanh),
             "silu": _elementwise(lambda x: x * intrinsics.sigmoid(x)),
-            "softmax": topi.nn.softmax,
+            "softmax": nn.softmax,
             "log_softmax": _log_softmax,
             "layer_norm": _layer_norm,
             "group_norm": _group_norm,
@@ -636,10 +590,10 @@ _offer(
     eye_like=_eye_like,
     hamming_window=_hamming_window,
     strided_slice=_strided_slice,
-    flip=_flip,
-    repeat=_repeat,
-    stack=_stack,
-    tile=_tile,
+    flip=arrays.flip,
+    repeat=arrays.repeat,
+    stack=arrays.stack,
+    tile=arrays.tile,
     reshape=topi.reshape,
     gather_elements=gather.gather_elements,
     gather_nd=gather.gather_nd,

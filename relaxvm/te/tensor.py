@@ -26,6 +26,7 @@ __all__ = [
     "Reduce",
     "Tensor",
     "TensorLoad",
+    "comm_reducer",
     "compute",
     "max",
     "min",
@@ -49,9 +50,10 @@ class Tensor:
         dtype: data type of the elements.
         name: a hint.
         compute: the formula, or None.
+        dependent: the tensors of the same formula, itself included, if it has several values.
     """
 
-    __slots__ = ("compute", "dtype", "name", "shape")
+    __slots__ = ("compute", "dependent", "dtype", "name", "shape")
 
     def __init__(
         self, shape: Sequence[Expr], dtype: str, name: str, compute: Compute | None = None
@@ -60,6 +62,7 @@ class Tensor:
         self.dtype = dtype
         self.name = name
         self.compute = compute
+        self.dependent: tuple[Tensor, ...] = ()
 
     @property
     def ndim(self) -> int:
@@ -143,30 +146,46 @@ class TensorLoad(Expr):
 
 
 class Reduce(Expr):
-    """A reduction of `source` over `axes`; it must be the whole formula of `compute`."""
+    """A reduction of `source` over `axes`; it must be the whole formula of `compute`.
 
-    __slots__ = ("_parts", "axes", "combine", "condition", "identity", "source")
+    Attributes:
+        combine: joins two values; of a reduction to several values, two tuples of values.
+        identity: what an element that does not count is replaced by.
+        source: the value of an element.
+        axes: the axes to reduce over.
+        condition: whether an element counts, or None.
+        init: the value to begin with, by default `identity`.
+        position: which value this is, if the reduction has several.
+    """
+
+    __slots__ = ("_parts", "axes", "combine", "condition", "identity", "init", "position", "source")
     FIELDS = ("source",)
 
     axes: tuple[IterVar, ...]
-    combine: Callable[[Expr, Expr], Expr]
+    combine: Callable[..., Any]
     condition: Expr | None
     identity: Expr
+    init: Expr
+    position: int | None
     source: Expr
 
     def __init__(
         self,
-        combine: Callable[[Expr, Expr], Expr],
+        combine: Callable[..., Any],
         identity: Expr,
         source: Expr,
         axes: Sequence[IterVar],
         condition: Expr | None,
+        init: Expr | None = None,
+        position: int | None = None,
     ) -> None:
         self.combine = combine
         self.identity = identity
         self.source = source
         self.axes = tuple(axes)
         self.condition = condition
+        self.init = identity if init is None else init
+        self.position = position
         self._parts = check_parts(
             1 + source._parts + (0 if condition is None else condition._parts)
         )
@@ -234,7 +253,8 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Tensor:
-    """A tensor whose elements `fcompute` computes from their indices.
+    """A tensor whose elements `fcompute` computes from their indices.  A formula that returns
+    several scalars, or a reduction to several, gives a list of tensors.
 
     Args:
         shape: dimensions, or a single one.
@@ -246,6 +266,7 @@ def compute(
 
     Raises:
         TypeError: `fcompute` takes another number of indices, or gives no scalar.
+        ValueError: it gives several, of which some are parts of a reduction and others are not.
     """
     dims = _shape(shape)
     names = _index_names(fcompute, len(dims), varargs_names)
@@ -254,15 +275,34 @@ def compute(
         for n, dim in zip(names, dims, strict=True)
     ]
     body = fcompute(*[iv.var for iv in axis])
-    if isinstance(body, (list, tuple)):
-        raise TypeError(f"te.compute {name}: several results are not supported")
+    if not isinstance(body, (list, tuple)):
+        return _computed(dims, axis, body, name, attrs)
+    tensors = [_computed(dims, axis, b, f"{name}_v{i}", attrs) for i, b in enumerate(body)]
+    parts = [b for b in body if isinstance(b, Reduce)]
+    if parts:
+        is_whole = [part.position for part in parts] == list(range(len(body)))
+        if not is_whole or any(part.combine is not parts[0].combine for part in parts):
+            raise ValueError(
+                f"te.compute {name}: expected the values of one reduction, in order, got several "
+                "reductions or other scalars beside them"
+            )
+    for tensor in tensors:
+        tensor.dependent = tuple(tensors)
+    return tensors  # type: ignore[return-value]  # nearly all formulas have one value
+
+
+def _computed(
+    dims: Sequence[Expr],
+    axis: Sequence[IterVar],
+    body: Any,
+    name: str,
+    attrs: Mapping[str, Any] | None,
+) -> Tensor:
+    """A tensor of one formula."""
     if not isinstance(body, Expr):
         body = as_scalar(body, INDEX_DTYPE.get() if isinstance(body, int) else None)
-    if isinstance(body, Reduce):
-        scalar_type = body.source.dtype
-    else:
-        scalar_type = as_scalar(body).dtype
-    return Tensor(dims, scalar_type, name, Compute(axis, body, attrs or {}))
+    dtype = body.source.dtype if isinstance(body, Reduce) else as_scalar(body).dtype
+    return Tensor(dims, dtype, name, Compute(axis, body, attrs or {}))
 
 
 def _index_names(
@@ -289,17 +329,63 @@ def _index_names(
 def _reduction(
     combine: Callable[[Expr, Expr], Expr], identity: Callable[[str], Expr], doc: str
 ) -> Callable[..., Expr]:
-    def make(expr: Any, axis: Any, where: Any = None) -> Expr:
+    def make(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Expr:
         if not isinstance(axis, (IterVar, list, tuple)):
             # As TVM's tutorials write it: of two scalars, as in ``te.max(x[i], 0)``.
             return combine(as_scalar(expr), as_scalar(axis, as_scalar(expr).dtype))
-        axes = [axis] if isinstance(axis, IterVar) else list(axis)
         source = as_scalar(expr)
         condition = None if where is None else as_scalar(where)
-        return Reduce(combine, identity(source.dtype), source, axes, condition)
+        start = None if init is None else as_scalar(init, source.dtype)
+        return Reduce(combine, identity(source.dtype), source, _axes(axis), condition, start)
 
     make.__doc__ = doc
     return make
+
+
+def _axes(axis: Any) -> list[IterVar]:
+    return [axis] if isinstance(axis, IterVar) else list(axis)
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """Make a reduction, to be called as `sum`: ``reducer(expr, axis, where=None, init=None)``.
+
+    Args:
+        fcombine: joins two values, or two tuples of values where `expr` is a tuple of scalars.
+        fidentity: takes the data types of the values, and returns the value, or the tuple of
+            values, that `fcombine` leaves as it is.
+        name: of the function that is returned.
+    """
+
+    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None) -> Any:
+        condition = None if where is None else as_scalar(where)
+        sources = [as_scalar(e) for e in (expr if isinstance(expr, (list, tuple)) else [expr])]
+        dtypes = [source.dtype for source in sources]
+        given = fidentity(*dtypes)
+        if not isinstance(expr, (list, tuple)):
+            start = None if init is None else as_scalar(init, dtypes[0])
+            return Reduce(fcombine, as_scalar(given, dtypes[0]), sources[0], _axes(axis), condition,
+                          start)  # fmt: skip
+        starts = [None] * len(sources) if init is None else list(init)
+        if len(given) != len(sources) or len(starts) != len(sources):
+            raise ValueError(
+                f"{name}: expected {len(sources)} values to begin with, one for each of the tuple, "
+                f"got {len(given) if init is None else len(starts)}"
+            )
+
+        def combine(a: Any, b: Any) -> Any:  # tells the values of this call from those of others
+            return fcombine(a, b)
+
+        return [
+            Reduce(combine, as_scalar(identity, dtype), source, _axes(axis), condition,
+                   None if start is None else as_scalar(start, dtype), position)
+            for position, (identity, dtype, source, start) in enumerate(
+                zip(given, dtypes, sources, starts, strict=True))
+        ]  # fmt: skip
+
+    reducer.__name__ = name
+    return reducer
 
 
 def _number(dtype: str, value: int) -> Expr:

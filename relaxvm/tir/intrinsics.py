@@ -204,15 +204,26 @@ _UNARY_DEFAULT: Final = "float32"
 def _maker(row: Intrinsic) -> Callable[..., Expr]:
     op = Op.register(row.name, _infer_intrinsic(row), doc=row.doc)
 
-    def make(*args: Any, span: Any = None) -> Expr:
+    def make(*args: Any, dtype: Any = None, span: Any = None) -> Expr:
         scalars = _scalars(args)
-        dtype = check_floats(row, scalars)
-        return Call(op, scalars, ty=prim_type(row.result or dtype), span=span)
+        ty = prim_type(row.result or check_floats(row, scalars))
+        return with_dtype(Call(op, scalars, ty=ty, span=span), dtype)
 
     make.__name__ = make.__qualname__ = row.name.partition(".")[2]
     make.__doc__ = row.doc[0].upper() + row.doc[1:] + "."
     op.make = make
     return make
+
+
+def with_dtype(value: Expr, dtype: Any) -> Expr:
+    """Return a value, whose data type was given as well, as older programs do.
+
+    Raises:
+        TypeError: it is another one.
+    """
+    if dtype is not None and str(getattr(dtype, "dtype", dtype)) != value.dtype:
+        raise TypeError(f"dtype: {value} is of {value.dtype}, got {dtype}; cast it")
+    return value
 
 
 def _scalars(args: Sequence[Any]) -> list[Expr]:
@@ -263,10 +274,10 @@ _isnan = _maker(INTRINSICS["tirx.isnan"])
 def _accepting_integers(function: Callable[..., Expr], doc: str) -> Callable[..., Expr]:
     """A rounding function that also accepts integers and returns them unchanged."""
 
-    def make(x: Any, span: Any = None) -> Expr:
+    def make(x: Any, dtype: Any = None, span: Any = None) -> Expr:
         if isinstance(x, Expr) and not is_float(x.dtype):
-            return x
-        return function(x, span=span)
+            return with_dtype(x, dtype)
+        return function(x, dtype=dtype, span=span)
 
     make.__name__ = make.__qualname__ = function.__name__
     make.__doc__ = doc
@@ -280,9 +291,9 @@ round = _accepting_integers(_round, "Nearest integer, of two the even one.")  # 
 nearbyint = _accepting_integers(_nearbyint, "Nearest integer, of two the even one.")
 
 
-def abs(x: Any, span: Any = None) -> Expr:  # noqa: A001
+def abs(x: Any, dtype: Any = None, span: Any = None) -> Expr:  # noqa: A001
     """Absolute value; for integers it is ``select(x >= 0, x, 0 - x)``."""
-    value: Expr = as_scalar(x)
+    value: Expr = with_dtype(as_scalar(x), dtype)
     if is_float(value.dtype):
         return _fabs(value, span=span)
     if value.dtype.startswith(("uint", "bool")):
@@ -293,9 +304,9 @@ def abs(x: Any, span: Any = None) -> Expr:  # noqa: A001
 fabs = abs
 
 
-def pow(x: Any, y: Any, span: Any = None) -> Expr:  # noqa: A001
+def pow(x: Any, y: Any, dtype: Any = None, span: Any = None) -> Expr:  # noqa: A001
     """x to the power of y, of floats."""
-    return _pow_float(x, y, span=span)
+    return _pow_float(x, y, dtype=dtype, span=span)
 
 
 power = pow
@@ -383,12 +394,15 @@ ANYLIST_SETITEM_CALL_CPACKED: Final = Op.register(
 )
 
 
-def if_then_else(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
+def if_then_else(
+    condition: Any, true_value: Any, false_value: Any, dtype: Any = None, span: Any = None
+) -> Expr:
     """`true_value` if `condition` else `false_value`; only the chosen one is evaluated."""
     condition = as_scalar(condition)
     if condition.dtype != "bool":
         condition = prim.not_equal(condition, 0)
     then, orelse = _index_pair(true_value, false_value)
+    with_dtype(then, dtype)
     if type(condition) is IntImm:
         return then if condition.value else orelse
     return Call(IF_THEN_ELSE, (condition, then, orelse), ty=then.ty, span=span)

@@ -1,4 +1,4 @@
-"""Operators on tensor expressions.
+"""Operators on tensor expressions: element by element, reductions, shapes and products.
 
 Operands may be tensors, numbers and scalars.  Shapes broadcast as in numpy, where dimensions are
 known to be equal or 1.
@@ -10,21 +10,29 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any, Final
 
-from ..ir import prim
-from ..ir.arith import prove_equal, simplify
-from ..ir.expr import Expr, IntImm
-from ..ir.prim import as_scalar, is_float
-from ..tir import intrinsics
-from ..tir.buffer import as_index
-from . import tensor as te
-from .tensor import INDEX_DTYPE, Tensor, compute
+from ...ir import prim
+from ...ir.arith import prove_equal, simplify
+from ...ir.expr import Expr, IntImm
+from ...ir.prim import as_scalar, is_float
+from ...tir import intrinsics
+from ...tir.buffer import as_index
+from .. import tensor as te
+from ..tensor import INDEX_DTYPE, Tensor, compute
 
 __all__ = [
     "abs",
+    "acos",
+    "acosh",
     "add",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -35,6 +43,7 @@ __all__ = [
     "clip",
     "concatenate",
     "cos",
+    "cosh",
     "divide",
     "equal",
     "erf",
@@ -48,13 +57,19 @@ __all__ = [
     "greater",
     "greater_equal",
     "identity",
+    "isfinite",
+    "isinf",
+    "isnan",
     "left_shift",
     "less",
     "less_equal",
     "log",
+    "log2",
+    "log10",
     "logical_and",
     "logical_not",
     "logical_or",
+    "logical_xor",
     "matmul",
     "max",
     "maximum",
@@ -63,7 +78,6 @@ __all__ = [
     "mod",
     "multiply",
     "negative",
-    "nn",
     "not_equal",
     "power",
     "prod",
@@ -73,6 +87,7 @@ __all__ = [
     "rsqrt",
     "sigmoid",
     "sin",
+    "sinh",
     "sqrt",
     "squeeze",
     "strided_slice",
@@ -115,21 +130,17 @@ def _broadcast(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
     return result
 
 
-def _element(tensor: Any, indices: Sequence[Expr]) -> Expr:
+def _element(tensor: Any, indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
     """The element of an operand for indices of the broadcast result; a scalar itself."""
     if not isinstance(tensor, Tensor):
         scalar: Expr = tensor
         return scalar
-    own = indices[len(indices) - tensor.ndim :]
+    start = len(indices) - tensor.ndim
     places = [
-        as_index(0, i.dtype) if _is_one(dim) and not _is_index_of_one(i) else i
-        for i, dim in zip(own, tensor.shape, strict=True)
+        as_index(0, i.dtype) if _is_one(dim) and not _is_one(out) else i
+        for i, dim, out in zip(indices[start:], tensor.shape, shape[start:], strict=True)
     ]
     return tensor[tuple(places)]
-
-
-def _is_index_of_one(index: Expr) -> bool:
-    return type(index) is IntImm
 
 
 def _binary(name: str, formula: Callable[[Expr, Expr], Any], doc: str) -> Callable[..., Any]:
@@ -141,7 +152,7 @@ def _binary(name: str, formula: Callable[[Expr, Expr], Any], doc: str) -> Callab
         shape = _broadcast(x, y, name)
         return compute(
             shape,
-            lambda *i: formula(_element(a, i), _element(b, i)),
+            lambda *i: formula(_element(a, i, shape), _element(b, i, shape)),
             f"T_{name}",
             varargs_names=_axes("ax", len(shape)),
         )
@@ -193,6 +204,8 @@ greater = _binary("greater", lambda a, b: a > b, "a > b")
 greater_equal = _binary("greater_equal", lambda a, b: a >= b, "a >= b")
 logical_and = _binary("logical_and", prim.logical_and, "a and b, of bools")
 logical_or = _binary("logical_or", prim.logical_or, "a or b, of bools")
+logical_xor = _binary("logical_xor", prim.not_equal, "either a or b, of bools")
+atan2 = _binary("atan2", intrinsics.atan2, "the angle of the point (b, a)")
 bitwise_and = _binary("bitwise_and", lambda a, b: a & b, "a & b")
 bitwise_or = _binary("bitwise_or", lambda a, b: a | b, "a | b")
 bitwise_xor = _binary("bitwise_xor", lambda a, b: a ^ b, "a ^ b")
@@ -224,6 +237,19 @@ erf = _unary("erf", intrinsics.erf, "error function")
 sin = _unary("sin", intrinsics.sin, "sine")
 cos = _unary("cos", intrinsics.cos, "cosine")
 tan = _unary("tan", intrinsics.tan, "tangent")
+asin = _unary("asin", intrinsics.asin, "inverse sine")
+acos = _unary("acos", intrinsics.acos, "inverse cosine")
+atan = _unary("atan", intrinsics.atan, "inverse tangent")
+sinh = _unary("sinh", intrinsics.sinh, "hyperbolic sine")
+cosh = _unary("cosh", intrinsics.cosh, "hyperbolic cosine")
+asinh = _unary("asinh", intrinsics.asinh, "inverse hyperbolic sine")
+acosh = _unary("acosh", intrinsics.acosh, "inverse hyperbolic cosine")
+atanh = _unary("atanh", intrinsics.atanh, "inverse hyperbolic tangent")
+log2 = _unary("log2", intrinsics.log2, "logarithm to base 2")
+log10 = _unary("log10", intrinsics.log10, "logarithm to base 10")
+isnan = _unary("isnan", intrinsics.isnan, "whether an element is not a number")
+isinf = _unary("isinf", intrinsics.isinf, "whether an element is infinite")
+isfinite = _unary("isfinite", intrinsics.isfinite, "whether an element is finite")
 floor = _unary("floor", intrinsics.floor, "greatest integer not above x")
 ceil = _unary("ceil", intrinsics.ceil, "least integer not below x")
 trunc = _unary("trunc", intrinsics.trunc, "x without its fraction")
@@ -267,10 +293,10 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
             shape = _broadcast(shape, t.shape, "where")
 
     def formula(*i: Expr) -> Expr:
-        test = _element(condition, i)
+        test = _element(condition, i, shape)
         if test.dtype != "bool":
             test = prim.not_equal(test, 0)
-        return prim.select(test, _element(a, i), _element(b, i))
+        return prim.select(test, _element(a, i, shape), _element(b, i, shape))
 
     return compute(shape, formula, "T_where", varargs_names=_axes("ax", len(shape)))
 
@@ -298,7 +324,10 @@ def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
     """The tensor repeated along dimensions of length 1 and new dimensions in front."""
     dims = [as_index(d, INDEX_DTYPE.get()) for d in shape]
     return compute(
-        dims, lambda *i: _element(data, i), "T_broadcast_to", varargs_names=_axes("ax", len(dims))
+        dims,
+        lambda *i: _element(data, i, dims),
+        "T_broadcast_to",
+        varargs_names=_axes("ax", len(dims)),
     )
 
 
@@ -489,6 +518,15 @@ prod = _reduction("prod", te.prod, "The product" + _REDUCTION_DOC)
 max = _reduction("max", te.max, "The greatest value" + _REDUCTION_DOC)  # noqa: A001
 min = _reduction("min", te.min, "The least value" + _REDUCTION_DOC)  # noqa: A001
 
+all = _reduction(  # noqa: A001
+    "all",
+    te.comm_reducer(prim.logical_and, lambda _: True),
+    "Whether all are true" + _REDUCTION_DOC,
+)
+any = _reduction(  # noqa: A001
+    "any", te.comm_reducer(prim.logical_or, lambda t: False), "Whether any is true" + _REDUCTION_DOC
+)
+
 
 def matmul(
     a: Tensor, b: Tensor, transp_a: builtins.bool = False, transp_b: builtins.bool = False
@@ -504,42 +542,3 @@ def matmul(
         return te.sum(x * y, k)
 
     return compute((rows, columns), lambda ax0, ax1: formula(ax0, ax1), "T_matmul")
-
-
-# Layers
-
-
-def _relu(x: Tensor) -> Tensor:
-    """max(x, 0)"""
-    zero = as_scalar(0.0 if is_float(x.dtype) else 0, x.dtype)
-    result: Tensor = _unary("relu", lambda e: intrinsics.max(e, zero), "")(x)
-    return result
-
-
-def _softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """exp(x - greatest) / total, along an axis."""
-    at = _axis(axis, x.ndim, "softmax")
-    rest = [dim for a, dim in enumerate(x.shape) if a != at]
-    names = _axes("i", len(rest))
-
-    def spread(i: Sequence[Expr], k: Expr) -> tuple[Expr, ...]:
-        return (*i[:at], k, *i[at:])
-
-    def without(i: Sequence[Expr]) -> tuple[Expr, ...]:
-        return (*i[:at], *i[at + 1 :])
-
-    k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
-    greatest = compute(rest, lambda *i: te.max(x[spread(i, k1.var)], k1), "T_softmax_maxelem",
-                       varargs_names=names)  # fmt: skip
-    powers = compute(x.shape, lambda *i: intrinsics.exp(x[i] - greatest[without(i)]),
-                     "T_softmax_exp", varargs_names=_axes("i", x.ndim))  # fmt: skip
-    total = compute(rest, lambda *i: te.sum(powers[spread(i, k2.var)], k2), "T_softmax_expsum",
-                    varargs_names=names)  # fmt: skip
-    return compute(x.shape, lambda *i: powers[i] / total[without(i)], "T_softmax_norm",
-                   attrs={"axis": at}, varargs_names=_axes("i", x.ndim))  # fmt: skip
-
-
-nn: Final = SimpleNamespace(relu=_relu, softmax=_softmax)
-"""``topi.nn.relu``, ``topi.nn.softmax``."""
-for _name, _func in vars(nn).items():
-    _func.__name__ = _name  # `BlockBuilder.emit_te` names the PrimFunc after it
