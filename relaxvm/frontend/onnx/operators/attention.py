@@ -433,37 +433,7 @@ def rotary_embedding(
     return heads_together(g, turned) if is_flat else turned
 
 
-# Layers with states
-
-
-@onnx("CausalConvWithState", since=27)
-def causal_conv_with_state(
-    g: Graph,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    past_state: Value | None = None,
-    *,
-    activation: str = "none",
-) -> Any:
-    """A convolution of each channel over what was before, with the state for the next call."""
-    if activation not in ("none", "silu", "swish"):
-        raise Problem(f"activation: expected none, silu or swish, got {activation!r}")
-    batch, channels, _ = dims_of(g, x, 3, "input")
-    reach, groups = length_of(dims_of(g, weight, 3, "weight")[2]), length_of(weight.dims[0])  # type: ignore[index]
-    if reach is None or groups is None:
-        raise Problem("weight: expected a known shape")
-    if past_state is None:
-        past_state = Value(g.op("zeros", (batch, channels, reach - 1), x.dtype))
-    whole = Value(g.op("concat", [past_state, x], 2))
-    found = g.op("nn.conv1d", whole, weight, groups=groups)
-    if bias is not None:
-        found = g.op("add", found, g.op("reshape", bias, (1, -1, 1)))
-    if activation != "none":
-        found = g.op("nn.silu", found)
-    total = dims_of(g, whole, 3, "input")[2]
-    state = g.op("strided_slice", whole, [2], [total - (reach - 1)], [total])
-    return found, state
+# Gates and states
 
 
 @onnx("SwiGLU", since=28)
