@@ -119,6 +119,13 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}reverse_sequence": [
         lambda: [integers(10000).reshape(100, 100), integers(100), 1, 0,
                  integers(10000).reshape(100, 100)]],
+    f"{PREFIX}image.center_crop_pad": [
+        lambda: [integers(10000, "f4").reshape(100, 100), (0,), (120,),
+                 integers(12000, "f4").reshape(120, 100)]],
+    f"{PREFIX}vision.select_boxes": [
+        lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
+                 np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
+                 integers(27).reshape(9, 3)]],
     f"{PREFIX}tree_ensemble": [lambda: trees(LARGE)],
     f"{PREFIX}extend_cache": [lambda: extended(LARGE)],
     f"{PREFIX}matmul_packed": [lambda: packed(256)],

@@ -98,6 +98,16 @@ static inline int rvm_same_shape(PyArrayObject *a, PyArrayObject *b) {
     return 1;
 }
 
+/* Whether the shape of a is that of b with dimensions of 1 in front. */
+static inline int rvm_ends_with(PyArrayObject *a, PyArrayObject *b) {
+    int more = PyArray_NDIM(a) - PyArray_NDIM(b);
+    for (int i = 0; i < more; i++)
+        if (PyArray_DIM(a, i) != 1) return 0;
+    for (int i = 0; i < PyArray_NDIM(b); i++)
+        if (PyArray_DIM(a, more + i) != PyArray_DIM(b, i)) return 0;
+    return 1;
+}
+
 static inline int rvm_are_apart(const char *a, npy_intp a_bytes, const char *b, npy_intp b_bytes) {
     return a + a_bytes <= b || b + b_bytes <= a;
 }
@@ -220,9 +230,10 @@ static inline int rvm_ufunc_1(int64_t *words, PyObject *x_object, PyObject *out_
     return rvm_run_loop(words, data, steps, count, in_place);
 }
 
-/* An operand of a function of two: one element for all; of the result's shape, without overlap; the memory
- * of the result; or anything else, for which the kernel is called. */
-enum { RVM_ONE_FOR_ALL, RVM_APART, RVM_IN_PLACE, RVM_OTHER };
+/* An operand of a function of two: one element for all; of the result's shape but for dimensions of 1 in
+ * front, without overlap; of the result's shape, without overlap; the memory of the result; or anything else,
+ * for which the kernel is called. */
+enum { RVM_ONE_FOR_ALL, RVM_SHORTER, RVM_APART, RVM_IN_PLACE, RVM_OTHER };
 
 static inline int rvm_operand(PyObject *object, PyArrayObject *out, npy_intp count,
                               const int64_t *words, char **data, npy_intp *step, int64_t *number) {
@@ -240,10 +251,12 @@ static inline int rvm_operand(PyObject *object, PyArrayObject *out, npy_intp cou
         int in_place = rvm_is_in_place(x, out, count, words);
         return in_place < 0 ? RVM_OTHER : in_place ? RVM_IN_PLACE : RVM_APART;
     }
-    if (PyArray_NDIM(x) > PyArray_NDIM(out) || rvm_size(x) != 1) return RVM_OTHER;
-    if (!rvm_are_apart(*data, *step, (char *)PyArray_DATA(out),
+    npy_intp size = rvm_size(x);
+    if (PyArray_NDIM(x) > PyArray_NDIM(out) || (size != 1 && !rvm_ends_with(out, x))) return RVM_OTHER;
+    if (!rvm_are_apart(*data, size * *step, (char *)PyArray_DATA(out),
                        count * (npy_intp)words[RVM_UFUNC_OUT_SIZE]))
         return RVM_OTHER;
+    if (size != 1) return RVM_SHORTER;
     *step = 0;
     return RVM_ONE_FOR_ALL;
 }
@@ -264,7 +277,7 @@ static inline int rvm_ufunc_2(int64_t *words, PyObject *a, PyObject *b, PyObject
     int first = rvm_operand(a, out, count, words, &data[0], &steps[0], &numbers[0]);
     if (first == RVM_OTHER) return RVM_FALLBACK;
     int second = rvm_operand(b, out, count, words, &data[1], &steps[1], &numbers[1]);
-    if (second == RVM_OTHER || first + second == RVM_ONE_FOR_ALL) return RVM_FALLBACK;
+    if (second == RVM_OTHER || (first | second) < RVM_APART) return RVM_FALLBACK;
     data[2] = (char *)PyArray_DATA(out);
     steps[2] = (npy_intp)words[RVM_UFUNC_OUT_SIZE];
     return rvm_run_loop(words, data, steps, count,

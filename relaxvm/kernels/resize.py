@@ -191,8 +191,10 @@ def _nearest(at: Places, rounding: str) -> NDArray[np.int64]:
         found = np.ceil(at)
     elif rounding == "round_prefer_floor":
         found = np.ceil(at - 0.5)
-    else:
+    elif rounding == "round_prefer_ceil":
         found = np.floor(at + 0.5)
+    else:  # the even one of two, as TVM does
+        found = np.rint(at)
     return found.astype(np.int64)
 
 

@@ -46,7 +46,7 @@ def kernel_at(method: str, distance: Any, a: Any) -> Any:
 
 
 NEAREST = {
-    "round": lambda p: math.floor(p + WIDE(0.5)),
+    "round": lambda p: int(np.rint(p)),
     "round_prefer_ceil": lambda p: math.floor(p + WIDE(0.5)),
     "round_prefer_floor": lambda p: math.ceil(p - WIDE(0.5)),
     "floor": lambda p: math.floor(p + WIDE(1e-12)),
@@ -164,6 +164,7 @@ image.resize2d(x(1, 2, 3, 5), (6, 3), None, "NCHW", "nearest_neighbor", "asymmet
 image.resize2d(x(1, 2, 3, 5), (6, 3), None, "NCHW", "nearest_neighbor", "align_corners", "")
 image.resize2d(x(1, 2, 3, 5), 4, None, "NCHW", "nearest_neighbor", "half_pixel", "ceil")
 image.resize2d(x(1, 2, 3, 5), 7, None, "NCHW", "nearest_neighbor", "tf_half_pixel_for_nn", "floor")
+image.resize2d(x(1, 2, 3, 5), (6, 10), None, "NCHW", "nearest_neighbor", "asymmetric", "round")
 image.resize2d(h(1, 1, 3, 3), 5, out_dtype="float32")
 image.resize2d(x(0, 1, 3, 3), 5)
 """,
