@@ -322,3 +322,11 @@ def main(x: R.Tensor(("b", "v"), "float32")) -> R.Tensor(("b", "v"), "float32"):
     text = str(transform.StaticPlanBlockMemory()(mod))
     assert "alloc_storage(R.shape([32 * v * 4 * 2 + 64])" in text
     assert "alloc_storage(R.shape([b * v - b])" in text
+
+
+def test_variables_have_a_name_alone() -> None:
+    for kind in (Var, DataflowVar):
+        assert kind(name="x").name == kind(name_hint="x").name == "x"
+        assert not hasattr(kind("x"), "name_hint")
+        with pytest.raises(TypeError, match="Specify either name or name_hint, not both"):
+            kind("x", name_hint="y")

@@ -211,7 +211,7 @@ def names_of_model(mod: IRModule) -> dict[GlobalVar, tuple[dict[str, str], tuple
             inputs = _names(func.attrs.get("input_names"))
             outputs = _names(func.attrs.get("output_names"))
             if inputs is not None and outputs is not None:
-                params = [param.name_hint for param in func.params]
+                params = [param.name for param in func.params]
                 found[var] = dict(zip(params, inputs, strict=False)), outputs
     return found
 

@@ -691,11 +691,6 @@ class Var(Expr):
         self.ty = prim_type(ty) if isinstance(ty, str) else ty
         self.span = span
 
-    @property
-    def name_hint(self) -> str:
-        """The name, as versions of TVM before 0.27 call it."""
-        return self.name
-
 
 def _one_name(name: str | None, name_hint: str | None) -> str:
     """The name of a variable, which TVM's older programs call `name_hint`."""
