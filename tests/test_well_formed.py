@@ -331,6 +331,13 @@ def argument_without_type() -> Any:
     return mod
 
 
+def call_of_a_size_beyond_int64() -> Any:
+    x = tensor()
+    call = Call(Op.get("relax.reshape"), [x, ShapeExpr([1 << 62, 1 << 62])])
+    call.ty = TensorType((1 << 62, 1 << 62), F32)
+    return module(function([x], bind(call)))
+
+
 def operator_as_argument() -> Any:
     x = tensor()
     call = Call(Op.get("relax.add"), [x, Op.get("relax.add")])
@@ -494,6 +501,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
     call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
     argument_without_type: ("call_is_well_typed", "has no type; infer_type or BlockBuilder"),
+    call_of_a_size_beyond_int64: ("call_is_well_typed", "does not fit int64"),
     operator_as_argument: ("operator_is_called", "the operator relax.add is used as a value"),
     operator_as_field: ("operator_is_called", "wrap it into a function"),
     prim_func_has_type: ("prim_func_has_type", "but the types of its parameters are R.Tensor("),

@@ -587,7 +587,7 @@ def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
         return None  # reported by another rule
     try:
         ty = type_of_call(call)
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         return f"ill-typed: {error}"
     if call.ty is not None and ty is not call.ty and _contradicts(call.ty, ty):
         return f"the call is of type {call.ty}, but the inferred type is {ty}"
