@@ -343,6 +343,8 @@ def _dims(options: Iterable[str], specs: Sequence[ParamSpec]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for option in options:
         name, text = _split(option, "--dim", "NAME=SIZE")
+        if name not in slots:  # a dimension of a model is an identifier made of its name there
+            name = re.sub(r"\W+", "_", name).strip("_") or name
         if name not in slots:
             known = [symbol for symbol in slots if not symbol.isdigit()]
             listed = f"expected one of {', '.join(known)}" if known else "there are none"

@@ -59,6 +59,8 @@ KINDS: Final = {
         FileKind("tflite", "a model of TensorFlow Lite", ""),
         FileKind("archive", "a compressed archive", ""),
         FileKind("picture", "a picture", ""),
+        FileKind("html", "a web page", "a download may have failed"),
+        FileKind("lfs", "a pointer of Git LFS to a file", "`git lfs pull` gets the file"),
         FileKind("empty", "an empty file", ""),
     )
 }  # fmt: skip
@@ -83,8 +85,10 @@ _STARTS: Final = (
     (b"\xff\xd8\xff", "picture"),
     (b"relaxvm text ", "listing"),
     (b"#[version", "relay"),
+    (b"version https://git-lfs", "lfs"),
     (bytes.fromhex("b79c04054f8de5f7"), "params"),
 )
+_HTML: Final = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _ONNX: Final = re.compile(rb"\x08[\x01-\x3f][\x12\x1a\x22\x28\x32\x3a\x42]", re.DOTALL)
 """The first fields of a model: the version of the format, and one of those that may follow."""
 
@@ -101,6 +105,8 @@ def kind_of(head: bytes, name: str = "") -> FileKind | None:
             return KINDS[kind]
     if head[4:8] == b"TFL3":
         return KINDS["tflite"]
+    if _HTML.match(head):
+        return KINDS["html"]
     suffix = next((each for each in _SUFFIXES if name.endswith(each)), None)
     if suffix is not None:
         return KINDS[_SUFFIXES[suffix]]

@@ -133,8 +133,9 @@ class VirtualMachine(Machine):
         if not isinstance(executable, VMExecutable):
             executable, device = _executable_of_module(executable, device, limits, functions)
         if not isinstance(executable, VMExecutable):
-            raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable, got "
-                             f"{type(executable).__name__}; read a file with relaxvm.load(path)")
+            raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable or the path of a "
+                             f"file, got {type(executable).__name__}; relaxvm.compile makes an "
+                             f"executable of a program, also of bytes and of a ModelProto")
         if not isinstance(limits, Limits | None):
             raise TypeError(f"limits: expected relaxvm.Limits, got {type(limits).__name__}")
         limits = Limits() if limits is None else limits

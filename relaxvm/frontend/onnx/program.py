@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import FormatError, RelaxVMError
+from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...ir import (
     ANY,
     BlockBuilder,
@@ -69,9 +70,17 @@ def read_model(
         raise TypeError(
             f"from_onnx: expected a path, bytes or a ModelProto, got {type(source).__name__}"
         )
-    model = read(messages.Model, data, name)
+    kind = kind_of(bytes(memoryview(data)[:HEAD_BYTES]))
+    other = "" if kind is None or kind is KINDS["onnx"] else f"; {kind}"
+    try:
+        model = read(messages.Model, data, name)
+    except FormatError as error:
+        if kind is KINDS["onnx"]:
+            raise
+        detail = str(error).removeprefix(f"{name}: ")
+        raise FormatError(f"{name}: expected an ONNX model{other or f' ({detail})'}") from error
     if model.graph is None or not (model.ir_version or model.opset_import):
-        raise FormatError(f"{name}: expected an ONNX model, got something else")
+        raise FormatError(f"{name}: expected an ONNX model{other or ', got something else'}")
     return model, name, folder
 
 
@@ -262,8 +271,11 @@ def _refuse_unknown(context: Context, model: messages.Model, graph: messages.Gra
     problems = unsupported_nodes(context, model, graph)
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
+        which = "nodes have operators that are"
+        if len(problems) == 1:
+            which = "node has an operator that is"
         raise RelaxVMError(
-            f"{context.name}: {len(problems)} nodes have operators that are not supported:\n"
+            f"{context.name}: {len(problems)} {which} not supported:\n"
             f"{lines}\n"
             f"pass functions for them: from_onnx(..., operators={{(domain, name): function}})"
         )

@@ -166,6 +166,12 @@ def equal(g: Graph, a: Value, b: Value) -> Expr | Value:
 
 
 @onnx("Pow", since=1)
+def pow_since_1(g: Graph, a: Value, b: Value, *, axis: int = -1, broadcast: int = 0) -> Expr:
+    """R.power, of the data type of the base."""
+    return pow_(g, a, _aligned(g, a, b, axis) if broadcast else b)
+
+
+@onnx("Pow", since=7)
 def pow_(g: Graph, a: Value, b: Value) -> Expr:
     """R.power, of the data type of the base."""
     exponent = b.constant()
@@ -302,6 +308,12 @@ def leaky_relu(g: Graph, x: Value, *, alpha: float = 0.01) -> Expr:
     """x where it is not negative, else alpha * x."""
     below = g.op("multiply", x, scalar(g, alpha, x))
     return g.op("where", g.op("less", x, scalar(g, 0, x)), below, x)
+
+
+@onnx("PRelu", since=1)
+def prelu_since_1(g: Graph, x: Value, slope: Value, *, consumed_inputs: Any = None) -> Expr:
+    """x where it is not negative, else slope * x, with a slope for each channel."""
+    return prelu(g, x, _aligned(g, x, slope, 1) if slope.ndim == 1 else slope)
 
 
 @onnx("PRelu", since=7)

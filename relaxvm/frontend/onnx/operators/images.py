@@ -237,6 +237,14 @@ def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest"
     return _upsampled(g, x, _floats(scales, "scales") or [], mode)
 
 
+@onnx("Upsample", since=1)
+def upsample_since_1(
+    g: Graph, x: Value, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> Expr:
+    """R.image.resize, of height and width."""
+    return _upsampled(g, x, [1.0, 1.0, height_scale, width_scale], mode)
+
+
 @onnx("Upsample", since=7)
 def upsample(g: Graph, x: Value, *, mode: str = "nearest", scales: list[float]) -> Expr:
     """R.image.resize."""

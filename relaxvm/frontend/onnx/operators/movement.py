@@ -385,17 +385,33 @@ def tile(g: Graph, x: Value, repeats: Value) -> Expr:
 
 
 @onnx("Dropout", since=1)
-def dropout(
+def dropout_since_1(
     g: Graph,
     x: Value,
-    ratio: Value | None = None,
-    training: Value | None = None,
     *,
-    seed: int = 0,
+    ratio: float = 0.5,
     is_test: int = 0,
     consumed_inputs: Any = None,
 ) -> Any:
     """x itself, as inference has it, and a mask of ones."""
+    return _dropout(g, x, None)
+
+
+@onnx("Dropout", since=7)
+def dropout(
+    g: Graph,
+    x: Value,
+    ratio_input: Value | None = None,
+    training: Value | None = None,
+    *,
+    ratio: float = 0.5,
+    seed: int = 0,
+) -> Any:
+    """x itself, as inference has it, and a mask of ones."""
+    return _dropout(g, x, training)
+
+
+def _dropout(g: Graph, x: Value, training: Value | None) -> Any:
     if training is not None:
         mode = training.constant()
         if mode is None or mode.any():
@@ -407,18 +423,10 @@ def dropout(
     return x, Value(g.op("ones_like", x, "bool" if g.version >= 10 else x.dtype))
 
 
-@onnx("Dropout", since=7)
-def dropout_since_7(
-    g: Graph,
-    x: Value,
-    ratio_input: Value | None = None,
-    training: Value | None = None,
-    *,
-    ratio: float = 0.5,
-    seed: int = 0,
-) -> Any:
-    """x itself, as inference has it, and a mask of ones."""
-    return dropout(g, x, ratio_input, training)
+@onnx("TopK", since=1)
+def top_k_since_1(g: Graph, x: Value, *, axis: int = -1, k: int) -> Any:
+    """R.topk, of a number that is an attribute."""
+    return top_k(g, x, Value(known=np.array([k])), axis=axis)
 
 
 @onnx("TopK", since=10)

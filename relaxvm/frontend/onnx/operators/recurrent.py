@@ -98,7 +98,7 @@ def _layer(
     return tuple([Value(each) for each in results])
 
 
-@onnx("LSTM", since=7)
+@onnx("LSTM", since=1)
 def lstm(
     g: Graph,
     x: Value,
@@ -118,6 +118,7 @@ def lstm(
     hidden_size: int = 0,
     input_forget: int = 0,
     layout: int = 0,
+    output_sequence: int = 0,
 ) -> Any:
     """R.nn.lstm."""
     text = _activations(activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha,
@@ -141,7 +142,7 @@ def _all_steps(g: Graph, x: Value, layout: int) -> Value:
     return Value(g.op("broadcast_to", Value(known=found), (batch,)))
 
 
-@onnx("GRU", since=7)
+@onnx("GRU", since=1)
 def gru(
     g: Graph,
     x: Value,
@@ -159,6 +160,7 @@ def gru(
     hidden_size: int = 0,
     layout: int = 0,
     linear_before_reset: int = 0,
+    output_sequence: int = 0,
 ) -> Any:
     """R.nn.gru."""
     text = _activations(activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta,
@@ -169,7 +171,7 @@ def gru(
     )  # fmt: skip
 
 
-@onnx("RNN", since=7)
+@onnx("RNN", since=1)
 def rnn(
     g: Graph,
     x: Value,
@@ -186,6 +188,7 @@ def rnn(
     direction: str = "forward",
     hidden_size: int = 0,
     layout: int = 0,
+    output_sequence: int = 0,
 ) -> Any:
     """R.nn.rnn."""
     text = _activations(activations, ["Tanh"], activation_alpha, activation_beta, direction)

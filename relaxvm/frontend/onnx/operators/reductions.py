@@ -96,6 +96,19 @@ _FOLDS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
+_OF_FLOATS: Final = frozenset({"ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})
+"""Those whose operators take floats alone.  Of integers the results are integers, rounded towards
+zero."""
+
+
+def _widened(name: str, g: Graph, x: Value, reduce: Callable[[Value], Any]) -> Any:
+    """A reduction, in float64 where the operator needs floats and the elements are integers."""
+    if name not in _OF_FLOATS or x.dtype is None or np.dtype(x.dtype).kind not in "iu":
+        return reduce(x)
+    found = reduce(Value(g.op("astype", x, "float64")))
+    return g.op("astype", found, x.dtype)
+
+
 def _reduced(
     name: str, g: Graph, x: Value, axes: list[int] | None, keepdims: int, noop: int
 ) -> Any:
@@ -178,12 +191,15 @@ def _register(name: str, by_input: int) -> None:
         if axes is not None and axes.known is None:
             if noop_with_empty_axes and axes.length is None:
                 raise Problem("axes: expected values that are known before the model runs")
-            return _at_run_time(name, g, x, axes, bool(keepdims))
+            later = axes
+            return _widened(name, g, x, lambda x: _at_run_time(name, g, x, later, bool(keepdims)))
         found = None if axes is None else [int(axis) for axis in g.sized(axes, "axes")]
-        return _reduced(name, g, x, found, keepdims, noop_with_empty_axes)
+        return _widened(
+            name, g, x, lambda x: _reduced(name, g, x, found, keepdims, noop_with_empty_axes)
+        )
 
     def old(g: Graph, x: Value, *, axes: list[int] | None = None, keepdims: int = 1) -> Any:
-        return _reduced(name, g, x, axes, keepdims, 0)
+        return _widened(name, g, x, lambda x: _reduced(name, g, x, axes, keepdims, 0))
 
     convert.__doc__ = old.__doc__ = f"{name.removeprefix('Reduce')} along axes."
     onnx(name, since=by_input, fold=fold)(convert)
