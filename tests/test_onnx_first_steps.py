@@ -17,7 +17,7 @@ from relaxvm.frontend.onnx import from_onnx
 
 from .test_onnx import model_of, node, run
 
-FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 X = np.arange(24, dtype="f4").reshape(2, 3, 4) - 12
 
 # Files
@@ -84,7 +84,7 @@ def test_dimensions_by_their_names_in_the_model(
 def test_reductions_of_integers(name: str, function: Any, dtype: str) -> None:
     x = np.array([[1, 2, 6], [9, 4, 3]], dtype) * (-1 if name in ("ReduceMean", "ReduceL2") else 1)
     want = np.trunc(function(x.astype("f8"), 1)).astype(dtype)
-    inputs = {"x": (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ["n", "m"])}
+    inputs: dict[str, Any] = {"x": (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ["n", "m"])}
     model = model_of([node(name, "x", "y", axes=[1], keepdims=0)], inputs, ["y"], opset=12)
     got = run(model, x)
     assert got.dtype == dtype
@@ -97,14 +97,14 @@ def test_reductions_of_integers(name: str, function: Any, dtype: str) -> None:
 # Versions
 
 
-def old(one: Any, constants: dict[str, Any], outputs: list[str], opset: int = 6) -> Any:
+def of_x(one: Any, constants: dict[str, Any], outputs: list[str], opset: int = 6) -> Any:
     return run(model_of([one], {"x": (FLOAT, X.shape)}, outputs, constants, opset=opset), X)
 
 
 @pytest.mark.parametrize("opset", [6, 9])
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_top_k_with_an_attribute(opset: int, axis: int) -> None:
-    values, places = old(node("TopK", "x", "y i", k=2, axis=axis), {}, ["y", "i"], opset)
+    values, places = of_x(node("TopK", "x", "y i", k=2, axis=axis), {}, ["y", "i"], opset)
     want = np.argsort(-X, axis, kind="stable").take([0, 1], axis)
     np.testing.assert_array_equal(places, want)
     np.testing.assert_array_equal(values, np.take_along_axis(X, want, axis))
@@ -112,15 +112,15 @@ def test_top_k_with_an_attribute(opset: int, axis: int) -> None:
 
 def test_operators_of_opset_6() -> None:
     slope = np.array([1, 2, 3], "f4")
-    got = old(node("PRelu", "x s", "y"), {"s": slope}, ["y"])
+    got = of_x(node("PRelu", "x s", "y"), {"s": slope}, ["y"])
     np.testing.assert_array_equal(got, np.where(X < 0, X * slope[:, None], X))
-    got = old(node("PRelu", "x s", "y"), {"s": slope[1:2]}, ["y"])
+    got = of_x(node("PRelu", "x s", "y"), {"s": slope[1:2]}, ["y"])
     np.testing.assert_array_equal(got, np.where(X < 0, X * 2, X))
-    got = old(node("Pow", "x p", "y", axis=1, broadcast=1), {"p": slope}, ["y"])
+    got = of_x(node("Pow", "x p", "y", axis=1, broadcast=1), {"p": slope}, ["y"])
     np.testing.assert_array_equal(got, X ** slope[:, None])
-    got = old(node("Dropout", "x", "y", ratio=0.3, is_test=1), {}, ["y"])
+    got = of_x(node("Dropout", "x", "y", ratio=0.3, is_test=1), {}, ["y"])
     np.testing.assert_array_equal(got, X)
-    picture = {"x": (FLOAT, [1, *X.shape])}
+    picture: dict[str, Any] = {"x": (FLOAT, [1, *X.shape])}
     one = node("Upsample", "x", "y", height_scale=2.0, width_scale=3.0)
     got = run(model_of([one], picture, ["y"], opset=6), X[None])
     np.testing.assert_array_equal(got, X[None].repeat(2, 2).repeat(3, 3))
@@ -134,4 +134,4 @@ def test_recurrent_networks_of_opset_6(name: str, gates: int) -> None:
     }
     new = node(name, "x w r", "y", hidden_size=5)
     one = node(name, "x w r", "y", hidden_size=5, output_sequence=1)
-    np.testing.assert_array_equal(old(one, weights, ["y"]), old(new, weights, ["y"], 14))
+    np.testing.assert_array_equal(of_x(one, weights, ["y"]), of_x(new, weights, ["y"], 14))
