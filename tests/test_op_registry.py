@@ -23,6 +23,7 @@ from relaxvm.ir import (
     Type,
     Var,
     assert_structural_equal,
+    const,
     op_names,
 )
 from relaxvm.op import CONSTRUCTORS, OPERATORS
@@ -32,8 +33,7 @@ from relaxvm.op.registry import Operator, operator
 from relaxvm.op.rules import need_floats
 from relaxvm.registry import GLOBAL, Signature
 from relaxvm.script import from_source
-from relaxvm.transform import LegalizeOps, register_legalize
-from relaxvm.transform.legalize_ops import _RULES
+from relaxvm.transform import FoldConstant, LegalizeOps, register_legalize
 
 from .generators import load
 
@@ -299,7 +299,31 @@ def test_register_legalize() -> None:
         a = np.array([0.1, 0.2, 0.3], "float32")
         np.testing.assert_allclose(run(op.tan(x), x)(a), np.tan(a), rtol=1e-6)
     finally:
-        del _RULES["relax.tan"]
+        Op.get("relax.tan").reset_attr("FLegalize")
+
+
+def test_a_rule_is_an_attribute_of_the_operator() -> None:
+    tan = Op.get("relax.tan")
+    x = const(np.ones(3, "float32"))
+    assert tan.get_attr("FLegalize") is None
+    assert not tan.has_attr("FLegalize")
+
+    def rule(builder: BlockBuilder, call: Call) -> Expr:
+        return op.divide(op.sin(call.args[0]), op.cos(call.args[0]))
+
+    builder = BlockBuilder()
+    with builder.function("main", []), builder.dataflow():
+        out = builder.emit_output(op.tan(x))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    register_legalize("relax.tan", rule)
+    try:
+        assert tan.get_attr("FLegalize") is rule
+        assert "R.tan" in FoldConstant()(mod).script(), "the rule says what it computes"
+    finally:
+        tan.reset_attr("FLegalize")
+    assert not tan.has_attr("FLegalize")
+    assert "R.tan" not in FoldConstant()(mod).script()
 
 
 def test_spans_are_kept() -> None:

@@ -30,7 +30,7 @@ class Op(Expr):
         record: further data of the package that registers the operator.
     """
 
-    __slots__ = ("doc", "infer", "is_pure", "make", "name", "record")
+    __slots__ = ("_attrs", "doc", "infer", "is_pure", "make", "name", "record")
     FIELDS = ("name",)
 
     def __init__(
@@ -49,6 +49,7 @@ class Op(Expr):
         self.is_pure = is_pure
         self.make = make
         self.record = record
+        self._attrs: dict[str, Any] = {}
         self.ty = None
         self.span = None
 
@@ -79,6 +80,25 @@ class Op(Expr):
             raise ValueError(f"unknown operator {name!r}{did_you_mean(name, _OPS)}")
         return found
 
+    def get_attr(self, name: str) -> Any:
+        """What was set for the operator by a name, such as "FLegalize"; None if nothing was."""
+        return self._attrs.get(name)
+
+    def has_attr(self, name: str) -> bool:
+        """Whether something was set for the operator by a name."""
+        return name in self._attrs
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set something for the operator by a name, in place of what was set before.
+
+        Passes ask for "FLegalize", the rule of `relaxvm.transform.register_legalize`.
+        """
+        self._attrs[name] = value
+
+    def reset_attr(self, name: str) -> None:
+        """Forget what was set for the operator by a name, if anything was."""
+        self._attrs.pop(name, None)
+
     def __hash__(self) -> int:
         return hash(self.name)
 
@@ -98,3 +118,8 @@ def _fill() -> None:
 def op_names(prefix: str = "") -> list[str]:
     """Return the names of the registered operators, sorted."""
     return sorted(name for name in _OPS if name.startswith(prefix))
+
+
+def attrs_of_ops(name: str) -> dict[str, Any]:
+    """Return what was set for operators by `Op.set_attr` with a name, by name of the operator."""
+    return {op.name: op.get_attr(name) for op in list(_OPS.values()) if op.has_attr(name)}

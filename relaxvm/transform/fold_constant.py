@@ -114,8 +114,8 @@ class _Folder(Renamer):
 
 def _fold(call: Call, mod: IRModule) -> Expr | None:
     """The value of a call of a kernel, of a PrimFunc, or of an operator that has a kernel; None if
-    not known."""
-    if not isinstance(call.op, Op):
+    not known, as where a rule of `register_legalize` says what the operator computes."""
+    if not isinstance(call.op, Op) or call.op.has_attr("FLegalize"):
         return None
     known = call.args[0] if call.args else None
     if call.op.name == "relax.tensor_to_shape":

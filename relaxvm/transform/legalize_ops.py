@@ -32,6 +32,7 @@ from ..ir import (
 )
 from ..ir.block_builder import is_leaf
 from ..ir.infer import BaseCheckResult, base_check, type_of_call
+from ..ir.op import attrs_of_ops
 from ..op.lowering import is_allocatable, lower_call
 from ..op.registry import Operator
 from .pass_infra import Pass, PassContext, module_pass
@@ -40,12 +41,10 @@ __all__ = ["LegalizeOps", "register_legalize"]
 
 Rule = Callable[[BlockBuilder, Call], Any]
 
-_RULES: Final[dict[str, Rule]] = {}
-"""Rules of `register_legalize`, by the full name of the operator."""
-
 
 def register_legalize(op_name: str, legal_func: Rule | None = None) -> Any:
-    """Set the rule by which calls of an operator are legalized, in place of the default one.
+    """Set the rule by which calls of an operator are legalized, in place of the default one.  It is
+    the operator's attribute "FLegalize"; ``Op.get(name).reset_attr("FLegalize")`` removes it.
 
     Args:
         op_name: the full name, such as "relax.add".
@@ -55,10 +54,10 @@ def register_legalize(op_name: str, legal_func: Rule | None = None) -> Any:
     Raises:
         ValueError: there is no such operator.
     """
-    Op.get(op_name)
+    op = Op.get(op_name)
 
     def register(rule: Rule) -> Rule:
-        _RULES[op_name] = rule
+        op.set_attr("FLegalize", rule)
         return rule
 
     return register if legal_func is None else register(legal_func)
@@ -305,7 +304,8 @@ def LegalizeOps(
 
     @module_pass(opt_level=0, name="LegalizeOps")
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
-        rules = {name: rule for name, rule in {**_RULES, **own}.items() if name not in skipped}
+        found = {**attrs_of_ops("FLegalize"), **own}
+        rules = {name: rule for name, rule in found.items() if name not in skipped}
         builder = _Builder(mod)
         for var, func in mod.items():
             if not isinstance(func, Function):
