@@ -261,6 +261,14 @@ KERNELS: dict[str, list[Make]] = {
     **{f"nn.max_pool{axes}d": _pool_along(axes, 0) for axes in (1, 3)},
     **{f"nn.avg_pool{axes}d": _pool_along(axes, 0, 1) for axes in (1, 3)},
     "nn.max_pool2d": _pool(0),
+    "nn.max_pool_indices": [
+        lambda: [_zeros(1, 1, 2000, 2000), (99, 99), (1, 1), (49,) * 4, (1, 1), 0, 0,
+                 _zeros(1, 1, 2000, 2000, dtype="i8")]],
+    "nn.fold": [
+        lambda: [_zeros(1, 9, 1000 * 1000), (1002, 1002), (3, 3), (1, 1), (0,) * 4, (1, 1),
+                 _zeros(1, 1, 1002, 1002)]],
+    "det": [lambda: [_zeros(HALF // 16, 4, 4), _zeros(HALF // 16)]],
+    "mel_weights": [lambda: [2000, 20000, 8000, 0.0, 4000.0, _zeros(10001, 2000)]],
     "nn.avg_pool2d": _pool(0, 1),
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),
                      lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft",

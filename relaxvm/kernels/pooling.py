@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ Size3d: TypeAlias = Annotated[Dims, ints(count=3, least=1)]
 Padding1d: TypeAlias = Annotated[Dims, ints(count=2, least=0)]
 Padding2d: TypeAlias = Annotated[Dims, ints(count=4, least=0)]
 Padding3d: TypeAlias = Annotated[Dims, ints(count=6, least=0)]
+Sizes: TypeAlias = Annotated[Dims, ints(least=1)]
+Paddings: TypeAlias = Annotated[Dims, ints(least=0)]
 Indices: TypeAlias = NDArray[np.int64]
 
 
@@ -84,6 +87,58 @@ def _max_pool(x: NDArray[Any], windows: Windows, out: NDArray[Any]) -> None:
         copy_pieces(written, _least(native(x.dtype)))
         for _, elements, results in taps(windows, image, written):
             np.maximum(results, elements, out=results)
+
+
+@kernel("nn.max_pool_indices")
+def max_pool_indices(
+    x: Ordered,
+    pool_size: Sizes,
+    strides: Sizes,
+    padding: Paddings,
+    dilation: Sizes,
+    ceil_mode: Flag,
+    is_column_major: Flag,
+    out: Out,
+) -> None:
+    """out = int64, for each window of `nn.max_pool1d` and the others the place of its greatest
+    element in x, which has any number of axes after channels: the first of several, the first NaN
+    if there is one, -1 for a window without elements.  Places count all elements of x; those of an
+    image are counted along the last axis first, or along the first if is_column_major.  Uses memory
+    for the places of an image."""
+    axes = x.ndim - 2
+    if axes < 1 or {len(pool_size), len(strides), len(dilation)} != {axes} or (
+        len(padding) != 2 * axes
+    ):
+        raise WrongValue(
+            f"expected x[batch, channels, ...], a number for each further axis in pool_size, "
+            f"strides and dilation, and two in padding, got x {describe(x)} and "
+            f"{len(pool_size)}, {len(strides)}, {len(dilation)} and {len(padding)} numbers"
+        )
+    windows = Windows(x.shape[2:], pool_size, strides, padding, dilation, ceil_mode=ceil_mode)
+    check_out(out, np.dtype(np.int64), (*x.shape[:2], *windows.count))
+    image_shape = x.shape[2:]
+    area = math.prod(image_shape)
+    places: NDArray[Any] = np.arange(area)
+    if is_column_major:
+        places = places.reshape(image_shape[::-1]).T
+    else:
+        places = places.reshape(image_shape)
+    before = np.arange(math.prod(x.shape[:2])) * area
+    starts = before.reshape(*x.shape[:2], *[1] * axes)
+    images = copy_if_overlapping(x, out)
+    for image, written, start in row_blocks(images, out, starts, row=axes):
+        copy_pieces(written, -1)
+        best = np.empty(written.shape, native(x.dtype))
+        copy_pieces(best, _least(best.dtype))
+        both = zip(taps(windows, image, best), taps(windows, places, written), strict=True)
+        for (_, elements, greatest), (_, at, results) in both:
+            is_better = elements > greatest
+            is_better |= results < 0
+            is_better |= (elements != elements) & (greatest == greatest)
+            np.copyto(greatest, elements, where=is_better)
+            np.copyto(results, at, where=is_better)
+        for part, first in pieces(written, np.broadcast_to(start, written.shape)):
+            np.add(part, first, out=part, where=part >= 0)
 
 
 @kernel("nn.avg_pool1d")

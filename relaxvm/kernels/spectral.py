@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
-from ..pieces.cut import pieces
+from ..pieces.cut import check_time, copy_pieces, pieces
 from ._arrays import copy_if_overlapping
 from ._blocks import BLOCK
 from ._kernel import kernel
 from .checks import FLOAT64, WrongValue, check_out, native
-from .kinds import Axis, Flag, Floats, Out, an_int
+from .kinds import Axis, Flag, Float, Floats, Out, an_int
 
 __all__: list[str] = []
+
+Count: TypeAlias = Annotated[int, an_int(least=1)]
 
 
 @kernel("dft")
@@ -94,6 +97,40 @@ def stft(
 
     parts = [windows[:, :, i] for i in range(x.shape[-1])]
     _transform(transform, parts, [out[..., 0], out[..., 1]])
+
+
+@kernel("mel_weights")
+def mel_weights(
+    bands: Count, length: Count, sample_rate: Count, lowest: Float, highest: Float, out: Floats
+) -> None:
+    """out[length // 2 + 1, bands] = the weights of frequencies in bands of the mel scale, for
+    signals of this length: they rise from 0 to 1 at the middle of a band and fall to 0.  The bands
+    begin at `lowest` Hz, and end below `highest`; their middles are equally far apart on the scale.
+    Computed in float64."""
+    check_out(out, out.dtype, (length // 2 + 1, bands))
+    if not 0 <= lowest < highest <= sample_rate / 2:
+        raise WrongValue(
+            f"expected 0 <= lowest < highest <= {sample_rate / 2}, half of the sample rate, got "
+            f"{lowest} and {highest}"
+        )
+    first, last = (2595 * math.log10(1 + edge / 700) for edge in (lowest, highest))
+    step = (last - first) / (bands + 2)
+
+    def place(i: int) -> int:
+        """The frequency at which band i begins, as an index."""
+        return int((length + 1) * 700 * (10 ** ((first + i * step) / 2595) - 1) // sample_rate)
+
+    copy_pieces(out, 0)
+    for band in range(bands):
+        start, middle, end = place(band), place(band + 1), place(band + 2)
+        rising = np.arange(start, middle + 1)
+        falling = np.arange(middle, end)
+        up = (rising - start) / (middle - start) if middle > start else np.ones(1)
+        np.copyto(out[start : middle + 1, band], up, casting="unsafe")
+        down = (end - falling) / max(1, end - middle)
+        np.copyto(out[middle:end, band], down, casting="unsafe")
+        if band % 256 == 255:
+            check_time()
 
 
 def _parts(x: NDArray[Any], axis: int) -> list[NDArray[Any]]:

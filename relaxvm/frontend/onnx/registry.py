@@ -78,12 +78,21 @@ def onnx(
         since: the first version of the domain that the function is for.
         domain: of the operators; "" is ai.onnx.
         fold: see `OnnxOperator`.
+
+    Raises:
+        ValueError: an operator has a function for this version already.
     """
 
     def register(function: F) -> F:
         record = _record(function, since, fold)
         for name in names:
             versions = OPERATORS.setdefault((domain, name), [])
+            for each in versions:
+                if each.since == since:
+                    raise ValueError(
+                        f"{domain or 'ai.onnx'}.{name}, version {since}: there are two functions "
+                        f"for it, {each.convert.__qualname__} and {function.__qualname__}"
+                    )
             versions.append(record)
             versions.sort(key=lambda each: each.since)
         return function

@@ -25,6 +25,7 @@ from . import (
     spectral,
     text,
     trees,
+    unpooling,
     windows,
 )
 
@@ -53,5 +54,6 @@ __all__ = [
     "spectral",
     "text",
     "trees",
+    "unpooling",
     "windows",
 ]

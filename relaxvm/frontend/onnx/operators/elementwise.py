@@ -241,13 +241,17 @@ _FOLDED: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
+_SINCE_THE_FIRST: Final = frozenset({"Not"})
+
+
 def _unary(name: str, target: str) -> None:
     def convert(g: Graph, x: Value) -> Expr:
         return g.op(target, x)
 
     convert.__doc__ = f"R.{target}."
     fold = _FOLDED.get(name)
-    onnx(name, since=6, fold=None if fold is None else _numbers_alone(fold))(convert)
+    since = 1 if name in _SINCE_THE_FIRST else 6  # before version 6 others had `consumed_inputs`
+    onnx(name, since=since, fold=None if fold is None else _numbers_alone(fold))(convert)
 
 
 for _name, _target in _UNARY.items():
@@ -321,6 +325,16 @@ def prelu(g: Graph, x: Value, slope: Value) -> Expr:
     """x where it is not negative, else slope * x."""
     below = g.op("multiply", x, slope)
     return g.op("where", g.op("less", x, scalar(g, 0, x)), below, x)
+
+
+@onnx("PRelu", since=1)
+def prelu_of_channels(
+    g: Graph, x: Value, slope: Value, *, consumed_inputs: list[int] | None = None
+) -> Expr:
+    """As of later versions, with one slope, or with one for each channel."""
+    if x.ndim > 2:
+        slope = Value(g.op("reshape", slope, (-1, *[1] * (x.ndim - 2))))
+    return prelu(g, x, slope)
 
 
 @onnx("ThresholdedRelu", since=10)

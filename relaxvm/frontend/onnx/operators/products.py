@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir import Expr
+from ....ir import Expr, TensorType
 from ..graph import Graph
 from ..registry import onnx
 from ..values import Value
@@ -68,3 +68,11 @@ def einsum(g: Graph, *operands: Value, equation: str) -> Expr:
         return g.op("einsum", list(operands), equation)
     wide = [Value(g.op("astype", each, "float32")) for each in operands]
     return g.op("astype", g.op("einsum", wide, equation), dtype)
+
+
+@onnx("Det", since=11)
+def det(g: Graph, x: Value) -> Expr:
+    """The determinants of matrices."""
+    dims = None if x.dims is None else list(x.dims[:-2])
+    ndim = -1 if dims is not None or x.ndim < 0 else x.ndim - 2
+    return g.run("det", [x], TensorType(dims, x.dtype, ndim=ndim), x.dtype or "?")

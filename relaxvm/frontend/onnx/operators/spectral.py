@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ....dtypes import as_dtype
 from ....ir import Expr, IntImm, TensorType
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -137,35 +133,7 @@ def stft(
     return g.run("stft", [x, by, window, count, bool(onesided)], ty, x.dtype or "?")
 
 
-def _fold_mel(
-    bins: NDArray[Any],
-    length: NDArray[Any],
-    rate: NDArray[Any],
-    low: NDArray[Any],
-    high: NDArray[Any],
-    *,
-    output_datatype: int = 1,
-) -> Any:
-    count, size = int(bins.reshape(())), int(length.reshape(()))
-    ends = [2595 * np.log10(1 + float(edge.reshape(())) / 700) for edge in (low, high)]
-    steps = np.arange(count + 2) * ((ends[1] - ends[0]) / (count + 2)) + ends[0]
-    hertz = 700 * (10 ** (steps / 2595) - 1)
-    places = ((size + 1) * hertz // float(rate.reshape(()))).astype(np.int64)
-    found = np.zeros((size // 2 + 1, count))
-    for i, (first, middle, last) in enumerate(
-        zip(places, places[1:], places[2:], strict=False)
-    ):
-        if middle == first:
-            found[middle, i] = 1
-        else:
-            rising = np.arange(first, middle + 1)
-            found[rising, i] = (rising - first) / (middle - first)
-        falling = np.arange(middle, last)
-        found[falling, i] = (last - falling) / max(1, last - middle)
-    return found.astype(as_dtype(dtype_of(output_datatype, "output_datatype")))
-
-
-@onnx("MelWeightMatrix", since=17, fold=_fold_mel)
+@onnx("MelWeightMatrix", since=17)
 def mel_weight_matrix(
     g: Graph,
     num_mel_bins: Value,
@@ -176,5 +144,17 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Expr:
-    """The weights of frequencies in bands of the mel scale, of numbers that are known."""
-    raise Problem("expected numbers that are known before the model runs")
+    """The weights of frequencies in bands of the mel scale."""
+    dtype = dtype_of(output_datatype, "output_datatype")
+    if dtype is None or "float" not in dtype:
+        raise Problem(f"output_datatype: expected floats, got {dtype}")
+    (bands,), (length,), (rate,) = (
+        g.elements(each, 1, what) for each, what in (
+            (num_mel_bins, "num_mel_bins"), (dft_length, "dft_length"),
+            (sample_rate, "sample_rate"),
+        )
+    )  # fmt: skip
+    edges = [g.number(each) for each in (lower_edge_hertz, upper_edge_hertz)]
+    dims = [length // 2 + 1, bands] if isinstance(length, int) and isinstance(bands, int) else None
+    ty = TensorType(dims, dtype, ndim=-1 if dims is not None else 2)
+    return g.run("mel_weights", [bands, length, rate, *edges], ty, dtype)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....ir import Expr, IntImm, prim
+from ....ir import Expr, IntImm, TensorType, prim
 from ....ir.arith import simplify
 from ....op.nn._windows import windows
 from ..graph import Graph, Problem
@@ -254,8 +254,7 @@ def max_pool(
 ) -> Any:
     """R.nn.max_pool1d, R.nn.max_pool2d or R.nn.max_pool3d."""
     assert g.node is not None
-    if len(g.node.output) > 1 and g.node.output[1]:
-        raise Problem("the indices of the greatest elements are not supported")
+    has_indices = len(g.node.output) > 1 and bool(g.node.output[1])
     count = spatial_axes(x, "x")
     laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations, ceil_mode)
     if auto_pad.startswith("SAME"):
@@ -264,9 +263,17 @@ def max_pool(
         wide, found = _same(g, x, laid, auto_pad, "replicate")
         if wide is not x and set(laid.dilations) != {1}:
             raise Problem(f"auto_pad: {auto_pad} with dilations needs lengths that are known")
+        if wide is not x and has_indices:
+            raise Problem(f"auto_pad: {auto_pad} with indices needs lengths that are known")
         x, laid = wide, found
-    return g.op(f"nn.max_pool{count}d", x, laid.size, laid.strides, laid.padding, laid.dilations,
-                laid.ceil_mode)  # fmt: skip
+    greatest = g.op(f"nn.max_pool{count}d", x, laid.size, laid.strides, laid.padding,
+                    laid.dilations, laid.ceil_mode)  # fmt: skip
+    if not has_indices:
+        return greatest
+    ty = TensorType(greatest.ty.dims, "int64", ndim=-1 if greatest.ty.dims else x.ndim)
+    inputs = [x, laid.size, laid.strides, laid.padding, laid.dilations, laid.ceil_mode,
+              storage_order]  # fmt: skip
+    return Value(greatest), Value(g.run("nn.max_pool_indices", inputs, ty, "int64"))
 
 
 def _averages(g: Graph, x: Value, laid: Windows, include_padding: bool) -> Any:

@@ -1,0 +1,139 @@
+"""ONNX operators on windows, matrices and bands, beyond the standard's cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from relaxvm.frontend.onnx.graph import Graph
+from relaxvm.frontend.onnx.registry import OPERATORS, onnx
+from relaxvm.frontend.onnx.values import Value
+
+from .test_onnx import model_of, node, run
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6), (1, 2, 4, 4, 6)])
+def test_unpooling_undoes_a_pool(shape: tuple[int, ...]) -> None:
+    """Windows that do not overlap: the greatest elements are back at their places."""
+    axes = len(shape) - 2
+    windows = {"kernel_shape": [2] * axes, "strides": [2] * axes}
+    model = model_of(
+        [node("MaxPool", "x", "top at", **windows), node("MaxUnpool", "top at", "y", **windows)],
+        {"x": (FLOAT, ["n", *shape[1:]])},
+        ["top", "y"],
+        opset=22,
+    )
+    x = np.random.default_rng(0).permutation(np.prod(shape)).reshape(shape).astype(np.float32)
+    top, found = run(model, x + 1)
+    kept = found != 0
+    np.testing.assert_array_equal(found[kept], (x + 1)[kept])
+    np.testing.assert_array_equal(np.sort(found[kept]), np.sort(top.reshape(-1)))
+
+
+def test_indices_of_nan_and_of_columns() -> None:
+    model = model_of(
+        [node("MaxPool", "x", "top at", kernel_shape=[2, 2], storage_order=1)],
+        {"x": (FLOAT, [1, 1, 2, 3])},
+        ["top", "at"],
+        opset=22,
+    )
+    top, at = run(model, np.array([[[[1, 5, 2], [3, 4, np.nan]]]], np.float32))
+    np.testing.assert_array_equal(top, [[[[5, np.nan]]]])
+    assert at.tolist() == [[[[2, 5]]]]
+
+
+def test_folding_undoes_windows_of_symbolic_batches() -> None:
+    x = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
+    model = model_of(
+        [node("Col2Im", "x size block", "y", strides=[2, 3])],
+        {"x": (FLOAT, ["n", 18, 4]), "size": (INT64, [2]), "block": (INT64, [2])},
+        ["y"],
+    )
+    parts = x.reshape(2, 3, 2, 2, 2, 3).transpose(0, 1, 3, 5, 2, 4).reshape(2, 18, 4)
+    got = run(model, parts, np.array([4, 6]), np.array([2, 3]))
+    np.testing.assert_array_equal(got, x)
+
+
+def test_a_deformable_convolution_without_offsets_is_a_convolution() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 4, 7, 6)).astype(np.float32)
+    w = rng.standard_normal((6, 2, 3, 2)).astype(np.float32)
+    b = rng.standard_normal(6).astype(np.float32)
+    windows = {"group": 2, "pads": [1, 0, 1, 1], "strides": [2, 1], "dilations": [1, 2]}
+    model = model_of(
+        [
+            node("DeformConv", "x w moves b mask", "y", offset_group=2, **windows),
+            node("Conv", "x w b", "z", **windows),
+        ],
+        {"x": (FLOAT, ["n", 4, "h", "w"]), "moves": (FLOAT, ["n", 24, "p", "q"]),
+         "mask": (FLOAT, ["n", 12, "p", "q"])},
+        ["y", "z"],
+        {"w": w, "b": b},
+        opset=22,
+    )  # fmt: skip
+    moves, mask = np.zeros((2, 24, 4, 5), np.float32), np.ones((2, 12, 4, 5), np.float32)
+    moved, plain = run(model, x, moves, mask)
+    np.testing.assert_allclose(moved, plain, rtol=1e-4, atol=1e-4)
+    half, _ = run(model, x, moves, mask / 2)
+    along = b.reshape(-1, 1, 1)
+    np.testing.assert_allclose(half - along, (plain - along) / 2, rtol=1e-4, atol=1e-4)
+    moves.reshape(2, 2, 6, 2, 4, 5)[:, :, :, 0] = 1  # all places one row further down
+    lower, _ = run(model, x, moves, mask)
+    _, below = run(model, np.pad(x[:, :, 1:], ((0, 0), (0, 0), (0, 1), (0, 0))), moves * 0, mask)
+    # The first row of windows reads a row above the image only where it is not moved.
+    np.testing.assert_allclose(lower[:, :, 1:], below[:, :, 1:], rtol=1e-4, atol=1e-4)
+
+
+def test_determinants_of_symbolic_batches() -> None:
+    model = model_of([node("Det", "x", "y")], {"x": (FLOAT, ["n", 3, 3])}, ["y"])
+    x = np.stack([np.diag([1, 2, 3]), np.eye(3)[[1, 0, 2]], np.ones((3, 3))]).astype(np.float32)
+    np.testing.assert_allclose(run(model, x), [6, -1, 0], atol=1e-6)
+    wrong = model_of([node("Det", "x", "y")], {"x": (FLOAT, [2, 3])}, ["y"])
+    with pytest.raises(ValueError, match=r"det: x: expected square matrices"):
+        run(wrong, np.ones((2, 3), np.float32))
+
+
+def test_bands_beyond_the_spectrum() -> None:
+    names = {"bins": INT64, "length": INT64, "rate": INT64, "low": FLOAT, "high": FLOAT}
+    model = model_of(
+        [node("MelWeightMatrix", " ".join(names), "y")],
+        {name: (dtype, []) for name, dtype in names.items()},
+        ["y"],
+    )
+    numbers = [np.array(4), np.array(16), np.array(8000)]
+    edges = np.float32(0), np.float32(5000)
+    with pytest.raises(ValueError, match=r"expected 0 <= lowest < highest <= 4000.0"):
+        run(model, *numbers, *map(np.asarray, edges))
+
+
+def test_slopes_of_channels_in_old_models() -> None:
+    model = model_of(
+        [node("PRelu", "x s", "y")], {"x": (FLOAT, ["n", 2, 2])}, ["y"],
+        {"s": np.array([2, 3], np.float32)}, opset=6,
+    )  # fmt: skip
+    got = run(model, -np.ones((1, 2, 2), np.float32))
+    assert got.tolist() == [[[-2, -2], [-3, -3]]]
+
+
+def test_an_operator_is_registered_once() -> None:
+    def twice(g: Graph, x: Value) -> Value:
+        return x
+
+    with pytest.raises(ValueError, match=r"ai.onnx.Det, version 11: there are two functions"):
+        onnx("Det", since=11)(twice)
+    assert [each.since for each in OPERATORS["", "Det"]] == [11]
+
+
+def test_an_unpooled_shape_that_only_the_run_knows() -> None:
+    model = model_of(
+        [node("MaxUnpool", "x at shape", "y", kernel_shape=[2], strides=[2])],
+        {"x": (FLOAT, [1, 1, 2]), "at": (INT64, [1, 1, 2]), "shape": (INT64, [3])},
+        ["y"],
+        opset=22,
+    )
+    x, at = np.array([[[5, 6]]], np.float32), np.array([[[1, 2]]])
+    assert run(model, x, at, np.array([1, 1, 6])).tolist() == [[[0, 5, 6, 0, 0, 0]]]
+    assert run(model, x, at, np.array([1, 1, 3])).tolist() == [[[0, 5, 6]]]
