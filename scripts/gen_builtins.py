@@ -131,7 +131,7 @@ KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
     "creation", "gather", "nn", "channels", "convolution", "pooling", "recurrent",
     "recurrent_attention", "resize", "sampling", "detection", "trees", "cache", "packed",
-    "spectral",
+    "spectral", "folding", "matrices",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 
