@@ -327,16 +327,6 @@ def prelu(g: Graph, x: Value, slope: Value) -> Expr:
     return g.op("where", g.op("less", x, scalar(g, 0, x)), below, x)
 
 
-@onnx("PRelu", since=1)
-def prelu_of_channels(
-    g: Graph, x: Value, slope: Value, *, consumed_inputs: list[int] | None = None
-) -> Expr:
-    """As of later versions, with one slope, or with one for each channel."""
-    if x.ndim > 2:
-        slope = Value(g.op("reshape", slope, (-1, *[1] * (x.ndim - 2))))
-    return prelu(g, x, slope)
-
-
 @onnx("ThresholdedRelu", since=10)
 def thresholded_relu(g: Graph, x: Value, *, alpha: float = 1.0) -> Expr:
     """x where it is above alpha, else 0."""
