@@ -28,6 +28,8 @@ __all__ = [
     "MissingExtraError",
     "NestingError",
     "NoCompilerError",
+    "OperatorTypeError",
+    "OperatorValueError",
     "ParseError",
     "RelaxVMError",
     "RelaxVMWarning",
@@ -59,6 +61,16 @@ class LinkError(InternalError):
     def __init__(self, message: str, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
+
+
+class OperatorTypeError(InternalError, TypeError):
+    """An operand or attribute of an operator has a wrong type, or is missing.  TVM raises a
+    TypeError for some of these and an InternalError for others."""
+
+
+class OperatorValueError(InternalError, ValueError):
+    """The operands and attributes of an operator do not fit each other.  TVM raises a ValueError
+    for some of these and an InternalError for others."""
 
 
 class DiagnosticError(RelaxVMError):

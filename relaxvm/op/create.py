@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ir.arith import simplify
 from ..ir.expr import Call, Expr, FloatImm, IntImm, PrimType, TensorType, Type, int_imm
+from ..ir.module import VDevice
 from ..ir.prim import is_float
 from .base import shape_of
 from .kinds import DType, IllTyped, IllValued, Operand, Scalar, ShapeLike
@@ -38,7 +39,7 @@ def _nothing(call: Call) -> Sequence[Expr]:
     return ()
 
 
-def _filled(shape: Expr, dtype: str | None) -> TensorType:
+def _filled(shape: Expr, dtype: str | None, vdevice: VDevice | None = None) -> TensorType:
     """The type of a tensor of a shape.
 
     Raises:
@@ -47,7 +48,7 @@ def _filled(shape: Expr, dtype: str | None) -> TensorType:
     for dim in shape.ty.values or ():
         if isinstance(dim, IntImm) and dim.value < 0:
             raise IllValued(f"shape: expected dimensions of 0 or more, got {shape}")
-    return TensorType(shape, dtype)
+    return TensorType(shape, dtype, vdevice)
 
 
 def _of_same_shape(kernel: str) -> Returns:
@@ -69,7 +70,8 @@ def _check_fill(fill_value: TensorType | PrimType) -> None:
 def full(shape: ShapeLike, fill_value: Operand, dtype: DType | None = None) -> Type:
     """A tensor filled with one value, a scalar or a tensor of rank 0."""
     _check_fill(fill_value)
-    return _filled(shape, fill_value.dtype if dtype is None else dtype)
+    vdevice = fill_value.vdevice if type(fill_value) is TensorType else None
+    return _filled(shape, fill_value.dtype if dtype is None else dtype, vdevice)
 
 
 @operator(

@@ -33,6 +33,7 @@ from .rules import (
     like,
     need_bools,
     need_numbers,
+    without_shape_var,
 )
 
 __all__ = ["astype", "binary", "clip", "unary", "where", "wrap_param"]
@@ -157,7 +158,14 @@ unary("nn.relu", need_numbers, "The greater of data and 0; NaN for NaN.", operan
 def where(condition: TensorType, x1: Operand, x2: Operand) -> Type:
     """x1 where the condition, a tensor of bools, is true, else x2."""
     need_bools(condition=condition)
-    return broadcast(common_dtype(x1=x1, x2=x2), condition=condition, x1=x1, x2=x2)
+    dtype = common_dtype(x1=x1, x2=x2)
+    result = broadcast(dtype, condition=condition, x1=x1, x2=x2)
+    tensors = [ty for ty in (condition, x1, x2) if isinstance(ty, TensorType)]
+    if all(ty.shape is result.shape for ty in tensors):
+        return result
+    if all(ty is without_shape_var(ty) for ty in tensors):
+        return result
+    return like(result, None, ndim=result.ndim)
 
 
 @operator("clip", elementwise=True, loops="clip")

@@ -13,7 +13,7 @@ from .create import full
 from .kinds import Axis, IllTyped, IllValued, Integers, Operand, axes_of
 from .lowering import results_text
 from .registry import Unsupported, attributes_of, operator
-from .rules import analyzer_of, common_vdevice, differ, like, need_integers
+from .rules import analyzer_of, common_vdevice, differ, like, need_integers, without_shape_var
 
 __all__ = ["dynamic_strided_slice", "strided_slice", "take"]
 
@@ -59,6 +59,9 @@ def take(
     place = axis or 0
     vdevice = common_vdevice(x=x, indices=indices)
     new, count = ((), 0) if isinstance(indices, PrimType) else (indices.dims, indices.ndim)
+    x = without_shape_var(x)
+    if new is not None and type(indices) is TensorType:
+        new = without_shape_var(indices).dims
     if x.dims is None or new is None:
         ndim = -1 if -1 in (x.ndim, count) else x.ndim - 1 + count
         return like(x, None, ndim=ndim, vdevice=vdevice)
@@ -99,7 +102,7 @@ def strided_slice(
     if 0 in steps:
         raise IllValued(f"strides: expected numbers other than 0, got {list(steps)}")
     if x.dims is None:
-        return like(x, None, ndim=x.ndim)
+        return like(x, None, ndim=x.ndim) if places else x
     dims = list(x.dims)
     for place, low, high, step in zip(places, begin, end, steps, strict=True):
         _, dims[place] = slice_of(dims[place], low, high, step, assume_inbound)

@@ -90,12 +90,13 @@ DType: TypeAlias = str
 
 
 class IllTyped(TypeError):
-    """An operand or attribute has a wrong type.  The caller of the operator gets a plain TypeError
-    with the operator's name before the message."""
+    """An operand or attribute has a wrong type.  The caller of the operator gets an
+    OperatorTypeError with the operator's name before the message."""
 
 
 class IllValued(ValueError):
-    """Operands or attributes do not fit each other.  The caller gets a plain ValueError."""
+    """Operands or attributes do not fit each other.  The caller gets an
+    OperatorValueError."""
 
 
 class Kind(NamedTuple):

@@ -17,6 +17,7 @@ from .rules import (
     common_vdevice,
     differ,
     need_numbers,
+    never_equal,
     shape_text,
 )
 
@@ -89,7 +90,7 @@ def matmul(x1: TensorType, x2: TensorType, out_dtype: DType | None = None) -> Ty
         ndim = max(x1.ndim, x2.ndim, 2) - (x1.ndim == 1) - (x2.ndim == 1)
         return TensorType(None, dtype, vdevice, ndim)
     inner = right[-2] if len(right) > 1 else right[0]
-    if differ(left[-1], inner):
+    if never_equal(left[-1], inner):
         raise IllValued(
             f"shapes {shape_text(left)} and {shape_text(right)} do not multiply: the last "
             f"dimension of x1 is {left[-1]}, that of x2 before its last is {inner}"

@@ -47,6 +47,7 @@ from .rules import (
     product,
     same_dim,
     shape_text,
+    without_shape_var,
 )
 
 __all__ = [
@@ -181,7 +182,7 @@ def reshape(x: TensorType, shape: ShapeLike) -> Type:
                 f"shape: a tensor of shape {shape_text(old)} has {before} elements, one of shape "
                 f"{shape_text(new)} has {after}"
             )
-    return TensorType(shape, x.dtype, x.vdevice)
+    return TensorType(shape if new is None else new, x.dtype, x.vdevice)
 
 
 def _as_reshape(builder: Any, call: Call) -> Expr:
@@ -199,8 +200,11 @@ def _as_reshape(builder: Any, call: Call) -> Expr:
 )
 def expand_dims(x: TensorType, axis: Ints) -> Type:
     """x with additional dimensions of length 1, which are these axes of the result."""
+    if not axis:
+        return x
     if x.ndim == -1:
         return like(x, None)
+    x = without_shape_var(x)
     ndim = x.ndim + len(axis)
     new = frozenset(axes_of("axis", axis, ndim))
     if x.dims is None:
@@ -219,16 +223,20 @@ def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
 
     An axis that is known to have another length stays.
     """
+    if axis == ():
+        return x
     if x.ndim == -1:
         return like(x, None)
-    if axis is None:
-        if x.dims is None or not all(isinstance(dim, IntImm) for dim in x.dims):
-            return like(x, None)
-        return like(x, [dim for dim in x.dims if dim.value != 1])  # type: ignore[attr-defined]
-    if x.dims is None:
-        return like(x, None, ndim=x.ndim - len(axis))
-    one, gone = int_imm(1), frozenset(axis)
-    return like(x, [d for i, d in enumerate(x.dims) if i not in gone or differ(d, one)])
+    dims, one = x.dims, int_imm(1)
+    if dims is None or (axis is None and not all(isinstance(dim, IntImm) for dim in dims)):
+        return like(x, None, ndim=-1 if axis is None else x.ndim - len(axis))
+    gone = frozenset(range(x.ndim) if axis is None else axis)
+    left = [d for i, d in enumerate(dims) if i not in gone or differ(d, one)]
+    if len(left) == len(dims):
+        return x
+    if not isinstance(x.shape, ShapeExpr):
+        return like(x, None, ndim=-1 if axis is None else len(left))
+    return like(x, left)
 
 
 @operator(
@@ -238,6 +246,11 @@ def squeeze(x: TensorType, axis: Axes | None = None) -> Type:
 )
 def flatten(x: TensorType) -> Type:
     """The elements of x, in order, as a vector."""
+    if x.ndim == 1:
+        return x
+    if x.ndim == 0:
+        return like(x, [int_imm(1)])
+    x = without_shape_var(x)
     if x.dims is None:
         return like(x, None, ndim=1)
     return like(x, [product(x.dims)])
@@ -259,10 +272,14 @@ def permute_dims(x: TensorType, axes: Ints | None = None) -> Type:
     """x with its axes in another order: axis i of the result is axis ``axes[i]`` of x; without
     axes, in reversed order."""
     if axes is None:
+        x = without_shape_var(x)
         return like(x, None if x.dims is None else tuple(reversed(x.dims)), ndim=x.ndim)
     if x.ndim not in (-1, len(axes)):
         raise IllValued(f"axes: expected {x.ndim}, as x is {x}, got {list(axes)}")
     order = axes_of("axes", axes, len(axes))
+    if x.ndim != -1 and order == tuple(range(x.ndim)):
+        return x
+    x = without_shape_var(x)
     return like(x, None if x.dims is None else [x.dims[i] for i in order], ndim=len(axes))
 
 
@@ -317,8 +334,10 @@ def concat(tensors: Tensors, axis: int | None = 0) -> Type:
         raise IllValued(f"axis: None is for tensors of rank 1, got rank {ndim}")
     dtype, vdevice = common_dtype(**named), common_vdevice(**named)
     place = axis_of("axis", axis or 0, ndim)
+    if len(tensors) == 1:
+        return tensors[0]
     dims = None if ndim == -1 else _same_but(place, named)
-    if dims is None:
+    if dims is None or any(without_shape_var(ty).dims is None for ty in tensors):
         return TensorType(None, dtype, vdevice, ndim)
     length: Expr = int_imm(0)
     for ty in tensors:
@@ -361,15 +380,15 @@ def split(x: TensorType, indices_or_sections: Any, axis: Axis = 0) -> Type:
     """The parts of x along an axis, a tuple.
 
     A number is the number of parts: they have equal lengths, rounded up, and the last ones are
-    shorter if the division leaves a remainder; one part is x itself, not a tuple.  A sequence has
-    the indices at which parts begin.
+    shorter if the division leaves a remainder.  A sequence has the indices at which parts begin.
+    One part, 1 or no indices, is x itself, not a tuple.
     """
     where = indices_or_sections
-    if isinstance(where, int):
-        if where < 1:
-            raise IllValued(f"indices_or_sections: expected one part or more, got {where}")
-        if where == 1:
-            return x
+    if isinstance(where, int) and where < 1:
+        raise IllValued(f"indices_or_sections: expected one part or more, got {where}")
+    if where in (1, ()):
+        return x
+    x = without_shape_var(x)
     count = where if isinstance(where, int) else len(where) + 1
     if count > MOST_TYPE_PARTS:
         raise IllValued(

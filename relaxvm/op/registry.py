@@ -29,7 +29,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ..errors import did_you_mean
+from ..errors import OperatorTypeError, OperatorValueError, did_you_mean
 from ..ir.expr import ANY, Call, Expr, GlobalVar, TupleType, Type
 from ..ir.infer import infer_type
 from ..ir.op import Op
@@ -459,9 +459,9 @@ def _named(name: str, infer: Callable[[Call], Type]) -> Callable[[Call], Type]:
         try:
             return infer(call)
         except IllTyped as error:
-            raise TypeError(f"{name}: {error}") from None
+            raise OperatorTypeError(f"{name}: {error}") from None
         except IllValued as error:
-            raise ValueError(f"{name}: {error}") from None
+            raise OperatorValueError(f"{name}: {error}") from None
 
     return infer_named
 
@@ -508,9 +508,9 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
         try:
             call = build(*args, **kwargs)
         except IllTyped as error:
-            raise TypeError(f"{op.name}: {error}") from None
+            raise OperatorTypeError(f"{op.name}: {error}") from None
         except IllValued as error:
-            raise ValueError(f"{op.name}: {error}") from None
+            raise OperatorValueError(f"{op.name}: {error}") from None
         for arg in call.args:
             if arg.ty is None:
                 infer_type(arg)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from ..elementwise import Accepts
 from ..ir import prim
 from ..ir.arith import Analyzer, free_vars, prove_equal, simplify
-from ..ir.expr import Expr, IntImm, PrimType, TensorType, TupleType, int_imm
+from ..ir.expr import Expr, IntImm, PrimType, ShapeExpr, TensorType, TupleType, int_imm
 from ..ir.module import VDevice
 from ..ir.prim import is_float
 from .kinds import IllTyped, IllValued
@@ -41,9 +41,11 @@ __all__ = [
     "need_integers",
     "need_numbers",
     "need_rank",
+    "never_equal",
     "product",
     "same_dim",
     "shape_text",
+    "without_shape_var",
 ]
 
 VOID: Final = TupleType(())
@@ -165,6 +167,27 @@ def differ(a: Expr, b: Expr) -> bool:
     return type(a) is IntImm and type(b) is IntImm and a.value != b.value
 
 
+def never_equal(a: Expr, b: Expr) -> bool:
+    """Whether two dimensions differ whatever their variables are: 3 and 4, or n + 2 and n."""
+    if type(a) is IntImm and type(b) is IntImm:
+        return a.value != b.value
+    if a is b or set(free_vars(a)) != set(free_vars(b)):
+        return False
+    distance = simplify(a - b)
+    return type(distance) is IntImm and distance.value != 0
+
+
+def without_shape_var(tensor: TensorType) -> TensorType:
+    """The type of a tensor, with its rank alone if its shape is a variable.
+
+    As in TVM, rules that make a new shape out of the dimensions of an operand take these from
+    shapes that are written out only.
+    """
+    if tensor.shape is None or isinstance(tensor.shape, ShapeExpr):
+        return tensor
+    return TensorType(None, tensor.dtype, tensor.vdevice, tensor.ndim)
+
+
 def shape_text(dims: Iterable[Expr]) -> str:
     """A shape in a message: ``(n, 3)``."""
     texts = [str(dim.value) if type(dim) is IntImm else str(dim) for dim in dims]
@@ -229,11 +252,11 @@ def need_rank(expected: int, **operands: TensorType) -> None:
 
 
 def need_equal_dims(what: str, **dims: Expr | None) -> None:
-    """Raise if two dimensions, named, are known to differ; `what` says what they are.  Those that
+    """Raise if two dimensions, named, differ certainly; `what` says what they are.  Those that
     are None are not looked at."""
     known = [(name, dim) for name, dim in dims.items() if dim is not None]
     for (one, a), (other, b) in itertools.pairwise(known):
-        if differ(a, b):
+        if never_equal(a, b):
             raise IllValued(f"{what} differs: it is {a} in {one} and {b} in {other}")
 
 

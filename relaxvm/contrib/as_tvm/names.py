@@ -173,7 +173,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.tirx.op": ("relaxvm.tir",),
     "tvm.tirx.expr": ("relaxvm.tir",),
     "tvm.topi": ("relaxvm.te.topi",),
-    "tvm.topi.testing": (),
+    "tvm.topi.testing": (f"{_TESTING}:strided_slice_python",),
     "tvm.transform": ("relaxvm.transform",),
     "tvm_ffi": (
         _FFI,

@@ -31,6 +31,7 @@ __all__ = [
     "run_with_gpu_lock",
     "skip_if_wheel_test",
     "slow",
+    "strided_slice_python",
 ]
 
 
@@ -45,6 +46,29 @@ def assert_allclose(
     left, right = np.asarray(to_value(actual)), np.asarray(to_value(desired))
     np.testing.assert_equal(left.shape, right.shape)
     np.testing.assert_allclose(left, right, rtol=rtol, atol=atol, verbose=verbose)
+
+
+def strided_slice_python(
+    data: Any,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int],
+    slice_mode: str = "end",
+    axes: Sequence[int] | None = None,
+) -> Any:
+    """The slice ``data[begin:end:strides]`` of an array along `axes`, by default the first ones.
+
+    With `slice_mode` "size", `end` has the numbers of elements, negative for all that follow, and
+    the strides are 1.
+    """
+    array = np.asarray(to_value(data))
+    index = [slice(None)] * array.ndim
+    for i, axis in enumerate(range(len(begin)) if axes is None else axes):
+        start, stop, step = begin[i], end[i], strides[i] if i < len(strides) else 1
+        if slice_mode == "size":
+            stop, step = (array.shape[axis] if stop < 0 else start + stop), 1
+        index[axis] = slice(start, stop, step)
+    return array[tuple(index)]
 
 
 def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:

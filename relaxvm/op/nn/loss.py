@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ...ir.expr import Call, TensorType, Type
+from ...ir.expr import Call, Expr, TensorType, Type
 from ..kinds import IllValued
 from ..registry import Unsupported, attributes_of, operator
 from ..rules import (
@@ -16,6 +16,7 @@ from ..rules import (
     need_integers,
     need_rank,
     shape_text,
+    without_shape_var,
 )
 
 __all__ = ["cross_entropy_with_logits", "nll_loss"]
@@ -76,6 +77,7 @@ def nll_loss(
     if rest >= 0:
         need_rank(rest, targets=targets)
     dims = predictions.dims
+    others: list[Expr] | None = None
     if dims is not None:
         axis = min(1, rest)
         if weights is not None:
@@ -89,6 +91,6 @@ def nll_loss(
             )
     if reduction != "none":
         return TensorType((), dtype, vdevice)
-    if dims is None or targets.dims is None:
-        return TensorType(None, dtype, vdevice, rest if targets.ndim == -1 else targets.ndim)
-    return TensorType(targets.dims, dtype, vdevice)
+    if without_shape_var(predictions).dims is None:
+        others = None
+    return TensorType(others, dtype, vdevice, rest)

@@ -12,11 +12,11 @@ from ..registry import CONSTRUCTORS, attributes_of, operator
 from ..rules import (
     common_dtype,
     common_vdevice,
-    differ,
     like,
     need_divisor,
     need_floats,
     need_rank,
+    never_equal,
     same_dim,
     shape_text,
 )
@@ -33,16 +33,15 @@ def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) 
     is_known = True
     for name, ty in weights.items():
         if data.dims is None or ty.dims is None:
-            is_known = False
             continue
         shape = [data.dims[i] for i in axes]
-        if any(map(differ, shape, ty.dims)):
+        if any(map(never_equal, shape, ty.dims)):
             raise IllValued(
                 f"{name}: expected the shape {shape_text(shape)} that data has in axes "
                 f"{list(axes)}, got {shape_text(ty.dims)}"
             )
         is_known = is_known and all(map(same_dim, shape, ty.dims))
-    if is_known:
+    if is_known:  # otherwise dimensions may differ when the program runs
         return like(data, vdevice=vdevice)
     return like(data, None, ndim=data.ndim, vdevice=vdevice)
 
