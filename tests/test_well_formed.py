@@ -323,6 +323,17 @@ def prim_func_is_none() -> Any:
     return call_of_kernel(function([tensor("p")]))
 
 
+def call_has_own_form() -> Any:
+    args = Var("args", TupleType([VECTOR]))
+    name = GlobalVar("k")
+    call = Call(Op.get("relax.call_tir"), [name, args], ty_args=[VECTOR])
+    call.ty = VECTOR
+    y = bind(call)
+    mod = IRModule({"main": function([args], y, body=y.var)})
+    mod[name] = kernel(4)
+    return mod
+
+
 def argument_without_type() -> Any:
     x = tensor()
     fields = Tuple([x, x])
@@ -500,6 +511,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     call_has_attributes: ("call_has_attributes", "is called without axis, keepdims"),
     call_is_well_typed: ("call_is_well_typed", "ill-typed: other: argument 0 is x of type R.Ten"),
     call_of_another_type: ("call_is_well_typed", "but the inferred type is R.Tensor("),
+    call_has_own_form: ("call_has_own_form", "relaxvm.transform.Normalize converts it"),
     argument_without_type: ("call_is_well_typed", "has no type; infer_type or BlockBuilder"),
     call_of_a_size_beyond_int64: ("call_is_well_typed", "does not fit int64"),
     operator_as_argument: ("operator_is_called", "the operator relax.add is used as a value"),

@@ -28,6 +28,7 @@ from ..ir.adt import (
     pattern_vars,
 )
 from ..ir.arith import free_vars
+from ..ir.block_builder import BlockBuilder
 from ..ir.equality import structural_equal
 from ..ir.expr import (
     AnyType,
@@ -561,6 +562,30 @@ def call_has_attributes(walk: _Walk, call: Call) -> _Answer:
     return f"{_text(call.op)} is called without {', '.join(missing)}", (
         f"make the call with {record.op.name.removeprefix('relax.')} of relaxvm.op"
     )
+
+
+@rule("call")
+def call_has_own_form(walk: _Walk, call: Call) -> _Answer:
+    """A call is in the normal form that its operator has of its own."""
+    op = call.op
+    if not isinstance(op, Op) or op.normalizer is None:
+        return None
+    if call.ty is None or any(arg.ty is None and type(arg) not in _UNTYPED for arg in call.args):
+        return None  # reported by another rule
+    builder = BlockBuilder()  # knows no variable's value
+    builder.begin_scope()
+    try:
+        new = op.normalized(builder, call)
+    except (TypeError, ValueError, IndexError) as error:
+        return f"{_text(call)} has no normal form: {error}"
+    if new is call or structural_equal(new, call):
+        return None
+    return f"the normal form of {_text(call)} is {_text(new)}", (
+        "relaxvm.transform.Normalize converts it"
+    )
+
+
+_UNTYPED: Final = frozenset({GlobalVar, ExternFunc, Op})
 
 
 @rule("call", about_effects=True)

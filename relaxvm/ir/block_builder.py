@@ -51,7 +51,7 @@ from .infer import base_check, bind_pattern, function_ret_type, infer_type, type
 from .module import IRModule
 from .nesting import with_headroom
 from .node import KINDS, Attrs, class_table
-from .op import Op
+from .op import CONTEXT, Op
 from .sharing import check_sharing
 
 __all__ = ["BlockBuilder", "is_leaf"]
@@ -195,18 +195,24 @@ class BlockBuilder:
 
     Every emitted expression is normalized and its type is inferred.
 
+    Args:
+        mod: the module that functions are added to; a copy of it is changed.
+        applies_normalizers: whether `normalize` applies the normal forms that operators have of
+            their own; see `Op`.
+
     Attributes:
         place: where bindings come from that have no place of their own; None if nothing is known.
             A frontend sets it.
     """
 
-    def __init__(self, mod: IRModule | None = None) -> None:
+    def __init__(self, mod: IRModule | None = None, *, applies_normalizers: bool = True) -> None:
         self._module = IRModule() if mod is None else mod.copy()
         self._names = _Names()
         self._scopes: list[_Scope] = []
         self._bound: dict[Var, Expr] = {}
         self._function: tuple[Any, ...] | None = None
         self._finished = False
+        self._applies_normalizers = applies_normalizers
         self.place: Span | None = None
 
     @staticmethod
@@ -577,7 +583,23 @@ class BlockBuilder:
         args = self._arguments(call.args)
         if op is not call.op or args is not call.args:
             call = Call(op, args, call.attrs, call.ty_args, span=call.span)
-        return call if call.ty is not None else self.infer(call)
+        if call.ty is None:
+            self.infer(call)
+        if type(op) is Op and op.normalizer is not None and self._applies_normalizers:
+            return self._own_form(call, op)
+        return call  # type: ignore[no-any-return]
+
+    def _own_form(self, call: Call, op: Op) -> Expr:
+        """Apply an operator's own normalizer.  Once: one that never settles must not hang."""
+        new = op.normalized(self, call)
+        if new is call:
+            return call
+        if isinstance(new, Call) and new.op is call.op:
+            args = self._arguments(new.args)
+            if args is not new.args:
+                new = Call(new.op, args, new.attrs, new.ty_args, span=new.span)
+            return self.infer(new)
+        return self.normalize(new)
 
     def _if(self, expr: Any) -> Expr:
         cond = self._argument(expr.cond)
@@ -656,6 +678,9 @@ class BlockBuilder:
             del self._scopes[depth - 1 :]
             raise
         return self.infer(_same_or_new(func, body))
+
+
+CONTEXT["builder"] = lambda: BlockBuilder.current() or BlockBuilder()
 
 
 def _operands(expr: Any) -> tuple[Expr, ...]:

@@ -10,11 +10,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import did_you_mean
-from .expr import Call, Expr, Type
+from .expr import ANY, Call, Expr, Type
 
-__all__ = ["Op", "op_names"]
+__all__ = ["Normalizer", "Op", "op_names", "register_op_attr"]
 
 _OPS: Final[dict[str, Op]] = {}
+
+Normalizer = Callable[[Any, Call], Expr]
+"""Takes a `BlockBuilder` and a call of the operator; returns the call if it is in normal form, or
+what replaces it."""
+
+CONTEXT: Final[dict[str, Callable[[], Any]]] = {}
+"""What makes the builder that type rules written for TVM get.  Filled by
+`relaxvm.ir.block_builder`."""
+
+_UNSET: Final = object()
 
 
 class Op(Expr):
@@ -27,10 +37,23 @@ class Op(Expr):
             TypeError or ValueError if they are not accepted.
         is_pure: whether a call has no side effects.
         make: the constructor of a call, ``R.name`` in script; None if there is none.
+        normalizer: the operator's own normal form, beyond that of all calls; None if there is none.
+            `BlockBuilder.normalize` applies it, and programs in which it would change a call are
+            not well-formed.
         record: further data of the package that registers the operator.
     """
 
-    __slots__ = ("_attrs", "doc", "infer", "is_pure", "make", "name", "record")
+    __slots__ = (
+        "_attrs",
+        "_replaced",
+        "doc",
+        "infer",
+        "is_pure",
+        "make",
+        "name",
+        "normalizer",
+        "record",
+    )
     FIELDS = ("name",)
 
     def __init__(
@@ -42,6 +65,7 @@ class Op(Expr):
         is_pure: bool = True,
         make: Callable[..., Expr] | None = None,
         record: Any = None,
+        normalizer: Normalizer | None = None,
     ) -> None:
         self.name = name
         self.infer = infer
@@ -49,7 +73,9 @@ class Op(Expr):
         self.is_pure = is_pure
         self.make = make
         self.record = record
+        self.normalizer = normalizer
         self._attrs: dict[str, Any] = {}
+        self._replaced: dict[str, Any] = {}
         self.ty = None
         self.span = None
 
@@ -80,24 +106,60 @@ class Op(Expr):
             raise ValueError(f"unknown operator {name!r}{did_you_mean(name, _OPS)}")
         return found
 
-    def get_attr(self, name: str) -> Any:
-        """What was set for the operator by a name, such as "FLegalize"; None if nothing was."""
-        return self._attrs.get(name)
+    def normalized(self, builder: Any, call: Call) -> Expr:
+        """Apply the operator's own normal form to a call whose arguments are in normal form.
 
-    def has_attr(self, name: str) -> bool:
-        """Whether something was set for the operator by a name."""
-        return name in self._attrs
-
-    def set_attr(self, name: str, value: Any) -> None:
-        """Set something for the operator by a name, in place of what was set before.
-
-        Passes ask for "FLegalize", the rule of `relaxvm.transform.register_legalize`.
+        Raises:
+            TypeError: the normalizer does not return an expression.
         """
-        self._attrs[name] = value
+        if self.normalizer is None:
+            return call
+        new = self.normalizer(builder, call)
+        if not isinstance(new, Expr):
+            raise TypeError(f"{self.name}: FNormalize: expected an expression, got {new!r}")
+        return new
 
-    def reset_attr(self, name: str) -> None:
-        """Forget what was set for the operator by a name, if anything was."""
-        self._attrs.pop(name, None)
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether an attribute is set; see `set_attr`."""
+        return self.get_attr(attr_name) is not None
+
+    def get_attr(self, attr_name: str) -> Any:
+        """Return the value of an attribute, None if it is not set; see `set_attr`."""
+        field = _FIELDS.get(attr_name)
+        if attr_name in self._attrs or field is None:
+            return self._attrs.get(attr_name)
+        return getattr(self, field)
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Set an attribute, as TVM names them.
+
+        "FInferType" is the type rule, called with a call and a `BlockBuilder`; "FPurity" is
+        `is_pure`; "FNormalize" is `normalizer`; "FLegalize" is the rule by which
+        `relaxvm.transform.LegalizeOps` replaces calls.  Other attributes are kept for `get_attr`.
+
+        Args:
+            plevel: taken as in TVM; the last value counts.
+
+        Raises:
+            TypeError: the value is not what the attribute holds.
+        """
+        if attr_name == "FPurity":
+            if not isinstance(value, bool):
+                raise TypeError(f"{self.name}: FPurity: expected a bool, got {value!r}")
+        elif attr_name in _FUNCTIONS and not callable(value):
+            raise TypeError(f"{self.name}: {attr_name}: expected a function, got {value!r}")
+        self._attrs[attr_name] = value
+        field = _FIELDS.get(attr_name)
+        if field is not None:
+            self._replaced.setdefault(field, getattr(self, field))
+            setattr(self, field, _type_rule(value) if field == "infer" else value)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Undo what `set_attr` has done to an attribute; does nothing if it is not set."""
+        self._attrs.pop(attr_name, None)
+        field = _FIELDS.get(attr_name)
+        if field is not None and field in self._replaced:
+            setattr(self, field, self._replaced.pop(field))
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -107,6 +169,43 @@ class Op(Expr):
 
     def __reduce__(self) -> Any:
         return Op.get, (self.name,)
+
+
+_FIELDS: Final = {"FInferType": "infer", "FPurity": "is_pure", "FNormalize": "normalizer"}
+"""Attributes of TVM's operators -> the fields that hold them here."""
+
+_FUNCTIONS: Final = frozenset({"FInferType", "FNormalize", "FLegalize"})
+
+
+def _type_rule(rule: Callable[[Call, Any], Type]) -> Callable[[Call], Type]:
+    return lambda call: rule(call, CONTEXT["builder"]())
+
+
+def register_op_attr(
+    op_name: str, attr_key: str, value: Any = _UNSET, level: int = 10
+) -> Callable[[Any], Any] | None:
+    """Set an attribute of an operator, which is added to the table if there is none of this name:
+    its calls are of type `ANY` and are impure until "FInferType" and "FPurity" say more.
+
+    Args:
+        op_name: the full name, such as "relax.add".
+        attr_key: see `Op.set_attr`.
+        value: if omitted, the function returns a decorator for it.
+        level: as `plevel` of `Op.set_attr`.
+    """
+
+    def register(found: Any) -> Any:
+        try:
+            op = Op.get(op_name)
+        except ValueError:
+            op = Op.register(op_name, lambda call: ANY, is_pure=False)
+        op.set_attr(attr_key, found, level)
+        return found
+
+    if value is _UNSET:
+        return register
+    register(value)
+    return None
 
 
 def _fill() -> None:

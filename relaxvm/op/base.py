@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.block_builder import BlockBuilder
 from ..ir.expr import (
     ANY,
     AnyType,
@@ -24,8 +25,10 @@ from ..ir.expr import (
     StringImm,
     TensorType,
     Tuple,
+    TupleGetItem,
     TupleType,
     Type,
+    Var,
     const,
     convert_to_expr,
 )
@@ -120,7 +123,20 @@ def _check_indices(indices: Sequence[int], args: int, outputs: int) -> None:
         raise IllValued("inplace_indices: all are -1: a call that is not in place does that")
 
 
-@constructor("call_tir", _type_of_outputs)
+def _with_inline_arguments(builder: BlockBuilder, call: Call) -> Call:
+    """The normal form of calls that take their arguments as a tuple: a tuple expression, which
+    passes can look into, rather than a variable."""
+    args = call.args[1] if len(call.args) > 1 else None
+    if args is None or isinstance(args, Tuple) or type(args.ty) is not TupleType:
+        return call
+    known = builder.lookup_binding(args) if isinstance(args, Var) else None
+    if not isinstance(known, Tuple):
+        known = Tuple([TupleGetItem(args, i) for i in range(len(args.ty.fields))])
+    inlined = (call.args[0], known, *call.args[2:])
+    return Call(call.op, inlined, call.attrs, call.ty_args, span=call.span)
+
+
+@constructor("call_tir", _type_of_outputs, normalizer=_with_inline_arguments)
 def call_tir(gvar: Expr, args: Any, out_ty: Types, tir_vars: Any = None) -> Call:
     """Call a PrimFunc of the module with `args`, followed by the tensors of type `out_ty` that it
     writes its results to.
@@ -137,7 +153,7 @@ def call_tir(gvar: Expr, args: Any, out_ty: Types, tir_vars: Any = None) -> Call
     return make_call("call_tir", operands, None, [_output(out_ty)])
 
 
-@constructor("call_tir_inplace", _type_in_place)
+@constructor("call_tir_inplace", _type_in_place, normalizer=_with_inline_arguments)
 def call_tir_inplace(
     gvar: Expr, args: Any, inplace_indices: int | Sequence[int], out_ty: Types, tir_vars: Any = None
 ) -> Call:

@@ -32,7 +32,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ..errors import OperatorTypeError, OperatorValueError, did_you_mean
 from ..ir.expr import ANY, Call, Expr, GlobalVar, TupleType, Type
 from ..ir.infer import infer_type
-from ..ir.op import Op
+from ..ir.op import Normalizer, Op
 from ..registry import KERNEL_PREFIX
 from ..support import Unsupported
 from .kinds import OPERAND, IllTyped, IllValued, Kind, constants_beside, kind_named
@@ -324,7 +324,12 @@ def operator(
 
 
 def constructor(
-    name: str, infer: Callable[[Call], Type], *, pure: bool = True, lower: Lower | None = None
+    name: str,
+    infer: Callable[[Call], Type],
+    *,
+    pure: bool = True,
+    lower: Lower | None = None,
+    normalizer: Normalizer | None = None,
 ) -> Callable[[Constructor], Constructor]:
     """Decorator: register an operator by a constructor that is written by hand and calls
     `make_call`, for operators with arguments that `kinds` does not describe.
@@ -334,11 +339,13 @@ def constructor(
         infer: the type rule: takes a call, returns its type.
         pure: whether a call has no effect other than its result.
         lower: the legalization, if there is one.
+        normalizer: the normal form of its calls beyond that of all calls; see `Op`.
     """
 
     def register(make: Constructor) -> Constructor:
         infer_named = _named(PREFIX + name, infer)
         record = Operator(name, infer_named, make.__doc__, is_pure=pure, lower=lower)
+        record.op.normalizer = normalizer
         return record.construct_by(make)
 
     return register

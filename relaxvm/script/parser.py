@@ -252,7 +252,9 @@ class _Parser:
         self, node: ast.FunctionDef, signature: Signature, decoration: _Decoration
     ) -> Function:
         """Parse a Relax function, of a module or alone."""
-        body = _BodyParser(self, BlockBuilder())
+        # A program that need not be well-formed is kept as it is written.
+        as_written = self.annotations is Annotations.TRUSTED
+        body = _BodyParser(self, BlockBuilder(applies_normalizers=not as_written))
         name = None if decoration.is_private else node.name
         return body.function(node, signature, name, decoration.is_pure)
 

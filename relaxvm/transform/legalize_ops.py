@@ -155,7 +155,8 @@ class _Legalizer(ExprMutator):
             value = self.applied(rule, call)
         blocks = builder.end_scope(int_imm(0)).blocks
         if value is call:
-            stays = isinstance(call.op, Op) and call.op.record.kernel is None
+            record = call.op.record if isinstance(call.op, Op) else None
+            stays = isinstance(call.op, Op) and (record is None or record.kernel is None)
             return [self.rebind(binding, call)] if stays else self.named_dims(binding, call)
         inner = [b for block in blocks for b in block.bindings]
         inner.append(VarBinding(binding.var, value, binding.span))

@@ -208,14 +208,14 @@ def _check_same(direct: Any, saved: Any) -> None:
 
 
 def ApplyEmptyCppMutator() -> ModulePass:
-    """A pass that visits every function and rewrites nothing."""
-    from ...ir import ExprMutator, Function, IRModule
+    """A pass that visits every function and rewrites nothing, except into normal form."""
+    from ...ir import Function, IRModule, PyExprMutator
 
     def rewrite(mod: IRModule, context: Any) -> IRModule:
         new = mod.copy()
         for var, func in mod.functions.items():
             if isinstance(func, Function):
-                new[var] = ExprMutator().visit(func)
+                new[var] = PyExprMutator(mod).visit_expr(func)
         return new
 
     return ModulePass(rewrite, "ApplyEmptyCppMutator")
