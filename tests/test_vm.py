@@ -249,9 +249,9 @@ def test_a_kernel_may_call_back(vm: VirtualMachine) -> None:
 # Construction
 
 
-@pytest.mark.parametrize("what", [None, "model.so", b"", object(), ExecBuilder()])
+@pytest.mark.parametrize("what", [None, b"", object(), ExecBuilder()])
 def test_not_an_executable(what: Any) -> None:
-    with pytest.raises(ValueError, match=r"expected a relaxvm\.VMExecutable, got"):
+    with pytest.raises(ValueError, match=r"expected a relaxvm\.VMExecutable or the path of a f"):
         VirtualMachine(what)
 
 

@@ -367,7 +367,7 @@ def construction(s: Side) -> None:
     ex = build(s)
     made = lambda *args: s.VirtualMachine(ex, *args)["five"]()  # noqa: E731
     s.see("object", lambda: s.VirtualMachine(object(), s.cpu()))
-    s.see("text", lambda: s.VirtualMachine("x", s.cpu()))
+    s.see("bytes", lambda: s.VirtualMachine(b"x", s.cpu()))
     s.see("device as text", lambda: made("cpu"))
     s.see("one", lambda: made(s.cpu()))
     s.see("list", lambda: made([s.cpu()]))

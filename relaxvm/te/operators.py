@@ -593,7 +593,7 @@ _offer(
     flip=arrays.flip,
     repeat=arrays.repeat,
     stack=arrays.stack,
-    tile=arrays.tile,
+    tile=lambda data, repeats: arrays.tile(data, repeats),
     reshape=topi.reshape,
     gather_elements=gather.gather_elements,
     gather_nd=gather.gather_nd,
