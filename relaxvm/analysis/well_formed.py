@@ -564,7 +564,7 @@ def call_has_attributes(walk: _Walk, call: Call) -> _Answer:
     )
 
 
-@rule("call")
+@rule("call", about_types=True)
 def call_has_own_form(walk: _Walk, call: Call) -> _Answer:
     """A call is in the normal form that its operator has of its own."""
     op = call.op
