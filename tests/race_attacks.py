@@ -119,6 +119,14 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}reverse_sequence": [
         lambda: [integers(10000).reshape(100, 100), integers(100), 1, 0,
                  integers(10000).reshape(100, 100)]],
+    f"{PREFIX}nn.max_pool_indices": [
+        lambda: [integers(10000, "f4").reshape(1, 1, 100, 100), (3, 3), (1, 1), (1,) * 4, (1, 1), 0,
+                 0, integers(10000).reshape(1, 1, 100, 100)]],
+    f"{PREFIX}nn.fold": [
+        lambda: [integers(90000, "f4").reshape(1, 9, 10000), (102, 102), (3, 3), (1, 1), (0,) * 4,
+                 (1, 1), integers(10404, "f4").reshape(1, 1, 102, 102)]],
+    f"{PREFIX}det": [
+        lambda: [integers(4 * LARGE, "f4").reshape(-1, 2, 2), integers(LARGE, "f4")]],
     f"{PREFIX}image.center_crop_pad": [
         lambda: [integers(10000, "f4").reshape(100, 100), (0,), (120,),
                  integers(12000, "f4").reshape(120, 100)]],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+import relaxvm
 from relaxvm.frontend.onnx.graph import Graph
 from relaxvm.frontend.onnx.registry import OPERATORS, onnx
 from relaxvm.frontend.onnx.values import Value
@@ -137,3 +138,20 @@ def test_an_unpooled_shape_that_only_the_run_knows() -> None:
     x, at = np.array([[[5, 6]]], np.float32), np.array([[[1, 2]]])
     assert run(model, x, at, np.array([1, 1, 6])).tolist() == [[[0, 5, 6, 0, 0, 0]]]
     assert run(model, x, at, np.array([1, 1, 3])).tolist() == [[[0, 5, 6]]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_determinant_of_a_large_matrix(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    factors = rng.uniform(0.5, 1.5, 700)
+    upper = np.triu(rng.normal(size=(700, 700)) / 700, 1) + np.diag(factors)
+    order = rng.permutation(700)
+    lower = np.tril(rng.normal(size=(700, 700)) / 700, -1) + np.eye(700)
+    matrix = (lower @ upper)[order]
+    inversions = sum(int(np.sum(order[:i] > each)) for i, each in enumerate(order.tolist()))
+    expected = np.prod(factors) * (-1) ** inversions
+    det = relaxvm.get_func("relaxvm.kernel.det")
+    found = np.zeros((2,), dtype)
+    det(np.stack([matrix, np.ones_like(matrix)]).astype(dtype), found)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-3 if dtype == "float32" else 1e-10)
+    assert abs(found[1]) <= abs(expected) * 1e-6

@@ -267,7 +267,8 @@ KERNELS: dict[str, list[Make]] = {
     "nn.fold": [
         lambda: [_zeros(1, 9, 1000 * 1000), (1002, 1002), (3, 3), (1, 1), (0,) * 4, (1, 1),
                  _zeros(1, 1, 1002, 1002)]],
-    "det": [lambda: [_zeros(HALF // 16, 4, 4), _zeros(HALF // 16)]],
+    "det": [lambda: [_zeros(HALF // 16, 4, 4), _zeros(HALF // 16)],
+            lambda: [np.eye(4000, dtype="f4"), _zeros()]],
     "mel_weights": [lambda: [2000, 20000, 8000, 0.0, 4000.0, _zeros(10001, 2000)]],
     "nn.avg_pool2d": _pool(0, 1),
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),
