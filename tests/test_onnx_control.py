@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from relaxvm import Limits, VirtualMachine, backend, build
 from relaxvm.errors import LimitError, RelaxVMError
 from relaxvm.frontend.onnx import from_onnx
+from relaxvm.frontend.onnx.operators.control import _same
+from relaxvm.frontend.onnx.values import Opaque, OptionalKind, SequenceKind, TensorKind
 
 from .test_onnx import model_of, node, run
 
@@ -476,3 +478,9 @@ def test_functions_that_call_many_functions() -> None:
     onnx.checker.check_model(model)
     with pytest.raises(RelaxVMError, match="more than 100000 nodes"):
         from_onnx(model)
+
+
+def test_a_sequence_and_an_optional_value_are_different_kinds() -> None:
+    tensor = TensorKind("float32", 1, None)
+    kinds = [SequenceKind(tensor), OptionalKind(tensor), Opaque(), tensor]
+    assert [[_same(a, b) for b in kinds] for a in kinds] == np.eye(4, dtype=bool).tolist()

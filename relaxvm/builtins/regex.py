@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 from ..core._deadlines import check_time
 
-try:  # its name in Python 3.11 and later
-    from re import _parser  # type: ignore[attr-defined]
-except ImportError:  # pragma: no cover
-    import sre_parse as _parser
+_parser: Final[Any] = import_module("re._parser")
+"""Python's parser of regular expressions, which has no public name."""
 
 __all__ = ["Pattern", "compiled"]
 

@@ -16,7 +16,7 @@ from ..verify import verify
 from ..vm.limited import run_limited
 from .arrays import open_arrays
 from .console import Console
-from .exits import CommandError, Exit, UsageError, read_error, write_error
+from .exits import BUILD_ERRORS, CommandError, Exit, UsageError, read_error, write_error
 from .files import (
     add_file_argument,
     add_limits_argument,
@@ -141,7 +141,7 @@ def _build(
     try:
         with PassContext(instruments=instruments):
             return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits)
-    except (TypeError, ValueError, KeyError, NotImplementedError, OverflowError) as error:
+    except BUILD_ERRORS as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from ..errors import (
     BugError,
@@ -38,6 +39,10 @@ class Exit(IntEnum):
     """Ctrl-C."""
     BROKEN_PIPE = 141
     """The reader of the output has closed it."""
+
+
+BUILD_ERRORS: Final = (TypeError, ValueError, KeyError, NotImplementedError, OverflowError)
+"""Python's own errors that `relaxvm.build` raises for programs that are wrong."""
 
 
 class CommandError(Exception):

@@ -25,7 +25,7 @@ from ..executable.file_kinds import HEAD_BYTES, FileKind, kind_of
 from ..executable.formats import binary, text
 from ..executable.formats.sections import SectionPlace
 from ..limits import Limits
-from .exits import CommandError, Exit, UsageError, read_error
+from .exits import BUILD_ERRORS, CommandError, Exit, UsageError, read_error
 
 __all__ = [
     "STDIO",
@@ -177,7 +177,7 @@ def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
         raise
     except RelaxVMError as error:
         raise CommandError(str(error), Exit.MALFORMED) from error
-    except (TypeError, ValueError, KeyError, NotImplementedError, OverflowError) as error:
+    except BUILD_ERRORS as error:
         raise CommandError(f"{name}: {type(error).__name__}: {error}") from error
 
 

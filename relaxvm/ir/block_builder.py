@@ -587,7 +587,8 @@ class BlockBuilder:
             self.infer(call)
         if type(op) is Op and op.normalizer is not None and self._applies_normalizers:
             return self._own_form(call, op)
-        return call  # type: ignore[no-any-return]
+        new: Expr = call
+        return new
 
     def _own_form(self, call: Call, op: Op) -> Expr:
         """Apply an operator's own normalizer.  Once: one that never settles must not hang."""

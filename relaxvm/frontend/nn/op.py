@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -121,10 +122,8 @@ def _binary(operator: str, name: str | None = None) -> Operation:
 
 
 def _operator(name: str) -> Callable[..., Expr]:
-    found: Any = relax
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+    found: Callable[..., Expr] = attrgetter(name)(relax)
+    return found
 
 
 exp = _unary("exp")

@@ -140,6 +140,14 @@ class Value:
         ty = self.type
         return None if type(ty) is not TensorType or ty.dims is None else tuple(ty.dims)
 
+    def lengths(self, start: int = 0) -> list[int] | None:
+        """The dimensions from one on as numbers; None if one of them is not known."""
+        dims = self.dims
+        if dims is None:
+            return None
+        found = [dim.value for dim in dims[start:] if isinstance(dim, IntImm)]
+        return found if len(found) == len(dims[start:]) else None
+
     @property
     def places(self) -> list[int] | None:
         """The axes that a vector of a number for each axis is about; None if its length is not

@@ -36,6 +36,7 @@ from ..registry import onnx
 from ..values import (
     Kind,
     Opaque,
+    OptionalKind,
     SequenceKind,
     TensorKind,
     Value,
@@ -184,9 +185,10 @@ def _same(a: Kind, b: Kind) -> bool:
             x is y or (x is not None and y is not None and prove_equal(x, y))
             for x, y in zip(a.dims, b.dims, strict=True)
         )
-    if isinstance(a, Opaque) or type(a) is not type(b):
-        return a == b
-    return _same(a.element, b.element)  # type: ignore[union-attr]
+    for kind in (SequenceKind, OptionalKind):
+        if isinstance(a, kind) and isinstance(b, kind):
+            return _same(a.element, b.element)
+    return type(a) is type(b) and a == b  # named tuples of different classes compare equal
 
 
 class _Chains:

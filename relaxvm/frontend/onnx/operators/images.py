@@ -113,15 +113,19 @@ def _stays(size: Any, dim: Any, scale: float | None) -> bool:
     return isinstance(dim, IntImm) and isinstance(size, int) and dim.value == size
 
 
-def _kept_aspect(x: Value, places: list[int], size: list[Any], policy: str) -> list[float]:
-    """One scale for all axes, so that the result is not larger, or not smaller, than `size`."""
+def _kept_aspect(
+    x: Value, places: list[int], size: list[Any], policy: str
+) -> tuple[list[float], list[int]]:
+    """One scale for all axes, so that the result is not larger, or not smaller, than `size`; and
+    the lengths of the result."""
     dims: Any = None if x.dims is None else [x.dims[axis] for axis in places]
     if dims is None or not all(isinstance(n, (int, IntImm)) for n in [*dims, *size]):
         raise Problem("keep_aspect_ratio_policy: expected a tensor and sizes of known lengths")
     ratios = [int(n) / int(dim) for n, dim in zip(size, dims, strict=True)]
     if policy not in _POLICIES:
         raise Problem(f"keep_aspect_ratio_policy: {policy!r} is not a policy")
-    return [min(ratios) if policy == "not_larger" else max(ratios)] * len(places)
+    factor = min(ratios) if policy == "not_larger" else max(ratios)
+    return [factor] * len(places), [math.floor(int(dim) * factor + 0.5) for dim in dims]
 
 
 @onnx("Resize", since=11)
@@ -169,12 +173,7 @@ def resize(
         if not isinstance(size, list) or isinstance(region, Value):
             return _at_run_time(g, x, places, None, size, region, settings, policy)
         if policy != "stretch":
-            factors = _kept_aspect(x, places, size, policy)
-            assert x.dims is not None
-            size = [
-                math.floor(int(x.dims[axis]) * factor + 0.5)  # type: ignore[call-overload]
-                for axis, factor in zip(places, factors, strict=True)
-            ]
+            factors, size = _kept_aspect(x, places, size, policy)
             return _resized(g, x, places, size, factors, region, settings)
         return _resized(g, x, places, size, None, region, settings)
     if given.constant() is None or isinstance(region, Value):

@@ -236,7 +236,8 @@ def qgemm(
         if product.ty.dtype == "float32":
             product = g.op("astype", product, "float64")
         product = g.op("add", product, as_float(g, c, "float64"))
-    b_scale = _number(g, b_scale) if b_scale.length == 1 else b_scale  # type: ignore[assignment]
+    if b_scale.length == 1:
+        b_scale = _number(g, b_scale) or b_scale
     first = as_float(g, _number(g, a_scale))
     if alpha != 1:
         first = Value(g.op("multiply", first, np.array(alpha, np.float32)))

@@ -348,10 +348,8 @@ def _conv_integer(
 ) -> Expr:
     if w.ndim < 3:
         raise Problem(f"w: expected a tensor of known rank, 3 or more, got {w.type}")
-    dims = w.dims
-    count: int | None = None
-    if dims is not None and all(isinstance(dim, IntImm) for dim in dims[1:]):
-        count = math.prod(dim.value for dim in dims[1:])  # type: ignore[attr-defined]
+    lengths = w.lengths(1)
+    count = None if lengths is None else math.prod(lengths)
     if x_zero is not None and x_zero.ndim != 0:
         x_zero = _reshaped(g, x_zero, ())
     return exact_product(

@@ -220,10 +220,10 @@ def split_to_sequence(
 
 def _lengths(x: Value, sizes: Value | None, axis: int) -> list[int] | None:
     """The lengths of the parts, if they are known and few."""
-    dims = x.dims
-    if dims is None or not isinstance(dims[axis], IntImm):
+    found = None if x.dims is None else x.dims[axis]
+    if not isinstance(found, IntImm):
         return None
-    total = dims[axis].value  # type: ignore[attr-defined]
+    total = found.value
     known = np.array(1) if sizes is None else sizes.constant()
     if known is None or known.ndim > 1:
         return None

@@ -129,10 +129,7 @@ def _same(
 
 
 def _window_of(w: Value, kernel_shape: list[int] | None) -> list[int]:
-    dims = w.dims
-    known = None
-    if dims is not None and all(isinstance(dim, IntImm) for dim in dims[2:]):
-        known = [dim.value for dim in dims[2:]]  # type: ignore[attr-defined]
+    known = w.lengths(2)
     if kernel_shape is None:
         if known is None:
             raise Problem("kernel_shape: expected it where the shape of the weights is not known")
@@ -335,8 +332,13 @@ def lp_pool(
     strides: list[int] | None = None,
 ) -> Expr:
     """(The mean of |x| ** p of each window * its elements) ** (1 / p)."""
-    count = spatial_axes(x, "x")
-    laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations)
+    laid = _windows(kernel_shape, spatial_axes(x, "x"), auto_pad, pads, strides, dilations)
+    return _pooled_norms(g, x, p, laid, auto_pad, ceil_mode)
+
+
+def _pooled_norms(
+    g: Graph, x: Value, p: float, laid: Windows, auto_pad: str, ceil_mode: int
+) -> Expr:
     elements = math.prod(laid.size)
 
     def sums(powers: Value) -> Any:
@@ -383,8 +385,8 @@ def lp_pool_of_float(
     strides: list[int] | None = None,
 ) -> Expr:
     """As of later versions."""
-    return lp_pool(g, x, auto_pad=auto_pad, kernel_shape=kernel_shape, p=p,  # type: ignore[arg-type]
-                   pads=pads, strides=strides)  # fmt: skip
+    laid = _windows(kernel_shape, spatial_axes(x, "x"), auto_pad, pads, strides, None)
+    return _pooled_norms(g, x, p, laid, auto_pad, 0)
 
 
 @onnx("GlobalLpPool", since=1)
