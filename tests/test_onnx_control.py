@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from relaxvm import Limits, VirtualMachine, backend, build
 from relaxvm.errors import LimitError, RelaxVMError
+from relaxvm.frontend.common.values import Opaque, OptionalKind, SequenceKind, TensorKind
 from relaxvm.frontend.onnx import from_onnx
 from relaxvm.frontend.onnx.operators.control import _same
-from relaxvm.frontend.onnx.values import Opaque, OptionalKind, SequenceKind, TensorKind
 
 from .test_onnx import model_of, node, run
 

@@ -7,9 +7,9 @@ import pytest
 from onnx import TensorProto
 
 import relaxvm
+from relaxvm.frontend.common.values import Value
 from relaxvm.frontend.onnx.graph import Graph
 from relaxvm.frontend.onnx.registry import OPERATORS, onnx
-from relaxvm.frontend.onnx.values import Value
 
 from .test_onnx import model_of, node, run
 

@@ -3,56 +3,38 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.checkpoints import checkpoint
-from ...dtypes import as_dtype
 from ...errors import FormatError
-from ...executable.debug_info import Span
 from ...ir import (
-    ANY,
     BlockBuilder,
-    Call,
-    Constant,
     Expr,
-    ExternFunc,
-    IntImm,
     Op,
-    ShapeExpr,
-    ShapeType,
-    TensorType,
-    Type,
-    Var,
     int_imm,
 )
-from ...ir.infer import is_base_of
 from ...messages import readable
-from ...op.registry import CONSTRUCTORS
-from ...registry import RESULT_PREFIX
 from ...support import Unsupported
-from . import messages
-from .messages import AttributeType
-from .places import Places
-from .registry import REQUIRED, OnnxOperator, find, own_operator
-from .strings import MEASURING, MOVING, TAKING, moved, packed, table_of, unpacked
-from .tensors import ExternalData, dtype_of, to_array, to_dense
-from .values import (
+from ..common.emitter import UNSUPPORTED, Emitter, Problem, Session
+from ..common.values import (
     MOST_FOLDED,
     Kind,
     OptionalKind,
     SequenceKind,
     TensorKind,
     Value,
-    as_expr,
-    is_symbolic,
     normalized,
 )
+from . import messages
+from .messages import AttributeType
+from .places import Places
+from .registry import REQUIRED, OnnxOperator, find, own_operator
+from .strings import MEASURING, MOVING, TAKING, moved, packed, table_of, unpacked
+from .tensors import ExternalData, dtype_of, to_array, to_dense
 
 __all__ = ["Context", "Graph", "Problem", "kind_of_type", "number_of"]
 
@@ -64,25 +46,14 @@ _MOST_NODES: Final = 100_000
 """Nodes of graphs within graphs and of functions, which count each time they are imported."""
 
 
-UNSUPPORTED: Final = frozenset({"complex64", "complex128"})
-"""Data types of tensors that programs do not have."""
-
-
-class Problem(Exception):
-    """A node that cannot be imported, with the reason."""
-
-
-class Context:
+class Context(Session):
     """What all graphs of a model share.
 
     Attributes:
-        builder: makes the program.
-        name: of the file.
         versions: domain -> version of its operators.
         functions: (domain, name, overload) -> the model's own operators.
         own: (domain, name) -> operators that the user gave.
         external: files with constants.
-        symbols: name of a dimension -> its variable.
         places: the nodes as lines of a text, for errors and profiles.
     """
 
@@ -95,52 +66,18 @@ class Context:
         external: ExternalData,
         own: Mapping[tuple[str, str], Callable[..., Any]],
     ) -> None:
-        self.builder = builder
-        self.name = name
+        super().__init__(builder, name)
         self.versions = dict(versions)
         self.functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self.own = {key: own_operator(function) for key, function in own.items()}
         self.external = external
-        self.symbols: dict[str, Var] = {}
         self.places = Places(name)
         self.depth = 0
         self.nodes = 0
-        self._changes: list[tuple[Value, Expr | None]] = []
-
-    def bind(self, value: Value, expr: Expr) -> None:
-        """Let an expression of the current scope stand for a value, until the scope ends."""
-        self._changes.append((value, value.expr))
-        value.expr = expr
-
-    @contextmanager
-    def scope(self, params: Sequence[Var] = ()) -> Iterator[None]:
-        """The body of a function, or a branch: variables that are bound in it are not visible
-        outside.  Its value is what `BlockBuilder.end_scope` is called with within it."""
-        self.builder.begin_scope(params)
-        count = len(self._changes)
-        try:
-            yield
-        finally:
-            while len(self._changes) > count:
-                value, before = self._changes.pop()
-                value.expr = before
-
-    def symbol(self, name: str) -> Var:
-        """The variable of a named dimension."""
-        found = self.symbols.get(name)
-        if found is None:
-            found = self.symbols[name] = Var(identifier(name), "int64")
-        return found
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
-
-
-def identifier(name: str) -> str:
-    """A name that a program may have, made from any text."""
-    name = re.sub(r"\W+", "_", name).strip("_") or "v"
-    return f"v{name}" if name[0].isdigit() else name
 
 
 def kind_of_type(
@@ -175,11 +112,10 @@ def number_of(dimension: messages.Dimension, place: int) -> Expr | None:
     return int_imm(dimension.value) if is_number else None
 
 
-class Graph:
+class Graph(Emitter):
     """A graph, or the body of a function of the model: the values of its names.
 
     Attributes:
-        context: what all graphs share.
         outer: the graph that this one is inside of, whose names it may use.
         values: name -> value; None for an input that a call of a function leaves out.
         attributes: of the call of the function that this is the body of.
@@ -193,7 +129,8 @@ class Graph:
         versions: Mapping[str, int] | None = None,
         attributes: Mapping[str, messages.Attribute] | None = None,
     ) -> None:
-        self.context = context
+        super().__init__(context)
+        self.context: Context = context
         self.outer = outer
         self.values: dict[str, Value | None] = {}
         self.versions = context.versions if versions is None else dict(versions)
@@ -201,8 +138,6 @@ class Graph:
         if outer is not None:
             self.versions, self.attributes = outer.versions, outer.attributes
         self.node: messages.Node | None = None
-        self.hint = ""
-        self.span: Span | None = None
 
     @property
     def version(self) -> int:
@@ -234,179 +169,20 @@ class Graph:
             raise Problem(f"the value {readable(name)!r} is defined twice")
         self.values[name] = value
 
-    # Expressions
-
-    def emit(self, expr: Expr, hint: str = "") -> Var:
-        """Bind an expression to a variable, named after the output of the node."""
-        return self.context.builder.emit(expr, identifier(hint or self.hint), self.span)
+    # Strings
 
     def expr(self, value: Value | Expr | NDArray[Any]) -> Expr:
         """The value as an argument: a variable or constant."""
-        if isinstance(value, np.ndarray):
-            value = Value(known=value)
-        if isinstance(value, Expr):
-            return value if isinstance(value, (Var, Constant)) else self.emit(value)
-        if value.expr is None and value.dtype == "str":
-            expr = packed(self, value)
-            self.context.bind(value, expr)
-            return expr
-        if value.expr is None:
-            assert value.known is not None
-            if value.dtype in UNSUPPORTED:
-                raise Problem(f"tensors of {value.dtype} are not supported here")
-            if is_symbolic(value.known):
-                shape = ShapeExpr([as_expr(each) for each in value.known.reshape(-1).tolist()])
-                flat = self.emit(CONSTRUCTORS["shape_to_tensor"](shape))
-                if value.dtype != "int64":
-                    flat = self.emit(CONSTRUCTORS["astype"](flat, value.dtype))
-                if value.known.ndim != 1:
-                    flat = self.emit(CONSTRUCTORS["reshape"](flat, value.known.shape))
-                self.context.bind(value, flat)
-                return flat
-            value.expr = Constant(np.asarray(value.known, as_dtype(value.dtype)))
-        return value.expr
-
-    def op(self, name: str, *args: Any, **attrs: Any) -> Var:
-        """Bind a call of one of relaxvm's operators; arguments may be values."""
-        return self.emit(CONSTRUCTORS[name](*map(self._argument, args), **attrs))
-
-    def _argument(self, arg: Any) -> Any:
-        if isinstance(arg, (Value, np.ndarray)):
-            return self.expr(arg)
-        if isinstance(arg, (list, tuple)) and any(isinstance(a, Value) for a in arg):
-            return [self.expr(a) for a in arg]
-        return arg
-
-    def run(self, name: str, inputs: Iterable[Any], ty: Type, results: str = "") -> Var:
-        """Bind a call of a kernel's result form, for arguments that are known only at run time.
-
-        Args:
-            name: of the kernel.
-            inputs: its arguments before the outputs; None for no value, tuples of ints as shapes.
-            ty: type of the result.
-            results: the text about results of `relaxvm.kernels.results`; without it the function
-                gets just the inputs.
-        """
-        args: list[Expr] = [ExternFunc(RESULT_PREFIX + name)]
-        given: list[Any] = [*inputs, *([None, results] if results else [])]
-        for each in given:
-            args.append(self._runtime(each))
-        return self.emit(Call(_PURE_PACKED, args, None, [ty], ty))
-
-    def reshaped(self, x: Value, dims: Sequence[Any]) -> Var:
-        """x with exactly these dimensions: 0 stands for no elements, unlike in ``R.reshape``."""
-        if not any(isinstance(dim, (int, IntImm)) and int(dim) == 0 for dim in dims):
-            return self.op("reshape", x, list(dims))
-        return self.run("reshape", [x, list(dims), 1], TensorType(list(dims), x.dtype))
-
-    def _runtime(self, value: Any) -> Expr:
-        from ...ir import convert_to_expr
-
-        if value is None:
-            return self.none()
-        if isinstance(value, (Value, Var, np.ndarray)):
-            return self.expr(value)
-        if isinstance(value, (list, tuple)):
-            return ShapeExpr([as_expr(each) for each in value])
-        if isinstance(value, bool):
-            value = int(value)
-        if isinstance(value, Expr):
-            return value
-        result: Expr = convert_to_expr(value)
-        return result
-
-    def shape_in(self, value: Value) -> Any:
-        """The elements of an integer vector as a shape: a list if they are known, else a variable
-        that has them at run time."""
-        ints = value.ints()
-        if ints is not None:
-            return ints
-        ty = value.type
-        expr = self.expr(value)
-        if type(ty) is TensorType and ty.ndim != 1:
-            expr = self.op("reshape", expr, (-1,)) if ty.dims is not None else self.run(
-                "flatten", [value, None], TensorType(None, ty.dtype, ndim=1)
-            )  # fmt: skip
-        if value.dtype not in ("int64", "int32", "int16"):
-            expr = self.op("astype", expr, "int64")
-        return self.emit(CONSTRUCTORS["tensor_to_shape"](expr), "shape")
-
-    def elements(self, value: Value, count: int, what: str) -> list[Any]:
-        """The elements of an integer vector of `count` elements: ints and expressions; those that
-        only the run knows become symbolic variables.
-
-        Raises:
-            Problem: it has another number of elements, or they are no integers.
-        """
-        if value.dtype is not None and not value.dtype.startswith(("int", "uint")):
-            raise Problem(f"{what}: expected integers, got a tensor of {value.dtype}")
-        ints = value.ints()
-        length = value.length if ints is None else len(ints)
-        if length is not None and length != count and value.ndim >= 0:
-            raise Problem(f"{what}: expected {count} elements, got {length}")
-        if ints is not None:
-            return ints
-        variables = [Var(f"{identifier(self.hint)}_{what}_{i}", "int64") for i in range(count)]
-        self.context.builder.match_cast(self.shape_in(value), ShapeType(variables))
-        return list(variables)
-
-    def number(self, value: Value) -> Any:
-        """The element of a tensor that has one: an int or float, or a variable that has it at run
-        time."""
-        known = value.constant()
-        if known is not None and known.size == 1:
-            return known.reshape(-1)[0].item()
-        if value.known is not None and value.known.size == 1:
-            return value.known.reshape(-1)[0]
-        return self.builtin("number_from", [value])
-
-    def named_dims(self, value: Value, rank: int) -> tuple[Expr, ...] | None:
-        """The dimensions of a tensor; those that only the run knows become symbolic ones.  None if
-        the tensor does not have this rank."""
-        if value.dims is not None or value.ndim not in (-1, rank):
-            return value.dims if len(value.dims or ()) == rank else None
-        dims = [Var(f"{identifier(self.hint)}_{i}", "int64") for i in range(rank)]
-        ty = TensorType(dims, value.dtype)
-        self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
-        return value.dims
+        if isinstance(value, Value) and value.expr is None and value.dtype == "str":
+            self.context.bind(value, packed(self, value))
+        return super().expr(value)
 
     def typed(self, expr: Expr, kind: Kind, hint: str = "") -> Value:
         """A value of a kind, which the program checks where the type of the expression does not say
         it; dimensions that are not known become symbolic ones."""
-        if not isinstance(kind, TensorKind):
-            return Value(expr, compound=kind)
-        if kind.dtype == "str":
+        if isinstance(kind, TensorKind) and kind.dtype == "str":
             return unpacked(self, expr, kind)
-        name = identifier(hint or self.hint)
-        dims = kind.dims
-        if dims is not None:
-            dims = tuple([
-                Var(f"{name}_{i}", "int64") if dim is None else dim for i, dim in enumerate(dims)
-            ])  # fmt: skip
-        ty = TensorType(dims, kind.dtype, ndim=kind.ndim)
-        if expr.ty is not None and is_base_of(ty, expr.ty):
-            return Value(expr)
-        return Value(self.context.builder.match_cast(expr, ty, name))
-
-    def none(self) -> Var:
-        """A variable that is None."""
-        return self.emit(CONSTRUCTORS["null_value"](), "none")
-
-    def builtin(self, name: str, args: Sequence[Any], ty: Type = ANY) -> Var:
-        """Bind a call of one of relaxvm's builtins; see `run` for the arguments."""
-        operands = [ExternFunc(BUILTIN_PREFIX + name), *map(self._runtime, args)]
-        return self.emit(Call(_PURE_PACKED, operands, None, [ty], ty))
-
-    def sized(self, value: Value, what: str) -> list[Any]:
-        """The elements of an integer tensor, which have to be known when the model is imported.
-
-        Raises:
-            Problem: they are not.
-        """
-        ints = value.ints()
-        if ints is None:
-            raise Problem(f"{what}: expected values that are known before the model runs")
-        return ints
+        return super().typed(expr, kind, hint)
 
     # Nodes
 
@@ -483,16 +259,6 @@ class Graph:
         result = operator.convert(self, *inputs, **attrs)
         results = result if isinstance(result, tuple) else (result,)
         return [self.value(each) for each in results]
-
-    def value(self, result: Any) -> Value | None:
-        """What an operator returned as a value."""
-        if result is None or isinstance(result, Value):
-            return result
-        if isinstance(result, np.ndarray):
-            return Value(known=normalized(result))
-        if isinstance(result, (Var, Constant)):
-            return Value(result)
-        return Value(self.emit(result))
 
     def attributes_of(self, node: messages.Node, operator: OnnxOperator) -> dict[str, Any]:
         """The attributes of a node, with the defaults of the operator."""

@@ -24,11 +24,12 @@ from ...ir.nesting import headroom
 from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
+from ..common.emitter import identifier
+from ..common.values import Kind, TensorKind, Value
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
-from .graph import Context, Graph, Problem, identifier, kind_of_type, number_of
+from .graph import Context, Graph, Problem, kind_of_type, number_of
 from .tensors import ExternalData
-from .values import Kind, TensorKind, Value
 from .wire import read
 
 __all__ = ["from_onnx", "read_model"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...ir import ANY, Expr, ShapeExpr, StringImm, TensorType, TupleGetItem, TupleType
-from .values import TensorKind, Value, as_expr
+from ..common.values import TensorKind, Value, as_expr
 
 if TYPE_CHECKING:
     from .graph import Graph

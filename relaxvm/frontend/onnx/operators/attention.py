@@ -9,11 +9,11 @@ import numpy as np
 
 from ....dtypes import as_dtype
 from ....ir import Expr, IntImm, TupleGetItem
+from ...common.values import Value, elements_of
 from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import Value, elements_of
 from .neural import stepwise_softmax
 
 __all__ = ["Mask", "attend", "heads_apart", "heads_together", "positions", "rotated"]

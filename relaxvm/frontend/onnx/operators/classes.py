@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....ir import Expr
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..strings import table_of
-from ..values import Value
 
 __all__ = ["labelled", "texts_at", "transformed"]
 

@@ -30,10 +30,8 @@ from ....ir import (
 )
 from ....ir.arith import prove_equal
 from ....ir.infer import infer_type
-from .. import messages
-from ..graph import Graph, Problem, identifier
-from ..registry import onnx
-from ..values import (
+from ...common.emitter import identifier
+from ...common.values import (
     Kind,
     Opaque,
     OptionalKind,
@@ -45,6 +43,9 @@ from ..values import (
     joined,
     kind_of,
 )
+from .. import messages
+from ..graph import Graph, Problem
+from ..registry import onnx
 
 __all__ = ["repeated"]
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
 from ....ir import Expr
+from ...common.values import Value, is_symbolic
 from ..graph import Graph, Problem
 from ..messages import DataType
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import Value, is_symbolic
 from .text import numbers_as_strings, strings_as_numbers
 
 __all__ = ["FLOAT8", "converted"]

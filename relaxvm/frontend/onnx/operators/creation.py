@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ir import Expr, TensorType, prim
+from ...common.values import MOST_FOLDED, Value, elements_of, is_never_negative
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import MOST_FOLDED, Value, elements_of, is_never_negative
 
 __all__: list[str] = []
 

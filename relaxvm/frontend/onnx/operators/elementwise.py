@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ....dtypes import as_dtype
 from ....ir import Constant, Expr, prim
 from ....ir.arith import prove_equal
+from ...common.values import Value, elements_of, is_never_negative
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value, elements_of, is_never_negative
 from .text import strings_equal
 
 __all__: list[str] = []

@@ -10,9 +10,9 @@ import numpy as np
 
 from ....ir import Expr, IntImm, TensorType
 from ....ir.arith import simplify
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
 
 __all__: list[str] = []
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import Expr
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import MICROSOFT, onnx
-from ..values import Value
 from .attention import dims_of, length_of, rotated
 from .elementwise import scalar
 from .neural import layer_norm, pad, rms_norm

@@ -8,9 +8,10 @@ import numpy as np
 
 from ....dtypes import as_dtype
 from ....ir import Expr, TensorType, Var
-from ..graph import Graph, Problem, identifier
+from ...common.emitter import identifier
+from ...common.values import Value
+from ..graph import Graph, Problem
 from ..registry import MICROSOFT, onnx
-from ..values import Value
 from .attention import Mask, as_number, attend, dims_of, heads_apart, heads_together, length_of
 from .attention import positions as places_of
 from .microsoft import rotary

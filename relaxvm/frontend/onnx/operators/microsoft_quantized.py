@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ....ir import Expr, IntImm, TensorType
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import MICROSOFT, onnx
-from ..values import Value
 from .attention import dims_of, length_of
 from .neural import stepwise_softmax
 from .quantized import (

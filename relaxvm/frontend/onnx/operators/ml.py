@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
 from ....ir import Expr, IntImm
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import ML, onnx
-from ..values import Value
 from .attention import dims_of, length_of
 from .classes import labelled, texts_at, transformed
 from .text import strings_equal

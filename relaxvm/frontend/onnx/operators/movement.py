@@ -17,9 +17,9 @@ from ....ir import (
     Var,
     int_imm,
 )
+from ...common.values import Value, as_expr, elements_of
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value, as_expr, elements_of
 
 __all__: list[str] = []
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir import Expr, TensorType, TupleGetItem, int_imm, prim
+from ...common.values import Value, as_expr
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value, as_expr
 from .elementwise import scalar
 from .movement import flatten
 from .windows import spatial_axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import Expr, TensorType
+from ...common.values import Value
 from ..graph import Graph
 from ..registry import onnx
-from ..values import Value
 from .elementwise import scalar
 
 __all__: list[str] = []

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
 from ....ir import Expr, IntImm
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import Value
 from .conversions import FLOAT8, converted
 from .windows import conv
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir import Expr, TupleGetItem
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
 
 __all__: list[str] = []
 

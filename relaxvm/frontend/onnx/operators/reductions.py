@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ir import Expr, IntImm, ShapeType, TensorType
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
 from .elementwise import scalar
 
 __all__: list[str] = []

@@ -12,12 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir import ANY, IntImm, TensorType, Tuple, TupleGetItem, Var
-from .. import messages
-from ..graph import Graph, Problem, kind_of_type, number_of
-from ..messages import DataType
-from ..registry import onnx
-from ..tensors import dtype_of
-from ..values import (
+from ...common.values import (
     Kind,
     OptionalKind,
     SequenceKind,
@@ -27,6 +22,11 @@ from ..values import (
     joined,
     kind_of,
 )
+from .. import messages
+from ..graph import Graph, Problem, kind_of_type, number_of
+from ..messages import DataType
+from ..registry import onnx
+from ..tensors import dtype_of
 
 __all__ = ["as_sequence", "element_of"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import Expr, IntImm, TensorType
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
-from ..values import Value
 from .elementwise import scalar
 
 __all__: list[str] = []

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ....ir import ANY, Expr, ShapeExpr, StringImm, TensorType, TupleGetItem, TupleType
 from ....op.registry import CONSTRUCTORS
+from ...common.values import TensorKind, Value, as_expr
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..strings import table_of
-from ..values import TensorKind, Value, as_expr
 
 __all__ = ["numbers_as_strings", "strings_as_numbers", "strings_equal"]
 

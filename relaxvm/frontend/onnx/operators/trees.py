@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ....ir import Expr, TensorType, int_imm
 from ....kernels.trees import EQUAL, IF_MISSING, LEAF, LESS, LESS_EQUAL
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import ML, onnx
-from ..values import Value
 from .attention import dims_of
 from .classes import labelled, transformed
 

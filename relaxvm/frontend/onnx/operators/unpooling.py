@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....ir import Expr, IntImm, TensorType
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
 from .windows import spatial_axes
 
 __all__: list[str] = []

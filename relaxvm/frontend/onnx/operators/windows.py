@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from ....ir import Expr, IntImm, TensorType, prim
 from ....ir.arith import simplify
 from ....op.nn._windows import windows
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from ..values import Value
 from .elementwise import scalar
 
 __all__ = ["conv", "spatial_axes"]

@@ -1,0 +1,1 @@
+"""What the frontends share: values while a graph is imported, and the bindings made of them."""
