@@ -1,0 +1,82 @@
+"""Tensors that share memory while a graph is imported.
+
+Programs of relaxvm have no tensor that changes.  So each name of a graph is a `Tensor`: a storage,
+or a view of another tensor.  What an in-place operator writes becomes the content of the storage;
+views are made anew when they are read after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..common.values import Value
+
+__all__ = ["Tensor"]
+
+
+class Tensor:
+    """What the name of a tensor stands for.
+
+    Args:
+        content: what it has at first.
+        base: the tensor that it is a view of; None for a storage.
+        take: makes the content of the view from that of the base.
+        put: makes the content of the base from its content and that of the view.
+    """
+
+    __slots__ = ("_base", "_content", "_put", "_seen", "_take", "version")
+
+    def __init__(
+        self,
+        content: Value,
+        base: Tensor | None = None,
+        take: Callable[[Value], Value] | None = None,
+        put: Callable[[Value, Value], Value] | None = None,
+    ) -> None:
+        self._content = content
+        self._base = base
+        self._take = take
+        self._put = put
+        self.version = 0
+        self._seen = self.storage.version
+
+    @property
+    def storage(self) -> Tensor:
+        """The tensor with the memory."""
+        found = self
+        while found._base is not None:
+            found = found._base
+        return found
+
+    def read(self) -> Value:
+        """The current content."""
+        version = self.storage.version
+        chain: list[Tensor] = []
+        found = self
+        while found._base is not None and found._seen != version:
+            chain.append(found)
+            found = found._base
+        for each in reversed(chain):
+            assert each._base is not None
+            assert each._take is not None
+            each._content = each._take(each._base._content)
+            each._seen = version
+        return self._content
+
+    def write(self, content: Value) -> None:
+        """Let the tensor have another content, and so all that share its memory."""
+        chain: list[tuple[Tensor, Value]] = []
+        found = self
+        while found._base is not None:
+            chain.append((found, content))
+            assert found._put is not None
+            content = found._put(found._base.read(), content)
+            found = found._base
+        found._content = content
+        found.version += 1
+        for each, value in chain:
+            each._content, each._seen = value, found.version
+
+    def is_written(self) -> bool:
+        """Whether anything wrote to its memory."""
+        return self.storage.version > 0

@@ -1,0 +1,66 @@
+"""A report of the nodes that cannot be imported, before anything is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...errors import RelaxVMError
+from ...messages import readable
+from . import messages
+from .graph import Context, operator_name, operator_of
+from .places import place_of
+
+__all__ = ["UnsupportedNode", "refuse_unknown", "unsupported_nodes"]
+
+
+class UnsupportedNode(NamedTuple):
+    """A node whose operator is not supported.
+
+    Attributes:
+        operator: name of the operator.
+        name: of the node.
+        place: the user's line, as ``model.py:42 in forward``; "" if it is not known.
+        text: of that line.
+    """
+
+    operator: str
+    name: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f", {self.place}" if self.place else ""
+        text = f": {readable(self.text)}" if self.text else ""
+        return f"{readable(self.operator)}{place}{text}"
+
+
+def unsupported_nodes(context: Context, graph: messages.Graph) -> Iterator[UnsupportedNode]:
+    """All nodes of a graph, and of graphs within it, whose operators are not supported."""
+    for node in graph.nodes:
+        name = operator_name(node.target)
+        is_number = all(output.kind.startswith("as_sym") for output in node.outputs)
+        if not (is_number and node.outputs) and operator_of(context, name) is None:
+            place = place_of(node)
+            yield UnsupportedNode(
+                name, node.name or "", "" if place is None else str(place),
+                "" if place is None else place.text,
+            )  # fmt: skip
+        for each in node.inputs:
+            if each.arg.kind == "as_graph":
+                yield from unsupported_nodes(context, each.arg.value.graph)
+
+
+def refuse_unknown(context: Context, graph: messages.Graph) -> None:
+    """Raise an error that lists all nodes whose operators are unknown."""
+    problems = list(unsupported_nodes(context, graph))
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        which = "nodes have operators that are"
+        if len(problems) == 1:
+            which = "node has an operator that is"
+        raise RelaxVMError(
+            f"{context.name}: {len(problems)} {which} not supported:\n"
+            f"{lines}\n"
+            f'pass functions for them: from_exported_program(..., operators={{"name": function}})'
+        )

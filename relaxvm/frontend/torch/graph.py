@@ -1,0 +1,430 @@
+"""The nodes of a graph as bindings of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ...core.checkpoints import checkpoint
+from ...dtypes import as_dtype
+from ...ir import BlockBuilder, Constant, Expr, ShapeExpr, TensorType, Var
+from ...ir.arith import free_vars
+from ...messages import readable
+from ..common.emitter import Emitter, Problem, Session
+from ..common.values import TensorKind, Value, as_expr, normalized
+from . import messages
+from .aliases import Tensor
+from .archive import dtype_of
+from .places import Places
+from .registry import OPERATORS, REQUIRED, AtenOperator, find, full_name, own_operator
+from .symbols import number, parsed
+
+__all__ = ["Context", "Graph", "operator_name", "operator_of"]
+
+MEMORY_FORMATS: Final = {
+    1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format",
+}  # fmt: skip
+"""The numbers of memory formats in a file, and their names."""
+LAYOUTS: Final = {
+    1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr", 5: "sparse_bsc",
+    6: "mkldnn", 7: "strided",
+}  # fmt: skip
+"""The numbers of layouts in a file, and their names."""
+
+
+class Context(Session):
+    """What all graphs of a program share.
+
+    Attributes:
+        own: full name -> operators that the user gave.
+        places: the user's lines.
+        known: names of the symbols that have a value.
+    """
+
+    def __init__(
+        self, builder: BlockBuilder, name: str, own: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        super().__init__(builder, name)
+        self.own = {full_name(key): own_operator(function) for key, function in own.items()}
+        self.places = Places(name)
+        self.known: set[str] = set()
+
+    def know(self, kind: TensorKind) -> None:
+        """Remember that the symbols in the dimensions of a tensor have values."""
+        for dim in kind.dims or ():
+            if dim is not None:
+                self.known.update(var.name for var in free_vars(dim))
+
+
+def operator_name(target: str) -> str:
+    """The name of an operator in the table: ``torch.ops.aten.add.Tensor`` is aten::add.Tensor."""
+    parts = target.split(".")
+    if parts[:2] == ["torch", "ops"] and len(parts) >= 4:
+        return f"{parts[2]}::{'.'.join(parts[3:])}"
+    return target
+
+
+def operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] | None:
+    """The record of an operator, and the parameter that an in-place or `out` form writes to; None
+    if it is not supported."""
+    found = context.own.get(name) or find(name)
+    if found is not None:
+        return found, None
+    space, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    written = None
+    if base.endswith("_") and not base.endswith("__"):
+        base, written = base[:-1], "self"
+    elif overload == "out" or overload.endswith("_out"):
+        overload, written = overload.removesuffix("out").rstrip("_") or "default", "out"
+    if written is None:
+        return None
+    found = find(f"{space}::{base}.{overload}")
+    if found is None:
+        for each in _overloads(space, base):
+            return each, written
+        return None
+    return found, written
+
+
+def _overloads(space: str, base: str) -> list[AtenOperator]:
+    start = f"{space}::{base}."
+    return [record for name, record in OPERATORS.items() if name.startswith(start)]
+
+
+class Graph(Emitter):
+    """A graph: the values of its names.
+
+    Attributes:
+        values: name -> `Tensor` for a tensor, else the value itself.
+        graph: its message.
+    """
+
+    def __init__(self, context: Context, graph: messages.Graph) -> None:
+        super().__init__(context)
+        self.context: Context = context
+        self.values: dict[str, Any] = {}
+        self.graph = graph
+        self.node: messages.Node | None = None
+
+    # Names
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a name; of a tensor its current content."""
+        found = self.named(name)
+        return found.read() if isinstance(found, Tensor) else found
+
+    def named(self, name: str) -> Any:
+        """What a name stands for."""
+        try:
+            return self.values[name]
+        except KeyError:
+            raise Problem(f"there is no value {readable(name)!r}") from None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self.values:
+            raise Problem(f"the value {readable(name)!r} is defined twice")
+        self.values[name] = Tensor(value) if isinstance(value, Value) else value
+
+    # Types
+
+    def kind(self, name: str) -> TensorKind | None:
+        """What the graph states of a tensor; None if it states nothing."""
+        meta = self.graph.tensor_values.get(name)
+        if meta is None:
+            return None
+        subject = f"{self.context.name}: {readable(name)}"
+        if meta.layout != 7:
+            layout = LAYOUTS.get(meta.layout, str(meta.layout))
+            raise Problem(f"{readable(name)!r}: {layout} tensors are not supported")
+        dims = tuple([self.size(each) for each in meta.sizes])
+        return TensorKind(dtype_of(meta.dtype, subject), len(dims), dims)
+
+    def size(self, size: messages.Sized) -> Expr:
+        """A dimension as an expression."""
+        return as_expr(self.sized_number(size))
+
+    def sized_number(self, size: messages.Sized) -> Any:
+        """A number or expression of symbols."""
+        if size.kind == "as_expr":
+            return parsed(size.value.expr_str, self.context.symbol)
+        if size.kind == "as_name":
+            return self[size.value]
+        return size.value
+
+    def dims(self, value: Value) -> tuple[Expr, ...]:
+        """The dimensions of a tensor, as the graph states them."""
+        dims = value.dims
+        if dims is None:
+            raise Problem("expected a tensor whose rank is known")
+        return dims
+
+    def scalar(self, number: Any, dtype: str) -> Value:
+        """A number, or an expression of symbols, as a tensor without dimensions."""
+        if not isinstance(number, Expr):
+            return Value(known=np.asarray(number).astype(as_dtype(dtype)))
+        found = self.op("reshape", self.op("shape_to_tensor", ShapeExpr([number])), ())
+        return Value(found if dtype == "int64" else self.op("astype", found, dtype))
+
+    # Nodes
+
+    def add_nodes(self, nodes: Iterable[messages.Node]) -> None:
+        """Import nodes in order."""
+        for node in nodes:
+            checkpoint()
+            self.node = node
+            self.hint = node.name or "v"
+            self.span = self.context.builder.place = self.context.places.of(node)
+            try:
+                self.add_node(node)
+            except Problem as problem:
+                raise Problem(self._at_node(node, problem)) from problem.__cause__
+            except (TypeError, ValueError, ArithmeticError, IndexError, KeyError) as error:
+                raise Problem(self._at_node(node, error)) from error
+
+    def _at_node(self, node: messages.Node, error: Exception) -> str:
+        place = self.context.places.text_of(node)
+        name = f" {readable(node.name)!r}" if node.name else ""
+        at = f", {place}" if place else ""
+        return f"node{name} ({readable(operator_name(node.target))}{at}): {error}"
+
+    def add_node(self, node: messages.Node) -> None:
+        """Import a node.
+
+        Raises:
+            Problem: it cannot be imported.
+        """
+        if self._is_computed(node):
+            return
+        name = operator_name(node.target)
+        found = operator_of(self.context, name)
+        if found is None:
+            raise Problem("the operator is not supported")
+        operator, written = found
+        names = self._arguments(node, operator, written)
+        if written is not None:
+            self._write(node, operator, written, names)
+            return
+        result = self.call(operator, names)
+        self._define(node, operator, names, result)
+
+    def _is_computed(self, node: messages.Node) -> bool:
+        """Define the results of a node that are numbers of known symbols."""
+        values: list[tuple[str, Any]] = []
+        for output in node.outputs:
+            tables = {
+                "as_sym_int": self.graph.sym_int_values,
+                "as_sym_bool": self.graph.sym_bool_values,
+                "as_sym_float": self.graph.sym_float_values,
+            }
+            if output.kind not in tables or output.value.kind != "as_name":
+                return False
+            size = tables[output.kind].get(output.value.value)
+            if size is None:
+                return False
+            value = self.sized_number(size)
+            if isinstance(value, Expr) and any(
+                var.name not in self.context.known for var in free_vars(value)
+            ):
+                return False
+            values.append((output.value.value, value))
+        for name, value in values:
+            self[name] = value
+        return bool(values)
+
+    def _arguments(
+        self, node: messages.Node, operator: AtenOperator, written: str | None
+    ) -> dict[str, Any]:
+        """The arguments of a node by name; tensors as they are named."""
+        found: dict[str, Any] = {}
+        positional = list(operator.parameters)
+        for i, each in enumerate(node.inputs):
+            name = each.name or (positional[i] if i < len(positional) else f"argument {i}")
+            if name not in operator.parameters and name != written:
+                if _is_left_out(each.arg):
+                    continue
+                raise Problem(f"the argument {readable(name)!r} is not supported")
+            found[name] = self.argument(each.arg)
+        for name, default in operator.parameters.items():
+            if name not in found and default is REQUIRED:
+                raise Problem(f"the argument {name!r} is missing")
+        return found
+
+    def argument(self, argument: messages.Argument) -> Any:
+        """An argument: a `Tensor`, or a plain value, or a list of these."""
+        kind, value = argument
+        if kind == "as_tensor":
+            return self.named(value.name)
+        if kind in ("as_tensors", "as_nested_tensors"):
+            return _mapped(lambda each: self.named(each.name), value)
+        if kind == "as_optional_tensor":
+            return self.argument(value)
+        if kind == "as_optional_tensors":
+            return [self.argument(each) for each in value]
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return self.sized_number(value)
+        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return [self.sized_number(each) for each in value]
+        if kind == "as_none":
+            return None
+        if kind == "as_scalar_type":
+            return dtype_of(value, self.context.name)
+        if kind == "as_memory_format":
+            return MEMORY_FORMATS.get(value, str(value))
+        if kind == "as_layout":
+            return LAYOUTS.get(value, str(value))
+        if kind == "as_device":
+            return value.type
+        if kind == "as_complex":
+            return complex(value.real, value.imag)
+        if kind == "as_graph":
+            return value.graph
+        if kind == "as_string_to_argument":
+            return {name: self.argument(each) for name, each in value.items()}
+        if kind == "as_custom_obj":
+            raise Problem(f"objects of {readable(value.class_fqn)} are not supported")
+        return value
+
+    def call(self, operator: AtenOperator, arguments: Mapping[str, Any]) -> Any:
+        """What an operator's function returns, as values."""
+        given = {
+            name: _mapped(lambda each: each.read() if isinstance(each, Tensor) else each, value)
+            for name, value in arguments.items()
+        }
+        return _mapped(self.value, operator.convert(self, **given))
+
+    def value(self, result: Any) -> Any:
+        """What an operator returned as a value."""
+        if isinstance(result, np.ndarray):
+            return Value(known=normalized(result))
+        if isinstance(result, (Var, Constant)) and isinstance(result.ty, TensorType):
+            return Value(result)
+        if isinstance(result, Expr) and not isinstance(number(result), Expr):
+            return number(result)
+        if isinstance(result, Expr) and isinstance(result.ty, TensorType):
+            return Value(self.emit(result))
+        return result
+
+    def _write(
+        self,
+        node: messages.Node,
+        operator: AtenOperator,
+        written: str,
+        arguments: dict[str, Any],
+    ) -> None:
+        """Import an in-place operator, or one that writes its result to `out`."""
+        target = arguments[written] if written == "self" else arguments.pop(written)
+        if not isinstance(target, Tensor):
+            raise Problem(f"expected a tensor to write to, got {readable(str(target))}")
+        result = self.call(operator, arguments)
+        if not isinstance(result, Value):
+            raise Problem("operators with several results that are written are not supported")
+        self.write(target, result)
+        for output in node.outputs:
+            if output.kind == "as_tensor":
+                self.values[output.value.name] = target
+
+    def write(self, target: Tensor, new: Value) -> None:
+        """Let a tensor have another content, with its own data type and shape."""
+        old = target.read()
+        if new.dtype != old.dtype:
+            new = Value(self.op("astype", new, old.dtype))
+        kind = TensorKind(old.dtype, old.ndim, old.dims)
+        target.write(self.typed(self.expr(new), kind))
+
+    def _define(
+        self,
+        node: messages.Node,
+        operator: AtenOperator,
+        arguments: Mapping[str, Any],
+        result: Any,
+    ) -> None:
+        """Let the outputs of a node stand for the results."""
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        outputs: list[messages.Argument] = []
+        for output in node.outputs:
+            if output.kind == "as_tensors":
+                outputs += [messages.Argument("as_tensor", name) for name in output.value]
+            else:
+                outputs.append(output)
+        if len(results) < len(outputs):
+            raise Problem(f"expected {len(outputs)} results, the operator has {len(results)}")
+        is_list = isinstance(result, (tuple, list))
+        for i, (output, each) in enumerate(zip(outputs, results, strict=False)):
+            if output.kind == "as_tensor":
+                name = output.value.name
+                self[name] = self._checked(name, each)
+                if operator.back is not None:
+                    self.values[name] = self._view(
+                        operator, arguments, self[name], i if is_list else None
+                    )
+            elif output.kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+                self._define_number(output, each)
+            elif output.kind != "as_none":
+                raise Problem(f"results of the kind {output.kind} are not supported")
+
+    def _checked(self, name: str, value: Any) -> Value:
+        """A result with the type that the graph states."""
+        kind = self.kind(name)
+        if not isinstance(value, Value):
+            raise Problem(f"expected a tensor as result {readable(name)!r}, got {value!r}")
+        if kind is None:
+            return value
+        if value.dtype != kind.dtype:
+            raise Problem(f"result {readable(name)!r}: expected {kind.dtype}, got {value.dtype}")
+        if value.known is not None:
+            return value
+        checked = self.typed(self.expr(value), kind, name)
+        self.context.know(kind)
+        return checked
+
+    def _view(
+        self,
+        operator: AtenOperator,
+        arguments: Mapping[str, Any],
+        content: Value,
+        part: int | None,
+    ) -> Tensor:
+        """A result that shares the memory of the first argument."""
+        (first, base), *others = arguments.items()
+        rest = dict(others)
+        if not isinstance(base, Tensor):
+            return Tensor(content)
+        back = operator.back
+        assert back is not None
+        extra = {} if part is None else {"part": part}
+
+        def take(old: Value) -> Value:
+            found = self.call(operator, {first: old, **rest})
+            found = found if part is None else found[part]
+            assert isinstance(found, Value)
+            return found
+
+        def put(old: Value, new: Value) -> Value:
+            given = {name: value.read() if isinstance(value, Tensor) else value
+                     for name, value in rest.items()}  # fmt: skip
+            found = self.value(back(self, old, new, **given, **extra))
+            assert isinstance(found, Value)
+            return found
+
+        return Tensor(content, base, take, put)
+
+    def _define_number(self, output: messages.Argument, value: Any) -> None:
+        """Let a name stand for a number that an operator computes when the program runs."""
+        name = output.value.value
+        self.values[name] = value
+
+
+def _is_left_out(argument: messages.Argument) -> bool:
+    """Whether an argument that the function does not have means nothing."""
+    return argument.kind == "as_none" or argument.kind in ("as_device", "as_layout") or (
+        argument.kind == "as_bool" and not argument.value
+    )  # fmt: skip
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_mapped(function, each) for each in value]
+    return function(value)

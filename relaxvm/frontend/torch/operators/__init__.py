@@ -1,0 +1,1 @@
+"""The ATen operators, one file for each family; `registry.load` imports all of them."""

@@ -1,0 +1,126 @@
+"""The table of ATen operators.
+
+An operator is a function whose parameters are those of its schema, by name::
+
+    @aten("add.Tensor", "add.Scalar")
+    def add(c: Graph, self: Value, other: Value | Number, alpha: Number = 1) -> Expr:
+        ...
+
+Arguments are given by name; one that a node leaves out has the default of the signature.  They are
+
+- `Value` for a tensor; a list of these for a list of tensors;
+- an int, float, bool, or an expression of symbolic dimensions where the program computes it;
+- the name of a data type, as "float32"; texts for memory formats, layouts and devices;
+- None.
+
+The function returns an expression, a `Value`, an array for elements that are known; or a tuple or
+list of these for several results.  What it returns has the data type and the shape that the graph
+states; where the type of the expression does not say the shape, the program checks it.
+
+A tensor that it is given has its current content, and what it returns is a new tensor.  So in-place
+operators (``add_``) and those with a parameter `out` need no functions of their own: the importer
+calls the operator that returns a result, and lets the result stand for the tensor.  An operator
+whose result is a part of its first tensor, or another view of it, has a `back`::
+
+    @aten("select.int", back=select_back)
+    def select(c: Graph, self: Value, dim: int, index: Size) -> Expr: ...
+
+    def select_back(c: Graph, self: Value, new: Value, dim: int, index: Size) -> Expr:
+        \"\"\"`self` with `new` in place of what `select` takes.\"\"\"
+
+Every module of the folder `operators` is imported, so that a new file needs no mention anywhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+__all__ = ["OPERATORS", "REQUIRED", "AtenOperator", "aten", "find", "load", "own_operator"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REQUIRED: Final = inspect.Parameter.empty
+
+
+class AtenOperator(NamedTuple):
+    """An operator, or several overloads of it.
+
+    Attributes:
+        convert: the function.
+        parameters: names with their defaults, or `REQUIRED`, in order.
+        back: for a view: the function that puts new content into the tensor that it is a view of;
+            None for other operators.
+        doc: the first paragraph of the function's docstring.
+    """
+
+    convert: Callable[..., Any]
+    parameters: Mapping[str, Any]
+    back: Callable[..., Any] | None
+    doc: str
+
+
+OPERATORS: Final[dict[str, AtenOperator]] = {}
+"""Name of an operator, such as "aten::add.Tensor" -> its record."""
+
+
+def aten(*names: str, back: Callable[..., Any] | None = None) -> Callable[[F], F]:
+    """Decorator: register a function for operators.
+
+    Args:
+        names: of the operators: "add.Tensor", "relu" for "relu.default", "other::name.overload" for
+            one outside ATen; functions of Python by their names, as "_operator.add".
+        back: see the text above.
+
+    Raises:
+        ValueError: an operator has a function already.
+    """
+
+    def register(function: F) -> F:
+        record = _record(function, back)
+        for name in map(full_name, names):
+            if name in OPERATORS:
+                raise ValueError(
+                    f"{name}: there are two functions for it, "
+                    f"{OPERATORS[name].convert.__qualname__} and {function.__qualname__}"
+                )
+            OPERATORS[name] = record
+        return function
+
+    return register
+
+
+def full_name(name: str) -> str:
+    """The name of an operator with namespace and overload."""
+    if name.startswith(("_operator.", "math.", "torch.")):
+        return name
+    if "::" not in name:
+        name = f"aten::{name}"
+    return name if "." in name.partition("::")[2] else f"{name}.default"
+
+
+def _record(function: Callable[..., Any], back: Callable[..., Any] | None) -> AtenOperator:
+    _, *parameters = inspect.signature(function).parameters.values()
+    doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    return AtenOperator(function, {each.name: each.default for each in parameters}, back, doc)
+
+
+def own_operator(function: Callable[..., Any]) -> AtenOperator:
+    """The record of a function that a user gave for an operator."""
+    return _record(function, None)
+
+
+def load() -> None:
+    """Import all modules of operators, which register themselves."""
+    from . import operators
+
+    for module in pkgutil.iter_modules(operators.__path__):
+        importlib.import_module(f"{operators.__name__}.{module.name}")
+
+
+def find(name: str) -> AtenOperator | None:
+    """The record of an operator by its full name; None if there is none."""
+    return OPERATORS.get(name)

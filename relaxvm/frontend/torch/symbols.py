@@ -1,0 +1,259 @@
+"""Expressions of symbolic dimensions as an archive has them: constructors or formulas of SymPy."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...ir import Expr, prim
+from ...ir.arith import simplify
+from ...messages import readable
+from ..common.emitter import Problem
+
+__all__ = ["number", "parsed"]
+
+_LONGEST: Final = 10_000
+_MOST_NESTED: Final = 64
+
+
+def parsed(text: str, symbol: Callable[[str], Any]) -> Any:
+    """The int, float, bool or expression that a text means.
+
+    Args:
+        text: such as ``Add(Mul(Integer(2), Symbol('s0', integer=True)), Integer(1))`` or
+            ``2*s0 + 1``.
+        symbol: returns the expression of a name.
+
+    Raises:
+        Problem: it is malformed, or has a function that is not supported.
+    """
+    if len(text) > _LONGEST:
+        raise Problem(f"an expression of dimensions has {len(text)} characters")
+    depth = most = 0
+    for char in text:
+        depth += (char in "([") - (char in ")]")
+        most = max(most, depth)
+    if most > _MOST_NESTED:
+        raise Problem(f"an expression of dimensions is nested deeper than {_MOST_NESTED}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise Problem(f"expected an expression of dimensions, got {readable(text)!r}") from None
+    try:
+        return number(_value(tree, symbol))
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise Problem(f"the expression of dimensions {readable(text)!r}: {error}") from None
+
+
+def number(value: Any) -> Any:
+    """An expression that is a number as that number."""
+    if isinstance(value, Expr):
+        value = simplify(value)
+        return getattr(value, "value", value)
+    return value
+
+
+def _value(tree: ast.expr, symbol: Callable[[str], Any]) -> Any:
+    if isinstance(tree, ast.Constant) and type(tree.value) in (int, float, bool):
+        return tree.value
+    if isinstance(tree, ast.Name):
+        return {"true": True, "false": False}.get(tree.id) if tree.id in (
+            "true", "false") else symbol(tree.id)  # fmt: skip
+    if isinstance(tree, ast.UnaryOp) and type(tree.op) in _UNARY:
+        return _UNARY[type(tree.op)](_value(tree.operand, symbol))
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
+        return _BINARY[type(tree.op)](_value(tree.left, symbol), _value(tree.right, symbol))
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARED:
+        left, right = _value(tree.left, symbol), _value(tree.comparators[0], symbol)
+        return _COMPARED[type(tree.ops[0])](left, right)
+    if isinstance(tree, ast.Call):
+        name = tree.func.attr if isinstance(tree.func, ast.Attribute) else getattr(
+            tree.func, "id", "")  # fmt: skip
+        if name == "Symbol" and tree.args and isinstance(tree.args[0], ast.Constant):
+            return symbol(str(tree.args[0].value))
+        if name == "Float" and tree.args and isinstance(tree.args[0], ast.Constant):
+            return float(tree.args[0].value)  # type: ignore[arg-type]
+        function = _FUNCTIONS.get(name)
+        if function is None:
+            raise ValueError(f"the function {readable(name)} is not supported")
+        return function(*[_value(each, symbol) for each in tree.args])
+    raise ValueError("it is malformed")
+
+
+def _total(*terms: Any) -> Any:
+    found: Any = 0
+    for each in terms:
+        found = each + found if isinstance(each, Expr) else found + each
+    return found
+
+
+def _product(*factors: Any) -> Any:
+    """The product, of which fractions are the divisor: ``Mul(Rational(1, 2), x)`` is x // 2."""
+    found: Any = 1
+    divisor = 1
+    for each in factors:
+        if isinstance(each, _Fraction):
+            divisor *= each.divisor
+            each = each.value
+        found = each * found if isinstance(each, Expr) else found * each
+    return found if divisor == 1 else _floor_divided(found, divisor)
+
+
+class _Fraction:
+    """A number whose product with another one is an integer."""
+
+    def __init__(self, value: int, divisor: int) -> None:
+        self.value = value
+        self.divisor = divisor
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if type(exponent) is not int:
+        raise ValueError("powers whose exponent is not known are not supported")
+    if exponent == -1 and type(base) is int and base:
+        return _Fraction(1, base)
+    if not 0 <= exponent <= 16:
+        raise ValueError(f"the power of {exponent} is not supported")
+    return _product(*[base] * exponent)
+
+
+def _floor_divided(a: Any, b: Any) -> Any:
+    return a // b
+
+
+def _ceil_divided(a: Any, b: Any) -> Any:
+    return -((-a) // b)
+
+
+def _extreme(expression: Callable[[Any, Any], Any], plain: Callable[..., Any]) -> Any:
+    def chosen(*values: Any) -> Any:
+        found = values[0]
+        for each in values[1:]:
+            is_plain = not isinstance(found, Expr) and not isinstance(each, Expr)
+            found = plain(found, each) if is_plain else expression(found, each)
+        return found
+
+    return chosen
+
+
+def _all(*values: Any) -> Any:
+    found: Any = True
+    for each in values:
+        found = each if found is True else prim.logical_and(found, each)
+    return found
+
+
+def _any(*values: Any) -> Any:
+    found: Any = False
+    for each in values:
+        found = each if found is False else prim.logical_or(found, each)
+    return found
+
+
+def _not(value: Any) -> Any:
+    return prim.logical_not(value) if isinstance(value, Expr) else not value
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return prim.equal(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else a == b
+
+
+def _unequal(a: Any, b: Any) -> Any:
+    return prim.not_equal(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else a != b
+
+
+def _selected(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, Expr):
+        return prim.select(condition, a, b)
+    return a if condition else b
+
+
+def _modular(a: Any, divisor: Any, modulus: Any) -> Any:
+    return (a // divisor) % modulus
+
+
+def _quotient(a: int, b: int) -> Any:
+    return _Fraction(a, b)
+
+
+def _float_divided(a: Any, b: Any) -> Any:
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return prim.divide(prim.cast(prim.as_scalar(a), "float64"),
+                           prim.cast(prim.as_scalar(b), "float64"))  # fmt: skip
+    return a / b
+
+
+def _to_float(a: Any) -> Any:
+    return prim.cast(a, "float64") if isinstance(a, Expr) else float(a)
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "Add": _total,
+    "And": _all,
+    "CeilDiv": _ceil_divided,
+    "CleanDiv": _floor_divided,
+    "Eq": _equal,
+    "Equality": _equal,
+    "FloatTrueDiv": _float_divided,
+    "FloorDiv": _floor_divided,
+    "Ge": lambda a, b: a >= b,
+    "GreaterThan": lambda a, b: a >= b,
+    "Gt": lambda a, b: a > b,
+    "IntTrueDiv": _float_divided,
+    "Integer": _same,
+    "Le": lambda a, b: a <= b,
+    "LessThan": lambda a, b: a <= b,
+    "Lt": lambda a, b: a < b,
+    "Max": _extreme(prim.maximum, max),
+    "Min": _extreme(prim.minimum, min),
+    "Mod": lambda a, b: a % b,
+    "ModularIndexing": _modular,
+    "Mul": _product,
+    "Ne": _unequal,
+    "Not": _not,
+    "Or": _any,
+    "Pow": _power,
+    "PowByNatural": _power,
+    "PythonMod": lambda a, b: a % b,
+    "Rational": _quotient,
+    "StrictGreaterThan": lambda a, b: a > b,
+    "StrictLessThan": lambda a, b: a < b,
+    "ToFloat": _to_float,
+    "Unequality": _unequal,
+    "Where": _selected,
+    "ceiling": lambda a: a if isinstance(a, Expr) else math.ceil(a),
+    "floor": lambda a: a if isinstance(a, Expr) else math.floor(a),
+}
+"""Functions of SymPy and of torch by name."""
+
+_UNARY: Final[dict[type, Callable[[Any], Any]]] = {
+    ast.USub: lambda a: -a,
+    ast.UAdd: _same,
+    ast.Not: _not,
+    ast.Invert: _not,
+}
+_BINARY: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Add: _total,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: _product,
+    ast.Div: lambda a, b: _product(a, _Fraction(1, b)) if type(b) is int and b else a / b,
+    ast.FloorDiv: _floor_divided,
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: _power,
+    ast.BitAnd: _all,
+    ast.BitOr: _any,
+}
+_COMPARED: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Eq: _equal,
+    ast.NotEq: _unequal,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
