@@ -330,10 +330,18 @@ class _Comparer:
         return True
 
     def integer(self, a: Any, b: Any, define: bool) -> bool:
-        return (a.value == b.value and a.ty.dtype == b.ty.dtype) or self.differ(a, b)
+        return self.number(a, b, a.value == b.value)
 
     def real(self, a: Any, b: Any, define: bool) -> bool:
-        return (_bits(a.value) == _bits(b.value) and a.ty.dtype == b.ty.dtype) or self.differ(a, b)
+        return self.number(a, b, _bits(a.value) == _bits(b.value))
+
+    def number(self, a: Any, b: Any, is_same: bool) -> bool:
+        """Two immediates, given whether their values are equal."""
+        if is_same and a.ty.dtype == b.ty.dtype:
+            return True
+        if not is_same:
+            self.path.append(".value")
+        return self.differ(a, b)
 
     def module(self, a: IRModule, b: IRModule, define: bool) -> bool:
         left = {var.name_hint: func for var, func in a.items()}
@@ -410,9 +418,9 @@ class _Comparer:
     def description(self) -> str:
         """Where and how the two sides differ."""
         assert self.difference is not None
-        place = "".join(reversed(self.path)).removeprefix(".")
+        place = "".join(reversed(self.path))
         reason = f" ({self.reason})" if self.reason else ""
-        lines = [f"not structurally equal{f' at {place}' if place else ''}{reason}"]
+        lines = [f"not structurally equal at <root>{place}{reason}"]
         left, right = map(_shown, self.difference)
         if left == right:
             left, right = (

@@ -64,6 +64,7 @@ from .op import Op
 
 __all__ = [
     "BaseCheckResult",
+    "UntypedVariable",
     "base_check",
     "bind_pattern",
     "bind_type",
@@ -579,8 +580,13 @@ def _operands(expr: Any) -> tuple[Any, ...]:
     return (expr.tuple_value,) if isinstance(expr, TupleGetItem) else ()
 
 
+class UntypedVariable(TypeError):
+    """The type of an expression cannot be inferred, since a variable in it has none."""
+
+
 def _no_rule(expr: Expr, in_scope: Collection[Var]) -> None:
-    raise TypeError(f"{type(expr).__name__} {expr} has no type")
+    kind = UntypedVariable if isinstance(expr, Var) else TypeError
+    raise kind(f"{type(expr).__name__} {expr} has no type")
 
 
 def _infer_tuple(expr: Tuple, in_scope: Collection[Var]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .arith import substitute
-from .expr import Call, Expr, Function, ShapeExpr, Var
+from .arith import simplify, substitute
+from .expr import Call, Expr, Function, ShapeExpr, ShapeType, TensorType, TupleType, Var
 from .infer import substitute_type, type_free_vars
 from .node import KINDS
 from .visitor import ExprMutator
 
-__all__ = ["bind", "copy_with_new_vars", "redefine", "substitute_vars"]
+__all__ = ["bind", "bind_vars", "copy_with_new_vars", "redefine", "substitute_vars"]
 
 
 class _Substituter(ExprMutator):
@@ -54,6 +54,36 @@ def substitute_vars(expr: Any, variables: Mapping[Var, Any]) -> Any:
 
 bind = substitute_vars
 """TVM's name for `substitute_vars`."""
+
+
+class _Binder(_Substituter):
+    """Replaces variables, and simplifies the dimensions that they are in."""
+
+    def visit_type(self, ty: Any) -> Any:
+        new = super().visit_type(ty)
+        return new if new is ty else _simplified(new)
+
+    def visit_shape(self, expr: ShapeExpr) -> Expr:
+        new = super().visit_shape(expr)
+        assert isinstance(new, ShapeExpr)
+        return new if new is expr else ShapeExpr([simplify(v) for v in new.values], new.span)
+
+
+def _simplified(ty: Any) -> Any:
+    kind = type(ty)
+    if kind is TupleType:
+        return TupleType([_simplified(field) for field in ty.fields], ty.span)
+    if kind is ShapeType and ty.values is not None:
+        return ShapeType([simplify(value) for value in ty.values], span=ty.span)
+    if kind is TensorType and isinstance(ty.shape, ShapeExpr):
+        dims = ShapeExpr([simplify(value) for value in ty.shape.values], ty.shape.span)
+        return TensorType(dims, ty.dtype, ty.vdevice, span=ty.span)
+    return ty
+
+
+def bind_vars(expr: Any, variables: Mapping[Var, Any]) -> Any:
+    """As `substitute_vars`, where variables get values: dimensions are simplified."""
+    return _Binder(variables).visit(expr) if variables else expr
 
 
 class _Redefiner(_Substituter):

@@ -87,9 +87,9 @@ def _check_output(ty: Type) -> None:
             _check_output(field)
     elif type(ty) is not TensorType:
         raise IllTyped(f"out_ty: expected a tensor type or a tuple of such, got {ty}")
-    elif ty.shape is None or ty.dtype is None:
+    elif ty.shape is None:
         raise IllValued(
-            f"out_ty: expected a tensor type with shape and data type, as it is allocated, got {ty}"
+            f"out_ty: expected a tensor type with shape, as it is allocated, got {ty}"
         )
 
 

@@ -31,7 +31,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import OperatorTypeError, OperatorValueError, did_you_mean
 from ..ir.expr import ANY, Call, Expr, GlobalVar, TupleType, Type
-from ..ir.infer import infer_type
+from ..ir.infer import UntypedVariable, infer_type
 from ..ir.op import Normalizer, Op
 from ..registry import KERNEL_PREFIX
 from ..support import Unsupported
@@ -407,18 +407,29 @@ def make_call(
 ) -> Call:
     """A call of an operator, with its type.
 
-    An argument may be a global function without a type, as it may be defined later.
+    An argument may be a global function without a type, as it may be defined later.  A call of a
+    variable without a type has none.
 
     Raises:
         TypeError, ValueError: the arguments do not fit.
     """
     op = Op.get(PREFIX + name)
     call = Call(op, args, attrs, ty_args)
+    if not _is_untyped(args):
+        call.ty = op.infer(call)
+    return call
+
+
+def _is_untyped(args: Sequence[Expr]) -> bool:
+    """Infer the types of arguments.  Whether one of them depends on a variable without a type: a
+    pattern or a template, which gets types later."""
     for arg in args:
         if arg.ty is None and not isinstance(arg, GlobalVar):
-            infer_type(arg)
-    call.ty = op.infer(call)
-    return call
+            try:
+                infer_type(arg)
+            except UntypedVariable:
+                return True
+    return False
 
 
 def attributes_of(call: Call) -> Mapping[str, Any]:
@@ -518,10 +529,8 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
             raise OperatorTypeError(f"{op.name}: {error}") from None
         except IllValued as error:
             raise OperatorValueError(f"{op.name}: {error}") from None
-        for arg in call.args:
-            if arg.ty is None:
-                infer_type(arg)
-        call.ty = op.infer(call)
+        if not _is_untyped(call.args):
+            call.ty = op.infer(call)
         return call
 
     return make

@@ -313,21 +313,9 @@ class _Parser:
                 "expected range(...), T.serial, T.parallel, T.vectorized, T.unroll, T.grid or "
                 "T.thread_binding",
             )
-        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-        if len(targets) != len(frame.ranges):
-            self.error(
-                node.target, f"expected {len(frame.ranges)} loop variables, got {len(targets)}"
-            )
         self._scope.push()
         cells = dict(self._cells)
-        variables = []
-        for target, span in zip(targets, frame.ranges, strict=True):
-            if not isinstance(target, ast.Name):
-                self.error(target, "expected the name of a loop variable")
-            var = Var(target.id, span.extent.dtype, self._source.span(target))
-            self._define(target.id, var)
-            self._loops[var] = span
-            variables.append(var)
+        variables = self._loop_variables(node.target, frame)
         body = self._body(node.body)
         self._scope.pop("in a loop")
         self._cells = cells
@@ -343,6 +331,35 @@ class _Parser:
         except (TypeError, ValueError) as error:
             self._evaluator.failed(node.iter, error)
         return body
+
+    def _loop_variables(self, node: ast.expr, frame: forms.LoopFrame) -> list[Var]:
+        """The variables of loops.  A single name for several loops, as in ``for iters in
+        T.grid(n, m)``, and a starred one stand for the tuple of their variables."""
+        count = len(frame.ranges)
+        targets = node.elts if isinstance(node, ast.Tuple) else [node]
+        if not isinstance(node, ast.Tuple) and count != 1:
+            targets = [ast.copy_location(ast.Starred(node, ast.Store()), node)]
+        stars = sum(isinstance(target, ast.Starred) for target in targets)
+        if stars > 1 or (len(targets) > count + 1 if stars else len(targets) != count):
+            self.error(node, f"expected {count} loop variables, got {len(targets)}")
+        variables: list[Var] = []
+        for target in targets:
+            name = target.value if isinstance(target, ast.Starred) else target
+            if not isinstance(name, ast.Name):
+                self.error(target, "expected the name of a loop variable")
+            taken = count - len(targets) + 1 if isinstance(target, ast.Starred) else 1
+            made = [
+                Var(
+                    name.id if name is target else f"{name.id}_{k}",
+                    span.extent.dtype,
+                    self._source.span(target),
+                )
+                for k, span in enumerate(frame.ranges[len(variables) :][:taken])
+            ]
+            self._define(name.id, made[0] if name is target else tuple(made))
+            variables += made
+        self._loops.update(zip(variables, frame.ranges, strict=True))
+        return variables
 
     def _with(self, node: ast.With) -> Stmt | None:
         if len(node.items) != 1:

@@ -20,9 +20,9 @@ from ..ir import (
     TensorType,
     Var,
     bind_type,
+    bind_vars,
     constant_of,
     prim_value,
-    substitute_vars,
     type_free_vars,
 )
 from ..ir.node import MOST_ELEMENTS, check_nested
@@ -115,7 +115,7 @@ def bind_params(func: Function, params: Mapping[Any, Any], name: str | None = No
         values[param] = expr
     if values:
         func = func.replace(params=[param for param in func.params if param not in values])
-    new: Function = substitute_vars(func, {**values, **symbolic})
+    new: Function = bind_vars(func, {**values, **symbolic})
     return new
 
 
@@ -183,5 +183,5 @@ def _with_symbolic_vars(
             bound[var] = prim_value(value)
     if not bound:
         return func
-    new: Function = substitute_vars(func, bound)
+    new: Function = bind_vars(func, bound)
     return new

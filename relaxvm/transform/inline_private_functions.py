@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..analysis import definable_tir_vars_in_type
+from ..analysis.variables import uses_of_binding
 from ..ir import (
     BaseCheckResult,
     Binding,
@@ -104,11 +105,72 @@ class _Facts(ExprVisitor):
     _depth = 0
 
 
+def _has_plain_bindings(func: Function) -> bool:
+    return any(
+        block.bindings and not isinstance(block, DataflowBlock) for block in func.body.blocks
+    )
+
+
 class _Inliner(ExprMutator):
-    def __init__(self, bodies: dict[GlobalVar, tuple[Function, bool]]) -> None:
+    """Replaces calls of some functions by their bodies.
+
+    A dataflow block is split at a call whose body cannot be in one, and with `keeps_blocks` also
+    at a call whose body is not in one.  Variables of the block that are used after the place where
+    it is split become visible outside.
+    """
+
+    def __init__(
+        self, bodies: dict[GlobalVar, tuple[Function, bool]], keeps_blocks: bool = False
+    ) -> None:
         super().__init__()
         self._bodies = bodies
+        self._keeps_blocks = keeps_blocks
         self._in_dataflow = False
+        self._visible: set[Var] = set()
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        blocks: list[BindingBlock] = []
+        for block in seq.blocks:
+            blocks += self._split(block) if isinstance(block, DataflowBlock) else [block]
+        if len(blocks) > len(seq.blocks):
+            seq = SeqExpr(blocks, seq.body, span=seq.span)
+        return super().visit_seq(seq)
+
+    def _split(self, block: DataflowBlock) -> list[BindingBlock]:
+        """The block, or what it becomes if it has calls that cannot be inlined within it."""
+        parts: list[BindingBlock] = []
+        part: list[Binding] = []
+        place: dict[Var, int] = {}  # the part that binds a variable
+        for binding in block.bindings:
+            splits = self._splits(binding)
+            if splits and part:
+                parts.append(DataflowBlock(part, block.span))
+                part = []
+            for var in uses_of_binding(binding):
+                if place.get(var, len(parts)) != len(parts) or (splits and var in place):
+                    self._visible.add(var)
+            place[binding.var] = len(parts)
+            if splits:
+                parts.append(BindingBlock([binding], block.span))
+                self._visible.add(binding.var)
+            else:
+                part.append(binding)
+        if not parts:
+            return [block]
+        return [*parts, DataflowBlock(part, block.span)] if part else parts
+
+    def _splits(self, binding: Binding) -> bool:
+        value = binding.value
+        if not (isinstance(value, Call) and isinstance(value.op, GlobalVar)):
+            return False
+        func, is_plain = self._bodies.get(value.op, (None, False))
+        return is_plain or (func is not None and self._keeps_blocks and _has_plain_bindings(func))
+
+    def visit_var_def(self, var: Var) -> Var:
+        if var not in self._visible or not isinstance(var, DataflowVar):
+            return var
+        new = self.var_map[var] = Var(var.name, var.ty, var.span)
+        return new
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
@@ -124,7 +186,7 @@ class _Inliner(ExprMutator):
             and isinstance(value.op, GlobalVar)
         ):
             found = self._bodies.get(value.op)
-            if found is not None and not (self._in_dataflow and found[1]):
+            if found is not None:
                 call = self.visit_call(value)
                 assert isinstance(call, Call)
                 return self._inlined(binding, call, found[0])
@@ -175,7 +237,7 @@ def InlinePrivateFunctions() -> Pass:
     """Inline calls of private Relax functions (without "global_symbol") that are not recursive, and
     remove functions that are no longer called.
 
-    In dataflow blocks, functions with an If or a local function are not inlined.
+    A dataflow block is split at the call of a function with an If or a local function.
     """
 
     @module_pass(name="InlinePrivateFunctions", opt_level=1)
@@ -228,9 +290,9 @@ def inline_functions(func: Function, functions: Mapping[Any, Function]) -> Funct
             raise ValueError(f"inline_functions: function {var.name_hint!r} calls itself")
     bodies: dict[GlobalVar, tuple[Function, bool]] = {}
     for var in _callees_first(list(called), facts):
-        body = _Inliner(bodies).visit(by_name[var.name_hint])
+        body = _Inliner(bodies, keeps_blocks=True).visit(by_name[var.name_hint])
         bodies[var] = (body, facts[var].has_control_flow or not body.is_pure)
-    return canonicalize_bindings(_Inliner(bodies).visit(func))
+    return canonicalize_bindings(_Inliner(bodies, keeps_blocks=True).visit(func))
 
 
 def _reaches(start: GlobalVar, goal: GlobalVar, facts: dict[GlobalVar, _Facts]) -> bool:
