@@ -195,6 +195,37 @@ CASES: dict[str, str] = {
 ((None, 1), 0, 0, "int64", Shape([])) | TypeError: chain_to_tensor: value 0
 (((None, f32(1)), f32(2, 3)), 0, 0, "float32", Shape([1])) | ValueError: chain_to_tensor: element 1
 """,
+    # Random numbers
+    "relaxvm.builtin.random_generator": """
+(3,) | any | repr(got) == "<RandomGenerator>"
+() | any | repr(got) == "<RandomGenerator>"
+("a",) | TypeError: random_generator: seed: expected a number
+(float("inf"),) | ValueError: random_generator: seed: expected a finite number, got inf
+""",
+    "relaxvm.builtin.random_uniform": """
+(generator(1), Shape([2]), 0, 1, "float64") | np.array([0.417022004702574, 0.7203244934421581])
+(generator(1), (1, 0), -1.5, 1.0, "float32") | np.zeros((1, 0), "f4")
+(generator(1), Shape([-2]), 0, 1, "float32") | ValueError: random_uniform: shape: expected
+(generator(1), Shape([2]), 0, 1, "int32") | ValueError: random_uniform: dtype: expected floats
+(3, Shape([2]), 0, 1, "float32") | TypeError: random_uniform: expected a generator, got int
+(generator(1), Shape([2]), None, 1, "float32") | TypeError: random_uniform: low
+""",
+    "relaxvm.builtin.random_normal": """
+(generator(1), Shape([2]), 0, 1, "float64") | np.array([1.6243453636632417, -0.6117564136500754])
+(generator(1), Shape([-2]), 0, 1, "float32") | ValueError: random_normal: shape
+(generator(1), Shape([2]), 0, 1, "bool") | ValueError: random_normal: dtype: expected floats
+(None, Shape([2]), 0, 1, "float32") | TypeError: random_normal: expected a generator
+(generator(1), Shape([2]), 0, "a", "float32") | TypeError: random_normal: scale
+""",
+    "relaxvm.builtin.random_multinomial": """
+(generator(1), np.array([[-9e9, 0, -9e9]], "f4"), 3, "int64") | np.array([[1, 1, 1]])
+(generator(1), zeros(2, 3), -1, "int64") | ValueError: random_multinomial: count: expected 0 or more
+(generator(1), zeros(2, 3), 1, "int8") | ValueError: random_multinomial: dtype: expected int32 or
+(generator(1), zeros(2, 0), 1, "int32") | ValueError: random_multinomial: logits: expected classes
+(generator(1), zeros(3), 1, "int32") | TypeError: random_multinomial: logits: expected floats
+(generator(1), np.full((1, 2), np.inf), 1, "int32") | ValueError: expected a finite number as the
+(1, zeros(2, 3), 1, "int32") | TypeError: random_multinomial: expected a generator
+""",
     "relaxvm.builtin.optional_has_element": """
 (3,) | np.array(True)
 (None,) | np.array(False)
@@ -636,6 +667,7 @@ def names() -> dict[str, Any]:
     return {
         "Adt": Adt, "Ref": Ref, "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
         "collect": lambda *args: args, "f32": numbers("f4"), "get_func": get_func,
+        "generator": get_func("relaxvm.builtin.random_generator"),
         "globally": globally, "heap": numbers("i8"), "i32": numbers("i4"), "i64": numbers("i8"),
         "np": np, "ones": lambda *shape: np.ones(shape, "f4"), "registered": registered,
         "program": lambda *steps: shape_program.encode(steps),

@@ -18,6 +18,7 @@ import numpy as np
 
 import relaxvm
 from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.builtins.random_numbers import RandomGenerator
 from relaxvm.executable import shape_program
 from relaxvm.executable.exec_builder import ExecBuilder
 from relaxvm.kernels import PREFIX
@@ -241,6 +242,10 @@ def row(size: int = 4 * MIB) -> np.ndarray:
     return np.full((1, size), 1 / size, "f4")
 
 
+def generator() -> RandomGenerator:
+    return RandomGenerator(1)
+
+
 def cache(rows: int) -> AttentionKVCache:
     made = AttentionKVCache(relaxvm.Shape([rows, 1024]), np.dtype("f4"))
     made.append(np.ones((rows, 1024), "f4"))
@@ -288,6 +293,14 @@ BUILTINS: dict[str, list[Any]] = {
     "relaxvm.builtin.sequence_split": [
         lambda: (square_of(2000), None, 0, 0), lambda: (row(), None, 1, 0),
         lambda: (row(), np.array(1), 1, 0), lambda: (row(), np.ones(4 * MIB, "i8"), 1, 0)],
+    "relaxvm.builtin.random_uniform": [
+        lambda: (generator(), relaxvm.Shape([1 << 40]), 0, 1, "float32"),
+        lambda: (generator(), relaxvm.Shape([4 * MIB]), 0, 1, "float32")],
+    "relaxvm.builtin.random_normal": [
+        lambda: (generator(), relaxvm.Shape([1 << 40]), 0, 1, "float32"),
+        lambda: (generator(), relaxvm.Shape([4 * MIB]), 0, 1, "float32")],
+    "relaxvm.builtin.random_multinomial": [
+        lambda: (generator(), row(), 1, "int64"), lambda: (generator(), row(), 1 << 40, "int64")],
     "relaxvm.builtin.chain_to_tensor": [
         lambda: (((None, square_of(1000)), square_of(1000)), 0, 0, "float32", (1000, 1000))],
     "vm.builtin.attention_kv_cache_create": [
@@ -329,7 +342,7 @@ attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.buil
 =relaxvm.builtin.match_tag
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
 =relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
-=relaxvm.builtin.number_from =relaxvm.builtin.int_within
+=relaxvm.builtin.number_from =relaxvm.builtin.int_within =relaxvm.builtin.random_generator
 =relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt

@@ -24,6 +24,7 @@ import numpy as np
 
 from relaxvm import Shape, VirtualMachine
 from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.builtins.random_numbers import RandomGenerator
 from relaxvm.executable import shape_program
 from relaxvm.kernels import PREFIX
 
@@ -160,6 +161,7 @@ CALLS: dict[str, list[Any]] = {
         lambda: [rows(), None, 0, 0], lambda: [rows(), np.array([30, 34]), 0, 0],
         lambda: [rows(), np.array(7), 1, 0]],
     "relaxvm.builtin.sequence_concat": [lambda: [(rows(), rows()), 1, 0]],
+    "relaxvm.builtin.random_multinomial": [lambda: [RandomGenerator(1), logits(), 100, "int64"]],
     "vm.builtin.store_shape": [lambda: [Shape([4, 5]), heap(), 1, 0]],
     "vm.builtin.load_shape": [lambda: [heap(), 1, 0, 1]],
     "vm.builtin.match_shape": [

@@ -275,3 +275,16 @@ FLAT: dict[str, Any] = {name: (FLOAT, [1, 3, 8]) for name in "qkv"}
 def test_what_is_refused(given: Any, inputs: Any, message: str) -> None:
     with pytest.raises(RelaxVMError, match=re.escape(message)):
         from_onnx(model_of([given], inputs, ["y"], opset=27))
+
+
+def test_weights_in_bfloat16_add_up_to_one() -> None:
+    """Sums in bfloat16 stop growing at 256, and weights of 1,000 keys would add up to 4.  The
+    standard's suite expects such sums, so that its cases differ by a unit in the last place."""
+    lengths = {"q": 1, "k": 1000, "v": 1000}
+    inputs = {name: (TensorProto.BFLOAT16, [1, 1, n, 8]) for name, n in lengths.items()}
+    model = model_of([node("Attention", "q k v", "y")], inputs, ["y"], opset=23)
+    bfloat16 = as_dtype("bfloat16")
+    zeros = np.zeros((1, 1, 1000, 8), bfloat16)
+    got = VirtualMachine(build(from_onnx(model)))["main"](zeros[:, :, :1], zeros, zeros + 1)
+    assert got.dtype == bfloat16
+    np.testing.assert_array_equal(got.astype("f4"), 1)

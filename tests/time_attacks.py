@@ -24,6 +24,7 @@ import numpy as np
 
 import relaxvm
 from relaxvm.builtins.lm import AttentionKVCache
+from relaxvm.builtins.random_numbers import RandomGenerator
 from relaxvm.errors import CancelledError, LimitError
 from relaxvm.executable import shape_program
 from relaxvm.kernels import PREFIX, record_of
@@ -396,6 +397,10 @@ def _tokens() -> np.ndarray:
     return np.arange(ROW, dtype="i4")
 
 
+def _generator() -> RandomGenerator:
+    return RandomGenerator(1)
+
+
 def _cache(rows: int) -> AttentionKVCache:
     made = AttentionKVCache(relaxvm.Shape([rows, 1024]), np.dtype("f4"))
     made.append(np.ones((rows, 1024), "f4"))
@@ -437,6 +442,11 @@ BUILTINS: dict[str, list[Make]] = {
     "relaxvm.builtin.sequence_concat": [lambda: [(x(SIDE, SIDE).T, x(SIDE, SIDE)), 0, 0]],
     "relaxvm.builtin.sequence_split": [
         lambda: [x(ROW), None, 0, 0], lambda: [x(SIDE * 2, SIDE).T, np.array(SIDE), 1, 0]],
+    "relaxvm.builtin.random_uniform": [lambda: [_generator(), (ROW,), 0, 1, "float32"]],
+    "relaxvm.builtin.random_normal": [lambda: [_generator(), (ROW,), 0, 1, "float32"]],
+    "relaxvm.builtin.random_multinomial": [
+        lambda: [_generator(), x(1, ROW), 1, "int64"],
+        lambda: [_generator(), x(1, 8), ROW, "int64"]],
     "relaxvm.builtin.chain_to_tensor": [
         lambda: [((None, x(SIDE, SIDE)), x(SIDE, SIDE).T), 0, 0, "float32", (SIDE, SIDE)]],
     "relax.run.shape_to_tensor": [

@@ -15,6 +15,7 @@ from . import (  # noqa: F401  (they register builtins)
     checks,
     data,
     numbers,
+    random_numbers,
     relay,
     run,
     sequences,

@@ -53,13 +53,30 @@ class Session:
         builder: makes the program.
         name: of the file.
         symbols: name of a dimension -> its variable.
+        generators: random generators, which the program makes first: variable and call.
+        effects: how many calls that are not pure were bound so far.
     """
 
     def __init__(self, builder: BlockBuilder, name: str) -> None:
         self.builder = builder
         self.name = name
         self.symbols: dict[str, Var] = {}
+        self.generators: list[tuple[Var, Call]] = []
+        self.effects = 0
         self._changes: list[tuple[Value, Expr | None]] = []
+        self._generator_of: dict[int | None, Var] = {}
+
+    def generator(self, node: object, seed: float | None) -> Var:
+        """The random generator of a node with a seed, or the one of all nodes without.  The
+        program makes it when it begins, so that the steps of a loop continue its numbers."""
+        key = None if seed is None else id(node)
+        found = self._generator_of.get(key)
+        if found is None:
+            found = self._generator_of[key] = Var(f"generator_{len(self.generators)}", ANY)
+            given = [] if seed is None else [convert_to_expr(seed)]
+            call = Call(ExternFunc(f"{BUILTIN_PREFIX}random_generator"), given, None, [ANY], ANY)
+            self.generators.append((found, call))
+        return found
 
     def bind(self, value: Value, expr: Expr) -> None:
         """Let an expression of the current scope stand for a value, until the scope ends."""
@@ -259,6 +276,24 @@ class Emitter:
         """Bind a call of one of relaxvm's builtins; see `run` for the arguments."""
         operands = [ExternFunc(BUILTIN_PREFIX + name), *map(self._runtime, args)]
         return self.emit(Call(_PURE_PACKED, operands, None, [ty], ty))
+
+    def random(
+        self, name: str, node: object, seed: float | None, args: Sequence[Any], ty: Type
+    ) -> Var:
+        """Bind a call of one of relaxvm's builtins that takes numbers from a generator.
+
+        Args:
+            name: of the builtin, after "random_".
+            node: whose numbers they are.
+            seed: of the node; None for one of the operating system.
+            args: its arguments after the generator; see `run`.
+            ty: type of the result.
+        """
+        self.context.effects += 1
+        generator = self.context.generator(node, seed)
+        operands = [generator, *map(self._runtime, args)]
+        function = ExternFunc(f"{BUILTIN_PREFIX}random_{name}")
+        return self.emit(Call(function, operands, None, [ty], ty))
 
     def sized(self, value: Value, what: str) -> list[Any]:
         """The elements of an integer tensor, which have to be known when the model is imported.

@@ -12,12 +12,16 @@ from ...errors import FormatError, RelaxVMError
 from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...ir import (
     ANY,
+    BindingBlock,
     BlockBuilder,
     Expr,
+    Function,
     IRModule,
+    SeqExpr,
     TensorType,
     Tuple,
     Var,
+    VarBinding,
     convert_to_expr,
 )
 from ...ir.nesting import headroom
@@ -213,7 +217,22 @@ def _import(
         builder.place = None
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
     module = builder.get()
+    if context.generators:
+        module = _with_generators(module, context)
     module.sources = {name: context.places.text()}
+    return module
+
+
+def _with_generators(module: IRModule, context: Context) -> IRModule:
+    """The module with a "main" that makes random generators first, and is not pure."""
+    var = module.get_global_var("main")
+    main = module[var]
+    assert isinstance(main, Function)
+    body = main.body
+    assert isinstance(body, SeqExpr)
+    made = BindingBlock([VarBinding(found, call) for found, call in context.generators])
+    body = SeqExpr([made, *body.blocks], body.body)
+    module.update_func(var, main.replace(body=body, is_pure=False))
     return module
 
 

@@ -152,6 +152,7 @@ def _function(
     name = f"{identifier(g.hint)}_loop"
     params = [Var(identifier(each), ANY) for each in names]
     ty = FuncType([ANY] * len(params), TupleType([ANY] * len(params)))
+    effects = context.effects
     var = Var(builder.get_unique_name(name), ty)
     with context.scope(params):
         inner = [g.typed(p, k, n) for p, k, n in zip(params, kinds, names, strict=True)]
@@ -171,7 +172,9 @@ def _function(
         with context.scope():
             done = builder.end_scope(Tuple(params))
         body = builder.end_scope(g.emit(If(condition, then, done), "result"))
-    function = Function(params, body, ty.ret)
+    is_pure = context.effects == effects
+    var.ty = FuncType(ty.params, ty.ret, is_pure)
+    function = Function(params, body, ty.ret, is_pure)
     infer_type(function)
     builder.emit_normalized(VarBinding(var, function, g.span))
     return var

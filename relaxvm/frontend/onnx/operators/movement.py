@@ -384,45 +384,6 @@ def tile(g: Graph, x: Value, repeats: Value) -> Expr:
     return g.run("tile", [x, counts], _unknown(x, x.ndim), x.dtype or "?")
 
 
-@onnx("Dropout", since=1)
-def dropout_since_1(
-    g: Graph,
-    x: Value,
-    *,
-    ratio: float = 0.5,
-    is_test: int = 0,
-    consumed_inputs: Any = None,
-) -> Any:
-    """x itself, as inference has it, and a mask of ones."""
-    return _dropout(g, x, None)
-
-
-@onnx("Dropout", since=7)
-def dropout(
-    g: Graph,
-    x: Value,
-    ratio_input: Value | None = None,
-    training: Value | None = None,
-    *,
-    ratio: float = 0.5,
-    seed: int = 0,
-) -> Any:
-    """x itself, as inference has it, and a mask of ones."""
-    return _dropout(g, x, training)
-
-
-def _dropout(g: Graph, x: Value, training: Value | None) -> Any:
-    if training is not None:
-        mode = training.constant()
-        if mode is None or mode.any():
-            raise Problem("training_mode: dropout in training is not supported")
-    assert g.node is not None
-    if len(g.node.output) < 2 or not g.node.output[1]:
-        return x
-    # Up to version 11 the standard leaves open what the mask of inference has.
-    return x, Value(g.op("ones_like", x, "bool" if g.version >= 10 else x.dtype))
-
-
 @onnx("TopK", since=1)
 def top_k_since_1(g: Graph, x: Value, *, axis: int = -1, k: int) -> Any:
     """R.topk, of a number that is an attribute."""

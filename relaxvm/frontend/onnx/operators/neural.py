@@ -75,6 +75,15 @@ def instance_norm(
     return g.op("add", scaled, g.op("reshape", bias, along))
 
 
+@onnx("MeanVarianceNormalization", since=9)
+def mean_variance_norm(g: Graph, x: Value, *, axes: list[int] | None = None) -> Expr:
+    """(x - mean) / (deviation + 1e-9), over all axes but that of channels."""
+    along = [0, 2, 3] if axes is None else axes
+    distance = g.op("subtract", x, g.op("mean", x, along, True))
+    variance = g.op("mean", g.op("multiply", distance, distance), along, True)
+    return g.op("divide", distance, g.op("add", g.op("sqrt", variance), scalar(g, 1e-9, x)))
+
+
 @onnx("LayerNormalization", since=17)
 def layer_norm(
     g: Graph,
