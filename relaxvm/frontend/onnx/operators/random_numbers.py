@@ -13,10 +13,10 @@ import numpy as np
 
 from ....dtypes import as_dtype
 from ....ir import Expr, TensorType, Type
+from ...common.values import Value, as_expr
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
-from ...common.values import Value, as_expr
 
 __all__: list[str] = []
 
