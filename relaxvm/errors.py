@@ -19,6 +19,7 @@ __all__ = [
     "CompilerError",
     "CopyWarning",
     "DiagnosticError",
+    "DimensionError",
     "ExprSizeError",
     "FormatError",
     "InternalError",
@@ -71,6 +72,10 @@ class OperatorTypeError(InternalError, TypeError):
 class OperatorValueError(InternalError, ValueError):
     """The operands and attributes of an operator do not fit each other.  TVM raises a ValueError
     for some of these and an InternalError for others."""
+
+
+class DimensionError(InternalError, TypeError):
+    """A dimension of a shape is not an int64 scalar."""
 
 
 class DiagnosticError(RelaxVMError):

@@ -7,7 +7,7 @@ import pytest
 
 import relaxvm
 from relaxvm import analysis, op, transform
-from relaxvm.errors import DiagnosticError
+from relaxvm.errors import DiagnosticError, DimensionError
 from relaxvm.ir import (
     ANY,
     BlockBuilder,
@@ -17,6 +17,7 @@ from relaxvm.ir import (
     Function,
     FuncType,
     If,
+    IntImm,
     PrimType,
     SeqExpr,
     ShapeExpr,
@@ -60,6 +61,62 @@ def test_spellings_of_unknown() -> None:
     assert FuncType.opaque_func().derive_func is None
     with pytest.raises(TypeError, match="PrimType: expected the name of a data type, got"):
         PrimType([1])  # type: ignore[arg-type]
+
+
+def test_a_rank_is_for_unknown_shapes() -> None:
+    for make in (ShapeType, TensorType):
+        assert make((1, 2)).ndim == make(ndim=2).ndim == 2
+        with pytest.raises(ValueError, match="not known, got ndim=2 beside"):
+            make((1, 2), ndim=2)
+    with pytest.raises(ValueError, match="not known, got ndim=3 beside the shape s"):
+        TensorType(Var("s", ShapeType(ndim=2)), "float32", ndim=3)
+    assert TensorType.of(None, "int8", ndim=2) == TensorType(None, "int8", ndim=2)
+    assert TensorType.of((1, 2), "int8", ndim=2) == TensorType((1, 2), "int8")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "float32", "bool"])
+def test_dimensions_are_int64(dtype: str) -> None:
+    n = Var("n", dtype)
+    for make in (ShapeType, ShapeExpr, TensorType):
+        with pytest.raises(DimensionError, match=rf"got n of type R.Prim\(\"{dtype}\"\).*int64"):
+            make((n, 4))
+    assert issubclass(DimensionError, TypeError)
+    assert issubclass(DimensionError, RuntimeError)  # TVM's class
+    assert ShapeExpr((n.astype("int64"), 4)).values[0].dtype == "int64"
+    assert ShapeExpr((IntImm("int32", 3),)).values[0].dtype == "int64"
+
+
+def test_prim_funcs_have_int32_dimensions() -> None:
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def twice(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 4), "float32")
+        B = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            B[i, j] = A[i, j] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        n = T.int64()
+        return R.call_tir(Module.twice, (x,), R.Tensor((n, 4), "float32"))
+"""
+    mod = parse(text)
+    assert str(mod["twice"].ty.params[0].shape[0]) == 'T.Cast("int64", n)'  # as in TVM
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod))
+    assert np.array_equal(vm["main"](x), 2 * x)
+    wrong = text.replace('(x,), R.Tensor((n, 4)', '(x,), R.Tensor((n + 1, 4)')
+    fixed = text.replace('x: R.Tensor(("n", 4)', 'x: R.Tensor((3, 4)').replace(
+        '(x,), R.Tensor((n, 4)', '(x,), R.Tensor((5, 4)')
+    for other in (wrong, fixed):
+        if other is fixed:
+            with pytest.raises(RuntimeError, match="parameter 1 of the PrimFunc is the buffer B"):
+                parse(other)
+        else:
+            parse(other)  # what cannot be told of variables of two types is checked when it runs
 
 
 def test_elements_of_tuples_and_shapes() -> None:

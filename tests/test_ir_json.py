@@ -369,7 +369,7 @@ UNSOUND: dict[str, tuple[Any, str]] = {
     "rank of a shape": ({"is": "ShapeExpr", "values": [], "ty": {"node": 1}},
                         "nodes[6] (ShapeExpr).ty: expected the type of a shape of 0 dimensions"),
     "rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": 2},
-             "nodes[6] (TensorType): TensorType: ndim is 2, but the shape has 1 dimensions"),
+             "nodes[6] (TensorType).ndim: expected 1, got 2"),
     "unknown rank": ({"is": "TensorType", "shape": {"node": 3}, "dtype": "int8", "ndim": -1},
                      "nodes[6] (TensorType).ndim: expected 1, got -1"),
     "elements": ({"is": "TensorType", "dtype": "datetime64", "ndim": 1}, "nodes[6] (TensorType): "),

@@ -374,7 +374,7 @@ def test_dimensions() -> None:
 def test_scalar_parameters_are_dimensions() -> None:
     func = source("""
         @R.function
-        def main(x: R.Tensor(("n", "m"), "float32"), n: R.Prim("int64"), m: T.int32):
+        def main(x: R.Tensor(("n", "m"), "float32"), n: R.Prim("int64"), m: T.int64):
             k = n + 1
             return R.shape([k, n * 2])
     """)
@@ -384,16 +384,19 @@ def test_scalar_parameters_are_dimensions() -> None:
     assert func.body.body.values[0] is k.var
 
 
-def test_the_body_tells_the_data_type_of_a_dimension() -> None:
-    func = source("""
+def test_the_body_declares_dimensions() -> None:
+    text = """
         @R.function
         def main(x: R.Tensor(("n", "m", "n * m"), "float32")):
-            n, m = T.int32(), T.int32()
+            n, m = T.int64(), T.int64()
             return R.shape([n, m])
-    """)
-    assert [v.dtype for v in func.body.body.values] == ["int32", "int32"]
-    assert "n = T.int32()" in func.script()
+    """
+    func = source(text)
+    assert [v.dtype for v in func.body.body.values] == ["int64", "int64"]
     assert structural_equal(from_source(func.script()), func)
+    narrow = text.replace("T.int64(), T.int64()", "T.int64(), T.int32()")
+    with pytest.raises(DiagnosticError, match=r"got m of type R.Prim\(\"int32\"\).*int64"):
+        source(narrow)
 
 
 def test_scopes_of_symbolic_variables() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dtypes import as_dtype, dtype_name, element_dtype
-from ..errors import TypeSizeError
+from ..errors import DimensionError, TypeSizeError
 from ..messages import describe
 from ..values import is_sealed
 from .node import MOST_ELEMENTS, Attrs, Node, check_nested
@@ -196,8 +196,11 @@ class ShapeType(Type):
             return
         self.values, self._parts = _dims(values)
         self.ndim = len(self.values)
-        if ndim not in (-1, self.ndim):
-            raise ValueError(f"ShapeType: ndim is {ndim}, but there are {self.ndim} values")
+        if ndim != -1:
+            raise ValueError(
+                f"ShapeType: ndim is for a shape whose values are not known, got ndim={ndim} "
+                f"beside {self.ndim} values"
+            )
 
     def sum_of_parts(self) -> int:
         return 1 if self.values is None else _dims(self.values)[1]
@@ -218,7 +221,7 @@ class TensorType(Type):
 
     Raises:
         TypeError: `dtype` is not a data type of tensors.
-        ValueError: `ndim` differs from the rank of the shape, or is below -1.
+        ValueError: `ndim` is given beside a shape, or is below -1.
     """
 
     __slots__ = ("dtype", "ndim", "shape", "vdevice")
@@ -243,16 +246,28 @@ class TensorType(Type):
         if shape is not None and not isinstance(shape, Expr):
             shape = ShapeExpr(shape)
         self.shape = shape
-        known = shape.ty.ndim if shape is not None and type(shape.ty) is ShapeType else -1
-        if ndim != -1 and known not in (-1, ndim):
-            raise ValueError(f"TensorType: ndim is {ndim}, but the shape has {known} dimensions")
-        if ndim < -1:
-            raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
-        self.ndim = ndim if known == -1 else known
+        if shape is None:
+            if ndim < -1:
+                raise ValueError(f"TensorType: ndim: expected a rank, or -1 if unknown, got {ndim}")
+            self.ndim = ndim
+        elif ndim != -1:
+            raise ValueError(
+                f"TensorType: ndim is for a tensor whose shape is not known, got ndim={ndim} "
+                f"beside the shape {shape}"
+            )
+        else:
+            self.ndim = shape.ty.ndim if type(shape.ty) is ShapeType else -1
         if self.ndim > MOST_AXES:
             raise ValueError(
                 f"TensorType: expected at most {MOST_AXES} dimensions, got {self.ndim}"
             )
+
+    @classmethod
+    def of(
+        cls, shape: Any, dtype: str | None, vdevice: VDevice | None = None, ndim: int = -1
+    ) -> TensorType:
+        """Return the type of a shape, or of the rank `ndim` where the shape is None."""
+        return cls(shape, dtype, vdevice, ndim if shape is None else -1)
 
     @property
     def _parts(self) -> int:  # type: ignore[override]
@@ -1259,6 +1274,19 @@ def convert_to_expr(value: Any) -> Expr:
     )
 
 
+def _dim(value: Expr) -> Expr:
+    """A dimension: int64, to which constants of other integer types are converted."""
+    ty = value.ty
+    if type(ty) is PrimType and ty.dtype == "int64":
+        return value
+    if isinstance(value, IntImm) and ty.dtype != "bool":
+        return int_imm(value.value)
+    raise DimensionError(
+        f"a dimension is an integer scalar, got {value} of type {ty}: the value in ShapeType can "
+        "only have dtype of int64; convert it by astype"
+    )
+
+
 _FEW_DIMS: Final = 64
 """The parts of shapes with more dimensions are bounded like those of scalars."""
 
@@ -1267,7 +1295,8 @@ def _dims(values: Any) -> tuple[tuple[Expr, ...], int]:
     """The dimensions of a shape, and the number of its parts, of which plain dimensions are none.
 
     Raises:
-        TypeError: a value is not an integer scalar.
+        DimensionError: a value is not an int64 scalar.  Constants of other integer types become
+            int64.
         ExprSizeError: there are too many parts.
     """
     if isinstance(values, (str, Expr)) and not isinstance(values, ShapeExpr):
@@ -1276,8 +1305,8 @@ def _dims(values: Any) -> tuple[tuple[Expr, ...], int]:
     parts = 1
     for dim in dims:
         ty = dim.ty
-        if type(ty) is not PrimType or ty.dtype[:3] not in ("int", "uin"):
-            raise TypeError(f"a dimension is an integer scalar, got {dim} of type {ty}")
+        if type(ty) is not PrimType or ty.dtype != "int64":
+            return _dims([_dim(value) for value in dims])
         parts += dim._parts - 1
     if len(dims) > _FEW_DIMS:
         check_parts(parts)

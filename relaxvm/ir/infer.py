@@ -61,6 +61,7 @@ from .expr import (
 from .nesting import has_headroom, headroom
 from .node import class_table
 from .op import Op
+from .prim import Cast, cast
 
 __all__ = [
     "BaseCheckResult",
@@ -314,6 +315,9 @@ def _bind_dims(
     for param, arg in zip(params, args, strict=True):
         if isinstance(param, Var) and param not in variables:
             variables[param] = arg
+            continue
+        if type(param) is Cast and type(param.value) is Var and param.value not in variables:
+            variables[param.value] = cast(arg, param.value.ty.dtype)  # a variable of a PrimFunc
             continue
         known = substitute(param, variables)
         result = min(result, _check_dim(known, arg))

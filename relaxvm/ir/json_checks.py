@@ -26,6 +26,7 @@ from .expr import (
     SeqExpr,
     ShapeExpr,
     ShapeType,
+    TensorType,
     Tuple,
     TupleType,
     Type,
@@ -55,7 +56,7 @@ def check_node(cls: type[Node], values: Mapping[str, Any], path: str) -> None:
     names = _arguments(cls)
     if names is not None:
         try:
-            made = cls(**{name: values[name] for name in names})
+            made = cls(**{name: values[name] for name in names} | _inferred(cls, values))
         except _REFUSED as error:
             raise FormatError(f"{path}: {_brief(error)}") from None
         for name in names:
@@ -68,6 +69,12 @@ def check_node(cls: type[Node], values: Mapping[str, Any], path: str) -> None:
     check = _CHECKS.get(cls)
     if check is not None:
         check(values, path)
+
+
+def _inferred(cls: type[Node], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a constructor is not given although the node has it: a rank, beside a shape."""
+    shape = {TensorType: "shape", ShapeType: "values"}.get(cls)
+    return {} if shape is None or values[shape] is None else {"ndim": -1}
 
 
 def _brief(error: Exception) -> str:

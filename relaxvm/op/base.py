@@ -495,7 +495,7 @@ def _tensor_of(name: str, arg: Expr) -> TensorType:
 
 def _type_on_vdevice(call: Call) -> Type:
     ty = _tensor_of("data", call.args[0])
-    return TensorType(ty.shape, ty.dtype, call.attrs["dst_vdevice"], ty.ndim)
+    return TensorType.of(ty.shape, ty.dtype, call.attrs["dst_vdevice"], ty.ndim)
 
 
 @constructor("to_vdevice", _type_on_vdevice)

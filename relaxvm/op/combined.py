@@ -138,7 +138,7 @@ def meshgrid(tensors: Tensors, indexing: Literal["ij", "xy"] | None = "ij") -> T
     dims: list[Any] = [ty.dims[0] if ty.dims is not None else None for ty in tensors]
     dims = [dims[axis] for axis in _swapped(count, indexing or "ij")]
     known = None if None in dims else dims
-    return TupleType([TensorType(known, dtype, vdevice, -1 if known else count)] * count)
+    return TupleType([TensorType.of(known, dtype, vdevice, count)] * count)
 
 
 # Sampling

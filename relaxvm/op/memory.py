@@ -111,7 +111,7 @@ def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Val
         raise IllTyped(f"relative_byte_offset: expected an integer, got {relative_byte_offset}")
     ndim = data.ndim if is_kept else shape.ty.ndim
     new_dtype = dtype.value if isinstance(dtype, DataTypeImm) else data.dtype
-    result = TensorType(data.shape if is_kept else shape, new_dtype, data.vdevice, ndim)
+    result = TensorType.of(data.shape if is_kept else shape, new_dtype, data.vdevice, ndim)
     _check_within(data, result, relative_byte_offset)
     return result
 

@@ -240,8 +240,8 @@ def like(
     if dims is KEEP:
         if dtype == tensor.dtype and vdevice is tensor.vdevice:
             return tensor
-        return TensorType(tensor.shape, dtype, vdevice, tensor.ndim)
-    return TensorType(dims, dtype, vdevice, ndim if dims is None else -1)
+        return TensorType.of(tensor.shape, dtype, vdevice, tensor.ndim)
+    return TensorType.of(dims, dtype, vdevice, ndim)
 
 
 def need_rank(expected: int, **operands: TensorType) -> None:
@@ -300,7 +300,7 @@ def broadcast(dtype: str | None, **operands: Any) -> TensorType:
         known = ty.dims or ()
         if len(known) == ndim and all(map(operator.is_, dims, known)):
             return like(ty, dtype=dtype, vdevice=vdevice)
-    return TensorType(dims, dtype, vdevice, ndim)
+    return TensorType.of(dims, dtype, vdevice, ndim)
 
 
 def _broadcast_dims(a: Dims, b: Dims, operands: dict[str, Any]) -> list[Expr] | None:

@@ -249,4 +249,4 @@ def collapse_sum_like(data: TensorType, collapse_target: TensorType) -> Type:
     need_numbers(data=data)
     _check_collapsed(data, collapse_target.dims, collapse_target.ndim, is_strict=False)
     target = collapse_target
-    return TensorType(target.shape, data.dtype, data.vdevice, target.ndim)
+    return TensorType.of(target.shape, data.dtype, data.vdevice, target.ndim)

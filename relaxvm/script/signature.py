@@ -51,10 +51,11 @@ def read_signature(
 ) -> Signature:
     """Parse the parameters and the result type of a function.
 
-    A dimension that is a name in quotes declares a symbolic variable for the whole signature; its
-    data type is int64, unless the body declares it by ``n = T.int32()``.  Other strings are
-    expressions over the declared variables.  ``def f[n]`` declares variables too.  A type that is a
-    name in quotes, ``x: "A"``, declares a type parameter; `type_params` are declared before those.
+    A dimension that is a name in quotes declares a symbolic variable for the whole signature; the
+    body may declare it as well, by ``n = T.int64()``, and other types are refused.  Other strings
+    are expressions over the declared variables.  ``def f[n]`` declares variables too.  A type that
+    is a name in quotes, ``x: "A"``, declares a type parameter; `type_params` are declared before
+    those.
     """
     scope = evaluator.scope
     _check_parameters(evaluator, node.args)

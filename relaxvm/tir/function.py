@@ -18,6 +18,7 @@ from ..ir.expr import (
     int_imm,
 )
 from ..ir.node import Attrs
+from ..ir.prim import cast
 from .buffer import Buffer
 from .stmt import Evaluate, Stmt
 
@@ -89,7 +90,8 @@ class PrimFunc(BaseFunc):
 
 
 def parameter_type(param: Var) -> Type:
-    """The type of a parameter of a PrimFunc in the type of the function."""
+    """The type of a parameter of a PrimFunc in the type of the function.  Dimensions of types are
+    int64: others are converted."""
     if not isinstance(param, Buffer):
         scalar: Type = param.ty
         return scalar
@@ -97,4 +99,4 @@ def parameter_type(param: Var) -> Type:
 
 
 def _dim(dim: Expr) -> Expr:
-    return int_imm(dim.value) if type(dim) is IntImm else dim
+    return int_imm(dim.value) if type(dim) is IntImm else cast(dim, "int64")

@@ -354,7 +354,7 @@ def _by_dims(ty: Any) -> Any:
     if type(ty) is TupleType:
         return TupleType(map(_by_dims, ty.fields))
     if type(ty) is TensorType and isinstance(ty.shape, Var):
-        return TensorType(ty.dims, ty.dtype, ty.vdevice, ty.ndim)
+        return TensorType.of(ty.dims, ty.dtype, ty.vdevice, ty.ndim)
     return ty
 
 

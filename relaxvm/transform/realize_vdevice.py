@@ -191,7 +191,7 @@ def _placed(ty: Any, place: Any) -> Any:
         vdevice = place.root().vdevice
         if vdevice is ty.vdevice:
             return ty
-        return TensorType(ty.shape, ty.dtype, vdevice, ty.ndim, ty.span)
+        return TensorType.of(ty.shape, ty.dtype, vdevice, ty.ndim)
     if type(ty) is TupleType and isinstance(place, list):
         fields = [_placed(field, inner) for field, inner in zip(ty.fields, place, strict=True)]
         same = all(a is b for a, b in zip(fields, ty.fields, strict=True))

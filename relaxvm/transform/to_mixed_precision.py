@@ -173,7 +173,7 @@ class _Rewriter(ExprMutator):
         ty = var.ty
         if var.name not in self._inputs or var not in self._params or type(ty) is not TensorType:
             return var
-        return Var(var.name, TensorType(ty.shape, _HALF, ty.vdevice, ty.ndim), var.span)
+        return Var(var.name, TensorType.of(ty.shape, _HALF, ty.vdevice, ty.ndim), var.span)
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         outer, self._emitted = self._emitted, []

@@ -32,7 +32,7 @@ class _Updater(ExprMutator):
         if kind is TensorType:
             if ty.vdevice is not self._old:
                 return ty
-            return TensorType(ty.shape, ty.dtype, self._new, ty.ndim, ty.span)
+            return TensorType.of(ty.shape, ty.dtype, self._new, ty.ndim)
         if kind is TupleType:
             fields = self.visit_types(ty.fields)
             return ty if fields is ty.fields else TupleType(fields, ty.span)

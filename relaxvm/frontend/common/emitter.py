@@ -263,7 +263,7 @@ class Emitter:
             dims = tuple([
                 Var(f"{name}_{i}", "int64") if dim is None else dim for i, dim in enumerate(dims)
             ])  # fmt: skip
-        ty = TensorType(dims, kind.dtype, ndim=kind.ndim)
+        ty = TensorType.of(dims, kind.dtype, ndim=kind.ndim)
         if expr.ty is not None and is_base_of(ty, expr.ty):
             return Value(expr)
         return Value(self.context.builder.match_cast(expr, ty, name))

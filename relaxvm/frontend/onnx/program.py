@@ -183,7 +183,7 @@ def _import(
             params.append(Var(names.of(each.name), ANY))
             texts.append((each.name, params[-1], kind))
         elif isinstance(kind, TensorKind):
-            ty = TensorType(kind.dims, kind.dtype, ndim=kind.ndim)
+            ty = TensorType.of(kind.dims, kind.dtype, ndim=kind.ndim)
             params.append(Var(names.of(each.name), ty))
             top[each.name] = Value(params[-1])
         else:

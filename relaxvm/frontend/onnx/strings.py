@@ -78,7 +78,7 @@ def moved(
     table = pairs[0][0]
     found = [indices for _, indices in pairs]
     if any(other is not table for other, _ in pairs):
-        types = [TensorType(each.dims, "int64", ndim=each.ndim) for each in found]
+        types = [TensorType.of(each.dims, "int64", ndim=each.ndim) for each in found]
         arguments = [part for pair in pairs for part in pair]
         call = g.builtin("strings_merged", arguments, TupleType([ANY, *types]))
         table = g.emit(TupleGetItem(call, 0), "table")

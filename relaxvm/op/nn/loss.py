@@ -93,4 +93,4 @@ def nll_loss(
         return TensorType((), dtype, vdevice)
     if without_shape_var(predictions).dims is None:
         others = None
-    return TensorType(others, dtype, vdevice, rest)
+    return TensorType.of(others, dtype, vdevice, rest)

@@ -276,7 +276,7 @@ def grid_sample(
     dims = None
     if x.dims is not None and grid.dims is not None:
         dims = [*x.dims[:2], *grid.dims[1:-1]]
-    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else x.ndim)
+    ty = TensorType.of(dims, x.dtype, ndim=x.ndim)
     settings = [_METHODS[mode], padding_mode, align_corners, 0, 0]
     return g.run("image.grid_sample", [x, grid, *settings], ty, x.dtype or "?")
 
@@ -294,7 +294,7 @@ def affine_grid(g: Graph, theta: Value, size: Value, *, align_corners: int = 0) 
     dims = None
     if known is not None and theta.dims is not None:
         dims = [theta.dims[0], *known[2:], count - 2]
-    ty = TensorType(dims, theta.dtype, ndim=-1 if dims is not None else count)
+    ty = TensorType.of(dims, theta.dtype, ndim=count)
     return g.run("image.affine_grid", [theta, lengths, align_corners, 0], ty, theta.dtype or "?")
 
 
@@ -315,7 +315,7 @@ def center_crop_pad(
         dims = list(x.dims)
         for axis, length in zip(places, size, strict=True):
             dims[axis] = length
-    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else ndim)
+    ty = TensorType.of(dims, x.dtype, ndim=ndim)
     return g.run("image.center_crop_pad", [x, places, size], ty, x.dtype or "?")
 
 
@@ -371,7 +371,7 @@ def roi_align(
     dims: Any = None
     if x.dims is not None and regions.dims is not None:
         dims = [regions.dims[0], x.dims[1], *size]
-    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else 4)
+    ty = TensorType.of(dims, x.dtype, ndim=4)
     offset, how = (0.5 if is_half else 0.0), ("avg" if mode == "avg" else "max_of_terms")
     settings = [size, spatial_scale, sampling_ratio, is_half, offset, how, 0]
     return g.run("vision.roi_align", [x, regions, *settings], ty, x.dtype or "?")

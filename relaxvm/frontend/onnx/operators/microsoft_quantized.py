@@ -361,7 +361,7 @@ def matmul_nbits(
         if zeros is not None and zeros.dtype != "uint8":
             zeros = as_value(as_float(g, zeros, a.dtype or "float32"))
     shape = None if dims is None else (*dims[:-1], IntImm("int64", N))
-    ty = TensorType(shape, a.dtype, ndim=a.ndim)
+    ty = TensorType.of(shape, a.dtype, ndim=a.ndim)
     found: Expr = g.run("matmul_packed", [a, packed, scales, zeros, bits, block_size], ty,
                         str(a.dtype))  # fmt: skip
     return found if bias is None else g.op("add", found, bias)

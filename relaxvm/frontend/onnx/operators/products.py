@@ -75,4 +75,4 @@ def det(g: Graph, x: Value) -> Expr:
     """The determinants of matrices."""
     dims = None if x.dims is None else list(x.dims[:-2])
     ndim = -1 if dims is not None or x.ndim < 0 else x.ndim - 2
-    return g.run("det", [x], TensorType(dims, x.dtype, ndim=ndim), x.dtype or "?")
+    return g.run("det", [x], TensorType.of(dims, x.dtype, ndim=ndim), x.dtype or "?")

@@ -70,7 +70,7 @@ def _transformed(
             dims[-1] = 1 if inverse and onesided else 2
         else:
             dims = None
-    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else x.ndim)
+    ty = TensorType.of(dims, x.dtype, ndim=x.ndim)
     return g.run("dft", [x, count, axis, inverse, onesided], ty, x.dtype)
 
 
@@ -156,5 +156,5 @@ def mel_weight_matrix(
     )  # fmt: skip
     edges = [g.number(each) for each in (lower_edge_hertz, upper_edge_hertz)]
     dims = [length // 2 + 1, bands] if isinstance(length, int) and isinstance(bands, int) else None
-    ty = TensorType(dims, dtype, ndim=-1 if dims is not None else 2)
+    ty = TensorType.of(dims, dtype, ndim=2)
     return g.run("mel_weights", [bands, length, rate, *edges], ty, dtype)

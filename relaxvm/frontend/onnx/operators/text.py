@@ -127,7 +127,7 @@ def tf_idf_vectorizer(
         "tf_idf",
         [x, pool, _shape(ngram_counts), _shape(ngram_indexes), min_gram_length, max_gram_length,
          max_skip_count, StringImm(mode), factors],
-        TensorType(dims, "float32", ndim=x.ndim),
+        TensorType.of(dims, "float32", ndim=x.ndim),
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def col2im(
         isinstance(x.dims[1], IntImm) and all(isinstance(n, int) and n > 0 for n in block)
     ):
         dims = [x.dims[0], x.dims[1].value // math.prod(block), *size]
-    ty = TensorType(dims, x.dtype, ndim=-1 if dims is not None else count + 2)
+    ty = TensorType.of(dims, x.dtype, ndim=count + 2)
     ones = [1] * count
     inputs = [x, size, block, strides or ones, pads or [0] * (2 * count), dilations or ones]
     return g.run("nn.fold", inputs, ty, x.dtype or "?")

@@ -267,7 +267,7 @@ def max_pool(
                     laid.dilations, laid.ceil_mode)  # fmt: skip
     if not has_indices:
         return greatest
-    ty = TensorType(greatest.ty.dims, "int64", ndim=-1 if greatest.ty.dims else x.ndim)
+    ty = TensorType.of(greatest.ty.dims, "int64", ndim=x.ndim)
     inputs = [x, laid.size, laid.strides, laid.padding, laid.dilations, laid.ceil_mode,
               storage_order]  # fmt: skip
     return Value(greatest), Value(g.run("nn.max_pool_indices", inputs, ty, "int64"))
