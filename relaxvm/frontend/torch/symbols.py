@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Final
 
-from ...ir import Expr, prim
+from ...ir import Expr, FloatImm, prim
 from ...ir.arith import simplify
 from ...messages import readable
 from ..common.emitter import Problem
@@ -189,6 +190,19 @@ def _to_float(a: Any) -> Any:
     return prim.cast(a, "float64") if isinstance(a, Expr) else float(a)
 
 
+def _to_int(a: Any) -> Any:
+    """A number without its fraction; a length times a factor stays an integer expression."""
+    if not isinstance(a, Expr):
+        return int(a)
+    if isinstance(a, prim.Mul):
+        for length, factor in ((a.a, a.b), (a.b, a.a)):
+            if isinstance(length, prim.Cast) and isinstance(factor, FloatImm):
+                exact = Fraction(factor.value)
+                if exact > 0 and exact.denominator <= 1 << 16:
+                    return length.value * exact.numerator // exact.denominator
+    return prim.cast(a, "int64")
+
+
 def _same(a: Any) -> Any:
     return a
 
@@ -225,6 +239,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "StrictGreaterThan": lambda a, b: a > b,
     "StrictLessThan": lambda a, b: a < b,
     "ToFloat": _to_float,
+    "TruncToInt": _to_int,
     "Unequality": _unequal,
     "Where": _selected,
     "ceiling": lambda a: a if isinstance(a, Expr) else math.ceil(a),

@@ -1,0 +1,115 @@
+"""Attention: softmax(query @ key^T * scale + mask) @ value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...common.emitter import Emitter, Problem
+from ..forms import (
+    Tensor,
+    cast,
+    dims_of,
+    dtype_of,
+    length,
+    number,
+    rank_of,
+    reshaped,
+    same_dim,
+)
+from ..registry import aten
+from .shapes import expand, swapped
+
+__all__: list[str] = []
+
+
+def _shared(c: Emitter, x: Tensor, heads: Any) -> Tensor:
+    """Keys or values with each head as often as several query heads share it."""
+    dims = dims_of(x)
+    if same_dim(dims[-3], heads):
+        return x
+    times = length(heads // dims[-3])
+    wide = reshaped(c, x, [*dims[:-2], 1, *dims[-2:]])
+    both = expand(c, wide, [*dims[:-2], times, *dims[-2:]])
+    return reshaped(c, both, [*dims[:-3], heads, *dims[-2:]])
+
+
+def _causal(c: Emitter, queries: Any, keys: Any) -> Tensor:
+    """Whether a key is not after a query."""
+    rows = c.op("arange", 0, queries, 1, "int64")
+    columns = c.op("arange", 0, keys, 1, "int64")
+    return c.op("less_equal", columns, reshaped(c, rows, [queries, 1]))
+
+
+def _attended(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
+    scale: Any, enable_gqa: bool,
+) -> Tensor:  # fmt: skip
+    dtype = dtype_of(query)
+    dims = dims_of(query)
+    if enable_gqa:
+        key, value = _shared(c, key, dims[-3]), _shared(c, value, dims[-3])
+    if scale is None:
+        size = dims[-1]
+        if not isinstance(size, int):
+            raise Problem("scale: expected it where the size of a head is not known")
+        scale = 1 / math.sqrt(size) if size else 1.0
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    q, k, v = (cast(c, each, wide) for each in (query, key, value))
+    q = c.op("multiply", q, number(c, scale, wide))
+    rank = rank_of(k)
+    scores = c.op("matmul", q, swapped(c, k, rank - 2, rank - 1))
+    low = number(c, -math.inf, wide)
+    if is_causal:
+        allowed = _causal(c, dims[-2], dims_of(key)[-2])
+        scores = c.op("where", allowed, scores, low)
+    has_rows = False
+    if mask is not None and dtype_of(mask) == "bool":
+        scores = c.op("where", mask, scores, low)
+        has_rows = True
+    elif mask is not None:
+        scores = c.op("add", scores, cast(c, mask, wide))
+        has_rows = True
+    last = rank_of(scores) - 1
+    weights = c.op("nn.softmax", scores, last)
+    if has_rows:  # a query that no key is allowed for gets 0
+        top = c.op("max", scores, [last], True)
+        is_masked = c.op("equal", top, low)
+        weights = c.op("where", is_masked, number(c, 0, wide), weights)
+    return cast(c, c.op("matmul", weights, v), dtype)
+
+
+@aten("scaled_dot_product_attention")
+def attention(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """softmax(query @ key^T * scale + mask) @ value for each head."""
+    if dropout_p:
+        raise Problem("dropout_p: dropout is not supported")
+    return _attended(c, query, key, value, attn_mask, is_causal, scale, enable_gqa)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0,
+    is_causal: bool = False, attn_mask: Tensor | None = None, scale: Any = None,
+) -> Any:  # fmt: skip
+    """The same; the logarithms of the sums are zeros."""
+    if dropout_p:
+        raise Problem("dropout_p: dropout is not supported")
+    found = _attended(c, query, key, value, attn_mask, is_causal, scale, True)
+    return found, c.op("zeros", dims_of(query)[:-1], "float32")
+
+
+@aten("_scaled_dot_product_attention_math")
+def attention_math(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, dropout_mask: Tensor | None = None,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """The same; the weights are not returned."""
+    if dropout_p:
+        raise Problem("dropout_p: dropout is not supported")
+    found = _attended(c, query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return found, c.op("zeros", [*dims_of(query)[:-1], dims_of(key)[-2]], dtype_of(query))

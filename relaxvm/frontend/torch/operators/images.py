@@ -1,0 +1,274 @@
+"""Operators on images: other sizes, samples at coordinates, windows as columns, boxes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from ....ir import TensorType, prim
+from ...common.emitter import Emitter, Problem
+from ..forms import (
+    Tensor,
+    cast,
+    dims_of,
+    dtype_of,
+    each_of,
+    is_float,
+    length,
+    number,
+    per_axis,
+    rank_of,
+    reshaped,
+)
+from ..registry import aten
+from .neural import padded
+
+__all__: list[str] = []
+
+
+# Other sizes
+
+
+def _scaled(dim: Any, scale: float) -> Any:
+    if isinstance(dim, int):
+        return int(dim * scale)
+    exact = Fraction(scale)
+    if exact.denominator > 1 << 16:
+        raise Problem("scale_factors: expected a fraction with a small denominator")
+    return length(prim.floordiv(dim * exact.numerator, exact.denominator))
+
+
+def _resized(
+    c: Emitter, x: Tensor, size: list[Any], method: str, coordinates: str, rounding: str,
+    scales: list[Any], antialias: bool = False,
+) -> Tensor:  # fmt: skip
+    dims = dims_of(x)
+    count = len(size)
+    axes = list(range(len(dims) - count, len(dims)))
+    dtype = dtype_of(x)
+    wide = x if is_float(dtype) else cast(c, x, "float32")
+    given: Any = None
+    if all(each is not None for each in scales) and coordinates != "align_corners":
+        given = [float(each) for each in scales]
+    found = c.op(
+        "image.resize", wide, size, axes, given, None, method, coordinates, rounding,
+        -0.5 if antialias else -0.75, False, antialias,
+    )  # fmt: skip
+    if is_float(dtype):
+        return found
+    return cast(c, c.op("clip", c.op("round", found), 0, 255), dtype)
+
+
+def _sizes(x: Tensor, output_size: Any, scales: list[Any], count: int) -> list[Any]:
+    if output_size is not None:
+        return [length(each) for each in output_size]
+    dims = dims_of(x)[-count:]
+    return [_scaled(dim, scale) for dim, scale in zip(dims, scales, strict=True)]
+
+
+_LINEAR: Final = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3d": 3}
+_CUBIC: Final = {"upsample_bicubic2d": 2}
+
+
+def _upsample_smooth(
+    name: str, c: Emitter, x: Tensor, output_size: Any, align_corners: bool, scales: list[Any],
+) -> Tensor:  # fmt: skip
+    antialias = name.endswith("_aa")
+    base = name.strip("_").removesuffix("_aa")
+    method = "cubic" if base in _CUBIC else "linear"
+    count = int(base[-2])
+    scales = scales or [None] * count
+    coordinates = "align_corners" if align_corners else (
+        "half_pixel" if method == "cubic" or antialias else "pytorch_half_pixel")  # fmt: skip
+    size = _sizes(x, output_size, scales, count)
+    if coordinates == "pytorch_half_pixel":
+        coordinates = "half_pixel"  # they differ for sizes of 1 alone, where torch has half_pixel
+    return _resized(c, x, size, method, coordinates, "floor", scales, antialias)
+
+
+@each_of("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec",
+         "upsample_bicubic2d.vec", "_upsample_bilinear2d_aa.vec",
+         "_upsample_bicubic2d_aa.vec")  # fmt: skip
+def upsample_smooth_by_factors(
+    name: str, c: Emitter, input: Tensor, output_size: Any, align_corners: bool,  # noqa: A002
+    scale_factors: Any = None,
+) -> Tensor:  # fmt: skip
+    """R.image.resize, linear or cubic."""
+    return _upsample_smooth(name, c, input, output_size, align_corners, scale_factors)
+
+
+@each_of("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+         "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")  # fmt: skip
+def upsample_smooth(
+    name: str, c: Emitter, self: Tensor, output_size: Any, align_corners: bool,
+    scales: Any = None, scales_d: Any = None, scales_h: Any = None, scales_w: Any = None,
+) -> Tensor:  # fmt: skip
+    """R.image.resize, linear or cubic."""
+    count = int(name.strip("_").removesuffix("_aa")[-2])
+    given = [scales] if count == 1 else [scales_d, scales_h, scales_w][3 - count :]
+    return _upsample_smooth(name, c, self, output_size, align_corners, given)
+
+
+def _upsample_nearest(
+    name: str, c: Emitter, x: Tensor, output_size: Any, scales: list[Any]
+) -> Tensor:
+    is_exact = "exact" in name
+    count = int(name[-2])
+    size = _sizes(x, output_size, scales or [None] * count, count)
+    coordinates, rounding = ("half_pixel", "round_prefer_ceil") if is_exact else (
+        "asymmetric", "floor")  # fmt: skip
+    if is_exact:
+        rounding = "round_prefer_floor"
+    dims = dims_of(x)
+    found = x
+    for i, (new, scale) in enumerate(zip(size, scales or [None] * count, strict=True)):
+        axis = len(dims) - count + i
+        old = dims[axis]
+        if not isinstance(old, int) or not isinstance(new, int):
+            if scales and all(each is not None and float(each).is_integer() for each in scales):
+                found = _repeated(c, found, axis, int(scale))
+                continue
+            return _resized(c, x, size, "nearest_neighbor", coordinates, rounding,
+                            scales or [None] * count)  # fmt: skip
+        step = np.float32(1 / scale) if scale else np.float32(old) / np.float32(new)
+        places = np.arange(new, dtype=np.float32)
+        index = np.floor((places + np.float32(0.5)) * step if is_exact else places * step)
+        index = np.minimum(index.astype(np.int64), old - 1)
+        if not np.array_equal(index, np.arange(old)):
+            found = c.op("take", found, c.expr(index), axis)
+    return found
+
+
+def _repeated(c: Emitter, x: Tensor, axis: int, times: int) -> Tensor:
+    return c.op("repeat", x, times, axis)
+
+
+@each_of("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec",
+         "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec",
+         "_upsample_nearest_exact3d.vec")  # fmt: skip
+def upsample_nearest_by_factors(
+    name: str, c: Emitter, input: Tensor, output_size: Any, scale_factors: Any = None  # noqa: A002
+) -> Tensor:
+    """R.take of the nearest elements."""
+    return _upsample_nearest(name, c, input, output_size, scale_factors)
+
+
+@each_of("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+         "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+         "_upsample_nearest_exact3d")  # fmt: skip
+def upsample_nearest(
+    name: str, c: Emitter, self: Tensor, output_size: Any, scales: Any = None,
+    scales_d: Any = None, scales_h: Any = None, scales_w: Any = None,
+) -> Tensor:  # fmt: skip
+    """R.take of the nearest elements."""
+    count = int(name[-2])
+    given = [scales] if count == 1 else [scales_d, scales_h, scales_w][3 - count :]
+    wanted = given if all(each is not None for each in given) else []
+    return _upsample_nearest(name, c, self, output_size, wanted)
+
+
+# Samples at coordinates
+
+_METHODS: Final = ("bilinear", "nearest", "bicubic")
+_PADDING: Final = ("zeros", "border", "reflection")
+
+
+@aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    c: Emitter, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int,  # noqa: A002
+    align_corners: bool,
+) -> Tensor:  # fmt: skip
+    """The kernel of R.image.grid_sample; the coordinates of the grid are last."""
+    dims = [*dims_of(input)[:2], *dims_of(grid)[1:-1]]
+    settings = [_METHODS[interpolation_mode], _PADDING[padding_mode], bool(align_corners), 0, 0]
+    dtype = dtype_of(input)
+    return c.run("image.grid_sample", [c.expr(input), c.expr(grid), *settings],
+                 TensorType(dims, dtype), dtype)  # fmt: skip
+
+
+@aten("affine_grid_generator")
+def affine_grid(c: Emitter, theta: Tensor, size: Any, align_corners: bool) -> Tensor:
+    """The kernel of R.image.affine_grid; the coordinates are last."""
+    lengths = [length(each) for each in size[2:]]
+    dims = [dims_of(theta)[0], *lengths, len(lengths)]
+    dtype = dtype_of(theta)
+    return c.run("image.affine_grid", [c.expr(theta), lengths, bool(align_corners), 0],
+                 TensorType(dims, dtype), dtype)  # fmt: skip
+
+
+# Windows as columns
+
+
+@aten("im2col")
+def im2col(
+    c: Emitter, self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Tensor:
+    """The elements of windows as columns."""
+
+
+    is_single = rank_of(self) == 3
+    x = reshaped(c, self, [1, *dims_of(self)]) if is_single else self
+    size, step = per_axis(kernel_size, 2), per_axis(stride, 2)
+    apart, pads = per_axis(dilation, 2), per_axis(padding, 2)
+    x = padded(c, x, [pads[1], pads[1], pads[0], pads[0]])
+    batch, channels, *lengths = dims_of(x)
+    counts = [length((n - (k - 1) * d - 1) // s + 1)
+              for n, k, d, s in zip(lengths, size, apart, step, strict=True)]  # fmt: skip
+    for axis, (count, k, d, s) in ((3, (counts[1], size[1], apart[1], step[1])),
+                                   (2, (counts[0], size[0], apart[0], step[0]))):  # fmt: skip
+        places = c.op("multiply", c.op("arange", 0, count, 1, "int64"), number(c, s, "int64"))
+        index = c.op("add", c.expr((np.arange(k) * d).reshape(-1, 1)), places)
+        x = c.op("take", x, index, axis)
+    x = c.op("permute_dims", x, [0, 1, 2, 4, 3, 5])
+    rows, columns = length(channels * (size[0] * size[1])), length(counts[0] * counts[1])
+    return reshaped(c, x, [rows, columns] if is_single else [batch, rows, columns])
+
+
+@aten("col2im")
+def col2im(
+    c: Emitter, self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any,
+    stride: Any,
+) -> Tensor:  # fmt: skip
+    """The kernel nn.fold: columns added up to an image."""
+    is_single = rank_of(self) == 2
+    x = reshaped(c, self, [1, *dims_of(self)]) if is_single else self
+    size = [length(each) for each in output_size]
+    window = per_axis(kernel_size, 2)
+    batch, rows, _ = dims_of(x)
+    channels = length(rows // (window[0] * window[1]))
+    dtype = dtype_of(x)
+    inputs = [c.expr(x), size, window, per_axis(stride, 2), per_axis(padding, 2) * 2,
+              per_axis(dilation, 2)]  # fmt: skip
+    found = c.run("nn.fold", inputs, TensorType([batch, channels, *size], dtype), dtype)
+    return reshaped(c, found, dims_of(found)[1:]) if is_single else found
+
+
+# torchvision's
+
+
+@aten("torchvision::nms")
+def nms(c: Emitter, dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    """The indices of boxes that do not overlap with better ones, the best first."""
+    boxes = reshaped(c, dets, [1, *dims_of(dets)])
+    ranks = reshaped(c, scores, [1, 1, -1])
+    most = c.op("full", [], number(c, dims_of(dets)[0], "int64"), "int64")
+    limit = number(c, iou_threshold, "float32")
+    # Scores are shifted above 0, so that none is below a threshold.
+    inputs = [boxes, c.expr(ranks), most, limit, None, 0]
+    found = c.run("vision.select_boxes", inputs, TensorType(None, "int64", ndim=2), "int64")
+    column = c.run("strided_slice", [found, [1], [2], [3], None],
+                   TensorType(None, "int64", ndim=2), "int64")  # fmt: skip
+    return c.run("flatten", [column, None], TensorType(None, "int64", ndim=1))
+
+
+@aten("torchvision::roi_align")
+def roi_align(
+    c: Emitter, input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: Any,  # noqa: A002
+    pooled_width: Any, sampling_ratio: int, aligned: bool,
+) -> Tensor:  # fmt: skip
+    """R.vision.roi_align."""
+    size = [length(pooled_height), length(pooled_width)]
+    return c.op("vision.roi_align", input, rois, size, spatial_scale, sampling_ratio,
+                bool(aligned))  # fmt: skip

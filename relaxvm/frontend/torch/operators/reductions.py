@@ -1,0 +1,582 @@
+"""Sums and other reductions along axes, and running ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from ....dtypes import as_dtype
+from ....ir import Constant
+from ...common.emitter import Emitter, Problem
+from ..forms import (
+    Tensor,
+    axes_of,
+    axis_of,
+    cast,
+    dims_of,
+    dtype_of,
+    each_of,
+    floating,
+    is_bool,
+    is_float,
+    is_tensor,
+    items,
+    number,
+    numel,
+    promoted,
+    rank_of,
+    reshaped,
+)
+from ..registry import aten
+
+__all__ = ["limit_of", "reduced"]
+
+
+def reduced(c: Emitter, name: str, x: Tensor, axes: list[int], keepdim: bool) -> Tensor:
+    """A reduction of relaxvm; a tensor without axes stays as it is, or is taken as a vector."""
+    if rank_of(x) == 0:
+        return reshaped(c, c.op(name, reshaped(c, x, [1]), [0], False), [])
+    found: Tensor = c.op(name, x, axes, keepdim)
+    return found
+
+
+def _wide(x: Tensor, dtype: str | None) -> str:
+    """The data type of sums: int64 for integers and bools."""
+    return dtype or (dtype_of(x) if is_float(dtype_of(x)) else "int64")
+
+
+@aten("sum", "sum.dim_IntList")
+def sum_(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: str | None = None
+) -> Tensor:
+    """R.sum."""
+    return reduced(c, "sum", cast(c, self, _wide(self, dtype)), axes_of(self, dim), keepdim)
+
+
+@aten("nansum")
+def nansum(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: str | None = None
+) -> Tensor:
+    """R.sum, without NaN."""
+    return sum_(c, _zero_for_nan(c, self), dim, keepdim, dtype)
+
+
+def _zero_for_nan(c: Emitter, x: Tensor) -> Tensor:
+    if not is_float(dtype_of(x)):
+        return x
+    return c.op("where", c.op("isnan", x), number(c, 0, dtype_of(x)), x)
+
+
+@aten("mean", "mean.dim")
+def mean(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: str | None = None
+) -> Tensor:
+    """R.mean."""
+    return reduced(c, "mean", cast(c, self, dtype), axes_of(self, dim), keepdim)
+
+
+@aten("nanmean")
+def nanmean(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: str | None = None
+) -> Tensor:
+    """The mean of what is not NaN."""
+    x = cast(c, self, dtype)
+    axes = axes_of(x, dim)
+    total = reduced(c, "sum", _zero_for_nan(c, x), axes, keepdim)
+    is_number = cast(c, c.op("logical_not", c.op("isnan", x)), dtype_of(x))
+    return c.op("divide", total, reduced(c, "sum", is_number, axes, keepdim))
+
+
+@aten("prod", "prod.dim_int")
+def prod(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, dtype: str | None = None
+) -> Tensor:
+    """R.prod."""
+    if dtype == "bool":
+        return cast(c, prod(c, cast(c, self, "bool"), dim, keepdim, "int64"), "bool")
+    return reduced(c, "prod", cast(c, self, _wide(self, dtype)), axes_of(self, dim), keepdim)
+
+
+def limit_of(dtype: str, least: bool) -> Any:
+    """The least or the greatest number of a data type."""
+    if dtype == "bool":
+        return not least
+    if is_float(dtype):
+        return -math.inf if least else math.inf
+    info = np.iinfo(as_dtype(dtype))
+    return int(info.min if least else info.max)
+
+
+def _extreme(c: Emitter, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if not is_bool(dtype_of(x)):
+        return reduced(c, name, x, axes_of(x, dim), keepdim)
+    found = reduced(c, name, cast(c, x, "uint8"), axes_of(x, dim), keepdim)
+    return cast(c, found, "bool")
+
+
+@each_of("amax", "amin")
+def extreme_of(
+    name: str, c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """R.max or R.min."""
+    return _extreme(c, name[1:], self, dim, keepdim)
+
+
+@aten("aminmax")
+def aminmax(c: Emitter, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """R.min and R.max."""
+    return tuple([_extreme(c, name, self, dim, keepdim) for name in ("min", "max")])
+
+
+@each_of("max", "min")
+def extreme(name: str, c: Emitter, self: Tensor) -> Tensor:
+    """R.max or R.min of all elements."""
+    return _extreme(c, name, self, None, False)
+
+
+def _numbers(c: Emitter, x: Tensor) -> Tensor:
+    return cast(c, x, "uint8") if is_bool(dtype_of(x)) else x
+
+
+@each_of("max.dim", "min.dim")
+def extreme_with_index(name: str, c: Emitter, self: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """R.max and R.argmax, or R.min and R.argmin."""
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis = axis_of(self, dim)
+    found = _extreme(c, name, self, axis, keepdim)
+    return found, c.op(f"arg{name}", _numbers(c, self), axis, keepdim)
+
+
+@each_of("argmax", "argmin")
+def arg_extreme(
+    name: str, c: Emitter, self: Tensor, dim: int | None = None, keepdim: bool = False
+) -> Tensor:
+    """R.argmax or R.argmin."""
+    if rank_of(self) == 0:
+        return number(c, 0, "int64")
+    x = _numbers(c, self)
+    if dim is None:
+        found = c.op(name, reshaped(c, x, [-1]), 0, False)
+        return reshaped(c, found, [1] * rank_of(x)) if keepdim else found
+    return c.op(name, x, axis_of(x, dim), keepdim)
+
+
+@each_of("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+def any_or_all(
+    name: str, c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False
+) -> Tensor:
+    """Whether any element, or each, is not 0."""
+    reduction = "max" if name == "any" else "min"
+    is_set = cast(c, cast(c, self, "bool"), "uint8")
+    axes = axes_of(self, dim)
+    if dim is not None and dim == []:
+        axes = []
+    dims = dims_of(self)
+    if any(isinstance(dims[axis], int) and dims[axis] == 0 for axis in axes):
+        kept = [1 if i in axes else d for i, d in enumerate(dims) if keepdim or i not in axes]
+        found: Tensor = c.op("full", kept, number(c, name == "all", "bool"), "bool")
+    elif rank_of(self) and not axes:
+        found = is_set
+    else:
+        found = reduced(c, reduction, is_set, axes, keepdim)
+    return cast(c, found, "uint8" if dtype_of(self) == "uint8" else "bool")
+
+
+@aten("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(c: Emitter, self: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not 0."""
+    return sum_(c, cast(c, self, "bool"), dim)
+
+
+# Variances
+
+
+def _count(x: Tensor, axes: list[int]) -> Any:
+    dims = dims_of(x)
+    return numel([dims[axis] for axis in axes])
+
+
+def _variance(c: Emitter, x: Tensor, axes: list[int], correction: float, keepdim: bool) -> Any:
+    dtype = dtype_of(x)
+    middle = reduced(c, "mean", x, axes, True) if rank_of(x) else x
+    apart = c.op("subtract", x, middle)
+    total = reduced(c, "sum", c.op("multiply", apart, apart), axes, keepdim)
+    count = _count(x, axes)
+    if isinstance(count, int):
+        below = max(count - correction, 0)
+        with np.errstate(all="ignore"):
+            return c.op("divide", total, Constant(np.array(below, as_dtype(dtype))))
+    rest = c.op("subtract", number(c, count, dtype), number(c, correction, dtype))
+    return c.op("divide", total, c.op("maximum", rest, number(c, 0, dtype)))
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased is None or unbiased else 0.0
+
+
+@aten("var", "var.dim", "var.correction")
+def var(
+    c: Emitter, self: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
+    correction: Any = None,
+) -> Tensor:  # fmt: skip
+    """The sum of squares of distances from the mean, divided by their number - correction."""
+    by = _correction(unbiased, correction)
+    found: Tensor = _variance(c, self, axes_of(self, dim), by, keepdim)
+    return found
+
+
+@aten("std", "std.dim", "std.correction")
+def std(
+    c: Emitter, self: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
+    correction: Any = None,
+) -> Tensor:  # fmt: skip
+    """The square root of the variance."""
+    return c.op("sqrt", var(c, self, dim, unbiased, keepdim, correction))
+
+
+@aten("var_mean", "var_mean.dim", "var_mean.correction")
+def var_mean(
+    c: Emitter, self: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
+    correction: Any = None,
+) -> Any:  # fmt: skip
+    """Variance and mean."""
+    return var(c, self, dim, unbiased, keepdim, correction), mean(c, self, dim, keepdim)
+
+
+@aten("std_mean", "std_mean.dim", "std_mean.correction")
+def std_mean(
+    c: Emitter, self: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
+    correction: Any = None,
+) -> Any:  # fmt: skip
+    """Standard deviation and mean."""
+    return std(c, self, dim, unbiased, keepdim, correction), mean(c, self, dim, keepdim)
+
+
+# Norms
+
+
+def _norm(c: Emitter, x: Tensor, p: float, axes: list[int], keepdim: bool) -> Tensor:
+    dtype = dtype_of(x)
+    size = c.op("abs", x)
+    if p == math.inf or p == -math.inf:
+        return reduced(c, "max" if p > 0 else "min", size, axes, keepdim)
+    if p == 0:
+        is_set = cast(c, c.op("not_equal", x, number(c, 0, dtype)), dtype)
+        return reduced(c, "sum", is_set, axes, keepdim)
+    if p == 1:
+        return reduced(c, "sum", size, axes, keepdim)
+    if p == 2:
+        return c.op("sqrt", reduced(c, "sum", c.op("multiply", x, x), axes, keepdim))
+    powers = c.op("power", size, number(c, p, dtype))
+    total = reduced(c, "sum", powers, axes, keepdim)
+    return c.op("power", total, number(c, 1 / p, dtype))
+
+
+@aten("linalg_vector_norm")
+def vector_norm(
+    c: Emitter, self: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,  # noqa: A002
+    dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """(The sum of |x| ** ord) ** (1 / ord)."""
+    return _norm(c, cast(c, self, dtype), float(ord), axes_of(self, dim), keepdim)
+
+
+@aten("norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim_dtype",
+      "frobenius_norm.dim")  # fmt: skip
+def norm(
+    c: Emitter, self: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """(The sum of |x| ** p) ** (1 / p)."""
+    return vector_norm(c, self, 2 if p is None else p, dim, keepdim, dtype)
+
+
+@aten("renorm")
+def renorm(c: Emitter, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """Slices along an axis, scaled down to norms of at most maxnorm."""
+    dtype = dtype_of(self)
+    axes = [i for i in range(rank_of(self)) if i != axis_of(self, dim)]
+    size = _norm(c, self, float(p), axes, True)
+    bound = number(c, maxnorm, dtype)
+    factor = c.op("divide", bound, c.op("add", size, number(c, 1e-7, dtype)))
+    is_large = c.op("greater", size, bound)
+    return c.op("multiply", self, c.op("where", is_large, factor, number(c, 1, dtype)))
+
+
+@aten("dist")
+def dist(c: Emitter, self: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    """The norm of a difference."""
+    a, b = promoted(c, self, other)
+    apart = c.op("subtract", a, b)
+    return _norm(c, apart, float(p), list(range(rank_of(apart))), False)
+
+
+@aten("logsumexp", "special_logsumexp")
+def logsumexp(c: Emitter, self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exp(x)."""
+    x = cast(c, self, floating(dtype_of(self)))
+    dtype, axes = dtype_of(x), axes_of(x, dim)
+    if rank_of(x) == 0:
+        return x
+    top = c.op("max", x, axes, True)
+    finite = c.op("where", c.op("isfinite", top), top, number(c, 0, dtype))
+    total = c.op("sum", c.op("exp", c.op("subtract", x, finite)), axes, True)
+    found = c.op("add", c.op("log", total), finite)
+    return found if keepdim else c.op("sum", found, axes, False)  # of one element each
+
+
+# Medians and others that order elements
+
+
+@each_of("median", "nanmedian")
+def median(name: str, c: Emitter, self: Tensor) -> Tensor:
+    """R.median of all elements."""
+    if rank_of(self) == 0:
+        return self
+    flat = reshaped(c, self, [-1])
+    return _median(name, c, flat, 0, False)[0]
+
+
+@each_of("median.dim", "nanmedian.dim")
+def median_along(name: str, c: Emitter, self: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """R.median along an axis, with indices."""
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    return _median(name, c, self, axis_of(self, dim), keepdim)
+
+
+def _median(name: str, c: Emitter, x: Tensor, axis: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    if name != "nanmedian" or not is_float(dtype_of(x)):
+        values, indices = items(c, c.op("median", x, axis, keepdim))
+        return values, indices
+    # NaN is sorted to the end, and the median is in the middle of what is before it.
+    order = c.op("argsort", x, axis, False, "int64")
+    sorted_ = c.op("gather_elements", x, order, axis)
+    is_number = cast(c, c.op("logical_not", c.op("isnan", x)), "int64")
+    count = c.op("sum", is_number, [axis], True)
+    one = number(c, 1, "int64")
+    middle = c.op("floor_divide", c.op("maximum", c.op("subtract", count, one),
+                                       number(c, 0, "int64")), number(c, 2, "int64"))  # fmt: skip
+    values = c.op("gather_elements", sorted_, middle, axis)
+    indices = c.op("gather_elements", order, middle, axis)
+    if keepdim:
+        return values, indices
+    return c.op("squeeze", values, [axis]), c.op("squeeze", indices, [axis])
+
+
+@aten("kthvalue")
+def kthvalue(c: Emitter, self: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th least element along an axis, and its index."""
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis = axis_of(self, dim)
+    order = c.op("argsort", self, axis, False, "int64")  # of equal elements any may be the one
+    index = c.op("take", order, number(c, k - 1, "int64"), axis)
+    wide = c.op("expand_dims", index, axis)
+    value = c.op("gather_elements", self, wide, axis)
+    return (value, wide) if keepdim else (c.op("squeeze", value, [axis]), index)
+
+
+@aten("mode")
+def mode(c: Emitter, self: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The least of the most frequent elements along an axis, and its last index."""
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis = axis_of(self, dim)
+    last = rank_of(self) - 1
+    x = _moved(c, self, axis, last)
+    size = dims_of(x)[last]
+    values = c.op("sort", x, last)
+    equal = c.op("equal", c.op("expand_dims", values, last + 1), c.op("expand_dims", values, last))
+    counts = c.op("sum", cast(c, equal, "int64"), [last + 1], False)
+    best = c.op("expand_dims", c.op("argmax", counts, last, False), last)
+    value = c.op("gather_elements", values, best, last)
+    is_value = cast(c, c.op("equal", x, value), "int64")
+    places = c.op("arange", 1, size + 1, 1, "int64")
+    index = c.op("argmax", c.op("multiply", is_value, places), last, True)
+    found = [_moved(c, value, last, axis), _moved(c, index, last, axis)]
+    return tuple(found if keepdim else [c.op("squeeze", each, [axis]) for each in found])
+
+
+def _moved(c: Emitter, x: Tensor, source: int, target: int) -> Tensor:
+    if source == target:
+        return x
+    order = [i for i in range(rank_of(x)) if i != source]
+    order.insert(target, source)
+    found: Tensor = c.op("permute_dims", x, order)
+    return found
+
+
+_INTERPOLATIONS: Final = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@each_of("quantile", "quantile.scalar", "nanquantile", "nanquantile.scalar")
+def quantile(
+    name: str, c: Emitter, self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    """Elements at parts of the sorted ones along an axis."""
+    if interpolation not in _INTERPOLATIONS:
+        raise Problem(f"interpolation: {interpolation!r} is not supported")
+    if name == "nanquantile":
+        raise Problem("nanquantile is not supported")
+    rank, dtype = rank_of(self), dtype_of(self)
+    if dim is None or rank == 0:
+        x, axis = reshaped(c, self, [-1]), 0
+    else:
+        x, axis = self, axis_of(self, dim)
+    size = dims_of(x)[axis]
+    ordered = _moved(c, c.op("sort", x, axis), axis, 0)
+    parts: Any = q if is_tensor(q) else number(c, q, dtype)
+    place = c.op("multiply", parts, number(c, size - 1, dtype))
+    if interpolation == "nearest":
+        place = c.op("round", place)
+    low, high = c.op("floor", place), c.op("ceil", place)
+    one = rank_of(place)
+    rest = rank_of(ordered) - 1
+    def at(index: Tensor) -> Tensor:
+        return c.op("take", ordered, cast(c, index, "int64"), 0)
+    if interpolation == "lower":
+        found = at(low)
+    elif interpolation == "higher":
+        found = at(high)
+    else:
+        a, b = at(low), at(high)
+        weight: Tensor = number(c, 0.5, dtype)
+        if interpolation != "midpoint":
+            weight = reshaped(c, c.op("subtract", place, low), [*dims_of(place), *[1] * rest])
+        found = c.op("add", a, c.op("multiply", weight, c.op("subtract", b, a)))
+    is_nan = reduced(c, "max", cast(c, c.op("isnan", ordered), "uint8"), [0], False)
+    found = c.op("where", cast(c, is_nan, "bool"), number(c, math.nan, dtype), found)
+    if keepdim:
+        dims = dims_of(found)
+        if dim is None or rank == 0:
+            return reshaped(c, found, [*dims[:one], *[1] * rank])
+        dims.insert(one + axis, 1)
+        return reshaped(c, found, dims)
+    return found
+
+
+# Running sums and others
+
+
+def _running(c: Emitter, name: str, x: Tensor, dim: int, dtype: str | None) -> Tensor:
+    x = cast(c, x, _wide(x, dtype))
+    if rank_of(x) == 0:
+        return x
+    return c.op(name, x, axis_of(x, dim))
+
+
+@each_of("cumsum", "cumprod")
+def cumulative(name: str, c: Emitter, self: Tensor, dim: int, dtype: str | None = None) -> Tensor:
+    """R.cumsum or R.cumprod."""
+    return _running(c, name, self, dim, dtype)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(c: Emitter, self: Tensor, dim: int) -> Tensor:
+    """The logarithm of the running sum of exp(x), in float64, from the greatest element."""
+    dtype = dtype_of(self)
+    if rank_of(self) == 0:
+        return self
+    axis = axis_of(self, dim)
+    x = cast(c, self, "float64")
+    top = c.op("max", x, [axis], True)
+    top = c.op("where", c.op("isfinite", top), top, number(c, 0, "float64"))
+    total = c.op("cumsum", c.op("exp", c.op("subtract", x, top)), axis)
+    return cast(c, c.op("add", c.op("log", total), top), dtype)
+
+
+@each_of("cummax", "cummin")
+def running_extreme(name: str, c: Emitter, self: Tensor, dim: int) -> Any:
+    """The greatest or least element so far, and its last index."""
+    which = name[3:]
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis, last = axis_of(self, dim), rank_of(self) - 1
+    x = _moved(c, _numbers(c, self), axis, last)
+    size = dims_of(x)[last]
+    # A matrix for each row: element j counts for place i if it is not after it.
+    dtype = dtype_of(x)
+    neutral = number(c, limit_of(dtype, which == "max"), dtype)
+    places = c.op("arange", 0, size, 1, "int64")
+    before = c.op("less_equal", c.op("expand_dims", places, 0), c.op("expand_dims", places, 1))
+    pairs = c.op("where", before, c.op("expand_dims", x, last), neutral)
+    values: Tensor = c.op(which, pairs, [last + 1], False)
+    same = c.op("equal", c.op("expand_dims", x, last), c.op("expand_dims", values, last + 1))
+    if is_float(dtype):
+        nan = c.op("logical_and", c.op("isnan", c.op("expand_dims", x, last)),
+                   c.op("isnan", c.op("expand_dims", values, last + 1)))  # fmt: skip
+        same = c.op("logical_or", same, nan)
+    chosen = cast(c, c.op("logical_and", same, before), "int64")
+    ranks = c.op("add", places, number(c, 1, "int64"))
+    indices = c.op("argmax", c.op("multiply", chosen, ranks), last + 1, False)
+    values = cast(c, _moved(c, values, last, axis), dtype_of(self))
+    return values, _moved(c, indices, last, axis)
+
+
+@aten("diff")
+def diff(
+    c: Emitter, self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Differences of neighbours along an axis, n times."""
+    axis = axis_of(self, dim)
+    parts = [c.expr(each) for each in (prepend, self, append) if each is not None]
+    x = c.op("concat", parts, axis) if len(parts) > 1 else self
+    for _ in range(n):
+        size = dims_of(x)[axis]
+        if isinstance(size, int) and size <= 1:
+            return c.op("strided_slice", x, [axis], [0], [0])
+        after = c.op("strided_slice", x, [axis], [1], [size])
+        before = c.op("strided_slice", x, [axis], [0], [size - 1])
+        is_flag = is_bool(dtype_of(x))
+        x = c.op("logical_xor" if is_flag else "subtract", after, before)
+    return x
+
+
+@aten("trapezoid.x", "trapezoid.dx", "trapz.x", "trapz.dx")
+def trapezoid(c: Emitter, y: Tensor, x: Tensor | None = None, dx: Any = 1, dim: int = -1) -> Tensor:
+    """The sum of areas below lines between neighbours."""
+    axis = axis_of(y, dim)
+    size = dims_of(y)[axis]
+    dtype = floating(dtype_of(y))
+    y = cast(c, y, dtype)
+    after = c.op("strided_slice", y, [axis], [1], [size])
+    before = c.op("strided_slice", y, [axis], [0], [size - 1])
+    middle = c.op("multiply", c.op("add", after, before), number(c, 0.5, dtype))
+    if x is None:
+        return c.op("multiply", reduced(c, "sum", middle, [axis], False), number(c, dx, dtype))
+    at = axis if rank_of(x) == rank_of(y) else 0
+    width = diff(c, cast(c, x, dtype), 1, at)
+    if rank_of(x) != rank_of(y):
+        shape = [1] * rank_of(y)
+        shape[axis] = dims_of(width)[0]
+        width = reshaped(c, width, shape)
+    return reduced(c, "sum", c.op("multiply", middle, width), [axis], False)
+
+
+@aten("histc")
+def histc(c: Emitter, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:  # noqa: A002
+    """How many elements are in each of several parts of equal width between min and max."""
+    dtype = dtype_of(self)
+    x = cast(c, reshaped(c, self, [-1]), "float64")
+    low: Tensor = number(c, min, "float64")
+    high: Tensor = number(c, max, "float64")
+    if min == max:
+        low, high = reduced(c, "min", x, [0], False), reduced(c, "max", x, [0], False)
+        is_one = c.op("equal", low, high)
+        one = number(c, 1, "float64")
+        low = c.op("where", is_one, c.op("subtract", low, one), low)
+        high = c.op("where", is_one, c.op("add", high, one), high)
+    part = c.op("divide", c.op("multiply", c.op("subtract", x, low), number(c, bins, "float64")),
+                c.op("subtract", high, low))  # fmt: skip
+    place = cast(c, c.op("clip", c.op("floor", part), 0, bins - 1), "int64")
+    inside = c.op("logical_and", c.op("greater_equal", x, low), c.op("less_equal", x, high))
+    zeros = c.op("zeros", [bins], dtype)
+    return c.op("scatter_elements", zeros, place, cast(c, inside, dtype), 0, "add")

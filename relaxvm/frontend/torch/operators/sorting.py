@@ -1,0 +1,170 @@
+"""Sorting, the greatest elements, distinct elements, and places in sorted vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir import Expr
+from ...common.emitter import Emitter, Problem
+from ...common.values import Value
+from ..forms import (
+    Tensor,
+    axis_of,
+    cast,
+    dims_of,
+    dtype_of,
+    items,
+    length,
+    number,
+    promoted,
+    promoted_dtype,
+    rank_of,
+    reshaped,
+)
+from ..registry import aten
+
+__all__: list[str] = []
+
+
+@aten("sort", "sort.stable")
+def sort(
+    c: Emitter, self: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> Any:
+    """The elements along an axis in order, and their indices."""
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis = axis_of(self, dim)
+    x = cast(c, self, "uint8") if dtype_of(self) == "bool" else self
+    order = c.op("argsort", x, axis, bool(descending), "int64")
+    return c.op("gather_elements", self, order, axis), order
+
+
+@aten("argsort", "argsort.stable")
+def argsort(
+    c: Emitter, self: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> Tensor:
+    """R.argsort."""
+    found: Tensor = sort(c, self, dim, descending)[1]
+    return found
+
+
+@aten("msort")
+def msort(c: Emitter, self: Tensor) -> Tensor:
+    """R.sort along the first axis."""
+    return self if rank_of(self) == 0 else c.op("sort", self, 0)
+
+
+@aten("topk")
+def topk(
+    c: Emitter, self: Tensor, k: Any, dim: int = -1, largest: bool = True,
+    sorted: bool = True,  # noqa: A002
+) -> Any:  # fmt: skip
+    """The k greatest or least elements along an axis, and their indices."""
+    count = length(k)
+    if rank_of(self) == 0:
+        return self, number(c, 0, "int64")
+    axis = axis_of(self, dim)
+    dims = dims_of(self)
+    if isinstance(count, int) and count == 0:
+        dims[axis] = 0
+        return c.op("zeros", dims, dtype_of(self)), c.op("zeros", dims, "int64")
+    if isinstance(count, int) and isinstance(dims[axis], int):
+        call = c.op("topk", self, count, axis, "both", bool(largest), "int64")
+        values, indices = items(c, call)
+        return values, indices
+    order = c.op("argsort", self, axis, bool(largest), "int64")
+    best = c.op("strided_slice", order, [axis], [0], [count], [1])
+    return c.op("gather_elements", self, best, axis), best
+
+
+# Distinct elements
+
+
+def _named(c: Emitter, x: Expr, rank: int) -> Expr:
+    value = Value(x)
+    if value.dims is None and c.named_dims(value, rank) is None:
+        raise Problem(f"expected a tensor of rank {rank}")
+    return c.expr(value)
+
+
+def _distinct(
+    c: Emitter, x: Tensor, axis: int | None, return_inverse: bool, return_counts: bool,
+    is_sorted: bool = True,
+) -> Any:  # fmt: skip
+    flags = [bool(return_inverse), bool(return_counts)]
+    dims = dims_of(x)
+    given = reshaped(c, x, [-1]) if axis is None else x
+    found = c.op("unique", given, is_sorted, False, *flags, axis)
+    parts = items(c, found) if any(flags) else [found]
+    values = _named(c, parts[0], 1 if axis is None else rank_of(x))
+    empty = c.op("zeros", [0], "int64")
+    inverse: Any = empty
+    counts: Any = empty
+    if return_inverse:
+        size = dims if axis is None else [dims[axis]]
+        inverse = reshaped(c, _as_vector(c, parts[1], given, axis), size)
+    if return_counts:
+        counts = _named(c, parts[-1], 1)
+    return values, inverse, counts
+
+
+def _as_vector(c: Emitter, x: Expr, like: Tensor, axis: int | None) -> Tensor:
+    value = Value(x)
+    if value.dims is None:
+        c.named_dims(value, 1)
+    return value
+
+
+@aten("_unique2", "unique", "_unique")
+def unique(
+    c: Emitter, self: Tensor, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
+    return_counts: bool = False,
+) -> Any:  # fmt: skip
+    """R.unique of all elements."""
+    return _distinct(c, self, None, return_inverse, return_counts)
+
+
+@aten("unique_dim")
+def unique_dim(
+    c: Emitter, self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
+    return_counts: bool = False,
+) -> Any:  # fmt: skip
+    """R.unique of slices along an axis."""
+    return _distinct(c, self, axis_of(self, dim), return_inverse, return_counts)
+
+
+# Places in sorted vectors
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    c: Emitter, self: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """R.bucketize."""
+    x, bounds = promoted(c, self, boundaries, dtype=promoted_dtype(self, boundaries))
+    # The operator's `right` counts boundaries that are equal; so does torch's.
+    return c.op("bucketize", x, bounds, bool(out_int32), bool(right))
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    c: Emitter, sorted_sequence: Tensor, self: Any, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """How many elements of a sorted row are below a value, or not above it."""
+    is_right = right or side == "right"
+    values, sequence = promoted(c, self, sorted_sequence,
+                                dtype=promoted_dtype(self, sorted_sequence))  # fmt: skip
+    if sorter is not None:
+        sequence = c.op("gather_elements", sequence, sorter, rank_of(sequence) - 1)
+    if rank_of(sequence) == 1:
+        return c.op("bucketize", values, sequence, bool(out_int32), is_right)
+    dims = dims_of(values)
+    wide = reshaped(c, values, [*dims, 1])
+    rows = dims_of(sequence)
+    row = reshaped(c, sequence, [*rows[:-1], 1, rows[-1]])
+    below = c.op("less_equal" if is_right else "less", row, wide)
+    dtype = "int32" if out_int32 else "int64"
+    return c.op("sum", cast(c, below, dtype), [rank_of(wide) - 1], False)
+
+

@@ -1,0 +1,1 @@
+"""Comparisons with PyTorch, where it is installed: architectures and single operators."""
