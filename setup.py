@@ -15,6 +15,7 @@ default is the number of cores that this process may use.
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 import numpy
@@ -68,6 +69,28 @@ KERNEL_FLAGS = {"unix": ["-fno-tree-slp-vectorize"], "msvc": []}
 # stores.
 LOOP_FLAGS = {"unix": ["-fno-crossjumping", "-fno-tree-slp-vectorize"], "msvc": []}
 
+# The C files of kernels/c/sets are compiled once for each set of instructions of the architecture,
+# and the best one that the processor has is chosen when the package is imported. Rounding is what
+# the source says: no contraction of products and sums.
+SET_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
+AVX512 = ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mprefer-vector-width=512"]
+SETS = {
+    "x86_64": {"sse2": [], "avx2": AVX2, "avx512": [*AVX2, *AVX512]},
+    "aarch64": {"neon": []},
+}
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def sets() -> dict[str, list[str]]:
+    """Return the sets of instructions that kernels are compiled for, with the compiler's flags.
+
+    They need the vector extensions of GCC and Clang: with another compiler there are none, and all
+    kernels run in numpy.
+    """
+    machine = platform.machine().lower()
+    return SETS.get(MACHINES.get(machine, machine), {})
+
 
 def build_jobs() -> int:
     """Return the number of extensions to build in parallel."""
@@ -102,11 +125,29 @@ class BuildExt(build_ext):
         ext.extra_compile_args = [*ext.extra_compile_args, *flags]
         if ext.name == "relaxvm.kernels._table":
             ext.extra_compile_args += KERNEL_FLAGS[kind]
+            if kind == "unix":
+                self.add_sets(ext)
         elif ext.name == "relaxvm._core" and not DEBUG:
             ext.extra_compile_args += LOOP_FLAGS[kind]
         if SANITIZE:
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
         super().build_extension(ext)
+
+    def add_sets(self, ext: Extension) -> None:
+        """Compile the kernels for each set of instructions, and link them to the extension."""
+        folder = Path("relaxvm/kernels/c/sets")
+        sources = sorted(path.as_posix() for path in folder.glob("*.c"))
+        for name, flags in sets().items():
+            ext.define_macros = [*ext.define_macros, (f"RVM_WITH_{name.upper()}", "1")]
+            ext.extra_objects += self.compiler.compile(
+                sources,
+                output_dir=str(Path(self.build_temp) / "sets" / name),
+                macros=[("RVM_SET", name)],
+                include_dirs=ext.include_dirs,
+                extra_postargs=[*(SANITIZER_FLAGS if SANITIZE else SET_FLAGS), *flags,
+                                "-fvisibility=hidden"],
+                depends=ext.depends,
+            )  # fmt: skip
 
 
 def extensions() -> list[Extension]:

@@ -36,6 +36,7 @@ def versions() -> dict[str, str]:
 
     from . import __version__
     from .core import _build
+    from .kernels import cpu
 
     found = {
         "relaxvm": __version__ + (" (debug build)" if _build.debug else ""),
@@ -44,6 +45,7 @@ def versions() -> dict[str, str]:
         "platform": platform.platform(),
         "numpy": np.__version__,
         "blas": _blas(np),
+        "kernels": f"{cpu.CPU} (of {', '.join(cpu.SETS) or 'none'})",
         "built with": f"Cython {_build.cython}, {_build.compiler}",
     }
     for name in _OPTIONAL:

@@ -129,7 +129,7 @@ def markdown(doc: str) -> str:
 
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
-    "creation", "gather", "nn", "channels", "convolution", "pooling", "recurrent",
+    "creation", "gather", "nn", "channels", "convolution", "pooling", "blocks", "recurrent",
     "recurrent_attention", "resize", "sampling", "detection", "trees", "cache", "packed",
     "spectral", "folding", "matrices",
 )  # fmt: skip

@@ -36,11 +36,13 @@ __all__ = [
     "WITHOUT",
     "arguments_of",
     "extended",
+    "in_blocks",
     "kernel_calls_of",
     "large_calls_of",
     "packed",
     "program_of",
     "trees",
+    "with_weight",
 ]  # fmt: skip
 
 MIB = 1 << 20
@@ -156,7 +158,28 @@ def trees(rows: int) -> list[Any]:
             np.ones((rows, 1), "f4")]  # fmt: skip
 
 
+def in_blocks(size: int) -> list[Any]:
+    """Images in blocks of channels, a window of 3 x 3, and what a convolution takes otherwise."""
+    image = np.ones((1, 2, size, size, 16), "f4")
+    return [image, np.ones((2, 2, 3, 3, 16, 16), "f4"), None, None, (1, 1), (1,) * 4, (1, 1), 1,
+            None, None, np.ones((1, 2, size, size, 16), "f4")]  # fmt: skip
+
+
+def with_weight(args: list[Any], *shape: int) -> list[Any]:
+    return [args[0], np.ones(shape, "f4"), *args[2:]]
+
+
 KERNEL_CALLS: dict[str, Any] = {
+    "nn.to_blocks": lambda: [np.ones((1, 16, 280, 280), "f4"), np.ones((1, 1, 280, 280, 16), "f4")],
+    "nn.from_blocks": lambda: [
+        np.ones((1, 1, 280, 280, 16), "f4"), np.ones((1, 16, 280, 280), "f4")],
+    "nn.conv2d_blocks": lambda: in_blocks(280),
+    "nn.conv2d_depthwise_blocks": lambda: with_weight(in_blocks(280), 2, 3, 3, 16),
+    "nn.conv2d_winograd_blocks": lambda: with_weight(in_blocks(280), 36, 2, 2, 16, 16),
+    "nn.max_pool2d_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"), (3, 3), (1, 1), (1,) * 4,
+                                     (1, 1), 0, np.ones((1, 4, 300, 300, 16), "f4")],
+    "nn.avg_pool2d_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"), (3, 3), (1, 1), (1,) * 4,
+                                     (1, 1), 0, 1, np.ones((1, 4, 300, 300, 16), "f4")],
     "vision.roi_align": lambda: [np.ones((1, 8, 400, 400), "f4"), np.zeros((2000, 5), "f4"), (8, 8),
                                  1.0, 2, 0, 0.0, "avg", 0, np.zeros((2000, 8, 8, 8), "f4")],
     "vision.roi_pool": lambda: [np.ones((1, 8, 400, 400), "f4"), np.zeros((2000, 5), "f4"), (8, 8),

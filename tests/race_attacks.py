@@ -32,10 +32,12 @@ from .memory_attacks import (
     VM,
     arguments_of,
     extended,
+    in_blocks,
     large_calls_of,
     packed,
     program_of,
     trees,
+    with_weight,
 )
 from .operators.table import OPERATORS
 
@@ -135,6 +137,19 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
+    f"{PREFIX}nn.to_blocks": [
+        lambda: [integers(16 * 900, "f4").reshape(1, 16, 30, 30),
+                 integers(16 * 900, "f4").reshape(1, 1, 30, 30, 16)]],
+    f"{PREFIX}nn.from_blocks": [
+        lambda: [integers(16 * 900, "f4").reshape(1, 1, 30, 30, 16),
+                 integers(16 * 900, "f4").reshape(1, 16, 30, 30)]],
+    f"{PREFIX}nn.conv2d_blocks": [lambda: in_blocks(30)],
+    f"{PREFIX}nn.conv2d_depthwise_blocks": [lambda: with_weight(in_blocks(30), 2, 3, 3, 16)],
+    f"{PREFIX}nn.conv2d_winograd_blocks": [lambda: with_weight(in_blocks(30), 36, 2, 2, 16, 16)],
+    f"{PREFIX}nn.max_pool2d_blocks": [
+        lambda: [in_blocks(30)[0], (3, 3), (1, 1), (1,) * 4, (1, 1), 0, in_blocks(30)[0]]],
+    f"{PREFIX}nn.avg_pool2d_blocks": [
+        lambda: [in_blocks(30)[0], (3, 3), (1, 1), (1,) * 4, (1, 1), 0, 1, in_blocks(30)[0]]],
     f"{PREFIX}tree_ensemble": [lambda: trees(LARGE)],
     f"{PREFIX}extend_cache": [lambda: extended(LARGE)],
     f"{PREFIX}matmul_packed": [lambda: packed(256)],

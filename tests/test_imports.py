@@ -72,6 +72,8 @@ UPWARD = {
     ("values", "_core"),
     # A file may be a shared library of TVM.
     ("native", "contrib"),
+    # The set of instructions, for bug reports.
+    ("versions", "kernels"),
     # TVM's module interface, which a VM and an executable offer.
     ("vm", "contrib"),
     # Both register their functions when they are imported, which looking one up brings about.

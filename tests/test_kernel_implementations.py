@@ -20,7 +20,8 @@ import pytest
 import relaxvm
 from relaxvm.kernels import PREFIX, record_of
 from relaxvm.kernels._table import DispatchedKernel
-from relaxvm.kernels.implementations import IMPLEMENTATIONS, Impl, implementations_of
+from relaxvm.kernels.implementations import IMPLEMENTATIONS as ALL
+from relaxvm.kernels.implementations import Impl, implementations_of
 from relaxvm.registry import GLOBAL
 from relaxvm.values import Shape
 
@@ -35,6 +36,8 @@ KERNELS: dict[str, DispatchedKernel] = {
     for name in relaxvm.registry.list_funcs()
     if name.startswith(PREFIX) and isinstance(GLOBAL.get(name), DispatchedKernel)
 }
+IMPLEMENTATIONS = [impl for impl in ALL if impl.of_set is None]
+"""The others are in test_kernel_sets.py."""
 DTYPES = ["f4", "f4", "f4", "f8", "f8", "f8", "f2", "i8", "i4", "u1", "?", "F", ">f4"]
 SHAPES = [
     (), (1,), (2,), (7,), (64,), (1, 1), (1, 5), (3, 1), (3, 5), (0, 3), (4, 0), (2, 3, 4),
@@ -566,13 +569,14 @@ def vector_arguments(name: str, x: np.ndarray) -> list[Any] | None:
 
 
 def test_the_table_is_consistent() -> None:
-    names = [impl.name for impl in IMPLEMENTATIONS]
+    names = [impl.name for impl in ALL]
     assert len(set(names)) == len(names)
-    for impl in IMPLEMENTATIONS:
+    for impl in ALL:
         kernel = GLOBAL.get(PREFIX + impl.kernel)
         assert impl.name in kernel.implementations
         assert impl in implementations_of(impl.kernel)
-        assert not SOURCES or PACKAGE / "kernels" / "c" / f"{impl.family}.c" in SOURCES
+        folder = PACKAGE / "kernels" / "c" / ("sets" if impl.of_set else "")
+        assert not SOURCES or folder / f"{impl.family}.c" in SOURCES
         assert impl.dtypes
         assert impl.most_bytes > 0
         assert impl.ulp >= 0
@@ -582,18 +586,20 @@ def test_the_table_is_consistent() -> None:
     assert implementations_of("tril") == ()
 
 
-SOURCES = sorted((PACKAGE / "kernels" / "c").glob("*.[ch]"))
+SOURCES = sorted((PACKAGE / "kernels" / "c").rglob("*.[ch]"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_sources_stand_alone(path: Path) -> None:
     """They know neither Python nor numpy, and share nothing but the tables."""
     text = path.read_text(encoding="utf-8")
-    included = set(re.findall(r'^#include ["<](.*)[">]', text, re.MULTILINE))
+    included = set(re.findall(r'^ *#include ["<](?:\.\./)?(.*)[">]', text, re.MULTILINE))
     own = {source.name for source in SOURCES}
     standard = {"fenv.h", "float.h", "math.h", "stddef.h", "stdint.h", "string.h"}
+    standard |= {"arm_neon.h", "emmintrin.h", "immintrin.h"}
     assert included <= own | standard
-    local = "static ", "typedef ", "enum ", "extern ", "const RvmImplementation ", "RVM_"
+    local = ("static ", "typedef ", "enum ", "extern ", "const RvmImplementation ", "const RvmSet ",
+             "RVM_", "SLIDE(")  # fmt: skip
     assert not [line for line in re.findall(r"^\w.*", text, re.MULTILINE)
                 if not line.startswith(local)]  # fmt: skip
 

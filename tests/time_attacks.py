@@ -142,6 +142,18 @@ def _convolution(axes: int) -> list[Any]:
             _zeros(1, 64, 300, 300)]  # fmt: skip
 
 
+def _in_blocks(*weight: int, window: int = 3) -> list[Any]:
+    """Images in blocks of 16 channels, of 256 channels."""
+    side, small = 300, window // 2
+    return [_zeros(1, 16, side, side, 16), _zeros(*weight), None, None, (1, 1), (small,) * 4,
+            (1, 1), 1, None, None, _zeros(1, 16, side, side, 16)]  # fmt: skip
+
+
+def _pool_in_blocks(*flags: int) -> list[Any]:
+    return [_zeros(1, 4, 300, 300, 16), (99, 99), (1, 1), (49,) * 4, (1, 1), *flags,
+            _zeros(1, 4, 300, 300, 16)]  # fmt: skip
+
+
 def _spread(axes: int) -> list[Any]:
     """Many outputs for each element."""
     if axes == 1:
@@ -283,6 +295,18 @@ KERNELS: dict[str, list[Make]] = {
                  None, _zeros(1, 1, 1 << 20, 2), _zeros(1, 1, 2, 2)],
     ],
     "tree_ensemble": [_trees],
+    "nn.to_blocks": [lambda: [x(1, 16, 1000, 2000), out(1, 1, 1000, 2000, 16)]],
+    "nn.from_blocks": [lambda: [x(1, 1, 1000, 2000, 16), out(1, 16, 1000, 2000)]],
+    "nn.conv2d_blocks": [
+        lambda: _in_blocks(16, 16, 31, 31, 16, 16, window=31),
+        lambda: [_zeros(1, 8, 300, 300), _zeros(64, 8, 63, 63, 16), *_in_blocks(1)[2:5], (31,) * 4,
+                 *_in_blocks(1)[6:-1], _zeros(1, 64, 300, 300, 16)]],
+    "nn.conv2d_depthwise_blocks": [lambda: _in_blocks(16, 63, 63, 16, window=63)],
+    "nn.conv2d_winograd_blocks": [
+        lambda: [_zeros(1, 16, 300, 300, 16), _zeros(36, 64, 16, 16, 16), *_in_blocks(1)[2:-1],
+                 _zeros(1, 64, 300, 300, 16)]],
+    "nn.max_pool2d_blocks": [lambda: _pool_in_blocks(0)],
+    "nn.avg_pool2d_blocks": [lambda: _pool_in_blocks(0, 1)],
     "extend_cache": [lambda: [x(1, 1, 1, SIZE // 2), x(1, 1, 1, SIZE // 2), np.array([1]),
                               np.array(2), out(1, 1, 2, SIZE // 2)]],
     "matmul_packed": [lambda: [x(4, 64), np.ones((SIZE // 64, 1, 32), "u1"), x(SIZE // 64), None,

@@ -97,7 +97,8 @@ def build(
         params: values of parameters such as weights, by name; they become constants (`BindParams`).
             For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
         relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
-            already lowered.
+            already lowered.  "default" optimizes what a frontend has made of a model ("model"), and
+            lowers other programs as they are ("default_build").
         exec_mode: "bytecode", or "compiled" for functions that a VM compiles to native code.
         limits: bounds for a program of unknown origin: its `functions`, the `wall_time` of the
             compilation, and its memory, `live_bytes` and `alloc_bytes`.
@@ -169,7 +170,8 @@ def _build(
     if params:
         mod = transform.BindParams("main", dict(params))(mod)
     if isinstance(relax_pipeline, str):
-        relax_pipeline = get_pipeline(relax_pipeline)
+        is_model = bool(names) and relax_pipeline == "default"
+        relax_pipeline = get_pipeline("model" if is_model else relax_pipeline)
     if relax_pipeline is not None:
         if not callable(relax_pipeline):
             raise TypeError(

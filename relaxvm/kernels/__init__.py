@@ -29,6 +29,7 @@ record of a kernel, `ufunc_of` the numpy ufunc that it is.
 
 # Importing the modules registers their kernels.
 from . import (  # noqa: F401
+    blocks,
     cache,
     channels,
     composite,

@@ -17,8 +17,7 @@ from ..registry import (
     StaticCheck,
 )
 from ..support import Unsupported
-from ._table import DispatchedKernel
-from .implementations import Impl, implementations_of
+from .implementations import Impl, dispatched, implementations_of
 from .kinds import checked, parameters_of, signature_of
 from .results import result_form, result_signature
 
@@ -160,7 +159,7 @@ def kernel(
             run = wrap(run)
         found = implementations_of(name)
         if found:
-            run = DispatchedKernel(run, tuple(impl.name for impl in found), ufunc)
+            run = dispatched(run, found, ufunc)
         doc = inspect.cleandoc(func.__doc__ or "")
         record = KernelRecord(name, run, ufunc, step, in_place, found)
         for each in (name, *aliases):

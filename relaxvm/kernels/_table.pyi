@@ -3,7 +3,10 @@ from typing import Any, final
 
 import numpy as np
 
-def rows() -> list[tuple[str, str, tuple[np.dtype[Any] | None, ...], int, bool, float]]: ...
+def sets() -> list[tuple[str, int, bool]]: ...
+def rows(
+    of_set: str | None = None,
+) -> list[tuple[str, str, tuple[np.dtype[Any] | None, ...], int, bool, float]]: ...
 @final
 class DispatchedKernel:
     __name__: str
@@ -18,5 +21,6 @@ class DispatchedKernel:
         reference: Callable[..., None],
         implementations: tuple[str, ...],
         ufunc: np.ufunc | None = None,
+        of_set: str | None = None,
     ) -> DispatchedKernel: ...
     def __call__(self, *args: Any) -> None: ...

@@ -16,6 +16,8 @@ from ..core.floating import is_ignored, report_status
 
 cimport numpy as cnp
 
+from ..core._deadlines cimport look
+
 from ..core._vectorcall cimport use_vectorcall
 
 cnp.import_array()
@@ -48,11 +50,18 @@ cdef extern from "kernels/_table_impl.h":
     enum:
         RVM_MAX_WAYS
 
+    ctypedef struct RvmSet:
+        const char* name
+        int lanes
+    const RvmSet* rvm_sets
+    int (*rvm_look)() except -1
+
     bint rvm_is_in(unsigned, int) noexcept
+    bint rvm_has_set(const RvmSet*) noexcept
     int rvm_dtype_of(const cnp.PyArray_Descr*) noexcept
     void rvm_offer_loops(int, ufunc_object*) noexcept
     void rvm_offer_finders() noexcept
-    const RvmImplementation* rvm_implementation_at(int) noexcept
+    const RvmImplementation* rvm_implementation_at(const RvmSet*, int) noexcept
     void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
     int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*) noexcept
 
@@ -62,15 +71,40 @@ cdef extern from "Python.h":
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
 
-def rows():
-    """What the C table says of each implementation: its name, that of the kernel, the data types of
-    results (numpy's, and None for those of other packages), the bytes that a result stays below,
-    whether it needs a workspace, and its greatest distance from the reference in ulp."""
+cdef const RvmSet* _set_of(str name) except? NULL:
+    """The set of a name; NULL for None."""
+    cdef const RvmSet* at = rvm_sets
+    if name is None:
+        return NULL
+    while at.name is not NULL:
+        if at.name == name.encode():
+            return at
+        at += 1
+    raise KeyError(name)
+
+
+def sets():
+    """The sets of instructions that there are kernels for, the best one first: the name, how many
+    floats a vector has, and whether this processor has the set."""
+    cdef const RvmSet* at = rvm_sets
+    found = []
+    while at.name is not NULL:
+        found.append((at.name.decode(), at.lanes, rvm_has_set(at)))
+        at += 1
+    return found
+
+
+def rows(str of_set=None):
+    """What the C table says of each implementation of a set, or of those that need none: its name,
+    that of the kernel, the data types of results (numpy's, and None for those of other packages),
+    the bytes that a result stays below, whether it needs a workspace, and its greatest distance
+    from the reference in ulp."""
     cdef const RvmImplementation* how
+    cdef const RvmSet* of = _set_of(of_set)
     cdef int place = 0, dtype
     found = []
     while True:
-        how = rvm_implementation_at(place)
+        how = rvm_implementation_at(of, place)
         if how is NULL:
             return found
         dtypes = [
@@ -84,14 +118,17 @@ def rows():
         place += 1
 
 
-cdef const RvmImplementation* _find(str name) except NULL:
+cdef const RvmImplementation* _find(const RvmSet* of, str name) except NULL:
+    """An implementation of a set, if there is one, or one that needs none."""
     cdef const RvmImplementation* how
     cdef int place = 0
     cdef bytes wanted = name.encode()
     while True:
-        how = rvm_implementation_at(place)
+        how = rvm_implementation_at(of, place)
         if how is NULL:
-            raise KeyError(name)
+            if of is NULL:
+                raise KeyError(name)
+            return _find(NULL, name)
         if how.name == wanted:
             return how
         place += 1
@@ -106,6 +143,8 @@ cdef class DispatchedKernel:
         implementations: names of rows of the table, in the order in which they are tried.
         ufunc: the ufunc that the kernel is, if it is just one; floating-point errors are reported in
             its name.
+        of_set: the set of instructions whose implementations are meant, besides those that need
+            none.
 
     Raises:
         KeyError: there is no such implementation.
@@ -119,14 +158,15 @@ cdef class DispatchedKernel:
     cdef readonly tuple implementations
     cdef dict __dict__          # the name, documentation and module of the function in Python
 
-    def __cinit__(self, reference, tuple implementations, ufunc=None):
+    def __cinit__(self, reference, tuple implementations, ufunc=None, str of_set=None):
         cdef const RvmImplementation* how
+        cdef const RvmSet* of = _set_of(of_set)
         if len(implementations) > RVM_MAX_WAYS:
             raise ValueError(
                 f"expected at most {RVM_MAX_WAYS} implementations, got {implementations}"
             )
         for name in implementations:
-            how = _find(name)
+            how = _find(of, name)
             if how.uses_ufunc and (ufunc is None or ufunc.nin != 2):
                 raise ValueError(f"{name}: expected a ufunc of two inputs, got {ufunc}")
             rvm_add_way(&self._ways, how)
@@ -202,3 +242,4 @@ for _which, _ufunc in (
 ):
     rvm_offer_loops(_which, <ufunc_object*><PyObject*>_ufunc)
 rvm_offer_finders()
+rvm_look = look

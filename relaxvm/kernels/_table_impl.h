@@ -286,6 +286,31 @@ static inline int rvm_read_arguments(const rvm_way *way, PyObject *const *args, 
 }
 
 /* ---- calls -------------------------------------------------------------------------------------- */
+/* Handles signals, and raises if the run is to end. */
+static int (*rvm_look)(void);
+
+/* Between pieces of the work of an implementation that runs without Python's lock. */
+static int rvm_must_stop(const RvmKernelCall *call) {
+    PyThreadState **thread = (PyThreadState **)call->thread;
+    PyEval_RestoreThread(*thread);
+    int is_over = rvm_look();
+    *thread = PyEval_SaveThread();
+    return is_over;
+}
+
+static RVM_NOINLINE int rvm_run_unlocked(const RvmImplementation *how, RvmKernelCall *call) {
+    PyThreadState *thread = PyEval_SaveThread();
+    call->must_stop = rvm_must_stop;
+    call->thread = &thread;
+    int answer = how->run(call);
+    PyEval_RestoreThread(thread);
+    return answer;
+}
+
+static inline int rvm_run(const RvmImplementation *how, RvmKernelCall *call) {
+    return RVM_LIKELY(!how->is_unlocked) ? how->run(call) : rvm_run_unlocked(how, call);
+}
+
 /* Whether the ufunc has a loop for these data types; only where the result has the inputs' data type or is
  * bool: where numpy's table has more, such as quotients of ints, the kernel may not follow it. */
 static int rvm_find_ufunc_loop(rvm_ways *ways, int in, int out) {
@@ -305,7 +330,7 @@ static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, Rvm
     if (bytes <= RVM_STACK_BYTES) {
         long double memory[RVM_STACK_BYTES / sizeof(long double)];
         call->workspace = (char *)memory;
-        return how->run(call);
+        return rvm_run(how, call);
     }
     /* From where numpy takes the memory of arrays, so that a run with limits counts it. */
     PyObject *capsule = PyDataMem_GetHandler();
@@ -316,7 +341,7 @@ static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, Rvm
         const PyDataMemAllocator *from = &handler->allocator;
         call->workspace = (char *)from->malloc(from->ctx, (size_t)bytes);
         if (call->workspace != NULL) {
-            answer = how->run(call);
+            answer = rvm_run(how, call);
             from->free(from->ctx, call->workspace, (size_t)bytes);
         }
     } else {
@@ -351,14 +376,33 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
             loop = ways->loop; /* not the memory, which another call may change */
             call.params = &loop;
         }
-        answer = how->workspace == NULL ? how->run(&call) : rvm_run_with_workspace(how, &call);
+        answer = how->workspace == NULL ? rvm_run(how, &call) : rvm_run_with_workspace(how, &call);
     }
     return answer;
 }
 
-/* The implementation at a place among all of them; NULL after the last one. */
-static const RvmImplementation *rvm_implementation_at(int place) {
-    for (const RvmImplementation *const *family = rvm_families; *family != NULL; family++)
+/* Whether this processor and its operating system have a set of instructions.  The functions of the compiler
+ * ask both. */
+static int rvm_has_set(const RvmSet *set) {
+    switch (set->lanes) {
+#if defined(__x86_64__) || defined(__i386__)
+        case 16:
+            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        case 8:
+            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                   __builtin_cpu_supports("bmi2");
+#endif
+        default: return 1; /* what all processors of the architecture have */
+    }
+}
+
+/* The implementation at a place among those of a set, or among those that need none; NULL after the last
+ * one. */
+static const RvmImplementation *rvm_implementation_at(const RvmSet *set, int place) {
+    const RvmImplementation *const *family = set == NULL ? rvm_families : set->families;
+    for (; *family != NULL; family++)
         for (const RvmImplementation *how = *family; how->name != NULL; how++)
             if (place-- == 0) return how;
     return NULL;

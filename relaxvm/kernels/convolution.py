@@ -20,7 +20,7 @@ from ._windows import Windows, taps
 from .checks import Dims, WrongValue, check_out, native, result_dtype, working_dtype
 from .kinds import Out, Tensor, an_int, ints
 
-__all__: list[str] = []
+__all__ = ["Groups", "Padding2d", "Step2d", "convolve"]
 
 _COLUMNS: Final = 1 << 18
 """Most elements copied for one product, unless a row of results needs more: 1 MiB of float32."""
@@ -56,7 +56,7 @@ def conv1d(
         (1, x.shape[2]), (1, weight.shape[2]), (1, *strides), (0, left, 0, right), (1, *dilation)
     )
     check_out(out, _result_dtype(x, weight, out), (x.shape[0], weight.shape[0], windows.count[1]))
-    _convolve(x[:, :, None], weight[:, :, None], windows, groups, out[:, :, None])
+    convolve(x[:, :, None], weight[:, :, None], windows, groups, out[:, :, None])
 
 
 @kernel("nn.conv2d")
@@ -106,7 +106,7 @@ def _convolution(
     _check_shapes(x, weight, groups, 2 + len(strides))
     windows = Windows(x.shape[2:], weight.shape[2:], strides, padding, dilation)
     check_out(out, _result_dtype(x, weight, out), (x.shape[0], weight.shape[0], *windows.count))
-    _convolve(x, weight, windows, groups, out)
+    convolve(x, weight, windows, groups, out)
 
 
 def _check_shapes(x: NDArray[Any], weight: NDArray[Any], groups: int, ndim: int) -> None:
@@ -139,7 +139,7 @@ def _result_dtype(x: NDArray[Any], weight: NDArray[Any], out: NDArray[Any]) -> n
     return native(out.dtype) if is_wider else dtype
 
 
-def _convolve(
+def convolve(
     x: NDArray[Any], weight: NDArray[Any], windows: Windows, groups: int, out: NDArray[Any]
 ) -> None:
     """out = the convolution, image by image."""

@@ -9,13 +9,15 @@ function decides the rest, such as layouts, before it writes anything.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from . import _table
+from .cpu import CPU, SETS
 
-__all__ = ["IMPLEMENTATIONS", "Impl", "implementations_of"]
+__all__ = ["IMPLEMENTATIONS", "Impl", "dispatched", "implementations_of"]
 
 
 class Impl(NamedTuple):
@@ -32,7 +34,11 @@ class Impl(NamedTuple):
     has_workspace: bool
     """Whether a call needs memory in addition to the operands."""
     ulp: float
-    """Greatest distance from the reference's results in units in the last place; 0: same bits."""
+    """Greatest distance from the reference's results in units in the last place; 0: same bits;
+    infinity: sums whose terms cancel, for which no number is a bound."""
+    of_set: str | None
+    """The set of instructions that it is compiled for; None if it needs none.  Such ones run
+    without Python's lock, and take results of any size."""
 
     @property
     def family(self) -> str:
@@ -40,7 +46,17 @@ class Impl(NamedTuple):
         return self.name.partition(".")[0]
 
 
-IMPLEMENTATIONS: Final[tuple[Impl, ...]] = tuple(Impl(*row) for row in _table.rows())
+_SET: Final = CPU if CPU in SETS else None
+
+IMPLEMENTATIONS: Final[tuple[Impl, ...]] = (
+    ()
+    if CPU == "numpy"
+    else tuple(
+        Impl(*row, of_set)
+        for of_set in ([None] if _SET is None else [_SET, None])
+        for row in _table.rows(of_set)
+    )
+)
 """All of them, by family."""
 
 _by_kernel: Final[defaultdict[str, tuple[Impl, ...]]] = defaultdict(tuple)
@@ -55,3 +71,10 @@ def implementations_of(kernel: str) -> tuple[Impl, ...]:
         kernel: its name without prefix, such as ``"nn.softmax"``; not one of its aliases.
     """
     return _by_kernel.get(kernel, ())
+
+
+def dispatched(
+    reference: Callable[..., None], impls: Iterable[Impl], ufunc: np.ufunc | None = None
+) -> _table.DispatchedKernel:
+    """A kernel that tries implementations, and then its reference."""
+    return _table.DispatchedKernel(reference, tuple(impl.name for impl in impls), ufunc, _SET)

@@ -17,7 +17,7 @@ from ._windows import Windows, taps
 from .checks import Dims, WrongValue, check_out, native, working_dtype
 from .kinds import Flag, Floats, Out, ints, taken_by
 
-__all__: list[str] = []
+__all__ = ["Size2d", "avg_pool2d", "max_pool2d"]
 
 Ordered: TypeAlias = Annotated[NDArray[Any], taken_by(np.maximum)]
 Size1d: TypeAlias = Annotated[Dims, ints(count=1, least=1)]

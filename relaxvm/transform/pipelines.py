@@ -18,7 +18,7 @@ from ..errors import did_you_mean
 from . import Pass, Sequential
 
 __all__ = ["LOWERING", "LOWERING_FOR_TVM", "default_build_pipeline", "get_pipeline",
-           "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
+           "model_pipeline", "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
 
 LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerDataTypes, "values of data types and matches become calls of builtins and ifs"),
@@ -131,3 +131,29 @@ def zero_pipeline() -> Pass:
         ],
         name="zero",
     )
+
+
+@register_pipeline("model")
+def model_pipeline(*, precise: bool = False) -> Pass:
+    """Optimize a model and lower it: what "zero" does, with normalizations folded into convolutions
+    and convolutions in blocks of channels, and then `LOWERING`.
+
+    Args:
+        precise: leave out what changes results by more than the order of sums does.
+
+    `build` takes this pipeline for models of other frontends.
+    """
+    from ..kernels.cpu import CPU, SETS
+
+    passes = [
+        transform.CanonicalizeBindings(),
+        transform.EliminateCommonSubexpr(),
+        transform.CanonicalizeBindings(),
+        transform.FoldConstant(),
+    ]
+    if not precise:
+        passes += [transform.FoldBatchnormToConv2D(), transform.FoldConstant()]
+    if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass
+        passes.append(transform.BlockConvolutions(precise=precise))
+    passes += [transform.LegalizeOps(), transform.FuseOps(), transform.DeadCodeElimination()]
+    return Sequential([*passes, *[make() for make, _ in LOWERING]], name="model")

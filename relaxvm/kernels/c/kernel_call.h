@@ -10,6 +10,7 @@
 #ifndef RELAXVM_KERNEL_CALL_H
 #define RELAXVM_KERNEL_CALL_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,7 +84,7 @@ typedef struct {
     RvmFindCall find_greatest[RVM_NUM_DTYPES], find_least[RVM_NUM_DTYPES];
 } RvmHost;
 
-typedef struct {
+typedef struct RvmKernelCall {
     const RvmBuffer *buffers; /* the tensors among the arguments, in their order */
     int32_t count;            /* of buffers */
     const void *params;       /* the other arguments, in the implementation's own struct */
@@ -91,6 +92,10 @@ typedef struct {
     int64_t workspace_bytes;
     int *float_status;        /* 0; an implementation adds what numpy would report about the result */
     const RvmHost *host;
+    /* For implementations that run without Python's lock: called between pieces of the work, each of some
+     * milliseconds; whether the call has to end with RVM_FAILED.  Else NULL. */
+    int (*must_stop)(const struct RvmKernelCall *);
+    void *thread; /* the host's */
 } RvmKernelCall;
 
 typedef int (*RvmKernel)(const RvmKernelCall *);
@@ -162,10 +167,16 @@ typedef struct {
     int uses_ufunc;     /* whether the parameters are the RvmLoop of the kernel's ufunc */
     unsigned dtypes;    /* set of the data types that results may have */
     int64_t most_bytes; /* each result has fewer */
+    int is_unlocked;    /* runs without Python's lock: other threads may run, and change elements */
     double ulp;         /* how far a result may be from the reference's; 0: the same bits */
 } RvmImplementation;
 
 #define RVM_ARGUMENTS(array) .arguments = array, .num_arguments = sizeof array / sizeof *array
+
+#define RVM_ANY_RESULT INT64_MAX
+/* Sums of products: terms of both signs cancel, so that no number of ulps is a bound.  The file of the
+ * implementation says what is. */
+#define RVM_SUM_ULP INFINITY
 
 /* Results with fewer bytes are computed with Python's lock held; larger ones are left to the reference,
  * which lets other threads run meanwhile. */
@@ -185,5 +196,16 @@ extern const RvmImplementation rvm_attention[];
 
 /* All of them, NULL after the last family. */
 extern const RvmImplementation *const rvm_families[];
+
+/* ---- sets of instructions ------------------------------------------------------------------------ */
+/* The files of the folder `sets` are compiled once for each set. */
+typedef struct {
+    const char *name;                              /* "avx2" */
+    int lanes;                                     /* floats of a vector */
+    const RvmImplementation *const *families;      /* NULL after the last one */
+} RvmSet;
+
+/* The sets that were compiled, the best one first; one without a name at the end. */
+extern const RvmSet rvm_sets[];
 
 #endif

@@ -1,0 +1,188 @@
+/* Images in blocks of channels: x[image, block of 16 channels, row, column, channel of the block].
+ *
+ * The 16 channels of a pixel are a line of 64 bytes: one, two or four vectors, by set.  So the layout, and
+ * with it that of weights, is the same for all sets.  Where the number of channels is no multiple of 16,
+ * the last block is filled up with channels whose values do not matter as long as they are finite:
+ * weights have zeros there.  The idea is that of MLAS (NCHWc) and oneDNN (nChw16c).
+ */
+#ifndef RELAXVM_KERNELS_BLOCKS_H
+#define RELAXVM_KERNELS_BLOCKS_H
+
+#include <float.h>
+#include <math.h>
+
+#include "../buffers.h"
+#include "vector.h"
+
+#define RVM_BLOCK 16
+#define RVM_LINE_VECTORS (RVM_BLOCK / RVM_LANES)
+
+/* ---- memory of a call ---------------------------------------------------------------------------- */
+#define RVM_ALIGNMENT 64
+
+static inline int64_t rvm_aligned(int64_t bytes) {
+    return (bytes + RVM_ALIGNMENT - 1) & ~(int64_t)(RVM_ALIGNMENT - 1);
+}
+
+/* The next part of the workspace. */
+static inline char *rvm_take(char **workspace, int64_t bytes) {
+    char *part = (char *)(((uintptr_t)*workspace + RVM_ALIGNMENT - 1) & ~(uintptr_t)(RVM_ALIGNMENT - 1));
+    *workspace = part + bytes;
+    return part;
+}
+
+/* Between pieces of work: whether the call has to stop, with an exception. */
+static inline int rvm_must_stop(const RvmKernelCall *call, int64_t *done, int64_t work) {
+    *done += work;
+    if (*done < (int64_t)1 << 28) return 0; /* some milliseconds */
+    *done = 0;
+    return call->must_stop != NULL && call->must_stop(call);
+}
+
+/* ---- products of lines -------------------------------------------------------------------------- */
+/* Products of the tile below: pixels at once, and blocks of output channels at once.  Accumulators, the
+ * weights of one input channel, and one broadcast pixel fill the registers. */
+#if defined(__AVX512F__)
+#define RVM_TILE_PIXELS 14
+#define RVM_TILE_BLOCKS 2
+#elif defined(__AVX2__)
+#define RVM_TILE_PIXELS 6
+#define RVM_TILE_BLOCKS 1
+#elif defined(__aarch64__)
+#define RVM_TILE_PIXELS 6
+#define RVM_TILE_BLOCKS 1
+#else
+#define RVM_TILE_PIXELS 2
+#define RVM_TILE_BLOCKS 1
+#endif
+
+/* What happens to a sum before it is stored: addition of a residual, then bounds. */
+typedef struct {
+    float low, high; /* -inf and inf for none */
+} RvmEpilogue;
+
+static inline vf rvm_bounded(vf v, const RvmEpilogue *e) {
+    return rvm_at_most(rvm_all(e->high), rvm_at_least(rvm_all(e->low), v));
+}
+
+/* A product of lines: for each of `pixels` pixels p, and each of `blocks` blocks b of 16 outputs,
+ *
+ *   out[b][p][o] = bias[b][o] + sum over terms t and channels q of
+ *                  x[terms[t] + p * x_step + q] * weight[b][t][q][o]  (+ residual[b][p][o]), bounded
+ *
+ * x_step and offsets are in floats.  A term has `channels` channels: 16, or 1 for planes of pixels. */
+typedef struct {
+    const float *x, *weight, *bias, *residual; /* bias and residual may be NULL */
+    float *out;
+    const int64_t *terms;
+    int64_t count;                   /* of terms */
+    int64_t x_step;                  /* floats from one pixel to the next, where it is no constant */
+    int64_t weight_block, out_block; /* floats from one block of outputs to the next */
+    RvmEpilogue epilogue;
+    const RvmKernelCall *call;
+    int64_t done; /* since it was last asked whether to stop */
+} RvmLines;
+
+/* As above; all counts but that of the terms are constants of the code that calls this. */
+static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, int64_t pixel, int pixels,
+                                                            int blocks, int channels, int64_t x_step) {
+    const int nv = RVM_LINE_VECTORS;
+    const float *x = l->x + pixel * x_step, *w = l->weight;
+    vf sum[RVM_TILE_PIXELS][RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
+#pragma GCC unroll 8
+    for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 8
+        for (int v = 0; v < nv; v++) {
+            vf first = l->bias ? rvm_load(l->bias + b * RVM_BLOCK + v * RVM_LANES) : rvm_all(0);
+#pragma GCC unroll 16
+            for (int p = 0; p < pixels; p++) sum[p][b * nv + v] = first;
+        }
+    for (int64_t t = 0; t < l->count; t++) {
+        const float *line = x + l->terms[t];
+#pragma GCC unroll 4
+        for (int q = 0; q < channels; q++) {
+            vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
+#pragma GCC unroll 8
+            for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 8
+                for (int v = 0; v < nv; v++)
+                    weight[b * nv + v] = rvm_load(w + b * l->weight_block + v * RVM_LANES);
+#pragma GCC unroll 16
+            for (int p = 0; p < pixels; p++) {
+                vf value = rvm_all(line[p * x_step + q]);
+#pragma GCC unroll 8
+                for (int v = 0; v < blocks * nv; v++)
+                    sum[p][v] = rvm_fma(value, weight[v], sum[p][v]);
+            }
+            w += RVM_BLOCK;
+        }
+    }
+#pragma GCC unroll 8
+    for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 16
+        for (int p = 0; p < pixels; p++)
+#pragma GCC unroll 8
+            for (int v = 0; v < nv; v++) {
+                int64_t at = b * l->out_block + (pixel + p) * RVM_BLOCK + v * RVM_LANES;
+                vf result = sum[p][b * nv + v];
+                if (l->residual) result += rvm_load(l->residual + at);
+                rvm_store(l->out + at, rvm_bounded(result, &l->epilogue));
+            }
+}
+
+/* Products of 1 to RVM_TILE_PIXELS pixels from one on. */
+typedef void (*RvmLinesTile)(const RvmLines *, int64_t pixel);
+
+#define RVM_TILE(name, pixels, blocks, channels, step)                             \
+    static void name##_##blocks##_##pixels(const RvmLines *l, int64_t pixel) {     \
+        rvm_lines(l, pixel, pixels, blocks, channels, step);                       \
+    }
+
+#if RVM_TILE_PIXELS == 14
+#define RVM_EACH_PIXELS(X, name, blocks, channels, step)                                          \
+    X(name, 1, blocks, channels, step) X(name, 2, blocks, channels, step)                         \
+    X(name, 3, blocks, channels, step) X(name, 4, blocks, channels, step)                         \
+    X(name, 5, blocks, channels, step) X(name, 6, blocks, channels, step)                         \
+    X(name, 7, blocks, channels, step) X(name, 8, blocks, channels, step)                         \
+    X(name, 9, blocks, channels, step) X(name, 10, blocks, channels, step)                        \
+    X(name, 11, blocks, channels, step) X(name, 12, blocks, channels, step)                       \
+    X(name, 13, blocks, channels, step) X(name, 14, blocks, channels, step)
+#elif RVM_TILE_PIXELS == 6
+#define RVM_EACH_PIXELS(X, name, blocks, channels, step)                                          \
+    X(name, 1, blocks, channels, step) X(name, 2, blocks, channels, step)                         \
+    X(name, 3, blocks, channels, step) X(name, 4, blocks, channels, step)                         \
+    X(name, 5, blocks, channels, step) X(name, 6, blocks, channels, step)
+#else
+#define RVM_EACH_PIXELS(X, name, blocks, channels, step)                                          \
+    X(name, 1, blocks, channels, step) X(name, 2, blocks, channels, step)
+#endif
+#define RVM_TILE_ENTRY(name, pixels, blocks, channels, step) name##_##blocks##_##pixels,
+
+/* Define the tiles of a distance between pixels, and a table: name[blocks - 1][pixels - 1]. */
+#if RVM_TILE_BLOCKS == 2
+#define RVM_TILES(name, channels, step)                                                           \
+    RVM_EACH_PIXELS(RVM_TILE, name, 1, channels, step)                                            \
+    RVM_EACH_PIXELS(RVM_TILE, name, 2, channels, step)                                            \
+    static const RvmLinesTile name[2][RVM_TILE_PIXELS] = {                                        \
+        {RVM_EACH_PIXELS(RVM_TILE_ENTRY, name, 1, channels, step)},                               \
+        {RVM_EACH_PIXELS(RVM_TILE_ENTRY, name, 2, channels, step)}};
+#else
+#define RVM_TILES(name, channels, step)                                                           \
+    RVM_EACH_PIXELS(RVM_TILE, name, 1, channels, step)                                            \
+    static const RvmLinesTile name[1][RVM_TILE_PIXELS] = {                                        \
+        {RVM_EACH_PIXELS(RVM_TILE_ENTRY, name, 1, channels, step)}};
+#endif
+
+/* Run tiles over `pixels` pixels, divided evenly: 49 are 13, 12, 12, 12 and not 14, 14, 14, 7.  Return
+ * whether the call has to stop. */
+static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t first, int64_t pixels) {
+    int64_t parts = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
+        tiles[to - from - 1](l, first + from);
+        if (rvm_must_stop(l->call, &l->done, l->weight_block * (to - from))) return 1;
+    }
+    return 0;
+}
+
+#endif

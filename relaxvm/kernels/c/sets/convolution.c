@@ -1,0 +1,672 @@
+/* Convolutions of images in blocks of channels (blocks.h).
+ *
+ *   direct     any window, stride and dilation: products of lines, the terms of which are blocks of input
+ *              channels and taps of the window.  A window of one pixel is a matrix product.
+ *   planes     the same from planes of pixels, for the first layer, which has few channels.
+ *   depthwise  each channel by itself: a window slides along the row, so that each pixel is loaded once for
+ *              a row of taps.
+ *   winograd   3x3 at stride 1 by F(4x4, 3x3), a quarter of the products: Lavin and Gray, "Fast algorithms
+ *              for convolutional neural networks", 2016.
+ *
+ * The points of the Winograd transforms are 0, 1, -1, 1/2, -2 and infinity, which round less than the usual
+ * 0, 1, -1, 2, -2 (Barabasz et al., "Error analysis and improving the accuracy of Winograd convolution for
+ * deep neural networks", 2020).
+ */
+#include "blocks.h"
+
+#define LINE_BYTES (RVM_BLOCK * 4)
+/* Weights that are read again for each row of results fit in the cache. */
+#define CACHED_WEIGHTS (1 << 19)
+/* Pixels whose lines stay in the cache while all outputs of them are computed. */
+#define PIXEL_RUN (RVM_TILE_PIXELS * 16)
+
+RVM_TILES(next_pixel, RVM_BLOCK, RVM_BLOCK)
+RVM_TILES(second_pixel, RVM_BLOCK, 2 * RVM_BLOCK)
+RVM_TILES(strided_pixel, RVM_BLOCK, l->x_step)
+RVM_TILES(next_of_plane, 1, 1)
+RVM_TILES(second_of_plane, 1, 2)
+RVM_TILES(strided_of_plane, 1, l->x_step)
+
+typedef struct {
+    RvmInts strides, padding, dilation;
+    int64_t groups;
+    RvmReal low, high;
+} ConvParams;
+
+/* A convolution, checked. */
+typedef struct {
+    const float *x, *weight, *bias, *residual;
+    float *out;
+    int64_t images, groups;
+    int64_t inputs;                        /* blocks of a group, or planes */
+    int64_t outputs;                       /* blocks of a group */
+    int64_t height, width, rows, columns;  /* of an image, and of its result */
+    int64_t tall, wide;                    /* the window */
+    int64_t stride_y, stride_x, dilation_y, dilation_x;
+    int64_t top, left;                     /* padding */
+    int64_t padded_height, padded_width;
+    int is_padded;
+    RvmEpilogue epilogue;
+} Conv;
+
+static int is_block_of(const RvmBuffer *x, int ndim) {
+    return x->ndim == ndim && x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) &&
+           rvm_length(x) > 0;
+}
+
+static int get_bound(const RvmReal *bound, float without, float *to) {
+    RvmNumber number;
+    *to = without;
+    if (!bound->is_given) return 1;
+    if (!rvm_narrow(bound, RVM_DTYPE_F32, &number)) return 0;
+    *to = number.single;
+    return 1;
+}
+
+/* Check an axis: its result, and the length of the padded image along it. */
+static int get_axis(const ConvParams *p, int axis, int64_t length, int64_t window, int64_t results,
+                    int64_t *padded) {
+    int64_t stride = p->strides.values[axis], dilation = p->dilation.values[axis];
+    int64_t before = p->padding.values[axis], after = p->padding.values[axis + 2];
+    if (window > 1 << 10 || dilation > 1 << 10 || before > 1 << 16 || after > 1 << 16 ||
+        stride > 1 << 16 || stride < 1 || dilation < 1 || before < 0 || after < 0)
+        return 0;
+    int64_t room = length + before + after - (dilation * (window - 1) + 1);
+    *padded = length + before + after;
+    return room >= 0 && room / stride + 1 == results;
+}
+
+/* The parts that all methods have: parameters, and the image and its result of `inputs` and `outputs`
+ * blocks (or planes) in all. */
+static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *bias = x + 2, *residual = x + 3, *out = x + 4;
+    const ConvParams *p = (const ConvParams *)call->params;
+    int is_residual_in_place = residual->data == out->data;
+    if (!is_block_of(out, 5) || out->dims[4] != RVM_BLOCK || p->strides.count != 2 ||
+        p->padding.count != 4 || p->dilation.count != 2 || p->groups < 1 ||
+        x->dims[0] != out->dims[0] || !rvm_is_input(x, out) || !rvm_is_input(weight, out) ||
+        !get_bound(&p->low, -INFINITY, &c->epilogue.low) ||
+        !get_bound(&p->high, INFINITY, &c->epilogue.high))
+        return 0;
+    if (!(bias->flags & RVM_ABSENT) &&
+        (!is_block_of(bias, 1) || bias->dims[0] / RVM_BLOCK != out->dims[1] ||
+         bias->dims[0] % RVM_BLOCK || !rvm_is_input(bias, out)))
+        return 0;
+    if (!(residual->flags & RVM_ABSENT) &&
+        (!is_block_of(residual, 5) || !rvm_same_shape(residual, out) ||
+         (!is_residual_in_place && !rvm_no_overlap(residual, out))))
+        return 0;
+    c->x = (const float *)x->data;
+    c->weight = (const float *)weight->data;
+    c->bias = (const float *)bias->data;
+    c->residual = (const float *)residual->data;
+    c->out = (float *)out->data;
+    c->images = x->dims[0];
+    c->groups = p->groups;
+    c->height = x->dims[2];
+    c->width = x->dims[3];
+    c->rows = out->dims[2];
+    c->columns = out->dims[3];
+    c->tall = tall;
+    c->wide = wide;
+    c->stride_y = p->strides.values[0];
+    c->stride_x = p->strides.values[1];
+    c->dilation_y = p->dilation.values[0];
+    c->dilation_x = p->dilation.values[1];
+    c->top = p->padding.values[0];
+    c->left = p->padding.values[1];
+    if (!get_axis(p, 0, c->height, tall, c->rows, &c->padded_height) ||
+        !get_axis(p, 1, c->width, wide, c->columns, &c->padded_width))
+        return 0;
+    c->is_padded = c->padded_height != c->height || c->padded_width != c->width;
+    /* A padded copy of an image may take some times its memory, not any amount. */
+    return !c->is_padded || (c->padded_height <= 4 * c->height + 64 && c->padded_width <= 4 * c->width + 64);
+}
+
+static int64_t conv_workspace(const RvmBuffer *buffers, const void *params,
+                              int (*get)(const RvmKernelCall *, Conv *), int64_t (*bytes)(const Conv *)) {
+    RvmKernelCall call = {.buffers = buffers, .params = params};
+    Conv c;
+    return get(&call, &c) ? bytes(&c) + RVM_ALIGNMENT : -1;
+}
+
+/* ---- direct -------------------------------------------------------------------------------------- */
+/* x[image, block, row, column, 16], weight[block of outputs, block of inputs, row, column, 16, 16] */
+static int get_direct(const RvmKernelCall *call, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 6) ||
+        weight->dims[4] != RVM_BLOCK || weight->dims[5] != RVM_BLOCK ||
+        !get_conv(call, weight->dims[2], weight->dims[3], c) || out->dims[1] != weight->dims[0] ||
+        x->dims[1] % c->groups || out->dims[1] % c->groups)
+        return 0;
+    c->inputs = weight->dims[1];
+    c->outputs = out->dims[1] / c->groups;
+    return c->inputs == x->dims[1] / c->groups;
+}
+
+/* x[image, plane, row, column], weight[block of outputs, plane, row, column, 16] */
+static int get_planes(const RvmKernelCall *call, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    if (!is_block_of(x, 4) || !is_block_of(weight, 5) || weight->dims[4] != RVM_BLOCK ||
+        !get_conv(call, weight->dims[2], weight->dims[3], c) || c->groups != 1 ||
+        out->dims[1] != weight->dims[0] || x->dims[1] != weight->dims[1])
+        return 0;
+    c->inputs = weight->dims[1];
+    c->outputs = out->dims[1];
+    return 1;
+}
+
+/* Offsets of the terms, and a padded image. */
+static int64_t terms_bytes(const Conv *c) { return rvm_aligned(c->inputs * c->tall * c->wide * 8); }
+
+static int64_t direct_bytes(const Conv *c) {
+    int64_t pixels = c->is_padded ? c->padded_height * c->padded_width : 0;
+    return terms_bytes(c) + c->inputs * c->groups * pixels * LINE_BYTES;
+}
+
+static int64_t planes_bytes(const Conv *c) {
+    int64_t pixels = c->is_padded ? c->padded_height * c->padded_width : 0;
+    return terms_bytes(c) + c->inputs * pixels * 4;
+}
+
+static int64_t direct_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    (void)count;
+    return conv_workspace(buffers, params, get_direct, direct_bytes);
+}
+
+static int64_t planes_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    (void)count;
+    return conv_workspace(buffers, params, get_planes, planes_bytes);
+}
+
+/* Copy parts of an image (blocks or planes) with zeros around; `item` floats are a pixel. */
+static void pad_image(const Conv *c, const float *x, int64_t parts, int64_t item, float *to) {
+    int64_t right = c->padded_width - c->left - c->width;
+    int64_t below = c->padded_height - c->top - c->height;
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t before = c->top * c->padded_width * item;
+        memset(to, 0, (size_t)before * 4);
+        to += before;
+        for (int64_t y = 0; y < c->height; y++) {
+            memset(to, 0, (size_t)(c->left * item) * 4);
+            to += c->left * item;
+            memcpy(to, x, (size_t)(c->width * item) * 4);
+            to += c->width * item;
+            x += c->width * item;
+            memset(to, 0, (size_t)(right * item) * 4);
+            to += right * item;
+        }
+        int64_t after = below * c->padded_width * item;
+        memset(to, 0, (size_t)after * 4);
+        to += after;
+    }
+}
+
+/* Tiles of all rows of an image and of some blocks of outputs, or of one row and of all blocks.  Return
+ * whether the call has to stop. */
+static int run_rows(const Conv *c, RvmLines *l, const RvmLinesTile (*tiles)[RVM_TILE_PIXELS],
+                     const float *x, int64_t row_floats, int64_t first_row, int64_t last_row,
+                     int64_t from, int64_t to, const float *weight, const float *bias,
+                     const float *residual, float *out) {
+    int64_t area = c->rows * c->columns * RVM_BLOCK;
+    for (int64_t o = from; o < to;) {
+        int blocks = to - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+        l->weight = weight + o * l->weight_block;
+        l->bias = bias ? bias + o * RVM_BLOCK : NULL;
+        for (int64_t y = first_row; y < last_row; y++) {
+            int64_t at = o * area + y * c->columns * RVM_BLOCK;
+            l->x = x + y * row_floats;
+            l->out = out + at;
+            l->residual = residual ? residual + at : NULL;
+            if (rvm_run_tiles(tiles[blocks - 1], l, 0, c->columns)) return 1;
+        }
+        o += blocks;
+    }
+    return 0;
+}
+
+static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
+                      const RvmLinesTile (*tiles)[RVM_TILE_PIXELS]) {
+    char *workspace = call->workspace;
+    int64_t taps = c->tall * c->wide, terms = c->inputs * taps;
+    int64_t *offsets = (int64_t *)rvm_take(&workspace, terms * 8), *offset = offsets;
+    int64_t height = c->is_padded ? c->padded_height : c->height;
+    int64_t width = c->is_padded ? c->padded_width : c->width;
+    int64_t parts = c->inputs * c->groups, image = parts * height * width * item;
+    float *padded = c->is_padded ? (float *)rvm_take(&workspace, image * 4) : NULL;
+    for (int64_t i = 0; i < c->inputs; i++)
+        for (int64_t ky = 0; ky < c->tall; ky++)
+            for (int64_t kx = 0; kx < c->wide; kx++)
+                *offset++ = ((i * height + ky * c->dilation_y) * width + kx * c->dilation_x) * item;
+    RvmLines l = {.terms = offsets,
+                  .count = terms,
+                  .x_step = c->stride_x * item,
+                  .weight_block = terms * item * RVM_BLOCK,
+                  .out_block = c->rows * c->columns * RVM_BLOCK,
+                  .epilogue = c->epilogue,
+                  .call = call};
+    int64_t row_floats = c->stride_y * width * item;
+    int64_t area = c->rows * c->columns, group_out = c->outputs * area * RVM_BLOCK;
+    /* A window of one pixel does not see rows: they are one. */
+    int are_pixels = taps == 1 && c->stride_x == 1 && c->stride_y == 1;
+    int is_row_by_row = l.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
+    for (int64_t n = 0; n < c->images; n++) {
+        const float *x = c->x + n * parts * c->height * c->width * item;
+        if (padded) {
+            pad_image(c, x, parts, item, padded);
+            x = padded;
+        }
+        for (int64_t g = 0; g < c->groups; g++) {
+            const float *from = x + g * c->inputs * height * width * item;
+            const float *weight = c->weight + g * c->outputs * l.weight_block;
+            const float *bias = c->bias ? c->bias + g * c->outputs * RVM_BLOCK : NULL;
+            int64_t at = (n * c->groups + g) * group_out;
+            const float *residual = c->residual ? c->residual + at : NULL;
+            float *out = c->out + at;
+            if (are_pixels) {
+                for (int64_t p = 0; p < area; p += PIXEL_RUN) {
+                    int64_t some = area - p < PIXEL_RUN ? area - p : PIXEL_RUN;
+                    for (int64_t o = 0; o < c->outputs;) {
+                        int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+                        l.weight = weight + o * l.weight_block;
+                        l.bias = bias ? bias + o * RVM_BLOCK : NULL;
+                        l.x = from;
+                        l.out = out + o * l.out_block;
+                        l.residual = residual ? residual + o * l.out_block : NULL;
+                        if (rvm_run_tiles(tiles[blocks - 1], &l, p, some)) return RVM_FAILED;
+                        o += blocks;
+                    }
+                }
+            } else if (is_row_by_row) {
+                for (int64_t y = 0; y < c->rows; y++)
+                    if (run_rows(c, &l, tiles, from, row_floats, y, y + 1, 0, c->outputs, weight, bias,
+                                 residual, out))
+                        return RVM_FAILED;
+            } else if (run_rows(c, &l, tiles, from, row_floats, 0, c->rows, 0, c->outputs, weight, bias,
+                                residual, out)) {
+                return RVM_FAILED;
+            }
+        }
+    }
+    return RVM_OK;
+}
+
+static int direct(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_direct(call, &c)) return RVM_ASK_REFERENCE;
+    return run_direct(call, &c, RVM_BLOCK,
+                      c.stride_x == 1   ? next_pixel
+                      : c.stride_x == 2 ? second_pixel
+                                        : strided_pixel);
+}
+
+static int planes(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_planes(call, &c)) return RVM_ASK_REFERENCE;
+    return run_direct(call, &c, 1,
+                      c.stride_x == 1   ? next_of_plane
+                      : c.stride_x == 2 ? second_of_plane
+                                        : strided_of_plane);
+}
+
+/* ---- depthwise ----------------------------------------------------------------------------------- */
+/* x[image, block, row, column, 16], weight[block, row, column, 16] */
+static int get_depthwise(const RvmKernelCall *call, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 4) ||
+        weight->dims[3] != RVM_BLOCK || !get_conv(call, weight->dims[1], weight->dims[2], c) ||
+        weight->dims[0] != x->dims[1] || x->dims[1] != out->dims[1] || c->groups != 1)
+        return 0;
+    c->inputs = c->outputs = x->dims[1];
+    return 1;
+}
+
+/* The results of one row of windows, some pixels from one on, whose windows are on the image from left to
+ * right.  `taps` rows of the window are on the image. */
+typedef struct {
+    const float *x;      /* the first tap of the first pixel */
+    const float *weight; /* its weights */
+    int64_t taps, row_floats, weight_row;
+} Slide;
+
+#define SLIDE_PIXELS 7
+
+static inline __attribute__((always_inline)) void slide(const Slide *s, vf *sum, int lane, int window,
+                                                        int stride, int pixels) {
+    const float *x = s->x + lane, *w = s->weight + lane;
+    for (int64_t ky = 0; ky < s->taps; ky++) {
+        vf weight[7];
+#pragma GCC unroll 8
+        for (int kx = 0; kx < window; kx++) weight[kx] = rvm_load(w + kx * RVM_BLOCK);
+#pragma GCC unroll 24
+        for (int i = 0; i < (pixels - 1) * stride + window; i++) {
+            vf value = rvm_load(x + i * RVM_BLOCK);
+#pragma GCC unroll 8
+            for (int kx = 0; kx < window; kx++)
+                if (i >= kx && (i - kx) % stride == 0 && (i - kx) / stride < pixels)
+                    sum[(i - kx) / stride] = rvm_fma(weight[kx], value, sum[(i - kx) / stride]);
+        }
+        x += s->row_floats;
+        w += s->weight_row;
+    }
+}
+
+typedef void (*SlideCall)(const Slide *, vf *sum, int lane);
+
+#define SLIDE(window, stride)                                                       \
+    static void slide_##window##_##stride(const Slide *s, vf *sum, int lane) {      \
+        slide(s, sum, lane, window, stride, SLIDE_PIXELS);                          \
+    }
+SLIDE(3, 1) SLIDE(3, 2) SLIDE(5, 1) SLIDE(5, 2) SLIDE(7, 1) SLIDE(7, 2)
+
+static SlideCall slide_of(const Conv *c) {
+    if (c->dilation_x != 1 || c->stride_x > 2) return NULL;
+    switch (c->wide * 2 + c->stride_x) {
+        case 7: return slide_3_1;
+        case 8: return slide_3_2;
+        case 11: return slide_5_1;
+        case 12: return slide_5_2;
+        case 15: return slide_7_1;
+        case 16: return slide_7_2;
+        default: return NULL;
+    }
+}
+
+/* One pixel: the taps of its window that are on the image. */
+static void tap_by_tap(const Conv *c, const float *x, const float *weight, int64_t y, int64_t column,
+                       int lane, vf *sum) {
+    for (int64_t ky = 0; ky < c->tall; ky++) {
+        int64_t row = y * c->stride_y + ky * c->dilation_y - c->top;
+        if (row < 0 || row >= c->height) continue;
+        for (int64_t kx = 0; kx < c->wide; kx++) {
+            int64_t at = column * c->stride_x + kx * c->dilation_x - c->left;
+            if (at < 0 || at >= c->width) continue;
+            *sum = rvm_fma(rvm_load(weight + (ky * c->wide + kx) * RVM_BLOCK + lane),
+                           rvm_load(x + (row * c->width + at) * RVM_BLOCK + lane), *sum);
+        }
+    }
+}
+
+static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done, SlideCall run, const float *x, const float *weight,
+                          const float *bias, int64_t y, const float *residual, float *out) {
+    int64_t first = y * c->stride_y - c->top, above = 0, taps = c->tall;
+    while (above < c->tall && first + above * c->dilation_y < 0) above++;
+    while (taps > above && first + (taps - 1) * c->dilation_y >= c->height) taps--;
+    /* Pixels from `begin` to `end` have whole windows from left to right. */
+    int64_t begin = (c->left + c->stride_x - 1) / c->stride_x;
+    int64_t reach = (c->wide - 1) * c->dilation_x + 1, room = c->width + c->left - reach;
+    int64_t end = room < 0 ? 0 : room / c->stride_x + 1;
+    if (begin > c->columns) begin = c->columns;
+    if (end > c->columns) end = c->columns;
+    Slide s = {.taps = taps - above,
+               .row_floats = c->dilation_y * c->width * RVM_BLOCK,
+               .weight = weight + above * c->wide * RVM_BLOCK,
+               .weight_row = c->wide * RVM_BLOCK};
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vf start = bias ? rvm_load(bias + lane) : rvm_all(0);
+        for (int64_t p = 0; p < c->columns;) {
+            vf sum[SLIDE_PIXELS];
+            int count = 1;
+            if (run && p >= begin && p + SLIDE_PIXELS <= end) {
+                count = SLIDE_PIXELS;
+                for (int i = 0; i < SLIDE_PIXELS; i++) sum[i] = start;
+                s.x = x + ((first + above * c->dilation_y) * c->width + p * c->stride_x - c->left) *
+                              RVM_BLOCK;
+                run(&s, sum, lane);
+            } else {
+                sum[0] = start;
+                tap_by_tap(c, x, weight, y, p, lane, sum);
+            }
+            for (int i = 0; i < count; i++) {
+                int64_t at = (p + i) * RVM_BLOCK + lane;
+                if (residual) sum[i] += rvm_load(residual + at);
+                rvm_store(out + at, rvm_bounded(sum[i], &c->epilogue));
+            }
+            p += count;
+            if (rvm_must_stop(call, done, c->tall * c->wide * count * RVM_LANES * 4)) return 1;
+        }
+    }
+    return 0;
+}
+
+static int depthwise(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_depthwise(call, &c)) return RVM_ASK_REFERENCE;
+    SlideCall run = slide_of(&c);
+    int64_t done = 0, line = c.columns * RVM_BLOCK, taps = c.tall * c.wide;
+    for (int64_t i = 0; i < c.images * c.inputs; i++) {
+        int64_t block = i % c.inputs;
+        const float *x = c.x + i * c.height * c.width * RVM_BLOCK;
+        const float *weight = c.weight + block * taps * RVM_BLOCK;
+        for (int64_t y = 0; y < c.rows; y++) {
+            int64_t at = (i * c.rows + y) * line;
+            if (depthwise_row(call, &c, &done, run, x, weight,
+                              c.bias ? c.bias + block * RVM_BLOCK : NULL, y,
+                              c.residual ? c.residual + at : NULL, c.out + at))
+                return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+/* ---- winograd ------------------------------------------------------------------------------------ */
+#define TRANSFORMED 6                           /* points along an axis */
+#define PLANES (TRANSFORMED * TRANSFORMED)
+#define RESULTS 4                               /* pixels along an axis */
+#define MOST_TILES 196
+#define FEWEST_TILES 56
+#define TRANSFORM_BYTES (3 << 20)               /* of the larger one of both sides, if that allows FEWEST_TILES */
+#define PLANE_GAP 3                             /* lines: planes that begin in one set of the cache would
+                                                   displace each other */
+
+/* x[image, block, row, column, 16], weight[36, block of outputs, block of inputs, 16, 16] */
+static int get_winograd(const RvmKernelCall *call, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 5) ||
+        weight->dims[0] != PLANES || weight->dims[3] != RVM_BLOCK || weight->dims[4] != RVM_BLOCK ||
+        !get_conv(call, 3, 3, c) || out->dims[1] != weight->dims[1] || x->dims[1] != weight->dims[2] ||
+        c->groups != 1 || c->stride_x != 1 || c->stride_y != 1 || c->dilation_x != 1 ||
+        c->dilation_y != 1)
+        return 0;
+    c->inputs = x->dims[1];
+    c->outputs = out->dims[1];
+    return 1;
+}
+
+static int64_t tiles_of(const Conv *c) {
+    return c->images * ((c->rows + RESULTS - 1) / RESULTS) * ((c->columns + RESULTS - 1) / RESULTS);
+}
+
+/* Tiles that are transformed, multiplied and transformed back at once. */
+static int64_t tiles_at_once(const Conv *c) {
+    int64_t larger = c->inputs > c->outputs ? c->inputs : c->outputs;
+    int64_t tiles = TRANSFORM_BYTES / (PLANES * larger * LINE_BYTES), all = tiles_of(c);
+    tiles = tiles < FEWEST_TILES ? FEWEST_TILES : tiles > MOST_TILES ? MOST_TILES : tiles;
+    if (tiles >= all) return all;
+    int64_t parts = (all + tiles - 1) / tiles;
+    return (all + parts - 1) / parts;
+}
+
+static int64_t plane_floats(int64_t blocks, int64_t tiles) {
+    return (blocks * tiles + PLANE_GAP) * RVM_BLOCK;
+}
+
+static int64_t winograd_bytes(const Conv *c) {
+    int64_t tiles = tiles_at_once(c);
+    return rvm_aligned(c->inputs * 8) + 2 * RVM_ALIGNMENT +
+           PLANES * 4 * (plane_floats(c->inputs, tiles) + plane_floats(c->outputs, tiles));
+}
+
+static int64_t winograd_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    (void)count;
+    return conv_workspace(buffers, params, get_winograd, winograd_bytes);
+}
+
+/* to = the transform of six elements of a row or column of the image; `step` vectors from one to the
+ * next. */
+static inline void transform_image(const vf *d, int from_step, vf *to, int to_step) {
+    vf d0 = d[0], d1 = d[from_step], d2 = d[2 * from_step], d3 = d[3 * from_step],
+       d4 = d[4 * from_step], d5 = d[5 * from_step];
+    vf half = rvm_all(0.5f), two = rvm_all(2.0f), three_halves = rvm_all(1.5f),
+       five_halves = rvm_all(2.5f);
+    to[0] = rvm_fma(three_halves, d3 - d1, rvm_fma(-two, d2, d0 + d4));
+    to[to_step] = rvm_fma(five_halves, d3, rvm_fma(half, d2, d4 - d1));
+    to[2 * to_step] = rvm_fma(-five_halves, d2, rvm_fma(half, d3, d4 + d1));
+    to[3 * to_step] = rvm_fma(two, d3 - d1, d4 - d2);
+    to[4 * to_step] = rvm_fma(half, d1 - d3, d4 - d2);
+    to[5 * to_step] = rvm_fma(three_halves, d4 - d2, rvm_fma(-two, d3, d1 + d5));
+}
+
+/* to = four results of six products */
+static inline void transform_back(const vf *m, int from_step, vf *to, int to_step) {
+    vf m3 = m[3 * from_step], m4 = m[4 * from_step];
+    vf sum = m[from_step] + m[2 * from_step], difference = m[from_step] - m[2 * from_step];
+    to[0] = m[0] + sum + (m3 + m4);
+    to[to_step] = rvm_fma(rvm_all(0.5f), m3, rvm_fma(rvm_all(-2.0f), m4, difference));
+    to[2 * to_step] = rvm_fma(rvm_all(0.25f), m3, rvm_fma(rvm_all(4.0f), m4, sum));
+    to[3 * to_step] = rvm_fma(rvm_all(0.125f), m3, rvm_fma(rvm_all(-8.0f), m4, difference)) +
+                      m[5 * from_step];
+}
+
+/* Where a tile is. */
+typedef struct {
+    int64_t image, row, column; /* of its first result */
+} Tile;
+
+static inline Tile tile_at(const Conv *c, int64_t number) {
+    int64_t across = (c->columns + RESULTS - 1) / RESULTS, down = (c->rows + RESULTS - 1) / RESULTS;
+    Tile tile = {number / (across * down), number / across % down * RESULTS,
+                 number % across * RESULTS};
+    return tile;
+}
+
+static void transform_tile(const Conv *c, Tile tile, int64_t block, float *to, int64_t plane) {
+    const float *x = c->x + (tile.image * c->inputs + block) * c->height * c->width * RVM_BLOCK;
+    int64_t top = tile.row - c->top, left = tile.column - c->left;
+    int is_inside = top >= 0 && left >= 0 && top + TRANSFORMED <= c->height &&
+                    left + TRANSFORMED <= c->width;
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vf half[PLANES]; /* rows transformed */
+        for (int i = 0; i < TRANSFORMED; i++) {
+            vf row[TRANSFORMED];
+            int64_t y = top + i;
+            const float *from = x + (y * c->width + left) * RVM_BLOCK + lane;
+            if (is_inside) {
+#pragma GCC unroll 6
+                for (int j = 0; j < TRANSFORMED; j++) row[j] = rvm_load(from + j * RVM_BLOCK);
+            } else {
+                int is_row = y >= 0 && y < c->height;
+                for (int j = 0; j < TRANSFORMED; j++)
+                    row[j] = is_row && left + j >= 0 && left + j < c->width
+                                 ? rvm_load(from + j * RVM_BLOCK)
+                                 : rvm_all(0);
+            }
+            transform_image(row, 1, half + i * TRANSFORMED, 1);
+        }
+        for (int j = 0; j < TRANSFORMED; j++) {
+            vf column[TRANSFORMED];
+            transform_image(half + j, TRANSFORMED, column, 1);
+#pragma GCC unroll 6
+            for (int i = 0; i < TRANSFORMED; i++)
+                rvm_store(to + (i * TRANSFORMED + j) * plane + lane, column[i]);
+        }
+    }
+}
+
+static void transform_tile_back(const Conv *c, Tile tile, int64_t block, const float *from,
+                                int64_t plane) {
+    int64_t image = (tile.image * c->outputs + block) * c->rows * c->columns * RVM_BLOCK;
+    int rows = (int)(c->rows - tile.row < RESULTS ? c->rows - tile.row : RESULTS);
+    int columns = (int)(c->columns - tile.column < RESULTS ? c->columns - tile.column : RESULTS);
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vf half[RESULTS * TRANSFORMED]; /* columns transformed */
+        vf bias = c->bias ? rvm_load(c->bias + block * RVM_BLOCK + lane) : rvm_all(0);
+        for (int j = 0; j < TRANSFORMED; j++) {
+            vf column[TRANSFORMED];
+#pragma GCC unroll 6
+            for (int i = 0; i < TRANSFORMED; i++)
+                column[i] = rvm_load(from + (i * TRANSFORMED + j) * plane + lane);
+            transform_back(column, 1, half + j, TRANSFORMED);
+        }
+        for (int i = 0; i < rows; i++) {
+            vf row[RESULTS];
+            transform_back(half + i * TRANSFORMED, 1, row, 1);
+            int64_t at = image + ((tile.row + i) * c->columns + tile.column) * RVM_BLOCK + lane;
+            for (int j = 0; j < columns; j++) {
+                vf result = row[j] + bias;
+                if (c->residual) result += rvm_load(c->residual + at + j * RVM_BLOCK);
+                rvm_store(c->out + at + j * RVM_BLOCK, rvm_bounded(result, &c->epilogue));
+            }
+        }
+    }
+}
+
+static int winograd(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_winograd(call, &c)) return RVM_ASK_REFERENCE;
+    char *workspace = call->workspace;
+    int64_t most = tiles_at_once(&c), all = tiles_of(&c), done = 0;
+    int64_t v_plane = plane_floats(c.inputs, most), m_plane = plane_floats(c.outputs, most);
+    int64_t *terms = (int64_t *)rvm_take(&workspace, c.inputs * 8);
+    float *v = (float *)rvm_take(&workspace, PLANES * v_plane * 4);
+    float *m = (float *)rvm_take(&workspace, PLANES * m_plane * 4);
+    int64_t weight_block = c.inputs * RVM_BLOCK * RVM_BLOCK;
+    for (int64_t first = 0; first < all; first += most) {
+        int64_t tiles = all - first < most ? all - first : most;
+        for (int64_t b = 0; b < c.inputs; b++) {
+            terms[b] = b * tiles * RVM_BLOCK;
+            for (int64_t t = 0; t < tiles; t++)
+                transform_tile(&c, tile_at(&c, first + t), b, v + terms[b] + t * RVM_BLOCK, v_plane);
+        }
+        for (int z = 0; z < PLANES; z++) {
+            RvmLines l = {.x = v + z * v_plane,
+                          .terms = terms,
+                          .count = c.inputs,
+                          .weight_block = weight_block,
+                          .out_block = tiles * RVM_BLOCK,
+                          .epilogue = {-INFINITY, INFINITY},
+                          .call = call,
+                          .done = done};
+            for (int64_t o = 0; o < c.outputs;) {
+                int blocks = c.outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+                l.weight = c.weight + (z * c.outputs + o) * weight_block;
+                l.out = m + z * m_plane + o * l.out_block;
+                if (rvm_run_tiles(next_pixel[blocks - 1], &l, 0, tiles)) return RVM_FAILED;
+                o += blocks;
+            }
+            done = l.done;
+        }
+        for (int64_t o = 0; o < c.outputs; o++)
+            for (int64_t t = 0; t < tiles; t++)
+                transform_tile_back(&c, tile_at(&c, first + t), o, m + (o * tiles + t) * RVM_BLOCK,
+                                    m_plane);
+    }
+    return RVM_OK;
+}
+
+static const RvmArgument conv_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD(INTS, ConvParams, strides),
+    RVM_FIELD(INTS, ConvParams, padding),
+    RVM_FIELD(INTS, ConvParams, dilation),
+    RVM_FIELD(INT, ConvParams, groups),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, low),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, high),
+    RVM_BUFFER(OUT),
+};
+
+#define CONVOLUTION(method, of, memory)                                                       \
+    {.name = "convolution." #method, .kernel = "nn." of, .run = method, .workspace = memory,  \
+     RVM_ARGUMENTS(conv_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),                   \
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
+
+const RvmImplementation RVM_NAME(rvm_convolution)[] = {
+    CONVOLUTION(direct, "conv2d_blocks", direct_workspace),
+    CONVOLUTION(planes, "conv2d_blocks", planes_workspace),
+    CONVOLUTION(depthwise, "conv2d_depthwise_blocks", NULL),
+    CONVOLUTION(winograd, "conv2d_winograd_blocks", winograd_workspace),
+    {.name = NULL},
+};

@@ -1,0 +1,109 @@
+/* Vectors of floats: one source, compiled once for each set of instructions.
+ *
+ * The files of this folder are compiled once per set, with RVM_SET defined as its name and the compiler's
+ * flags for it (see setup.py).  Arithmetic is written with the vector extensions of GCC and Clang; what
+ * these lack is a function here.  All functions are static: a copy with external linkage that was compiled
+ * for one set could replace those of the others.
+ *
+ * Sums have an order that the source fixes.  `rvm_fma` is one rounding, except in sets without fused
+ * multiply-add (sse2), where it is two.  Other products and sums are not contracted.
+ */
+#ifndef RELAXVM_KERNELS_VECTOR_H
+#define RELAXVM_KERNELS_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define RVM_PASTE_2(a, b) a##_##b
+#define RVM_PASTE(a, b) RVM_PASTE_2(a, b)
+/* The name of what other files use, in this set: gemm -> gemm_avx2. */
+#define RVM_NAME(name) RVM_PASTE(name, RVM_SET)
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define RVM_LANES 16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define RVM_LANES 8
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define RVM_LANES 4
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#define RVM_LANES 4
+#else
+#define RVM_LANES 4
+#endif
+
+typedef float vf __attribute__((vector_size(RVM_LANES * 4)));
+
+static inline vf rvm_load(const float *from) {
+    vf v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline void rvm_store(float *to, vf v) { memcpy(to, &v, sizeof v); }
+
+/* A vector of one number.  (An addition to zeros would be a load and an addition, and lose the sign of
+ * -0.) */
+static inline vf rvm_all(float x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_set1_ps(x);
+#elif defined(__AVX2__)
+    return (vf)_mm256_set1_ps(x);
+#else
+    return (vf){x, x, x, x};
+#endif
+}
+
+/* a * b + c */
+static inline vf rvm_fma(vf a, vf b, vf c) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
+/* The greater and the lesser one of a bound and x; x if it is NaN. */
+static inline vf rvm_at_least(vf bound, vf x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)bound, (__m512)x);
+#elif defined(__AVX2__)
+    return (vf)_mm256_max_ps((__m256)bound, (__m256)x);
+#elif defined(__SSE2__)
+    return (vf)_mm_max_ps((__m128)bound, (__m128)x);
+#else
+    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
+    mask below = x < bound;
+    return (vf)(((mask)bound & below) | ((mask)x & ~below));
+#endif
+}
+
+static inline vf rvm_at_most(vf bound, vf x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)bound, (__m512)x);
+#elif defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)bound, (__m256)x);
+#elif defined(__SSE2__)
+    return (vf)_mm_min_ps((__m128)bound, (__m128)x);
+#else
+    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
+    mask above = x > bound;
+    return (vf)(((mask)bound & above) | ((mask)x & ~above));
+#endif
+}
+
+/* The greater one of two; NaN if either is NaN. */
+static inline vf rvm_greater(vf a, vf b) {
+    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
+    mask first = (a > b) | (a != a);
+    return (vf)(((mask)a & first) | ((mask)b & ~first));
+}
+
+#endif

@@ -1,0 +1,596 @@
+"""BlockConvolutions: convolutions of images in blocks of channels, with what follows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import op
+from ..analysis import free_vars
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExprMutator,
+    FloatImm,
+    Function,
+    If,
+    IntImm,
+    IRModule,
+    Match,
+    Op,
+    SeqExpr,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    post_order_visit,
+)
+from ..ir.node import KINDS
+from ..op.lowering import kernel_call
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["BlockConvolutions"]
+
+BLOCK: Final = 16
+_MOST_PLANES: Final = 8
+"""An image of so many channels is not brought into blocks: most of a block would be empty."""
+_FEWEST_OUTPUTS: Final = 8
+"""Fewer outputs would leave most of a block empty."""
+_SMALLEST_WINOGRAD: Final = 7
+"""Results along an axis from which on the transforms of Winograd's method pay."""
+
+_ANYWHERE: Final = frozenset(
+    f"relax.{name}"
+    for name in (
+        "abs", "add", "clip", "maximum", "minimum", "multiply", "negative", "nn.gelu",
+        "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "subtract", "tanh",
+    )
+)  # fmt: skip
+"""Elementwise operators whose results are finite for finite operands of usual size: the channels
+that fill the last block stay harmless."""
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution whose call is not emitted yet, since what follows may become part of it."""
+
+    kernel: str
+    x: Expr
+    weight: Constant
+    bias: NDArray[Any] | None
+    settings: tuple[Any, ...]
+    ty: TensorType
+    """The type of the result in blocks."""
+    channels: int
+    span: Any = None
+    """Of the last operation that has become part of it."""
+    residual: Expr | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.low is not None or self.high is not None
+
+
+class _Blocker(ExprMutator):
+    """Rewrites a function from its beginning to its end.  A value may be there as the program has
+    it, in blocks of channels, or both; the other form is made where it is needed."""
+
+    def __init__(self, func: Function, *, precise: bool) -> None:
+        super().__init__()
+        self._precise = precise
+        self._uses, self._only_first = _uses_of(func)
+        self._blocks: dict[Var, Expr] = {}
+        """Variables of the program whose values are there in blocks."""
+        self._missing: set[Var] = set()
+        """Of these, the ones that are not there as the program has them."""
+        self._pending: dict[Var, _Convolution] = {}
+        self._norms: dict[Var, tuple[Expr, NDArray[Any], NDArray[Any]]] = {}
+        self._emitted: list[Binding] = []
+        self._kind: type[Var] = Var
+        self._span: Any = None
+
+    # Bindings
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        outer = self._kind, self._emitted, self._span
+        self._kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        bindings: list[Binding] = []
+        inside: Counter[Var] = Counter()
+        for binding in block.bindings:
+            _count(binding.value, inside)
+            self._emitted, self._span = [], binding.span
+            new = self._rewritten(binding)
+            bindings += self._emitted
+            bindings += new
+        self._emitted = []
+        for binding in block.bindings:
+            var = binding.var
+            if not isinstance(var, DataflowVar) and self._uses[var] > inside[var]:
+                self._unblock(var)
+        bindings += self._emitted
+        self._kind, self._emitted, self._span = outer
+        blocked: BindingBlock = KINDS[type(block)](bindings, block.span)
+        return blocked
+
+    def _rewritten(self, binding: Binding) -> list[Binding]:
+        """The bindings that replace one, besides those that were emitted."""
+        if isinstance(binding, VarBinding) and self._block(binding.var, binding.value):
+            return []
+        nested = isinstance(binding.value, (If, Match, SeqExpr, Function))
+        if nested or not isinstance(binding.value, (Call, Tuple, TupleGetItem, Var)):
+            # Values that are used inside are there before.
+            for var in list(self._missing):
+                if var in free_vars(binding.value):
+                    self._unblock(var)
+        elif isinstance(binding.value, Call) and not isinstance(binding.value.op, Op):
+            self._flush()  # it may write to what the convolutions read
+        emitted = self._emitted
+        new = super().visit_binding(binding)
+        self._emitted = emitted
+        return new if isinstance(new, list) else [new]
+
+    def visit_var(self, var: Var) -> Expr:
+        if var in self._missing:
+            self._unblock(var)
+        return self.var_map.get(var, var)
+
+    def _emit(self, name: str, value: Expr) -> Var:
+        var = self._kind(name, value.ty)
+        self._emitted.append(VarBinding(var, value, self._span))
+        return var
+
+    def _call(self, c: _Convolution) -> Call:
+        bias = None if c.bias is None else Constant(c.bias)
+        inputs: list[Any] = [c.x, c.weight]
+        for value in (bias, c.residual, *c.settings, c.low, c.high):
+            inputs.append(self._emit("none", op.null_value()) if value is None else value)
+        return kernel_call(c.kernel, inputs, c.ty)
+
+    def _flush(self) -> None:
+        for var in list(self._pending):
+            self._in_blocks(var)
+
+    def _unblock(self, var: Var) -> None:
+        """Bind a variable of the program to its value as the program has it."""
+        if var in self._missing:
+            value = self._in_blocks(var)
+            self._missing.remove(var)
+            self._emitted.append(
+                VarBinding(var, kernel_call("nn.from_blocks", (value,), var.ty), self._span)
+            )
+
+    def _in_blocks(self, var: Var) -> Expr:
+        """The value of a variable in blocks; it has 4 dimensions and a known number of channels."""
+        waiting = self._pending.pop(var, None)
+        if waiting is not None:
+            outer, self._span = self._span, waiting.span
+            self._blocks[var] = self._emit(var.name, self._call(waiting))
+            self._span = outer
+        elif var not in self._blocks:
+            value = kernel_call("nn.to_blocks", (self.var_map.get(var, var),), _blocked(var.ty))
+            self._blocks[var] = self._emit(var.name, value)
+        return self._blocks[var]
+
+    def _is_in_blocks(self, expr: Expr) -> bool:
+        return expr in self._blocks or expr in self._pending
+
+    def _define(self, var: Var, value: Expr) -> bool:
+        self._blocks[var] = self._emit(var.name, value)
+        self._missing.add(var)
+        return True
+
+    def _wait(self, var: Var, convolution: _Convolution) -> bool:
+        self._pending[var] = replace(convolution, span=self._span)
+        self._missing.add(var)
+        return True
+
+    def _take(self, expr: Expr) -> _Convolution | None:
+        """The convolution whose result has this operand as its only use."""
+        if isinstance(expr, Var) and self._uses[expr] == 1:
+            return self._pending.get(expr)
+        return None
+
+    def _extend(self, old: Expr, var: Var, convolution: _Convolution) -> bool:
+        assert isinstance(old, Var)
+        del self._pending[old]
+        self._missing.discard(old)
+        return self._wait(var, convolution)
+
+    # Operators
+
+    def _block(self, var: Var, value: Expr) -> bool:
+        """Whether a binding was replaced: its value is in blocks, or will be."""
+        if isinstance(value, TupleGetItem) and value.index == 0:
+            norm = self._norms.get(value.tuple_value)  # type: ignore[call-overload]
+            return norm is not None and self._norm(var, *norm)
+        if not isinstance(value, Call) or not isinstance(value.op, Op):
+            return False
+        if value.op.name == "relax.nn.batch_norm":
+            return self._remember_norm(var, value)
+        if not _is_image(var.ty) and value.op.name != "relax.mean":
+            return False
+        rule = _RULES.get(value.op.name)
+        if rule is not None and rule(self, var, value):
+            return True
+        return value.op.name in _ELEMENTWISE and self._elementwise(var, value)
+
+    def _conv(self, var: Var, call: Call) -> bool:
+        x, weight = call.args
+        attrs = call.attrs
+        if (
+            not isinstance(weight, Constant)
+            or not isinstance(x, Var)
+            or not _is_image(x.ty)
+            or weight.data.dtype != np.float32
+            or attrs["data_layout"] != "NCHW"
+            or attrs["kernel_layout"] != "OIHW"
+            or attrs["out_layout"] not in (None, "", "NCHW")
+            or attrs["out_dtype"] not in (None, "", "void", "float32")
+        ):
+            return False
+        groups = attrs["groups"]
+        outputs, inputs, *window = weight.data.shape
+        channels = inputs * groups
+        steps = attrs["strides"], attrs["padding"], attrs["dilation"]
+        if not weight.data.size or max(window) > 1 << 10 or not _has_area(var.ty):
+            return False
+        from ..kernels import blocks
+
+        kernel, data = "nn.conv2d_blocks", None
+        is_blocked = self._is_in_blocks(x)
+        if groups > 1 and inputs == 1 and outputs == groups:
+            kernel, packed = "nn.conv2d_depthwise_blocks", blocks.pack_depthwise(weight.data)
+            groups = 1
+        elif groups > 1 and (inputs % BLOCK or outputs // groups % BLOCK):
+            return False
+        elif not is_blocked and groups == 1 and channels <= _MOST_PLANES:
+            if outputs < _FEWEST_OUTPUTS:
+                return False
+            data, packed = self.visit(x), blocks.pack_planes(weight.data)
+        elif outputs < _FEWEST_OUTPUTS and not is_blocked:
+            return False
+        elif (
+            not self._precise
+            and (groups, window) == (1, [3, 3])
+            and _suits_winograd(var.ty, steps, outputs, channels)
+        ):
+            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight.data)
+        else:
+            packed = blocks.pack_direct(weight.data)
+        if data is None:
+            data = self._in_blocks(x)
+        settings = (*steps, groups)
+        return self._wait(
+            var,
+            _Convolution(
+                kernel, data, Constant(packed), None, settings, _blocked(var.ty), outputs
+            ),
+        )
+
+    def _add(self, var: Var, call: Call) -> bool:
+        """Addition of a number for each channel, or of another image, to a convolution."""
+        for one, other in (call.args, call.args[::-1]):
+            waiting = self._take(one)
+            if waiting is None or waiting.is_bounded or waiting.residual is not None:
+                continue
+            if not _same_dims(one.ty, var.ty):
+                continue
+            numbers = _of_channels(other, waiting.channels)
+            if numbers is not None:
+                bias = _padded(numbers)
+                if waiting.bias is not None:
+                    bias = bias + waiting.bias
+                return self._extend(one, var, replace(waiting, bias=bias))
+            if isinstance(other, Var) and _same_dims(other.ty, var.ty):
+                return self._extend(one, var, replace(waiting, residual=self._in_blocks(other)))
+        return False
+
+    def _bound(self, var: Var, call: Call) -> bool:
+        """At least and at most a number."""
+        waiting = self._take(call.args[0])
+        if waiting is None or waiting.is_bounded:
+            return False
+        low: float | None = 0.0
+        high: float | None = None
+        if len(call.args) == 3:
+            bounds = [_number(arg) for arg in call.args[1:]]
+            if None in bounds:
+                return False
+            low, high = bounds
+        assert low is not None
+        if not _is_float32(low) or (high is not None and not (_is_float32(high) and low <= high)):
+            return False
+        return self._extend(call.args[0], var, replace(waiting, low=low, high=high))
+
+    def _remember_norm(self, var: Var, call: Call) -> bool:
+        x, *rest = call.args
+        vectors = [arg.data for arg in rest if isinstance(arg, Constant)]
+        if (
+            var not in self._only_first
+            or len(vectors) != 4
+            or not _is_image(x.ty)
+            or not self._is_in_blocks(x)
+            or call.attrs["axis"] % 4 != 1
+            or not _has_area(x.ty)
+        ):
+            return False
+        gamma, beta, mean, variance = (v.astype(np.float64) for v in vectors)
+        scale = 1 / np.sqrt(variance + call.attrs["epsilon"])
+        if call.attrs["scale"]:
+            scale = scale * gamma
+        shift = -mean * scale
+        if call.attrs["center"]:
+            shift = shift + beta
+        if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
+            return False
+        self._norms[var] = x, scale.astype(np.float32), shift.astype(np.float32)
+        return True
+
+    def _norm(self, var: Var, x: Expr, scale: NDArray[Any], shift: NDArray[Any]) -> bool:
+        """A factor and a number to add for each channel: a window of one pixel."""
+        from ..kernels import blocks
+
+        packed = blocks.pack_depthwise(scale.reshape(-1, 1, 1, 1))
+        settings = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
+        assert isinstance(x, Var)
+        return self._wait(
+            var,
+            _Convolution(
+                "nn.conv2d_depthwise_blocks", self._in_blocks(x), Constant(packed), _padded(shift),
+                settings, _blocked(var.ty), len(scale),
+            ),
+        )  # fmt: skip
+
+    def _pool(self, var: Var, call: Call) -> bool:
+        (x,) = call.args
+        attrs = call.attrs
+        if not self._is_in_blocks(x) or {attrs["layout"], attrs["out_layout"]} != {"NCHW"}:
+            return False
+        is_mean = _name(call) == "relax.nn.avg_pool2d"
+        names = ["pool_size", "strides", "padding", "dilation", "ceil_mode"]
+        names += ["count_include_pad"] * is_mean
+        name = "nn.avg_pool2d_blocks" if is_mean else "nn.max_pool2d_blocks"
+        assert isinstance(x, Var)
+        inputs = (self._in_blocks(x), *(attrs[name] for name in names))
+        return self._define(var, kernel_call(name, inputs, _blocked(var.ty)))
+
+    def _concat(self, var: Var, call: Call) -> bool:
+        """Of whole blocks, but for the last ones."""
+        (images,) = call.args
+        axis = call.attrs["axis"]
+        if not isinstance(images, Tuple) or axis is None or axis % 4 != 1:
+            return False
+        fields = images.fields
+        if not all(_is_image(field.ty) and isinstance(field, Var) for field in fields):
+            return False
+        if not any(map(self._is_in_blocks, fields)) or any(
+            _channels(field.ty) % BLOCK for field in fields[:-1]
+        ):
+            return False
+        parts = [self._in_blocks(field) for field in fields if isinstance(field, Var)]
+        return self._define(var, self.infer(op.concat(Tuple(parts), 1)))
+
+    def _mean(self, var: Var, call: Call) -> bool:
+        """Over the pixels of an image."""
+        (x,) = call.args
+        axes = call.attrs["axis"]
+        if not _is_image(x.ty) or not self._is_in_blocks(x) or axes is None:
+            return False
+        if sorted(int(axis) % 4 for axis in axes) != [2, 3] or _channels(x.ty) % BLOCK:
+            return False
+        assert isinstance(x, Var)
+        mean = self.infer(op.mean(self._in_blocks(x), [2, 3], True))
+        if call.attrs["keepdims"]:
+            return self._define(var, mean)
+        flat = op.reshape(self._emit(var.name, mean), var.ty.shape)
+        self._emitted.append(VarBinding(var, self.infer(flat), self._span))
+        return True
+
+    def _elementwise(self, var: Var, call: Call) -> bool:
+        channels = _channels(var.ty)
+        if channels % BLOCK and _name(call) not in _ANYWHERE:
+            return False
+        if not any(map(self._is_in_blocks, call.args)):
+            return False
+        args: list[Expr] = []
+        images: list[int] = []
+        for arg in call.args:
+            if not isinstance(arg.ty, TensorType):
+                args.append(arg)
+            elif isinstance(arg, Var) and _is_image(arg.ty) and _channels(arg.ty) == channels:
+                if not self._is_in_blocks(arg) and not _same_dims(arg.ty, var.ty):
+                    return False
+                images.append(len(args))
+                args.append(arg)
+            else:
+                constant = _blocked_constant(arg, channels)
+                if constant is None:
+                    return False
+                args.append(constant)
+        for i in images:
+            arg = args[i]
+            assert isinstance(arg, Var)
+            args[i] = self._in_blocks(arg)
+        return self._define(
+            var, self.infer(Call(call.op, args, call.attrs, call.ty_args, span=call.span))
+        )
+
+
+_RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
+    "relax.nn.conv2d": _Blocker._conv,
+    "relax.add": _Blocker._add,
+    "relax.nn.relu": _Blocker._bound,
+    "relax.clip": _Blocker._bound,
+    "relax.nn.max_pool2d": _Blocker._pool,
+    "relax.nn.avg_pool2d": _Blocker._pool,
+    "relax.concat": _Blocker._concat,
+    "relax.mean": _Blocker._mean,
+}
+
+_ELEMENTWISE: Final = _ANYWHERE | {
+    f"relax.{name}" for name in ("divide", "exp", "log", "power", "sqrt", "square", "rsqrt", "erf")
+}
+
+
+def _uses_of(func: Function) -> tuple[Counter[Var], set[Var]]:
+    """How often each variable is used; and those of which only the first element is."""
+    uses: Counter[Var] = Counter()
+    first: Counter[Var] = Counter()
+
+    def visit(expr: Expr) -> None:
+        if isinstance(expr, TupleGetItem) and expr.index == 0 and isinstance(expr.tuple_value, Var):
+            first[expr.tuple_value] += 1
+
+    _count(func, uses)
+    post_order_visit(func, visit)
+    return uses, {var for var, count in first.items() if uses[var] == count}
+
+
+def _count(expr: Expr, uses: Counter[Var]) -> None:
+    def visit(expr: Expr) -> None:
+        if isinstance(expr, Call):
+            uses.update(arg for arg in expr.args if isinstance(arg, Var))
+        elif isinstance(expr, Tuple):
+            uses.update(field for field in expr.fields if isinstance(field, Var))
+        elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Var):
+            uses[expr.tuple_value] += 1
+        elif isinstance(expr, SeqExpr):
+            if isinstance(expr.body, Var):
+                uses[expr.body] += 1
+            for block in expr.blocks:
+                uses.update(b.value for b in block.bindings if isinstance(b.value, Var))
+        elif isinstance(expr, If) and isinstance(expr.cond, Var):
+            uses[expr.cond] += 1
+        elif isinstance(expr, Match) and isinstance(expr.data, Var):
+            uses[expr.data] += 1
+
+    if isinstance(expr, Var):
+        uses[expr] += 1
+    post_order_visit(expr, visit)
+
+
+def _name(call: Call) -> str:
+    assert isinstance(call.op, Op)
+    return call.op.name
+
+
+def _is_image(ty: Any) -> bool:
+    """float32 [batch, channels, height, width] with a known number of channels."""
+    return (
+        isinstance(ty, TensorType)
+        and ty.dtype == "float32"
+        and ty.dims is not None
+        and len(ty.dims) == 4
+        and isinstance(ty.dims[1], IntImm)
+        and ty.dims[1].value > 0
+    )
+
+
+def _has_area(ty: Any) -> bool:
+    return not any(isinstance(dim, IntImm) and dim.value == 0 for dim in ty.dims)
+
+
+def _channels(ty: Any) -> int:
+    count: int = ty.dims[1].value
+    return count
+
+
+def _same_dims(a: Any, b: Any) -> bool:
+    from ..ir import structural_equal
+
+    return _is_image(a) and _is_image(b) and all(map(structural_equal, a.dims, b.dims))
+
+
+def _blocked(ty: Any) -> TensorType:
+    batch, channels, height, width = ty.dims
+    dims = [batch, -(-channels.value // BLOCK), height, width, BLOCK]
+    return TensorType(dims, ty.dtype, ty.vdevice)
+
+
+def _suits_winograd(ty: Any, steps: Any, outputs: int, channels: int) -> bool:
+    strides, padding, dilation = steps
+    if {*strides, *dilation} != {1} or max(padding) > 2 or min(outputs, channels) < BLOCK:
+        return False
+    *_, height, width = ty.dims
+    return all(
+        not isinstance(dim, IntImm) or dim.value >= _SMALLEST_WINOGRAD for dim in (height, width)
+    )
+
+
+def _padded(vector: NDArray[Any]) -> NDArray[Any]:
+    from ..kernels import blocks
+
+    return blocks.pack_bias(vector)
+
+
+def _of_channels(expr: Expr, channels: int) -> NDArray[Any] | None:
+    """A constant with a number for each channel, or with one for all, as a vector."""
+    if not isinstance(expr, Constant) or expr.data.dtype != np.float32 or expr.data.ndim > 4:
+        return None
+    shape = (1,) * (4 - expr.data.ndim) + expr.data.shape
+    if shape not in ((1, channels, 1, 1), (1, 1, 1, 1)):
+        return None
+    return np.broadcast_to(expr.data.reshape(-1), (channels,))
+
+
+def _blocked_constant(expr: Expr, channels: int) -> Constant | None:
+    numbers = _of_channels(expr, channels)
+    if numbers is None:
+        return None
+    if isinstance(expr, Constant) and expr.data.size == 1:
+        return Constant(expr.data.reshape(()))
+    return Constant(_padded(numbers).reshape(1, -1, 1, 1, BLOCK))
+
+
+def _number(expr: Expr) -> float | None:
+    if isinstance(expr, (IntImm, FloatImm)):
+        return float(expr.value)
+    if isinstance(expr, Constant) and expr.data.size == 1 and expr.data.dtype == np.float32:
+        return float(expr.data.reshape(-1)[0])
+    return None
+
+
+def _is_float32(number: float) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.float32(number)) and (
+            number == 0 or abs(number) >= np.finfo(np.float32).tiny
+        ))  # fmt: skip
+
+
+def BlockConvolutions(*, precise: bool = False) -> Pass:
+    """Compute convolutions of constant weights on images in blocks of 16 channels, by the C kernels
+    ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
+
+    Bias, residual and bounds (relu, clip) that follow a convolution become part of its call.
+    Normalizations of a batch with constant parameters become windows of one pixel.  Elementwise
+    operators, pools, means over the pixels and concatenations of channels keep the layout; before
+    and after all others, images are reordered.
+
+    Weights are packed when this pass runs; those of 3 x 3 windows at stride 1 take four times the
+    memory (Winograd's method).  Results are not the same bits as without the pass.
+
+    Args:
+        precise: leave out Winograd's method, whose results differ from sums of products by some
+            1e-5 of their root mean square.
+    """
+
+    @function_pass(name="BlockConvolutions")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        if func.attrs.get("Primitive"):
+            return func
+        return _Blocker(func, precise=precise).visit(func)
+
+    return run

@@ -1,0 +1,274 @@
+"""BlockConvolutions: random networks give equal results with the pass and without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import transform
+from relaxvm.frontend.onnx import from_onnx
+from relaxvm.ir import Call, ExternFunc, IRModule, TensorType, const, post_order_visit
+from relaxvm.kernels.cpu import SETS
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+from relaxvm.transform.pipelines import get_pipeline
+
+# Networks of random operators
+
+
+class Network:
+    """A random network of convolutions and what stands between them."""
+
+    def __init__(self, seed: int, *, symbolic: bool = False) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.bb = relaxvm.BlockBuilder()
+        channels, side = int(self.rng.choice([1, 3, 16, 24])), int(self.rng.integers(9, 20))
+        batch = int(self.rng.integers(1, 3))
+        self.input = self.rng.standard_normal((batch, channels, side, side)).astype(np.float32)
+        dims: list[Any] = [batch, channels, side, side]
+        if symbolic:
+            dims = [relaxvm.ir.Var(name, relaxvm.ir.PrimType("int64")) if i != 1 else channels
+                    for i, name in enumerate("ncyx")]  # fmt: skip
+        x = relaxvm.ir.Var("x", TensorType(dims, "float32"))
+        with self.bb.function("main", [x]):
+            with self.bb.dataflow():
+                self.values = [x]
+                for _ in range(12):
+                    self.values.append(self.step())
+                results = [self.bb.emit_output(v) for v in (self.values[-1], self.values[-3])]
+            self.bb.emit_func_output(relaxvm.ir.Tuple(results))
+        self.mod = self.bb.get()
+
+    def emit(self, call: Any) -> Any:
+        return self.bb.emit(call)
+
+    def normal(self, *shape: int) -> Any:
+        scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
+        return const((self.rng.standard_normal(shape) * scale).astype(np.float32))
+
+    def channels(self, value: Any) -> int:
+        return int(value.ty.dims[1].value)
+
+    def step(self) -> Any:
+        recent = self.values[-4:]
+        value = recent[self.rng.integers(len(recent))] if self.rng.random() < 0.3 else recent[-1]
+        channels = self.channels(value)
+        kind = self.rng.choice(
+            ["conv", "conv", "conv", "depthwise", "bias", "relu", "clip", "residual", "pool",
+             "concat", "norm", "affine", "tanh", "gate", "mean", "strange"]
+        )  # fmt: skip
+        if kind == "conv":
+            size = int(self.rng.choice([1, 3, 3, 3, 5]))
+            outputs = int(self.rng.choice([1, 8, 16, 20, 32]))
+            strides = int(self.rng.choice([1, 1, 1, 2]))
+            weight = self.normal(outputs, channels, size, size)
+            return self.emit(R.nn.conv2d(value, weight, strides=strides, padding=size // 2))
+        if kind == "depthwise":
+            weight = self.normal(channels, 1, 3, 3)
+            return self.emit(R.nn.conv2d(value, weight, padding=1, groups=channels))
+        if kind == "bias":
+            return self.emit(R.add(value, self.normal(1, channels, 1, 1)))
+        if kind == "relu":
+            return self.emit(R.nn.relu(value))
+        if kind == "clip":
+            return self.emit(R.clip(value, 0, 6))
+        if kind == "residual":
+            alike = relaxvm.ir.structural_equal
+            same = [v for v in self.values if alike(v.ty.shape, value.ty.shape)]
+            return self.emit(R.add(value, same[self.rng.integers(len(same))]))
+        if kind == "pool":
+            pool = R.nn.max_pool2d if self.rng.random() < 0.5 else R.nn.avg_pool2d
+            return self.emit(pool(value, (3, 3), strides=1, padding=1))
+        if kind == "concat":
+            return self.emit(R.concat([value, value], axis=1))
+        if kind == "norm":
+            one = [np.abs(self.rng.standard_normal(channels)).astype(np.float32) for _ in range(4)]
+            norm = self.emit(R.nn.batch_norm(value, *map(const, one), axis=1, training=False))
+            return self.emit(norm[0])
+        if kind == "affine":
+            return self.emit(R.multiply(value, self.normal(1, channels, 1, 1)))
+        if kind == "tanh":
+            return self.emit(R.tanh(value))
+        if kind == "gate":
+            return self.emit(R.multiply(value, R.sigmoid(value)))
+        if kind == "mean":
+            mean = self.emit(R.mean(value, axis=[2, 3], keepdims=True))
+            return self.emit(R.multiply(value, mean))
+        return self.emit(R.permute_dims(value, [0, 1, 3, 2]))
+
+
+def kernels_of(mod: IRModule) -> list[str]:
+    names: list[str] = []
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, Call) and isinstance(expr.args[0] if expr.args else None, ExternFunc):
+            names.append(expr.args[0].global_symbol.removeprefix("relaxvm.kernel.nn."))
+
+    post_order_visit(mod["main"], visit)
+    return names
+
+
+def run(mod: IRModule, *args: Any) -> list[np.ndarray]:
+    vm = relaxvm.VirtualMachine(relaxvm.build(mod))
+    results = vm["main"](*args)
+    return [np.array(each) for each in (results if isinstance(results, tuple) else (results,))]
+
+
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_random_networks(symbolic: bool, precise: bool) -> None:
+    count = 0
+    for seed in range(40):
+        network = Network(seed, symbolic=symbolic)
+        blocked = transform.BlockConvolutions(precise=precise)(network.mod)
+        relaxvm.analysis.well_formed(blocked)
+        count += sum("blocks" in name for name in kernels_of(blocked))
+        want = run(network.mod, network.input)
+        for got, expected in zip(run(blocked, network.input), want, strict=True):
+            scale = max(1.0, float(np.abs(expected).max(initial=0)))
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4 * scale, err_msg=str(seed))
+    assert count > 150
+
+
+# What becomes one call
+
+
+def only(mod: IRModule, **options: Any) -> tuple[IRModule, list[str]]:
+    blocked = transform.BlockConvolutions(**options)(mod)
+    return blocked, kernels_of(blocked)
+
+
+WEIGHT = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32) / 12
+
+
+@I.ir_module
+class Residual:
+    @R.function
+    def main(x: R.Tensor(("n", 16, 9, 9), "float32")) -> R.Tensor(("n", 16, 9, 9), "float32"):
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+            b = R.add(a, R.const(np.ones((1, 16, 1, 1), "float32")))
+            c = R.nn.relu(b)
+            d = R.nn.conv2d(c, R.const(WEIGHT), padding=1)
+            e = R.add(d, x)
+            f = R.nn.relu(e)
+            R.output(f)
+        return f
+
+
+def test_bias_residual_and_bounds_are_part_of_the_call() -> None:
+    blocked, names = only(Residual)
+    assert names == ["to_blocks", "conv2d_winograd_blocks", "conv2d_winograd_blocks", "from_blocks"]
+    x = np.random.default_rng(1).standard_normal((2, 16, 9, 9)).astype(np.float32)
+    np.testing.assert_allclose(run(blocked, x)[0], run(Residual, x)[0], atol=1e-5)
+
+
+def test_precise_leaves_out_the_transforms() -> None:
+    assert "conv2d_winograd_blocks" not in only(Residual, precise=True)[1]
+
+
+@I.ir_module
+class UsedTwice:
+    @R.function
+    def main(x: R.Tensor((1, 16, 9, 9), "float32")):
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+            b = R.nn.relu(a)
+            c = R.subtract(a, b)
+            R.output(a, c)
+        return (a, c)
+
+
+def test_a_result_that_is_used_twice_is_not_part_of_what_follows() -> None:
+    blocked, _ = only(UsedTwice)
+    x = np.random.default_rng(2).standard_normal((1, 16, 9, 9)).astype(np.float32)
+    for got, want in zip(run(blocked, x), run(UsedTwice, x), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@I.ir_module
+class Nested:
+    @R.function
+    def main(
+        x: R.Tensor((1, 16, 9, 9), "float32"), c: R.Tensor((), "bool")
+    ) -> R.Tensor((1, 16, 9, 9), "float32"):
+        a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+        if c:
+            b = R.nn.relu(a)
+            y = R.nn.conv2d(b, R.const(WEIGHT), padding=1)
+        else:
+            y = R.tanh(a)
+        z = R.nn.relu(y)
+        return z
+
+
+@pytest.mark.parametrize("cond", [False, True])
+def test_branches(cond: bool) -> None:
+    x = np.random.default_rng(3).standard_normal((1, 16, 9, 9)).astype(np.float32)
+    args = x, np.array(cond)
+    blocked, names = only(Nested)
+    assert names.count("conv2d_winograd_blocks") == 2
+    np.testing.assert_allclose(run(blocked, *args)[0], run(Nested, *args)[0], atol=1e-5)
+
+
+@I.ir_module
+class Others:
+    @R.function
+    def main(
+        x: R.Tensor((1, 16, 9, 9), "float32"),
+        y: R.Tensor((1, 16, 9, 9), "float16"),
+        w: R.Tensor((16, 16, 3, 3), "float32"),
+    ):
+        with R.dataflow():
+            a = R.nn.conv2d(x, w)
+            b = R.nn.conv2d(y, R.const(WEIGHT.astype("float16")))
+            c = R.nn.conv2d(x, R.const(WEIGHT[:, :8]), groups=2)
+            d = R.nn.conv2d(x, R.const(WEIGHT), out_layout="NHWC")
+            e = R.nn.conv2d(x, R.const(WEIGHT[:3]))
+            R.output(a, b, c, d, e)
+        return (a, b, c, d, e)
+
+
+def test_other_convolutions_stay() -> None:
+    """Weights of the run, other data types, narrow groups, other layouts, few outputs."""
+    assert only(Others)[1] == []
+
+
+# Models
+
+
+def test_the_pipeline_of_models(tmp_path: Any) -> None:
+    """`build` optimizes what a frontend has made of a model, and nothing else."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    weight = onnx.numpy_helper.from_array(WEIGHT, "w")
+    norm = [onnx.numpy_helper.from_array(np.full(16, n, np.float32), f"p{n}") for n in (1, 2, 3, 4)]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["a", "p1", "p2", "p3", "p4"], ["b"]),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    info = helper.make_tensor_value_info
+    shape = ["n", 16, "h", "w"]
+    graph = helper.make_graph(
+        nodes, "g", [info("x", 1, shape)], [info("y", 1, None)], [weight, *norm]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    x = np.random.default_rng(4).standard_normal((2, 16, 10, 11)).astype(np.float32)
+    optimized = relaxvm.compile(model)
+    plain = relaxvm.compile(model, relax_pipeline="default_build")
+    precise = relaxvm.build(from_onnx(model), relax_pipeline=get_pipeline("model", precise=True))
+    assert ("conv2d_winograd_blocks" in optimized.as_text()) == bool(SETS)
+    assert "blocks" not in plain.as_text()
+    assert "winograd" not in precise.as_text()
+    results = [
+        np.asarray(relaxvm.VirtualMachine(ex)["main"](x)) for ex in (optimized, plain, precise)
+    ]
+    for result in results:
+        np.testing.assert_allclose(result, results[1], atol=2e-5)
+    optimized.save(tmp_path / "model.vmexec")
+    loaded = relaxvm.VirtualMachine(relaxvm.load(tmp_path / "model.vmexec"), functions=())
+    np.testing.assert_array_equal(loaded["main"](x), results[0])

@@ -1,0 +1,352 @@
+"""Kernels that are compiled for sets of instructions: every set that this processor has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm.errors import LimitError
+from relaxvm.kernels import PREFIX, _table, blocks, record_of
+from relaxvm.kernels.blocks import BLOCK
+from relaxvm.kernels.cpu import CPU, SETS
+from relaxvm.limits import Limits
+from relaxvm.versions import versions
+
+from . import children
+
+pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
+
+Kernel = Callable[..., None]
+
+
+def of_set(name: str, which: str) -> Kernel:
+    """A kernel by its implementations of a set alone: what they refuse raises an exception."""
+
+    def refuse(*args: Any) -> None:
+        raise RuntimeError("refused")
+
+    names = tuple(row[0] for row in _table.rows(which) if row[1] == name)
+    assert names
+    return _table.DispatchedKernel(refuse, names, None, which)
+
+
+def reference(name: str) -> Kernel:
+    record = record_of(PREFIX + name)
+    assert record is not None
+    func: Any = record.run
+    return getattr(func, "reference", func)  # type: ignore[no-any-return]
+
+
+def in_blocks(x: np.ndarray) -> np.ndarray:
+    """Images in blocks of channels, by numpy alone."""
+    batch, channels, height, width = x.shape
+    padded = np.pad(x, [(0, 0), (0, -channels % BLOCK), (0, 0), (0, 0)])
+    split = padded.reshape(batch, -1, BLOCK, height, width)
+    return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 2))
+
+
+def planes(x: np.ndarray, channels: int) -> np.ndarray:
+    moved = x.transpose(0, 1, 4, 2, 3)
+    return moved.reshape(len(x), -1, *x.shape[2:4])[:, :channels]
+
+
+def convolution(
+    x: np.ndarray, w: np.ndarray, strides: Any, padding: Any, dilation: Any, groups: int
+) -> np.ndarray:
+    """The definition, in float64, tap by tap."""
+    top, left, bottom, right = padding
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    outputs, inputs, tall, wide = w.shape
+    rows = (x.shape[2] - dilation[0] * (tall - 1) - 1) // strides[0] + 1
+    columns = (x.shape[3] - dilation[1] * (wide - 1) - 1) // strides[1] + 1
+    out = np.zeros((len(x), outputs, rows, columns))
+    for o in range(outputs):
+        first = o // (outputs // groups) * inputs
+        for ky in range(tall):
+            for kx in range(wide):
+                y, at = ky * dilation[0], kx * dilation[1]
+                part = x[:, first : first + inputs, y : y + strides[0] * rows : strides[0],
+                         at : at + strides[1] * columns : strides[1]]  # fmt: skip
+                taps = w[o, :, ky, kx].astype(np.float64)
+                out[:, o] += np.einsum("nchw,c->nhw", part, taps)
+    return out
+
+
+class Case:
+    """A random convolution."""
+
+    def __init__(self, method: str, seed: int) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        batch, height, width = 1 + seed % 2, *map(int, rng.integers(1, 20, 2))
+        channels, outputs = map(int, rng.integers(1, 50, 2))
+        tall, wide = map(int, rng.integers(1, 6, 2))
+        self.strides = tuple(map(int, rng.integers(1, 4, 2)))
+        self.dilation = tuple(map(int, rng.integers(1, 3, 2)))
+        self.groups = 1
+        if method == "winograd":
+            tall = wide = 3
+            self.strides = self.dilation = (1, 1)
+        if method == "groups":
+            self.groups = int(rng.integers(2, 4))
+            channels = BLOCK * self.groups * int(rng.integers(1, 3))
+            outputs = BLOCK * self.groups * int(rng.integers(1, 3))
+        if method == "depthwise":
+            outputs = self.groups = channels
+            tall = wide = int(rng.choice([1, 3, 5, 7]))
+        reach = [d * (n - 1) + 1 for d, n in zip(self.dilation, (tall, wide), strict=True)]
+        short = [reach[0] - height, reach[1] - width]
+        more = rng.integers(0, 3, 4)
+        self.padding = tuple(int(n + max(0, short[i % 2])) for i, n in enumerate(more))
+        self.x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
+        scale = 1 / np.sqrt(channels // self.groups * tall * wide)
+        weight = rng.standard_normal((outputs, channels // self.groups, tall, wide)) * scale
+        self.weight = weight.astype(np.float32)
+        self.sums = convolution(
+            self.x, self.weight, self.strides, self.padding, self.dilation, self.groups
+        )
+        self.bias = rng.standard_normal(outputs).astype(np.float32) if seed % 3 else None
+        self.residual = (
+            rng.standard_normal(self.sums.shape).astype(np.float32) if seed % 4 == 0 else None
+        )
+        self.low, self.high = [(None, None), (0.0, None), (0.0, 6.0), (-0.5, 0.25)][seed % 4]
+        self.kernel, self.data, self.packed = self.form(method)
+
+    def form(self, method: str) -> tuple[str, np.ndarray, np.ndarray]:
+        if method == "planes":
+            return "nn.conv2d_blocks", self.x, blocks.pack_planes(self.weight)
+        data = in_blocks(self.x)
+        if method == "depthwise":
+            self.groups = 1
+            return "nn.conv2d_depthwise_blocks", data, blocks.pack_depthwise(self.weight)
+        if method == "winograd":
+            return "nn.conv2d_winograd_blocks", data, blocks.pack_winograd(self.weight)
+        return "nn.conv2d_blocks", data, blocks.pack_direct(self.weight)
+
+    def want(self) -> np.ndarray:
+        want = self.sums
+        if self.bias is not None:
+            want = want + self.bias[:, None, None]
+        if self.residual is not None:
+            want = want + self.residual
+        low = -np.inf if self.low is None else self.low
+        return np.clip(want, low, np.inf if self.high is None else self.high)
+
+    def got(self, run: Kernel) -> np.ndarray:
+        out = in_blocks(np.zeros(self.sums.shape, np.float32))
+        out[...] = np.nan
+        bias = None if self.bias is None else blocks.pack_bias(self.bias)
+        residual = None if self.residual is None else in_blocks(self.residual)
+        run(
+            self.data, self.packed, bias, residual, self.strides, self.padding, self.dilation,
+            self.groups, self.low, self.high, out,
+        )  # fmt: skip
+        assert np.isfinite(out).all()
+        return planes(out, self.sums.shape[1])
+
+
+METHODS = ("direct", "groups", "planes", "depthwise", "winograd")
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+@pytest.mark.parametrize("method", METHODS)
+def test_convolutions(method: str, which: str) -> None:
+    """Sums of products of numbers whose root mean square is 1, beside those in float64."""
+    most = 5e-5 if method == "winograd" else 1e-5
+    for seed in range(40):
+        case = Case(method, seed)
+        run = reference(case.kernel) if which == "reference" else of_set(case.kernel, which)
+        error = np.abs(case.got(run) - case.want())
+        assert error.max(initial=0) < most, f"seed {seed}"
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_results_do_not_depend_on_other_images_or_addresses(which: str) -> None:
+    case = Case("direct", 1)
+    run = of_set(case.kernel, which)
+    both = case.got(run)
+    memory = np.zeros(case.data.size + 5, np.float32)[5:]
+    shifted = memory[: case.data[1:].size].reshape(case.data[1:].shape)
+    shifted[...] = case.data[1:]
+    case.data = shifted
+    case.sums = case.sums[1:]
+    case.residual = None if case.residual is None else case.residual[1:]
+    np.testing.assert_array_equal(case.got(run), both[1:])
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_nan_stays_in_its_place(which: str) -> None:
+    """A NaN reaches the windows that contain it, also below a bound."""
+    x = np.ones((1, 16, 9, 9), np.float32)
+    x[0, 3, 4, 4] = np.nan
+    weight = blocks.pack_direct(np.ones((16, 16, 3, 3), np.float32))
+    out = np.empty((1, 1, 9, 9, 16), np.float32)
+    run = of_set("nn.conv2d_blocks", which)
+    run(in_blocks(x), weight, None, None, (1, 1), (1,) * 4, (1, 1), 1, 0.0, 6.0, out)
+    found = np.isnan(out[0, 0, :, :, 0])
+    assert found[3:6, 3:6].all()
+    assert found.sum() == 9
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_layouts(which: str) -> None:
+    """Reordering is exact, pools equal their references."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        batch, channels, height, width = map(int, rng.integers(1, [3, 40, 20, 20]))
+        x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
+        if seed % 5 == 0:
+            x.flat[int(rng.integers(x.size))] = np.nan
+        want = in_blocks(x)
+        out = np.full_like(want, 7)
+        of_set("nn.to_blocks", which)(x, out)
+        np.testing.assert_array_equal(out, want)
+        again = np.full_like(x, 7)
+        of_set("nn.from_blocks", which)(out, again)
+        np.testing.assert_array_equal(again, x)
+        size, strides, dilation = ([int(n) for n in rng.integers(1, 4, 2)] for _ in range(3))
+        padding = [int(n) for n in rng.integers(0, 3, 4)]
+        ceil_mode, count_include_pad = int(rng.integers(2)), int(rng.integers(2))
+        for name, flags in (("nn.max_pool2d", (ceil_mode,)),
+                            ("nn.avg_pool2d", (ceil_mode, count_include_pad))):  # fmt: skip
+            attributes = [tuple(size), tuple(strides), tuple(padding), tuple(dilation), *flags]
+            try:
+                pooled = windows_of(name, x, attributes)
+            except ValueError:
+                continue  # no window fits
+            found = np.full_like(in_blocks(pooled), 7)
+            of_set(name + "_blocks", which)(out, *attributes, found)
+            np.testing.assert_allclose(planes(found, channels), pooled, rtol=2e-6, atol=1e-6)
+
+
+def windows_of(name: str, x: np.ndarray, attributes: list[Any]) -> np.ndarray:
+    """The result of a pool of planes, by its kernel for planes."""
+    run = relaxvm.get_func("relaxvm.result." + name)
+    assert run is not None
+    return np.asarray(run(x, *attributes, None, ""))
+
+
+REFUSED: dict[str, Callable[[list[Any]], Any]] = {
+    "wrong rows of out": lambda a: a.__setitem__(-1, np.empty((1, 2, 8, 9, 16), "f4")),
+    "another data type": lambda a: a.__setitem__(0, a[0].astype("f8")),
+    "not contiguous": lambda a: a.__setitem__(0, a[0][:, :, ::-1]),
+    "another number of blocks": lambda a: a.__setitem__(0, np.zeros((1, 3, 9, 9, 16), "f4")),
+    "short bias": lambda a: a.__setitem__(2, np.zeros(16, "f4")),
+    "another residual": lambda a: a.__setitem__(3, np.zeros((1, 2, 9, 8, 16), "f4")),
+    "padding below 0": lambda a: a.__setitem__(5, (-1, 1, 3, 1)),
+    "stride 0": lambda a: a.__setitem__(4, (0, 1)),
+    "groups": lambda a: a.__setitem__(7, 3),
+    "out is x": lambda a: a.__setitem__(-1, a[0]),
+    "lines of 8": lambda a: a.__setitem__(0, np.zeros((1, 2, 9, 18, 8), "f4")),
+    "a huge bound": lambda a: a.__setitem__(9, 1e300),
+}
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("method", ["direct", "depthwise", "winograd"])
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_does_not_fit_is_refused(fault: str, method: str, which: str) -> None:
+    """The reference then raises the error; nothing is written before."""
+    weight = {"direct": (2, 2, 3, 3, 16, 16), "depthwise": (2, 3, 3, 16),
+              "winograd": (36, 2, 2, 16, 16)}[method]  # fmt: skip
+    name = {"direct": "nn.conv2d_blocks"}.get(method, f"nn.conv2d_{method}_blocks")
+    image = np.ones((1, 2, 9, 9, 16), "f4")
+    args = [image, np.ones(weight, "f4"), np.zeros(32, "f4"), np.zeros_like(image), (1, 1),
+            (1,) * 4, (1, 1), 1, None, None, np.full_like(image, 7)]  # fmt: skip
+    of_set(name, which)(*args)
+    args[-1][...] = 7
+    REFUSED[fault](args)
+    with pytest.raises(RuntimeError, match="refused"):
+        of_set(name, which)(*args)
+    assert fault == "out is x" or not (args[-1] != 7).any() or args[-1].shape[2] == 8
+
+
+GUARDED = """
+import ctypes, mmap, sys
+import numpy as np
+sys.path.insert(0, sys.argv[2])
+from tests.test_kernel_sets import METHODS, Case, of_set
+libc = ctypes.CDLL(None)
+
+def guarded(x, at_end):
+    # In memory of its own, before or behind which no page may be read.
+    page = mmap.PAGESIZE
+    pages = -(-x.nbytes // page)
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for at in (base, base + (pages + 1) * page):
+        assert libc.mprotect(ctypes.c_void_p(at), page, 0) == 0
+    start = page + (pages * page - x.nbytes if at_end else 0)
+    kept.append(memory)
+    to = np.frombuffer(memory, x.dtype, x.size, start).reshape(x.shape)
+    to[...] = x
+    return to
+
+kept = []
+for method in METHODS:
+    for seed in range(12):
+        case = Case(method, seed)
+        run = of_set(case.kernel, sys.argv[1])
+        for at_end in (False, True):
+            def call(*args):
+                fit = [guarded(a, at_end) if isinstance(a, np.ndarray) else a for a in args[:-1]]
+                out = guarded(args[-1], at_end)
+                run(*fit, out)
+                args[-1][...] = out
+            case.got(call)
+print("done")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pages without access")
+@pytest.mark.parametrize("which", SETS)
+def test_nothing_outside_of_buffers_is_read(which: str) -> None:
+    root = str(Path(__file__).parents[1])
+    command = [sys.executable, "-P", "-X", "faulthandler", "-c", GUARDED, which, root]
+    done = children.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
+
+
+def test_the_lock_is_free_and_limits_hold() -> None:
+    """A long convolution ends with its time."""
+    name = "nn.conv2d_blocks"
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=3, param_names=["x", "w", "out"]):
+        none = ib.r(3)
+        ib.emit_call("vm.builtin.null_value", [], none)
+        settings = [ib.convert_constant(relaxvm.Shape(s)) for s in ([1, 1], [0] * 4, [1, 1])]
+        args = [ib.r(0), ib.r(1), none, none, *settings, ib.imm(1), none, none, ib.r(2)]
+        ib.emit_call(PREFIX + name, args)
+        ib.emit_ret(ib.r(2))
+    x = np.zeros((1, 16, 200, 200, 16), "f4")
+    w = np.zeros((16, 16, 31, 31, 16, 16), "f4")
+    out = np.zeros((1, 16, 170, 170, 16), "f4")
+    vm = relaxvm.VirtualMachine(ib.get(), limits=Limits(wall_time=0.05))
+    with pytest.raises(LimitError, match="wall_time"):
+        vm.main(x, w, out)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "printed"),
+    [(SETS[-1] if SETS else "", None), ("numpy", "numpy"), ("mmx", "there is no such set")],
+)
+def test_the_variable(wanted: str, printed: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXVM_CPU", wanted)
+    code = (
+        "from relaxvm.kernels import cpu, implementations\n"
+        "print(cpu.CPU, len(implementations.IMPLEMENTATIONS))"
+    )
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (printed or wanted) in done.stdout + done.stderr
+    assert ("ImportError" in done.stderr) == (wanted == "mmx")
+    if wanted == "numpy":
+        assert done.stdout.split() == ["numpy", "0"]
+
+
+def test_versions_say_the_set() -> None:
+    assert versions()["kernels"].startswith(CPU)
