@@ -23,7 +23,7 @@ from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 
 FAMILIES = (
     *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm", "tensor_cache"),
-    "numbers", "random_numbers", "sequences", "strings", "relay",
+    "numbers", "random_numbers", "state", "trees", "sequences", "strings", "relay",
 )
 """Modules of relaxvm.builtins, in the order of the page."""
 

@@ -65,6 +65,67 @@ CASES: dict[str, str] = {
 (i64(3), -3, 2, "axis") | ValueError: axis: expected a number from -3 to 2, got 3
 (f32(1), 0, 2, "k") | TypeError: k: expected an integer tensor with one element
 """,
+    "relaxvm.builtin.within": """
+(3, 1, 3, "x: axis 0") | None
+(4, 1, 3, "x: axis 0") | ValueError: x: axis 0: expected 1 to 3, got 4
+(0, 1, (1 << 63) - 1, "n") | ValueError: n: expected at least 1, got 0
+(f32(1), 0, 2, "k") | TypeError: k
+""",
+    # State
+    "relaxvm.builtin.state_read": """
+(vm, "count", f32(1)) | f32(1)
+(3, "count", f32(1)) | TypeError: state_read: ctx: expected the VM state
+(vm, 3, f32(1)) | TypeError: state_read: name
+(vm, "count", 3) | TypeError: state_read: initial
+""",
+    "relaxvm.builtin.state_write": """
+(vm, "count", f32(1)) | None | a[0].state["count"] is not a[2]
+(3, "count", f32(1)) | TypeError: state_write: ctx: expected the VM state
+(vm, "count", 3) | TypeError: state_write: value
+""",
+    "relaxvm.builtin.assign": """
+(f32(1, 2), f32(3, 4), "x") | None | a[0].tolist() == [3, 4]
+(f32(1), f32(3, 4), "x") | ValueError: x: expected float32[1], got float32[2]
+(f32(1), i64(3), "x") | ValueError: x: expected float32[1], got int64[1]
+(np.broadcast_to(f32(1), (2,)), f32(3, 4), "x") | ValueError: x: the program changes this tensor
+(3, f32(1), "x") | TypeError: x
+""",
+    # Structures
+    "relaxvm.builtin.tree_leaves": """
+('null', f32(1), "x") | (f32(1),)
+('["tuple", [null, ["constant", 3]]]', (f32(1), 3), "x") | (f32(1),)
+('["tuple", [null, ["constant", 3]]]', [f32(1), 3], "x") | (f32(1),)
+('["dict", ["b", "a"], [null, ["int"]]]', {"a": 4, "b": f32(1)}, "x") | (f32(1), Shape([4]))
+('["named", "P", ["real"], [null]]', 3.5, "x") | (3.5,)
+('["record", "P", ["p", "q"], [null, ["constant", null]]]', {"p": f32(1)}, "x") | (f32(1),)
+('["record", "P", ["p"], [null]]', (f32(1),), "x") | (f32(1),)
+('["tuple", [null]]', f32(1), "x") | TypeError: x: expected a tuple of 1, got float32[1]
+('["dict", ["a"], [["list", [null]]]]', {"a": ()}, "x") | TypeError: x['a']: expected a list of 1
+('["dict", ["a"], [null]]', {"b": 3}, "x") | TypeError: x: expected a dict with the keys 'a'
+('["dict", ["a"], [null]]', {}, "x") | TypeError: x: expected a dict with the keys 'a', got an empty
+('["record", "P", ["p"], [null]]', 3, "x") | TypeError: x: expected P with a field 'p', got int 3
+('["constant", true]', 1, "x") | TypeError: x: the program was exported for bool True, got int 1
+('["constant"]', 1, "x") | ValueError: tree: str 'constant' is no kind of structure
+('["constant", []]', 1, "x") | ValueError: tree: tuple of 0 is no constant
+('["dict", ["a", "a"], [null, null]]', 1, "x") | ValueError: tree: expected a part for each name
+('["dict", [[]], [null]]', 1, "x") | ValueError: tree: expected keys that are texts or numbers
+('["named", "P", ["_p"], [null]]', 1, "x") | ValueError: tree: expected the names of fields
+('["tuple", [' * 70 + ']]' * 70, 1, "x") | ValueError: tree: it is nested deeper than 64
+('{', 1, "x") | ValueError: tree: expected JSON
+("[" * 100000, 1, "x") | ValueError: tree: it is nested too deeply
+("[" * 2000000, 1, "x") | ValueError: tree_leaves: a tree of 2000000 characters is too long
+(3, 1, "x") | TypeError: tree_leaves: tree
+""",
+    "relaxvm.builtin.tree_from": """
+('["list", [null, ["constant", "a"]]]', f32(1)) | any | got == [a[1], "a"]
+('["dict", ["b", 3], [null, ["int"]]]', f32(1), 4) | any | got == {"b": a[1], 3: 4}
+('["named", "m.P", ["p"], [null]]', 2) | any | (got.p, got[0], type(got).__name__) == (2, 2, "P")
+('["record", "m.P", ["p"], [null]]', 2) | any | (got.p, got["p"], got[0]) == (2, 2, 2)
+('["record", "m.P", ["p"], [null]]', 2) | any | repr(got) == "m.P(p=2)" and not hasattr(got, "q")
+('["tuple", [null, null]]', 2) | ValueError: tree_from: the tree does not have 1 leaves
+('null', 2, 3) | ValueError: tree_from: the tree does not have 2 leaves
+(3,) | TypeError: tree_from: tree
+""",
     # Strings
     "relaxvm.builtin.strings_from": """
 ("abcde", Shape([2, 0, 3])) | text("ab", "", "cde")

@@ -343,6 +343,7 @@ BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.apply_softmax_with_temperature": [lambda: (row(), 2.0)],
     "vm.builtin.attention_kv_cache_update": [lambda: (cache(4096), rows())],
     "vm.builtin.check_tensor_info": [lambda: (row(), 2, np.dtype("f4"), "")],
+    "relaxvm.builtin.state_write": [lambda: (VM, "x", row())],
     "vm.builtin.read_if_cond": [lambda: (np.ones(8 * MIB, "bool"),)],
     "vm.builtin.debug_print": [lambda: ("line", row())],
     "vm.builtin.print": [lambda: (row(), "x" * (8 * MIB))],
@@ -354,7 +355,7 @@ BUILTINS: dict[str, list[Any]] = {
 WITHOUT: dict[str, str] = {
     "a view, or the value itself": """
 alloc_tensor ensure_zero_offset attention_kv_cache_view copy move null_value tuple_getitem
-=relaxvm.builtin.sequence_at =relaxvm.builtin.optional_get_element
+=relaxvm.builtin.sequence_at =relaxvm.builtin.optional_get_element =relaxvm.builtin.state_read
 =vm.move =runtime.TVMTensorCreateView =relaxvm.builtin.adt_field =relaxvm.builtin.ref_read""",
     "a value of bounded size, or none": """
 store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_upper_bound
@@ -366,11 +367,12 @@ attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.buil
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
 =relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
 =relaxvm.builtin.number_from =relaxvm.builtin.int_within =relaxvm.builtin.random_generator
-=relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal""",
+=relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal
+=relaxvm.builtin.within =relaxvm.builtin.assign""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt
 =relaxvm.builtin.shape_from =relaxvm.builtin.sequence_insert =relaxvm.builtin.sequence_erase
-=relaxvm.builtin.chain_to_tuple""",
+=relaxvm.builtin.chain_to_tuple =relaxvm.builtin.tree_leaves =relaxvm.builtin.tree_from""",
     "what the function does that it calls": """
 invoke_closure call_tir_dyn""",
     "allowed by name only, for files that are trusted": """

@@ -439,6 +439,7 @@ BUILTINS: dict[str, list[Make]] = {
     "vm.builtin.alloc_shape_heap": [lambda: [VM, 1 << 24]],
     "vm.builtin.alloc_storage": [
         lambda: [VM, relaxvm.Shape([4 * SIZE]), -1, np.dtype("u1"), "global"]],
+    "relaxvm.builtin.state_write": [lambda: [VM, "x", x(SIDE * 2, SIDE).T]],
     "vm.builtin.to_device": [lambda: [x(SIDE * 2, SIDE).T, 1, 0]],
     "vm.builtin.reshape": [lambda: [x(SIDE * 2, SIDE).T, relaxvm.Shape([SIZE])]],
     "vm.builtin.tensor_to_shape": [lambda: [np.ones(ROW, "i8")]],

@@ -20,7 +20,9 @@ from . import (  # noqa: F401  (they register builtins)
     run,
     sequences,
     shape,
+    state,
     strings,
+    trees,
 )
 from .lm import AttentionKVCache
 from .registration import (

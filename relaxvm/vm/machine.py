@@ -175,6 +175,7 @@ class VirtualMachine(Machine):
         self._parameters: dict[int, Parameters] = {}
         self._tensors: dict[int, Sequence[Tensors]] = {}
         self._notes: ErrorNotes | None = None
+        self._state: dict[str, np.ndarray[Any, Any]] = {}
         self._saved: dict[str, _Saved] = {}
         self._inputs: dict[str, Held] = {}
         self._outputs: dict[str, Held] = {}
@@ -213,6 +214,13 @@ class VirtualMachine(Machine):
     def limits(self) -> Limits:
         """The bounds of every run."""
         return self._limits
+
+    @property
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What a program keeps from one call to the next, by name, such as the buffers of a PyTorch
+        model that it changes.  Clear it to begin anew; an array that is put here is used by the
+        next call."""
+        return self._state
 
     @property
     def functions(self) -> FunctionTable:

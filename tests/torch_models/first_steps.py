@@ -31,3 +31,66 @@ def writing() -> Case:
     rows = torch.export.Dim("rows", min=2, max=64)
     calls = [(torch.randn(5, 4),), (torch.randn(3, 4),)]
     return Case(Writing(), calls, dynamic_shapes={"x": {0: rows}})
+
+
+# Inputs, outputs and state
+
+
+class Counting(nn.Module):
+    """Counts its calls, and changes its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: Tensor, scale: int) -> Any:
+        self.count.add_(1)
+        x[:, 0] += self.count[0]
+        return x * scale, self.count
+
+
+@case
+def counting() -> Case:
+    return Case(Counting(), [(torch.ones(2, 2), 3)] * 3)
+
+
+class Structured(nn.Module):
+    """Takes and returns structures."""
+
+    def forward(self, x: Tensor, given: Any, *rest: Tensor, flag: Any = None, **others: Any) -> Any:
+        total = x + given["a"][0] + given["b"] + rest[0]
+        return {"total": total, "pair": [total * 2, None, 3]}, (others["z"], flag, "text")
+
+
+@case
+def structured() -> Case:
+    one, two = torch.ones(3), torch.full((3,), 2.0)
+    args = (one, {"a": [two], "b": torch.arange(3.0)}, two)
+    return Case(Structured(), [(args, {"flag": None, "z": one * 5})])
+
+
+class Single(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        return (x + 1,)
+
+
+@case
+def single_in_tuple() -> Case:
+    return Case(Single(), [(torch.ones(2),)])
+
+
+class Doubled(nn.Module):
+    """Takes lengths that are expressions of one symbol."""
+
+    def forward(self, x: Tensor, y: Tensor, n: int) -> Any:
+        return x * 2, y + n, x.shape[0] * n, n + 1
+
+
+@case
+def derived_dimensions() -> Case:
+    half = torch.export.Dim("half", min=3, max=50)
+    calls = [(torch.randn(8), torch.randn(4), 7), (torch.randn(10), torch.randn(5), 2)]
+    return Case(
+        Doubled(), calls,
+        dynamic_shapes={"x": {0: 2 * half}, "y": {0: half}, "n": torch.export.Dim.DYNAMIC},
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from . import messages
 from .graph import Context, operator_name, operator_of
 from .places import place_of
 
-__all__ = ["UnsupportedNode", "refuse_unknown", "unsupported_nodes"]
+__all__ = ["UnsupportedNode", "has_effects", "refuse_unknown", "unsupported_nodes"]
 
 
 class UnsupportedNode(NamedTuple):
@@ -64,3 +64,15 @@ def refuse_unknown(context: Context, graph: messages.Graph) -> None:
             f"{lines}\n"
             f'pass functions for them: from_exported_program(..., operators={{"name": function}})'
         )
+
+
+def has_effects(context: Context, graph: messages.Graph) -> bool:
+    """Whether a node of a graph, or of graphs within it, may raise an error on purpose."""
+    for node in graph.nodes:
+        found = operator_of(context, operator_name(node.target))
+        if found is not None and found[0].effect:
+            return True
+        for each in node.inputs:
+            if each.arg.kind == "as_graph" and has_effects(context, each.arg.value.graph):
+                return True
+    return False

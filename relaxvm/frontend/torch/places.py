@@ -15,6 +15,8 @@ _LINE: Final = re.compile(r'File "([^"\n]{1,4096})", line (\d{1,9}), in ([^\n]{1
 _OWN: Final = re.compile(r"/(?:site|dist)-packages/|^<|^torch/|/lib/python\d")
 """Files that are not the user's."""
 _MOST_LINE: Final = 1_000_000
+_MOST_TEXT: Final = 100_000
+"""The most lines of a file whose text is kept."""
 
 
 class Place(NamedTuple):
@@ -76,3 +78,11 @@ class Places:
         """The place of a node as text: ``model.py:42 in forward``."""
         place = place_of(node)
         return "" if place is None else str(place)
+
+    def texts(self) -> dict[str, str]:
+        """The lines by file, each at its place; lines that no node comes from are empty."""
+        return {
+            file: "".join(f"{lines.get(i, '')}\n" for i in range(1, max(lines) + 1))
+            for file, lines in self._lines.items()
+            if max(lines) <= _MOST_TEXT
+        }

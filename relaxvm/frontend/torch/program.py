@@ -8,21 +8,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...errors import FormatError, RelaxVMError
-from ...ir import BlockBuilder, Constant, Expr, IRModule, TensorType, Tuple, Var
+from ...errors import RelaxVMError
+from ...ir import BlockBuilder, IRModule, Tuple
 from ...ir.nesting import headroom
 from ...limits import Limits
-from ...messages import readable
 from ...vm.limited import run_limited
-from ..common.emitter import Problem, identifier
-from ..common.values import Value
+from ..common.emitter import Problem
 from . import messages
 from .archive import Archive
-from .check import refuse_unknown
+from .check import has_effects, refuse_unknown
 from .graph import Context, Graph
+from .interface import Interface
 from .registry import load
 
 __all__ = ["from_exported_program", "open_archive"]
@@ -69,39 +65,71 @@ def open_archive(
 
 
 def from_exported_program(
-    program: str | os.PathLike[str] | bytes | bytearray | memoryview | Any,
+    exported_program: str | os.PathLike[str] | bytes | bytearray | memoryview | Any,
     *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    run_ep_decomposition: bool = False,
     model: str | None = None,
     operators: Mapping[str, Callable[..., Any]] | None = None,
+    functional: bool = False,
+    flat: bool = False,
     limits: Limits | None = None,
 ) -> IRModule:
     """Import a program that ``torch.export`` made.
 
     Args:
-        program: the path of an archive of ``torch.export.save`` (.pt2); its bytes; or a live
-            ``torch.export.ExportedProgram``.
+        exported_program: the path of an archive of ``torch.export.save`` (.pt2); its bytes; or a
+            live ``torch.export.ExportedProgram``.
+        keep_params_as_input: whether parameters of the model become parameters of the function,
+            after the inputs; their values are the attribute "params" of the function.
+        unwrap_unit_return_tuple: with `flat`, whether a single result is not in a tuple.
+        no_bind_return_tuple: accepted, and has no effect: the tuple of results is never bound.
+        run_ep_decomposition: whether torch decomposes a live program to its core operators first.
         model: name of the program in the archive, if it has several.
-        operators: name of an operator, as "my::op", -> function for it; see
+        operators: name of an operator, such as "my::op", -> function for it; see
             `relaxvm.frontend.torch.registry`.
+        functional: what the model changes, its buffers and its inputs, becomes results; the buffers
+            become parameters, too.  The result is a pair: what the model returns, and a tuple of
+            the new contents.  Without it the VM keeps the buffers, in ``vm.state``, and writes to
+            the inputs.
+        flat: the inputs and outputs are the tensors of the graph: no dicts, no tuples in tuples.
         limits: bounds for a program of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
 
     Returns:
-        A module with a function "main".
+        A module with a function "main", which has the parameters of the model's ``forward`` and
+        returns what that returns.
 
     Raises:
         OSError: the file cannot be read.
-        FormatError: it is not an archive, or is malformed.
+        TypeError: `exported_program` is none of these.
+        FormatError: the file is not an archive, or is malformed.
         RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
         LimitError: a limit is reached.
+
+    Source: ``tvm.relax.frontend.torch.from_exported_program`` of apache-tvm 0.27.
     """
 
     def work() -> IRModule:
         load()
-        archive = open_archive(program, limits)
-        name, found = archive.program(model)
+        source = exported_program
+        if run_ep_decomposition:
+            if not hasattr(source, "run_decompositions"):
+                raise TypeError(
+                    "from_exported_program: run_ep_decomposition: expected a live "
+                    "torch.export.ExportedProgram; an archive has the operators that it has"
+                )
+            source = source.run_decompositions()
+        archive = open_archive(source, limits)
+        name, program = archive.program(model)
         with headroom("from_exported_program"):
-            return _import(archive, name, found, operators or {})
+            return _import(
+                archive, name, program, operators or {},
+                {"keeps_params": keep_params_as_input, "is_functional": functional,
+                 "is_flat": flat}, unwrap_unit_return_tuple,
+            )  # fmt: skip
 
     return run_limited(work, limits, "from_exported_program")
 
@@ -111,6 +139,8 @@ def _import(
     name: str,
     program: messages.ExportedProgram,
     operators: Mapping[str, Callable[..., Any]],
+    options: Mapping[str, bool],
+    unwraps: bool,
 ) -> IRModule:
     tensors = archive.tensors(name)
     builder = BlockBuilder()
@@ -118,49 +148,19 @@ def _import(
     graph = program.graph_module.graph
     refuse_unknown(context, graph)
     top = Graph(context, graph)
-    params: list[Var] = []
-    signature = program.graph_module.signature
     try:
-        for spec in signature.input_specs:
-            _add_input(top, spec, tensors, params)
-    except Problem as problem:
-        raise RelaxVMError(f"{archive.name}: {problem}") from None
-    with builder.function("main", params):
-        try:
+        interface = Interface(top, program, tensors, **options)
+        pure = interface.is_pure and not has_effects(context, graph)
+        with builder.function("main", interface.params, interface.attrs, pure=pure):
+            interface.begin()
             top.add_nodes(graph.nodes)
-            results: list[Expr] = []
-            for output in signature.output_specs:
-                if output.kind != "user_output":
-                    raise Problem(f"outputs of the kind {output.kind} are not supported")
-                value = top.argument(output.value.arg)
-                results.append(top.expr(value.read()))
-        except Problem as problem:
-            raise RelaxVMError(f"{archive.name}: {problem}") from problem.__cause__
-        builder.place = None
-        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
-    return builder.get()
-
-
-def _add_input(
-    top: Graph, spec: messages.InputSpec, tensors: Mapping[str, NDArray[Any]], params: list[Var]
-) -> None:
-    kind, content = spec
-    if kind in ("parameter", "buffer", "tensor_constant"):
-        label = {"parameter": "parameter_name", "buffer": "buffer_name",
-                 "tensor_constant": "tensor_constant_name"}[kind]  # fmt: skip
-        name = getattr(content, label)
-        if name not in tensors:
-            raise FormatError(f"{top.context.name}: there is no tensor {readable(name)!r}")
-        top[content.arg.name] = Value(Constant(np.asarray(tensors[name])))
-    elif kind == "constant_input":
-        top.values[content.name] = content.value.value
-    elif kind == "user_input" and content.arg.kind == "as_tensor":
-        name = content.arg.value.name
-        found = top.kind(name)
-        if found is None:
-            raise Problem(f"there is no type of the input {readable(name)!r}")
-        top.context.know(found)
-        params.append(Var(identifier(name), TensorType(found.dims, found.dtype)))
-        top[name] = Value(params[-1])
-    else:
-        raise Problem(f"inputs of the kind {kind} are not supported")
+            builder.place = top.span = None
+            result = interface.end()
+            if unwraps and isinstance(result, Tuple) and len(result.fields) == 1:
+                result = result.fields[0]
+            builder.emit_func_output(result)
+    except Problem as problem:
+        raise RelaxVMError(f"{archive.name}: {problem}") from problem.__cause__
+    module = builder.get()
+    module.sources = context.places.texts()
+    return module

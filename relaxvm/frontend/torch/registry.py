@@ -54,12 +54,14 @@ class AtenOperator(NamedTuple):
         parameters: names with their defaults, or `REQUIRED`, in order.
         back: for a view: the function that puts new content into the tensor that it is a view of;
             None for other operators.
+        effect: whether the function emits what may raise an error on purpose, such as an assertion.
         doc: the first paragraph of the function's docstring.
     """
 
     convert: Callable[..., Any]
     parameters: Mapping[str, Any]
     back: Callable[..., Any] | None
+    effect: bool
     doc: str
 
 
@@ -67,20 +69,23 @@ OPERATORS: Final[dict[str, AtenOperator]] = {}
 """Name of an operator, such as "aten::add.Tensor" -> its record."""
 
 
-def aten(*names: str, back: Callable[..., Any] | None = None) -> Callable[[F], F]:
+def aten(
+    *names: str, back: Callable[..., Any] | None = None, effect: bool = False
+) -> Callable[[F], F]:
     """Decorator: register a function for operators.
 
     Args:
         names: of the operators: "add.Tensor", "relu" for "relu.default", "other::name.overload" for
             one outside ATen; functions of Python by their names, as "_operator.add".
         back: see the text above.
+        effect: see `AtenOperator`.
 
     Raises:
         ValueError: an operator has a function already.
     """
 
     def register(function: F) -> F:
-        record = _record(function, back)
+        record = _record(function, back, effect)
         for name in map(full_name, names):
             if name in OPERATORS:
                 raise ValueError(
@@ -102,15 +107,18 @@ def full_name(name: str) -> str:
     return name if "." in name.partition("::")[2] else f"{name}.default"
 
 
-def _record(function: Callable[..., Any], back: Callable[..., Any] | None) -> AtenOperator:
+def _record(
+    function: Callable[..., Any], back: Callable[..., Any] | None, effect: bool
+) -> AtenOperator:
     _, *parameters = inspect.signature(function).parameters.values()
     doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    return AtenOperator(function, {each.name: each.default for each in parameters}, back, doc)
+    defaults = {each.name: each.default for each in parameters}
+    return AtenOperator(function, defaults, back, effect, doc)
 
 
 def own_operator(function: Callable[..., Any]) -> AtenOperator:
     """The record of a function that a user gave for an operator."""
-    return _record(function, None)
+    return _record(function, None, False)
 
 
 def load() -> None:
