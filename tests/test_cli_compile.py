@@ -183,7 +183,7 @@ def test_files_that_are_not_there(folder: Path, capsys: Any) -> None:
     assert run("compile", "nothing.json", "-o", "m") == Exit.MALFORMED
     assert run("compile", "model.py", "-o", "no/folder/m") == Exit.FAILED
     code, message = failure(capsys, "compile", "weights.npz", "-o", "m")
-    assert "expected a .py, .onnx, .json or .relay file; this is a zip" in message
+    assert "expected a .py, .onnx, .pt2, .json or .relay file; this is a zip" in message
     assert code == Exit.USAGE
     assert run("compile", "model.py") == Exit.USAGE
 

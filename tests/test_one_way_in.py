@@ -85,7 +85,7 @@ def test_options_of_the_importer(folder: Path) -> None:
     own = {("", "Nothing"): lambda g, x: g.op("add", x, x)}
     vm = relaxvm.VirtualMachine(relaxvm.compile("odd.onnx", operators=own))
     assert vm.main(X)[1].tolist() == [2, 4]
-    with pytest.raises(TypeError, match=r"compile: opset: for ONNX models, and this is a Relay"):
+    with pytest.raises(TypeError, match=r"compile: opset: for ONNX models and .*this is a Relay"):
         relaxvm.compile("twice.relay", opset=7)
     with pytest.raises(TypeError, match="compile: entry: for Python scripts, and this is an ONNX"):
         relaxvm.compile("model.onnx", entry="Twice")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from .arguments import as_array, as_int, as_str
 from .registration import OWN_PREFIX, builtin
 
 __all__ = ["assign", "state_read", "state_write", "within"]
+
+_MOST: Final = (1 << 63) - 1
+"""A bound that is none."""
 
 
 def _state_of(ctx: Any, subject: str) -> dict[str, NDArray[Any]]:
@@ -91,5 +94,9 @@ def within(number: Any, least: Any, most: Any, name: Any) -> None:
     value = as_int(number, subject)
     low, high = as_int(least, "within: least"), as_int(most, "within: most")
     if not low <= value <= high:
-        expected = f"at least {low}" if high == (1 << 63) - 1 else f"{low} to {high}"
+        expected = f"{low} to {high}"
+        if high == _MOST:
+            expected = f"at least {low}"
+        elif low == -_MOST:
+            expected = f"at most {high}"
         raise ValueError(f"{subject}: expected {expected}, got {value}")

@@ -70,8 +70,8 @@ def _check_file(name: str, limits: Limits, console: Console) -> tuple[Exit, dict
     except OSError as error:
         raise read_error(name, error) from error
     row: dict[str, Any] = {"kind": "unknown" if kind is None else kind.name}
-    if kind is not None and kind.name == "onnx":
-        row |= _nodes(name, limits, console)
+    if kind is not None and kind.name in ("onnx", "pt2"):
+        row |= _nodes(name, kind, limits, console)
         if row["unsupported"]:
             return Exit.FAILED, row
     try:
@@ -86,17 +86,19 @@ def _check_file(name: str, limits: Limits, console: Console) -> tuple[Exit, dict
     return code, {**row, **more}
 
 
-def _nodes(name: str, limits: Limits, console: Console) -> dict[str, Any]:
+def _nodes(name: str, kind: FileKind, limits: Limits, console: Console) -> dict[str, Any]:
     """What a model consists of, and what of it is not supported."""
     from ..frontend.onnx.report import report
+    from ..frontend.torch.report import report as report_of_torch
 
+    found: Any
     try:
-        found = report(name, limits=limits)
+        found = (report if kind.name == "onnx" else report_of_torch)(name, limits=limits)
     except OSError as error:
         raise read_error(name, error) from error
     versions = ", ".join(f"{readable(d)} {v}" for d, v in found.versions.items())
     by = f", written by {readable(found.producer)}" if found.producer else ""
-    console.text(f"{name}: an ONNX model, {found.nodes:,} nodes, {versions}{by}")
+    console.text(f"{name}: {kind.what}, {found.nodes:,} nodes, {versions}{by}")
     if found.unsupported:
         counts = Counter((node.domain, node.operator) for node in found.unsupported)
         most = counts.most_common(_SHOWN)

@@ -32,13 +32,12 @@ _ENTRY: Final = "Module"
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make = commands.add_parser(
-        "compile", parents=[common], help="compile a script, an ONNX model or a Relay program",
+        "compile", parents=[common], help="compile a script, a model or a Relay program",
         description="Compile a module of a Python script to an executable with its kernels. This "
-        "runs the script; compiling an ONNX model, a module in JSON, or a Relay program, runs no "
-        "code.",
+        "runs the script; compiling another program runs no code.",
     )  # fmt: skip
     make.add_argument("script", metavar="SCRIPT", help="a .py file that defines an IRModule, "
-                      "a .json file with one, an .onnx file, or a .relay file")  # fmt: skip
+                      "a .json file with one, or an .onnx, .pt2 or .relay file")  # fmt: skip
     make.add_argument("-o", "--output", metavar="PATH", required=True, help="file to write")
     make.add_argument("--entry", metavar="NAME",
                       help=f"the IRModule (default: {_ENTRY}, or the only one)")  # fmt: skip
@@ -181,12 +180,12 @@ def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
     try:
         kind = program_kind(name)
         if kind is None or not kind.is_program:
-            raise UsageError(f"{name}: expected a .py, .onnx, .json or .relay file"
+            raise UsageError(f"{name}: expected a .py, .onnx, .pt2, .json or .relay file"
                              + (f"; {kind}" if kind else ""))  # fmt: skip
         if kind.name == "script":
             if limits == Limits.untrusted():
-                raise UsageError(f"{name}: --limits untrusted is for .onnx, .json and .relay "
-                                 "files: reading a script runs it")  # fmt: skip
+                raise UsageError(f"{name}: --limits untrusted is for .onnx, .pt2, .json and "
+                                 ".relay files: reading a script runs it")  # fmt: skip
             return run_script(name, entry)
         if entry is not None:
             raise UsageError(f"--entry {entry}: for Python scripts; this is {kind.what}")

@@ -82,8 +82,8 @@ class OpenedFile:
 
 def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
     """Add the argument FILE and the options for the limits under which it is read."""
-    what = ("executable, binary or a complete listing; or a model (.onnx), a Relay text, or a "
-            "module in JSON; - for stdin")  # fmt: skip
+    what = ("executable, binary or a complete listing; or a model (.onnx or .pt2), a Relay "
+            "text, or a module in JSON; - for stdin")  # fmt: skip
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:

@@ -55,13 +55,15 @@ def compile(  # noqa: A001  (TVM's name)
     """Compile a program of any kind: all that `build` takes, and files of other frontends.
 
     Args:
-        program: an IRModule or a function; the path of an ONNX model, of a Python script, which is
-            run, of a module in JSON, or of a Relay text; the bytes of an ONNX model, of JSON or of
-            a Relay text; or an ``onnx.ModelProto``.
+        program: an IRModule or a function; the path of an ONNX model, of a program of torch.export
+            (.pt2), of a Python script, which is run, of a module in JSON, or of a Relay text; the
+            bytes of one, but of no script; an ``onnx.ModelProto``; or a
+            ``torch.export.ExportedProgram``.
         target, params, relax_pipeline, exec_mode, limits: as in `build`.
         entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
         options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
-            ``shape_dict``, ``opset`` and ``operators``.
+            ``shape_dict``, ``opset`` and ``operators``; for a program of torch.export those of
+            `relaxvm.frontend.torch.from_exported_program`.
 
     Raises:
         OSError: a file cannot be read.

@@ -32,7 +32,8 @@ __all__ = [
 _ENTRY: Final = "Module"
 _EXPECTED: Final = (
     "expected an IRModule or a function, the path of an ONNX model (.onnx), a Python script (.py), "
-    "a module in JSON (.json) or a Relay text (.relay or .rly), the bytes of one, or a ModelProto"
+    "a program of torch.export (.pt2), a module in JSON (.json) or a Relay text (.relay or .rly), "
+    "the bytes of one, a ModelProto or an ExportedProgram"
 )
 
 
@@ -66,11 +67,13 @@ def read_program(
     """Read a program.
 
     Args:
-        source: an IRModule or a function; a path; bytes; or an ``onnx.ModelProto``.
+        source: an IRModule or a function; a path; bytes; an ``onnx.ModelProto``; or a
+            ``torch.export.ExportedProgram``.
         params: values of parameters of ``main``, by name; for a Relay text, also a path.
         limits: bounds for a program of unknown origin.
         entry: of a script, the name of the module.
-        options: further arguments of `relaxvm.frontend.onnx.from_onnx`, for ONNX models.
+        options: further arguments of `relaxvm.frontend.onnx.from_onnx`, for ONNX models, or of
+            `relaxvm.frontend.torch.from_exported_program`.
         scripts: whether a script is run.
 
     Returns:
@@ -94,11 +97,13 @@ def read_program(
         kind = kind_of(bytes(memoryview(source)[:HEAD_BYTES]))
     elif hasattr(source, "SerializeToString"):
         kind = KINDS["onnx"]
+    elif hasattr(source, "graph_signature"):
+        kind = KINDS["pt2"]
     else:
         raise TypeError(f"build: {_EXPECTED}, got {type(source).__name__}")
     if kind is None or not kind.is_program:
         raise ValueError(f"build: {name}: {_EXPECTED}" + (f"; {kind}" if kind else ""))
-    if kind.name != "onnx":
+    if kind.name not in ("onnx", "pt2"):
         _refuse_options(kind.what, None, options)
     if kind.name != "script":
         _refuse_options(kind.what, entry, None)
@@ -106,6 +111,10 @@ def read_program(
         from ..frontend.onnx import from_onnx
 
         return from_onnx(source, limits=limits, **(options or {})), params
+    if kind.name == "pt2":
+        from ..frontend.torch import from_exported_program
+
+        return from_exported_program(source, limits=limits, **(options or {})), params
     if kind.name == "script":
         if not scripts or limits == Limits.untrusted():
             raise ValueError(f"{name}: reading a Python script runs it; relaxvm.compile(path) does "
@@ -121,7 +130,8 @@ def read_program(
 
 def _refuse_options(what: str, entry: str | None, options: Mapping[str, Any] | None) -> None:
     if options:
-        raise TypeError(f"compile: {', '.join(options)}: for ONNX models, and this is {what}")
+        raise TypeError(f"compile: {', '.join(options)}: for ONNX models and programs of "
+                        f"torch.export, and this is {what}")  # fmt: skip
     if entry is not None:
         raise TypeError(f"compile: entry: for Python scripts, and this is {what}")
 

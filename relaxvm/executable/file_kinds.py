@@ -46,6 +46,7 @@ KINDS: Final = {
         FileKind("library", "a shared library", "relaxvm.load(path) reads it"),
         FileKind("listing", "a listing of an executable", "relaxvm.parse_text(text) reads it"),
         FileKind("onnx", "an ONNX model", _COMPILE, is_program=True),
+        FileKind("pt2", "a program of torch.export", _COMPILE, is_program=True),
         FileKind("json", "JSON, as of relaxvm.ir.save_json", _COMPILE, is_program=True),
         FileKind("relay", "a Relay program", _COMPILE, is_program=True),
         FileKind("script", "a Python script", "relaxvm.compile(path) runs it, and compiles the "
@@ -67,8 +68,8 @@ KINDS: Final = {
 """The kinds by name."""
 
 _SUFFIXES: Final = {
-    ".onnx": "onnx", ".json": "json", ".py": "script", ".relay": "relay", ".rly": "relay",
-    ".params": "params",
+    ".onnx": "onnx", ".pt2": "pt2", ".json": "json", ".py": "script", ".relay": "relay",
+    ".rly": "relay", ".params": "params",
 }  # fmt: skip
 """The end of a name -> the kind, of files whose first bytes may be anything."""
 
@@ -88,6 +89,8 @@ _STARTS: Final = (
     (b"version https://git-lfs", "lfs"),
     (bytes.fromhex("b79c04054f8de5f7"), "params"),
 )
+_PT2: Final = re.compile(rb"^PK.{28}[^/]+/(data/(weights|constants)/|models/|archive_format)", re.S)
+"""The first member of an archive of torch.export, where the name of its folder is short."""
 _HTML: Final = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _ONNX: Final = re.compile(rb"\x08[\x01-\x3f][\x12\x1a\x22\x28\x32\x3a\x42]", re.DOTALL)
 """The first fields of a model: the version of the format, and one of those that may follow."""
@@ -102,7 +105,8 @@ def kind_of(head: bytes, name: str = "") -> FileKind | None:
     """
     for start, kind in _STARTS:
         if head.startswith(start):
-            return KINDS[kind]
+            is_program = kind == "zip" and (name.endswith(".pt2") or _PT2.search(head))
+            return KINDS["pt2" if is_program else kind]
     if head[4:8] == b"TFL3":
         return KINDS["tflite"]
     if _HTML.match(head):

@@ -18,13 +18,15 @@ class UnsupportedNode(NamedTuple):
     """A node whose operator is not supported.
 
     Attributes:
-        operator: name of the operator.
+        operator: name of the operator with its overload.
+        domain: its namespace.
         name: of the node.
         place: the user's line, as ``model.py:42 in forward``; "" if it is not known.
         text: of that line.
     """
 
     operator: str
+    domain: str
     name: str
     place: str
     text: str
@@ -32,7 +34,7 @@ class UnsupportedNode(NamedTuple):
     def __str__(self) -> str:
         place = f", {self.place}" if self.place else ""
         text = f": {readable(self.text)}" if self.text else ""
-        return f"{readable(self.operator)}{place}{text}"
+        return f"{readable(self.domain)}::{readable(self.operator)}{place}{text}"
 
 
 def unsupported_nodes(context: Context, graph: messages.Graph) -> Iterator[UnsupportedNode]:
@@ -42,8 +44,9 @@ def unsupported_nodes(context: Context, graph: messages.Graph) -> Iterator[Unsup
         is_number = all(output.kind.startswith("as_sym") for output in node.outputs)
         if not (is_number and node.outputs) and operator_of(context, name) is None:
             place = place_of(node)
+            domain, _, operator = name.rpartition("::")
             yield UnsupportedNode(
-                name, node.name or "", "" if place is None else str(place),
+                operator, domain or "python", node.name or "", "" if place is None else str(place),
                 "" if place is None else place.text,
             )  # fmt: skip
         for each in node.inputs:

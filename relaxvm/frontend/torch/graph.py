@@ -69,7 +69,7 @@ def operator_name(target: str) -> str:
 def operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] | None:
     """The record of an operator, and the parameter that an in-place or `out` form writes to; None
     if it is not supported."""
-    found = context.own.get(name) or find(name)
+    found = _found(context, name)
     if found is not None:
         return found, None
     space, _, rest = name.partition("::")
@@ -81,12 +81,17 @@ def operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] 
         overload, written = overload.removesuffix("out").rstrip("_") or "default", "out"
     if written is None:
         return None
-    found = find(f"{space}::{base}.{overload}")
+    found = _found(context, f"{space}::{base}.{overload}")
     if found is None:
         for each in _overloads(space, base):
             return each, written
         return None
     return found, written
+
+
+def _found(context: Context, name: str) -> AtenOperator | None:
+    """The user's operator of a name, else that of the table."""
+    return context.own.get(name) or find(name)
 
 
 def _overloads(space: str, base: str) -> list[AtenOperator]:

@@ -110,6 +110,8 @@ def _directory(data: memoryview, subject: str) -> tuple[int, int, int]:
     if at < begin or at + _END.size > len(data):
         raise FormatError(f"{subject}: expected a zip file, found no end of its directory")
     _, disk, first_disk, here, count, size, start, comment = _END.unpack_from(data, at)
+    if at + _END.size + comment != len(data):
+        raise FormatError(f"{subject}: bytes follow the end of the zip file")
     place = at - _END64_PLACE.size
     if place >= 0 and bytes(data[place : place + 4]) == b"PK\6\7":
         _, disk64, end64, _ = _END64_PLACE.unpack_from(data, place)
@@ -118,8 +120,6 @@ def _directory(data: memoryview, subject: str) -> tuple[int, int, int]:
         _, _, _, _, disk, first_disk, here, count, size, start = _END64.unpack_from(data, end64)
         disk |= disk64
         at = end64
-    elif at + _END.size + comment != len(data):
-        raise FormatError(f"{subject}: bytes follow the end of the zip file")
     if disk or first_disk or here != count:
         raise FormatError(f"{subject}: expected a zip file of one part")
     if start + size > at or count * _ENTRY.size > size:

@@ -1,0 +1,338 @@
+"""Programs of torch.export through the public doors, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm.errors import LimitError, RelaxVMError
+from relaxvm.frontend.torch import from_exported_program
+
+from .torch_fixtures import load
+
+
+def archive(name: str = "writing") -> bytes:
+    return load(name).archive
+
+
+def edited(data: bytes, change: Callable[[dict[str, Any]], None], **others: bytes) -> bytes:
+    """An archive whose program is changed, and other members replaced by the end of their names."""
+    found = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(found, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if "/models/" in name:
+                program = json.loads(content)
+                change(program)
+                content = json.dumps(program).encode()
+            new.writestr(name, others.get(name.rpartition("/")[2], content))
+    return found.getvalue()
+
+
+def same(program: dict[str, Any]) -> None:
+    """No change."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "model.pt2"
+    found.write_bytes(archive())
+    return found
+
+
+# Doors
+
+
+def test_a_vm_takes_the_path(path: Path) -> None:
+    call = load("writing").calls[0]
+    got, _ = relaxvm.VirtualMachine(str(path)).main(call.args[0])
+    np.testing.assert_allclose(got, call.result[0], rtol=1e-5)
+
+
+def test_compile_takes_the_path_and_the_bytes(path: Path) -> None:
+    call = load("writing").calls[0]
+    for source in (path, archive()):
+        vm = relaxvm.VirtualMachine(relaxvm.compile(source))
+        np.testing.assert_allclose(vm.main(call.args[0])[0], call.result[0], rtol=1e-5)
+
+
+def test_compile_takes_options() -> None:
+    call = load("counting").calls[0]
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("counting"), functional=True))
+    (_, _), (count, x) = vm.main(*call.args, np.zeros(2, "f4"))
+    np.testing.assert_array_equal(count, [1, 1])
+    np.testing.assert_array_equal(x, call.after[0])
+    assert vm.state == {}
+
+
+def test_weights_are_mapped_into_memory(path: Path) -> None:
+    module = from_exported_program(path)
+    from relaxvm.ir import Constant
+    from relaxvm.ir.visitor import post_order_visit
+
+    arrays = []
+    post_order_visit(
+        module["main"].body, lambda e: arrays.append(e.data) if isinstance(e, Constant) else None
+    )
+    weight = next(array for array in arrays if array.shape == (3, 4))
+    assert not weight.flags.owndata
+    assert not weight.flags.writeable
+
+
+def test_the_state_is_that_of_a_vm() -> None:
+    executable = relaxvm.compile(archive("counting"))
+    one, other = relaxvm.VirtualMachine(executable), relaxvm.VirtualMachine(executable)
+    x = np.ones((2, 2), "f4")
+    one.main(x.copy(), 3)
+    one.main(x.copy(), 3)
+    other.main(x.copy(), 3)
+    assert (one.state["count"][0], other.state["count"][0]) == (2, 1)
+    one.state["count"] = np.full(2, 7, "f4")
+    _, count = one.main(x.copy(), 3)
+    np.testing.assert_array_equal(count, [8, 8])
+    one.state.clear()
+    np.testing.assert_array_equal(one.main(x.copy(), 3)[1], [1, 1])
+    one.state["count"] = np.full(3, 7, "f4")
+    with pytest.raises(TypeError, match=r"vm.state\['count'\]: expected float32\[2\], got float32"):
+        one.main(x.copy(), 3)
+
+
+def test_an_input_that_is_changed_has_to_be_writable() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("counting")))
+    x = np.ones((2, 2), "f4")
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="x: the program changes this tensor, but it is read-only"):
+        vm.main(x, 3)
+
+
+def test_lengths_are_checked_at_the_entry() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("writing")))
+    with pytest.raises(ValueError, match="x: axis 0: expected at most 64, got 65"):
+        vm.main(np.ones((65, 4), "f4"))
+
+
+def test_structures_are_checked_at_the_entry() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("structured")))
+    x = np.ones(3, "f4")
+    with pytest.raises(TypeError, match=r"given\['a'\]: expected a list of 1, got tuple of 2"):
+        vm.main(x, {"a": [x, x], "b": x}, x, flag=None, z=x)
+    with pytest.raises(TypeError, match="flag: the program was exported for None, got int 3"):
+        vm.main(x, {"a": [x], "b": x}, x, flag=3, z=x)
+
+
+def test_parameters_may_be_kept_as_inputs() -> None:
+    module = from_exported_program(archive(), keep_params_as_input=True)
+    names = [param.name for param in module["main"].params]
+    assert names == ["x", "p_layer_weight", "p_layer_bias"]
+    assert len(module["main"].attrs["params"]) == 2
+
+
+def test_a_flat_program_has_the_tensors_of_the_graph() -> None:
+    module = from_exported_program(archive("structured"), flat=True)
+    names = [param.name for param in module["main"].params]
+    assert names[:3] == ["x", "given_a_0", "given_b"]
+
+
+def test_own_operators_replace_others() -> None:
+    def relu(g: Any, self: Any) -> Any:
+        return g.op("multiply", self, np.float32(0))
+
+    module = from_exported_program(archive(), operators={"aten::relu": relu})
+    y, _ = relaxvm.VirtualMachine(relaxvm.compile(module)).main(np.ones((2, 4), "f4"))
+    np.testing.assert_array_equal(y, [[0, 3, 2], [0, 3, 2]])
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "relaxvm", *args], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_command_line_takes_programs(path: Path) -> None:
+    done = run("check", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a program of torch.export, 9 nodes, schema 8, aten 10, written by torch 2." in (
+        done.stdout
+    )
+    done = run("run", str(path), "--shape", "x=2,4")
+    assert done.returncode == 0, done.stderr
+
+
+# What is refused
+
+
+def refused(data: bytes, **options: Any) -> str:
+    with pytest.raises(RelaxVMError) as caught:
+        from_exported_program(data, **options)
+    return str(caught.value)
+
+
+def test_unknown_operators_are_listed_with_the_users_lines() -> None:
+    def rename(program: dict[str, Any]) -> None:
+        for node in program["graph_module"]["graph"]["nodes"]:
+            if "relu_" in node["target"]:
+                node["target"] = "torch.ops.my.thing.default"
+            if "linear" in node["target"]:
+                node["target"] = "torch.ops.aten.no_such.Tensor"
+
+    text = refused(edited(archive(), rename))
+    assert "2 nodes have operators that are not supported" in text
+    assert "aten::no_such.Tensor, first_steps.py:22 in forward: y = self.layer(x).relu_()" in text
+    assert "my::thing.default, first_steps.py:22 in forward" in text
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "message"),
+    [
+        ("archive_format", b"onnx", "archive_format: expected 'pt2', got 'onnx'"),
+        ("archive_version", b"1", "archive_version: expected '0', got '1'"),
+        ("byteorder", b"middle", "byteorder: expected 'little' or 'big', got 'middle'"),
+        ("weight_0", b"123", "tensor 'layer.weight': its last element is 11, the payload has 3"),
+        ("model_weights_config.json", b"{", "model_weights_config.json: expected JSON"),
+        ("model_weights_config.json", b"[" * 100_000, "it is nested too deeply"),
+        ("model_weights_config.json", b"{}", "expected a field 'config' of PayloadConfig"),
+    ],
+)
+def test_members_are_checked(member: str, content: bytes, message: str) -> None:
+    assert message in refused(edited(archive(), same, **{member: content}))
+
+
+def weights(change: Callable[[dict[str, Any]], None]) -> bytes:
+    """An archive whose index of weights is changed at its first entry."""
+    name = "model_weights_config.json"
+    with zipfile.ZipFile(io.BytesIO(archive())) as old:
+        (full,) = [each for each in old.namelist() if each.endswith(name)]
+        config = json.loads(old.read(full))
+    change(config["config"]["layer.weight"])
+    return edited(archive(), same, **{name: json.dumps(config).encode()})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: e.update(use_pickle=True), "it is pickled, which is never read"),
+        (lambda e: e.update(path_name="custom_obj_0"), "is an object of a class that only torch"),
+        (lambda e: e.update(path_name="../x"), "the archive has no data/weights/../x"),
+        (lambda e: e["tensor_meta"].update(dtype=99), "there is no data type 99"),
+        (lambda e: e["tensor_meta"].update(dtype=True), "expected an integer, got bool True"),
+        (lambda e: e["tensor_meta"].update(layout=1), "expected a dense tensor, got layout 1"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": -1}] * 2), "expected numbers >= 0"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 2**40}] * 2), "its last element is"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 2**70}] * 2), "integer of 64 bits"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 2**40}] * 2,
+                                           strides=[{"as_int": 0}] * 2), "it would be"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 3}]), "as many strides as sizes"),
+        (lambda e: e["tensor_meta"].update(storage_offset={"as_int": 9}), "its last element is"),
+    ],
+)  # fmt: skip
+def test_payloads_are_checked(change: Callable[[dict[str, Any]], None], message: str) -> None:
+    assert message in refused(weights(change))
+
+
+def at(program: dict[str, Any], *keys: Any) -> Any:
+    found: Any = program
+    for key in keys:
+        found = found[key]
+    return found
+
+
+GRAPH = ("graph_module", "graph")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p["schema_version"].update(major=9), "expected version 8 of the schema, got 9"),
+        (lambda p: p["schema_version"].update(major=7), "got 7, as torch 2.13.0+cpu writes it;"),
+        (lambda p: p["schema_version"].update(major=True), "it has no version"),
+        (lambda p: p.update(news=[1]), "unknown field 'news' of ExportedProgram"),
+        (lambda p: at(p, *GRAPH).pop("nodes"), "expected a field 'nodes' of Graph"),
+        (lambda p: at(p, *GRAPH, "nodes", 0).update(target=3), "graph.nodes[0].target"),
+        (lambda p: at(p, *GRAPH, "nodes", 0, "inputs", 0).update(arg={"as_x": 1}),
+         "unknown kind 'as_x' of Argument at graph_module.graph.nodes[0].inputs[0].arg"),
+        (lambda p: at(p, *GRAPH, "nodes", 0, "inputs", 0).update(arg={}), "with one field"),
+        (lambda p: at(p, *GRAPH, "nodes", 1, "inputs", 0).update(
+            arg={"as_tensor": {"name": "nothing"}}), "there is no value 'nothing'"),
+        (lambda p: at(p, *GRAPH, "tensor_values", "x", "sizes", 0).update(
+            as_expr={"expr_str": "__import__('os')", "hint": None}), "the function __import__ is"),
+        (lambda p: at(p, *GRAPH, "tensor_values", "x", "sizes", 0).update(
+            as_expr={"expr_str": "(" * 90 + "1" + ")" * 90, "hint": None}), "nested deeper than"),
+        (lambda p: at(p, *GRAPH, "tensor_values", "linear").update(dtype=8),
+         "result 'linear': expected float64, got float32"),
+        (lambda p: at(p, "graph_module", "module_call_graph").clear(), "how it is called"),
+        (lambda p: at(p, "graph_module", "module_call_graph", 0, "signature").update(in_spec="[2]"),
+         "inputs: expected a structure of version 1"),
+        (lambda p: at(p, "graph_module", "module_call_graph", 0, "signature").update(in_spec="{"),
+         "inputs: expected JSON"),
+    ],
+)  # fmt: skip
+def test_the_program_is_checked(change: Callable[[dict[str, Any]], None], message: str) -> None:
+    assert message in refused(edited(archive(), change))
+
+
+def stored(**members: bytes) -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as new:
+        for name, content in members.items():
+            new.writestr(name.replace("__", "/"), content)
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "expected a zip file, found no end of its directory"),
+        (b"PK\3\4" + bytes(100), "expected a zip file"),
+        (archive()[:-5], "expected a zip file"),
+        (archive() + b"x", "bytes follow the end of the zip file"),
+        (stored(x=b""), "expected an archive of PyTorch, with one folder in it"),
+        (stored(a__x=b"", b__x=b""), "with one folder in it"),
+        (stored(a__x=b""), "it has no archive_format"),
+        (stored(a__archive_format=b"pt2", a__archive_version=b"0"), "the archive has no program"),
+        (stored(a__archive_format=b"pt2", a__archive_version=b"0",
+                **{"a__data__aotinductor__model__x.so": b""}), "machine code of AOTInductor"),
+        (stored(**{"a__data.pkl": b""}), "a pickle of torch.save or a program of TorchScript"),
+        (stored(**{"serialized_exported_program.json": b""}), "as torch 2.7 and earlier wrote"),
+    ],
+)  # fmt: skip
+def test_other_files_are_refused(data: bytes, message: str) -> None:
+    assert message in refused(data)
+
+
+def test_compressed_members_are_refused() -> None:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr("a/archive_format", b"pt2" * 100)
+    assert "a/archive_format: expected a stored member" in refused(found.getvalue())
+
+
+def test_damaged_programs_are_refused() -> None:
+    data = archive()
+    place = data.index(b'"aten"')
+    assert "the file is damaged" in refused(data[:place] + b"'" + data[place + 1 :])
+
+
+def test_limits_hold() -> None:
+    with pytest.raises(LimitError, match="file_bytes"):
+        from_exported_program(archive(), limits=relaxvm.Limits(file_bytes=100))
+    with pytest.raises(LimitError, match="live_bytes"):
+        from_exported_program(archive(), limits=relaxvm.Limits(live_bytes=10_000))
+    from_exported_program(archive(), limits=relaxvm.Limits.untrusted())
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="expected a path, bytes or a torch"):
+        from_exported_program(3)
+    with pytest.raises(TypeError, match="run_ep_decomposition: expected a live"):
+        from_exported_program(archive(), run_ep_decomposition=True)
+    assert "it has 'model'" in refused(archive(), model="other")
