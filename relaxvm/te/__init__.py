@@ -2,6 +2,8 @@
 
 from .create import create_prim_func
 from .emit import call_of_te
+from .extern import extern, extern_primfunc
+from .operation import ComputeOp, ExternOp, PlaceholderOp, tag_scope
 from .tensor import (
     Compute,
     Reduce,
@@ -21,6 +23,9 @@ from .tensor import (
 
 __all__ = [
     "Compute",
+    "ComputeOp",
+    "ExternOp",
+    "PlaceholderOp",
     "Reduce",
     "Tensor",
     "TensorLoad",
@@ -28,6 +33,8 @@ __all__ = [
     "comm_reducer",
     "compute",
     "create_prim_func",
+    "extern",
+    "extern_primfunc",
     "max",
     "min",
     "placeholder",
@@ -35,5 +42,6 @@ __all__ = [
     "reduce_axis",
     "size_var",
     "sum",
+    "tag_scope",
     "var",
 ]

@@ -11,9 +11,11 @@ from ..ir.prim import as_scalar
 from ..tir.access import access_regions
 from ..tir.buffer import Buffer, BufferLoad, BufferType, IterVar, Range
 from ..tir.function import PrimFunc
+from ..tir.inline import bind_shape, defined_in, inlined_body, with_root
 from ..tir.intrinsics import if_then_else
 from ..tir.stmt import Bind, BufferStore, For, ForKind, SBlock, SBlockRealize, Stmt, seq
 from ..tir.visitor import Mutator, Visitor
+from .extern import Extern
 from .tensor import Reduce, Tensor, TensorLoad
 
 __all__ = ["create_prim_func", "tensors_of"]
@@ -83,12 +85,20 @@ def tensors_of(args: Iterable[Any]) -> list[Tensor]:
             order.update(dict.fromkeys(tensor.dependent or [tensor]))
             continue
         stack.append((tensor, True))
-        inputs = _Inputs()
-        for part in tensor.dependent or [tensor]:
-            assert part.compute is not None
-            inputs.visit(part.compute.body)
-        stack += [(t, False) for t in reversed(inputs.found) if t not in order]
+        found = inputs_of(tensor.dependent or [tensor])
+        stack += [(t, False) for t in reversed(found) if t not in order]
     return list(order)
+
+
+def inputs_of(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors that the formulas of computed tensors read, in order of first use."""
+    inputs = _Inputs()
+    for tensor in tensors:
+        if isinstance(tensor.compute, Extern):
+            inputs.found.update(dict.fromkeys(tensor.compute.inputs))
+        else:
+            inputs.visit(tensor.compute.body)
+    return list(inputs.found)
 
 
 class _ToBuffers(Mutator):
@@ -113,7 +123,8 @@ def _block(tensors: Sequence[Tensor], buffers: dict[Tensor, Buffer]) -> Stmt:
     """The loops over the axes of tensors that are computed together, and the blocks within: one for
     all values of a reduction, else one for each."""
     compute = tensors[0].compute
-    assert compute is not None
+    if isinstance(compute, Extern):
+        return _statements(tensors, compute, buffers)
     axes = [*compute.axis, *compute.reduce_axis]
     loops = [Var(iv.var.name, iv.var.ty) for iv in axes]
     if isinstance(compute.body, Reduce):
@@ -128,12 +139,26 @@ def _block(tensors: Sequence[Tensor], buffers: dict[Tensor, Buffer]) -> Stmt:
     return result
 
 
+def _statements(tensors: Sequence[Tensor], made: Extern, buffers: dict[Tensor, Buffer]) -> Stmt:
+    """A block of statements that compute tensors."""
+    inner = [*made.in_buffers, *made.out_buffers]
+    outer = [buffers[tensor] for tensor in (*made.inputs, *tensors)]
+    values: dict[Var, Any] = dict(zip(inner, outer, strict=True))
+    for mine, theirs in zip(inner, outer, strict=True):
+        bind_shape(mine, theirs.shape, values)
+    func = PrimFunc(inner, with_root(made.body, made.allocs))
+    body, allocs = inlined_body(func, values)
+    reads, writes = access_regions(body, None, allocs)
+    name = tensors[0].name.removesuffix("_v0") if len(tensors) > 1 else tensors[0].name
+    block = SBlock((), reads, writes, name, body, None, allocs, (), made.attrs)
+    return SBlockRealize((), IntImm("bool", 1), block)
+
+
 def _realized(
     tensors: Sequence[Tensor], loops: Sequence[Var], buffers: dict[Tensor, Buffer]
 ) -> Stmt:
     """A block that computes tensors, with its variables bound to loops."""
     compute = tensors[0].compute
-    assert compute is not None
     axes = [*compute.axis, *compute.reduce_axis]
     inside = {iv.var: Var(f"v_{iv.var.name}", iv.var.ty) for iv in axes}
     change = _ToBuffers(buffers, inside)
@@ -146,7 +171,7 @@ def _realized(
     place = [inside[iv.var] for iv in compute.axis]
     init: Stmt | None = None
     if isinstance(compute.body, Reduce):
-        bodies = [tensor.compute.body for tensor in tensors if tensor.compute is not None]
+        bodies = [tensor.compute.body for tensor in tensors]
         init, stmt = _reduction(bodies, targets, place, change)
     else:
         stmt = BufferStore(targets[0], change.visit(compute.body), place)
@@ -207,7 +232,10 @@ def unbound_vars(args: Sequence[Tensor | Var], extra: Sequence[Expr]) -> list[Va
     for e in extra:
         uses.visit(e)
     for tensor in tensors_of(args):
-        if tensor.compute is not None:
+        if isinstance(tensor.compute, Extern):
+            own |= defined_in(tensor.compute.body)
+            uses.visit(tensor.compute.body)
+        elif tensor.compute is not None:
             for iv in (*tensor.compute.axis, *tensor.compute.reduce_axis):
                 own.add(iv.var)
                 assert iv.dom is not None

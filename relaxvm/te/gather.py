@@ -119,9 +119,7 @@ def slice_scatter(
     return compute(input_tensor.shape, element, "T_slice_scatter")
 
 
-def one_hot(
-    indices: Tensor, on_value: Expr, off_value: Expr, depth: int, axis: int = -1
-) -> Tensor:
+def one_hot(indices: Tensor, on_value: Expr, off_value: Expr, depth: int, axis: int = -1) -> Tensor:
     """The formula of ``one_hot``."""
     axis %= indices.ndim + 1
 

@@ -327,7 +327,7 @@ def _log_softmax(x: Tensor, axis: int = -1) -> Any:
 def _matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     dtype = a.dtype if out_dtype is None else out_dtype
     within = "float32" if dtype in _SHORT else dtype
-    batch = topi._broadcast(a.shape[:-2], b.shape[:-2], "matmul")
+    batch = topi.broadcast_shape(a.shape[:-2], b.shape[:-2], "matmul")
     rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     k = te.reduce_axis((0, a.shape[-1]), "k")
 

@@ -19,6 +19,7 @@ from ..ir.parts import check_parts, count_parts
 from ..ir.prim import as_scalar, is_float
 from ..tir import intrinsics
 from ..tir.buffer import IterVar, Range, as_index
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, tag_of
 
 __all__ = [
     "INDEX_DTYPE",
@@ -49,20 +50,33 @@ class Tensor:
         shape: integer scalars.
         dtype: data type of the elements.
         name: a hint.
-        compute: the formula, or None.
+        compute: the formula, or statements (`relaxvm.te.extern.Extern`), or None.
         dependent: the tensors of the same formula, itself included, if it has several values.
+        tag: the word that it was marked with, or "".
     """
 
-    __slots__ = ("compute", "dependent", "dtype", "name", "shape")
+    __slots__ = ("compute", "dependent", "dtype", "name", "shape", "tag")
 
-    def __init__(
-        self, shape: Sequence[Expr], dtype: str, name: str, compute: Compute | None = None
-    ) -> None:
+    def __init__(self, shape: Sequence[Expr], dtype: str, name: str, compute: Any = None) -> None:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.name = name
         self.compute = compute
         self.dependent: tuple[Tensor, ...] = ()
+        self.tag = ""
+
+    @property
+    def op(self) -> Operation:
+        """What the tensor is a result of."""
+        outputs = self.dependent or (self,)
+        if self.compute is None:
+            return PlaceholderOp(outputs)
+        return (ComputeOp if isinstance(self.compute, Compute) else ExternOp)(outputs)
+
+    @property
+    def value_index(self) -> int:
+        """Which result of its operation the tensor is."""
+        return self.dependent.index(self) if self.dependent else 0
 
     @property
     def ndim(self) -> int:
@@ -260,7 +274,7 @@ def compute(
         shape: dimensions, or a single one.
         fcompute: takes the indices and returns a scalar; its parameters name the variables.
         name: a hint.
-        tag: ignored; accepted for compatibility.
+        tag: a word that ``tensor.op.tag`` returns.
         attrs: annotations of the block.
         varargs_names: names of the variables where `fcompute` has ``*indices``.
 
@@ -274,10 +288,11 @@ def compute(
         IterVar(Range.to(dim), Var(n, dim.dtype), IterVar.DATA_PAR)
         for n, dim in zip(names, dims, strict=True)
     ]
+    tag = tag_of(tag)
     body = fcompute(*[iv.var for iv in axis])
     if not isinstance(body, (list, tuple)):
-        return _computed(dims, axis, body, name, attrs)
-    tensors = [_computed(dims, axis, b, f"{name}_v{i}", attrs) for i, b in enumerate(body)]
+        return _computed(dims, axis, body, name, attrs, tag)
+    tensors = [_computed(dims, axis, b, f"{name}_v{i}", attrs, tag) for i, b in enumerate(body)]
     parts = [b for b in body if isinstance(b, Reduce)]
     if parts:
         is_whole = [part.position for part in parts] == list(range(len(body)))
@@ -297,12 +312,15 @@ def _computed(
     body: Any,
     name: str,
     attrs: Mapping[str, Any] | None,
+    tag: str,
 ) -> Tensor:
     """A tensor of one formula."""
     if not isinstance(body, Expr):
         body = as_scalar(body, INDEX_DTYPE.get() if isinstance(body, int) else None)
     dtype = body.source.dtype if isinstance(body, Reduce) else as_scalar(body).dtype
-    return Tensor(dims, dtype, name, Compute(axis, body, attrs or {}))
+    tensor = Tensor(dims, dtype, name, Compute(axis, body, attrs or {}))
+    tensor.tag = tag
+    return tensor
 
 
 def _index_names(

@@ -21,7 +21,7 @@ from .stmt import (
 )
 from .visitor import Substitution, Visitor
 
-__all__ = ["bind_shape", "inlined_body", "with_root", "without_root"]
+__all__ = ["bind_shape", "defined_in", "inlined_body", "with_root", "without_root"]
 
 
 def bind_shape(buffer: Buffer, shape: Iterable[Expr], values: dict[Var, Any]) -> None:
@@ -111,6 +111,13 @@ class _Definitions(Visitor):
 
     def visit_Buffer(self, buffer: Buffer) -> None:
         pass
+
+
+def defined_in(stmt: Stmt) -> set[Var]:
+    """The variables that a statement defines."""
+    definitions = _Definitions()
+    definitions.visit(stmt)
+    return set(definitions.found)
 
 
 def without_root(body: Stmt) -> tuple[Stmt, list[Buffer]]:

@@ -170,9 +170,7 @@ def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
         keep = edge <= column if upper else edge >= column
         return prim.select(keep, data[i], zero)
 
-    return compute(
-        data.shape, element, "trilu", varargs_names=[f"i{n}" for n in range(data.ndim)]
-    )
+    return compute(data.shape, element, "trilu", varargs_names=[f"i{n}" for n in range(data.ndim)])
 
 
 def reverse_sequence(
@@ -231,9 +229,7 @@ def _extreme_place(
                 place = place * data.shape[a] + reduced[a].var
             return reducer((simplify(place), data[at]), list(reduced.values()))
 
-        both: Any = compute(
-            dims, element, f"{data.name}_red_temp", varargs_names=_axes(len(dims))
-        )
+        both: Any = compute(dims, element, f"{data.name}_red_temp", varargs_names=_axes(len(dims)))
         found = both[0]
         kept = [_index(1) if a in reduced else d for a, d in enumerate(data.shape)]
 
@@ -334,9 +330,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
             total = total + x[i]
         return total
 
-    return compute(
-        xs[0].shape, element, "T_elemwise_sum", varargs_names=_axes(xs[0].ndim)
-    )
+    return compute(xs[0].shape, element, "T_elemwise_sum", varargs_names=_axes(xs[0].ndim))
 
 
 def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:

@@ -16,6 +16,7 @@ from ...ir import prim
 from ...ir.arith import prove_equal, simplify
 from ...ir.expr import Expr, IntImm
 from ...ir.prim import as_scalar, is_float
+from ...op.index import slice_of
 from ...tir import intrinsics
 from ...tir.buffer import as_index
 from .. import tensor as te
@@ -109,7 +110,7 @@ def _is_one(dim: Expr) -> bool:
     return type(dim) is IntImm and dim.value == 1
 
 
-def _broadcast(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
+def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr], what: str) -> list[Expr]:
     """The shape that two shapes broadcast to."""
     rank = builtins.max(len(a), len(b))
     result: list[Expr] = []
@@ -149,7 +150,7 @@ def _binary(name: str, formula: Callable[[Expr, Expr], Any], doc: str) -> Callab
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             return formula(a, b)
         x, y = [t.shape if isinstance(t, Tensor) else () for t in (a, b)]
-        shape = _broadcast(x, y, name)
+        shape = broadcast_shape(x, y, name)
         return compute(
             shape,
             lambda *i: formula(_element(a, i, shape), _element(b, i, shape)),
@@ -290,7 +291,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     shape = list(condition.shape)
     for t in (a, b):
         if isinstance(t, Tensor):
-            shape = _broadcast(shape, t.shape, "where")
+            shape = broadcast_shape(shape, t.shape, "where")
 
     def formula(*i: Expr) -> Expr:
         test = _element(condition, i, shape)
@@ -448,27 +449,65 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
 
 
 def strided_slice(
-    a: Tensor, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None
+    a: Tensor,
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Sequence[Any] | None = None,
+    axes: Sequence[Any] | None = None,
+    slice_mode: str = "end",
+    assume_inbound: bool = True,
 ) -> Tensor:
-    """Every `strides`-th element from `begin` to before `end`, for the first dimensions.
+    """Every `strides`-th element from `begin` to before `end`, as a slice of Python.
+
+    Args:
+        begin, end, strides: for each of `axes`; bounds may be negative, to count from the end.
+        axes: by default the first ones.
+        slice_mode: "end", or "size" if `end` has the numbers of elements, -1 for all that follow.
+        assume_inbound: whether bounds of dimensions that are not known are taken to be within them.
 
     Raises:
-        ValueError: a step that is not positive, or bounds known to be outside of the tensor.
+        ValueError: a step of 0, another mode, or numbers are missing.
     """
-    steps = [1] * len(begin) if strides is None else list(strides)
-    shape, starts = list(a.shape), []
-    for d, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
-        if step <= 0:
-            raise ValueError(f"strided_slice: the step of dimension {d} is {step}")
-        low, high = as_index(first, INDEX_DTYPE.get()), as_index(last, INDEX_DTYPE.get())
-        starts.append(low)
-        shape[d] = simplify(intrinsics.max((high - low + (step - 1)) // step, 0))
+    if slice_mode not in ("end", "size"):
+        raise ValueError(f"strided_slice: slice_mode: expected 'end' or 'size', got {slice_mode!r}")
+    steps = [builtins.int(getattr(s, "value", s)) for s in strides or [1] * len(begin)]
+    if slice_mode == "size":
+        steps = [1] * len(begin)
+    steps += [1] * (len(begin) - len(steps))
+    places = (
+        list(range(len(begin)))
+        if axes is None
+        else [_axis(x, a.ndim, "strided_slice") for x in axes]
+    )
+    if not len(begin) == len(end) == len(steps) == len(places) <= a.ndim:
+        raise ValueError(
+            f"strided_slice: expected as many bounds as axes, got {len(begin)} begins, {len(end)} "
+            f"ends, {len(steps)} strides and {len(places)} axes of {a.ndim}"
+        )
+    if 0 in steps:
+        raise ValueError(f"strided_slice: expected steps other than 0, got {steps}")
+    dtype = INDEX_DTYPE.get()
+    shape, starts = list(a.shape), {}
+    for axis, first, last, step in zip(places, begin, end, steps, strict=True):
+        low, high = as_index(first, dtype), as_index(last, dtype)
+        if slice_mode == "size":
+            is_rest = type(high) is IntImm and high.value < 0
+            high = a.shape[axis] if is_rest else simplify(low + high)
+        start, count = slice_of(a.shape[axis], low, high, step, assume_inbound)
+        starts[axis] = (_as_index(start, dtype), step)
+        shape[axis] = _as_index(count, dtype)
 
     def formula(*i: Expr) -> Expr:
-        places = [starts[d] + i[d] * steps[d] if d < len(starts) else i[d] for d in range(a.ndim)]
-        return a[tuple(places)]
+        at = list(i)
+        for axis, (start, step) in starts.items():
+            at[axis] = start + i[axis] * step
+        return a[tuple(at)]
 
     return compute(shape, formula, "T_strided_slice", varargs_names=_axes("ax", a.ndim))
+
+
+def _as_index(e: Expr, dtype: str) -> Expr:
+    return as_index(e.value, dtype) if type(e) is IntImm else e
 
 
 # Reductions

@@ -6,15 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ...ir import prim
-from ...ir.arith import simplify
-from ...ir.expr import Expr, IntImm
-from ...ir.prim import as_scalar, is_float
-from ...tir import intrinsics
-from ...tir.buffer import as_index
-from .. import tensor as te
-from ..tensor import INDEX_DTYPE, Tensor, compute
-from . import basic
+from ....ir import prim
+from ....ir.arith import simplify
+from ....ir.expr import Expr, IntImm
+from ....ir.prim import as_scalar, is_float
+from ....tir import intrinsics
+from ....tir.buffer import as_index
+from ... import tensor as te
+from ...tensor import INDEX_DTYPE, Tensor, compute
+from .. import basic
 
 __all__ = [
     "adaptive_pool",
@@ -72,9 +72,7 @@ def _axis(axis: int, rank: int, what: str) -> int:
 
 
 def _elementwise(x: Tensor, formula: Callable[[Expr], Any]) -> Tensor:
-    return compute(
-        x.shape, lambda *i: formula(x[i]), "compute", varargs_names=_named("i", x.ndim)
-    )
+    return compute(x.shape, lambda *i: formula(x[i]), "compute", varargs_names=_named("i", x.ndim))
 
 
 # Activations
@@ -226,7 +224,7 @@ def matmul(
     other, columns = b.shape[-2:][:: -1 if transpose_b else 1]
     if type(inner) is IntImm and type(other) is IntImm and inner.value != other.value:
         raise ValueError(f"matmul: the inner dimensions are {inner.value} and {other.value}")
-    batch = basic._broadcast(a.shape[:-2], b.shape[:-2], "matmul")
+    batch = basic.broadcast_shape(a.shape[:-2], b.shape[:-2], "matmul")
     k = te.reduce_axis((0, inner), "k")
     letters = ("T" if transpose_a else "N") + ("T" if transpose_b else "N")
     name = "T_matmul_" + letters if a.ndim == b.ndim == 2 else "T_batch_matmul_" + letters
@@ -321,9 +319,7 @@ def pad(
         condition = functools.reduce(prim.logical_and, inside)
         return intrinsics.if_then_else(condition, data[tuple(places)], value)
 
-    return compute(
-        dims, element, name, attrs=attrs, varargs_names=_named("i", data.ndim)
-    )
+    return compute(dims, element, name, attrs=attrs, varargs_names=_named("i", data.ndim))
 
 
 def _is_zero(e: Expr) -> bool:
@@ -384,9 +380,7 @@ def _convolution(
     data_layout, kernel_layout = layouts
     for tensor, layout in ((data, data_layout), (kernel, kernel_layout)):
         if len(layout) != tensor.ndim:
-            raise ValueError(
-                f"{name}: layout {layout!r} of a tensor of {tensor.ndim} dimensions"
-            )
+            raise ValueError(f"{name}: layout {layout!r} of a tensor of {tensor.ndim} dimensions")
     dtype = data.dtype if out_dtype is None else str(out_dtype)
     spatial = [letter for letter in data_layout if letter not in "NC"]
     steps = _tuple(strides, len(spatial), f"{name}: strides")
@@ -709,16 +703,12 @@ def pool3d(
                  count_include_pad, "pool3d")  # fmt: skip
 
 
-def adaptive_pool(
-    data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW"
-) -> Tensor:
+def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
     """The greatest value or the mean of windows, so many that the result has a given size."""
     return _adaptive(data, output_size, pool_type, layout, "adaptive_pool")
 
 
-def adaptive_pool1d(
-    data: Tensor, output_size: Any, pool_type: str, layout: str = "NCW"
-) -> Tensor:
+def adaptive_pool1d(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCW") -> Tensor:
     """As `adaptive_pool`, along one axis."""
     return _adaptive(data, output_size, pool_type, layout, "adaptive_pool1d")
 
@@ -767,9 +757,7 @@ def _adaptive(data: Tensor, output_size: Any, pool_type: str, layout: str, what:
 
     names = _named("ax", data.ndim)
     if pool_type == "max":
-        largest: Tensor = compute(
-            dims, reduction(te.max), "adaptive_pool_max", varargs_names=names
-        )
+        largest: Tensor = compute(dims, reduction(te.max), "adaptive_pool_max", varargs_names=names)
         return largest
     total = compute(dims, reduction(te.sum), "adaptive_pool_sum", varargs_names=names)
 
