@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from relaxvm import Limits, VirtualMachine, backend, build
 from relaxvm.errors import LimitError, RelaxVMError
+from relaxvm.frontend.common.control import same_kind
 from relaxvm.frontend.common.values import Opaque, OptionalKind, SequenceKind, TensorKind
 from relaxvm.frontend.onnx import from_onnx
-from relaxvm.frontend.onnx.operators.control import _same
 
 from .test_onnx import model_of, node, run
 
@@ -483,4 +483,4 @@ def test_functions_that_call_many_functions() -> None:
 def test_a_sequence_and_an_optional_value_are_different_kinds() -> None:
     tensor = TensorKind("float32", 1, None)
     kinds = [SequenceKind(tensor), OptionalKind(tensor), Opaque(), tensor]
-    assert [[_same(a, b) for b in kinds] for a in kinds] == np.eye(4, dtype=bool).tolist()
+    assert [[same_kind(a, b) for b in kinds] for a in kinds] == np.eye(4, dtype=bool).tolist()

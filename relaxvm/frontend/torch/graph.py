@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
 from ...core.checkpoints import checkpoint
 from ...dtypes import as_dtype
-from ...ir import BlockBuilder, Constant, Expr, ShapeExpr, TensorType, Var
+from ...ir import (
+    BlockBuilder,
+    Constant,
+    Expr,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    Var,
+)
 from ...ir.arith import free_vars
 from ...messages import readable
+from ...op.registry import CONSTRUCTORS
 from ..common.emitter import Emitter, Problem, Session
 from ..common.values import TensorKind, Value, as_expr, normalized
 from . import messages
@@ -19,9 +30,10 @@ from .aliases import Tensor
 from .archive import dtype_of
 from .places import Places
 from .registry import OPERATORS, REQUIRED, AtenOperator, find, full_name, own_operator
+from .strides import SAME, shares_memory
 from .symbols import number, parsed
 
-__all__ = ["Context", "Graph", "operator_name", "operator_of"]
+__all__ = ["Context", "Graph", "base_name", "operator_name", "operator_of"]
 
 MEMORY_FORMATS: Final = {
     1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format",
@@ -62,8 +74,14 @@ def operator_name(target: str) -> str:
     """The name of an operator in the table: ``torch.ops.aten.add.Tensor`` is aten::add.Tensor."""
     parts = target.split(".")
     if parts[:2] == ["torch", "ops"] and len(parts) >= 4:
-        return f"{parts[2]}::{'.'.join(parts[3:])}"
+        return full_name(f"{parts[2]}::{'.'.join(parts[3:])}")
     return target
+
+
+def base_name(target: str) -> str:
+    """The name of an operator of ATen without namespace and overload; "" for others."""
+    space, _, name = operator_name(target).partition("::")
+    return name.partition(".")[0] if space == "aten" else ""
 
 
 def operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] | None:
@@ -105,6 +123,7 @@ class Graph(Emitter):
     Attributes:
         values: name -> `Tensor` for a tensor, else the value itself.
         graph: its message.
+        autocast: the data type that operators may choose for float32; None where they do not.
     """
 
     def __init__(self, context: Context, graph: messages.Graph) -> None:
@@ -112,6 +131,7 @@ class Graph(Emitter):
         self.context: Context = context
         self.values: dict[str, Any] = {}
         self.graph = graph
+        self.autocast: str | None = None
         self.node: messages.Node | None = None
 
     # Names
@@ -212,6 +232,8 @@ class Graph(Emitter):
         if written is not None:
             self._write(node, operator, written, names)
             return
+        if self.autocast is not None and written is None:
+            names = self._cast_by_output(node, names)
         result = self.call(operator, names)
         self._define(node, operator, names, result)
 
@@ -245,13 +267,20 @@ class Graph(Emitter):
         """The arguments of a node by name; tensors as they are named."""
         found: dict[str, Any] = {}
         positional = list(operator.parameters)
+        rest: list[Any] = []
         for i, each in enumerate(node.inputs):
             name = each.name or (positional[i] if i < len(positional) else f"argument {i}")
-            if name not in operator.parameters and name != written:
+            is_rest = operator.is_variadic and not each.name
+            if name not in operator.parameters and name != written and not is_rest:
                 if _is_left_out(each.arg):
                     continue
                 raise Problem(f"the argument {readable(name)!r} is not supported")
+            if operator.is_variadic and not each.name and i >= len(positional) - 1:
+                rest.append(self.argument(each.arg))
+                continue
             found[name] = self.argument(each.arg)
+        if operator.is_variadic:
+            found[positional[-1]] = rest
         for name, default in operator.parameters.items():
             if name not in found and default is REQUIRED:
                 raise Problem(f"the argument {name!r} is missing")
@@ -294,6 +323,8 @@ class Graph(Emitter):
 
     def call(self, operator: AtenOperator, arguments: Mapping[str, Any]) -> Any:
         """What an operator's function returns, as values."""
+        if operator.is_raw:
+            return operator.convert(self, **arguments)
         given = {
             name: _mapped(lambda each: each.read() if isinstance(each, Tensor) else each, value)
             for name, value in arguments.items()
@@ -339,6 +370,27 @@ class Graph(Emitter):
         kind = TensorKind(old.dtype, old.ndim, old.dims)
         target.write(self.typed(self.expr(new), kind))
 
+    def _cast_by_output(
+        self, node: messages.Node, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The arguments of a node in a region with autocast: where the graph states that the result
+        has another data type of floats than they, they are cast to it first."""
+        both = {self.autocast, "float32"}
+        kind = None
+        for output in node.outputs:
+            if output.kind == "as_tensor":
+                kind = kind or self.kind(output.value.name)
+        if kind is None or kind.dtype not in both or "dtype" in arguments:
+            return arguments
+        dtype = kind.dtype
+
+        def cast(value: Any) -> Any:
+            if not isinstance(value, Tensor) or value.read().dtype not in both - {dtype}:
+                return value
+            return Tensor(Value(self.op("astype", value.read(), dtype)))
+
+        return {name: _mapped(cast, value) for name, value in arguments.items()}
+
     def _define(
         self,
         node: messages.Node,
@@ -360,8 +412,16 @@ class Graph(Emitter):
         for i, (output, each) in enumerate(zip(outputs, results, strict=False)):
             if output.kind == "as_tensor":
                 name = output.value.name
+                if isinstance(each, Tensor):
+                    self.values[name] = each
+                    continue
                 self[name] = self._checked(name, each)
-                if operator.back is not None:
+                base = next(iter(arguments.values()), None)
+                if not isinstance(base, Tensor) or not self._shares(node, operator, name):
+                    continue
+                if operator.back is None or base_name(node.target) in SAME:
+                    self.values[name] = base
+                else:
                     self.values[name] = self._view(
                         operator, arguments, self[name], i if is_list else None
                     )
@@ -369,6 +429,16 @@ class Graph(Emitter):
                 self._define_number(output, each)
             elif output.kind != "as_none":
                 raise Problem(f"results of the kind {output.kind} are not supported")
+
+    def _shares(self, node: messages.Node, operator: AtenOperator, name: str) -> bool:
+        """Whether a result shares the memory of the first argument."""
+        given = node.inputs[0].arg
+        before = self.graph.tensor_values.get(given.value.name) if (
+            given.kind == "as_tensor") else None  # fmt: skip
+        after = self.graph.tensor_values.get(name)
+        return shares_memory(
+            base_name(node.target), operator.back is not None, before, after
+        )
 
     def _checked(self, name: str, value: Any) -> Value:
         """A result with the type that the graph states."""
@@ -417,9 +487,77 @@ class Graph(Emitter):
         return Tensor(content, base, take, put)
 
     def _define_number(self, output: messages.Argument, value: Any) -> None:
-        """Let a name stand for a number that an operator computes when the program runs."""
+        """Let a name stand for a number that an operator computes when the program runs; it is a
+        tensor of one element."""
         name = output.value.value
-        self.values[name] = value
+        if not isinstance(value, Value):
+            self.values[name] = value
+            return
+        tables = {
+            "as_sym_int": self.graph.sym_int_values,
+            "as_sym_bool": self.graph.sym_bool_values,
+            "as_sym_float": self.graph.sym_float_values,
+        }
+        size = tables[output.kind].get(name)
+        if size is None:
+            raise Problem(f"nothing is known of the number {readable(name)!r}")
+        found = self.sized_number(size)
+        unknown = [var for var in free_vars(found) if var.name not in self.context.known] if (
+            isinstance(found, Expr)) else []  # fmt: skip
+        if len(unknown) != 1:
+            raise Problem(f"the number {readable(name)!r} is not one symbol")
+        symbol = unknown[0]
+        self.context.known.add(symbol.name)
+        if output.kind == "as_sym_float":
+            number_var = self.builtin("number_from", [value], PrimType("float64"))
+            self.context.symbols[symbol.name] = number_var
+            self.context.known.add(number_var.name)
+            self.values[name] = self.sized_number(size)
+            return
+        flat = Value(self.op("reshape", value, (1,)))
+        if flat.dtype != "int64":
+            flat = Value(self.op("astype", flat, "int64"))
+        shape = self.emit(CONSTRUCTORS["tensor_to_shape"](self.expr(flat)), "shape")
+        self.context.builder.match_cast(shape, ShapeType([symbol]))
+        self.values[name] = found
+
+    # Graphs within this one
+
+    @contextmanager
+    def inner_scope(self) -> Iterator[None]:
+        """The body of a branch: variables and symbols that it binds are not visible outside."""
+        known = set(self.context.known)
+        with self.context.scope():
+            yield
+        self.context.known = known
+
+    def subgraph(self, graph: messages.Graph, arguments: Sequence[Any]) -> list[Any]:
+        """Import the nodes of a graph into the current scope; its results, tensors as values."""
+        found = self.inlined(graph, [Tensor(v) if isinstance(v, Value) else v for v in arguments])
+        return [each.read() if isinstance(each, Tensor) else each for each in found]
+
+    def inlined(
+        self, graph: messages.Graph, arguments: Sequence[Any], autocast: str | None = None
+    ) -> list[Any]:
+        """As `subgraph`, with tensors as they are named.
+
+        Args:
+            autocast: the data type that operators of the graph may choose.
+        """
+        if len(arguments) != len(graph.inputs):
+            raise Problem(f"the graph has {len(graph.inputs)} inputs, expected {len(arguments)}")
+        inner = Graph(self.context, graph)
+        inner.autocast = autocast
+        for parameter, value in zip(graph.inputs, arguments, strict=True):
+            if parameter.kind == "as_tensor":
+                inner.values[parameter.value.name] = value
+            elif parameter.kind.startswith("as_sym") and parameter.value.kind == "as_name":
+                inner.values[parameter.value.value] = value
+        inner.add_nodes(graph.nodes)
+        self.span = self.context.builder.place = (
+            None if self.node is None else self.context.places.of(self.node)
+        )
+        return [inner.argument(output) for output in graph.outputs]
 
 
 def _is_left_out(argument: messages.Argument) -> bool:

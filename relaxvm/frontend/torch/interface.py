@@ -37,7 +37,8 @@ from ...op.registry import CONSTRUCTORS
 from ..common.emitter import BUILTIN_PREFIX, Problem, identifier
 from ..common.values import TensorKind, Value
 from . import messages
-from .graph import Graph, operator_name, operator_of
+from .graph import Graph, base_name, operator_name, operator_of
+from .strides import may_share
 from .trees import LEAF, Tree, parameters_of, read_tree
 
 __all__ = ["Interface"]
@@ -473,6 +474,10 @@ def _follow(top: Graph, graph: messages.Graph, roots: dict[str, str], found: set
             continue
         record, written = operator
         given = {each.name: each.arg for each in node.inputs}
+        graphs = [each.arg.value.graph for each in node.inputs if each.arg.kind == "as_graph"]
+        if graphs:
+            _follow_into(top, node, graphs, roots, found, record.is_raw)
+            continue
         target = given.get(written) if written else None
         if target is not None and target.kind == "as_tensor":
             root = roots.get(target.value.name)
@@ -481,10 +486,42 @@ def _follow(top: Graph, graph: messages.Graph, roots: dict[str, str], found: set
                 for output in node.outputs:
                     if output.kind == "as_tensor":
                         roots[output.value.name] = root
-        elif record.back is not None and node.inputs and node.inputs[0].arg.kind == "as_tensor":
-            root = roots.get(node.inputs[0].arg.value.name)
+        elif may_share(base_name(node.target), record.back is not None) and node.inputs:
+            first = node.inputs[0].arg
+            root = roots.get(first.value.name) if first.kind == "as_tensor" else None
             if root is not None:
                 for output in node.outputs:
                     names = output.value if output.kind == "as_tensors" else [output.value]
                     for name in names if output.kind in ("as_tensor", "as_tensors") else ():
                         roots[name.name] = root
+
+
+def _follow_into(
+    top: Graph,
+    node: messages.Node,
+    graphs: Sequence[messages.Graph],
+    roots: dict[str, str],
+    found: set[str],
+    is_inlined: bool,
+) -> None:
+    """Follow views and writes through graphs within a node, whose inputs are the last operands."""
+    operands: list[str] = []
+    for each in node.inputs:
+        if each.arg.kind == "as_tensor":
+            operands.append(each.arg.value.name)
+        elif each.arg.kind == "as_tensors":
+            operands += [name.name for name in each.arg.value]
+    for graph in graphs:
+        names = [each.value.name for each in graph.inputs if each.kind == "as_tensor"]
+        given = operands[max(0, len(operands) - len(names)) :]
+        inner = {
+            name: roots[operand]
+            for name, operand in zip(names, given, strict=False)
+            if operand in roots
+        }
+        _follow(top, graph, inner, found)
+        if not is_inlined:
+            continue
+        for output, result in zip(node.outputs, graph.outputs, strict=False):
+            if output.kind == result.kind == "as_tensor" and result.value.name in inner:
+                roots[output.value.name] = inner[result.value.name]

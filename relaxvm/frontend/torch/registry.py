@@ -54,6 +54,9 @@ class AtenOperator(NamedTuple):
         parameters: names with their defaults, or `REQUIRED`, in order.
         back: for a view: the function that puts new content into the tensor that it is a view of;
             None for other operators.
+        is_raw: whether tensors are given as they are named: `relaxvm.frontend.torch.aliases.Tensor`
+            in place of `Value`.
+        is_variadic: whether the last parameter takes all further arguments that have no name.
         effect: whether the function emits what may raise an error on purpose, such as an assertion.
         doc: the first paragraph of the function's docstring.
     """
@@ -62,6 +65,8 @@ class AtenOperator(NamedTuple):
     parameters: Mapping[str, Any]
     back: Callable[..., Any] | None
     effect: bool
+    is_raw: bool
+    is_variadic: bool
     doc: str
 
 
@@ -70,7 +75,11 @@ OPERATORS: Final[dict[str, AtenOperator]] = {}
 
 
 def aten(
-    *names: str, back: Callable[..., Any] | None = None, effect: bool = False
+    *names: str,
+    back: Callable[..., Any] | None = None,
+    effect: bool = False,
+    raw: bool = False,
+    variadic: bool = False,
 ) -> Callable[[F], F]:
     """Decorator: register a function for operators.
 
@@ -78,14 +87,14 @@ def aten(
         names: of the operators: "add.Tensor", "relu" for "relu.default", "other::name.overload" for
             one outside ATen; functions of Python by their names, as "_operator.add".
         back: see the text above.
-        effect: see `AtenOperator`.
+        effect, raw, variadic: see `AtenOperator`.
 
     Raises:
         ValueError: an operator has a function already.
     """
 
     def register(function: F) -> F:
-        record = _record(function, back, effect)
+        record = _record(function, back, effect, raw, variadic)
         for name in map(full_name, names):
             if name in OPERATORS:
                 raise ValueError(
@@ -108,17 +117,21 @@ def full_name(name: str) -> str:
 
 
 def _record(
-    function: Callable[..., Any], back: Callable[..., Any] | None, effect: bool
+    function: Callable[..., Any],
+    back: Callable[..., Any] | None = None,
+    effect: bool = False,
+    raw: bool = False,
+    variadic: bool = False,
 ) -> AtenOperator:
     _, *parameters = inspect.signature(function).parameters.values()
     doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     defaults = {each.name: each.default for each in parameters}
-    return AtenOperator(function, defaults, back, effect, doc)
+    return AtenOperator(function, defaults, back, effect, raw, variadic, doc)
 
 
 def own_operator(function: Callable[..., Any]) -> AtenOperator:
     """The record of a function that a user gave for an operator."""
-    return _record(function, None, False)
+    return _record(function)
 
 
 def load() -> None:

@@ -6,37 +6,24 @@ Its parameters are what the body changes; what it only reads is captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ....ir import (
-    ANY,
-    Call,
     Constant,
     Expr,
-    Function,
-    FuncType,
     If,
     IntImm,
-    SeqExpr,
     TensorType,
-    Tuple,
     TupleGetItem,
-    TupleType,
-    Var,
-    VarBinding,
 )
 from ....ir.arith import prove_equal
-from ....ir.infer import infer_type
-from ...common.emitter import identifier
+from ...common.control import Chains, end_tuple, repeated, scalar, visible
 from ...common.values import (
-    Kind,
     Opaque,
-    OptionalKind,
     SequenceKind,
-    TensorKind,
     Value,
     closed,
     elements_of,
@@ -47,11 +34,7 @@ from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
 
-__all__ = ["repeated"]
-
-_MOST_TRIES: Final = 100
-"""Of the types of what a loop changes, before it is given up; each one knows less than the last."""
-
+__all__: list[str] = []
 
 # Conditionals
 
@@ -66,13 +49,13 @@ def if_(
     if known is not None and known.size == 1:
         return tuple(g.subgraph(then_branch if known.reshape(-1)[0] else else_branch))
     hint = g.hint
-    test = _scalar(g, cond)
+    test = scalar(g, cond)
     branches, kinds = [], []
     for graph in (then_branch, else_branch):
         with g.context.scope():
             values = g.subgraph(graph)
             kinds.append([kind_of(value) for value in values])
-            branches.append(_end(g, values))
+            branches.append(end_tuple(g, values))
     g.hint = hint
     if len(kinds[0]) != len(kinds[1]):
         raise Problem(
@@ -81,167 +64,12 @@ def if_(
     result = g.emit(If(test, branches[0], branches[1]))
     found = []
     for i, (a, b) in enumerate(zip(*kinds, strict=True)):
-        kind = closed(joined(a, b), _visible(g))
+        kind = closed(joined(a, b), visible(g))
         found.append(g.typed(g.emit(TupleGetItem(result, i)), kind))
     return tuple(found)
 
 
-def _end(g: Graph, values: Sequence[Value]) -> SeqExpr:
-    """End a scope whose value is a tuple."""
-    return g.context.builder.end_scope(Tuple([g.expr(value) for value in values]))
-
-
-def _scalar(g: Graph, value: Value) -> Expr:
-    """A tensor of one element as one of rank 0."""
-    return g.expr(value) if value.ndim == 0 else g.op("reshape", value, ())
-
-
-def _visible(g: Graph) -> list[Var]:
-    """The symbolic variables that are visible everywhere: those of the inputs."""
-    return list(g.context.symbols.values())
-
-
 # Loops
-
-Step = Callable[[list[Value]], list[Value]]
-
-
-def repeated(
-    g: Graph,
-    state: Sequence[Value],
-    test: Callable[[list[Value]], Expr],
-    step: Step,
-    names: Sequence[str],
-) -> list[Value]:
-    """What a loop makes of a state.
-
-    Args:
-        state: values that change.
-        test: returns the condition for another step, a bool tensor of rank 0.
-        step: returns the next state.
-        names: of the state, for the parameters of the function.
-    """
-    kinds = [closed(kind_of(value), _visible(g)) for value in state]
-    hint = g.hint
-    for _ in range(_MOST_TRIES):
-        g.hint = hint
-        found = _function(g, kinds, test, step, names)
-        if isinstance(found, Var):
-            break
-        kinds = found
-    else:
-        raise Problem("the types of the values that the loop changes are not found")
-    g.hint = hint
-    call = g.emit(Call(found, [g.expr(value) for value in state]))
-    return [
-        g.typed(g.emit(TupleGetItem(call, i), name), kind, name)
-        for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
-    ]
-
-
-def _function(
-    g: Graph,
-    kinds: list[Kind],
-    test: Callable[[list[Value]], Expr],
-    step: Step,
-    names: Sequence[str],
-) -> Var | list[Kind]:
-    """The function of a loop as a variable; or, where a step does not keep the kinds of the state,
-    those of which both are, and nothing is bound."""
-    builder, context = g.context.builder, g.context
-    name = f"{identifier(g.hint)}_loop"
-    params = [Var(identifier(each), ANY) for each in names]
-    ty = FuncType([ANY] * len(params), TupleType([ANY] * len(params)))
-    effects = context.effects
-    var = Var(builder.get_unique_name(name), ty)
-    with context.scope(params):
-        inner = [g.typed(p, k, n) for p, k, n in zip(params, kinds, names, strict=True)]
-        condition = test(inner)
-        with context.scope():
-            results = step(inner)
-            wider = [
-                closed(joined(kind, kind_of(value)), _visible(g))
-                for kind, value in zip(kinds, results, strict=True)
-            ]
-            if wider != kinds and not all(map(_same, wider, kinds)):
-                builder.leave_scope()
-                builder.leave_scope()
-                return wider
-            again = Call(var, [g.expr(value) for value in results])
-            then = builder.end_scope(g.emit(again, name))
-        with context.scope():
-            done = builder.end_scope(Tuple(params))
-        body = builder.end_scope(g.emit(If(condition, then, done), "result"))
-    is_pure = context.effects == effects
-    var.ty = FuncType(ty.params, ty.ret, is_pure)
-    function = Function(params, body, ty.ret, is_pure)
-    infer_type(function)
-    builder.emit_normalized(VarBinding(var, function, g.span))
-    return var
-
-
-def _same(a: Kind, b: Kind) -> bool:
-    """Whether two kinds are equal, dimensions by what they mean."""
-    if isinstance(a, TensorKind) and isinstance(b, TensorKind):
-        if a.dims is None or b.dims is None:
-            return a == b
-        return a[:2] == b[:2] and all(
-            x is y or (x is not None and y is not None and prove_equal(x, y))
-            for x, y in zip(a.dims, b.dims, strict=True)
-        )
-    for kind in (SequenceKind, OptionalKind):
-        if isinstance(a, kind) and isinstance(b, kind):
-            return _same(a.element, b.element)
-    return type(a) is type(b) and a == b  # named tuples of different classes compare equal
-
-
-class _Chains:
-    """The results that a loop collects: for each a chain, part of its state; see
-    `relaxvm.builtins.sequences`.
-
-    Args:
-        count: how many there are.
-    """
-
-    def __init__(self, g: Graph, count: int) -> None:
-        self._g = g
-        self.kinds: list[Kind] = [Opaque()] * count
-        self.initial = [
-            Value(g.none(), compound=Opaque()) for _ in range(count)
-        ]
-
-    def added(self, chains: Sequence[Value], values: Sequence[Value]) -> list[Value]:
-        """The chains with the results of a step."""
-        g = self._g
-        self.kinds = [closed(kind_of(value), _visible(g)) for value in values]
-        return [
-            Value(Tuple([g.expr(chain), g.expr(value)]), compound=Opaque())
-            for chain, value in zip(chains, values, strict=True)
-        ]
-
-    def tensor(self, at: int, chain: Value, axis: int = 0, is_reversed: bool = False) -> Value:
-        """The results as one tensor, along a new axis."""
-        g, kind = self._g, self.kinds[at]
-        if not isinstance(kind, TensorKind):
-            raise Problem("expected results of steps that are tensors")
-        if kind.dtype is None:
-            raise Problem("the data type of the results of steps is not known")
-        known = [None] * max(kind.ndim, 0) if kind.dims is None else kind.dims
-        dims = [0 if dim is None else dim for dim in known]
-        expr = g.builtin(
-            "chain_to_tensor", [chain, axis, is_reversed, kind.dtype, dims]
-        )
-        if kind.ndim < 0:
-            return g.typed(expr, TensorKind(kind.dtype))
-        rank = kind.ndim + 1
-        if not -rank <= axis < rank:
-            raise Problem(f"expected one of {rank} axes for the results of steps, got {axis}")
-        found: Any = None
-        if kind.dims is not None:
-            found = list(kind.dims)
-            found.insert(axis % rank, None)
-            found = tuple(found)
-        return g.typed(expr, TensorKind(kind.dtype, rank, found))
 
 
 def _number(number: int) -> Value:
@@ -297,8 +125,8 @@ def _loop(
         _Unsteady: the body does.
     """
     count, first = len(carried), 1 + (cond is not None)
-    chains = _Chains(g, collected)
-    limit = None if trips is None else Value(_scalar(g, trips))
+    chains = Chains(g, collected)
+    limit = None if trips is None else Value(scalar(g, trips))
     given = [_shaped_like(g, body.input[i]) for i in range(2)]
 
     def test(state: list[Value]) -> Expr:
@@ -317,11 +145,11 @@ def _loop(
                 raise _Unsteady
             again = []
         else:
-            again = [Value(_scalar(g, results[0]))]
+            again = [Value(scalar(g, results[0]))]
         added = chains.added(state[first + count :], results[1 + count :])
         return [_next(g, state[0]), *again, *results[1 : 1 + count], *added]
 
-    state = [_number(0), *([] if cond is None else [Value(_scalar(g, cond))]),
+    state = [_number(0), *([] if cond is None else [Value(scalar(g, cond))]),
              *carried, *chains.initial]  # fmt: skip
     names = ["i", *([] if cond is None else ["cond"]),
              *[each.name for each in body.input[2:]],
@@ -382,7 +210,7 @@ def scan(
     out_axes = _list("scan_output_axes", scan_output_axes, collected)
     out_directions = _list("scan_output_directions", scan_output_directions, collected)
     length = _length(g, scanned, axes)
-    chains = _Chains(g, collected)
+    chains = Chains(g, collected)
 
     def step(state: list[Value]) -> list[Value]:
         i, *rest = state
@@ -462,7 +290,7 @@ def scan_batches(
         raise Problem("sequence_lens: sequences of different lengths are not supported")
     split = len(values) - num_scan_inputs
     batch = _length(g, inputs := list(values), [0] * len(values))
-    chains = _Chains(g, len(body.output))
+    chains = Chains(g, len(body.output))
 
     def step(state: list[Value]) -> list[Value]:
         i, *rest = state
@@ -494,7 +322,7 @@ def sequence_map(g: Graph, items: Value, *more: Value, body: messages.Graph) -> 
         is_sequence = isinstance(kind_of(value), SequenceKind)
         sources.append(as_sequence(g, value) if is_sequence else value)
     length = Value(g.builtin("sequence_length", [sources[0]], TensorType((), "int64")))
-    chains = _Chains(g, len(body.output))
+    chains = Chains(g, len(body.output))
 
     def step(state: list[Value]) -> list[Value]:
         i, *rest = state
