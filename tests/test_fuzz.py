@@ -45,6 +45,7 @@ LOADED = {
     "relay": {"RESULT"},
     "relay_vm": {"RESULT", "KERNEL_ERROR"},
     "onnx": {"RESULT", "KERNEL_ERROR"},
+    "pt2": {"RESULT", "KERNEL_ERROR"},
 }
 """Outcomes of mutants that are read."""
 

@@ -20,6 +20,7 @@ from . import (
     relay_executables,
     relay_texts,
     sections,
+    torch_programs,
 )
 from .changes import Mutant
 from .execute import LIMITS, execute
@@ -88,4 +89,8 @@ KINDS: Final = {
         relay_executables.run, relay_executables.bases,
     ),
     "onnx": Kind("ONNX models", ".onnx", onnx_models.mutant, onnx_models.run, onnx_models.bases),
+    "pt2": Kind(
+        "programs of torch.export", ".pt2", torch_programs.mutant, torch_programs.run,
+        torch_programs.bases,
+    ),
 }  # fmt: skip

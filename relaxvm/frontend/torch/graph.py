@@ -206,7 +206,9 @@ class Graph(Emitter):
                 self.add_node(node)
             except Problem as problem:
                 raise Problem(self._at_node(node, problem)) from problem.__cause__
-            except (TypeError, ValueError, ArithmeticError, IndexError, KeyError) as error:
+            except (
+                TypeError, ValueError, ArithmeticError, IndexError, KeyError, AttributeError
+            ) as error:  # fmt: skip
                 raise Problem(self._at_node(node, error)) from error
 
     def _at_node(self, node: messages.Node, error: Exception) -> str:
@@ -323,12 +325,14 @@ class Graph(Emitter):
 
     def call(self, operator: AtenOperator, arguments: Mapping[str, Any]) -> Any:
         """What an operator's function returns, as values."""
-        if operator.is_raw:
-            return operator.convert(self, **arguments)
         given = {
             name: _mapped(lambda each: each.read() if isinstance(each, Tensor) else each, value)
             for name, value in arguments.items()
         }
+        for name, value in given.items():
+            _check_kind(name, value, operator.kinds.get(name))
+        if operator.is_raw:
+            return operator.convert(self, **arguments)
         return _mapped(self.value, operator.convert(self, **given))
 
     def value(self, result: Any) -> Any:
@@ -558,6 +562,24 @@ class Graph(Emitter):
             None if self.node is None else self.context.places.of(self.node)
         )
         return [inner.argument(output) for output in graph.outputs]
+
+
+def _check_kind(name: str, value: Any, expected: str | None) -> None:
+    """Check an argument; None passes, since a function says itself whether it may be left out."""
+    if isinstance(value, Value):
+        kind = "a tensor"
+    elif isinstance(value, messages.Graph):
+        kind = "a graph"
+    elif isinstance(value, (list, dict)):
+        kind = "a list"
+    elif isinstance(value, str):
+        kind = "a text"
+    else:
+        kind = "a number"
+    if (value is not None and kind != (expected or kind)) or (
+        kind == "a graph" and expected is None
+    ):  # fmt: skip
+        raise Problem(f"the argument {name!r}: expected {expected or 'a value'}, got {kind}")
 
 
 def _is_left_out(argument: messages.Argument) -> bool:

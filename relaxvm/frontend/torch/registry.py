@@ -52,6 +52,8 @@ class AtenOperator(NamedTuple):
     Attributes:
         convert: the function.
         parameters: names with their defaults, or `REQUIRED`, in order.
+        kinds: names of parameters -> the kinds of arguments that they take, by their annotations;
+            None in place of a kind that is not checked.
         back: for a view: the function that puts new content into the tensor that it is a view of;
             None for other operators.
         is_raw: whether tensors are given as they are named: `relaxvm.frontend.torch.aliases.Tensor`
@@ -63,6 +65,7 @@ class AtenOperator(NamedTuple):
 
     convert: Callable[..., Any]
     parameters: Mapping[str, Any]
+    kinds: Mapping[str, str | None]
     back: Callable[..., Any] | None
     effect: bool
     is_raw: bool
@@ -126,7 +129,27 @@ def _record(
     _, *parameters = inspect.signature(function).parameters.values()
     doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     defaults = {each.name: each.default for each in parameters}
-    return AtenOperator(function, defaults, back, effect, raw, variadic, doc)
+    kinds = {each.name: _KINDS.get(_annotation(function, each.name)) for each in parameters}
+    return AtenOperator(function, defaults, kinds, back, effect, raw, variadic, doc)
+
+
+_KINDS: Final = {
+    "Value": "a tensor",
+    "Tensor": "a tensor",
+    "messages.Graph": "a graph",
+    "Sequence[Value]": "a list",
+    "Sequence[Tensor]": "a list",
+    "str": "a text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "a number",
+}
+"""Annotation of a parameter -> the kind of its arguments."""
+
+
+def _annotation(function: Callable[..., Any], name: str) -> str:
+    found = getattr(function, "__annotations__", {}).get(name)
+    return str(getattr(found, "__name__", found)).removesuffix(" | None")
 
 
 def own_operator(function: Callable[..., Any]) -> AtenOperator:
