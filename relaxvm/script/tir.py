@@ -15,6 +15,8 @@ from typing import Any, Final
 from ..ir import prim as _prim
 from ..ir.expr import Call as _Call
 from ..ir.expr import Expr, prim_type
+from ..ir.expr import FloatImm as FloatImm
+from ..ir.expr import IntImm as IntImm
 from ..ir.expr import StringImm as _StringImm
 from ..ir.op import Op as _Op
 from ..tir import intrinsics as _intrinsics

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.arith import free_vars
 from ..ir.expr import Expr, IntImm, Var
-from ..ir.prim import as_scalar
+from ..ir.prim import GE, GT, LE, LT, Add, Sub, as_scalar, is_float
 from ..tir.access import access_regions
 from ..tir.buffer import Buffer, BufferLoad, BufferType, IterVar, Range
 from ..tir.function import PrimFunc
@@ -16,7 +16,7 @@ from ..tir.intrinsics import if_then_else
 from ..tir.stmt import Bind, BufferStore, For, ForKind, SBlock, SBlockRealize, Stmt, seq
 from ..tir.visitor import Mutator, Visitor
 from .extern import Extern
-from .tensor import Reduce, Tensor, TensorLoad
+from .tensor import INDEX_DTYPE, Reduce, Tensor, TensorLoad
 
 __all__ = ["create_prim_func", "tensors_of"]
 
@@ -118,6 +118,48 @@ class _ToBuffers(Mutator):
     def visit_Reduce(self, reduce: Reduce) -> Expr:
         raise ValueError("te.compute: a reduction has to be the whole formula")
 
+    def visit_GT(self, e: GT) -> Expr:
+        ordered: Expr = self.visit(LT(e.b, e.a))
+        return ordered
+
+    def visit_GE(self, e: GE) -> Expr:
+        ordered: Expr = self.visit(LE(e.b, e.a))
+        return ordered
+
+    def visit_LT(self, e: LT) -> Expr:
+        return _ordered(LT, self.visit(e.a), self.visit(e.b))
+
+    def visit_LE(self, e: LE) -> Expr:
+        return _ordered(LE, self.visit(e.a), self.visit(e.b))
+
+
+def _ordered(cls: type[LT] | type[LE], a: Expr, b: Expr) -> Expr:
+    """``a < b`` or ``a <= b`` as TVM writes it: of integers, with the constants of both sides on
+    one, and ``a < b`` for ``a + 1 <= b``."""
+    if is_float(a.dtype):
+        return cls(a, b)
+    if type(a) is IntImm:
+        b, extra = _split_constant(b)
+        a = a - extra
+    else:
+        a, extra = _split_constant(a)
+        if type(b) is IntImm:
+            b = b - extra
+        elif cls is LE and extra == 1:
+            cls = LT
+        elif extra:
+            a = a + extra
+    return cls(a, b)
+
+
+def _split_constant(e: Expr) -> tuple[Expr, int]:
+    """An integer without the constant that is added last, and that constant."""
+    if type(e) is Add and type(e.b) is IntImm:
+        return e.a, e.b.value
+    if type(e) is Sub and type(e.b) is IntImm:
+        return e.a, -e.b.value
+    return e, 0
+
 
 def _block(tensors: Sequence[Tensor], buffers: dict[Tensor, Buffer]) -> Stmt:
     """The loops over the axes of tensors that are computed together, and the blocks within: one for
@@ -155,11 +197,15 @@ def _statements(tensors: Sequence[Tensor], made: Extern, buffers: dict[Tensor, B
 
 
 def _realized(
-    tensors: Sequence[Tensor], loops: Sequence[Var], buffers: dict[Tensor, Buffer]
+    tensors: Sequence[Tensor], loops: Sequence[Expr], buffers: dict[Tensor, Buffer]
 ) -> Stmt:
     """A block that computes tensors, with its variables bound to loops."""
     compute = tensors[0].compute
     axes = [*compute.axis, *compute.reduce_axis]
+    if not axes:  # TVM gives a block at least one variable
+        unit = IntImm(INDEX_DTYPE.get(), 0)
+        axes = [IterVar(Range(unit, IntImm(unit.dtype, 1)), Var("i", unit.ty), IterVar.DATA_PAR)]
+        loops = [unit]
     inside = {iv.var: Var(f"v_{iv.var.name}", iv.var.ty) for iv in axes}
     change = _ToBuffers(buffers, inside)
     iter_vars = []

@@ -52,18 +52,18 @@ def call_of_te(builder: Any, func: Callable[..., Any], *args: Any, **kwargs: Any
         te_args = [arguments.convert(arg) for arg in args]
         te_kwargs = {key: arguments.convert(value) for key, value in kwargs.items()}
         result = func(*te_args, **te_kwargs)
+        outputs = [result] if isinstance(result, Tensor) else list(result)
+        for output in outputs:
+            if not isinstance(output, Tensor):
+                raise TypeError(
+                    f"emit_te: expected a te tensor or several as the result, got "
+                    f"{type(output).__name__}"
+                )
+        params: list[Any] = [*arguments.params, *outputs]
+        unbound = unbound_vars(params, arguments.extra)
+        prim_func = create_prim_func([*arguments.params, *unbound, *outputs])
     finally:
         INDEX_DTYPE.reset(token)
-    outputs = [result] if isinstance(result, Tensor) else list(result)
-    for output in outputs:
-        if not isinstance(output, Tensor):
-            raise TypeError(
-                f"emit_te: expected a te tensor or several as the result, got "
-                f"{type(output).__name__}"
-            )
-    params: list[Any] = [*arguments.params, *outputs]
-    unbound = unbound_vars(params, arguments.extra)
-    prim_func = create_prim_func([*arguments.params, *unbound, *outputs])
     prim_func = prim_func.without_attr("global_symbol")
     if attrs:
         prim_func = prim_func.with_attr(attrs)

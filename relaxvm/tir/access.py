@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.arith import prove, prove_equal, simplify, substitute
 from ..ir.expr import Expr, IntImm, Var
-from ..ir.prim import Add, FloorDiv, Mul, Sub
+from ..ir.prim import Add, BinaryOpExpr, Cast, FloorDiv, Mul, Sub, is_float
 from .buffer import Buffer, BufferLoad, BufferRegion, Range
 from .stmt import AllocBuffer, BufferStore, For, MatchBufferRegion, SBlockRealize, Stmt
 from .visitor import Visitor
@@ -93,8 +93,8 @@ class _Detector(Visitor):
         self._local.add(stmt.buffer)
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.visit_parts(load)
         self._add(self.reads, load.buffer, [(i, i) for i in load.indices])
+        self.visit_parts(load)
 
     def visit_Buffer(self, buffer: Buffer) -> None:
         pass
@@ -137,7 +137,10 @@ class _Detector(Visitor):
         into[buffer] = wide if before is None else _union(before, wide, buffer.ty.shape)
 
     def _relaxed(self, low: Expr, high: Expr, dim: Expr) -> Bounds:
-        """Bounds over all iterations of the enclosing loops inside the block."""
+        """Bounds over all iterations of the enclosing loops inside the block; all places for an
+        index that is made of floats, as in TVM."""
+        if low is high and _is_of_floats(low):
+            return IntImm(dim.dtype, 0), simplify(dim - 1)
         for var in reversed(list(self._loops)):
             is_point = low is high
             low_end, high_end = self._ends(low, var), self._ends(high, var)
@@ -158,6 +161,12 @@ class _Detector(Visitor):
         least, greatest = self._loops[var]
         ends = (simplify(substitute(e, {var: least})), simplify(substitute(e, {var: greatest})))
         return ends if direction > 0 else ends[::-1]
+
+
+def _is_of_floats(index: Expr) -> bool:
+    if isinstance(index, Cast):
+        return is_float(index.value.dtype) or _is_of_floats(index.value)
+    return isinstance(index, BinaryOpExpr) and (_is_of_floats(index.a) or _is_of_floats(index.b))
 
 
 def _direction(e: Expr, var: Var) -> int | None:

@@ -565,6 +565,9 @@ def bitwise_not(a: Any, span: Any = None) -> Expr:
 
 def div(a: Any, b: Any, span: Any = None) -> Expr:
     """a / b; of integers rounded towards zero."""
+    if type(b) is FloatImm and b.value == 1.0 and getattr(a, "ty", None) == b.ty:
+        unchanged: Expr = a
+        return unchanged
     node: Expr = prim._fold(prim.Div, a, b)
     return node
 

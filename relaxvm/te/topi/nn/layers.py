@@ -157,6 +157,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
         x.shape,
         lambda *i: x[i] - greatest[without(i)] - intrinsics.log(total[without(i)]),
         "compute",
+        attrs={"axis": at},
         varargs_names=_named("i", x.ndim),
     )
 
@@ -371,8 +372,10 @@ def _convolution(
     layouts: tuple[str, str],
     out_dtype: str | None,
     name: str,
+    always_pads: bool = False,
 ) -> Tensor:
-    """A convolution with as many groups as the kernel's input channels make of the data's.
+    """A convolution with as many groups as the kernel's input channels make of the data's.  TVM
+    pads even by nothing (`always_pads`).
 
     Raises:
         ValueError: a layout does not fit the tensor, or numbers are missing.
@@ -393,7 +396,7 @@ def _convolution(
     ]
     before, after = _paddings(padding, extents, name)
     padded = data
-    if not all(_is_zero(_index(p)) for p in (*before, *after)):
+    if always_pads or not all(_is_zero(_index(p)) for p in (*before, *after)):
         low, high = dict(zip(spatial, before, strict=True)), dict(zip(spatial, after, strict=True))
         padded = pad(data, [low.get(a, 0) for a in data_layout],
                      [high.get(a, 0) for a in data_layout], name="pad_temp")  # fmt: skip
@@ -570,6 +573,11 @@ def depthwise_conv2d_nchw(
 # Pools
 
 
+def _rule(name: str) -> dict[str, str]:
+    """TVM's annotation of a block; its schedules look for it."""
+    return {"schedule_rule": f"meta_schedule.{name}"}
+
+
 def _pool(
     data: Tensor,
     kernel: Any,
@@ -615,8 +623,9 @@ def _pool(
 
     if pool_type == "max":
         largest: Tensor = compute(
-            dims, lambda *i: te.max(padded[places(i)], taps), "pool_max", varargs_names=names
-        )
+            dims, lambda *i: te.max(padded[places(i)], taps), "pool_max", varargs_names=names,
+            attrs=_rule("pool_max"),
+        )  # fmt: skip
         return largest
     total = compute(
         dims, lambda *i: te.sum(padded[places(i)], taps), "pool_sum", varargs_names=names
@@ -644,6 +653,7 @@ def _pool(
         lambda *i: basic._divide(total[i], prim.cast(count(i), data.dtype)),
         "pool_avg",
         varargs_names=names,
+        attrs=_rule("pool_avg"),
     )
 
 
@@ -729,12 +739,14 @@ def _adaptive(data: Tensor, output_size: Any, pool_type: str, layout: str, what:
     sizes = _tuple(output_size, len(axes), f"{what}: output_size")
     dims = list(data.shape)
     taps = []
+    windows: list[Expr | None] = []
     for k, axis in enumerate(axes):
         length = data.shape[axis]
         dims[axis] = _index(sizes[k])
         # The longest window; shorter ones leave out what is behind their end.
         longest = prim.floordiv(length + (sizes[k] - 1), sizes[k])
         exact = type(length) is IntImm and length.value % sizes[k] == 0
+        windows.append(simplify(longest) if exact else None)
         taps.append(te.reduce_axis((0, simplify(longest if exact else longest + 1)), f"rv{k}"))
 
     def bounds(i: Sequence[Expr], k: int) -> tuple[Expr, Expr]:
@@ -748,27 +760,40 @@ def _adaptive(data: Tensor, output_size: Any, pool_type: str, layout: str, what:
             at = list(i)
             inside: list[Expr] = []
             for k, axis in enumerate(axes):
+                window = windows[k]
+                if window is not None:
+                    at[axis] = i[axis] * window + taps[k].var
+                    continue
                 first, end = bounds(i, k)
                 at[axis] = first + taps[k].var
                 inside.append(at[axis] < end)
-            return reduce(data[tuple(at)], taps, where=functools.reduce(prim.logical_and, inside))
+            where = functools.reduce(prim.logical_and, inside) if inside else None
+            return reduce(data[tuple(at)], taps, where=where)
 
         return formula
 
     names = _named("ax", data.ndim)
     if pool_type == "max":
-        largest: Tensor = compute(dims, reduction(te.max), "adaptive_pool_max", varargs_names=names)
+        largest: Tensor = compute(
+            dims, reduction(te.max), "adaptive_pool_max", varargs_names=names,
+            attrs=_rule("adaptive_pool_max"),
+        )  # fmt: skip
         return largest
     total = compute(dims, reduction(te.sum), "adaptive_pool_sum", varargs_names=names)
 
     def mean(*i: Expr) -> Any:
         count: Expr = _index(1)
         for k in range(len(axes)):
-            first, end = bounds(i, k)
-            count = count * (end - first)
+            window = windows[k]
+            if window is None:
+                first, end = bounds(i, k)
+                window = end - first
+            count = count * window
         return basic._divide(total[i], prim.cast(count, data.dtype))
 
-    return compute(dims, mean, "adaptive_pool_avg", varargs_names=names)
+    return compute(
+        dims, mean, "adaptive_pool_avg", varargs_names=names, attrs=_rule("adaptive_pool_avg")
+    )
 
 
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
