@@ -25,7 +25,7 @@ VERSION = "0.27.0"
 
 SUBJECTS = (
     *("tvm.relax", "tvm.relax.op", "tvm.relax.transform", "tvm.relax.analysis", "tvm.relax.dpl"),
-    *("tvm.script.relax", "tvm.runtime"),
+    *("tvm.script.relax", "tvm.runtime", "tvm.tirx", "tvm.te", "tvm.topi", "tvm.topi.nn"),
 )
 """Modules of TVM whose names are listed."""
 
@@ -56,7 +56,7 @@ for name in json.loads(sys.argv[1]):
             home = value.__name__
             if not public.islower() or not hasattr(value, "__path__"):
                 continue
-        own = home.startswith(name) if name.endswith("dpl") else public not in ("tvm", "tvm_ffi")
+        own = home.startswith(name) if name.endswith(("dpl", "topi", "topi.nn")) else public not in ("tvm", "tvm_ffi")
         if not public.startswith("_") and own and home.split(".")[0] in ("tvm", "tvm_ffi"):
             names.append(public)
     found[name] = names

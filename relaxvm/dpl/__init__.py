@@ -16,14 +16,28 @@ from .matcher import Matcher, extract_matched_expr, match_expr
 from .pattern import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from .rewrite import PatternMatchingRewriter, rewrite_bindings, rewrite_call
+    from .rewrite import (
+        ExprPatternRewriter,
+        OrRewriter,
+        PatternMatchingRewriter,
+        rewrite_bindings,
+        rewrite_call,
+    )
 
-_REWRITING = ("PatternMatchingRewriter", "rewrite_bindings", "rewrite_call")
+_REWRITING = (
+    "ExprPatternRewriter",
+    "OrRewriter",
+    "PatternMatchingRewriter",
+    "rewrite_bindings",
+    "rewrite_call",
+)
 
 __all__ = [
     *pattern.__all__,
     *context.__all__,
+    "ExprPatternRewriter",
     "Matcher",
+    "OrRewriter",
     "PatternContext",
     "PatternMatchingRewriter",
     "extract_matched_expr",

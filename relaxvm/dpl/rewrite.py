@@ -53,7 +53,13 @@ from .pattern import (
 )
 from .replacing import bindings_for, with_new_values
 
-__all__ = ["PatternMatchingRewriter", "rewrite_bindings", "rewrite_call"]
+__all__ = [
+    "ExprPatternRewriter",
+    "OrRewriter",
+    "PatternMatchingRewriter",
+    "rewrite_bindings",
+    "rewrite_call",
+]
 
 Matches = dict[DFPattern, Expr]
 Replace = Callable[[Expr, Matches], Any]
@@ -168,6 +174,20 @@ class PatternMatchingRewriter:
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         """A rewriter that applies both; this one is tried first."""
         return PatternMatchingRewriter(self._rules + other._rules)
+
+
+class ExprPatternRewriter(PatternMatchingRewriter):
+    """Replaces what a pattern matches, as `PatternMatchingRewriter.from_pattern`."""
+
+    def __init__(self, pattern: DFPattern, func: Replace) -> None:
+        super().__init__(_rules(pattern, func))
+
+
+class OrRewriter(PatternMatchingRewriter):
+    """Applies two rewriters, the first one first, as ``lhs | rhs``."""
+
+    def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
+        super().__init__([*lhs._rules, *rhs._rules])
 
 
 class _Budget:

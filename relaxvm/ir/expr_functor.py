@@ -48,7 +48,7 @@ from .module import IRModule
 from .node import KINDS
 from .op import Op
 
-__all__ = ["PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
+__all__ = ["ExprFunctor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
 
 _NAMES: Final[dict[type, str]] = {
     Call: "visit_call_",
@@ -75,6 +75,27 @@ _NAMES: Final[dict[type, str]] = {
 
 def _name_for(expr: Any) -> str:
     return _NAMES.get(KINDS[type(expr)], "visit_expr_fallback_")
+
+
+class ExprFunctor:
+    """Calls a method for an expression by its class: ``visit_call_``, ``visit_var_`` and so on, as a
+    subclass defines them.
+
+    Raises:
+        NotImplementedError: from `visit_expr`, if the subclass has no method for the class.
+    """
+
+    def visit_expr(self, expr: Expr) -> Any:
+        """Return what the method for the expression returns."""
+        name = _name_for(expr)
+        method = getattr(self, name, None)
+        if method is None and isinstance(expr, DataflowVar):
+            method = getattr(self, "visit_var_", None)
+        if method is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no method {name!r}, for {type(expr).__name__} {expr}"
+            )
+        return method(expr)
 
 
 _Class = TypeVar("_Class", bound=type)

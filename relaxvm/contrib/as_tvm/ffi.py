@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["Array", "Dict", "List", "Map"]
+from typing import Any
+
+__all__ = ["Array", "Dict", "List", "Map", "ObjectConvertible"]
 
 Array = List = list
 Map = Dict = dict
+
+
+class ObjectConvertible:
+    """Base of classes whose `asobject` returns the object to pass instead."""
+
+    def asobject(self) -> Any:
+        """The object to pass."""
+        raise NotImplementedError(f"{type(self).__name__}.asobject")

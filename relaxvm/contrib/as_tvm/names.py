@@ -64,6 +64,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         *_only(_RUNTIME, "VirtualMachine VMInstrumentReturnKind"),
         *_only(_TARGET, "build"),
         f"{_HERE}.relax",
+        "relaxvm.transform:DataflowBlockRewrite",
+        "relaxvm.ir.expr_functor:ExprFunctor",
         "relaxvm.ir",
         *_only("relaxvm", "ExecBuilder VMExecutable call_dps_packed call_pure_packed call_tir"),
         *_only("relaxvm", "call_tir_inplace get_pipeline register_pipeline"),
@@ -79,7 +81,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.backend.pattern_registry": _only(
         "relaxvm.transform", "get_pattern get_patterns_with_prefix register_patterns"
     ),
-    "tvm.relax.binding_rewrite": ("relaxvm.ir",),
+    "tvm.relax.binding_rewrite": ("relaxvm.transform:DataflowBlockRewrite", "relaxvm.ir"),
     "tvm.relax.block_builder": ("relaxvm.ir.block_builder",),
     "tvm.relax.dpl": ("relaxvm.dpl",),
     "tvm.relax.dpl.context": ("relaxvm.dpl.context",),
@@ -104,7 +106,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.global_info": ("relaxvm.ir.module",),
     "tvm.relax.op": ("relaxvm.op",),
     "tvm.relax.op.base": ("relaxvm.op.base",),
-    "tvm.relax.pipeline": ("relaxvm.transform.pipelines",),
+    "tvm.relax.pipeline": (
+        f"{_HERE}.relax:get_default_pipeline",
+        "relaxvm.transform.pipelines",
+    ),
     "tvm.relax.script": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
     "tvm.relax.testing": (_TESTING,),
     "tvm.relax.testing.nn": (_TESTING,),
@@ -129,6 +134,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.rpc": (),  # its names are declined, one by one
     "tvm.runtime": (
         _RUNTIME,
+        f"{_HERE}.params",
+        f"{_FFI}:ObjectConvertible",
+        "relaxvm.tir:const",
+        "relaxvm.ir.node:Scriptable=Node",
+        "relaxvm:Executable=VMExecutable",
         f"{_RUNTIME}:NDArray=Tensor",
         "relaxvm.ir.node:Object=Node",
         *_only("relaxvm", "VMExecutable"),
@@ -154,7 +164,12 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.script.parser.ir": (f"{_SCRIPT}:ir_module", "relaxvm.script.ir"),
     "tvm.script.parser.relax": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
     "tvm.script.parser.tirx": ("relaxvm.script.tir",),
-    "tvm.script.relax": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
+    "tvm.script.relax": (
+        f"{_SCRIPT}:function",
+        *_only("relaxvm.op.builtin", "stop_lift_params"),
+        "relaxvm.ir:SeqExpr",
+        "relaxvm.script.relax",
+    ),
     "tvm.script.tir": ("relaxvm.script.tir",),
     "tvm.script.tirx": ("relaxvm.script.tir",),
     "tvm.support": (),
@@ -166,6 +181,9 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.contrib.utils": (_SUPPORT,),
     "tvm.target": (_TARGET,),
     "tvm.te": ("relaxvm.te", "relaxvm.tir"),
+    "tvm.te.tag": ("relaxvm.te.operation",),
+    "tvm.te.operation": ("relaxvm.te",),
+    "tvm.te.tensor": ("relaxvm.te",),
     "tvm.testing": (_TESTING,),
     "tvm.testing.utils": (_TESTING,),
     "tvm.tir": ("relaxvm.tir",),
@@ -220,6 +238,22 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.SpecializePrimFuncBasedOnCallSite": _GPU,
     "tvm.relax.transform.SplitCallTIRByPattern": "FuseOpsByPattern finds what a library computes "
     "before operators become PrimFuncs",
+    "tvm.te.thread_axis": _GPU,
+    "tvm.te.scan": "TVM itself makes no PrimFunc of it; topi.scanop and te.extern do what it is for",
+    "tvm.te.ScanOp": "TVM itself makes no PrimFunc of it; topi.scanop and te.extern do what it is "
+    "for",
+    "tvm.topi.gpu*": _GPU,
+    "tvm.topi.nn.pool_grad": _TRAINING,
+    "tvm.topi.nn.*_backward_*": _TRAINING,
+    "tvm.topi.nn.*winograd*": _SCHEDULES,
+    "tvm.topi.nn.*NCHWc*": _SCHEDULES,
+    "tvm.topi.nn.*nchwc": _SCHEDULES,
+    "tvm.topi.nn.*_preprocess": _SCHEDULES,
+    "tvm.topi.nn.declaration_*": _SCHEDULES,
+    "tvm.topi.nn.dense_pack": _SCHEDULES,
+    "tvm.topi.nn.Workload": _SCHEDULES,
+    "tvm.topi.nn.bit*": "relaxvm has no data types of single bits",
+    "tvm.topi.nn.binar*": "relaxvm has no data types of single bits",
     "tvm.relax.transform.IPCAllReduceRewrite": _GPU,
     "tvm.relax.transform.ipc_allreduce_rewrite": _GPU,
     "tvm.relax.transform.LowerGPUIPCAllocStorage": _GPU,
@@ -254,8 +288,12 @@ RENAMED: Final[dict[str, str]] = {
     "tvm.runtime.TensorCache": "relaxvm.builtins.tensor_cache",
     "tvm.relax.BasePyModule": "a class with relaxvm.VirtualMachine; see docs/coming-from-tvm.md",
     "tvm.register_object": "relaxvm.ir.node.Node, whose subclasses register themselves",
-    "tvm.runtime.save_param_dict": "numpy.savez",
-    "tvm.runtime.load_param_dict": "numpy.load",
+    "tvm.relax.PackedFuncType": "relaxvm.ir.FuncType.opaque_func(), the type of an ExternFunc",
+    "tvm.relax.dpl.register_df_node": "a subclass of relaxvm.dpl.DFPattern, which needs no "
+    "registration",
+    "tvm.script.relax.builder": "relaxvm.script.ir_builder",
+    "tvm.script.relax.parser": "relaxvm.script",
+    "tvm.runtime.load_static_library": "load_module of a shared library",
 }
 """Name of TVM -> what to use instead."""
 

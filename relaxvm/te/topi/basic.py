@@ -87,6 +87,7 @@ __all__ = [
     "round",
     "rsqrt",
     "sigmoid",
+    "sign",
     "sin",
     "sinh",
     "sqrt",
@@ -258,6 +259,15 @@ round = _unary("round", intrinsics.round, "nearest integer, of two the even one"
 abs = _unary("abs", intrinsics.abs, "absolute value")  # noqa: A001
 _bitwise_not = _unary("bitwise_not", prim.bitwise_not, "")
 _logical_not = _unary("logical_not", prim.logical_not, "")
+
+
+def _sign(x: Expr) -> Any:
+    zero, one, less = (as_scalar(builtins.float(v) if is_float(x.dtype) else v, x.dtype)
+                       for v in (0, 1, -1))  # fmt: skip
+    return prim.select(x > zero, one, prim.select(x < zero, less, zero))
+
+
+sign = _unary("sign", _sign, "1, 0 or -1, as the number is greater than 0, 0, or less")
 negative = _unary(
     "negative", lambda x: x * as_scalar(-1.0 if is_float(x.dtype) else -1, x.dtype), "-x"
 )
