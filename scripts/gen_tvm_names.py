@@ -56,7 +56,9 @@ for name in json.loads(sys.argv[1]):
             home = value.__name__
             if not public.islower() or not hasattr(value, "__path__"):
                 continue
-        own = home.startswith(name) if name.endswith(("dpl", "topi", "topi.nn")) else public not in ("tvm", "tvm_ffi")
+        own = public not in ("tvm", "tvm_ffi")
+        if name.endswith(("dpl", "topi", "topi.nn")):
+            own = home.startswith(name)
         if not public.startswith("_") and own and home.split(".")[0] in ("tvm", "tvm_ffi"):
             names.append(public)
     found[name] = names

@@ -105,7 +105,7 @@ MISSING = [
     ("tvm.relax.transform.MetaScheduleTuneTIR", "declined, since relaxvm's kernels are tuned"),
     ("tvm.relax.distributed", "declined, since relaxvm runs on one machine"),
     ("tvm.rpc.Server", "declined, since relaxvm runs on one machine"),
-    ("tvm.runtime.save_param_dict", "here: use numpy.savez"),
+    ("tvm.runtime.load_static_library", "here: use load_module of a shared library"),
     ("tvm.relax.NoSuchName", "relaxvm lacks it, or TVM 0.27.0 does not have it either"),
 ]
 

@@ -330,10 +330,44 @@ assert len(calls) == 1
 '''
 
 
+PARAMETERS = '''
+import os
+import numpy as np
+import tvm
+from tvm import relax
+
+path = os.path.join(os.path.dirname(__file__), "model.params")
+given = {"w": tvm.runtime.tensor(np.arange(6, dtype="float32").reshape(2, 3)),
+         "b": tvm.runtime.tensor(np.array([1, -2], "int8"))}
+tvm.runtime.save_param_dict_to_file(given, path)
+data = tvm.runtime.save_param_dict(given)
+assert open(path, "rb").read() == data
+for found in (tvm.runtime.load_param_dict(data),
+              tvm.runtime.load_param_dict_from_file(path)):
+    assert list(found) == ["w", "b"]
+    for name, value in given.items():
+        np.testing.assert_array_equal(found[name].numpy(), value.numpy())
+try:
+    tvm.runtime.load_param_dict(data[:-1])
+except RuntimeError as error:
+    assert "truncated" in str(error)
+else:
+    raise AssertionError("a truncated file was read")
+
+assert isinstance(tvm.runtime.convert(np.ones(2)), tvm.runtime.Tensor)
+assert tvm.runtime.convert("text") == "text"
+assert tvm.runtime.DataTypeCode.FLOAT == 2
+assert callable(relax.get_default_pipeline(tvm.target.Target("llvm")))
+try:
+    relax.get_default_pipeline(tvm.target.Target("cuda"))
+except ValueError as error:
+    assert "CPU" in str(error)
+'''
+
 @pytest.mark.parametrize(
     "program",
-    [FIRST_MODEL, WAYS_TO_WRITE, PASSES, LOOPS, OWN_CODEGEN],
-    ids=["first_model", "ways_to_write", "passes", "loops", "own_codegen"],
+    [FIRST_MODEL, WAYS_TO_WRITE, PASSES, LOOPS, OWN_CODEGEN, PARAMETERS],
+    ids=["first_model", "ways_to_write", "passes", "loops", "own_codegen", "parameters"],
 )
 def test_programs_in_the_shape_of_tutorials_run_as_they_are(program: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"

@@ -78,8 +78,8 @@ def _name_for(expr: Any) -> str:
 
 
 class ExprFunctor:
-    """Calls a method for an expression by its class: ``visit_call_``, ``visit_var_`` and so on, as a
-    subclass defines them.
+    """Calls a method for an expression by its class: ``visit_call_``, ``visit_var_`` and so on, as
+    a subclass defines them.
 
     Raises:
         NotImplementedError: from `visit_expr`, if the subclass has no method for the class.

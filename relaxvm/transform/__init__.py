@@ -12,8 +12,8 @@ from .adjust_matmul_order import *
 from .annotate_tir_op_pattern import *
 from .attach_global_symbol import *
 from .bind_params import *
-from .block_rewrite import *
 from .block_convolutions import *
+from .block_rewrite import *
 from .bundle_model_params import *
 from .call_tir_rewrite import *
 from .canonicalize_bindings import *

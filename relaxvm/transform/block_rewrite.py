@@ -59,8 +59,8 @@ class _Finder(ExprVisitor):
 
 
 class DataflowBlockRewrite:
-    """Rewrites a dataflow block of a function, step by step.  The block and the function that it was
-    made of stay as they are; `mutated_dfb` and `mutated_root_fn` are those after the last step.
+    """Rewrites a dataflow block of a function, step by step.  The block and the function that it
+    was made of stay as they are; `mutated_dfb` and `mutated_root_fn` are those after the last step.
 
     Args:
         dfb: the block.

@@ -239,9 +239,7 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.SplitCallTIRByPattern": "FuseOpsByPattern finds what a library computes "
     "before operators become PrimFuncs",
     "tvm.te.thread_axis": _GPU,
-    "tvm.te.scan": "TVM itself makes no PrimFunc of it; topi.scanop and te.extern do what it is for",
-    "tvm.te.ScanOp": "TVM itself makes no PrimFunc of it; topi.scanop and te.extern do what it is "
-    "for",
+    "tvm.te.[sS]can*": "TVM makes no PrimFunc of it either; topi.scanop and te.extern do that",
     "tvm.topi.gpu*": _GPU,
     "tvm.topi.nn.pool_grad": _TRAINING,
     "tvm.topi.nn.*_backward_*": _TRAINING,
