@@ -10,7 +10,7 @@ A case is a function that returns a `Case`::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["CASES", "Case", "case"]
@@ -27,6 +27,7 @@ class Case:
         dynamic_shapes: of ``torch.export.export``.
         decompositions: whether the exported program is decomposed to the core operators.
         strict: of ``torch.export.export``.
+        training: whether the model is in training.
     """
 
     model: Any
@@ -34,7 +35,7 @@ class Case:
     dynamic_shapes: Any = None
     decompositions: bool = False
     strict: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    training: bool = False
 
 
 CASES: dict[str, Callable[[], Case]] = {}

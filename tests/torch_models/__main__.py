@@ -40,12 +40,12 @@ def as_arrays(value: Any) -> Any:
 
 def make(case: Case) -> Fixture:
     """Export a model, and call it."""
-    model = case.model.eval() if isinstance(case.model, torch.nn.Module) else case.model
+    model = case.model.train(case.training)
     calls = [each if isinstance(each[-1], dict) and len(each) == 2 and isinstance(each[0], tuple)
              else (each, {}) for each in case.calls]  # fmt: skip
     args, kwargs = copy.deepcopy(calls[0])
     program = torch.export.export(
-        model, args, kwargs, dynamic_shapes=case.dynamic_shapes, strict=case.strict
+        copy.deepcopy(model), args, kwargs, dynamic_shapes=case.dynamic_shapes, strict=case.strict
     )
     if case.decompositions:
         program = program.run_decompositions()

@@ -94,3 +94,20 @@ def derived_dimensions() -> Case:
         Doubled(), calls,
         dynamic_shapes={"x": {0: 2 * half}, "y": {0: half}, "n": torch.export.Dim.DYNAMIC},
     )  # fmt: skip
+
+
+class Normalized(nn.Module):
+    """Batch normalization that keeps running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+@case
+def training() -> Case:
+    calls = [(torch.randn(4, 3),), (torch.randn(4, 3),), (torch.randn(4, 3),)]
+    return Case(Normalized(), calls, training=True)

@@ -133,6 +133,7 @@ class Graph(Emitter):
         self.graph = graph
         self.autocast: str | None = None
         self.node: messages.Node | None = None
+        self._rewritten: dict[str, Any] = {}
 
     # Names
 
@@ -237,6 +238,10 @@ class Graph(Emitter):
         if self.autocast is not None and written is None:
             names = self._cast_by_output(node, names)
         result = self.call(operator, names)
+        for name in list(self._rewritten):
+            target, new = names.get(name), self.value(self._rewritten.pop(name))
+            if isinstance(target, Tensor) and isinstance(new, Value):
+                self.write(target, new)
         self._define(node, operator, names, result)
 
     def _is_computed(self, node: messages.Node) -> bool:
@@ -365,6 +370,10 @@ class Graph(Emitter):
         for output in node.outputs:
             if output.kind == "as_tensor":
                 self.values[output.value.name] = target
+
+    def rewrite(self, name: str, new: Any) -> None:
+        """Let the tensor that the current operator has as an argument have another content."""
+        self._rewritten[name] = new
 
     def write(self, target: Tensor, new: Value) -> None:
         """Let a tensor have another content, with its own data type and shape."""

@@ -478,6 +478,11 @@ def _follow(top: Graph, graph: messages.Graph, roots: dict[str, str], found: set
         if graphs:
             _follow_into(top, node, graphs, roots, found, record.is_raw)
             continue
+        if record.writes and (flag := given.get(record.writes[0])) and flag.value is True:
+            for name in record.writes[1:]:
+                tensor = given.get(name)
+                if tensor is not None and tensor.kind == "as_tensor":
+                    found.add(roots.get(tensor.value.name, ""))
         target = given.get(written) if written else None
         if target is not None and target.kind == "as_tensor":
             root = roots.get(target.value.name)

@@ -58,6 +58,8 @@ class AtenOperator(NamedTuple):
             None for other operators.
         is_raw: whether tensors are given as they are named: `relaxvm.frontend.torch.aliases.Tensor`
             in place of `Value`.
+        writes: names of parameters: a flag, and tensors that the operator writes to where the flag
+            is set; see `relaxvm.frontend.torch.graph.Graph.rewrite`.  Empty for other operators.
         is_variadic: whether the last parameter takes all further arguments that have no name.
         effect: whether the function emits what may raise an error on purpose, such as an assertion.
         doc: the first paragraph of the function's docstring.
@@ -70,6 +72,7 @@ class AtenOperator(NamedTuple):
     effect: bool
     is_raw: bool
     is_variadic: bool
+    writes: tuple[str, ...]
     doc: str
 
 
@@ -83,6 +86,7 @@ def aten(
     effect: bool = False,
     raw: bool = False,
     variadic: bool = False,
+    writes: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Decorator: register a function for operators.
 
@@ -90,14 +94,14 @@ def aten(
         names: of the operators: "add.Tensor", "relu" for "relu.default", "other::name.overload" for
             one outside ATen; functions of Python by their names, as "_operator.add".
         back: see the text above.
-        effect, raw, variadic: see `AtenOperator`.
+        effect, raw, variadic, writes: see `AtenOperator`.
 
     Raises:
         ValueError: an operator has a function already.
     """
 
     def register(function: F) -> F:
-        record = _record(function, back, effect, raw, variadic)
+        record = _record(function, back, effect, raw, variadic, writes)
         for name in map(full_name, names):
             if name in OPERATORS:
                 raise ValueError(
@@ -125,12 +129,13 @@ def _record(
     effect: bool = False,
     raw: bool = False,
     variadic: bool = False,
+    writes: tuple[str, ...] = (),
 ) -> AtenOperator:
     _, *parameters = inspect.signature(function).parameters.values()
     doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     defaults = {each.name: each.default for each in parameters}
     kinds = {each.name: _KINDS.get(_annotation(function, each.name)) for each in parameters}
-    return AtenOperator(function, defaults, kinds, back, effect, raw, variadic, doc)
+    return AtenOperator(function, defaults, kinds, back, effect, raw, variadic, writes, doc)
 
 
 _KINDS: Final = {

@@ -26,6 +26,7 @@ from ..forms import (
     reshaped,
     sliced,
 )
+from ..graph import Graph
 from ..registry import aten
 
 __all__ = ["padded"]
@@ -186,26 +187,40 @@ def _batch_normalized(
     return cast(c, found, dtype), middle, inverse, new_mean, new_variance
 
 
-@aten("batch_norm")
+_WRITES: Final = ("training", "running_mean", "running_var")
+
+
+@aten("batch_norm", writes=_WRITES)
 def batch_norm(
-    c: Emitter, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
+    c: Graph, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
     running_mean: Tensor | None, running_var: Tensor | None, training: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
 ) -> Tensor:  # fmt: skip
     """R.nn.batch_norm, or in training by the statistics of the batch."""
-    return _batch_normalized(c, input, weight, bias, running_mean, running_var, training, momentum,
-                             eps)[0]  # fmt: skip
+    found = _batch_normalized(c, input, weight, bias, running_mean, running_var, training, momentum,
+                              eps)  # fmt: skip
+    return _remembered(c, training, found)[0]
 
 
-@aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats")
+def _remembered(c: Graph, training: bool, found: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The results, after the running statistics have been written in training."""
+    if training:
+        c.rewrite("running_mean", found[3])
+        c.rewrite("running_var", found[4])
+    return found[:3]
+
+
+@aten("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats",
+      writes=_WRITES)  # fmt: skip
 def native_batch_norm(
-    c: Emitter, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
+    c: Graph, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
     running_mean: Tensor | None = None, running_var: Tensor | None = None, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
     """The same, with mean and 1 / deviation of the batch."""
-    return _batch_normalized(c, input, weight, bias, running_mean, running_var, training, momentum,
-                             eps)[:3]  # fmt: skip
+    found = _batch_normalized(c, input, weight, bias, running_mean, running_var, training, momentum,
+                              eps)  # fmt: skip
+    return _remembered(c, training, found)
 
 
 @aten("_native_batch_norm_legit_no_training")
@@ -338,7 +353,8 @@ def instance_norm(
 ) -> Tensor:  # fmt: skip
     """Normalization over the axes after the channels, or by running statistics."""
     if not use_input_stats:
-        return batch_norm(c, input, weight, bias, running_mean, running_var, False, momentum, eps)
+        return _batch_normalized(c, input, weight, bias, running_mean, running_var, False, momentum,
+                                 eps)[0]  # fmt: skip
     axes = list(range(2, rank_of(input)))
     normal = _layer_normalized(c, input, axes, None, None, eps)[0]
     along = [1, dims_of(input)[1], *[1] * len(axes)]
