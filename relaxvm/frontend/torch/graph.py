@@ -30,7 +30,7 @@ from .aliases import Tensor
 from .archive import dtype_of
 from .places import Places
 from .registry import OPERATORS, REQUIRED, AtenOperator, find, full_name, own_operator
-from .strides import SAME, shares_memory
+from .strides import SAME, is_in_order, shares_memory
 from .symbols import number, parsed
 
 __all__ = ["Context", "Graph", "base_name", "operator_name", "operator_of"]
@@ -231,6 +231,12 @@ class Graph(Emitter):
         if found is None:
             raise Problem("the operator is not supported")
         operator, written = found
+        if base_name(node.target).startswith("as_strided"):
+            given = node.inputs[0].arg
+            if given.kind != "as_tensor" or not is_in_order(
+                self.graph.tensor_values.get(given.value.name)
+            ):
+                raise Problem("strides of a tensor that is not contiguous are not supported")
         names = self._arguments(node, operator, written)
         if written is not None:
             self._write(node, operator, written, names)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from . import messages
 
-__all__ = ["SAME", "may_share", "shares_memory"]
+__all__ = ["SAME", "is_in_order", "may_share", "shares_memory"]
 
 SAME: Final = frozenset({
     "alpha_dropout", "contiguous", "dropout", "feature_dropout", "to", "type_as",
@@ -15,6 +15,11 @@ SAME: Final = frozenset({
 """Operators of ATen that return their argument itself where there is nothing to do."""
 _RESHAPING: Final = frozenset({"flatten", "ravel", "reshape", "reshape_as"})
 """Operators of ATen that return a view where the strides allow it, else a copy."""
+
+
+def is_in_order(meta: messages.TensorMeta | None) -> bool:
+    """Whether the elements of a tensor are all of its memory, in row-major order."""
+    return meta is not None and _is_contiguous(meta) and meta.storage_offset == ("as_int", 0)
 
 
 def may_share(name: str, is_view: bool) -> bool:
