@@ -121,6 +121,24 @@ def test_lengths_are_checked_at_the_entry() -> None:
         vm.main(np.ones((65, 4), "f4"))
 
 
+def test_what_the_program_was_specialized_for_is_checked_at_the_entry() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("specialized")))
+    given = {"k": np.ones(3, "f4")}
+    assert vm.main(np.ones((6, 4), "f4"), given).shape == (3, 2, 4)
+    with pytest.raises(AssertionError, match=r"exported for .*\['x'\].size\(\)\[1\] > \['given'\]"):
+        vm.main(np.ones((6, 3), "f4"), given)
+    with pytest.raises(AssertionError, match=r"the program was exported for"):
+        vm.main(np.ones((7, 4), "f4"), given)
+
+
+def test_an_input_that_is_a_number_has_its_name() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(archive("derived_dimensions")))
+    x, y = np.ones(8, "f4"), np.ones(4, "f4")
+    assert vm.main(x, y, n=7)[2:] == (56, 8)
+    with pytest.raises(ValueError, match="x: axis 0: s17: expected 3 to 50, got 2"):
+        vm.main(x[:4], y[:2], n=7)
+
+
 def test_structures_are_checked_at_the_entry() -> None:
     vm = relaxvm.VirtualMachine(relaxvm.compile(archive("structured")))
     x = np.ones(3, "f4")
@@ -314,6 +332,26 @@ def test_compressed_members_are_refused() -> None:
     with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as new:
         new.writestr("a/archive_format", b"pt2" * 100)
     assert "a/archive_format: expected a stored member" in refused(found.getvalue())
+
+
+def test_members_that_overlap_or_have_one_name_are_refused() -> None:
+    data = bytearray(stored(a__x=b"1234", a__y=b"1234"))
+    first, second = data.index(b"PK\1\2"), data.rindex(b"PK\1\2")
+    twice = bytes(data[:second]) + bytes(data[first : first + 42]) + bytes(data[second:])
+    one_offset = bytearray(data)
+    one_offset[second + 42 : second + 46] = one_offset[first + 42 : first + 46]
+    assert "a/x and a/y overlap" in refused(bytes(one_offset))
+    far = bytearray(data)
+    far[second + 42 : second + 46] = (1 << 31).to_bytes(4, "little")
+    assert "a/y: expected a member at byte 2147483648" in refused(bytes(far))
+    large = bytearray(data)
+    large[second + 20 : second + 28] = (1 << 20).to_bytes(4, "little") * 2
+    assert "a/y: 1048576 bytes at" in refused(bytes(large))
+    assert refused(twice)
+    same_name = bytes(data).replace(b"a/y", b"a/x")
+    assert "a/x: there are two members of this name" in refused(same_name)
+    for name in (b"../", b"a//", b"/ax", b"a\\x"):
+        assert "is no name of a member" in refused(bytes(data).replace(b"a/y", name))
 
 
 def test_damaged_programs_are_refused() -> None:

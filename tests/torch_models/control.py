@@ -92,3 +92,20 @@ class Regions(nn.Module):
 @case
 def regions() -> Case:
     return Case(Regions(), [(torch.ones(2, 3),), (torch.full((2, 3), 2.0),)])
+
+
+class Specialized(nn.Module):
+    """Takes branches by lengths when it is exported."""
+
+    def forward(self, x: Tensor, given: Any) -> Any:
+        y = x.reshape(x.shape[0] // 2, 2, -1)
+        if x.shape[1] > given["k"].shape[0]:
+            y = y + 1
+        return y
+
+
+@case
+def specialized() -> Case:
+    calls = [(torch.ones(8, 5), {"k": torch.ones(3)}), (torch.ones(6, 4), {"k": torch.ones(3)})]
+    shapes = {"x": {0: ROWS, 1: ROWS}, "given": {"k": {0: ROWS}}}
+    return Case(Specialized(), [(call, {}) for call in calls], dynamic_shapes=shapes)

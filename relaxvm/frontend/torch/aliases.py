@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...core.checkpoints import checkpoint
 from ..common.values import Value
 
 __all__ = ["Tensor"]
@@ -22,9 +23,13 @@ class Tensor:
         base: the tensor that it is a view of; None for a storage.
         take: makes the content of the view from that of the base.
         put: makes the content of the base from its content and that of the view.
+
+    Attributes:
+        storage: the tensor with the memory.
+        version: how often a storage was written to.
     """
 
-    __slots__ = ("_base", "_content", "_put", "_seen", "_take", "version")
+    __slots__ = ("_base", "_content", "_put", "_seen", "_take", "storage", "version")
 
     def __init__(
         self,
@@ -38,15 +43,8 @@ class Tensor:
         self._take = take
         self._put = put
         self.version = 0
+        self.storage: Tensor = self if base is None else base.storage
         self._seen = self.storage.version
-
-    @property
-    def storage(self) -> Tensor:
-        """The tensor with the memory."""
-        found = self
-        while found._base is not None:
-            found = found._base
-        return found
 
     def read(self) -> Value:
         """The current content."""
@@ -57,6 +55,7 @@ class Tensor:
             chain.append(found)
             found = found._base
         for each in reversed(chain):
+            checkpoint()
             assert each._base is not None
             assert each._take is not None
             each._content = each._take(each._base._content)
@@ -68,6 +67,7 @@ class Tensor:
         chain: list[tuple[Tensor, Value]] = []
         found = self
         while found._base is not None:
+            checkpoint()
             chain.append((found, content))
             assert found._put is not None
             content = found._put(found._base.read(), content)

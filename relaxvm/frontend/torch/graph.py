@@ -46,6 +46,10 @@ LAYOUTS: Final = {
 """The numbers of layouts in a file, and their names."""
 
 
+_MOST_NODES: Final = 100_000
+"""Nodes of graphs within graphs, which count each time they are imported."""
+
+
 class Context(Session):
     """What all graphs of a program share.
 
@@ -53,6 +57,7 @@ class Context(Session):
         own: full name -> operators that the user gave.
         places: the user's lines.
         known: names of the symbols that have a value.
+        nodes: how many of graphs within the graph were imported.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Context(Session):
         self.own = {full_name(key): own_operator(function) for key, function in own.items()}
         self.places = Places(name)
         self.known: set[str] = set()
+        self.nodes = 0
 
     def know(self, kind: TensorKind) -> None:
         """Remember that the symbols in the dimensions of a tensor have values."""
@@ -565,6 +571,11 @@ class Graph(Emitter):
         """
         if len(arguments) != len(graph.inputs):
             raise Problem(f"the graph has {len(graph.inputs)} inputs, expected {len(arguments)}")
+        self.context.nodes += len(graph.nodes)
+        if self.context.nodes > _MOST_NODES:
+            raise Problem(
+                f"more than {_MOST_NODES} nodes within graphs, each time they are imported"
+            )
         inner = Graph(self.context, graph)
         inner.autocast = autocast
         for parameter, value in zip(graph.inputs, arguments, strict=True):

@@ -8,6 +8,7 @@ are read there, and written where it ends.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,7 @@ from ...ir import (
     TupleType,
     Var,
     int_imm,
+    prim,
 )
 from ...ir.arith import free_vars, prove_equal, simplify
 from ...ir.substitution import substitute_vars
@@ -39,6 +41,7 @@ from ..common.values import TensorKind, Value
 from . import messages
 from .graph import Graph, base_name, operator_name, operator_of
 from .strides import may_share
+from .symbols import parsed
 from .trees import LEAF, Tree, parameters_of, read_tree
 
 __all__ = ["Interface"]
@@ -105,6 +108,8 @@ class Interface:
         self._nested: list[tuple[Var, Tree, list[_Leaf]]] = []
         self._casts: list[tuple[str, TensorKind]] = []
         self._solved: list[tuple[Var, Expr]] = []
+        self._paths: dict[str, str] = {}
+        self._guards: list[tuple[str, Expr]] = []
         self._checked: list[tuple[str, Expr, int, int]] = []
         self._states: dict[str, tuple[str, NDArray[Any]]] = {}
         self._kept: list[Any] = []
@@ -120,7 +125,7 @@ class Interface:
         self._add_inputs(signature, keeps_params)
         changes = self._states or self._written_inputs()
         self.is_pure = is_functional or not changes
-        self.is_pure = self.is_pure and not self._checked
+        self.is_pure = self.is_pure and not self._checked and not self._guards
         self.attrs: dict[str, Any] = {"num_input": self._count}
         if self._kept:
             self.attrs["params"] = self._kept
@@ -156,6 +161,7 @@ class Interface:
         for kind, name, label in own:
             self._add_own(kind, name, label, keeps_params)
         self._add_ranges(user)
+        self._add_guards()
 
     def _name_symbols(self, user: Sequence[_Leaf]) -> None:
         """Let the symbols that are inputs themselves have the names of the inputs."""
@@ -164,6 +170,8 @@ class Interface:
                 size = self._top.graph.sym_int_values.get(leaf.name)
                 if size is None:
                     raise Problem(f"nothing is known of the input {readable(leaf.name)!r}")
+                if size.kind == "as_expr":
+                    self._name_symbol(size.value.expr_str, leaf.name)
                 value = self._top.sized_number(size)
                 if isinstance(value, Var) and value.name not in self._top.context.known:
                     self._top.context.known.add(value.name)
@@ -173,6 +181,20 @@ class Interface:
                 for dim in (kind.dims if kind is not None else None) or ():
                     if isinstance(dim, Var):
                         self._top.context.known.add(dim.name)
+
+    def _name_symbol(self, text: str, name: str) -> None:
+        """Let the variable of a symbol have the name of the input that it is."""
+        found: list[str] = []
+
+        def seen(symbol: str) -> Any:
+            found.append(symbol)
+            return int_imm(1)
+
+        parsed(text, seen)
+        symbols = self._top.context.symbols
+        is_alone = text.isidentifier() or (text.startswith("Symbol(") and text.count("(") == 1)
+        if len(found) == 1 and is_alone and found[0] not in symbols:
+            symbols[found[0]] = Var(self._unique(name), "int64")
 
     def _add_user_inputs(self, user: list[_Leaf]) -> None:
         subject = f"{self._top.context.name}: inputs"
@@ -187,6 +209,9 @@ class Interface:
         rest = iter(user)
         for label, tree in parameters:
             leaves = [next(rest) for _ in range(tree.leaves())]
+            self._paths |= zip(
+                tree.paths(f"L[{label!r}]"), [leaf.name for leaf in leaves], strict=True
+            )
             if tree.kind == "leaf" and leaves[0].argument is not None:
                 self._add_leaf(label, leaves[0])
             else:
@@ -208,7 +233,6 @@ class Interface:
         if leaf.argument.kind == "as_sym_int":
             value = self._top.sized_number(self._top.graph.sym_int_values[leaf.name])
             if isinstance(value, Var) and value not in self.params:
-                self._names.add(value.name)
                 self.params.append(value)
             else:
                 self.params.append(Var(self._unique(label), "int64"))
@@ -264,6 +288,7 @@ class Interface:
         """Remember the bounds of the dimensions of inputs, for the checks at the entry."""
         ranges = self._program.range_constraints
         seen: set[str] = set()
+        symbols = {var: name for name, var in self._top.context.symbols.items()}
         for leaf in user:
             kind = self._top.kind(leaf.name) if leaf.argument is not None else None
             dims: Sequence[Any] = (kind.dims or ()) if kind is not None else ()
@@ -272,7 +297,7 @@ class Interface:
                 dims, where = [self._top[leaf.name]], [leaf.name]
             for place, dim in zip(where, dims, strict=True):
                 for var in free_vars(dim) if isinstance(dim, Expr) else ():
-                    bounds = ranges.get(var.name)
+                    bounds = ranges.get(symbols.get(var, ""))
                     if bounds is None or var.name in seen:
                         continue
                     seen.add(var.name)
@@ -282,6 +307,33 @@ class Interface:
                     if low > -_MOST or high < _MOST:
                         text = place if isinstance(dim, Var) else f"{place}: {var.name}"
                         self._checked.append((text, var, low, high))
+
+    def _add_guards(self) -> None:
+        """Remember what the program was specialized for, for the checks at the entry."""
+        for text in self._program.guards_code:
+            try:
+                found = parsed(text, self._top.context.symbol, self._place)
+            except Problem as problem:
+                warnings.warn(
+                    f"{self._top.context.name}: a guard of the program is not checked: {problem}",
+                    stacklevel=2,
+                )
+                continue
+            if found is not True:
+                condition = found if isinstance(found, Expr) else prim.immediate("bool", False)
+                self._guards.append((text, condition))
+
+    def _place(self, path: str) -> Any:
+        """The number at a place of the inputs."""
+        tensor, size, axis = path.rpartition(".size()")
+        name = self._paths.get(tensor if size else path)
+        if name is None:
+            raise ValueError(f"there is no input {readable(path)}")
+        if not size:
+            return self._top.sized_number(self._top.graph.sym_int_values[name])
+        kind = self._top.kind(name)
+        dims = (kind.dims or ()) if kind is not None else ()
+        return dims[int(axis.strip("[]"))]
 
     def begin(self) -> None:
         """Emit what comes before the nodes."""
@@ -298,6 +350,11 @@ class Interface:
             top[name] = Value(cast)
         for place, number, least, most in self._checked:
             _impure(top, "within", [number, int_imm(least), int_imm(most), StringImm(place)])
+        for text, condition in self._guards:
+            message = f"the program was exported for {text.replace('L[', '[')}"
+            self._top.context.effects += 1
+            escaped = message.replace("{", "{{").replace("}", "}}")
+            top.emit(CONSTRUCTORS["assert_op"](condition, [], escaped))
         if self._is_functional:
             return
         self._inputs = {name: top.expr(top[name]) for name in self._written_inputs()}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
-from ...ir import Expr, FloatImm, prim
+from ...ir import Expr, FloatImm, IntImm, prim
 from ...ir.arith import simplify
 from ...messages import readable
 from ..common.emitter import Problem
@@ -19,13 +19,17 @@ _LONGEST: Final = 10_000
 _MOST_NESTED: Final = 64
 
 
-def parsed(text: str, symbol: Callable[[str], Any]) -> Any:
+def parsed(
+    text: str, symbol: Callable[[str], Any], place: Callable[[str], Any] | None = None
+) -> Any:
     """The int, float, bool or expression that a text means.
 
     Args:
         text: such as ``Add(Mul(Integer(2), Symbol('s0', integer=True)), Integer(1))`` or
             ``2*s0 + 1``.
         symbol: returns the expression of a name.
+        place: returns that of a place of the inputs, such as ``L['x'].size()[0]``; without it there
+            are none.
 
     Raises:
         Problem: it is malformed, or has a function that is not supported.
@@ -43,7 +47,7 @@ def parsed(text: str, symbol: Callable[[str], Any]) -> Any:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise Problem(f"expected an expression of dimensions, got {readable(text)!r}") from None
     try:
-        return number(_value(tree, symbol))
+        return number(_Reader(symbol, place).value(tree))
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise Problem(f"the expression of dimensions {readable(text)!r}: {error}") from None
 
@@ -52,35 +56,63 @@ def number(value: Any) -> Any:
     """An expression that is a number as that number."""
     if isinstance(value, Expr):
         value = simplify(value)
-        return getattr(value, "value", value)
+        if isinstance(value, IntImm):
+            return bool(value.value) if value.dtype == "bool" else value.value
+        return value.value if isinstance(value, FloatImm) else value
     return value
 
 
-def _value(tree: ast.expr, symbol: Callable[[str], Any]) -> Any:
-    if isinstance(tree, ast.Constant) and type(tree.value) in (int, float, bool):
-        return tree.value
-    if isinstance(tree, ast.Name):
-        return {"true": True, "false": False}.get(tree.id) if tree.id in (
-            "true", "false") else symbol(tree.id)  # fmt: skip
-    if isinstance(tree, ast.UnaryOp) and type(tree.op) in _UNARY:
-        return _UNARY[type(tree.op)](_value(tree.operand, symbol))
-    if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
-        return _BINARY[type(tree.op)](_value(tree.left, symbol), _value(tree.right, symbol))
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARED:
-        left, right = _value(tree.left, symbol), _value(tree.comparators[0], symbol)
-        return _COMPARED[type(tree.ops[0])](left, right)
-    if isinstance(tree, ast.Call):
+class _Reader:
+    """Reads the tree of an expression.
+
+    Args:
+        symbol, place: as of `parsed`.
+    """
+
+    def __init__(
+        self, symbol: Callable[[str], Any], place: Callable[[str], Any] | None
+    ) -> None:
+        self._symbol = symbol
+        self._place = place
+
+    def value(self, tree: ast.expr) -> Any:
+        """The value of a tree."""
+        if isinstance(tree, ast.Constant) and type(tree.value) in (int, float, bool):
+            return tree.value
+        if isinstance(tree, ast.Name):
+            known = {"true": True, "false": False}
+            return known[tree.id] if tree.id in known else self._symbol(tree.id)
+        if isinstance(tree, ast.Subscript) and self._place is not None:
+            return self._place(ast.unparse(tree))
+        if isinstance(tree, ast.UnaryOp) and type(tree.op) in _UNARY:
+            return _UNARY[type(tree.op)](self.value(tree.operand))
+        if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
+            return _BINARY[type(tree.op)](self.value(tree.left), self.value(tree.right))
+        if isinstance(tree, ast.BoolOp):
+            found = [self.value(each) for each in tree.values]
+            return _all(*found) if isinstance(tree.op, ast.And) else _any(*found)
+        if isinstance(tree, ast.Compare) and all(type(op) in _COMPARED for op in tree.ops):
+            terms = [self.value(each) for each in (tree.left, *tree.comparators)]
+            return _all(*[
+                _COMPARED[type(op)](a, b)
+                for op, a, b in zip(tree.ops, terms, terms[1:], strict=False)
+            ])  # fmt: skip
+        if isinstance(tree, ast.Call):
+            return self._call(tree)
+        raise ValueError("it is malformed")
+
+    def _call(self, tree: ast.Call) -> Any:
         name = tree.func.attr if isinstance(tree.func, ast.Attribute) else getattr(
             tree.func, "id", "")  # fmt: skip
-        if name == "Symbol" and tree.args and isinstance(tree.args[0], ast.Constant):
-            return symbol(str(tree.args[0].value))
-        if name == "Float" and tree.args and isinstance(tree.args[0], ast.Constant):
-            return float(tree.args[0].value)  # type: ignore[arg-type]
+        first = tree.args[0] if tree.args else None
+        if name == "Symbol" and isinstance(first, ast.Constant):
+            return self._symbol(str(first.value))
+        if name == "Float" and isinstance(first, ast.Constant):
+            return float(first.value)  # type: ignore[arg-type]
         function = _FUNCTIONS.get(name)
         if function is None:
             raise ValueError(f"the function {readable(name)} is not supported")
-        return function(*[_value(each, symbol) for each in tree.args])
-    raise ValueError("it is malformed")
+        return function(*[self.value(each) for each in tree.args])
 
 
 def _total(*terms: Any) -> Any:
@@ -142,14 +174,20 @@ def _extreme(expression: Callable[[Any, Any], Any], plain: Callable[..., Any]) -
 def _all(*values: Any) -> Any:
     found: Any = True
     for each in values:
-        found = each if found is True else prim.logical_and(found, each)
+        if each is False:
+            return False
+        if each is not True:
+            found = each if found is True else prim.logical_and(found, each)
     return found
 
 
 def _any(*values: Any) -> Any:
     found: Any = False
     for each in values:
-        found = each if found is False else prim.logical_or(found, each)
+        if each is True:
+            return True
+        if each is not False:
+            found = each if found is False else prim.logical_or(found, each)
     return found
 
 
@@ -243,6 +281,8 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "Unequality": _unequal,
     "Where": _selected,
     "ceiling": lambda a: a if isinstance(a, Expr) else math.ceil(a),
+    "max": _extreme(prim.maximum, max),
+    "min": _extreme(prim.minimum, min),
     "floor": lambda a: a if isinstance(a, Expr) else math.floor(a),
 }
 """Functions of SymPy and of torch by name."""

@@ -42,6 +42,19 @@ class Tree(NamedTuple):
         """The number of leaves."""
         return self.kind == "leaf" or sum([part.leaves() for part in self.parts])
 
+    def paths(self, path: str) -> Iterator[str]:
+        """The places of the leaves, as torch writes them in guards: ``L['x'][0]['key']``."""
+        if self.kind == "leaf":
+            yield path
+        for i, part in enumerate(self.parts):
+            if self.kind == "dict":
+                inner = f"[{self.names[i]!r}]"
+            elif self.kind == "record":
+                inner = f".{self.names[i]}"
+            else:
+                inner = f"[{i}]"
+            yield from part.paths(path + inner)
+
     def data(self, constants: Iterator[Any]) -> Any:
         """The form of `relaxvm.builtins.trees`.
 
