@@ -35,7 +35,8 @@ def as_arrays(value: Any) -> Any:
         return value
     if hasattr(value, "_asdict"):
         return {key: as_arrays(each) for key, each in value._asdict().items()}
-    return {key: as_arrays(each) for key, each in vars(value).items() if each is not None}
+    fields = sorted(vars(value).items(), key=lambda item: item[1] is None)
+    return {key: as_arrays(each) for key, each in fields}
 
 
 def make(case: Case) -> Fixture:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import _register_namedtuple
 
 from . import Case, case
 
@@ -111,3 +114,43 @@ class Normalized(nn.Module):
 def training() -> Case:
     calls = [(torch.randn(4, 3),), (torch.randn(4, 3),), (torch.randn(4, 3),)]
     return Case(Normalized(), calls, training=True)
+
+
+# Classes of the user
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+@dataclass
+class Given:
+    x: Any
+    y: Any = None
+
+
+@dataclass
+class Found:
+    total: Any
+    extra: Any = None
+    number: Any = 3
+
+
+torch.export.register_dataclass(Given, serialized_type_name="model.Given")
+torch.export.register_dataclass(Found, serialized_type_name="model.Found")
+_register_namedtuple(Pair, serialized_type_name="model.Pair")
+
+
+class Records(nn.Module):
+    """Takes and returns objects of the user's classes."""
+
+    def forward(self, x: Tensor, given: Given, pair: Pair, named: Any, *rest: Tensor) -> Any:
+        total = x + given.x + named["w"]
+        return Found(total), Pair(pair.a * 2, pair.b + rest[0]), OrderedDict(q=x, r=[rest[1], None])
+
+
+@case
+def records() -> Case:
+    x = torch.arange(3.0)
+    return Case(Records(), [(x, Given(x * 2), Pair(x, x), OrderedDict(w=x), x, x + 1)])
