@@ -374,3 +374,13 @@ def test_other_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="run_ep_decomposition: expected a live"):
         from_exported_program(archive(), run_ep_decomposition=True)
     assert "it has 'model'" in refused(archive(), model="other")
+
+
+def test_a_live_program_is_taken() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    x = torch.randn(2, 4)
+    program = torch.export.export(model, (x,))
+    for options in ({}, {"run_ep_decomposition": True}):
+        vm = relaxvm.VirtualMachine(relaxvm.compile(program, **options))
+        np.testing.assert_allclose(vm.main(x), model(x).detach().numpy(), rtol=1e-5)

@@ -68,6 +68,20 @@ class Context(Session):
         self.places = Places(name)
         self.known: set[str] = set()
         self.nodes = 0
+        self._parsed: dict[str, Any] = {}
+
+    def parsed(self, text: str) -> Any:
+        """The number or expression that a text means; see `relaxvm.frontend.torch.symbols`."""
+        found = self._parsed.get(text)
+        if found is None:
+            found = self._parsed[text] = parsed(text, self.symbol)
+        return found
+
+    def define(self, symbol: str, var: Var) -> None:
+        """Let a variable stand for a symbol from now on."""
+        self.symbols[symbol] = var
+        self.known.add(var.name)
+        self._parsed.clear()
 
     def know(self, kind: TensorKind) -> None:
         """Remember that the symbols in the dimensions of a tensor have values."""
@@ -181,7 +195,7 @@ class Graph(Emitter):
     def sized_number(self, size: messages.Sized) -> Any:
         """A number or expression of symbols."""
         if size.kind == "as_expr":
-            return parsed(size.value.expr_str, self.context.symbol)
+            return self.context.parsed(size.value.expr_str)
         if size.kind == "as_name":
             return self[size.value]
         return size.value
@@ -535,8 +549,7 @@ class Graph(Emitter):
         self.context.known.add(symbol.name)
         if output.kind == "as_sym_float":
             number_var = self.builtin("number_from", [value], PrimType("float64"))
-            self.context.symbols[symbol.name] = number_var
-            self.context.known.add(number_var.name)
+            self.context.define(symbol.name, number_var)
             self.values[name] = self.sized_number(size)
             return
         flat = Value(self.op("reshape", value, (1,)))
