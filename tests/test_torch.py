@@ -251,10 +251,21 @@ def weights(change: Callable[[dict[str, Any]], None]) -> bytes:
                                            strides=[{"as_int": 0}] * 2), "it would be"),
         (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 3}]), "as many strides as sizes"),
         (lambda e: e["tensor_meta"].update(storage_offset={"as_int": 9}), "its last element is"),
+        (lambda e: e["tensor_meta"].update(sizes=[{"as_int": 0}, {"as_int": 2**62}]),
+         "sizes of [0, 4611686018427387904] are not supported"),
     ],
 )  # fmt: skip
 def test_payloads_are_checked(change: Callable[[dict[str, Any]], None], message: str) -> None:
     assert message in refused(weights(change))
+
+
+def test_the_stride_of_an_axis_of_one_element_may_be_any_number() -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry["tensor_meta"].update(sizes=[{"as_int": 1}, {"as_int": 4}],
+                                    strides=[{"as_int": 2**62}, {"as_int": 1}])  # fmt: skip
+
+    text = "tensor 'layer.weight': the graph states float32[3, 4], got float32[1, 4]"
+    assert text in refused(weights(change))
 
 
 def at(program: dict[str, Any], *keys: Any) -> Any:

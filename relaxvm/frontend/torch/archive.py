@@ -224,7 +224,11 @@ class Archive:
     ) -> NDArray[Any]:  # fmt: skip
         dtype = as_dtype(name)
         if 0 in sizes:
+            if math.prod([max(1, size) for size in sizes]) * dtype.itemsize > _MOST_REPEATED:
+                raise FormatError(f"{subject}: sizes of {sizes} are not supported")
             return np.empty(sizes, dtype)
+        # The stride of an axis of one element means nothing, and may be any number.
+        strides = [step if n > 1 else 0 for n, step in zip(sizes, strides, strict=True)]
         last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
         if (last + 1) * dtype.itemsize > len(data):
             raise FormatError(

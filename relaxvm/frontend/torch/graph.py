@@ -57,6 +57,7 @@ class Context(Session):
         own: full name -> operators that the user gave.
         places: the user's lines.
         known: names of the symbols that have a value.
+        operators: what `operator_of` has found.
         nodes: how many of graphs within the graph were imported.
     """
 
@@ -68,6 +69,7 @@ class Context(Session):
         self.places = Places(name)
         self.known: set[str] = set()
         self.nodes = 0
+        self.operators: dict[str, tuple[AtenOperator, str | None] | None] = {}
         self._parsed: dict[str, Any] = {}
 
     def parsed(self, text: str) -> Any:
@@ -107,6 +109,12 @@ def base_name(target: str) -> str:
 def operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] | None:
     """The record of an operator, and the parameter that an in-place or `out` form writes to; None
     if it is not supported."""
+    if name not in context.operators:
+        context.operators[name] = _operator_of(context, name)
+    return context.operators[name]
+
+
+def _operator_of(context: Context, name: str) -> tuple[AtenOperator, str | None] | None:
     found = _found(context, name)
     if found is not None:
         return found, None

@@ -34,7 +34,7 @@ from ...ir import (
 )
 from ...ir.arith import free_vars, prove_equal, simplify
 from ...ir.substitution import substitute_vars
-from ...messages import readable
+from ...messages import describe, readable
 from ...op.registry import CONSTRUCTORS
 from ..common.emitter import BUILTIN_PREFIX, Problem, identifier
 from ..common.values import TensorKind, Value
@@ -270,6 +270,16 @@ class Interface:
                 f"{self._top.context.name}: the archive has no tensor {readable(label)!r}"
             )
         array = np.asarray(self._tensors[label])
+        stated = self._top.kind(name)
+        if stated is not None and (
+            stated.dtype != array.dtype.name
+            or [getattr(dim, "value", None) for dim in stated.dims or ()] != list(array.shape)
+        ):
+            dims = ", ".join(map(str, stated.dims or ()))
+            raise FormatError(
+                f"{self._top.context.name}: tensor {readable(label)!r}: the graph states "
+                f"{stated.dtype}[{dims}], got {describe(array)}"
+            )
         is_state = name in self._written
         as_param = (self._is_functional and is_state) or (
             keeps_params and kind == "parameter" and not is_state

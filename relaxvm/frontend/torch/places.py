@@ -15,8 +15,8 @@ _LINE: Final = re.compile(r'File "([^"\n]{1,4096})", line (\d{1,9}), in ([^\n]{1
 _OWN: Final = re.compile(r"/(?:site|dist)-packages/|^<|^torch/|/lib/python\d")
 """Files that are not the user's."""
 _MOST_LINE: Final = 1_000_000
-_MOST_TEXT: Final = 100_000
-"""The most lines of a file whose text is kept."""
+_MOST_TEXT: Final = 1_000_000
+"""The most lines of all files whose text is kept."""
 
 
 class Place(NamedTuple):
@@ -81,8 +81,11 @@ class Places:
 
     def texts(self) -> dict[str, str]:
         """The lines by file, each at its place; lines that no node comes from are empty."""
-        return {
-            file: "".join(f"{lines.get(i, '')}\n" for i in range(1, max(lines) + 1))
-            for file, lines in self._lines.items()
-            if max(lines) <= _MOST_TEXT
-        }
+        found: dict[str, str] = {}
+        rest = _MOST_TEXT
+        for file, lines in self._lines.items():
+            count = max(lines)
+            if count <= rest:
+                found[file] = "".join(f"{lines.get(i, '')}\n" for i in range(1, count + 1))
+                rest -= count
+        return found

@@ -15,6 +15,8 @@ __all__ = ["LEAF", "Tree", "parameters_of", "read_tree"]
 _VERSION: Final = 1
 _LONGEST: Final = 1 << 20
 _MOST_DEPTH: Final = 64
+_LONGEST_PATH: Final = 1000
+"""Characters of the place of a leaf; guards about a longer one are not found."""
 _PLAIN: Final = {"builtins.tuple": "tuple", "builtins.list": "list", "torch.Size": "tuple",
                  "collections.deque": "list"}  # fmt: skip
 _DICTS: Final = frozenset({
@@ -53,7 +55,7 @@ class Tree(NamedTuple):
                 inner = f".{self.names[i]}"
             else:
                 inner = f"[{i}]"
-            yield from part.paths(path + inner)
+            yield from part.paths((path + inner)[:_LONGEST_PATH])
 
     def data(self, constants: Iterator[Any]) -> Any:
         """The form of `relaxvm.builtins.trees`.
