@@ -16,8 +16,10 @@ from relaxvm.ir import (
     DataflowVar,
     Function,
     FuncType,
+    GlobalVar,
     If,
     IntImm,
+    IRModule,
     PrimType,
     SeqExpr,
     ShapeExpr,
@@ -387,3 +389,66 @@ def test_variables_have_a_name_alone() -> None:
         assert not hasattr(kind("x"), "name_hint")
         with pytest.raises(TypeError, match="Specify either name or name_hint, not both"):
             kind("x", name_hint="y")
+
+
+def test_constants_outside_of_dataflow_blocks() -> None:
+    """TVM folds within dataflow blocks alone, and so does its name here."""
+    text = """
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    with R.dataflow():
+        inside = R.add(R.const([1.0, 2.0]), R.const([1.0, 2.0]))
+        a = R.add(x, inside)
+        R.output(a)
+    outside = R.add(R.const([1.0, 2.0]), R.const([1.0, 2.0]))
+    return R.add(a, outside)
+"""
+    func = parse(text)
+    mod = IRModule({"main": func})
+    assert transform.FoldConstant()(mod)["main"].script().count("R.add") == 2
+    assert transform.FoldConstant(only_dataflow=True)(mod)["main"].script().count("R.add") == 3
+
+
+def test_elements_are_taken_as_often_as_written() -> None:
+    """Sharing them is left to EliminateCommonSubexpr, as in TVM."""
+    text = """
+@R.function
+def main(t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
+    with R.dataflow():
+        a = t[0]
+        b = t[0]
+        c = R.add(a, b)
+        R.output(c)
+    return c
+"""
+    mod = transform.CanonicalizeBindings()(IRModule({"main": parse(text)}))
+    assert mod["main"].script().count("t[0]") == 2
+    shared = transform.CanonicalizeBindings()(transform.EliminateCommonSubexpr()(mod))
+    assert shared["main"].script().count("t[0]") == 1
+
+
+def test_a_cast_to_a_wider_type_is_a_register_of_its_own() -> None:
+    text = """
+@R.function(pure=False)
+def main(w: R.Tensor((2,), "float32")):
+    x = R.add(w, w)
+    y = R.match_cast(x, R.Tensor((2,)))
+    z = R.add(y, y)
+    return z
+"""
+    mod = transform.KillAfterLastUse()(IRModule({"main": parse(text)}))
+    lines = [line.strip() for line in mod["main"].script().splitlines()]
+    kills = [lines.index(line) for line in lines if "kill_tensor" in line]
+    names = [lines[k].split("kill_tensor(")[1] for k in kills]
+    assert names == ["x)", "y)"]
+    x = np.ones(2, "float32")
+    assert np.array_equal(relaxvm.VirtualMachine(relaxvm.build(mod))["main"](x), 4 * x)
+
+
+def test_arguments_that_are_written_are_not_in_a_variable() -> None:
+    """Other uses of the tuple would see what is written; TVM refuses it, too."""
+    tensor = TensorType((2,), "float32")
+    func, args = GlobalVar("f"), Var("args", TupleType([tensor, tensor]))
+    with pytest.raises(TypeError, match=r"expected the arguments themselves.*the variable args"):
+        op.call_tir_inplace(func, args, [0, -1], [tensor, tensor])
+    assert op.call_tir_inplace(func, Tuple([args[0], args[1]]), [0, -1], [tensor, tensor])

@@ -12,7 +12,7 @@ import pytest
 
 import relaxvm
 from relaxvm import VirtualMachine, transform
-from relaxvm.contrib.as_tvm.legalize import LegalizeOps
+from relaxvm.contrib.tvm.legalize import LegalizeOps
 from relaxvm.ir import Call, Expr, IntImm, IRModule, structural_equal
 from relaxvm.ir.op import Op
 from relaxvm.script import from_source

@@ -70,7 +70,7 @@ def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"))):
 
 def test_variables_of_a_dataflow_block_are_not_used_after_it() -> None:
     check(
-        CanonicalizeBindings(),
+        EliminateCommonSubexpr(),
         """
 @R.function
 def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
@@ -87,6 +87,7 @@ def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
 def main(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
     with R.dataflow():
         a = t[0]
+        b = a
         c = R.add(a, a)
         R.output(c)
     d = t[0]

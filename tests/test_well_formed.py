@@ -319,6 +319,13 @@ def prim_func_of_other_arity() -> Any:
     return call_of_kernel(kernel(4), [x, y])
 
 
+def prim_func_writes_another_shape() -> Any:
+    x, func = tensor(), tir.PrimFunc([tir.decl_buffer((4,), F32, "p")], tir.Evaluate(int_imm(0)))
+    var = GlobalVar("k", func.ty)
+    call = op.call_tir_inplace(var, (x,), 0, TensorType((5,), F32))
+    return IRModule({"main": function([x], bind(call), is_pure=False), var: func})
+
+
 def prim_func_is_none() -> Any:
     return call_of_kernel(function([tensor("p")]))
 
@@ -521,6 +528,7 @@ BROKEN: dict[Callable[[], Any], tuple[str, str]] = {
     prim_func_arguments_match: ("prim_func_arguments_match", "buffer x of shape [4, 4] and dtype"),
     prim_func_of_another_dtype: ("prim_func_arguments_match", "of shape [4] and dtype int8"),
     prim_func_of_other_arity: ("prim_func_arguments_match", "takes 2 arguments, got 3"),
+    prim_func_writes_another_shape: ("prim_func_arguments_match", "cannot be written into"),
     prim_func_is_none: ("prim_func_arguments_match", "call_tir calls k, which is not a PrimFunc"),
     constant_has_its_type: ("constant_has_its_type", "a constant of shape [3] is of type"),
     function_is_in_module: ("function_is_in_module", "the module has no function gone"),

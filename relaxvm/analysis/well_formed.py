@@ -67,6 +67,7 @@ from ..ir.infer import (
     bind_pattern,
     bind_type,
     check_exhaustive,
+    is_base_of,
     is_condition,
     type_free_vars,
     type_of_call,
@@ -644,6 +645,12 @@ def _mismatch(call: Call, func: PrimFunc) -> _Answer:
     given = list(_leaf_types(call.args[1].ty))
     outputs = list(_leaf_types(call.ty_args[0])) if call.ty_args else []
     in_place = call.attrs.get("inplace_indices", ())
+    for position, (index, output) in enumerate(zip(in_place, outputs, strict=False)):
+        if 0 <= index < len(given) and not is_base_of(output, given[index]):
+            return (
+                f"result {position} is of type {output}, and cannot be written into argument "
+                f"{index} of type {given[index]}"
+            )
     given += [ty for i, ty in enumerate(outputs) if i >= len(in_place) or in_place[i] < 0]
     for scalars in call.args[2:]:
         given += [value.ty for value in getattr(scalars, "values", ())]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import OperatorTypeError
 from ..ir.block_builder import BlockBuilder
 from ..ir.expr import (
     ANY,
@@ -100,12 +101,17 @@ def _type_in_place(call: Call) -> Type:
     indices = call.attrs.get("inplace_indices", ())
     _check_indices(indices, len(args), len(outputs))
     for position, (index, output) in enumerate(zip(indices, outputs, strict=True)):
-        if index >= 0 and not is_base_of(output, args[index]):
+        if index >= 0 and not is_base_of(_of_any_dims(output), args[index]):
             raise IllValued(
                 f"inplace_indices: result {position} is of type {output}, and cannot be written "
                 f"into argument {index} of type {args[index]}"
             )
     return ty
+
+
+def _of_any_dims(ty: Any) -> Type:
+    """A tensor type without its dimensions, which well-formedness compares."""
+    return TensorType(None, ty.dtype, ty.vdevice, ty.ndim)
 
 
 def _check_indices(indices: Sequence[int], args: int, outputs: int) -> None:
@@ -166,7 +172,16 @@ def call_tir_inplace(
         inplace_indices: one for each result.
         out_ty: type of the result, or types of several.
         tir_vars: integers that the PrimFunc takes after the tensors, a shape.
+
+    Raises:
+        OperatorTypeError: `args` is a variable that is a tuple.  Its other uses would see what is
+            written.
     """
+    if isinstance(args, Var) and type(args.ty) is TupleType:
+        raise OperatorTypeError(
+            f"relax.call_tir_inplace: args: expected the arguments themselves, as some of them are "
+            f"written, got the variable {args}, which is a tuple"
+        )
     operands = [_prim_func(gvar), _tuple_of(args)]
     if tir_vars is not None:
         operands.append(tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(tir_vars))

@@ -43,10 +43,10 @@ class _Canonicalizer(Renamer):
     """Replaces variables bound to variables and constants, elements of known tuples, and redundant
     casts.  In a dataflow block, an output that is bound to a `DataflowVar` replaces it."""
 
-    def __init__(self, known: Iterable[Var]) -> None:
+    def __init__(self, known: Iterable[Var], keeps_casts: bool) -> None:
         super().__init__()
+        self._keeps_casts = keeps_casts
         self._tuples: dict[Var, tuple[Expr, ...]] = {}
-        self._items: dict[tuple[Var, int], Var] = {}
         self._item_of: dict[Var, tuple[Var, int]] = {}
         self._named: set[Var] = set()
         """Outputs that have replaced a variable: their uses keep them, also for a constant."""
@@ -58,15 +58,12 @@ class _Canonicalizer(Renamer):
         known = self._tuples.get(value)
         if known is not None:
             return known[expr.index]
-        item = self._items.get((value, expr.index))
-        if item is not None:
-            return item
         return super().visit_tuple_getitem(expr)
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         if not isinstance(block, DataflowBlock):
             return super().visit_block(block)
-        tuples, items = dict(self._tuples), dict(self._items)
+        tuples = dict(self._tuples)
         promoted, outputs = _promote_outputs(block)
         self._named.update(outputs)
         new = super().visit_block(promoted)
@@ -74,10 +71,7 @@ class _Canonicalizer(Renamer):
         for var, fields in self._tuples.items():
             if var not in tuples and not any(isinstance(f, DataflowVar) for f in fields):
                 tuples[var] = fields
-        for key, item in self._items.items():
-            if key not in items and not isinstance(item, DataflowVar):
-                items[key] = item
-        self._tuples, self._items = tuples, items
+        self._tuples = tuples
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
@@ -105,9 +99,7 @@ class _Canonicalizer(Renamer):
                 return self._replace(binding, new, whole)
             self._tuples[var] = value.fields
         elif isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
-            item = (value.tuple_value, value.index)
-            self._items.setdefault(item, var)
-            self._item_of[var] = item
+            self._item_of[var] = (value.tuple_value, value.index)
         return new
 
     def _constant_item(self, binding: Binding) -> Binding | None:
@@ -138,6 +130,8 @@ class _Canonicalizer(Renamer):
     def _cast(self, binding: MatchCast, new: MatchCast) -> Binding | list[Binding]:
         """Symbolic variables that a cast defines are replaced by the dimensions that they are.  A
         cast to a type that is then known is dropped."""
+        if self._keeps_casts:
+            return new
         value = new.value
         found: dict[Var, Expr] = {}
         bind_type(binding.ty, value.ty, found)
@@ -178,10 +172,10 @@ class _Canonicalizer(Renamer):
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         # Facts from a branch or a local function do not hold outside of it.
-        tuples, items = dict(self._tuples), dict(self._items)
+        tuples = dict(self._tuples)
         symbols, in_types = dict(self._symbols), dict(self._in_types)
         new = super().visit_seq(seq)
-        self._tuples, self._items = tuples, items
+        self._tuples = tuples
         self._symbols, self._in_types = symbols, in_types
         return new
 
@@ -283,20 +277,19 @@ class _Rename(ExprMutator):
         return self._names.get(var, var)
 
 
-def canonicalize_bindings(func: Function) -> Function:
-    """See `CanonicalizeBindings`."""
+def canonicalize_bindings(func: Function, keeps_casts: bool = False) -> Function:
+    """See `CanonicalizeBindings`; casts may be kept as they are."""
     known = [v for param in func.params for v in (param, *type_free_vars(param.ty))]
-    new = _Canonicalizer(known).visit(func)
+    new = _Canonicalizer(known, keeps_casts).visit(func)
     assert isinstance(new, Function)
     return _hide_unused_outputs(new, func)
 
 
 def CanonicalizeBindings() -> Pass:
-    """Replace variables that only rename a variable or a constant, elements of known tuples,
-    elements that are taken twice, tuples that were taken apart and put together again, and casts
-    to a type that is known already.  Outputs of dataflow blocks that are not used outside become
-    DataflowVars.  A binding of a constant is kept; where it is not used, DeadCodeElimination
-    removes it.
+    """Replace variables that only rename a variable or a constant, elements of known tuples, tuples
+    that were taken apart and put together again, and casts to a type that is known already.
+    Outputs of dataflow blocks that are not used outside become DataflowVars.  A binding of a
+    constant is kept; where it is not used, DeadCodeElimination removes it.
 
     Raises:
         ValueError: casts say that a symbolic variable has two different values.

@@ -13,8 +13,10 @@ from ..dtypes import as_dtype
 from ..errors import InternalError
 from ..ir import (
     Binding,
+    BindingBlock,
     Call,
     Constant,
+    DataflowBlock,
     DataTypeImm,
     Expr,
     ExternFunc,
@@ -58,17 +60,29 @@ _RESHAPES: Final = frozenset(
 """Operators that only change the shape."""
 
 
+_CALL_TIR: Final = Op.get("relax.call_tir")
+
+
 class _Unknown(Exception):
     """An argument is not known at compile time."""
 
 
 class _Folder(Renamer):
-    def __init__(self, overwritten: Set[Var], mod: IRModule) -> None:
+    def __init__(self, overwritten: Set[Var], mod: IRModule, only_dataflow: bool) -> None:
         super().__init__()
+        self._folds_operators = not only_dataflow
+        self._only_dataflow = only_dataflow
         self._overwritten = overwritten
         self._mod = mod
         self._constants: dict[Any, Constant] = {}
         self._tuples: dict[Any, Tuple] = {}
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        before = self._folds_operators
+        self._folds_operators = isinstance(block, DataflowBlock) or not self._only_dataflow
+        new = super().visit_block(block)
+        self._folds_operators = before
+        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -76,7 +90,8 @@ class _Folder(Renamer):
             return new
         value = new.value
         if isinstance(value, Call):
-            folded = _fold(value, self._mod)
+            may_fold = self._folds_operators or value.op is _CALL_TIR
+            folded = _fold(value, self._mod) if may_fold else None
         elif isinstance(value, TupleGetItem) and value.tuple_value in self._tuples:
             folded = self._tuples[value.tuple_value].fields[value.index]
         else:
@@ -223,7 +238,7 @@ def _outputs(ty: Any, known: int) -> Any:
     return np.empty(shape, as_dtype(ty.dtype))
 
 
-def FoldConstant() -> Pass:
+def FoldConstant(*, only_dataflow: bool = False) -> Pass:
     """Replace calls of operators, kernels and PrimFuncs whose arguments are constants by their
     results.  A PrimFunc is compiled and run, if it has no effects but on its results, and its loops
     have few iterations.
@@ -231,10 +246,13 @@ def FoldConstant() -> Pass:
     Calls with results much larger than their arguments (`R.zeros` of a large shape) are kept, so
     that the executable stays small.  Calls that raise an error are kept too, to raise it at run
     time.
+
+    Args:
+        only_dataflow: whether calls of operators outside of dataflow blocks are kept, as in TVM.
     """
 
     @function_pass(name="FoldConstant", opt_level=1)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return _Folder(overwritten_vars(func), mod).visit(func)
+        return _Folder(overwritten_vars(func), mod, only_dataflow).visit(func)
 
     return run

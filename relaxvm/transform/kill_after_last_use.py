@@ -158,7 +158,7 @@ def KillAfterLastUse() -> Pass:
 
     @function_pass(name="KillAfterLastUse")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        func = canonicalize_bindings(func)
+        func = canonicalize_bindings(func, keeps_casts=True)  # each is a register of its own
         return func.replace(body=_Inserter().seq(func.body))
 
     return run

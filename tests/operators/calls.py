@@ -40,7 +40,7 @@ call_tir(func(), (f(n), 1), [T((n,), "int8"), T((2,), "int8")], shape(n)) |
 """,
     """
 call_tir(func(), (f(3),), T(None, "float32", ndim=1)) | ValueError: relax.call_tir: out_ty: expected
-    a tensor type with shape and data type
+    a tensor type with shape, as it is allocated
 call_tir(func(), (f(3),), shape(3).ty) | TypeError: relax.call_tir: out_ty: expected a tensor type
 """,
     elsewhere=PASSES,
@@ -58,8 +58,8 @@ call_tir_inplace(func(), (f(3),), -1, T((3,), "float32")) | ValueError: relax.ca
     inplace_indices: all are -1
 call_tir_inplace(func(), (f(3),), [0, 0], [T((3,), "float32")] * 2) | ValueError:
     relax.call_tir_inplace: inplace_indices: expected each argument once, got [0, 0]
-call_tir_inplace(func(), (f(3),), 0, T((4,), "float32")) | ValueError: relax.call_tir_inplace:
-    inplace_indices: result 0 is of type R.Tensor((4,)
+call_tir_inplace(func(), (f(3),), 0, T((3,), "int8")) | ValueError: relax.call_tir_inplace:
+    inplace_indices: result 0 is of type R.Tensor((3,)
 call_tir_inplace(func(), (f(3),), [0, -1], T((3,), "float32")) | ValueError: relax.call_tir_inplace:
     inplace_indices: expected one for each of 1 results
 """,

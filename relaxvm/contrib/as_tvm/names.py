@@ -116,7 +116,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.testing.runtime_builtin": ("relaxvm.executable.shape_codes",),
     "tvm.relax.testing.transform": (_TESTING,),
     "tvm.relax.testing.vm": (_TESTING,),
-    "tvm.relax.transform": (f"{_HERE}.legalize:LegalizeOps", "relaxvm.transform"),
+    "tvm.relax.transform": (
+        "relaxvm.contrib.tvm.legalize:LegalizeOps",
+        f"{_HERE}.relax:FoldConstant",
+        "relaxvm.transform",
+    ),
     "tvm.relax.transform.legalize_ops": ("relaxvm.transform.legalize_ops",),
     "tvm.relax.transform.legalize_ops.common": ("relaxvm.transform",),
     "tvm.relax.transform.transform": ("relaxvm.transform",),

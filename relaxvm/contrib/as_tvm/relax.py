@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import Expr, ShapeExpr
+from ...transform import FoldConstant as _FoldConstant
 from ...transform import Pass
 from ...transform.pipelines import get_pipeline
 
-__all__ = ["get_default_pipeline", "make_shape", "update_type"]
+__all__ = ["FoldConstant", "get_default_pipeline", "make_shape", "update_type"]
 
 
 def update_type(expr: Expr, ty: Any) -> None:
@@ -30,6 +31,11 @@ def get_default_pipeline(target: Any) -> Pass:
             f"get_default_pipeline: expected a target for the CPU, such as 'llvm', got {chosen}"
         )
     return get_pipeline("default")
+
+
+def FoldConstant() -> Pass:
+    """See `relaxvm.transform.FoldConstant`; TVM folds in dataflow blocks alone."""
+    return _FoldConstant(only_dataflow=True)
 
 
 def make_shape(shape: Any) -> Expr:

@@ -1,7 +1,8 @@
 """Support for Apache TVM: its exported libraries, its modules, and a drop-in virtual machine.
 
 `from_tvm` and `VirtualMachine` run programs in the process in which TVM has compiled or loaded
-them; see `relaxvm.contrib.tvm.drop_in`.  Nothing else here needs TVM to be installed.
+them; see `relaxvm.contrib.tvm.drop_in`.  `legalize` makes TVM's loops of
+operators.  Nothing else here needs TVM to be installed.
 """
 
 from __future__ import annotations
