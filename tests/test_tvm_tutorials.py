@@ -13,7 +13,7 @@ import pytest
 
 from . import children
 
-FIRST_MODEL = '''
+FIRST_MODEL = """
 import numpy as np
 import tvm
 from tvm import relax
@@ -43,9 +43,9 @@ given = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in (x, *arrays)]
 y = machine["forward"](*given).numpy()
 up, bias, down = arrays
 np.testing.assert_allclose(y, np.maximum(x @ up.T + bias, 0) @ down.T, rtol=1e-5)
-'''
+"""
 
-WAYS_TO_WRITE = '''
+WAYS_TO_WRITE = """
 import numpy as np
 import tvm
 from tvm import relax, topi
@@ -128,9 +128,9 @@ for mod in (Written, WithLoops, *of_classes, built()):
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     out = machine["layer"](*map(tvm.runtime.tensor, arrays))
     np.testing.assert_allclose(out.numpy(), np.maximum(x @ w.T + b, 0), rtol=1e-5, atol=1e-6)
-'''
+"""
 
-PASSES = '''
+PASSES = """
 import numpy as np
 import tvm
 from tvm import relax
@@ -179,9 +179,9 @@ for mod in (Original, decomposed, legal, both):
     y = machine["main"](tvm.runtime.tensor(x)).numpy()
     e = np.exp(x)
     np.testing.assert_allclose(y, e / (1 + np.exp(-e)), rtol=1e-5)
-'''
+"""
 
-LOOPS = '''
+LOOPS = """
 import numpy as np
 import tvm
 from tvm import te
@@ -273,9 +273,9 @@ for mod, sizes in (
         c = tvm.runtime.tensor(np.zeros(n, "float32"))
         library["distances"](tvm.runtime.tensor(a), tvm.runtime.tensor(b), c)
         np.testing.assert_allclose(c.numpy(), np.sqrt(((a - b) ** 2).sum(1)), rtol=1e-5)
-'''
+"""
 
-OWN_CODEGEN = '''
+OWN_CODEGEN = """
 import numpy as np
 import tvm
 from tvm import relax
@@ -327,10 +327,10 @@ x, w = rng.random((2, 8), dtype="float32") - 0.5, rng.random((8, 4), dtype="floa
 y = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(w)).numpy()
 np.testing.assert_allclose(y, np.exp(np.maximum(x @ w, 0)), rtol=1e-5)
 assert len(calls) == 1
-'''
+"""
 
 
-PARAMETERS = '''
+PARAMETERS = """
 import os
 import numpy as np
 import tvm
@@ -362,12 +362,85 @@ try:
     relax.get_default_pipeline(tvm.target.Target("cuda"))
 except ValueError as error:
     assert "CPU" in str(error)
-'''
+"""
+
+COMPILED_LOOPS = """
+import numpy as np
+import tvm
+from tvm import relax, te
+from tvm.script import ir as I
+from tvm.script import tirx as T
+
+@I.ir_module(s_tir=True)
+class Distances:
+    @T.prim_func(s_tir=True)
+    def squares(left: T.handle, right: T.handle, out: T.handle):
+        rows, size = T.int32(), T.int32()
+        L = T.match_buffer(left, [rows, size], "float32")
+        R = T.match_buffer(right, [rows, size], "float32")
+        O = T.match_buffer(out, [rows], "float32")
+        for i, k in T.grid(rows, size):
+            with T.sblock("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    O[vi] = T.float32(0)
+                O[vi] = O[vi] + (L[vi, vk] - R[vi, vk]) * (L[vi, vk] - R[vi, vk])
+
+lib = tvm.compile(Distances, target="llvm")
+assert isinstance(lib, tvm.runtime.Executable)
+rng = np.random.default_rng(0)
+for rows, size in ((3, 4), (1, 17)):
+    arrays = [rng.random((rows, size), dtype="float32") for _ in range(2)]
+    out = tvm.runtime.tensor(np.zeros(rows, "float32"))
+    lib(*[tvm.runtime.tensor(a) for a in arrays], out)
+    np.testing.assert_allclose(out.numpy(), np.square(arrays[0] - arrays[1]).sum(1), rtol=1e-5)
+    timer = lib.mod.time_evaluator("squares", tvm.cpu(), number=2, repeat=3)
+    assert len(timer(*[tvm.runtime.tensor(a) for a in arrays], out).results) == 3
+
+n = te.var("n")
+x = te.placeholder((n,), "float32", name="x")
+with te.tag_scope(tag="shifted"):
+    y = te.compute((n,), lambda i: x[i] + 1, name="y")
+assert isinstance(y.op, te.ComputeOp) and y.op.tag == "shifted" and y.op.input_tensors == [x]
+two = tvm.IRModule({"first": te.create_prim_func([x, y]).with_attr("global_symbol", "first"),
+                    "second": te.create_prim_func([x, tvm.topi.sort(y)])
+                    .with_attr("global_symbol", "second")})
+lib = tvm.compile(two, target="llvm")
+given, out = tvm.runtime.tensor(np.array([3, 1, 2], "float32")), tvm.runtime.empty((3,), "float32")
+lib["second"](given, out)
+assert out.numpy().tolist() == [2, 3, 4]
+try:
+    lib(given, out)
+except AttributeError as error:
+    assert "no function 'main'" in str(error)
+else:
+    raise AssertionError("two functions, and one was called")
+
+builder = relax.BlockBuilder()
+v = relax.Var("v", relax.TensorType((2,), "float32"))
+w = relax.Var("w", relax.TensorType((2,), "float32"))
+with builder.function("main", [v, w]):
+    builder.emit_func_output(builder.emit(v + w))
+mod = builder.get()
+mod["main"] = mod["main"].with_attr("params", [tvm.runtime.tensor(np.ones(2, "float32"))])
+mod, params = relax.frontend.detach_params(mod)
+assert "params" not in mod["main"].attrs
+assert [p.numpy().tolist() for p in params["main"]] == [[1.0, 1.0]]
+"""
+
 
 @pytest.mark.parametrize(
     "program",
-    [FIRST_MODEL, WAYS_TO_WRITE, PASSES, LOOPS, OWN_CODEGEN, PARAMETERS],
-    ids=["first_model", "ways_to_write", "passes", "loops", "own_codegen", "parameters"],
+    [FIRST_MODEL, WAYS_TO_WRITE, PASSES, LOOPS, OWN_CODEGEN, PARAMETERS, COMPILED_LOOPS],
+    ids=[
+        "first_model",
+        "ways_to_write",
+        "passes",
+        "loops",
+        "own_codegen",
+        "parameters",
+        "compiled_loops",
+    ],
 )
 def test_programs_in_the_shape_of_tutorials_run_as_they_are(program: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"

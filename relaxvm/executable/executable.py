@@ -486,6 +486,14 @@ class VMExecutable:
         """
         return self.mod[name]
 
+    def __call__(self, *args: Any) -> Any:
+        """Call the kernel "main" of `mod`, or the only one: a PrimFunc that was compiled by itself.
+
+        Raises:
+            AttributeError: there are several kernels, or none.  A `VirtualMachine` runs programs.
+        """
+        return self.mod(*args)
+
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _from_pickle, (self.to_bytes(kernels=False), self.kernels)
 

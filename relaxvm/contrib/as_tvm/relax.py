@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir import Expr, ShapeExpr
+import numpy as np
+
+from ...ir import Expr, IRModule, ShapeExpr
 from ...transform import FoldConstant as _FoldConstant
 from ...transform import Pass
 from ...transform.pipelines import get_pipeline
 
-__all__ = ["FoldConstant", "get_default_pipeline", "make_shape", "update_type"]
+__all__ = ["FoldConstant", "detach_params", "get_default_pipeline", "make_shape", "update_type"]
 
 
 def update_type(expr: Expr, ty: Any) -> None:
@@ -41,3 +43,20 @@ def FoldConstant() -> Pass:
 def make_shape(shape: Any) -> Expr:
     """Return a shape as an expression; an expression as it is."""
     return shape if isinstance(shape, Expr) else ShapeExpr(shape)
+
+
+def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
+    """Return a module without the parameters that its functions carry as the attribute "params",
+    and those parameters by the name of the function."""
+    from .runtime import Tensor
+
+    detached = mod.copy()
+    params: dict[str, list[Any]] = {}
+    for var, func in mod.items():
+        found = func.attrs.get("params") if func.attrs else None
+        if found is None:
+            continue
+        arrays = [found] if isinstance(found, np.ndarray) else list(found)
+        params[var.name_hint] = [a if isinstance(a, Tensor) else Tensor(a) for a in arrays]
+        detached[var] = func.without_attr("params")
+    return detached, params

@@ -62,6 +62,44 @@ class _Module:
     def imports(self) -> tuple[_Module, ...]:
         return ()
 
+    def __call__(self, *args: Any) -> Any:
+        """Call the function "main".
+
+        Raises:
+            AttributeError: there is none.
+        """
+        return self["main"](*args)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Evaluator:
+        """See `VirtualMachine.time_evaluator`."""
+        func = self._find(func_name)
+        if func is None:
+            raise InternalError(f"time_evaluator: unknown function {func_name!r}"
+                                f"{did_you_mean(func_name, self._names())}")
+        return Evaluator(
+            func,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            preprocess=self._preprocessing(f_preproc) if f_preproc else None,
+        )
+
+    def _preprocessing(self, name: str) -> Callable[..., Any] | None:
+        """The function with a name that `time_evaluator` calls before each repeat."""
+        return self._find(name)
+
     def __repr__(self) -> str:
         return f"<Module {self.kind}: {len(self._names())} functions>"
 
@@ -116,6 +154,15 @@ class ExecutableModule(_Module):
         own = [*_OF_EXECUTABLE, "vm_load_executable", "vm_profiler_load_executable"]
         return [*own, *self.executable.kernels]
 
+    def __call__(self, *args: Any) -> Any:
+        """Call the kernel "main", or the only one that was compiled.
+
+        Raises:
+            AttributeError: there are several, or none.
+        """
+        kernels = list(self.executable.kernels)
+        return self[kernels[0] if len(kernels) == 1 else "main"](*args)
+
     def _vm(self) -> VMModule:
         """Return the module of a VM on the CPU."""
         from ...vm.machine import VirtualMachine
@@ -168,31 +215,9 @@ class VMModule(_Module):
         """One module, with the packed functions that the VM is linked to."""
         return (KernelModule(self._vm),)
 
-    def time_evaluator(
-        self,
-        func_name: str,
-        dev: object = None,
-        number: int = 10,
-        repeat: int = 1,
-        min_repeat_ms: float = 0,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        f_preproc: str = "",
-    ) -> Evaluator:
-        """See `VirtualMachine.time_evaluator`."""
-        func = self._find(func_name)
-        if func is None:
-            raise InternalError(f"time_evaluator: unknown function {func_name!r}"
-                                f"{did_you_mean(func_name, self._names())}")
-        return Evaluator(
-            func,
-            number=number,
-            repeat=repeat,
-            min_repeat_ms=min_repeat_ms,
-            cooldown_interval_ms=cooldown_interval_ms,
-            repeats_to_cooldown=repeats_to_cooldown,
-            preprocess=self._vm._scope.get(f_preproc) if f_preproc else None,
-        )
+    def _preprocessing(self, name: str) -> Callable[..., Any] | None:
+        found: Callable[..., Any] | None = self._vm._scope.get(name)
+        return found
 
     # The interface.  Names and arguments are TVM's.
 
