@@ -6,6 +6,7 @@ Names are those of ``tvm.relax.analysis``.
 
 from ..ir.visitor import post_order_visit
 from .compile_time import computable_at_compile_time
+from .layouts import suggest_layout_transforms
 from .memory_use import (
     FunctionMemory,
     MemoryReport,
@@ -83,6 +84,7 @@ __all__ = [
     "overwritten_vars",
     "post_order_visit",
     "remove_all_unused",
+    "suggest_layout_transforms",
     "tir_vars_in_type",
     "type_base_check",
     "type_lca",

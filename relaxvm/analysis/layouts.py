@@ -23,11 +23,11 @@ Suggestions = dict[SBlock, dict[Any, IndexMap]]
 def suggest_layout_transforms(
     func: PrimFunc, write_buffer_transforms: Sequence[IndexMap | Callable[..., Any]]
 ) -> Suggestions:
-    """Find layouts of the blocks and operands of a PrimFunc that go with other layouts of its results.
+    """Find layouts of blocks and operands of a PrimFunc that go with other layouts of its results.
 
-    A block takes part if it is a leaf, writes one buffer, each index of which is one of its variables,
-    and the map of that buffer is a bijection.  Of the buffers that it reads, those get a map of which
-    each index has one of these variables, in the order of the result's.
+    A block takes part if it is a leaf and writes one buffer, each index is one of the block's
+    variables, and the map of the buffer is a bijection.  A buffer that it reads gets a map if each
+    index has one of these variables, in the order that they have in the result.
 
     Args:
         func: the function.
@@ -38,8 +38,8 @@ def suggest_layout_transforms(
         that it reads, unless an earlier block has them.
 
     Raises:
-        InternalError: there are more maps than parameters, or one has another number of indices than
-            its buffer.
+        InternalError: there are more maps than parameters, or one has another number of indices
+            than its buffer.
         AssertionError: a map is neither an `IndexMap` nor a function.
     """
     dtype = _index_dtype(func)
@@ -176,7 +176,8 @@ def _inferred(written: list[Var], change: IndexMap, layout: list[Var]) -> IndexM
         if any(used) or not used:
             kept.append(index)
     own = {var: name for name, var in source.items()}
-    initial = [own.get(var) or Var("d", change.initial_indices[0].ty) for var in layout]
+    ty = change.initial_indices[0].ty
+    initial = [own[var] if var in own else Var("d", ty) for var in layout]
     final: list[Expr] = []
     for var, name in zip(layout, initial, strict=True):
         if var not in own:

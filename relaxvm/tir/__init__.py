@@ -20,6 +20,7 @@ from ..ir.expr import is_scalar as is_scalar
 from ..ir.prim import *  # noqa: F403
 from .buffer import *  # noqa: F403
 from .function import *  # noqa: F403
+from .index_map import IndexMap as IndexMap
 from .intrinsics import *  # noqa: F403
 from .stmt import *  # noqa: F403
 from .visitor import *  # noqa: F403

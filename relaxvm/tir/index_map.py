@@ -1,8 +1,8 @@
 """Maps of the indices of a tensor in one layout to those in another.
 
-Most maps are sums of digits: ``(n, c // 4, h, w, c % 4)`` splits c into a digit for blocks and one for
-the places of a block.  A map is a bijection if every index of the result is a number written with some
-digits, and every index of the source is made of all of its own, once each.
+Most maps are sums of digits: ``(n, c // 4, h, w, c % 4)`` splits c into a digit for blocks and one
+for the places of a block.  A map is a bijection if every index of the result is a number written
+with some digits, and every index of the source is made of all of its own, once each.
 
 Source: ``tvm.tirx.IndexMap`` of apache-tvm 0.27.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,7 +286,7 @@ def _digits(e: Expr, dims: Mapping[Var, Any]) -> list[_Digit] | None:
 def _written(digits: Sequence[_Digit]) -> list[_Digit] | None:
     """The digits by their scale, if each begins where the one before ends."""
     ordered = sorted(digits, key=lambda digit: digit.scale)
-    for low, high in zip(ordered, ordered[1:], strict=False):
+    for low, high in pairwise(ordered):
         if not isinstance(low.extent, int) or high.scale != low.scale * low.extent:
             return None
     return ordered

@@ -230,7 +230,6 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.Gradient": _TRAINING,
     "tvm.relax.transform.DecomposeOpsForTraining": _TRAINING,
     "tvm.relax.transform.MetaSchedule*": _TUNING,
-    "tvm.relax.analysis.suggest_layout_transforms": _SCHEDULES,
     "tvm.relax.transform.AllocateWorkspace": "external functions allocate what they need, as "
     "relaxvm's kernels do",
     "tvm.relax.transform.AlterOpImpl": _SCHEDULES,
