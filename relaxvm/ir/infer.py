@@ -494,11 +494,12 @@ def type_lca(a: Any, b: Any) -> Any:
     if kind is not type(b):
         return ANY
     if kind is TensorType:
+        shape = a.shape if _same_dims(a, b) else None
         return TensorType(
-            a.shape if _same_dims(a, b) else None,
+            shape,
             a.dtype if a.dtype == b.dtype else None,
             a.vdevice if a.vdevice is b.vdevice else None,
-            a.ndim if a.ndim == b.ndim else -1,
+            a.ndim if shape is None and a.ndim == b.ndim else -1,
         )
     if kind is ShapeType:
         return ShapeType(ndim=a.ndim if a.ndim == b.ndim else -1)
