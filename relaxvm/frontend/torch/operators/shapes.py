@@ -103,6 +103,12 @@ def clone(c: Emitter, self: Tensor, memory_format: Any = None) -> Tensor:
     return self
 
 
+@aten("prims::copy_strided")
+def copy_strided(c: Emitter, a: Tensor, stride: Any) -> Tensor:
+    """The tensor itself: strides are not kept."""
+    return a
+
+
 @aten("view_as", "reshape_as", back=lambda c, self, new, other: _as_before(c, self, new))
 def view_as(c: Emitter, self: Tensor, other: Tensor) -> Tensor:
     """R.reshape to the shape of another tensor."""
