@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..ir.arith import free_vars
+from ..ir.arith import free_vars, simplify
 from ..ir.expr import Expr, IntImm, Var
-from ..ir.prim import GE, GT, LE, LT, Add, Sub, as_scalar, is_float
+from ..ir.prim import GE, GT, LE, LT, Add, FloorDiv, Sub, as_scalar, is_float
 from ..tir.access import access_regions
 from ..tir.buffer import Buffer, BufferLoad, BufferType, IterVar, Range
 from ..tir.function import PrimFunc
@@ -135,7 +135,7 @@ class _ToBuffers(Mutator):
 
 def _ordered(cls: type[LT] | type[LE], a: Expr, b: Expr) -> Expr:
     """``a < b`` or ``a <= b`` as TVM writes it: of integers, with the constants of both sides on
-    one, and ``a < b`` for ``a + 1 <= b``."""
+    one, ``a < b`` for ``a + 1 <= b``, and ``a <= b`` for ``a < b + 1``."""
     if is_float(a.dtype):
         return cls(a, b)
     if type(a) is IntImm:
@@ -143,8 +143,11 @@ def _ordered(cls: type[LT] | type[LE], a: Expr, b: Expr) -> Expr:
         a = a - extra
     else:
         a, extra = _split_constant(a)
+        bound, above = _split_constant(b)
         if type(b) is IntImm:
             b = b - extra
+        elif cls is LT and not extra and above == 1:
+            cls, b = LE, bound
         elif cls is LE and extra == 1:
             cls = LT
         elif extra:
@@ -177,7 +180,7 @@ def _block(tensors: Sequence[Tensor], buffers: dict[Tensor, Buffer]) -> Stmt:
     for loop, iv in reversed(list(zip(loops, axes, strict=True))):
         assert iv.dom is not None
         dom = _ToBuffers(buffers, {}).visit(iv.dom)
-        result = For(loop, dom.min, dom.extent, ForKind.SERIAL, result)
+        result = For(loop, dom.min, _extent(dom.extent), ForKind.SERIAL, result)
     return result
 
 
@@ -196,6 +199,13 @@ def _statements(tensors: Sequence[Tensor], made: Extern, buffers: dict[Tensor, B
     return SBlockRealize((), IntImm("bool", 1), block)
 
 
+def _extent(length: Expr) -> Expr:
+    """The extent of a loop, simplified but for ``x // c + 1``, which TVM keeps."""
+    if type(length) is Add and type(length.a) is FloorDiv:
+        return length
+    return simplify(length)
+
+
 def _realized(
     tensors: Sequence[Tensor], loops: Sequence[Expr], buffers: dict[Tensor, Buffer]
 ) -> Stmt:
@@ -211,7 +221,7 @@ def _realized(
     iter_vars = []
     for iv in axes:
         assert iv.dom is not None
-        dom = Range(change.visit(iv.dom.min), change.visit(iv.dom.extent))
+        dom = Range(change.visit(iv.dom.min), _extent(change.visit(iv.dom.extent)))
         iter_vars.append(IterVar(dom, inside[iv.var], iv.iter_type))
     targets = [buffers[tensor] for tensor in tensors]
     place = [inside[iv.var] for iv in compute.axis]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....ir import Call, prim
 from ....ir.arith import simplify
-from ....ir.expr import Expr, IntImm
+from ....ir.expr import Expr, FloatImm, IntImm
 from ....ir.prim import as_scalar, is_float
 from ....op.index import slice_of
 from ....te import Tensor, compute, reduce_axis, topi
@@ -40,6 +40,8 @@ def reshape(x: Tensor, shape: Sequence[Expr]) -> Tensor:
 @loops("full", hint="full")
 def _full(shape: Sequence[Any], value: Any, dtype: str) -> Tensor:
     def element(*_: Expr) -> Any:
+        if isinstance(value, FloatImm) and not is_float(dtype):
+            return as_scalar(int(value.value), dtype)
         return prim.cast(value[()] if isinstance(value, Tensor) else value, dtype)
 
     return compute(shape, element, "T_full", varargs_names=_axes(len(shape)))
@@ -75,7 +77,10 @@ def _triangle(upper: bool) -> Any:
         def element(*i: Expr) -> Any:
             row, column = i[-2], i[-1]
             offset = prim.cast(as_scalar(k, row.dtype), row.dtype)
-            edge = row + offset
+            if isinstance(offset, IntImm) and offset.value < 0:  # constants are written as added
+                column, edge = column + -offset.value, row
+            else:
+                edge = row + offset
             keep = edge <= column if upper else column <= edge
             return prim.select(keep, x[i], zero)
 
@@ -108,7 +113,7 @@ def _concat(tensors: Sequence[Tensor], axis: int | None) -> Any:
         value: Any = tensors[0][i]
         for tensor, start in zip(tensors[1:], starts[1:], strict=False):
             own = tensor[(*i[:axis], i[axis] - start, *i[axis + 1 :])]
-            value = intrinsics.if_then_else(start <= i[axis], own, value)
+            value = intrinsics.if_then_else(i[axis] - start >= 0, own, value)
         return value
 
     return compute(shape, element, "T_concat", varargs_names=_axes(len(shape)))
@@ -131,7 +136,21 @@ def _expand_dims(x: Tensor, axis: Sequence[int]) -> Tensor:
 
 loops("squeeze")(topi.squeeze)
 loops("permute_dims", hint="transpose")(lambda x, axes: topi.transpose(x, axes))
-loops("flip")(topi.flip)
+def _from_end(length: Expr, index: Expr) -> Expr:
+    place: Expr = (length - 1) - index if isinstance(length, IntImm) else length - index - 1
+    return place
+
+
+@loops("flip")
+def _flip(x: Tensor, axis: int) -> Tensor:
+    return compute(
+        x.shape,
+        lambda *i: x[(*i[:axis], _from_end(x.shape[axis], i[axis]), *i[axis + 1 :])],
+        "T_flip",
+        varargs_names=_axes(x.ndim),
+    )
+
+
 loops("tile")(lambda x, repeats: topi.tile(x, repeats))
 
 
@@ -150,17 +169,46 @@ loops("flatten", hint="reshape", operands=lambda call: (call.args[0], shape_of(c
 def _repeat(x: Tensor, repeats: int, axis: int | None) -> Tensor:
     if axis is None:
         x, axis = reshape(x, [_size(x)]), 0
-    return topi.repeat(x, repeats, axis)
+    dims = [*x.shape[:axis], prim.multiply(repeats, x.shape[axis]), *x.shape[axis + 1 :]]
+    return compute(
+        dims,
+        lambda *i: x[(*i[:axis], prim.floordiv(i[axis], repeats), *i[axis + 1 :])],
+        "T_repeat",
+        varargs_names=_axes(x.ndim),
+    )
 
 
 @loops("split")
 def _split(x: Tensor, indices_or_sections: Any, axis: int) -> Any:
     if isinstance(indices_or_sections, int):
         length = x.shape[axis]
-        if isinstance(length, IntImm) and length.value % indices_or_sections:
+        if not isinstance(length, IntImm):
+            return _parts(x, indices_or_sections, axis)
+        if length.value % indices_or_sections:
             part = -(-length.value // indices_or_sections)
             indices_or_sections = [part * k for k in range(1, indices_or_sections)]
     return topi.split(x, indices_or_sections, axis)
+
+
+def _parts(x: Tensor, count: int, axis: int) -> list[Tensor]:
+    """Parts of a length that is not known; the last one is shorter if need be."""
+    length = x.shape[axis]
+    part = prim.floordiv(length + count - 1, count)
+    starts = [part * k if k > 1 else part for k in range(1, count)]
+    ends: list[Any] = [*starts, length]
+
+    def taken(start: Any, end: Any) -> Tensor:
+        size = end if start is None else end - start
+        return compute(
+            [*x.shape[:axis], size, *x.shape[axis + 1 :]],
+            lambda *i: x[
+                (*i[:axis], i[axis] if start is None else simplify(start) + i[axis], *i[axis + 1 :])
+            ],
+            "T_split_sections",
+            varargs_names=_axes(x.ndim),
+        )
+
+    return [taken(start, end) for start, end in zip([None, *starts], ends, strict=True)]
 
 
 @loops("stack")
@@ -212,10 +260,16 @@ def _meshgrid(tensors: Sequence[Tensor], indexing: str | None) -> Any:
 # Choosing
 
 
-@loops("take")
+@loops("take", numbers=False)
 def _take(x: Tensor, indices: Any, axis: int | None, mode: str) -> Tensor:
-    if axis is None:
-        x, axis = reshape(x, [_size(x)]), 0
+    if axis is None and isinstance(indices, Tensor):
+        return compute(
+            indices.shape,
+            lambda *i: x[tuple(places_of([indices[i]], [_size(x)], x.shape))],
+            "T_take",
+            varargs_names=_axes(indices.ndim),
+        )
+    axis = axis or 0
     if isinstance(indices, Expr):
         dims = [*x.shape[:axis], *x.shape[axis + 1 :]]
         return compute(

@@ -17,8 +17,8 @@ from .rules import loops
 __all__: list[str] = []
 
 _UNARY = (
-    "abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh exp floor "
-    "isnan log logical_not negative rsqrt sigmoid sin sinh sqrt tan tanh"
+    "acos acosh asin asinh atan atanh bitwise_not ceil cos cosh exp floor "
+    "log logical_not negative rsqrt sigmoid sin sinh sqrt tan tanh"
 )
 for _name in _UNARY.split():
     loops(_name, hint=f"tir_{_name}")(getattr(topi, _name))
@@ -47,12 +47,29 @@ def _like(value: float, e: Expr) -> Expr:
     return number
 
 
-loops("erf")(topi.erf)
+def _cast_each(x: Tensor, dtype: str) -> Any:
+    return _each(lambda e: prim.cast(e, dtype))(x)
+
+
+@loops("erf")
+def _erf(x: Tensor) -> Any:
+    """Of float16 in float32."""
+    if x.dtype != "float16":
+        return topi.erf(x)
+    return _cast_each(topi.erf(_cast_each(x, "float32")), x.dtype)
+
+
 loops("round", hint="tir_round")(_each(intrinsics.nearbyint))
 
 
 def _is_infinite(e: Expr) -> Any:
     return prim.equal(intrinsics.abs(e), intrinsics.infinity(e.dtype))
+
+
+@loops("isnan", hint="tir_isnan")
+@_each
+def _isnan(e: Expr) -> Any:
+    return intrinsics.isnan(prim.cast(e, "float32") if e.dtype == "float16" else e)
 
 
 @loops("isinf", hint="tir_isinf")
@@ -69,6 +86,14 @@ def _isfinite(e: Expr) -> Any:
         prim.logical_or(prim.NE(intrinsics.abs(e), intrinsics.infinity(e.dtype)), nan),
         prim.logical_not(nan),
     )
+
+
+@loops("abs", hint="tir_abs")
+@_each
+def _abs(e: Expr) -> Any:
+    if is_float(e.dtype):
+        return intrinsics.abs(e)
+    return prim.select(prim.cast(e, "int64") >= 0, e, _like(0, e) - e)
 
 
 loops("square", hint="tir_square")(_each(lambda e: e * e))
@@ -139,7 +164,7 @@ loops("nn.relu")(topi.nn.relu)
 
 @loops("nn.gelu")
 def _gelu(x: Tensor) -> Any:
-    inner = topi.erf(topi.multiply(x, math.sqrt(0.5)))
+    inner = _erf(topi.multiply(x, math.sqrt(0.5)))
     return topi.multiply(x, topi.add(0.5, topi.multiply(inner, 0.5)))
 
 
@@ -169,8 +194,10 @@ def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scale, most = as_scalar(beta, x.dtype), as_scalar(threshold, x.dtype)
 
     def element(e: Expr) -> Any:
-        scaled = e * scale
-        soft = intrinsics.div(intrinsics.log(_like(1, e) + intrinsics.exp(scaled)), scale)
+        scaled = e if beta == 1 else scale * e
+        soft = intrinsics.log(_like(1, e) + intrinsics.exp(scaled))
+        if beta != 1:
+            soft = as_scalar(1 / beta, x.dtype) * soft
         return prim.select(scaled > most, e, soft)
 
     return _each(element)(x)
@@ -188,12 +215,13 @@ def _prelu(x: Tensor, slope: Tensor, axis: int) -> Any:
 
 @loops("quantize")
 def _quantize(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str) -> Tensor:
-    least, most = intrinsics.min_value(out_dtype), intrinsics.max_value(out_dtype)
+    least: Any = intrinsics.min_value(out_dtype)
+    most: Any = intrinsics.max_value(out_dtype)
 
     def element(*i: Expr) -> Any:
         by, zero = (_of_channel(each, i, axis) for each in (scale, zero_point))
         value = intrinsics.round(x[i] / by) + prim.cast(zero, x.dtype)
-        low, high = (prim.cast(each, x.dtype) for each in (least, most))
+        low, high = (as_scalar(float(each.value), value.dtype) for each in (least, most))
         return prim.cast(intrinsics.max(intrinsics.min(value, high), low), out_dtype)
 
     names = [f"i{k}" for k in range(x.ndim)]
@@ -202,12 +230,16 @@ def _quantize(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype
 
 @loops("dequantize")
 def _dequantize(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str) -> Tensor:
+    within = out_dtype if is_float(x.dtype) else "int32"
+
     def element(*i: Expr) -> Any:
         by, zero = (_of_channel(each, i, axis) for each in (scale, zero_point))
-        within = out_dtype if is_float(x.dtype) else "int32"
         difference = prim.cast(x[i], within) - prim.cast(zero, within)
-        value = prim.cast(difference, out_dtype) * prim.cast(by, out_dtype)
-        return value
+        value = prim.cast(difference, "float32") * prim.cast(by, "float32")
+        if out_dtype == "float16":
+            most = as_scalar(65504.0, "float32")
+            value = intrinsics.max(intrinsics.min(value, most), as_scalar(-65504.0, "float32"))
+        return prim.cast(value, out_dtype)
 
     names = [f"i{k}" for k in range(x.ndim)]
     return compute(x.shape, element, "dequantized", varargs_names=names)

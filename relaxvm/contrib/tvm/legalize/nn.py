@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....ir import prim
+import numpy as np
+
+from ....ir import Call, prim
 from ....ir.arith import simplify
-from ....ir.expr import Expr, IntImm
+from ....ir.expr import Expr, FloatImm, IntImm
 from ....ir.prim import as_scalar
 from ....te import Tensor, compute, reduce_axis, topi
 from ....te import sum as te_sum
@@ -34,10 +36,21 @@ def _cross_entropy(x: Tensor, y: Tensor) -> Any:
     return topi.divide(total, prim.cast(x.shape[0], x.dtype)) if x.ndim > 1 else total
 
 
-@loops("nn.nll_loss")
+def _name_of_loss(call: Call) -> str:
+    return "nll_loss" if len(call.args) > 2 else "nll_loss_without_weight"
+
+
+@loops("nn.nll_loss", hint=_name_of_loss)
 def _nll_loss(
-    predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str, ignore_index: int
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    *,
+    reduction: str,
+    ignore_index: int,
 ) -> Any:
+    if weights is None:
+        weights = topi.full([predictions.shape[int(predictions.ndim > 1)]], predictions.dtype, 1.0)
     ignored = as_scalar(ignore_index, targets.dtype)
     zero = as_scalar(0.0, predictions.dtype)
     is_batch = predictions.ndim > 1
@@ -53,13 +66,15 @@ def _nll_loss(
         return (zero - predictions[place]) * weights[targets[tuple(i)]]
 
     losses = chosen(loss)
-    if reduction == "none" or not is_batch:
+    if reduction == "none":
         return losses
-    every = list(range(targets.ndim))
-    total = topi.sum(losses, every)
+
+    def total(x: Tensor) -> Any:
+        return topi.sum(x, list(range(x.ndim))) if x.ndim else x
+
     if reduction == "sum":
-        return total
-    return topi.divide(total, topi.sum(chosen(lambda i: weights[targets[tuple(i)]]), every))
+        return total(losses)
+    return topi.divide(total(losses), total(chosen(lambda i: weights[targets[tuple(i)]])))
 
 
 @loops("nn.dropout")
@@ -108,7 +123,7 @@ def _conv_transpose(data: Tensor, weight: Tensor, **attrs: Any) -> Any:
     dilated = compute([*data.shape[:2], *wide], spread, "data_dilate", varargs_names=names)
     low = [simplify(k - 1 - p) for k, p in zip(taps, before, strict=True)]
     high = [simplify(k - 1 - p + e) for k, p, e in zip(taps, after, extra, strict=True)]
-    padded = topi.nn.pad(dilated, [0, 0, *low], [0, 0, *high], name="data_pad")
+    padded = topi.nn.pad(dilated, [0, 0, *low], [0, 0, *high], zero, name="data_pad")
     turned = compute(
         [outs, channels, *taps],
         lambda *i: weight[(i[1], i[0], *(k - 1 - t for k, t in zip(taps, i[2:], strict=True)))],
@@ -139,6 +154,14 @@ def _pool(op: str, pool: Any, kind: str) -> None:
             data, attrs["pool_size"], attrs["strides"], attrs["dilation"], attrs["padding"], kind,
             attrs["ceil_mode"], attrs["layout"], attrs["count_include_pad"],
         )  # fmt: skip
+
+
+@loops("nn.pad")
+def _pad(data: Tensor, pad_width: Sequence[int], pad_mode: str, pad_value: float) -> Any:
+    if pad_mode != "constant":
+        raise NotImplementedError(f"pad: {pad_mode}")
+    before, after = list(pad_width[::2]), list(pad_width[1::2])
+    return topi.nn.pad(data, before, after, as_scalar(pad_value, data.dtype), name="PadInput")
 
 
 def _adaptive(op: str, pool: Any) -> None:
@@ -206,6 +229,18 @@ def _batch_norm(
     return [out, moved(moving_mean, found_mean), moved(moving_var, found_var)]
 
 
+def _count(x: Tensor, axes: Sequence[int], dtype: str) -> Expr:
+    """The number of elements along some axes, as a float."""
+    number: Expr | None = None
+    for a in axes:
+        length = prim.cast(x.shape[a], dtype)
+        if isinstance(number, FloatImm) and isinstance(length, FloatImm):
+            number = FloatImm(dtype, number.value * length.value)
+        else:
+            number = length if number is None else number * length
+    return as_scalar(1.0, dtype) if number is None else number
+
+
 @loops("nn.layer_norm")
 def _layer_norm(
     data: Tensor,
@@ -220,10 +255,7 @@ def _layer_norm(
     within = "float32" if data.dtype in ("float16", "bfloat16") else data.dtype
     gone = sorted(int(a) % data.ndim for a in axes)
     kept = [dim for a, dim in enumerate(data.shape) if a not in gone]
-    count: Expr = IntImm("int64", 1)
-    for a in gone:
-        count = count * data.shape[a]
-    number = prim.cast(simplify(count), within)
+    number = _count(data, gone, within)
 
     def total(name: str, value: Any) -> Tensor:
         taps = {a: reduce_axis((0, data.shape[a]), f"k{a}") for a in gone}
@@ -285,10 +317,28 @@ def _group_norm(
     grouped = reshape(data, [*data.shape[:at], groups, size, *data.shape[at + 1 :]])
     scales, shifts = (reshape(each, [groups, size]) for each in (gamma, beta))
     gone = sorted([at + 1, *((a % data.ndim) + (a % data.ndim > at) for a in axes)])
-    normal = layers._normalized(
-        grouped, gone, scales, shifts, epsilon, lambda i: (i[at], i[at + 1]), "T_group_norm"
-    )
-    return reshape(normal, data.shape)
+    source = grouped
+    if data.dtype == "float16":
+        source = compute(
+            grouped.shape,
+            lambda *i: prim.cast(grouped[i], "float32"),
+            "T_cast",
+            varargs_names=_axes(grouped.ndim),
+        )
+    sums = layers._moments(source, gone)
+    number = _count(grouped, gone, source.dtype)
+
+    def normal(*i: Expr) -> Any:
+        own = tuple(index for a, index in enumerate(i) if a not in gone)
+        average = intrinsics.div(sums[0][own], number)
+        variance = intrinsics.div(sums[1][own], number) - average * average
+        spread = intrinsics.rsqrt(variance + as_scalar(epsilon, source.dtype))
+        value = prim.cast((source[i] - average) * spread, data.dtype)
+        weights = i[at], i[at + 1]
+        return value * scales[weights] + shifts[weights]
+
+    result = compute(grouped.shape, normal, "T_group_norm", varargs_names=_axes(grouped.ndim))
+    return reshape(result, data.shape)
 
 
 @loops("nn.rms_norm")
@@ -303,10 +353,7 @@ def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float)
 
     x = converted(data, "float32")
     total = topi.sum(topi.multiply(x, x), gone)
-    count: Expr = IntImm("int64", 1)
-    for a in gone:
-        count = count * data.shape[a]
-    number = prim.cast(simplify(count), "float32")
+    number = _count(data, gone, "float32")
     scale = compute(
         total.shape,
         lambda *i: intrinsics.rsqrt(total[i] / number + as_scalar(epsilon, "float32")),
@@ -326,6 +373,11 @@ def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float)
 # Images
 
 
+def _float32(value: float) -> Expr:
+    number: Expr = as_scalar(float(np.float32(value)), "float32")
+    return number
+
+
 @loops("image.resize2d")
 def _resize2d(data: Tensor, size: Sequence[Expr], **attrs: Any) -> Any:
     """The nearest elements, or a mean of the four around a place."""
@@ -338,8 +390,8 @@ def _resize2d(data: Tensor, size: Sequence[Expr], **attrs: Any) -> Any:
         """The place in the data, as a float."""
         place = prim.cast(index, "float32")
         if mode == "align_corners":
-            return as_scalar((length.value - 1) / max(new.value - 1, 1), "float32") * place
-        scale = as_scalar(length.value / new.value, "float32")
+            return _float32((length.value - 1) / max(new.value - 1, 1)) * place
+        scale = _float32(length.value / new.value)
         if mode == "asymmetric":
             return scale * place
         half = as_scalar(0.5, "float32")

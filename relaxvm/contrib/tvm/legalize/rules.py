@@ -29,15 +29,17 @@ class Entry(NamedTuple):
     """How TVM computes an operator.
 
     Attributes:
-        hint: the name of the PrimFunc.
+        hint: the name of the PrimFunc, or what gives it for a call.
         formula: takes te tensors for the operands, and the attributes by name; None for the formula
             of the operator's own record.
         operands: gives the operands of a call, where they are not its arguments.
+        numbers: whether constants that are a single number become part of the loops.
     """
 
-    hint: str
+    hint: str | Callable[[Call], str]
     formula: Formula | None
-    operands: Callable[[Call], Sequence[Any]] | None
+    operands: Callable[[Call], Sequence[Any]] | None = None
+    numbers: bool = True
 
 
 LOOPS: Final[dict[str, Entry]] = {}
@@ -45,13 +47,16 @@ LOOPS: Final[dict[str, Entry]] = {}
 
 
 def loops(
-    *names: str, hint: str | None = None, operands: Callable[[Call], Sequence[Any]] | None = None
+    *names: str,
+    hint: str | Callable[[Call], str] | None = None,
+    operands: Callable[[Call], Sequence[Any]] | None = None,
+    numbers: bool = True,
 ) -> Callable[[Formula], Formula]:
     """Decorator: add a formula to the table for operators."""
 
     def add(formula: Formula) -> Formula:
         for name in names:
-            LOOPS[name] = Entry(hint or name.rpartition(".")[2], formula, operands)
+            LOOPS[name] = Entry(hint or name.rpartition(".")[2], formula, operands, numbers)
         return formula
 
     return add
@@ -76,11 +81,14 @@ def _rule(builder: BlockBuilder, call: Call) -> Expr:
         return _default(builder, call)
     operands = call.args if entry.operands is None else entry.operands(call)
     formula = record.loops.formula if entry.formula is None else entry.formula
+    if entry.numbers:
+        operands = list(map(_number, operands))
+    hint = entry.hint if isinstance(entry.hint, str) else entry.hint(call)
     out_ty: Any = list(call.ty.fields) if type(call.ty) is TupleType else call.ty
     try:
         return builder.call_te(
-            formula, *map(_operand, operands), **record.attributes(call),
-            primfunc_name_hint=entry.hint, ty_args=out_ty,
+            formula, *operands, **record.attributes(call), primfunc_name_hint=hint,
+            ty_args=out_ty,
         )  # fmt: skip
     except NotImplementedError:  # the formula is not for such attributes
         return _default(builder, call)
@@ -95,8 +103,8 @@ def _default(builder: BlockBuilder, call: Call) -> Expr:
     return lower_call(op.record, call)
 
 
-def _operand(arg: Any) -> Any:
-    """An operand for a formula: a constant that is a single number becomes part of the loops."""
+def _number(arg: Any) -> Any:
+    """A constant that is a single number as a scalar, anything else as it is."""
     if isinstance(arg, Constant) and arg.data.ndim == 0 and type(arg.ty) is TensorType:
         dtype = arg.ty.dtype
         assert dtype is not None

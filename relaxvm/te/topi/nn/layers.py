@@ -607,7 +607,7 @@ def _pool(
         if ceil_mode:
             after[axis] = high[k] + steps[k] - 1
         whole = dims[axis] - extents[k] + before[axis] + after[axis]
-        dims[axis] = simplify(prim.floordiv(whole, steps[k]) + 1)
+        dims[axis] = prim.floordiv(simplify(whole), steps[k]) + 1
     names = _named("ax", data.ndim)
     fill = intrinsics.min_value(data.dtype) if pool_type == "max" else _number(0, data.dtype)
     padded = data
