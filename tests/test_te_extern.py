@@ -171,3 +171,17 @@ def test_tags() -> None:
         return te.compute((3, 4), lambda i, j: A[i, j])
 
     assert made().op.tag == "decorated"
+
+
+def test_indices_one_by_one() -> None:
+    row = A[1]
+    assert isinstance(row, te.TensorSlice)
+    assert row.dtype == "float32"
+    k = te.reduce_axis((0, 4), "k")
+    b = te.compute((3,), lambda i: te.sum(A[i][k.var] * A[i][0], k))
+    assert b.op.body[0].axis == (k,)
+    np.testing.assert_array_equal(run([A, b], X), (X * X[:, :1]).sum(1))
+    with pytest.raises(ValueError, match="tensor A has 2 dimensions, got 3 indices"):
+        A[0][1, 2]
+    several = te.compute((3, 4), lambda *place: A[place])
+    assert [iv.var.name for iv in several.op.axis] == ["i0", "i1"]

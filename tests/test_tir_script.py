@@ -290,7 +290,7 @@ def test_te_and_script_make_the_same_functions() -> None:
 def test_te_mistakes() -> None:
     (x,) = _tensors((3, 4))
     with pytest.raises(ValueError, match="tensor x0 has 2 dimensions, got 1 index"):
-        x[0]
+        te.compute((3,), lambda i: x[i])
     with pytest.raises(TypeError, match="takes 1 indices, the shape has 2 dimensions"):
         te.compute((3, 4), lambda i: x[i, 0])
     with pytest.raises(ValueError, match="input x0 is not a parameter"):

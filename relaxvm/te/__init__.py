@@ -9,6 +9,7 @@ from .tensor import (
     Reduce,
     Tensor,
     TensorLoad,
+    TensorSlice,
     comm_reducer,
     compute,
     max,  # noqa: A004
@@ -29,6 +30,7 @@ __all__ = [
     "Reduce",
     "Tensor",
     "TensorLoad",
+    "TensorSlice",
     "call_of_te",
     "comm_reducer",
     "compute",

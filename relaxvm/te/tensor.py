@@ -27,6 +27,7 @@ __all__ = [
     "Reduce",
     "Tensor",
     "TensorLoad",
+    "TensorSlice",
     "comm_reducer",
     "compute",
     "max",
@@ -88,7 +89,11 @@ class Tensor:
         return f"te.Tensor({self.name}: {self.dtype}[{dims}])"
 
     def __getitem__(self, index: Any) -> TensorLoad:
-        return TensorLoad(self, index if isinstance(index, tuple) else (index,))
+        """An element; with fewer indices than dimensions, a `TensorSlice` that takes the others."""
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) < self.ndim:
+            return TensorSlice(self, indices)  # type: ignore[return-value]  # nearly none is one
+        return TensorLoad(self, indices)
 
     def __call__(self, *indices: Any) -> TensorLoad:
         return TensorLoad(self, indices)
@@ -131,6 +136,25 @@ class Tensor:
 
         result: Tensor = topi.cast(self, dtype)
         return result
+
+
+class TensorSlice:
+    """A tensor with its first indices, as in ``t[0][1]``: further ones make it an element."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: Sequence[Any]) -> None:
+        self.tensor = tensor
+        self.indices = tuple(indices)
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the elements."""
+        return self.tensor.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        more = index if isinstance(index, tuple) else (index,)
+        return self.tensor[(*self.indices, *more)]
 
 
 class TensorLoad(Expr):
@@ -205,6 +229,11 @@ class Reduce(Expr):
         )
         self.ty = source.ty
         self.span = None
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The same as `axes`, by TVM's name."""
+        return self.axes
 
 
 class Compute:
@@ -315,6 +344,8 @@ def _computed(
     tag: str,
 ) -> Tensor:
     """A tensor of one formula."""
+    if isinstance(body, TensorSlice):
+        body = TensorLoad(body.tensor, body.indices)  # raises
     if not isinstance(body, Expr):
         body = as_scalar(body, INDEX_DTYPE.get() if isinstance(body, int) else None)
     dtype = body.source.dtype if isinstance(body, Reduce) else as_scalar(body).dtype
@@ -331,7 +362,7 @@ def _index_names(
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
             rest = ndim - len(names)
-            names += varargs_names or [f"{p.name}{i}" for i in range(rest)]
+            names += varargs_names or [f"i{i}" for i in range(rest)]
         elif p.default is p.empty and p.kind is not p.KEYWORD_ONLY:
             names.append(p.name)
     if len(names) != ndim:
