@@ -154,3 +154,19 @@ class Records(nn.Module):
 def records() -> Case:
     x = torch.arange(3.0)
     return Case(Records(), [(x, Given(x * 2), Pair(x, x), OrderedDict(w=x), x, x + 1)])
+
+
+class Nested(nn.Module):
+    """Lengths that are expressions of those within a structure."""
+
+    def forward(self, x: Tensor, given: Any) -> Any:
+        return x * 2, given["y"] + given["n"], x.shape[0] + given["n"]
+
+
+@case
+def nested_dimensions() -> Case:
+    half = torch.export.Dim("half", min=3, max=50)
+    calls = [((torch.randn(8), {"y": torch.randn(4), "n": 7}), {}),
+             ((torch.randn(10), {"y": torch.randn(5), "n": 2}), {})]  # fmt: skip
+    shapes = {"x": {0: 2 * half}, "given": {"y": {0: half}, "n": torch.export.Dim.DYNAMIC}}
+    return Case(Nested(), calls, dynamic_shapes=shapes)

@@ -172,15 +172,17 @@ class Interface:
                     raise Problem(f"nothing is known of the input {readable(leaf.name)!r}")
                 if size.kind == "as_expr":
                     self._name_symbol(size.value.expr_str, leaf.name)
-                value = self._top.sized_number(size)
-                if isinstance(value, Var) and value.name not in self._top.context.known:
-                    self._top.context.known.add(value.name)
-        for leaf in user:
-            if leaf.argument is not None and leaf.argument.kind == "as_tensor":
+
+    def _know(self, leaves: Sequence[_Leaf]) -> None:
+        """Remember the symbols that inputs define: numbers, and lengths that are one symbol."""
+        for leaf in leaves:
+            found: Sequence[Any] = ()
+            if leaf.argument is not None and leaf.argument.kind == "as_sym_int":
+                found = [self._top.sized_number(self._top.graph.sym_int_values[leaf.name])]
+            elif leaf.argument is not None:
                 kind = self._top.kind(leaf.name)
-                for dim in (kind.dims if kind is not None else None) or ():
-                    if isinstance(dim, Var):
-                        self._top.context.known.add(dim.name)
+                found = (kind.dims if kind is not None else None) or ()
+            self._top.context.known.update(each.name for each in found if isinstance(each, Var))
 
     def _name_symbol(self, text: str, name: str) -> None:
         """Let the variable of a symbol have the name of the input that it is."""
@@ -207,8 +209,12 @@ class Interface:
         if count != len(user):
             raise FormatError(f"{subject}: expected {count} values, the graph has {len(user)}")
         rest = iter(user)
-        for label, tree in parameters:
-            leaves = [next(rest) for _ in range(tree.leaves())]
+        given = [[next(rest) for _ in range(tree.leaves())] for _, tree in parameters]
+        # Parameters are defined where the function is entered, what is within them after that.
+        for (_, tree), leaves in zip(parameters, given, strict=True):
+            if tree.kind == "leaf":
+                self._know(leaves)
+        for (label, tree), leaves in zip(parameters, given, strict=True):
             self._paths |= zip(
                 tree.paths(f"L[{label!r}]"), [leaf.name for leaf in leaves], strict=True
             )
@@ -304,7 +310,8 @@ class Interface:
             dims: Sequence[Any] = (kind.dims or ()) if kind is not None else ()
             where = [f"{leaf.name}: axis {i}" for i, _ in enumerate(dims)]
             if leaf.argument is not None and leaf.argument.kind == "as_sym_int":
-                dims, where = [self._top[leaf.name]], [leaf.name]
+                size = self._top.graph.sym_int_values[leaf.name]
+                dims, where = [self._top.sized_number(size)], [leaf.name]
             for place, dim in zip(where, dims, strict=True):
                 for var in free_vars(dim) if isinstance(dim, Expr) else ():
                     bounds = ranges.get(symbols.get(var, ""))
@@ -396,8 +403,10 @@ class Interface:
             if is_int:
                 value = top.sized_number(top.graph.sym_int_values[leaf.name])
                 top.context.builder.match_cast(item, ShapeType([value]))
+                self._know([leaf])
                 top[leaf.name] = value
             else:
+                self._know([leaf])
                 kind = self._kind_of_input(leaf.name)
                 top[leaf.name] = top.typed(item, kind, leaf.name)
 
