@@ -268,3 +268,38 @@ for partition in (partition_for_cublas, partition_for_cudnn, partition_for_cutla
         "partition_for_cutlass",
     ]
     assert all("is declined: relaxvm runs on the CPU" in line for line in lines)
+
+
+def test_functions_of_external_modules_are_linked() -> None:
+    code = """
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.frontend import nn
+from tvm.script import relax as R
+
+def twice(x, out):
+    np.from_dlpack(out)[...] = np.from_dlpack(x) * 2
+
+class Twice(nn.ExternModule):
+    def load(self):
+        return {"twice": twice}
+
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    return R.call_dps_packed("twice", (x,), R.Tensor((4,), "float32"))
+
+mod = tvm.IRModule({"main": main})
+names_only = nn.ExternModule({"twice": lambda x: x})
+assert relax.transform.AttachExternModules([names_only])(mod).get_attr("external_mods") is None
+mod = relax.transform.AttachExternModules([Twice({"twice": lambda x: x})])(mod)
+vm = relax.VirtualMachine(relax.build(mod, "llvm"), tvm.cpu())
+print(vm["main"](tvm.runtime.tensor(np.arange(4, dtype="float32"))).numpy())
+try:
+    relax.transform.AttachExternModules([3])(mod)
+except TypeError as error:
+    print(error)
+"""
+    values, message = as_tvm(code).splitlines()
+    assert values == "[0. 2. 4. 6.]"
+    assert message.endswith("mappings of functions or modules with get_function, got int 3")

@@ -119,7 +119,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.testing.vm": (_TESTING,),
     "tvm.relax.transform": (
         "relaxvm.contrib.tvm.legalize:LegalizeOps",
-        f"{_HERE}.relax:FoldConstant",
+        f"{_HERE}.passes",
         "relaxvm.transform",
     ),
     "tvm.relax.transform.legalize_ops": ("relaxvm.transform.legalize_ops",),

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...ir import Expr, IRModule, ShapeExpr
-from ...transform import FoldConstant as _FoldConstant
 from ...transform import Pass
 from ...transform.pipelines import get_pipeline
 
-__all__ = ["FoldConstant", "detach_params", "get_default_pipeline", "make_shape", "update_type"]
+__all__ = ["detach_params", "get_default_pipeline", "make_shape", "update_type"]
 
 
 def update_type(expr: Expr, ty: Any) -> None:
@@ -33,11 +32,6 @@ def get_default_pipeline(target: Any) -> Pass:
             f"get_default_pipeline: expected a target for the CPU, such as 'llvm', got {chosen}"
         )
     return get_pipeline("default")
-
-
-def FoldConstant() -> Pass:
-    """See `relaxvm.transform.FoldConstant`; TVM folds in dataflow blocks alone."""
-    return _FoldConstant(only_dataflow=True)
 
 
 def make_shape(shape: Any) -> Expr:
