@@ -686,3 +686,58 @@ def test_operators_that_are_called_exist() -> None:
                     assert isinstance(function, ast.FunctionDef)
                     missing.add(function.name)
     assert not missing
+
+
+def kept_places(ordered: Any, top_p: Any, top_k: Any) -> list[int]:
+    """The place of the last word that is kept, row by row, as one would do it by hand."""
+    places = []
+    for row, p, k in zip(ordered, top_p[:, 0], top_k[:, 0], strict=True):
+        total = np.float32(0)
+        for place, value in enumerate(row):
+            total += value
+            if total >= p or place + 1 >= k or place + 1 == len(row):
+                places.append(place)
+                break
+    return places
+
+
+def test_words_are_drawn_among_the_most_likely_ones() -> None:
+    rng = np.random.default_rng(5)
+    prob = rng.random((4, 9)).astype("float32") ** 3
+    prob /= prob.sum(1, keepdims=True)
+    order = np.argsort(-prob, 1, kind="stable").astype("int32")
+    ordered = np.take_along_axis(prob, order, 1)
+    top_p = np.array([[0.5], [0.8], [2.0], [0.0]], "float32")
+    top_k = np.array([[9], [2], [20], [5]], "int64")
+    last = kept_places(ordered, top_p, top_k)
+
+    class Renormalized(nn.Module):
+        def forward(self, p: Any, s: Any, top_p: Any, top_k: Any) -> Any:
+            return nn.op.renormalize_top_p_top_k_prob(p, s, top_p, top_k)
+
+    table, column, counts = (
+        spec.Tensor(("b", 9), "float32"), spec.Tensor(("b", 1), "float32"),
+        spec.Tensor(("b", 1), "int64"),
+    )  # fmt: skip
+    mod, _ = export(Renormalized(), p=table, s=table, top_p=column, top_k=counts)
+    found, _ = run(mod, [], prob, ordered, top_p, top_k)
+    for row, (place, kept) in enumerate(zip(last, found, strict=True)):
+        expected = np.where(prob[row] >= ordered[row, place], prob[row], 0)
+        np.testing.assert_allclose(kept, expected / expected.sum(), rtol=1e-5)
+
+    class Drawn(nn.Module):
+        def forward(self, s: Any, w: Any, top_p: Any, top_k: Any, u: Any, rows: Any) -> Any:
+            return nn.op.sample_top_p_top_k_from_sorted_prob(s, w, top_p, top_k, u, rows)
+
+    mod, _ = export(
+        Drawn(), s=table, w=spec.Tensor(("b", 9), "int32"), top_p=column, top_k=counts,
+        u=spec.Tensor(("n", 1), "float32"), rows=spec.Tensor(("n", 1), "int64"),
+    )  # fmt: skip
+    uniform = rng.random((40, 1)).astype("float32")
+    rows = np.arange(40).reshape(40, 1) % 4
+    drawn, _ = run(mod, [], ordered, order, top_p, top_k, uniform, rows)
+    assert drawn.dtype == np.int32
+    for word, u, row in zip(drawn[:, 0], uniform[:, 0], rows[:, 0], strict=True):
+        totals = np.cumsum(ordered[row, : last[row] + 1])
+        place = min(int((totals <= u * totals[-1]).sum()), last[row])
+        assert word == order[row, place]

@@ -600,7 +600,7 @@ def wrap_nested(expr: Expr, name: str) -> Any:
         return Tensor(_expr=expr)
     if isinstance(expr.ty, TupleType):
         return tuple(
-            wrap_nested(TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(expr.ty.fields))
+            wrap_nested(TupleGetItem(expr, i), f"{name}_{i}") for i in range(len(expr.ty.fields))
         )
     raise TypeError(f"{name}: expected a tensor or a tuple of tensors, got {expr.ty}")
 

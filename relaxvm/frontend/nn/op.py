@@ -66,9 +66,11 @@ __all__ = [
     "print_",
     "relu",
     "relu6",
+    "renormalize_top_p_top_k_prob",
     "repeat",
     "reshape",
     "rms_norm",
+    "sample_top_p_top_k_from_sorted_prob",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",
@@ -229,10 +231,7 @@ def triu(x: Tensor, diagonal: int = 0, name: str = "triu") -> Tensor:
     """
     if x.ndim < 2:
         raise ValueError(f"triu: expected at least 2 dimensions, got {x.ndim}")
-    rows, columns = (relax.arange(0, dim, 1, "int64") for dim in x.shape[-2:])
-    first = relax.add(relax.expand_dims(rows, 1), const(diagonal, "int64"))
-    is_kept = relax.greater_equal(relax.expand_dims(columns, 0), first)
-    return wrap_tensor(relax.where(is_kept, x._expr, const(0, x.dtype)), name)
+    return wrap_tensor(relax.triu(x._expr, diagonal), name)
 
 
 def astype(x: Tensor, dtype: str, name: str = "astype") -> Tensor:
@@ -476,22 +475,13 @@ def softplus(
     x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = "softplus"
 ) -> Tensor:
     """Return ``log(1 + exp(beta x)) / beta``, and `x` where ``beta x`` is over the threshold."""
-    scaled = relax.multiply(x._expr, const(beta, x.dtype))
-    limit = const(threshold, x.dtype)
-    # Bounded, so that no exponential overflows where the result is not used.
-    sums = relax.add(relax.exp(relax.minimum(scaled, limit)), const(1, x.dtype))
-    smooth = relax.divide(relax.log(sums), const(beta, x.dtype))
-    return wrap_tensor(relax.where(relax.greater(scaled, limit), x._expr, smooth), name)
+    return wrap_tensor(relax.nn.softplus(x._expr, beta, threshold), name)
 
 
 def prelu(x: Tensor, alpha: Tensor, name: str = "prelu") -> Tensor:
     """Return `x`, and ``alpha x`` where it is negative; alpha: [c], or [1] for all channels, which
     are the second dimension."""
-    channels = 1 if x.ndim > 1 else 0
-    shape = [-1 if axis == channels else 1 for axis in range(x.ndim)]
-    scaled = relax.multiply(x._expr, relax.reshape(alpha._expr, shape))
-    is_negative = relax.less(x._expr, const(0, x.dtype))
-    return wrap_tensor(relax.where(is_negative, scaled, x._expr), name)
+    return wrap_tensor(relax.nn.prelu(x._expr, alpha._expr, 1 if x.ndim > 1 else 0), name)
 
 
 def layer_norm(
@@ -652,6 +642,72 @@ def multinomial_from_uniform(
         prob._expr, uniform_sample._expr, sample_indices._expr, dtype
     )
     return wrap_tensor(out, name)
+
+
+def _last_kept(totals: Any, top_p: Tensor, top_k: Tensor) -> Any:
+    """The place of the last probability that is kept: [b, 1] of int64.  Of sorted probabilities
+    with these sums of the first ones, [b, v], at most `top_k` are kept, up to the first whose sum
+    is `top_p`."""
+    length = totals.ty.dims[-1]
+    order = relax.expand_dims(relax.arange(1, length + 1, 1, "int64"), 0)
+    goes_on = relax.logical_and(
+        relax.less(totals, top_p._expr), relax.less(order, relax.astype(top_k._expr, "int64"))
+    )
+    count = relax.sum(relax.astype(goes_on, "int64"), 1, keepdims=True)
+    most = relax.subtract(relax.max(order, 1, keepdims=True), const(1, "int64"))
+    return relax.minimum(count, most)
+
+
+def renormalize_top_p_top_k_prob(
+    prob: Tensor, sorted_prob: Tensor, top_p: Tensor, top_k: Tensor
+) -> Tensor:
+    """Return the probabilities of the most likely words, as parts of their sum, and 0 for others.
+
+    Args:
+        prob: float[b, v].
+        sorted_prob: the same in descending order.
+        top_p: float[b, 1], the sum of probabilities up to which words are kept.
+        top_k: int[b, 1], the number of words that are kept at most.
+    """
+    totals = relax.cumsum(sorted_prob._expr, 1)
+    last = _last_kept(totals, top_p, top_k)
+    least = relax.gather_elements(sorted_prob._expr, last, 1)
+    is_kept = relax.greater_equal(prob._expr, least)
+    kept = relax.where(is_kept, prob._expr, const(0, prob.dtype))
+    out = relax.divide(kept, relax.sum(kept, 1, keepdims=True))
+    return wrap_tensor(out, "renormalize_top_p_top_k_prob")
+
+
+def sample_top_p_top_k_from_sorted_prob(
+    sorted_prob: Tensor,
+    sorted_index: Tensor,
+    top_p: Tensor,
+    top_k: Tensor,
+    uniform_sample: Tensor,
+    sample_indices: Tensor | None = None,
+) -> Tensor:
+    """Return words drawn among the most likely ones: [n, 1], as `sorted_index`.
+
+    Args:
+        sorted_prob: float[b, v], probabilities in descending order.
+        sorted_index: int[b, v], the words that they are of.
+        top_p: float[b, 1], the sum of probabilities up to which words are kept.
+        top_k: int[b, 1], the number of words that are kept at most.
+        uniform_sample: float[n, 1], numbers between 0 and 1.
+        sample_indices: int[n, 1], the rows of `sorted_prob`; None: each its own.
+    """
+    totals = relax.cumsum(sorted_prob._expr, 1)
+    last = _last_kept(totals, top_p, top_k)
+    whole = relax.gather_elements(totals, last, 1)
+    words = sorted_index._expr
+    if sample_indices is not None:
+        rows = relax.squeeze(sample_indices._expr, 1)
+        totals, whole, last, words = (relax.take(e, rows, 0) for e in (totals, whole, last, words))
+    place = relax.multiply(uniform_sample._expr, whole)
+    before = relax.astype(relax.less_equal(totals, place), "int64")
+    drawn = relax.minimum(relax.sum(before, 1, keepdims=True), last)
+    out = relax.gather_elements(words, drawn, 1)
+    return wrap_tensor(out, "sample_top_p_top_k_from_sorted_prob")
 
 
 # Functions of the program's own
