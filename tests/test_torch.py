@@ -309,6 +309,23 @@ def test_the_program_is_checked(change: Callable[[dict[str, Any]], None], messag
     assert message in refused(edited(archive(), change))
 
 
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        ("L['y'].size()[0] > 3", "there is no input L['y']"),
+        ("nothing > 3", "nothing is not known"),
+        ("L['x'].size()[0]", "expected a condition"),
+        ("open(1) > 3", "the function open is not supported"),
+        ("L['x'].size()[0] >", "expected an expression of dimensions"),
+    ],
+)
+def test_guards_that_are_not_understood_are_named(guard: str, message: str) -> None:
+    data = edited(archive(), lambda program: program.update(guards_code=[guard]))
+    with pytest.warns(UserWarning, match="a guard of the program is not checked") as found:
+        from_exported_program(data)
+    assert message in str(found[0].message)
+
+
 def stored(**members: bytes) -> bytes:
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as new:

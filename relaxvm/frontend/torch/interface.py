@@ -109,6 +109,7 @@ class Interface:
         self._casts: list[tuple[str, TensorKind]] = []
         self._solved: list[tuple[Var, Expr]] = []
         self._paths: dict[str, str] = {}
+        self._defined: set[str] = set()
         self._guards: list[tuple[str, Expr]] = []
         self._checked: list[tuple[str, Expr, int, int]] = []
         self._states: dict[str, tuple[str, NDArray[Any]]] = {}
@@ -329,7 +330,7 @@ class Interface:
         """Remember what the program was specialized for, for the checks at the entry."""
         for text in self._program.guards_code:
             try:
-                found = parsed(text, self._top.context.symbol, self._place)
+                found = self._guard(text)
             except Problem as problem:
                 warnings.warn(
                     f"{self._top.context.name}: a guard of the program is not checked: {problem}",
@@ -339,6 +340,35 @@ class Interface:
             if found is not True:
                 condition = found if isinstance(found, Expr) else prim.immediate("bool", False)
                 self._guards.append((text, condition))
+
+    def _guard(self, text: str) -> Any:
+        """A guard as a bool or an expression of symbols that are known."""
+        found = parsed(text, self._top.context.symbol, self._place)
+        if isinstance(found, Expr):
+            unknown = [v for v in free_vars(found) if v.name not in self._symbols_of_inputs()]
+            if unknown:
+                raise Problem(f"{readable(text)}: {unknown[0].name} is not known")
+        if not isinstance(found, bool) and getattr(
+            getattr(found, "ty", None), "dtype", ""
+        ) != "bool":
+            raise Problem(f"{readable(text)}: expected a condition")
+        return found
+
+    def _symbols_of_inputs(self) -> set[str]:
+        """The names of the symbols that the inputs define."""
+        if not self._defined:
+            self._defined = set(self._top.context.known)
+            for _, _, leaves in self._nested:
+                for leaf in leaves:
+                    kind = self._top.kind(leaf.name) if leaf.argument is not None else None
+                    for dim in (kind.dims or ()) if kind is not None else ():
+                        if isinstance(dim, Var):
+                            self._defined.add(dim.name)
+                    if leaf.argument is not None and leaf.argument.kind == "as_sym_int":
+                        size = self._top.graph.sym_int_values[leaf.name]
+                        found = self._top.sized_number(size)
+                        self._defined.update([found.name] if isinstance(found, Var) else [])
+        return self._defined
 
     def _place(self, path: str) -> Any:
         """The number at a place of the inputs."""
