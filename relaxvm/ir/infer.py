@@ -316,8 +316,9 @@ def _bind_dims(
         if isinstance(param, Var) and param not in variables:
             variables[param] = arg
             continue
-        if type(param) is Cast and type(param.value) is Var and param.value not in variables:
-            variables[param.value] = cast(arg, param.value.ty.dtype)  # a variable of a PrimFunc
+        inner = param.value if isinstance(param, Cast) else None
+        if isinstance(inner, Var) and inner not in variables:
+            variables[inner] = cast(arg, inner.ty.dtype)  # a variable of a PrimFunc
             continue
         known = substitute(param, variables)
         result = min(result, _check_dim(known, arg))
