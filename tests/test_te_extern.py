@@ -185,3 +185,33 @@ def test_indices_one_by_one() -> None:
         A[0][1, 2]
     several = te.compute((3, 4), lambda *place: A[place])
     assert [iv.var.name for iv in several.op.axis] == ["i0", "i1"]
+
+
+def test_shapes_that_are_known_when_it_runs() -> None:
+    n, m, k = (ir.Var(name, "int64") for name in "nmk")
+
+    def program(formula: Any, *types: Any) -> Any:
+        builder = relaxvm.BlockBuilder()
+        params = [ir.Var(f"x{i}", ty) for i, ty in enumerate(types)]
+        with builder.function("main", params):
+            builder.emit_func_output(builder.emit_te(formula, *params))
+        return relaxvm.VirtualMachine(relaxvm.build(builder.get()))["main"]
+
+    table = ir.TensorType((n, m), "float32")
+    x = np.sin(X)
+    total = program(lambda t: topi.cumsum(t, 1), table)
+    np.testing.assert_allclose(total(x), x.cumsum(1), rtol=1e-6)
+    ordered = program(topi.sort, table)
+    np.testing.assert_array_equal(ordered(x), np.sort(x))
+    assert ordered(np.zeros((0, 5), np.float32)).shape == (0, 5)
+    assert ordered(np.zeros((2, 0), np.float32)).shape == (2, 0)
+
+    scattered = program(
+        topi.scatter_elements, table,
+        ir.TensorType((k, m), "int64"), ir.TensorType((k, m), "float32"),
+    )  # fmt: skip
+    ones = np.ones((1, 4), np.float32)
+    np.testing.assert_array_equal(scattered(x, np.full((1, 4), -1), ones)[2], ones[0])
+    for place in (3, -4, 2**62):
+        with pytest.raises(IndexError, match=r"scatter_elements, dimension 0: index .* is out of"):
+            scattered(x, np.full((1, 4), place), ones)

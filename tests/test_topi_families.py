@@ -76,6 +76,16 @@ LOSSES = -PREDICTIONS[np.arange(5), TARGETS] * WEIGHTS[TARGETS]
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "sort": (topi.sort, (TIES,), np.sort(TIES, -1)),
     "sort downwards": (lambda x: topi.sort(x, 0, 0), (TIES,), -np.sort(-TIES, 0)),
+    "sort of what is not a number": (
+        topi.sort,
+        (np.array([[np.nan, 1, np.nan, -np.inf, 0]], "float32"),),
+        np.array([[-np.inf, 0, 1, np.nan, np.nan]]),
+    ),
+    "argsort downwards of what is not a number": (
+        lambda x: topi.argsort(x, is_ascend=0, dtype="int32"),
+        (np.array([1, np.nan, 2, np.nan], "float32"),),
+        np.array([1, 3, 2, 0]),
+    ),
     "sort of integers": (topi.sort, (np.array([3, -7, 5, 0]),), np.array([-7, 0, 3, 5])),
     "sort of one": (topi.sort, (X[:, :1].copy(),), X[:, :1]),
     "argsort is stable": (

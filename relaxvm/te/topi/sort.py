@@ -1,8 +1,7 @@
 """Operators that put elements in order, and that look for places in what is in order.
 
 Sorting is stable: of equal elements the first one stays the first.  It is a merge sort, so it takes
-n log n steps for n elements.  Elements that are not a number have no place of their own in the
-order.
+n log n steps for n elements.  What is not a number counts as greater than all numbers.
 """
 
 from __future__ import annotations
@@ -166,7 +165,9 @@ def _merge_sort(
         takes_right = intrinsics.if_then_else(
             right.value < high.value,
             intrinsics.if_then_else(
-                left.value < middle.value, b < a if ascends else b > a, prim.as_scalar(True)
+                left.value < middle.value,
+                _is_less(b, a) if ascends else _is_less(a, b),
+                prim.as_scalar(True),
             ),
             prim.as_scalar(False),
         )
@@ -197,6 +198,14 @@ def _merge_sort(
             width.set(width.value * 2),
         ),
     )
+
+
+def _is_less(a: Any, b: Any) -> Any:
+    """Whether one element comes before another in ascending order."""
+    if not prim.is_float(a.dtype):
+        return a < b
+    is_last = prim.logical_and(intrinsics.isnan(b), prim.logical_not(intrinsics.isnan(a)))
+    return prim.logical_or(a < b, is_last)
 
 
 def searchsorted(
