@@ -177,6 +177,9 @@ CALLS: dict[str, list[Any]] = {
         lambda: [rows(), np.array(7), 1, 0]],
     "relaxvm.builtin.sequence_concat": [lambda: [(rows(), rows()), 1, 0]],
     "relaxvm.builtin.random_multinomial": [lambda: [RandomGenerator(1), logits(), 100, "int64"]],
+    "relaxvm.builtin.state_read": [lambda: [VM, "x", rows()]],
+    "relaxvm.builtin.state_write": [lambda: [VM, "x", rows()], lambda: [VM, "x", rows().T]],
+    "relaxvm.builtin.assign": [lambda: [rows(), rows(), "x"], lambda: [rows(), rows(), "x"]],
     "vm.builtin.store_shape": [lambda: [Shape([4, 5]), heap(), 1, 0]],
     "vm.builtin.load_shape": [lambda: [heap(), 1, 0, 1]],
     "vm.builtin.match_shape": [
