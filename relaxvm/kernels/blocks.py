@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..messages import describe
 from ..pieces.cut import check_time, copy_pieces
-from ._arrays import copy_if_overlapping
+from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
 from ._kernel import kernel
 from ._multiply import multiply
 from ._windows import Windows
@@ -402,6 +402,10 @@ def _finish(
         raise WrongValue(f"bias: expected {result.shape[1]} elements, got {describe(bias)}")
     if residual is not None and residual.shape != out.shape:
         raise WrongValue(f"residual: expected the shape of out, got {describe(residual)}")
+    if bias is not None:
+        bias = copy_if_overlapping(bias, out)
+    if residual is not None:
+        residual = copy_if_overlapping_differently(residual, out)
     for block in range(out.shape[1]):
         part = result[:, block * BLOCK : (block + 1) * BLOCK].transpose(0, 2, 3, 1)
         if bias is not None:

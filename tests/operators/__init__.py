@@ -1,7 +1,8 @@
 """Tests of operators, all generated from one table of cases.
 
-The files of the families (`elementwise`, `movement`, `nn` and so on) contain the table, with one
-entry of `table.cases` per operator; `table.Cases` documents its fields.  From an entry come
+All files of this folder are imported; those of the families (`elementwise`, `movement`, `nn` and so
+on) contain the table, with one entry of `table.cases` per operator; `table.Cases` documents its
+fields.  From an entry come
 
 - tests of the type rule (`test_types`), and a comparison with apache-tvm's (`test_tvm`);
 - tests of values on the VM, with static and with symbolic shapes (`test_values`);
@@ -40,48 +41,9 @@ Tests fail for a registered operator without an entry, for an entry without type
 and for a kernel that no entry calls.
 """
 
-from . import (
-    calls,
-    channels,
-    combined,
-    creation,
-    detection,
-    elementwise,
-    folding,
-    gather,
-    images,
-    movement,
-    nn,
-    packed,
-    products,
-    recurrent,
-    recurrent_attention,
-    reductions,
-    sampling,
-    sets,
-    trees,
-    windows,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "calls",
-    "channels",
-    "combined",
-    "creation",
-    "detection",
-    "elementwise",
-    "folding",
-    "gather",
-    "images",
-    "movement",
-    "nn",
-    "packed",
-    "products",
-    "recurrent",
-    "recurrent_attention",
-    "reductions",
-    "sampling",
-    "sets",
-    "trees",
-    "windows",
-]
+for _module in iter_modules(__path__):
+    if not _module.name.startswith("test_"):
+        import_module(f"{__name__}.{_module.name}")
