@@ -386,13 +386,16 @@ def test_sdist(distributions: tuple[Path, Path, Path]) -> None:
 
 
 def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
-    """Imports at the top of modules; tests that need other packages are skipped without them."""
+    """Imports at the top of modules; tests that need other packages are skipped without them, and
+    what makes fixtures of PyTorch runs in an environment of its own."""
     extra = {
         re.split(r"\W", requirement)[0] for requirement in PROJECT["optional-dependencies"]["test"]
     }
     imported = set()
-    modules = Path(__file__).parent.rglob("*.py")
-    for path in (path for path in modules if "tvm" not in path.name):  # these skip without TVM
+    tests = Path(__file__).parent
+    for path in tests.rglob("*.py"):
+        if "tvm" in path.name or path.relative_to(tests).parts[0].startswith("torch_"):
+            continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}

@@ -141,7 +141,7 @@ BODIES = [
     Mistake("return R.call_tir(x, (x,), out_ty=5)", "R.call_tir(x, (x,), out_ty=5)",
             "expected a type such as"),
     Mistake("return R.call_dps_packed('f', (x,), R.Tensor(ndim=2))",
-            "R.call_dps_packed('f', (x,), R.Tensor(ndim=2))", "with shape and data type"),
+            "R.call_dps_packed('f', (x,), R.Tensor(ndim=2))", "a tensor type with shape"),
     Mistake("return R.call_tir('f', (x,), R.Tensor((2,)))", "R.call_tir('f', (x,), R.Tensor((2,)))",
             "expected a PrimFunc of the module, got str 'f'; R.call_dps_packed calls a packed"),
     Mistake("return R.call_pure_packed(x, ty_args=R.Any)", "R.call_pure_packed(x, ty_args=R.Any)",
