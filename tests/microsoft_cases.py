@@ -191,20 +191,23 @@ for bits in (4, 8):
     case(f"MatMulNBits of {bits} bits with zero points", x=f(3, 64), b=u8(6, 2, 32 // per), s=f(12),
          z=u8(6 * -(-2 // per)), attributes={"K": 64, "N": 6, "bits": bits,
                                              "block_size": 32})  # fmt: skip
-case("DynamicQuantizeLSTM", (0, 1, 2), exact=0.03, x=f(4, 2, 6), w=i8(1, 6, 16), r=i8(1, 4, 16),
+case("DynamicQuantizeLSTM", (0, 1, 2), x=f(4, 2, 6), w=i8(1, 6, 16), r=i8(1, 4, 16),
      b=f(1, 32) * 0.1, l=None, h=None, c=None, p=None, ws=np.array([0.005], np.float32),
      wz=np.zeros(1, np.int8), rs=np.array([0.004], np.float32), rz=np.zeros(1, np.int8),
      attributes={"hidden_size": 4})  # fmt: skip
 
 
 def main() -> None:
-    """Write the results of onnxruntime."""
+    """Write the results of onnxruntime, with one thread: with several, each quantizes its part of
+    the states of `DynamicQuantizeLSTM`."""
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
     results: dict[str, Any] = {}
     for name, each in CASES.items():
         model = model_of(each).SerializeToString()
-        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
         given = {n: a for n, a in each.arrays.items() if a is not None}
         for i, array in zip(each.outputs, session.run(None, given), strict=True):
             results[f"{zlib.crc32(name.encode()):08x}_{i}"] = array

@@ -268,6 +268,14 @@ def test_products_of_integers_whose_zero_points_differ_by_row() -> None:
     assert run(model, a, b, zero).tolist() == want.tolist()
 
 
+def test_integer_convolutions_of_images_are_exact() -> None:
+    """Of a size that others would be computed for by Winograd's algorithm, which rounds."""
+    x = RNG.integers(0, 256, (1, 32, 20, 20)).astype(np.uint8)
+    w = RNG.integers(0, 256, (32, 32, 3, 3)).astype(np.uint8)
+    constants = {"w": w, "xz": np.uint8(120), "wz": np.uint8(131)}
+    check([node("ConvInteger", "x w xz wz", "y", pads=[1, 1, 1, 1])], {"x": x}, constants, rtol=0)
+
+
 @pytest.mark.parametrize("constant", [True, False])
 def test_convolutions_of_integers(constant: bool) -> None:
     x = RNG.integers(0, 256, (1, 4, 7, 6)).astype(np.uint8)

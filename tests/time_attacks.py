@@ -198,10 +198,10 @@ def _attention(*shape: int) -> list[Any]:
 
 
 def _recurrent(
-    gates: int, functions: str, states: int, *without: None, clip: int | None = None
+    gates: int, functions: str, states: int, *without: None, flags: int = 0
 ) -> list[Any]:
     """Many steps of a layer of two inputs and four states."""
-    steps, last = 1 << 20, [] if clip is None else [clip]
+    steps, last = 1 << 20, [0] * flags
     return [x(steps, 1, 2), _zeros(1, gates * 4, 2), _zeros(1, gates * 4, 4),
             _zeros(1, 2 * gates * 4), *[_zeros(1, 1, 4) for _ in range(states)], *without,
             "forward", functions, None, *last, _zeros(steps, 1, 1, 4),
@@ -287,8 +287,8 @@ KERNELS: dict[str, list[Make]] = {
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),
                      lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft",
                               out(1, 1, 1, 4)]],
-    "nn.lstm": [lambda: _recurrent(4, "Sigmoid;Tanh;Tanh", 2, None, None, clip=0)],
-    "nn.gru": [lambda: _recurrent(3, "Sigmoid;Tanh", 1, None, clip=0)],
+    "nn.lstm": [lambda: _recurrent(4, "Sigmoid;Tanh;Tanh", 2, None, None, flags=2)],
+    "nn.gru": [lambda: _recurrent(3, "Sigmoid;Tanh", 1, None, flags=1)],
     "nn.rnn": [lambda: _recurrent(1, "Tanh", 1, None)],
     "nn.linear_attention": [
         lambda: [*[_zeros(1, 1, 1 << 20, 2)] * 3, _zeros(1, 1, 2, 2), _zeros(1, 1, 1 << 20, 1),

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..messages import describe, readable
 from ..pieces.cut import apply, check_time, converted, copy_pieces
+from ..pieces.reduce import reduce
 from ._kernel import kernel
 from ._multiply import multiply
 from .checks import WrongValue, check_out, native, working_dtype
@@ -109,6 +110,7 @@ def _recur(
     direction: str,
     outs: Sequence[Array],
     step: Step,
+    quantized: bool = False,
 ) -> None:
     """Check shapes, and run the steps.
 
@@ -119,6 +121,7 @@ def _recur(
         outs: the results of all steps, then the last states.
         step: computes the new states, given the direction, the product of the input and the
             weights with the biases of the inputs, the biases of the states, and the states.
+        quantized: whether the inputs are rounded by `as_quantized`.
     """
     if x.ndim != 3 or weight.ndim != 3 or recurrence.ndim != 3:
         raise WrongValue(
@@ -145,6 +148,9 @@ def _recur(
     if last is not None and ((last < 0) | (last > steps)).any():
         raise WrongValue(f"lengths: expected numbers from 0 to {steps}, got {last.tolist()}")
     x = np.array(x)
+    if quantized:
+        run = x if last is None else x[: last.max(initial=0)]
+        copy_pieces(run, as_quantized(converted(run, working)))
     given = [(np.array(w.T, working, order="C"), np.array(b, working).reshape(2, -1))
              for w, b in zip(weight, bias, strict=True)]  # fmt: skip
     found = [[np.array(state[i], working) for state in states] for i in range(directions)]
@@ -169,6 +175,32 @@ def _recur(
     for k, out in enumerate(outs[1:]):
         for i in range(directions):
             copy_pieces(out[i], found[i][k])
+
+
+def as_quantized(x: Array) -> Array:
+    """x, rounded to 256 numbers of equal distance from its least to its greatest element, 0 among
+    them: what ``DynamicQuantizeLinear`` of the ONNX specification and its inverse leave of it."""
+    least, greatest = _bound(np.minimum, x), _bound(np.maximum, x)
+    scale = (greatest - least) / x.dtype.type(255)
+    if not scale > 0:
+        return x
+    zero = np.rint(np.clip(-least / scale, 0, 255))
+    found = np.empty_like(x)
+
+    def rounded(part: Array, out: Array) -> None:
+        np.multiply(np.clip(np.rint(part / scale) + zero, 0, 255) - zero, scale, out)
+
+    apply(rounded, found, x)
+    return found
+
+
+def _bound(ufunc: np.ufunc, x: Array) -> Any:
+    """The least or greatest of 0 and the elements."""
+    if not x.size:
+        return x.dtype.type(0)
+    found = np.empty([1] * x.ndim, x.dtype)
+    reduce(ufunc, x, tuple(range(x.ndim)), found)
+    return ufunc(found.reshape(())[()], x.dtype.type(0))
 
 
 def _products(recurrence: Array) -> Callable[[int, Array, slice], Array]:
@@ -204,6 +236,7 @@ def lstm(
     activations: Text,
     clip: Number | None,
     input_forget: Flag,
+    quantized: Flag,
     *outs: Out,
 ) -> None:
     """Long short-term memory: outs = the states of all steps [steps, directions, batch, size], the
@@ -211,8 +244,9 @@ def lstm(
     4 * size, size] and bias[directions, 8 * size] have the gates in the order input, output,
     forget, cell; peepholes[directions, 3 * size] the weights of the cells in the first three.
     activations: for each direction those of gates, cell and state, "Sigmoid;Tanh;Tanh".  clip:
-    bound of their arguments.  With input_forget, the forget gate is 1 - the input gate.  Uses
-    memory of the size of x and the weights."""
+    bound of their arguments.  With input_forget, the forget gate is 1 - the input gate.  With
+    quantized, x as a whole, and the states of each step, are rounded to the 256 numbers of dynamic
+    quantization before they are multiplied.  Uses memory of the size of x and the weights."""
     functions = functions_of(activations, 3 * _count(direction), clip)
     size = recurrence.shape[-1]
     if peepholes is not None:
@@ -223,7 +257,7 @@ def lstm(
     def step(i: int, given: Array, bias: Array, states: Sequence[Array]) -> Sequence[Array]:
         assert products is not None
         h, c = states
-        total = given + products(i, h, slice(None)) + bias
+        total = given + products(i, as_quantized(h) if quantized else h, slice(None)) + bias
         gate, candidate, output = functions[3 * i : 3 * i + 3]
         to_i, to_o, to_f, to_c = np.split(total, 4, axis=1)
         if peepholes is not None:
@@ -237,7 +271,7 @@ def lstm(
         return gate(to_o) * output(cell), cell
 
     _recur("lstm", 4, x, weight, recurrence, bias, (initial_h, initial_c), lengths, direction,
-           outs, step)  # fmt: skip
+           outs, step, quantized)  # fmt: skip
 
 
 @kernel("nn.gru")

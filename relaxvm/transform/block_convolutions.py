@@ -265,6 +265,7 @@ class _Blocker(ExprMutator):
         elif (
             not self._precise
             and (groups, window) == (1, [3, 3])
+            and not _are_whole(weight.data)
             and _suits_winograd(var.ty, steps, outputs, channels)
         ):
             kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight.data)
@@ -518,6 +519,12 @@ def _blocked(ty: Any) -> TensorType:
     batch, channels, height, width = ty.dims
     dims = [batch, -(-channels.value // BLOCK), height, width, BLOCK]
     return TensorType(dims, ty.dtype, ty.vdevice)
+
+
+def _are_whole(weight: NDArray[Any]) -> bool:
+    """Whether all weights are whole numbers, as those of integer convolutions, whose results are
+    exact; Winograd's algorithm multiplies by fractions."""
+    return bool((weight == np.rint(weight)).all())
 
 
 def _suits_winograd(ty: Any, steps: Any, outputs: int, channels: int) -> bool:

@@ -63,10 +63,12 @@ def layer(
 def lstm(
     x: Any, w: Any, r: Any, bias: Any, h0: Any, c0: Any, lengths: Any = None, p: Any = None,
     direction: str = "forward", activations: str = "Sigmoid;Tanh;Tanh", clip: Any = None,
-    input_forget: bool = False,
+    input_forget: bool = False, quantized: bool = False,
 ) -> Any:  # fmt: skip
     size = r.shape[2]
     chosen = functions(activations, clip)
+    if quantized:
+        return quantized_lstm(x, w, r, bias, h0, c0, lengths)
 
     def step(d: int, given: Any, states: list[Any]) -> list[Any]:
         h, c = states
@@ -80,6 +82,27 @@ def lstm(
         return [f(o + holes[size : 2 * size] * cell) * out(cell), cell]
 
     return layer(x, size, direction, lengths, [h0, c0], step)
+
+
+def rounded(x: Any) -> Any:
+    """What is left of x by 8 bits, 0 among their values."""
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    step = (high - low) / 255
+    zero = np.rint(-low / step) if step else 0
+    return x if step == 0 else (np.rint(x / step).clip(-zero, 255 - zero)) * step
+
+
+def quantized_lstm(x: Any, w: Any, r: Any, bias: Any, h0: Any, c0: Any, lengths: Any) -> Any:
+    """All sequences take a step at once, since they are rounded at once."""
+    steps, batch, size = *x.shape[:2], r.shape[2]
+    x = np.concatenate([rounded(x[: max(lengths)]), x[max(lengths) :]])
+    every, h, c = np.zeros((steps, 1, batch, size), x.dtype), np.array(h0), np.array(c0)
+    for t in range(steps):
+        states, cells = lstm(x[t : t + 1], w, r, bias, rounded(h), c)[1:]
+        for b in range(batch):
+            if t < lengths[b]:
+                every[t, 0, b], h[0, b], c[0, b] = states[0, b], states[0, b], cells[0, b]
+    return every, h, c
 
 
 def gru(
@@ -155,6 +178,8 @@ nn.lstm(x(3, 2, 2), x(2, 4, 2), x(2, 4, 1), x(2, 8), x(2, 2, 1), x(2, 2, 1),
     "Sigmoid;Tanh;Tanh;HardSigmoid(0.2,0.5);ScaledTanh(0.5,1.5);Softsign", 0.75, False)
 nn.lstm(x(3, 2, 2), x(1, 8, 2), x(1, 8, 2), x(1, 16), x(1, 2, 2), x(1, 2, 2),
     const([0, 2], "int64"), direction="reverse", input_forget=True)
+nn.lstm(x(3, 2, 2), x(1, 8, 2), x(1, 8, 2), x(1, 16), x(1, 2, 2), x(1, 2, 2),
+    const([0, 2], "int64"), quantized=True)
 """,
     reference=lstm,
     **COMMON,

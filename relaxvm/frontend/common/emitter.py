@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,14 +25,16 @@ from ...ir import (
     ShapeExpr,
     ShapeType,
     TensorType,
+    Tuple,
     Type,
     Var,
     convert_to_expr,
 )
-from ...ir.infer import is_base_of
+from ...ir.infer import infer_type, is_base_of
+from ...op.evaluate import evaluated
 from ...op.registry import CONSTRUCTORS
 from ...registry import RESULT_PREFIX
-from .values import Kind, TensorKind, Value, as_expr, is_symbolic, normalized
+from .values import MOST_FOLDED, Kind, TensorKind, Value, as_expr, is_symbolic, normalized
 
 __all__ = ["UNSUPPORTED", "Emitter", "Problem", "Session", "identifier"]
 
@@ -150,9 +153,12 @@ class Emitter:
             value.expr = Constant(np.asarray(value.known, as_dtype(value.dtype)))
         return value.expr
 
-    def op(self, name: str, *args: Any, **attrs: Any) -> Var:
-        """Bind a call of one of relaxvm's operators; arguments may be values."""
-        return self.emit(CONSTRUCTORS[name](*map(self._argument, args), **attrs))
+    def op(self, name: str, *args: Any, **attrs: Any) -> Var | Constant:
+        """Bind a call of one of relaxvm's operators; arguments may be values.  Returns the
+        variable, or a constant where the operands are a few known numbers, as in the arithmetic of
+        shapes."""
+        call = CONSTRUCTORS[name](*map(self._argument, args), **attrs)
+        return _evaluated(call) or self.emit(call)
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, (Value, np.ndarray)):
@@ -177,7 +183,7 @@ class Emitter:
             args.append(self._runtime(each))
         return self.emit(Call(_PURE_PACKED, args, None, [ty], ty))
 
-    def reshaped(self, x: Value, dims: Sequence[Any]) -> Var:
+    def reshaped(self, x: Value, dims: Sequence[Any]) -> Var | Constant:
         """x with exactly these dimensions: 0 stands for no elements, unlike in ``R.reshape``."""
         if not any(isinstance(dim, (int, IntImm)) and int(dim) == 0 for dim in dims):
             return self.op("reshape", x, list(dims))
@@ -312,6 +318,30 @@ class Emitter:
             return result
         if isinstance(result, np.ndarray):
             return Value(known=normalized(result))
+        if isinstance(result, Constant) and result.data.size <= MOST_FOLDED:
+            return Value(result, normalized(result.data))
         if isinstance(result, (Var, Constant)):
             return Value(result)
         return Value(self.emit(result))
+
+
+def _evaluated(call: Expr) -> Constant | None:
+    """The value of a call of an operator whose operands are few known numbers."""
+    if not isinstance(call, Call) or not call.args:
+        return None
+    for arg in call.args:
+        for each in arg.fields if isinstance(arg, Tuple) else (arg,):
+            if isinstance(each, Constant):
+                if each.data.size > MOST_FOLDED:
+                    return None
+            elif isinstance(each, Var):
+                return None
+    if call.ty is None:
+        infer_type(call)
+    ty = call.ty
+    if type(ty) is not TensorType or ty.dims is None:
+        return None
+    if math.prod([dim.value if isinstance(dim, IntImm) else -1 for dim in ty.dims]) > MOST_FOLDED:
+        return None
+    found = evaluated(call)
+    return found if isinstance(found, Constant) else None

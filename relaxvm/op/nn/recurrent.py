@@ -75,9 +75,11 @@ def lstm(
     activations: str = "Sigmoid;Tanh;Tanh",
     clip: float | None = None,
     input_forget: bool = False,
+    quantized: bool = False,
 ) -> Type:
     """Long short-term memory over x[steps, batch, inputs]: a tuple of the states of all steps, the
-    last states and the last cells."""
+    last states and the last cells.  With quantized, inputs and states are rounded as by dynamic
+    quantization to 8 bits before they are multiplied."""
     return _results(4, direction, x, weight, recurrence, bias, (initial_h, initial_c))
 
 

@@ -27,7 +27,7 @@ from .quantized import (
     quantized,
     requantized,
 )
-from .recurrent import lstm
+from .recurrent import long_short_term
 from .windows import average_pool
 
 __all__: list[str] = []
@@ -308,7 +308,7 @@ def dynamic_quantize_lstm(
     hidden_size: int = 0,
     input_forget: int = 0,
 ) -> Any:
-    """LSTM with quantized weights; inputs and states stay floats."""
+    """R.nn.lstm with quantized weights, inputs and states."""
     wide = []
     for weights, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
         if scale.ndim not in (1, 2):
@@ -317,11 +317,9 @@ def dynamic_quantize_lstm(
         laid = [Value(g.op("reshape", each, shape)) for each in (scale, zero)]
         real = as_value(dequantized(g, weights, laid[0], laid[1]))
         wide.append(Value(g.op("permute_dims", real, (0, 2, 1))))
-    return lstm(
-        g, x, wide[0], wide[1], b, lengths, initial_h, initial_c, p,
-        activation_alpha=activation_alpha, activation_beta=activation_beta,
-        activations=activations, clip=clip, direction=direction, hidden_size=hidden_size,
-        input_forget=input_forget,
+    return long_short_term(
+        g, x, wide[0], wide[1], b, lengths, initial_h, initial_c, p, activation_alpha,
+        activation_beta, activations, clip, direction, input_forget, quantized=True,
     )  # fmt: skip
 
 

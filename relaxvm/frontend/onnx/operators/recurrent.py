@@ -11,7 +11,7 @@ from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 
-__all__: list[str] = []
+__all__ = ["long_short_term"]
 
 _DEFAULTS: Final[dict[str, tuple[float, ...]]] = {
     "Affine": (1.0, 0.0),
@@ -90,7 +90,7 @@ def _layer(
     if last and last[0] is None:  # lengths, which peepholes follow
         raise Problem("sequence_lens: expected them where P is given")
     call = g.op(name, x, w, r, b, *initial, *last, **attrs)
-    results = [g.emit(TupleGetItem(call, i)) for i in range(1 + len(initial))]
+    results: list[Expr] = [g.emit(TupleGetItem(call, i)) for i in range(1 + len(initial))]
     if layout:
         order = (2, 0, 1, 3)
         results = [g.op("permute_dims", results[0], order),
@@ -121,13 +121,39 @@ def lstm(
     output_sequence: int = 0,
 ) -> Any:
     """R.nn.lstm."""
-    text = _activations(activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha,
-                        activation_beta, direction)  # fmt: skip
+    return long_short_term(
+        g, x, w, r, b, lengths, initial_h, initial_c, p, activation_alpha, activation_beta,
+        activations, clip, direction, input_forget, layout,
+    )  # fmt: skip
+
+
+def long_short_term(
+    g: Graph,
+    x: Value,
+    w: Value,
+    r: Value,
+    b: Value | None,
+    lengths: Value | None,
+    initial_h: Value | None,
+    initial_c: Value | None,
+    p: Value | None,
+    alpha: list[float] | None,
+    beta: list[float] | None,
+    activations: list[str] | None,
+    clip: float,
+    direction: str,
+    input_forget: int,
+    layout: int = 0,
+    quantized: bool = False,
+) -> Any:
+    """The results of R.nn.lstm for the operands and attributes of LSTM."""
+    text = _activations(activations, ["Sigmoid", "Tanh", "Tanh"], alpha, beta, direction)
     if p is not None and lengths is None:
         lengths = _all_steps(g, x, layout)
     return _layer(
         g, "nn.lstm", x, w, r, b, lengths, [initial_h, initial_c], layout, [lengths, p], 4,
         direction=direction, activations=text, clip=clip or None, input_forget=bool(input_forget),
+        quantized=quantized,
     )  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def deform_conv(
     images = g.op("reshape", x, [batch * offset_group, per_group, dims[2], dims[3]])
     ty = TensorType([batch * offset_group, per_group, taps * rows, columns], x.dtype)
     inputs = [images, pairs, "bilinear", "zeros", 0, 0, 0]
-    taken = g.run("image.grid_sample", inputs, ty, x.dtype or "?")
+    taken: Expr = g.run("image.grid_sample", inputs, ty, x.dtype or "?")
     if mask is not None:
         taken = g.op("reshape", taken, [batch, offset_group, per_group, taps, rows, columns])
         factors = g.op("reshape", mask, [batch, offset_group, 1, taps, rows, columns])

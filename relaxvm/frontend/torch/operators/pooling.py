@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import TensorType
+from ....ir import Expr, TensorType
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
@@ -60,7 +60,7 @@ def _max_pooled(
     # The kernel counts the places in the whole tensor; torch in each channel.
     dims = dims_of(found)
     inputs = [c.expr(x), size, strides, pads, dilations, bool(ceil_mode), 0]
-    places = c.run("nn.max_pool_indices", inputs, TensorType(dims, "int64"), "int64")
+    places: Expr = c.run("nn.max_pool_indices", inputs, TensorType(dims, "int64"), "int64")
     area = number(c, numel(dims_of(x)[2:]), "int64")
     places = c.op("floor_mod", places, area)
     return _single(c, found, is_single), _single(c, places, is_single)
