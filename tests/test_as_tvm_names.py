@@ -303,3 +303,69 @@ except TypeError as error:
     values, message = as_tvm(code).splitlines()
     assert values == "[0. 2. 4. 6.]"
     assert message.endswith("mappings of functions or modules with get_function, got int 3")
+
+
+def test_importers_are_those_of_tvm() -> None:
+    pytest.importorskip("onnx")
+    code = """
+import numpy as np
+from onnx import TensorProto, helper
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+weight = np.arange(6, dtype="float32").reshape(2, 3)
+graph = helper.make_graph(
+    [helper.make_node("MatMul", ["1", "w"], ["y"])], "g",
+    [helper.make_tensor_value_info("1", TensorProto.FLOAT, ["?", 2])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["?", 3])],
+    initializer=[helper.make_tensor("w", TensorProto.FLOAT, [2, 3], weight.ravel())],
+)
+mod = from_onnx(helper.make_model(graph), keep_params_in_input=True)
+mod = relax.transform.LegalizeOps()(relax.transform.DecomposeOpsForInference()(mod))
+mod, params = relax.frontend.detach_params(mod)
+print([p.name for p in mod["main"].params])
+vm = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+vm.set_input("main", np.ones((1, 2), "float32"), *params["main"])
+vm.invoke_stateful("main")
+print(vm.get_outputs("main").numpy().tolist())
+try:
+    from tvm.relax.frontend.torch import from_fx
+except ImportError as error:
+    print(error)
+"""
+    lines = as_tvm(code).splitlines()
+    assert lines[:2] == ["['input_1', 'w']", "[[3.0, 5.0, 7.0]]"]
+    assert "use from_exported_program" in lines[2]
+
+
+def test_programs_of_torch_export_have_flat_inputs() -> None:
+    pytest.importorskip("torch")
+    code = """
+import numpy as np, torch
+import tvm
+from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 3)
+    def forward(self, pair):
+        return {"y": self.linear(pair[0]) + pair[1]}
+
+program = torch.export.export(Model(), ((torch.ones(1, 2), torch.ones(3)),))
+mod = from_exported_program(program, keep_params_as_input=True)
+mod, params = relax.frontend.detach_params(mod)
+print(len(mod["main"].params))
+vm = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+(y,) = vm["main"](np.ones((1, 2), "f4"), np.ones(3, "f4"), *params["main"])
+print(np.allclose(y.numpy(), program.module()((torch.ones(1, 2), torch.ones(3)))["y"].detach()))
+try:
+    from_exported_program(program, custom_convert_map={"my::op": print})
+except NotImplementedError as error:
+    print(error)
+"""
+    lines = as_tvm(code).splitlines()
+    assert lines[:2] == ["4", "True"]
+    assert "operators=" in lines[2]

@@ -125,7 +125,9 @@ class _Finder:
         if fullname not in MODULES:
             parent, _, last = fullname.rpartition(".")
             if not rest or not isinstance(getattr(sys.modules.get(parent), last, None), ModuleType):
-                raise ModuleNotFoundError(why_missing(parent, last), name=fullname)
+                # Without the name, which ``from module import name`` would take as a reason to say
+                # less.
+                raise ModuleNotFoundError(why_missing(parent, last))
         loader: Any = _Loader()
         return ModuleSpec(fullname, loader, origin=f"{_PACKAGE}.contrib.as_tvm", is_package=True)
 

@@ -96,6 +96,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.expr_functor": (f"{_HERE}.relax", "relaxvm.ir.expr_functor", "relaxvm.ir.visitor"),
     "tvm.relax.frontend": (f"{_HERE}.relax:detach_params",),
     "tvm.relax.frontend.common": (f"{_HERE}.relax:detach_params",),
+    "tvm.relax.frontend.onnx": ("relaxvm.frontend.onnx:from_onnx",),
+    "tvm.relax.frontend.onnx.onnx_frontend": ("relaxvm.frontend.onnx:from_onnx",),
+    "tvm.relax.frontend.torch": (f"{_HERE}.torch",),
+    "tvm.relax.frontend.torch.exported_program_translator": (f"{_HERE}.torch",),
     "tvm.relax.frontend.nn": ("relaxvm.frontend.nn",),
     "tvm.relax.frontend.nn.core": ("relaxvm.frontend.nn.core",),
     "tvm.relax.frontend.nn.exporter": ("relaxvm.frontend.nn.exporter",),
@@ -242,6 +246,8 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.SpecializePrimFuncBasedOnCallSite": _GPU,
     "tvm.relax.transform.SplitCallTIRByPattern": "FuseOpsByPattern finds what a library computes "
     "before operators become PrimFuncs",
+    "tvm.relax.frontend.tflite*": "relaxvm imports ONNX models and programs of torch.export",
+    "tvm.relax.frontend.stablehlo*": "relaxvm imports ONNX models and programs of torch.export",
     "tvm.te.thread_axis": _GPU,
     "tvm.te.[sS]can*": "TVM makes no PrimFunc of it either; topi.scanop and te.extern do that",
     "tvm.topi.gpu*": _GPU,
@@ -293,6 +299,11 @@ RENAMED: Final[dict[str, str]] = {
     "tvm.relax.PackedFuncType": "relaxvm.ir.FuncType.opaque_func(), the type of an ExternFunc",
     "tvm.relax.dpl.register_df_node": "a subclass of relaxvm.dpl.DFPattern, which needs no "
     "registration",
+    "tvm.relax.frontend.torch.from_fx": "from_exported_program: relaxvm imports what torch.export "
+    "makes of a model",
+    "tvm.relax.frontend.torch.relax_dynamo": "from_exported_program with torch.export.export",
+    "tvm.relax.frontend.torch.dynamo_capture_subgraphs": "from_exported_program with "
+    "torch.export.export",
     "tvm.script.relax.builder": "relaxvm.script.ir_builder",
     "tvm.script.relax.parser": "relaxvm.script",
     "tvm.runtime.load_static_library": "load_module of a shared library",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,6 @@ from ...ir.nesting import headroom
 from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
-from ..common.emitter import identifier
 from ..common.values import Kind, TensorKind, Value
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
@@ -245,13 +245,19 @@ class _ParameterNames:
 
     def of(self, name: str) -> str:
         """The name of the parameter for an input or constant."""
-        found = wanted = identifier(name) if self._sanitize else name
+        found = wanted = _parameter_name(name) if self._sanitize else name
         number = 0
         while found in self._used:
             number += 1
             found = f"{wanted}_{number}"
         self._used.add(found)
         return found
+
+
+def _parameter_name(name: str) -> str:
+    """A name as an identifier, as TVM's importer writes it where it makes one."""
+    found = re.sub(r"\W", "_", name) or "empty_"
+    return f"input_{found}" if not (found[0].isalpha() or found[0] == "_") else found
 
 
 def _input_kind(
