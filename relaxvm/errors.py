@@ -64,14 +64,14 @@ class LinkError(InternalError):
         self.missing = missing
 
 
-class OperatorTypeError(InternalError, TypeError):
+class OperatorTypeError(InternalError, TypeError, ValueError):
     """An operand or attribute of an operator has a wrong type, or is missing.  TVM raises a
-    TypeError for some of these and an InternalError for others."""
+    TypeError, a ValueError or an InternalError for these, as the operator has it."""
 
 
-class OperatorValueError(InternalError, ValueError):
-    """The operands and attributes of an operator do not fit each other.  TVM raises a ValueError
-    for some of these and an InternalError for others."""
+class OperatorValueError(InternalError, ValueError, TypeError):
+    """The operands and attributes of an operator do not fit each other.  TVM raises a ValueError, a
+    TypeError or an InternalError for these, as the operator has it."""
 
 
 class DimensionError(InternalError, TypeError):

@@ -129,10 +129,12 @@ def cpu(index: int = 0) -> Device:
     return Device(1, index)
 
 
-def device(spec: str | Device, index: int | None = None) -> Device:
-    """A device from ``"cpu"``, ``"cpu:1"`` or a Device."""
+def device(spec: str | int | Device, index: int | None = None) -> Device:
+    """A device from ``"cpu"``, ``"cpu:1"``, a number of DLPack (1 is the CPU) or a Device."""
     if isinstance(spec, Device):
         return spec
+    if isinstance(spec, int):
+        return Device(spec, index or 0)
     name, _, tail = spec.partition(":")
     if tail and not tail.isdigit():
         raise ValueError(f"device: expected NAME or NAME:INDEX, got {spec!r}")

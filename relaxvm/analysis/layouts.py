@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import InternalError
 from ..ir import Expr, Var, int_imm
 from ..ir.arith import free_vars
+from ..ir.index_map import IndexMap, is_affine
 from ..tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, SBlock, Visitor
-from ..tir.index_map import IndexMap, is_affine
 from ..tir.stmt import SBlockRealize
 
 __all__ = ["suggest_layout_transforms"]

@@ -55,6 +55,7 @@ __all__ = [
     "axes_of",
     "axis_of",
     "constants_beside",
+    "is_dim",
     "kind_named",
     "to_floats",
     "to_ints",
@@ -148,25 +149,25 @@ def _to_value(name: str, value: Any) -> Expr:
 def _to_tensors(name: str, value: Any) -> Expr:
     if isinstance(value, (list, tuple)):
         return Tuple([_to_expr(f"{name}[{i}]", item) for i, item in enumerate(value)])
-    expr = _to_expr(name, value)
-    return Tuple([expr]) if type(expr.ty) is TensorType else expr
+    return _to_expr(name, value)
 
 
 def _to_shape(name: str, value: Any) -> Expr:
     if isinstance(value, Expr) and type(value.ty) is not PrimType:
         return value
     if isinstance(value, (int, Expr)):
-        value = (value,)
+        raise IllTyped(f"{name}: expected a shape, such as [n], got {_got(value)}")
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         raise IllTyped(f"{name}: expected a shape, got {describe(value)}")
     dims = tuple(value)
     for i, dim in enumerate(dims):
-        if not _is_dim(dim):
+        if not is_dim(dim):
             raise IllTyped(f"{name}[{i}]: expected an integer, got {_got(dim)}")
     return ShapeExpr(dims)
 
 
-def _is_dim(value: Any) -> bool:
+def is_dim(value: Any) -> bool:
+    """Whether a value may be a dimension: an integer, or a scalar that is one."""
     if isinstance(value, Expr):
         return type(value.ty) is PrimType and "int" in value.ty.dtype
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -242,7 +243,7 @@ def _view_integers(name: str, arg: Expr) -> tuple[Expr, ...]:
     if not isinstance(arg, Tuple):
         raise IllTyped(f"{name}: expected a tuple of integers, written out, got {_got(arg)}")
     for i, item in enumerate(arg.fields):
-        if not _is_dim(item):
+        if not is_dim(item):
             raise IllTyped(f"{name}[{i}]: expected an integer, got {_got(item)}")
     return arg.fields
 

@@ -20,7 +20,6 @@ from ..ir.expr import (
     TupleType,
     Type,
     int_imm,
-    is_scalar,
 )
 from ..ir.infer import infer_type
 from .kinds import (
@@ -33,6 +32,7 @@ from .kinds import (
     Tensors,
     axes_of,
     axis_of,
+    is_dim,
     to_ints,
 )
 from .lowering import is_allocatable, kernel_call
@@ -70,13 +70,14 @@ __all__ = [
 
 
 def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
-    if isinstance(shape, Expr) and not is_scalar(shape) and not isinstance(shape, ShapeExpr):
+    if isinstance(shape, Expr) and not isinstance(shape, ShapeExpr):
         return x, shape
-    dims = [shape] if isinstance(shape, (int, Expr)) and not isinstance(shape, ShapeExpr) else shape
     try:
-        dims = list(dims)
+        dims = list(shape)
     except TypeError:
         return x, shape  # not a shape: the conversion raises the error
+    if not all(map(is_dim, dims)):
+        return x, dims  # as above
     fixed = [dim.value if isinstance(dim, IntImm) else dim for dim in dims]
     if isinstance(shape, ShapeExpr) and 0 in fixed and _is_empty(x):
         return x, shape  # the shape of a tensor, in which 0 is 0

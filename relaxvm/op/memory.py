@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtypes import as_dtype
+from ..ir.arith import prove, simplify
 from ..ir.expr import (
     ANY,
+    Call,
     DataTypeImm,
     Expr,
     IntImm,
@@ -18,7 +20,6 @@ from ..ir.expr import (
     TupleType,
     Type,
 )
-from .base import null_value
 from .kinds import (
     DTypeValue,
     IllTyped,
@@ -29,7 +30,7 @@ from .kinds import (
     Value,
 )
 from .registry import operator
-from .rules import VOID
+from .rules import VOID, product
 
 __all__ = [
     "alloc_storage",
@@ -90,7 +91,7 @@ def _view_arguments(
     elif not isinstance(shape, Expr):
         shape = ShapeExpr(shape)
     if dtype is None:
-        dtype = null_value()
+        dtype = Tuple(())
     elif not isinstance(dtype, Expr):
         dtype = DataTypeImm(dtype)
     return data, shape, dtype, Tuple(()) if relative_byte_offset is None else relative_byte_offset
@@ -101,8 +102,9 @@ def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Val
     """A view of the memory of a tensor: with another shape, another data type, or an offset in
     bytes.
 
-    An empty tuple or a null value leaves shape, data type or offset unchanged.  ValueError if the
-    view is known to reach beyond the tensor.
+    An empty tuple or a null value leaves shape, data type or offset unchanged; a data type that the
+    program finds is not known before it runs.  ValueError if the view is known to reach beyond the
+    tensor.
     """
     is_kept = type(shape.ty) is TupleType
     if not is_kept and type(shape.ty) is not ShapeType:
@@ -110,25 +112,37 @@ def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Val
     if type(relative_byte_offset.ty) not in (PrimType, TupleType):
         raise IllTyped(f"relative_byte_offset: expected an integer, got {relative_byte_offset}")
     ndim = data.ndim if is_kept else shape.ty.ndim
-    new_dtype = dtype.value if isinstance(dtype, DataTypeImm) else data.dtype
+    new_dtype = dtype.value if isinstance(dtype, DataTypeImm) else None
+    if _is_nothing(dtype):
+        new_dtype = data.dtype
     result = TensorType.of(data.shape if is_kept else shape, new_dtype, data.vdevice, ndim)
     _check_within(data, result, relative_byte_offset)
     return result
 
 
+def _is_nothing(value: Expr) -> bool:
+    """Whether an argument is an empty tuple or a null value."""
+    if isinstance(value, Call):
+        return getattr(value.op, "name", None) == "relax.null_value"
+    return isinstance(value, Tuple) and not value.fields
+
+
 def _check_within(data: TensorType, result: TensorType, offset: Expr) -> None:
     start = offset.value if type(offset) is IntImm else 0
-    has, needs = _known_bytes(data), _known_bytes(result)
-    if has is not None and needs is not None and start + needs > has:
-        raise IllValued(f"a view of {needs} bytes from byte {start} on reaches beyond {has} bytes")
-
-
-def _known_bytes(ty: TensorType) -> int | None:
-    if ty.dims is None or ty.dtype is None:
-        return None
-    count = 1
-    for dim in ty.dims:
-        if type(dim) is not IntImm:
-            return None
-        count *= dim.value
-    return count * as_dtype(ty.dtype).itemsize
+    if start and result.dtype == data.dtype and result.shape is data.shape:
+        raise IllValued(f"a view of the whole tensor from byte {start} on reaches beyond it")
+    if result.dtype is None or data.dtype is None:
+        # Elements of one size, as far as is known.
+        sizes, unit = (1, 1), "elements"
+        if start or result.dtype != data.dtype:
+            return
+    else:
+        sizes, unit = (as_dtype(data.dtype).itemsize, as_dtype(result.dtype).itemsize), "bytes"
+    if data.dims is None or result.dims is None:
+        return
+    has, needs = (simplify(product(ty.dims) * size) for ty, size in zip((data, result), sizes,
+                                                                       strict=True))  # fmt: skip
+    if prove(needs + start > has):
+        raise IllValued(
+            f"a view of {needs} {unit} from byte {start} on reaches beyond {has} {unit}"
+        )

@@ -63,6 +63,7 @@ from ..ir.expr import (
     Var,
     VarBinding,
 )
+from ..ir.index_map import IndexMap
 from ..ir.infer import type_free_vars
 from ..ir.json import save_json
 from ..ir.module import DummyGlobalInfo, IRModule, VDevice
@@ -831,6 +832,8 @@ class Printer:
             return f"I.vdevice({quoted(value.target)}, {value.vdevice_id}{scope})"
         if isinstance(value, DummyGlobalInfo):
             return "I.dummy_global_info()"
+        if isinstance(value, IndexMap):
+            return self._index_map(value)
         if isinstance(value, IntImm):
             return f"T.{value.ty.dtype}({value.value})"
         if isinstance(value, Type):
@@ -844,6 +847,16 @@ class Printer:
         except TypeError:
             return f"I.unwritten({quoted(type(value).__qualname__)})"
         return f"I.from_json({(text if self._complete else LEFT_OUT)!r})"
+
+    def _index_map(self, value: IndexMap) -> str:
+        inverse = value.inverse_index_map
+        self.names.push()
+        names = [self.names.define(var, var.name) for var in value.initial_indices]
+        places = ", ".join(map(self.expr, value.final_indices))
+        self.names.pop()
+        places += "," * (len(value.final_indices) == 1)
+        back = "" if inverse is None else f", inverse_index_map={self._index_map(inverse)}"
+        return f"T.index_map(lambda {', '.join(names)}: ({places}){back})"
 
 
 class _Uses(ExprVisitor):

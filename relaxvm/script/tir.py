@@ -18,6 +18,7 @@ from ..ir.expr import Expr, prim_type
 from ..ir.expr import FloatImm as FloatImm
 from ..ir.expr import IntImm as IntImm
 from ..ir.expr import StringImm as _StringImm
+from ..ir.index_map import IndexMap as _IndexMap
 from ..ir.op import Op as _Op
 from ..tir import intrinsics as _intrinsics
 from ..tir.buffer import IterVar as _IterVar
@@ -363,3 +364,12 @@ def _data_type(name: str) -> DTypeMaker:
         return DTypeMaker(name)
     known = [*_RAW, *_intrinsics.__all__, *(key for key in globals() if not key.startswith("_"))]
     raise AttributeError(f"T has no {name!r}{did_you_mean(name, known)}")
+
+
+def index_map(
+    mapping: Any, *, inverse_index_map: Any = None, index_dtype: builtins.str = "int64"
+) -> _IndexMap:
+    """A map of indices: of a function from indices to indices.  See `relaxvm.ir.IndexMap`."""
+    return _IndexMap.from_func(
+        mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype
+    )

@@ -20,6 +20,7 @@ from ..ir.expr import (
     Type,
     Var,
 )
+from ..ir.index_map import IndexMap
 from ..op.base import call_tir
 from ..tir.function import PrimFunc
 from .create import create_prim_func, unbound_vars
@@ -118,7 +119,7 @@ class _Arguments:
             return type(arg)([self.convert(item) for item in arg])
         if isinstance(arg, dict):
             return {key: self.convert(value) for key, value in arg.items()}
-        if arg is None or isinstance(arg, (bool, int, float, str, Type)):
+        if arg is None or isinstance(arg, (bool, int, float, str, Type, IndexMap)):
             return arg
         raise TypeError(
             "emit_te: expected tensors, shapes, scalars, strings, types, or lists, tuples and "

@@ -25,7 +25,7 @@ from ..op.index import slice_of
 from ..op.registry import Loops
 from ..tir import intrinsics
 from ..tir.intrinsics import INTRINSICS
-from . import gather, images
+from . import gather, images, layout
 from . import tensor as te
 from .tensor import Tensor, compute
 from .topi import arrays, nn
@@ -575,6 +575,7 @@ _offer(
     where=topi.where,
     astype=topi.cast,
     permute_dims=_transpose,
+    layout_transform=layout.layout_transform,
     concat=_concat,
     broadcast_to=topi.broadcast_to,
     split=_split,

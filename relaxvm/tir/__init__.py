@@ -17,10 +17,10 @@ from ..ir.expr import StringImm as StringImm
 from ..ir.expr import Type as Type
 from ..ir.expr import Var as Var
 from ..ir.expr import is_scalar as is_scalar
+from ..ir.index_map import IndexMap as IndexMap
 from ..ir.prim import *  # noqa: F403
 from .buffer import *  # noqa: F403
 from .function import *  # noqa: F403
-from .index_map import IndexMap as IndexMap
 from .intrinsics import *  # noqa: F403
 from .stmt import *  # noqa: F403
 from .visitor import *  # noqa: F403

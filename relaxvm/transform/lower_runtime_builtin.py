@@ -86,6 +86,8 @@ def _view(call: Call) -> Expr:
         shape = call.ty.shape
     if call.ty.dtype is not None:
         dtype = DataTypeImm(call.ty.dtype)
+    elif isinstance(dtype, Tuple):
+        dtype = base.null_value()
     if isinstance(offset, Tuple):
         offset = int_imm(0)
     callee = ExternFunc("runtime.TVMTensorCreateView")

@@ -398,12 +398,18 @@ cases(
 memory.view(f(3), [1, 3]) | R.Tensor((1, 3), "float32")
 memory.view(f(n), dtype="int32") | R.Tensor((n,), "int32")
 memory.view(f(3), [2], relative_byte_offset=4) | R.Tensor((2,), "float32")
+memory.view(f(n), dtype=shape_var(1)) | R.Tensor((n,))
+memory.view(f(n), [(n + 3) // 4, 4]) | R.Tensor(((n + 3) // 4, 4), "float32")
 """,
     """
 memory.view(f(3), [4]) | ValueError: relax.memory.view: a view of 16 bytes from byte 0 on reaches
     beyond 12 bytes
 memory.view(f(3), [3], relative_byte_offset=4) | ValueError: relax.memory.view: a view of 12 bytes
     from byte 4 on
+memory.view(f(n), [n + 1]) | ValueError: relax.memory.view: a view of n * 4 + 4 bytes from byte 0 on
+    reaches beyond n * 4 bytes
+memory.view(tensor(), relative_byte_offset=16) | ValueError: relax.memory.view: a view of the whole
+    tensor from byte 16 on reaches beyond it
 """,
     """
 memory.view(f(2, 3), [3], "int64")

@@ -157,7 +157,7 @@ cases(
     "reshape",
     """
 reshape(f(3, 4), (2, -1)) | R.Tensor((2, 6), "float32")
-reshape(f(n, m), -1) | R.Tensor((n * m,), "float32")
+reshape(f(n, m), [-1]) | R.Tensor((n * m,), "float32")
 reshape(f(n, m), (m, -1)) | R.Tensor((m, n), "float32")
 reshape(f(n, 4), (0, 2, -1)) | R.Tensor((n, 2, 2), "float32")
 reshape(f(n, m), shape_var(2)) | R.Tensor(b, "float32")
@@ -172,6 +172,8 @@ reshape(f(3, 4), (-1, -1)) | ValueError: relax.reshape: shape: expected dimensio
     may be -1, got (-1, -1)
 reshape(tensor(), (2, -1)) | ValueError: relax.reshape: shape: (2, -1) depends on the shape of x,
     which is not known
+reshape(f(3), 3) | TypeError: relax.reshape: shape: expected a shape, such as [n], got int 3
+reshape(f(3), (3.0,)) | TypeError: relax.reshape: shape[0]: expected an integer, got float 3.0
 reshape(f(3), (3, 0)) | ValueError: relax.reshape: shape: 0 at place 1 of (3, 0), but x has 1
     dimensions
 """,
@@ -557,4 +559,35 @@ kernel(
     "dynamic_strided_slice",
     lambda draw: (draw(5, 4), np.array([1, -1]), np.array([4, -9]), np.array([2, -1])),
     sliced_everywhere,
+)
+
+
+def _laid_out(x: Any, index_map: Any, pad_value: Any, **_: Any) -> Any:
+    places = {}
+    for at in np.ndindex(x.shape):
+        to = index_map.map_indices(at)
+        places[tuple([int(i) for i in to])] = at
+    shape = [max(place) + 1 for place in zip(*places, strict=True)]
+    fill = getattr(pad_value, "value", 0)
+    return built(shape, x, lambda *at: x[places[at]] if at in places else fill)
+
+
+cases(
+    "layout_transform",
+    """
+layout_transform(f(n, m), lambda a, b: (b, a)) | R.Tensor((m, n), "float32")
+layout_transform(f(4, 6), lambda a, b: (a, b // 4, b % 4)) | R.Tensor((4, 2, 4), "float32")
+layout_transform(rank(1), lambda a: (a // 2, a % 2)) | R.Tensor(dtype="float32", ndim=2)
+""",
+    """
+layout_transform(f(3), lambda a, b: a) | ValueError: relax.layout_transform: index_map: expected one
+    for 1 dimensions, got
+layout_transform(f(3), 3) | TypeError: relax.layout_transform: index_map: expected a function
+""",
+    """
+layout_transform(x(3, 4), lambda a, b: (b, a))
+layout_transform(x(2, 6), lambda a, b: (b // 4, a, b % 4), 7)
+""",
+    reference=_laid_out,
+    dtypes="fij",
 )

@@ -57,6 +57,7 @@ def run_cases(found: Cases, calls: list[str], symbolic: bool) -> None:
 NOT_WITHOUT_DIMS = {
     "reshape": "-1 stands for a number that is computed when the program is built",
     "topk": NOT_SYMBOLIC["topk"],
+    "layout_transform": "its loops are made when the program is built, for the shape",
 }
 NOT_WITHOUT_RANK = {
     **NOT_WITHOUT_DIMS,

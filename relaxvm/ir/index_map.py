@@ -10,16 +10,18 @@ Source: ``tvm.tirx.IndexMap`` of apache-tvm 0.27.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.arith import prove_equal, simplify, substitute
-from ..ir.expr import Expr, IntImm, Var
-from ..ir.prim import Add, FloorDiv, FloorMod, Mul, Sub, as_scalar
-from .buffer import Range
+from .arith import prove_equal, simplify, substitute
+from .expr import Expr, IntImm, Var
+from .node import Node
+from .parts import count_parts
+from .prim import Add, FloorDiv, FloorMod, Mul, Sub, as_scalar, logical_or
 
 __all__ = ["IndexMap", "is_affine"]
 
@@ -34,7 +36,7 @@ class _Digit(NamedTuple):
     scale: int
 
 
-class IndexMap:
+class IndexMap(Node):
     """A map of indices.
 
     Attributes:
@@ -43,7 +45,13 @@ class IndexMap:
         inverse_index_map: the map back, if it was given.
     """
 
-    __slots__ = ("final_indices", "initial_indices", "inverse_index_map")
+    __slots__ = ("_parts", "final_indices", "initial_indices", "inverse_index_map")
+    FIELDS = ("initial_indices", "final_indices", "inverse_index_map")
+    DEFS = frozenset({"initial_indices"})
+
+    initial_indices: tuple[Var, ...]
+    final_indices: tuple[Expr, ...]
+    inverse_index_map: IndexMap | None
 
     def __init__(
         self,
@@ -56,6 +64,8 @@ class IndexMap:
         if inverse_index_map is not None and not isinstance(inverse_index_map, IndexMap):
             inverse_index_map = IndexMap.from_func(inverse_index_map)
         self.inverse_index_map = inverse_index_map
+        self.span = None
+        count_parts(self)
 
     @staticmethod
     def from_func(
@@ -101,10 +111,6 @@ class IndexMap:
                     f"{type(each).__name__}"
                 )
         return IndexMap([*variables, *keywords.values()], finals, inverse_index_map)
-
-    def __repr__(self) -> str:
-        names = ", ".join(var.name for var in self.initial_indices)
-        return f"IndexMap(lambda {names}: ({', '.join(map(str, self.final_indices))}))"
 
     # What the map does
 
@@ -172,6 +178,27 @@ class IndexMap:
         finals = [parts.get(var, as_scalar(0, var.ty.dtype)) for var in self.initial_indices]
         return IndexMap(variables, finals, self)
 
+    def non_surjective_inverse(
+        self, shape: Sequence[Any], analyzer: Any = None
+    ) -> tuple[IndexMap, Expr]:
+        """The map back from all places of the result, and a condition on these (the indices of the
+        map back): whether nothing is mapped to a place.
+
+        Raises:
+            ValueError: the map is not known to be one to one.
+        """
+        dims = [_extent(dim) for dim in shape]
+        if self.inverse_index_map is not None or self.is_bijective(dims):
+            return self.inverse(dims), as_scalar(False)
+        pairs = zip(self.initial_indices, dims, strict=True)
+        wide = [_padded(var, dim, self.final_indices) for var, dim in pairs]
+        inverse = self.inverse(wide)
+        outside: Expr = as_scalar(False)
+        for place, dim, padded in zip(inverse.final_indices, dims, wide, strict=True):
+            if padded is not dim:
+                outside = logical_or(outside, place >= dim)
+        return inverse, outside
+
     def is_bijective(self, shape: Sequence[Any]) -> bool:
         """Whether the map is known to be a bijection from the indices of a shape to those of
         `map_shape`."""
@@ -219,7 +246,23 @@ def _as_index(value: Any, like: Sequence[Var]) -> Expr:
 
 
 def _extent(dim: Any) -> Any:
-    return dim.extent if isinstance(dim, Range) else dim
+    return getattr(dim, "extent", dim)  # of a range
+
+
+def _padded(var: Var, dim: Any, finals: Sequence[Expr]) -> Any:
+    """A dimension as the next multiple of what its index is divided by."""
+    by = 1
+    work = list(finals)
+    while work:
+        e = work.pop()
+        if isinstance(e, (FloorDiv, FloorMod)) and e.a is var and isinstance(e.b, IntImm):
+            by = math.lcm(by, e.b.value)
+        elif isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+            work += (e.a, e.b)
+    number = getattr(dim, "value", dim)
+    if by == 1 or (isinstance(number, int) and number % by == 0):
+        return dim
+    return simplify((dim + (by - 1)) // by * by)
 
 
 def _greatest(e: Expr, dims: Mapping[Var, Any]) -> Any:
