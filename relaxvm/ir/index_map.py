@@ -112,6 +112,12 @@ class IndexMap(Node):
                 )
         return IndexMap([*variables, *keywords.values()], finals, inverse_index_map)
 
+    def __repr__(self) -> str:
+        names = ", ".join(var.name for var in self.initial_indices)
+        return f"IndexMap(lambda {names}: ({', '.join(map(str, self.final_indices))}))"
+
+    __str__ = __repr__
+
     # What the map does
 
     def map_indices(self, indices: Sequence[Any], analyzer: Any = None) -> list[Expr]:

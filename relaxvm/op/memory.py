@@ -140,8 +140,8 @@ def _check_within(data: TensorType, result: TensorType, offset: Expr) -> None:
         sizes, unit = (as_dtype(data.dtype).itemsize, as_dtype(result.dtype).itemsize), "bytes"
     if data.dims is None or result.dims is None:
         return
-    has, needs = (simplify(product(ty.dims) * size) for ty, size in zip((data, result), sizes,
-                                                                       strict=True))  # fmt: skip
+    has = simplify(product(data.dims) * sizes[0])
+    needs = simplify(product(result.dims) * sizes[1])
     if prove(needs + start > has):
         raise IllValued(
             f"a view of {needs} {unit} from byte {start} on reaches beyond {has} {unit}"
